@@ -1,0 +1,3 @@
+//! One file per algorithm: its formula, its bound and its source.
+
+pub(crate) mod gcra;

@@ -1,0 +1,67 @@
+//! What a limiter answers: a verdict and the numbers a client may be told.
+//!
+//! Invariant: a denial is an answer, not an error, and it never changed the state. Seconds, headers
+//! and problem documents are the policy layer's business.
+
+use crate::time::{Span, Timestamp};
+
+/// May the request go on?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Now.
+    Allow,
+    /// After waiting this long, which is more than zero. Only `leaky-queue` answers it; the place in
+    /// the queue is taken.
+    Delay(Span),
+    /// Not now; nothing was charged.
+    Deny,
+}
+
+/// One quota's answer to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// May the request go on?
+    pub verdict: Verdict,
+    /// The quota's limit, in quota units per window.
+    pub limit: u64,
+    /// How many quota units would be admitted at this instant, after this request if it was
+    /// admitted. Limit 10 per second, 6 used: remaining is 4.
+    pub remaining: u64,
+    /// On a denial: the shortest wait after which the same cost is admitted if nobody else uses the
+    /// key. One nanosecond less and it is denied again. `None` when admitted, and when no wait can
+    /// help because the cost exceeds what the quota ever holds.
+    pub retry_after: Option<Span>,
+    /// The effective window: within this time no more than `remaining` units should be used. With
+    /// `remaining` 0 it is the time until one unit is admitted.
+    pub reset_after: Span,
+}
+
+impl Decision {
+    /// True for [`Verdict::Allow`] and [`Verdict::Delay`]: the cost was (or would be) charged.
+    #[must_use]
+    pub const fn is_admitted(&self) -> bool {
+        !matches!(self.verdict, Verdict::Deny)
+    }
+
+    /// The receipt for an admission of `cost` at `now`, for [`Limiter::refund`](crate::Limiter::refund);
+    /// `None` for a denial.
+    #[must_use]
+    pub const fn charge(&self, now: Timestamp, cost: u64) -> Option<Charge> {
+        match self.verdict {
+            Verdict::Allow => Some(Charge { at: now, cost, delay: Span::ZERO }),
+            Verdict::Delay(delay) => Some(Charge { at: now, cost, delay }),
+            Verdict::Deny => None,
+        }
+    }
+}
+
+/// The receipt of one admission: what is needed to take it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// The time it was decided at.
+    pub at: Timestamp,
+    /// The quota units charged.
+    pub cost: u64,
+    /// How long the request was told to wait; zero unless the verdict was [`Verdict::Delay`].
+    pub delay: Span,
+}

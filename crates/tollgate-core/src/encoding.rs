@@ -1,0 +1,33 @@
+//! How a state lies in bytes: little-endian `u64`s in the order of the fields, nothing between them.
+//!
+//! Invariant: all zero bytes are the state "never seen", and decoding accepts any bytes (each
+//! algorithm brings an impossible state within its quota before use), so no stored value can trap.
+//! The version is kept once by whoever names the stored value, not in every state.
+
+/// The version of every state's layout. A store puts it where it names its values (a key prefix, a
+/// table name, a record header), so that values of another version are never read.
+pub const ENCODING_VERSION: u8 = 1;
+
+/// A state of a fixed number of bytes.
+pub(crate) trait Encoded: Copy {
+    /// Bytes it takes.
+    const LEN: usize;
+    /// Reads a state from exactly [`Encoded::LEN`] bytes; missing bytes read as zero.
+    fn decode(bytes: &[u8]) -> Self;
+    /// Writes the state into exactly [`Encoded::LEN`] bytes.
+    fn encode(self, bytes: &mut [u8]);
+}
+
+/// The `index`-th little-endian `u64` of `bytes`; 0 beyond the end.
+pub(crate) fn read_u64(bytes: &[u8], index: usize) -> u64 {
+    let (words, _) = bytes.as_chunks::<8>();
+    words.get(index).map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+/// Writes the `index`-th little-endian `u64` of `bytes`; nothing happens beyond the end.
+pub(crate) fn write_u64(bytes: &mut [u8], index: usize, value: u64) {
+    let (words, _) = bytes.as_chunks_mut::<8>();
+    if let Some(word) = words.get_mut(index) {
+        *word = value.to_le_bytes();
+    }
+}

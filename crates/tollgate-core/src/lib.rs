@@ -1,0 +1,40 @@
+//! Rate limiting as a pure function: `(parameters, state, now, cost) -> (decision, next state)`.
+//!
+//! A surface (a proxy filter, a Durable Object, a browser, a command line) loads a few bytes, asks a
+//! [`Limiter`] and commits the bytes; everything that decides is here. The one invariant: the same
+//! parameters, bytes, time and cost give the same decision and the same bytes on every target.
+//!
+//! What is deliberately absent: no clock, no I/O, no allocation, no float, no `unsafe`, no panic, no
+//! dependency. Built for `wasm32-unknown-unknown` the crate imports nothing.
+//!
+//! ```
+//! use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp, Verdict};
+//!
+//! // 2 requests per second: one every 500 ms, both at once when idle.
+//! let limiter = Limiter::new(Algorithm::Gcra, Quota::new(2, Span::from_secs(1))?)?;
+//! let mut state = [0; 8]; // all zero bytes: never seen
+//! let now = Timestamp::from_nanos(1_000);
+//!
+//! assert_eq!(limiter.check(&mut state, now, 1).verdict, Verdict::Allow);
+//! assert_eq!(limiter.check(&mut state, now, 1).verdict, Verdict::Allow);
+//! let denied = limiter.check(&mut state, now, 1);
+//! assert_eq!(denied.verdict, Verdict::Deny);
+//! assert_eq!(denied.retry_after, Some(Span::from_millis(500)));
+//! # Ok::<(), tollgate_core::QuotaError>(())
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod algorithms;
+mod decision;
+mod encoding;
+mod limiter;
+mod quota;
+mod time;
+
+pub use algorithms::gcra::{Gcra, GcraState};
+pub use decision::{Charge, Decision, Verdict};
+pub use encoding::ENCODING_VERSION;
+pub use limiter::Limiter;
+pub use quota::{Algorithm, MAX_BURST_SPAN, MAX_LIMIT, MAX_WINDOW, MIN_WINDOW, Quota, QuotaError};
+pub use time::{ALLOWED_SKEW, Span, Timestamp};

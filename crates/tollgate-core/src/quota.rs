@@ -1,0 +1,176 @@
+//! What is allowed: a limit per window, how much of it at once, and by which algorithm.
+//!
+//! Invariant: a [`Quota`] is valid by construction, so every algorithm may multiply its spans without
+//! overflow. Building an impossible quota is the core's only error.
+
+use core::fmt;
+
+use crate::time::Span;
+
+/// The shortest window: 1 ms.
+pub const MIN_WINDOW: Span = Span::from_millis(1);
+/// The longest window: 366 days.
+pub const MAX_WINDOW: Span = Span::from_secs(366 * 86_400);
+/// The highest limit: 15 decimal digits, the largest Integer of a structured field (RFC 9651, 3.3.1).
+pub const MAX_LIMIT: u64 = 999_999_999_999_999;
+/// The longest time a full burst may take to grow back: 732 days, twice the longest window, because
+/// the emission interval is rounded up by less than one nanosecond a unit.
+pub const MAX_BURST_SPAN: Span = Span::from_secs(732 * 86_400);
+
+/// The algorithms; the set is closed. Each one's file has its formula, bound and source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// Generic cell rate algorithm: 8 bytes, exact retry times.
+    Gcra,
+    /// The same decisions as GCRA, told in tokens.
+    TokenBucket,
+    /// The same decisions as GCRA, told as a level that leaks.
+    LeakyBucket,
+    /// Shaping: answers how long to wait, up to a queue of `burst`.
+    LeakyQueue,
+    /// A counter per window aligned to the clock.
+    FixedWindow,
+    /// Two counters, the previous one weighted by how much of it the window still covers.
+    SlidingWindow,
+    /// A rolling window counted in this many parts, 2 to 360.
+    SlidingBuckets {
+        /// The number of parts of the window.
+        buckets: u16,
+    },
+    /// The time of every admitted unit; exact. Limits up to 1024.
+    SlidingLog,
+}
+
+/// How many quota units in how long, valid by construction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    limit: u64,
+    window: Span,
+    burst: u64,
+    strict: bool,
+}
+
+impl Quota {
+    /// `limit` quota units per `window`, all of them at once when idle.
+    ///
+    /// # Errors
+    /// `limit` outside 1 to [`MAX_LIMIT`], `window` outside [`MIN_WINDOW`] to [`MAX_WINDOW`], or
+    /// more than one unit per nanosecond.
+    pub const fn new(limit: u64, window: Span) -> Result<Self, QuotaError> {
+        if limit == 0 || limit > MAX_LIMIT {
+            return Err(QuotaError::Limit);
+        }
+        if window.as_nanos() < MIN_WINDOW.as_nanos() || window.as_nanos() > MAX_WINDOW.as_nanos() {
+            return Err(QuotaError::Window);
+        }
+        if limit > window.as_nanos() {
+            return Err(QuotaError::TooDense { max_limit: window.as_nanos() });
+        }
+        Ok(Self { limit, window, burst: limit, strict: false })
+    }
+
+    /// The same quota admitting `burst` units at once when idle, in place of `limit`. The window
+    /// counters and the log know no burst and refuse one that differs ([`Limiter::new`](crate::Limiter::new)).
+    ///
+    /// # Errors
+    /// `burst` 0, or so large that growing it back takes longer than [`MAX_BURST_SPAN`].
+    pub const fn with_burst(mut self, burst: u64) -> Result<Self, QuotaError> {
+        let interval = self.window.as_nanos().div_ceil(self.limit);
+        let max_burst = Span::div_floor(MAX_BURST_SPAN, Span::from_nanos(interval));
+        if burst == 0 || burst > max_burst {
+            return Err(QuotaError::Burst { max_burst });
+        }
+        self.burst = burst;
+        Ok(self)
+    }
+
+    /// The same quota, never over `limit` in any window: GCRA and its kin slow down to
+    /// T = window / (limit - burst + 1), the sliding window rounds its estimate up.
+    #[must_use]
+    pub const fn strict(mut self) -> Self {
+        self.strict = true;
+        self
+    }
+
+    /// Quota units per window.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The window.
+    #[must_use]
+    pub const fn window(&self) -> Span {
+        self.window
+    }
+
+    /// Quota units admitted at once when idle.
+    #[must_use]
+    pub const fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// True when no window may ever admit more than the limit.
+    #[must_use]
+    pub const fn is_strict(&self) -> bool {
+        self.strict
+    }
+}
+
+/// Why a quota cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaError {
+    /// The limit is not within 1 to [`MAX_LIMIT`].
+    Limit,
+    /// The window is not within [`MIN_WINDOW`] to [`MAX_WINDOW`].
+    Window,
+    /// More than one unit per nanosecond.
+    TooDense {
+        /// The highest limit in this window.
+        max_limit: u64,
+    },
+    /// The burst is 0 or above the highest one at this rate.
+    Burst {
+        /// The largest burst at this rate.
+        max_burst: u64,
+    },
+    /// A strict burst above the limit would admit more than the limit at once.
+    StrictBurst {
+        /// The largest burst of a strict quota: its limit.
+        max_burst: u64,
+    },
+    /// This algorithm has no burst of its own: it admits up to the limit at once.
+    NoBurst,
+    /// This algorithm counts units up to a smaller limit.
+    LimitOfAlgorithm {
+        /// The highest limit of this algorithm.
+        max_limit: u64,
+    },
+    /// The number of sub-windows is not within 2 to 360.
+    Buckets,
+}
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limit => write!(f, "limit must be 1 to {MAX_LIMIT}"),
+            Self::Window => f.write_str("window must be 1ms to 366d"),
+            Self::TooDense { max_limit } => {
+                write!(f, "limit must be at most {max_limit} in this window, one per nanosecond")
+            }
+            Self::Burst { max_burst } => write!(f, "burst must be 1 to {max_burst} at this rate"),
+            Self::StrictBurst { max_burst } => {
+                write!(f, "burst of a strict quota must be at most its limit, {max_burst}")
+            }
+            Self::NoBurst => {
+                f.write_str("this algorithm admits up to its limit at once; leave burst out")
+            }
+            Self::LimitOfAlgorithm { max_limit } => {
+                write!(f, "limit must be at most {max_limit} with this algorithm")
+            }
+            Self::Buckets => f.write_str("buckets must be 2 to 360"),
+        }
+    }
+}
+
+impl core::error::Error for QuotaError {}

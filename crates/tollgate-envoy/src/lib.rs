@@ -1,0 +1,1 @@
+//! Tollgate as an Envoy proxy-wasm HTTP filter.

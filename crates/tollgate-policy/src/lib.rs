@@ -1,0 +1,2 @@
+//! The policy document and the sans-I/O pipeline.
+#![no_std]

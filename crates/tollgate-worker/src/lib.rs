@@ -1,0 +1,1 @@
+//! Tollgate as a Cloudflare Worker.

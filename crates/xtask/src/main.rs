@@ -1,0 +1,2 @@
+//! The one entry point for building, running and testing Tollgate.
+fn main() {}
