@@ -1,0 +1,1 @@
+//! The filter in a real Envoy.

@@ -1,0 +1,166 @@
+//! Servers for one test: started with a log, awaited, and surely stopped, by their own process id.
+//!
+//! Invariant: whatever a test does, its server and the server's children are gone when the `Server` is
+//! dropped. Deliberately absent: stopping anything by name.
+//!
+//! ```no_run
+//! use std::process::Command;
+//! use tollgate_e2e::process::{self, Server, TempDir};
+//! let dir = TempDir::new("envoy");
+//! let port = process::free_port();
+//! let mut command = Command::new(process::required_path("TOLLGATE_ENVOY_BIN", "cargo xtask test envoy"));
+//! command.args(["-c", "envoy.json"]);
+//! let mut server = Server::start(command, dir.path().join("envoy.log"));
+//! server.wait_for_port(port);
+//! ```
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// A server that is not ready within this time fails the test.
+pub const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// The path in the environment variable `name`; a failed test that says which command sets it.
+pub fn required_path(name: &str, command: &str) -> PathBuf {
+    let value = std::env::var_os(name).filter(|value| !value.is_empty());
+    let path = value.map(PathBuf::from);
+    let path = path.unwrap_or_else(|| panic!("{name} is not set; run `{command}`, which sets it"));
+    assert!(
+        path.exists(),
+        "{name} names {}, which does not exist; run `{command}`",
+        path.display()
+    );
+    path
+}
+
+/// A port of the loopback interface that nobody uses now, given out once in this process.
+///
+/// Taken below the range from which the kernel gives ports to connections: thousands of short
+/// connections of other tests cannot take it before the server does.
+pub fn free_port() -> u16 {
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..COUNT {
+        let number =
+            std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(FIRST + number % COUNT).expect("within 16 bits");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no free port");
+}
+
+/// Waits until `ready` answers something; a failed test after `within`.
+pub fn wait_until<T>(what: &str, within: Duration, mut ready: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(value) = ready() {
+            return value;
+        }
+        assert!(started.elapsed() < within, "{what}: not within {within:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A directory of this test alone, removed with everything in it.
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    /// A new, empty directory.
+    pub fn new(name: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tollgate-{name}-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("no temporary directory");
+        Self(path)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running server and its children: one process group, killed when this is dropped.
+pub struct Server {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts it with output and errors in `log` (appended: a restart keeps the first life's lines).
+    pub fn start(mut command: Command, log: impl Into<PathBuf>) -> Self {
+        let log = log.into();
+        let out = File::options().create(true).append(true).open(&log).expect("no log file");
+        let err = out.try_clone().expect("no second handle");
+        command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        let child = command.spawn().unwrap_or_else(|e| panic!("{command:?} does not start: {e}"));
+        Self { child, log }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All it printed so far.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until somebody listens on `port`; a failed test with the log when it ends before.
+    pub fn wait_for_port(&mut self, port: u16) {
+        let started = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if let Some(status) = self.child.try_wait().expect("no process status") {
+                panic!("the server ended with {status}:\n{}", self.log());
+            }
+            assert!(started.elapsed() < READY_WITHIN, "port {port} is not open:\n{}", self.log());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until it ends by itself; a failed test if it does not.
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
+        wait_until("the server ends", READY_WITHIN, || self.child.try_wait().expect("no status"))
+    }
+
+    /// `kill -9` of it and its children, now. Calling it twice does nothing.
+    pub fn kill(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let (Ok(None), Some(pid)) = (self.child.try_wait(), pid) {
+            let _ = kill_process_group(pid, Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+
+    /// Resident memory in bytes, of the process itself.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
