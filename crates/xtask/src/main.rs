@@ -1,2 +1,66 @@
-//! The one entry point for building, running and testing Tollgate.
-fn main() {}
+//! `cargo xtask`: the one entry point for building, running and testing Tollgate.
+//!
+//! Invariant: the same commands run on a laptop and in CI, and every failure says what to do. No
+//! shell script holds logic.
+
+mod build;
+mod children;
+mod doctor;
+mod env;
+mod metadata;
+mod problem;
+mod progress;
+mod run;
+mod tools;
+mod versions;
+mod workspace;
+
+use problem::{Problem, Result};
+use std::process::ExitCode;
+use workspace::Workspace;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  up [--envoy-port N] [--worker-port N]
+                      build both products, start Envoy and workerd with a demo origin
+  test [step ...]     run all tests, or the named groups; `test --list` names them
+  build [envoy|worker]
+                      build the products into target/tollgate/
+  tidy                check what STYLE.md says and a machine can see
+  doctor              say which tools are there, which are missing, and why they are needed
+  tools               install every tool now (others do it when they need one)
+
+Tools are kept in .cache/ (or TOLLGATE_CACHE); after the first run no network is needed.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match children::stop_all_on_signal().and_then(|()| dispatch(&arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("\nerror: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<()> {
+    let workspace = Workspace::find();
+    let (command, rest) = match arguments {
+        [] => ("help", arguments),
+        [command, rest @ ..] => (command.as_str(), rest),
+    };
+    match command {
+        "build" => build::run(&workspace, rest),
+        "doctor" => doctor::doctor(&workspace),
+        "tools" => tools::ensure(&workspace, &tools::ALL),
+        "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            Ok(())
+        }
+        other => {
+            let why = format!("there is no command {other:?}");
+            Err(Problem::new("cannot run xtask", why, "see `cargo xtask help`"))
+        }
+    }
+}

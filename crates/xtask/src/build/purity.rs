@@ -1,0 +1,70 @@
+//! Proves that the core is pure: no dependencies, and as WebAssembly nothing wanted from a host.
+//!
+//! Invariant: every function the core compiles to is linked and kept, so an import could not hide
+//! in code that the linker drops. Generic code is checked where it is used, in the products.
+
+use super::exports;
+use crate::{
+    metadata,
+    problem::{OrProblem, Problem, Result},
+    run, tools,
+    versions::WASM_TARGET,
+    workspace::Workspace,
+};
+use std::{fs, process::Command};
+
+/// Not `release`: with link-time optimisation a library holds no machine code to look at.
+const PROFILE: &str = "release-test";
+const FIX: &str = "keep clocks, I/O, allocation and dependencies out of tollgate-core";
+
+/// The least crate that can be linked: the core is `no_std` and brings no panic handler.
+const HOST: &str =
+    "#![no_std]\n#[panic_handler]\nfn panic(_: &core::panic::PanicInfo) -> ! { loop {} }\n";
+
+pub fn check(workspace: &Workspace) -> Result<()> {
+    tools::ensure(workspace, &[&tools::WASM_TARGET])?;
+    no_dependencies(workspace)?;
+    let imports = exports::imports(&linked(workspace)?)
+        .map_err(|why| Problem::new("cannot read the linked core", why, FIX))?;
+    match imports.as_slice() {
+        [] => Ok(()),
+        some => Err(Problem::new("tollgate-core is not pure", format!("it imports {some:?}"), FIX)),
+    }
+}
+
+fn no_dependencies(workspace: &Workspace) -> Result<()> {
+    let packages = metadata::packages(workspace)?;
+    let core = packages.iter().find(|package| package.name == "tollgate-core");
+    match core.map(|core| core.dependencies.as_slice()) {
+        Some([]) => Ok(()),
+        found => {
+            let why = format!("its dependencies are {found:?}");
+            Err(Problem::new("tollgate-core must have no dependencies", why, FIX))
+        }
+    }
+}
+
+fn linked(workspace: &Workspace) -> Result<Vec<u8>> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&workspace.root).args([
+        "build",
+        "-p",
+        "tollgate-core",
+        "--target",
+        WASM_TARGET,
+    ]);
+    run::shown(cargo.args(["--profile", PROFILE]), "fix what the compiler says")?;
+    let library = workspace.target.join(WASM_TARGET).join(PROFILE).join("libtollgate_core.rlib");
+    let folder = workspace.out.join("purity");
+    fs::create_dir_all(&folder).or_problem("cannot create target/tollgate", "free disk space")?;
+    let (source, module) = (folder.join("host.rs"), folder.join("core.wasm"));
+    fs::write(&source, HOST).or_problem("cannot write the purity host", "free disk space")?;
+    let mut rustc = Command::new("rustc");
+    rustc.current_dir(&workspace.root).args(["--edition", "2024", "--crate-type", "cdylib"]);
+    rustc.args(["--target", WASM_TARGET, "-C", "panic=abort", "-C", "link-arg=--export-all"]);
+    rustc.args(["-C", "link-arg=--whole-archive", "-C"]);
+    rustc.arg(format!("link-arg={}", library.display()));
+    rustc.args(["-C", "link-arg=--no-whole-archive", "-C", "link-arg=--allow-undefined", "-o"]);
+    run::output(rustc.arg(&module).arg(&source), FIX)?;
+    fs::read(&module).or_problem("cannot read the linked core", "build again")
+}

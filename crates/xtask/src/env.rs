@@ -1,0 +1,59 @@
+//! The environment that tools and tests run in; the one place that names its variables.
+//!
+//! | variable | what it names |
+//! |---|---|
+//! | `TOLLGATE_ENVOY_BIN` | the Envoy binary |
+//! | `TOLLGATE_WORKERD_BIN` | the workerd binary |
+//! | `TOLLGATE_NODE_BIN` | the Node 22 binary |
+//! | `TOLLGATE_NODE_MODULES` | the folder with wrangler and the other node packages |
+//! | `TOLLGATE_ENVOY_WASM` | the filter as it is shipped |
+//! | `TOLLGATE_WORKER_DIR` | the Worker as it is shipped: `entry.mjs` and the modules it imports |
+//! | `TOLLGATE_ENVOY_CONFIG` | the shipped `envoy/envoy.yaml` |
+//! | `TOLLGATE_DATA` | the folder with the real day of traffic; unset where it is absent |
+//!
+//! Invariant: a test gets every variable or none, so it can say "run me through `cargo xtask test`".
+
+use crate::{
+    tools::{cargo_tools, envoy, node},
+    workspace::Workspace,
+};
+use std::{env, ffi::OsString, path::PathBuf, process::Command};
+
+/// Tells a test where the real servers and the products are.
+pub fn for_tests<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut Command {
+    command
+        .env("TOLLGATE_ENVOY_BIN", envoy::binary(workspace))
+        .env("TOLLGATE_WORKERD_BIN", node::workerd(workspace))
+        .env("TOLLGATE_NODE_BIN", node::node(workspace))
+        .env("TOLLGATE_NODE_MODULES", node::modules(workspace))
+        .env("TOLLGATE_ENVOY_WASM", workspace.envoy_wasm())
+        .env("TOLLGATE_WORKER_DIR", workspace.worker_dir())
+        .env("TOLLGATE_ENVOY_CONFIG", workspace.root.join("envoy/envoy.yaml"));
+    if let Ok(data) = workspace.root.join("../shared/data").canonicalize() {
+        command.env("TOLLGATE_DATA", data);
+    }
+    with_tools(workspace, command)
+}
+
+/// Puts our node and wasm-bindgen first in PATH and keeps every tool away from the network.
+pub fn with_tools<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut Command {
+    command
+        .env("PATH", path(workspace))
+        .env("WASM_BINDGEN_BIN", cargo_tools::wasm_bindgen_bin(workspace).join("wasm-bindgen"))
+        .env("WASM_OPT_BIN", node::bin(workspace).join("wasm-opt"))
+        .env("ESBUILD_BIN", node::bin(workspace).join("esbuild"))
+        .env("WRANGLER_SEND_METRICS", "false")
+        .env("CLOUDFLARE_CF_FETCH_ENABLED", "false")
+        .env("CI", "true") // wrangler asks no questions
+}
+
+fn path(workspace: &Workspace) -> OsString {
+    let ours = [
+        node::bin(workspace),
+        cargo_tools::wasm_bindgen_bin(workspace),
+        cargo_tools::worker_build_bin(workspace),
+    ];
+    let inherited = env::var_os("PATH").unwrap_or_default();
+    let all: Vec<PathBuf> = ours.into_iter().chain(env::split_paths(&inherited)).collect();
+    env::join_paths(all).unwrap_or(inherited)
+}

@@ -1,0 +1,106 @@
+//! Packages of the distribution, and looking for programs.
+//!
+//! Invariant: the package lists are refreshed at most once, and only when a package is missing.
+//! Nothing is upgraded or removed.
+
+use super::State;
+use crate::{
+    problem::{Problem, Result},
+    progress::Job,
+    run,
+};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+const FIX: &str = "install the packages by hand as root with apt-get, or run xtask as root";
+
+/// Where a program is, as a shell would find it.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    env::split_paths(&path)
+        .chain(system)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+pub fn check_programs(names: &[&str]) -> State {
+    let found: Vec<_> = names.iter().map(|name| find_program(name)).collect();
+    match found.iter().all(Option::is_some) {
+        true => State::Present(found.into_iter().flatten().next().map_or(String::new(), shown)),
+        false => State::Missing,
+    }
+}
+
+fn shown(path: PathBuf) -> String {
+    path.display().to_string()
+}
+
+pub fn install(packages: &[&str], job: &Job) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        let why = "installing packages needs root";
+        return Err(Problem::new(format!("cannot install {}", packages.join(" ")), why, FIX));
+    }
+    static REFRESHED: OnceLock<Result<()>> = OnceLock::new();
+    let refresh = || run::logged(apt_get().args(["update", "-q"]), job, FIX);
+    REFRESHED.get_or_init(refresh).clone()?;
+    let mut command = apt_get();
+    command.args(["install", "-y", "-q", "--no-install-recommends"]).args(packages);
+    run::logged(&mut command, job, FIX)
+}
+
+/// apt-get that waits for another apt-get and asks no questions.
+pub fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command.args(["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]);
+    command
+}
+
+/// The mirror and release this machine installs Debian from, taken from apt itself.
+pub fn debian_mirror() -> Result<(String, String)> {
+    let release = os_release("VERSION_CODENAME");
+    let format = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(CREATED_BY)";
+    let mut command = Command::new("apt-get");
+    command.args(["indextargets", "--format", format]);
+    let targets = run::output(&mut command, "check /etc/apt/sources.list.d")?;
+    find_mirror(&targets, &release).map(|mirror| (mirror, release.clone())).ok_or_else(|| {
+        let why = format!("no apt source offers the component main of {release:?}");
+        Problem::new("cannot tell where packages come from", why, "run this on Debian")
+    })
+}
+
+fn find_mirror(targets: &str, release: &str) -> Option<String> {
+    let rows = targets.lines().map(|line| line.split('|').collect::<Vec<_>>());
+    let mut hits = rows.filter(|row| row[1..].starts_with(&[release, "main", "Packages"]));
+    hits.next().map(|row| row[0].to_owned())
+}
+
+fn os_release(key: &str) -> String {
+    let text = std::fs::read_to_string(Path::new("/etc/os-release")).unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    value.unwrap_or_default().trim_matches('"').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirror_is_the_one_of_this_release() {
+        let targets = "http://a.test/|next|main|Packages\nhttp://b.test/|now|main|DEP-11\n\
+                       http://c.test/|now|main|Packages\n";
+        assert_eq!(find_mirror(targets, "now").as_deref(), Some("http://c.test/"));
+        assert_eq!(find_mirror(targets, "other"), None);
+    }
+
+    #[test]
+    fn programs_are_found_or_missing() {
+        assert!(matches!(check_programs(&["sh"]), State::Present(_)));
+        assert_eq!(check_programs(&["sh", "no-such-program-anywhere"]), State::Missing);
+    }
+}

@@ -1,0 +1,105 @@
+//! Docker and its compose plugin.
+//!
+//! Invariant: the plugin is unpacked into the cache and found through DOCKER_CONFIG; the machine's
+//! apt sources and installed packages stay as they are. Starting the engine is `servers::docker`.
+
+use super::{State, apt, atomically};
+use crate::{
+    problem::{OrProblem, Problem, Result},
+    progress::Job,
+    run,
+    versions::COMPOSE_SUITE,
+    workspace::Workspace,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const FIX: &str = "see whether apt reaches its mirror, or install the compose plugin by hand";
+const PLUGINS: &str = "usr/libexec/docker/cli-plugins";
+
+/// The docker client, with our plugin when the machine has none.
+pub fn docker(workspace: &Workspace) -> Command {
+    let mut docker = Command::new("docker");
+    if cached_plugin(workspace).is_file() {
+        docker.env("DOCKER_CONFIG", config(workspace));
+    }
+    docker
+}
+
+fn config(workspace: &Workspace) -> PathBuf {
+    workspace.tool("docker-config")
+}
+
+fn cached_plugin(workspace: &Workspace) -> PathBuf {
+    config(workspace).join("cli-plugins/docker-compose")
+}
+
+pub fn check(workspace: &Workspace) -> State {
+    match run::captured(docker(workspace).args(["compose", "version", "--short"])) {
+        Ok((status, version, _)) if status.success() => State::Present(version.trim().to_owned()),
+        _ => State::Missing,
+    }
+}
+
+pub fn install_docker(_: &Workspace, job: &Job) -> Result<()> {
+    apt::install(&["docker.io"], job)?;
+    if apt::find_program("docker").is_none() {
+        apt::install(&["docker-cli"], job)?; // newer Debians split the client off
+    }
+    Ok(())
+}
+
+pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
+    let (mirror, _) = apt::debian_mirror()?;
+    atomically(&config(workspace), |folder| {
+        let scratch = folder.join("scratch");
+        let lists = scratch.join("lists/partial");
+        fs::create_dir_all(&lists).or_problem("cannot create a folder in the cache", FIX)?;
+        let source = scratch.join("suite.sources");
+        let keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
+        let text = format!(
+            "Types: deb\nURIs: {mirror}\nSuites: {COMPOSE_SUITE}\nComponents: main\nSigned-By: {keyring}\n"
+        );
+        fs::write(&source, text).or_problem("cannot write a package source", FIX)?;
+        run::logged(private_apt(&scratch).arg("update"), job, FIX)?;
+        let mut download = private_apt(&scratch);
+        download.current_dir(&scratch).args(["download", "docker-compose"]);
+        run::logged(&mut download, job, FIX)?;
+        let mut unpack = Command::new("dpkg");
+        unpack.arg("-x").arg(find_deb(&scratch)?).arg(scratch.join("root"));
+        run::logged(&mut unpack, job, FIX)?;
+        let plugins = scratch.join("root").join(PLUGINS);
+        fs::rename(plugins, folder.join("cli-plugins")).or_problem("no compose plugin", FIX)?;
+        super::remove_all(&scratch)
+    })
+}
+
+/// apt-get that knows one package source and keeps its lists in `scratch`.
+fn private_apt(scratch: &Path) -> Command {
+    let mut command = apt::apt_get();
+    let settings = [
+        format!("Dir::Etc::sourcelist={}", scratch.join("suite.sources").display()),
+        "Dir::Etc::sourceparts=/dev/null".to_owned(),
+        format!("Dir::State::lists={}", scratch.join("lists").display()),
+        "Dir::Cache::pkgcache=".to_owned(),
+        "Dir::Cache::srcpkgcache=".to_owned(),
+        "APT::Sandbox::User=root".to_owned(),
+        "Acquire::Languages=none".to_owned(),
+    ];
+    for setting in &settings {
+        command.args(["-o", setting]);
+    }
+    command.arg("-q");
+    command
+}
+
+fn find_deb(folder: &Path) -> Result<PathBuf> {
+    let entries = fs::read_dir(folder).or_problem("cannot read the downloads", FIX)?;
+    let mut paths = entries.flatten().map(|entry| entry.path());
+    paths
+        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .ok_or_else(|| Problem::new("cannot install docker compose", "apt fetched nothing", FIX))
+}

