@@ -31,3 +31,24 @@ pub(crate) fn write_u64(bytes: &mut [u8], index: usize, value: u64) {
         *word = value.to_le_bytes();
     }
 }
+
+/// The `index`-th little-endian `u32` of `bytes`; 0 beyond the end.
+pub(crate) fn read_u32(bytes: &[u8], index: usize) -> u32 {
+    let (words, _) = bytes.as_chunks::<4>();
+    words.get(index).map_or(0, |word| u32::from_le_bytes(*word))
+}
+
+/// Writes the `index`-th little-endian `u32` of `bytes`; nothing happens beyond the end.
+pub(crate) fn write_u32(bytes: &mut [u8], index: usize, value: u32) {
+    let (words, _) = bytes.as_chunks_mut::<4>();
+    if let Some(word) = words.get_mut(index) {
+        *word = value.to_le_bytes();
+    }
+}
+
+/// A position as `usize`. The callers' are at most 1025, so that it fits on every target; a larger one
+/// would be cut, and reads and writes beyond the end do nothing.
+#[expect(clippy::as_conversions, reason = "`usize::try_from` is not const")]
+pub(crate) const fn position(index: u64) -> usize {
+    index as usize
+}

@@ -32,9 +32,19 @@ mod limiter;
 mod quota;
 mod time;
 
+pub use algorithms::fixed_window::{FixedWindow, FixedWindowState};
 pub use algorithms::gcra::{Gcra, GcraState};
+pub use algorithms::leaky_bucket::{LeakyBucket, LeakyBucketState};
+pub use algorithms::leaky_queue::{LeakyQueue, LeakyQueueState};
+pub use algorithms::sliding_buckets::SlidingBuckets;
+pub use algorithms::sliding_log::SlidingLog;
+pub use algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
+pub use algorithms::token_bucket::{TokenBucket, TokenBucketState};
 pub use decision::{Charge, Decision, Verdict};
 pub use encoding::ENCODING_VERSION;
 pub use limiter::Limiter;
-pub use quota::{Algorithm, MAX_BURST_SPAN, MAX_LIMIT, MAX_WINDOW, MIN_WINDOW, Quota, QuotaError};
-pub use time::{ALLOWED_SKEW, Span, Timestamp};
+pub use quota::{
+    Algorithm, MAX_BUCKETS, MAX_BURST_SPAN, MAX_LIMIT, MAX_LIMIT_OF_BUCKETS, MAX_LIMIT_OF_LOG,
+    MAX_WINDOW, MIN_BUCKETS, MIN_WINDOW, Quota, QuotaError,
+};
+pub use time::{ALLOWED_SKEW, LATEST, Span, Timestamp};

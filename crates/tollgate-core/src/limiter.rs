@@ -3,7 +3,14 @@
 //! Invariant: `check` writes the state only when it admits a cost above zero; a denial and a peek
 //! leave every byte as it was. Dispatch is a `match`: the set of algorithms is closed.
 
+use crate::algorithms::fixed_window::{FixedWindow, FixedWindowState};
 use crate::algorithms::gcra::{Gcra, GcraState};
+use crate::algorithms::leaky_bucket::{LeakyBucket, LeakyBucketState};
+use crate::algorithms::leaky_queue::{LeakyQueue, LeakyQueueState};
+use crate::algorithms::sliding_buckets::SlidingBuckets;
+use crate::algorithms::sliding_log::SlidingLog;
+use crate::algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
+use crate::algorithms::token_bucket::{TokenBucket, TokenBucketState};
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::Encoded;
 use crate::quota::{Algorithm, Quota, QuotaError};
@@ -14,20 +21,50 @@ use crate::time::{Span, Timestamp};
 pub enum Limiter {
     /// See [`Algorithm::Gcra`].
     Gcra(Gcra),
+    /// See [`Algorithm::TokenBucket`].
+    TokenBucket(TokenBucket),
+    /// See [`Algorithm::LeakyBucket`].
+    LeakyBucket(LeakyBucket),
+    /// See [`Algorithm::LeakyQueue`].
+    LeakyQueue(LeakyQueue),
+    /// See [`Algorithm::FixedWindow`].
+    FixedWindow(FixedWindow),
+    /// See [`Algorithm::SlidingWindow`].
+    SlidingWindow(SlidingWindow),
+    /// See [`Algorithm::SlidingBuckets`].
+    SlidingBuckets(SlidingBuckets),
+    /// See [`Algorithm::SlidingLog`].
+    SlidingLog(SlidingLog),
+}
+
+/// `Ok(value)` in the variant, or the error: `Result::map` is not const.
+macro_rules! variant {
+    ($variant:ident, $result:expr) => {
+        match $result {
+            Ok(limiter) => Ok(Self::$variant(limiter)),
+            Err(error) => Err(error),
+        }
+    };
 }
 
 impl Limiter {
     /// The limiter that holds `quota` by `algorithm`.
     ///
     /// # Errors
-    /// A quota that this algorithm cannot hold.
+    /// A quota that this algorithm cannot hold: a strict burst above the limit, a burst for one that
+    /// knows none, a limit or a number of buckets outside its range.
     pub const fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, QuotaError> {
         match algorithm {
-            Algorithm::Gcra => match Gcra::new(quota) {
-                Ok(gcra) => Ok(Self::Gcra(gcra)),
-                Err(error) => Err(error),
-            },
-            _ => Err(QuotaError::NoBurst), // the other algorithms follow
+            Algorithm::Gcra => variant!(Gcra, Gcra::new(quota)),
+            Algorithm::TokenBucket => variant!(TokenBucket, TokenBucket::new(quota)),
+            Algorithm::LeakyBucket => variant!(LeakyBucket, LeakyBucket::new(quota)),
+            Algorithm::LeakyQueue => variant!(LeakyQueue, LeakyQueue::new(quota)),
+            Algorithm::FixedWindow => variant!(FixedWindow, FixedWindow::new(quota)),
+            Algorithm::SlidingWindow => variant!(SlidingWindow, SlidingWindow::new(quota)),
+            Algorithm::SlidingBuckets { buckets } => {
+                variant!(SlidingBuckets, SlidingBuckets::new(quota, buckets))
+            }
+            Algorithm::SlidingLog => variant!(SlidingLog, SlidingLog::new(quota)),
         }
     }
 
@@ -36,63 +73,165 @@ impl Limiter {
     pub const fn state_len(&self) -> usize {
         match self {
             Self::Gcra(_) => GcraState::LEN,
+            Self::TokenBucket(_) => TokenBucketState::LEN,
+            Self::LeakyBucket(_) => LeakyBucketState::LEN,
+            Self::LeakyQueue(_) => LeakyQueueState::LEN,
+            Self::FixedWindow(_) => FixedWindowState::LEN,
+            Self::SlidingWindow(_) => SlidingWindowState::LEN,
+            Self::SlidingBuckets(buckets) => buckets.state_len(),
+            Self::SlidingLog(log) => log.state_len(),
         }
     }
 
     /// Decides on `cost` quota units at `now` and, when admitted, records them in `state`.
     ///
-    /// `state` is [`Limiter::state_len`] bytes, all zero when never seen. Bytes of another length are no state of
-    /// this limiter: the cost is denied, with no `retry_after`. A cost of 0 is always admitted and
-    /// changes nothing. Never fails.
+    /// `state` is [`Limiter::state_len`] bytes, all zero when never seen. Bytes of another length are no
+    /// state of this limiter: the cost is denied, with no `retry_after`. A cost of 0 is always admitted
+    /// and changes nothing. Never fails.
+    #[inline]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         if state.len() != self.state_len() {
             return self.not_a_state();
         }
         match self {
             Self::Gcra(gcra) => step(state, |s| gcra.check(s, now, cost)),
+            Self::TokenBucket(bucket) => step(state, |s| bucket.check(s, now, cost)),
+            Self::LeakyBucket(bucket) => step(state, |s| bucket.check(s, now, cost)),
+            Self::LeakyQueue(queue) => step(state, |s| queue.check(s, now, cost)),
+            Self::FixedWindow(window) => step(state, |s| window.check(s, now, cost)),
+            Self::SlidingWindow(window) => step(state, |s| window.check(s, now, cost)),
+            Self::SlidingBuckets(buckets) => buckets.check(state, now, cost),
+            Self::SlidingLog(log) => log.check(state, now, cost),
         }
     }
 
     /// What [`Limiter::check`] would answer, without recording anything.
     #[must_use]
+    #[inline]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
         if state.len() != self.state_len() {
             return self.not_a_state();
         }
         match self {
-            Self::Gcra(gcra) => gcra.check(GcraState::decode(state), now, cost).0,
+            Self::Gcra(gcra) => gcra.check(Encoded::decode(state), now, cost).0,
+            Self::TokenBucket(bucket) => bucket.check(Encoded::decode(state), now, cost).0,
+            Self::LeakyBucket(bucket) => bucket.check(Encoded::decode(state), now, cost).0,
+            Self::LeakyQueue(queue) => queue.check(Encoded::decode(state), now, cost).0,
+            Self::FixedWindow(window) => window.check(Encoded::decode(state), now, cost).0,
+            Self::SlidingWindow(window) => window.check(Encoded::decode(state), now, cost).0,
+            Self::SlidingBuckets(buckets) => buckets.peek(state, now, cost),
+            Self::SlidingLog(log) => log.peek(state, now, cost),
         }
     }
 
     /// Takes `charge` back at `now`: the roll-back of layered limits, or the settling of a cost known only
     /// afterwards. At the time of the charge it undoes it exactly; later it gives back at most what
-    /// was charged, and never so much that a window exceeds the quota's bound.
+    /// was charged, and never so much that a window exceeds the quota's bound. The charge must be one
+    /// that was admitted on this state, and is given back once.
     pub fn refund(&self, state: &mut [u8], charge: Charge, now: Timestamp) {
         if state.len() != self.state_len() {
             return;
         }
         match self {
-            Self::Gcra(gcra) => gcra.refund(GcraState::decode(state), charge, now).encode(state),
+            Self::Gcra(gcra) => update(state, |s| gcra.refund(s, charge, now)),
+            Self::TokenBucket(bucket) => update(state, |s| bucket.refund(s, charge, now)),
+            Self::LeakyBucket(bucket) => update(state, |s| bucket.refund(s, charge, now)),
+            Self::LeakyQueue(queue) => update(state, |s| queue.refund(s, charge, now)),
+            Self::FixedWindow(window) => update(state, |s| window.refund(s, charge, now)),
+            Self::SlidingWindow(window) => update(state, |s| window.refund(s, charge, now)),
+            Self::SlidingBuckets(buckets) => buckets.refund(state, charge, now),
+            Self::SlidingLog(log) => log.refund(state, charge, now),
         }
     }
 
     /// The time from which `state` decides like a state never seen: a store may forget it then,
-    /// without loss.
+    /// without loss. [`Timestamp::ZERO`] for bytes that are no state of this limiter.
     #[must_use]
     pub fn idle_at(&self, state: &[u8]) -> Timestamp {
+        if state.len() != self.state_len() {
+            return Timestamp::ZERO;
+        }
         match self {
-            Self::Gcra(gcra) => gcra.idle_at(GcraState::decode(state)),
+            Self::Gcra(gcra) => gcra.idle_at(Encoded::decode(state)),
+            Self::TokenBucket(bucket) => bucket.idle_at(Encoded::decode(state)),
+            Self::LeakyBucket(bucket) => bucket.idle_at(Encoded::decode(state)),
+            Self::LeakyQueue(queue) => queue.idle_at(Encoded::decode(state)),
+            Self::FixedWindow(window) => window.idle_at(Encoded::decode(state)),
+            Self::SlidingWindow(window) => window.idle_at(Encoded::decode(state)),
+            Self::SlidingBuckets(buckets) => buckets.idle_at(state),
+            Self::SlidingLog(log) => log.idle_at(state),
+        }
+    }
+
+    /// The algorithm that decides.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Gcra(_) => Algorithm::Gcra,
+            Self::TokenBucket(_) => Algorithm::TokenBucket,
+            Self::LeakyBucket(_) => Algorithm::LeakyBucket,
+            Self::LeakyQueue(_) => Algorithm::LeakyQueue,
+            Self::FixedWindow(_) => Algorithm::FixedWindow,
+            Self::SlidingWindow(_) => Algorithm::SlidingWindow,
+            Self::SlidingBuckets(sliding) => {
+                Algorithm::SlidingBuckets { buckets: sliding.buckets() }
+            }
+            Self::SlidingLog(_) => Algorithm::SlidingLog,
+        }
+    }
+
+    /// The quota that is held.
+    #[must_use]
+    pub const fn quota(&self) -> &Quota {
+        match self {
+            Self::Gcra(gcra) => gcra.quota(),
+            Self::TokenBucket(bucket) => bucket.quota(),
+            Self::LeakyBucket(bucket) => bucket.quota(),
+            Self::LeakyQueue(queue) => queue.quota(),
+            Self::FixedWindow(window) => window.quota(),
+            Self::SlidingWindow(window) => window.quota(),
+            Self::SlidingBuckets(buckets) => buckets.quota(),
+            Self::SlidingLog(log) => log.quota(),
         }
     }
 
     /// The quota's limit, in quota units per window.
     #[must_use]
     pub const fn limit(&self) -> u64 {
+        self.quota().limit()
+    }
+
+    /// The quota's window.
+    #[must_use]
+    pub const fn window(&self) -> Span {
+        self.quota().window()
+    }
+
+    /// The greatest cost that can ever be admitted: the burst, which is the limit where there is no
+    /// burst. A greater one is denied with no `retry_after`.
+    #[must_use]
+    pub const fn capacity(&self) -> u64 {
+        self.quota().burst()
+    }
+
+    /// The documented bound: quota units admitted at most in any half-open interval as long as the
+    /// quota's window, wherever it starts, while the clock does not go back. Limit 10 per minute: 19 by
+    /// GCRA, 20 by the fixed and the sliding window, 10 by the log.
+    #[must_use]
+    pub const fn max_in_window(&self) -> u64 {
         match self {
-            Self::Gcra(gcra) => gcra.limit(),
+            Self::Gcra(gcra) => gcra.max_in_window(),
+            Self::TokenBucket(bucket) => bucket.max_in_window(),
+            Self::LeakyBucket(bucket) => bucket.max_in_window(),
+            Self::LeakyQueue(queue) => queue.max_in_window(),
+            Self::FixedWindow(window) => window.max_in_window(),
+            Self::SlidingWindow(window) => window.max_in_window(),
+            Self::SlidingBuckets(buckets) => buckets.max_in_window(),
+            Self::SlidingLog(log) => log.max_in_window(),
         }
     }
 
+    #[cold]
     const fn not_a_state(&self) -> Decision {
         Decision {
             verdict: Verdict::Deny,
@@ -105,10 +244,16 @@ impl Limiter {
 }
 
 /// Decodes, decides, and encodes the next state if it was admitted.
+#[inline]
 fn step<S: Encoded>(bytes: &mut [u8], check: impl FnOnce(S) -> (Decision, S)) -> Decision {
     let (decision, next) = check(S::decode(bytes));
     if decision.is_admitted() {
         next.encode(bytes);
     }
     decision
+}
+
+/// Decodes, changes and encodes a state.
+fn update<S: Encoded>(bytes: &mut [u8], change: impl FnOnce(S) -> S) {
+    change(S::decode(bytes)).encode(bytes);
 }

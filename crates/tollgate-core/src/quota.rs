@@ -17,6 +17,15 @@ pub const MAX_LIMIT: u64 = 999_999_999_999_999;
 /// the emission interval is rounded up by less than one nanosecond a unit.
 pub const MAX_BURST_SPAN: Span = Span::from_secs(732 * 86_400);
 
+/// The highest limit of [`Algorithm::SlidingBuckets`]: its counters are `u32`.
+pub const MAX_LIMIT_OF_BUCKETS: u64 = 4_294_967_295;
+/// The highest limit of [`Algorithm::SlidingLog`]: 8 bytes are kept for every unit of it.
+pub const MAX_LIMIT_OF_LOG: u64 = 1024;
+/// The fewest parts of a window of [`Algorithm::SlidingBuckets`].
+pub const MIN_BUCKETS: u16 = 2;
+/// The most parts of a window of [`Algorithm::SlidingBuckets`]: 10 s of an hour.
+pub const MAX_BUCKETS: u16 = 360;
+
 /// The algorithms; the set is closed. Each one's file has its formula, bound and source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
@@ -84,8 +93,12 @@ impl Quota {
         Ok(self)
     }
 
-    /// The same quota, never over `limit` in any window: GCRA and its kin slow down to
-    /// T = window / (limit - burst + 1), the sliding window rounds its estimate up.
+    /// The same quota, held more strictly. GCRA and its kin slow down to
+    /// T = window / (limit - burst + 1) and are then never over `limit` in any window: leave room
+    /// between burst and limit, because with burst = limit one unit grows back in a whole window. The
+    /// sliding window rounds its estimate up: at most 2 x limit - 1. The sliding buckets and the log are
+    /// never over anyhow, and the fixed window cannot be held so: [`Limiter::new`](crate::Limiter::new)
+    /// refuses it.
     #[must_use]
     pub const fn strict(mut self) -> Self {
         self.strict = true;
@@ -110,7 +123,7 @@ impl Quota {
         self.burst
     }
 
-    /// True when no window may ever admit more than the limit.
+    /// True after [`Quota::strict`].
     #[must_use]
     pub const fn is_strict(&self) -> bool {
         self.strict
@@ -141,6 +154,8 @@ pub enum QuotaError {
     },
     /// This algorithm has no burst of its own: it admits up to the limit at once.
     NoBurst,
+    /// A fixed window admits up to twice its limit across a boundary, and cannot be held strictly.
+    NoStrict,
     /// This algorithm counts units up to a smaller limit.
     LimitOfAlgorithm {
         /// The highest limit of this algorithm.
@@ -165,10 +180,13 @@ impl fmt::Display for QuotaError {
             Self::NoBurst => {
                 f.write_str("this algorithm admits up to its limit at once; leave burst out")
             }
+            Self::NoStrict => {
+                f.write_str("a fixed window cannot be strict; use sliding-log or sliding-buckets")
+            }
             Self::LimitOfAlgorithm { max_limit } => {
                 write!(f, "limit must be at most {max_limit} with this algorithm")
             }
-            Self::Buckets => f.write_str("buckets must be 2 to 360"),
+            Self::Buckets => write!(f, "buckets must be {MIN_BUCKETS} to {MAX_BUCKETS}"),
         }
     }
 }

@@ -4,14 +4,29 @@
 //! [`Timestamp`] counts from an epoch that the surface chooses (Unix time, or the start of a
 //! monotonic clock) and must keep for as long as it keeps the states. Nothing here reads a clock.
 
+use crate::quota::MAX_BURST_SPAN;
+
 /// How far back a clock may step while every state stands as it is.
 ///
 /// A clock that is at most this far behind the time a state was last charged at is taken to be
-/// late: the state is believed, so that no interval is credited twice when a clock oscillates. A clock that is
-/// further behind was set anew, and the state is brought within one burst of debt at the new time.
+/// late: the state is believed, so that no interval is credited twice when a clock oscillates.
+///
+/// A clock that is further behind was set anew: the next request of a cost that fits at all is
+/// admitted, and the debt it leaves is the old one brought within one burst at the new time. It is
+/// admitted because a denial writes nothing: a debt brought within one burst again at every look
+/// would never drain, and the key would stay locked out until the clock has caught up.
+///
 /// 30 s covers NTP steps and the drift between two hosts; it is also the longest that a client can
-/// be made to wait beyond its quota's own time by a clock that stepped back.
+/// be made to wait beyond its quota's own time by a clock that stepped back. Hosts that share states
+/// must agree on the time to within it.
 pub const ALLOWED_SKEW: Span = Span::from_secs(30);
+
+/// The last point in time that is decided at: 575 years after the epoch.
+///
+/// A later `now` counts as this one: time stands still there, and what is used up stays used up. It
+/// leaves room for every span that an algorithm adds to `now` (at most two bursts and the skew, or
+/// three windows), so that no sum saturates and makes a debt look smaller than it is.
+pub const LATEST: Timestamp = Timestamp(u64::MAX - 4 * MAX_BURST_SPAN.0);
 
 /// A point in time: nanoseconds since the surface's epoch, up to 584 years of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +78,25 @@ impl Timestamp {
     #[must_use]
     pub const fn max(self, other: Self) -> Self {
         if self.0 >= other.0 { self } else { other }
+    }
+
+    /// The earlier of two points.
+    #[must_use]
+    pub const fn min(self, other: Self) -> Self {
+        if self.0 <= other.0 { self } else { other }
+    }
+
+    /// The index of the interval of length `span` that this point falls in, counted from the epoch;
+    /// 0 when `span` is zero.
+    #[must_use]
+    pub(crate) const fn index_of(self, span: Span) -> u64 {
+        Span(self.0).div_floor(span)
+    }
+
+    /// The start of the `index`-th interval of length `span`, at most [`Timestamp::MAX`].
+    #[must_use]
+    pub(crate) const fn start_of(index: u64, span: Span) -> Self {
+        Self(span.0.saturating_mul(index))
     }
 }
 
@@ -137,6 +171,12 @@ impl Span {
             Some(count) => count,
             None => 0,
         }
+    }
+
+    /// How many `unit`s cover this length: the quotient rounded up; none when `unit` is zero.
+    #[must_use]
+    pub const fn div_ceil(self, unit: Self) -> u64 {
+        if unit.0 == 0 { 0 } else { self.0.div_ceil(unit.0) }
     }
 
     /// The shorter of two lengths.

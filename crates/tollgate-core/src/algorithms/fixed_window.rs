@@ -1,0 +1,148 @@
+//! Fixed window: a counter per window aligned to the clock.
+//!
+//! State: the index of the window, `floor(now / window)` from the clock's epoch, and the units counted
+//! in it. A cost is admitted when `count + cost <= limit`.
+//!
+//! Bound: `2 x limit` in a window across a boundary: the limit at the end of one window and again at
+//! the start of the next. That is inherent; take `sliding_window` or `sliding_log` where it matters.
+//!
+//! Source: common practice (for example nginx, Redis `INCR` with `EXPIRE`); RFC 6585, section 4 leaves
+//! the counting to the server.
+//!
+//! Deliberately not here: windows that start at a client's first request. Aligned windows need no
+//! start to be agreed on, and `reset_after` is the same for every key.
+
+use crate::algorithms::clock::{is_foreign, kept, ride_out};
+use crate::decision::{Charge, Decision, Verdict};
+use crate::encoding::{Encoded, read_u64, write_u64};
+use crate::quota::{Quota, QuotaError};
+use crate::time::{LATEST, Span, Timestamp};
+
+/// The parameters of the fixed window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedWindow(Quota);
+
+/// The state of the fixed window. All zero is "never seen".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FixedWindowState {
+    /// floor(time / window).
+    pub index: u64,
+    /// The units admitted in that window.
+    pub count: u64,
+}
+
+impl FixedWindow {
+    /// The parameters for `quota`. Limit 100 per 60 s: at most 100 between two full minutes.
+    ///
+    /// # Errors
+    /// A burst that differs from the limit, and a strict quota.
+    pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
+        if quota.burst() != quota.limit() {
+            return Err(QuotaError::NoBurst);
+        }
+        if quota.is_strict() {
+            return Err(QuotaError::NoStrict);
+        }
+        Ok(Self(quota))
+    }
+
+    /// The decision on `cost` at `now` and the state after it; the same state when denied or when
+    /// `cost` is 0. Never fails.
+    #[must_use]
+    #[inline]
+    pub fn check(
+        &self,
+        state: FixedWindowState,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, FixedWindowState) {
+        let now = now.min(LATEST);
+        let limit = self.0.limit();
+        let window = self.bring_to(state, now, cost);
+        let next = FixedWindowState { count: window.count.saturating_add(cost), ..window };
+        let reset_after = end_of(window.index, self.0.window()).since(now);
+        let answer = |verdict, count, retry_after| Decision {
+            verdict,
+            limit,
+            remaining: limit.saturating_sub(count),
+            retry_after,
+            reset_after,
+        };
+        if cost > limit {
+            (answer(Verdict::Deny, window.count, None), state)
+        } else if next.count > limit && cost > 0 {
+            (answer(Verdict::Deny, window.count, Some(reset_after)), state)
+        } else {
+            (answer(Verdict::Allow, next.count, None), if cost == 0 { state } else { next })
+        }
+    }
+
+    /// The state with `charge` taken back at `now`: exact while its window is the one counted; later
+    /// there is nothing left to give back. What a late clock charged to the next window stays charged.
+    #[must_use]
+    pub fn refund(
+        &self,
+        state: FixedWindowState,
+        charge: Charge,
+        now: Timestamp,
+    ) -> FixedWindowState {
+        let charged_at = charge.at.min(LATEST);
+        if is_foreign(charged_at, now) || charged_at.index_of(self.0.window()) != state.index {
+            return state;
+        }
+        FixedWindowState { count: state.count.saturating_sub(charge.cost), ..state }
+    }
+
+    /// The time from which `state` decides like a state never seen, and may be forgotten: the end
+    /// of its window.
+    #[must_use]
+    pub const fn idle_at(&self, state: FixedWindowState) -> Timestamp {
+        if state.count == 0 { Timestamp::ZERO } else { end_of(state.index, self.0.window()) }
+    }
+
+    /// The quota that is held.
+    #[must_use]
+    pub const fn quota(&self) -> &Quota {
+        &self.0
+    }
+
+    /// Units admitted at most in any half-open window as long as the quota's: 2 x limit.
+    #[must_use]
+    pub const fn max_in_window(&self) -> u64 {
+        self.0.limit().saturating_mul(2)
+    }
+
+    /// The window that `now` counts in.
+    fn bring_to(&self, state: FixedWindowState, now: Timestamp, cost: u64) -> FixedWindowState {
+        let span = self.0.window();
+        let index = now.index_of(span);
+        if index == state.index {
+            return state;
+        }
+        if index > state.index {
+            return FixedWindowState { index, count: 0 };
+        }
+        match ride_out(Timestamp::start_of(state.index, span), now) {
+            Some(_) => state,
+            None => FixedWindowState { index, count: kept(state.count, self.0.limit(), cost) },
+        }
+    }
+}
+
+/// The end of the `index`-th window.
+const fn end_of(index: u64, window: Span) -> Timestamp {
+    Timestamp::start_of(index, window).saturating_add(window)
+}
+
+impl Encoded for FixedWindowState {
+    const LEN: usize = 16;
+
+    fn decode(bytes: &[u8]) -> Self {
+        Self { index: read_u64(bytes, 0), count: read_u64(bytes, 1) }
+    }
+
+    fn encode(self, bytes: &mut [u8]) {
+        write_u64(bytes, 0, self.index);
+        write_u64(bytes, 1, self.count);
+    }
+}

@@ -1,0 +1,115 @@
+//! The parameters of GCRA and its kin, and the numbers they report.
+//!
+//! Invariant: `burst_span` is exactly T x burst and at most [`MAX_BURST_SPAN`]. The currency is the
+//! debt, the time until the key is whole again; how it is kept is each algorithm's own business.
+
+use crate::algorithms::clock::is_foreign;
+use crate::decision::{Charge, Decision, Verdict};
+use crate::quota::{MAX_BURST_SPAN, Quota, QuotaError};
+use crate::time::{ALLOWED_SKEW, LATEST, Span, Timestamp};
+
+/// What GCRA, the token bucket, the leaky bucket and the leaky queue decide by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rate {
+    pub(crate) quota: Quota,
+    /// T: the time one unit takes to grow back, rounded up.
+    pub(crate) emission_interval: Span,
+    /// T x burst: the debt that a key may carry.
+    pub(crate) burst_span: Span,
+}
+
+impl Rate {
+    /// T = ceil(window / limit), or ceil(window / (limit - burst + 1)) when strict.
+    pub(crate) const fn new(quota: Quota) -> Result<Self, QuotaError> {
+        let burst = quota.burst();
+        if quota.is_strict() && burst > quota.limit() {
+            return Err(QuotaError::StrictBurst { max_burst: quota.limit() });
+        }
+        let emission_interval = emission_interval(&quota, burst);
+        let burst_span = emission_interval.saturating_mul(burst);
+        if burst_span.as_nanos() > MAX_BURST_SPAN.as_nanos() {
+            return Err(QuotaError::Burst { max_burst: max_burst(&quota) });
+        }
+        Ok(Self { quota, emission_interval, burst_span })
+    }
+
+    /// T x `cost`.
+    #[inline]
+    pub(crate) const fn span_of(&self, cost: u64) -> Span {
+        self.emission_interval.saturating_mul(cost)
+    }
+
+    /// The debt to decide on `cost` with: `debt` as it stands, unless the clock was set back so far
+    /// that this quota cannot have left it within the allowed skew. Then it is one burst less the room
+    /// for `cost`; nothing for a peek and for a cost that never fits ([`ALLOWED_SKEW`] says why).
+    #[inline]
+    pub(crate) fn standing(&self, debt: Span, cost: u64) -> Span {
+        if debt.saturating_sub(self.burst_span) <= ALLOWED_SKEW {
+            debt
+        } else if cost == 0 || cost > self.quota.burst() {
+            Span::ZERO
+        } else {
+            self.burst_span.saturating_sub(self.span_of(cost))
+        }
+    }
+
+    /// Units admitted at most in any half-open window: burst + ceil(window / T) - 1.
+    pub(crate) const fn max_in_window(&self) -> u64 {
+        let regrown = self.quota.window().div_ceil(self.emission_interval);
+        self.quota.burst().saturating_add(regrown).saturating_sub(1)
+    }
+
+    /// The part of `charge` that has surely not drained at `now`: it began to drain at the charge or
+    /// later.
+    pub(crate) fn owed(&self, charge: &Charge, now: Timestamp) -> Span {
+        let (charged_at, now) = (charge.at.min(LATEST), now.min(LATEST));
+        if is_foreign(charged_at, now) {
+            return Span::ZERO;
+        }
+        let span = self.span_of(charge.cost);
+        charged_at.saturating_add(span).since(now).min(span)
+    }
+
+    /// The answer when `debt` is carried: floor(credit / T) units remain, and until then or, with
+    /// none left, until one has grown back, no more than these should be used (HEADERS.md).
+    #[inline]
+    pub(crate) const fn decision(
+        &self,
+        verdict: Verdict,
+        debt: Span,
+        retry_after: Option<Span>,
+    ) -> Decision {
+        let credit = self.burst_span.saturating_sub(debt);
+        let remaining = credit.div_floor(self.emission_interval);
+        let reset_after = if remaining > 0 {
+            credit
+        } else {
+            debt.saturating_add(self.emission_interval).saturating_sub(self.burst_span)
+        };
+        Decision { verdict, limit: self.quota.limit(), remaining, retry_after, reset_after }
+    }
+}
+
+const fn emission_interval(quota: &Quota, burst: u64) -> Span {
+    let units = if quota.is_strict() {
+        quota.limit().saturating_sub(burst).saturating_add(1)
+    } else {
+        quota.limit()
+    };
+    Span::from_nanos(quota.window().as_nanos().div_ceil(units))
+}
+
+/// The largest burst whose span is allowed; the span grows with the burst, so it is found by halving.
+const fn max_burst(quota: &Quota) -> u64 {
+    let (mut fits, mut too_large): (u64, u64) = (1, quota.burst());
+    while fits.saturating_add(1) < too_large {
+        let middle = fits.midpoint(too_large);
+        let span = emission_interval(quota, middle).saturating_mul(middle);
+        if span.as_nanos() > MAX_BURST_SPAN.as_nanos() {
+            too_large = middle;
+        } else {
+            fits = middle;
+        }
+    }
+    fits
+}

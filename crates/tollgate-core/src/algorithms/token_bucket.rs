@@ -1,0 +1,168 @@
+//! Token bucket: the same decisions as GCRA, told in tokens.
+//!
+//! State: how many of the `burst` tokens are missing, and when that was counted. One token comes back
+//! every T: `missing - floor((now - refilled_at) / T)` are missing at `now`, and a cost is admitted when
+//! `missing + cost <= burst`. The state counts missing tokens, not tokens, so that all zero bytes are a
+//! full bucket at any `now`. GCRA's TAT is `refilled_at + missing x T`.
+//!
+//! Bound: as GCRA, any half-open window w admits at most `burst + ceil(w / T) - 1`.
+//!
+//! Source: Turner, "New directions in communications", IEEE Communications Magazine 24 (10), 1986;
+//! RFC 2697, RFC 2698.
+//!
+//! Deliberately not here: fractions of a token. The time towards the next token is kept in
+//! `refilled_at`, which moves by whole T only, so nothing is lost to rounding.
+
+use crate::algorithms::rate::Rate;
+use crate::decision::{Charge, Decision, Verdict};
+use crate::encoding::{Encoded, read_u64, write_u64};
+use crate::quota::{Quota, QuotaError};
+use crate::time::{LATEST, Span, Timestamp};
+
+/// The parameters of the token bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenBucket(Rate);
+
+/// The state of the token bucket. All zero is a full bucket: "never seen".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenBucketState {
+    /// The tokens missing from a full bucket at `refilled_at`.
+    pub missing: u64,
+    /// When whole tokens were last put back.
+    pub refilled_at: Timestamp,
+}
+
+impl TokenBucket {
+    /// The parameters for `quota`. Limit 5 per second, burst 10: a bucket of 10, a token every 200 ms.
+    ///
+    /// # Errors
+    /// A strict quota whose burst exceeds its limit, or takes too long to grow back.
+    pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
+        match Rate::new(quota) {
+            Ok(rate) => Ok(Self(rate)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The decision on `cost` at `now` and the state after it; the same state when denied or when
+    /// `cost` is 0. Never fails.
+    #[must_use]
+    #[inline]
+    pub fn check(
+        &self,
+        state: TokenBucketState,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, TokenBucketState) {
+        let rate = &self.0;
+        let burst = rate.quota.burst();
+        let now = now.min(LATEST);
+        let bucket = self.refill(state, now);
+        let debt = self.debt(bucket, now);
+        let standing = rate.standing(debt, cost);
+        if cost > burst {
+            return (rate.decision(Verdict::Deny, standing, None), state);
+        }
+        if standing != debt {
+            return self.start_anew(state, now, cost);
+        }
+        if cost > 0 && self.missing_at(bucket, now).saturating_add(cost) > burst {
+            let needed = debt.saturating_add(rate.span_of(cost));
+            let retry_after = needed.saturating_sub(rate.burst_span);
+            return (rate.decision(Verdict::Deny, debt, Some(retry_after)), state);
+        }
+        let next = TokenBucketState { missing: bucket.missing.saturating_add(cost), ..bucket };
+        let decision = rate.decision(Verdict::Allow, self.debt(next, now), None);
+        (decision, if cost == 0 { state } else { next })
+    }
+
+    /// The state with `charge` taken back at `now`. Exact when `now` is the time of the charge;
+    /// later, what has been refilled by then is not given back, so that no window ever exceeds the bound.
+    #[must_use]
+    pub fn refund(
+        &self,
+        state: TokenBucketState,
+        charge: Charge,
+        now: Timestamp,
+    ) -> TokenBucketState {
+        let interval = self.0.emission_interval;
+        let owed = self.0.owed(&charge, now);
+        // Whole tokens, rounded up; what that is too much, `refilled_at` takes back.
+        let tokens = owed.div_ceil(interval).min(state.missing);
+        let span = interval.saturating_mul(tokens);
+        let refilled_at = state
+            .refilled_at
+            .saturating_add(span.saturating_sub(owed))
+            .saturating_sub(owed.saturating_sub(span));
+        TokenBucketState { missing: state.missing.saturating_sub(tokens), refilled_at }
+    }
+
+    /// The time from which `state` decides like a state never seen, and may be forgotten.
+    #[must_use]
+    pub const fn idle_at(&self, state: TokenBucketState) -> Timestamp {
+        state.refilled_at.saturating_add(self.0.span_of(state.missing))
+    }
+
+    /// The quota that is held.
+    #[must_use]
+    pub const fn quota(&self) -> &Quota {
+        &self.0.quota
+    }
+
+    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window / T) - 1.
+    #[must_use]
+    pub const fn max_in_window(&self) -> u64 {
+        self.0.max_in_window()
+    }
+
+    /// The bucket with the whole tokens put back that came since; unchanged on a late clock.
+    fn refill(&self, state: TokenBucketState, now: Timestamp) -> TokenBucketState {
+        let interval = self.0.emission_interval;
+        let tokens = now.since(state.refilled_at).div_floor(interval);
+        if tokens >= state.missing {
+            return TokenBucketState { missing: 0, refilled_at: now.max(state.refilled_at) };
+        }
+        TokenBucketState {
+            missing: state.missing.saturating_sub(tokens),
+            refilled_at: state.refilled_at.saturating_add(interval.saturating_mul(tokens)),
+        }
+    }
+
+    /// The tokens missing at `now`: a late clock has ceil((refilled_at - now) / T) more to wait for.
+    const fn missing_at(&self, bucket: TokenBucketState, now: Timestamp) -> u64 {
+        let late = bucket.refilled_at.since(now).div_ceil(self.0.emission_interval);
+        bucket.missing.saturating_add(late)
+    }
+
+    /// The time until the bucket is full: T for every missing token, less what has passed of the first.
+    const fn debt(&self, bucket: TokenBucketState, now: Timestamp) -> Span {
+        bucket.refilled_at.saturating_add(self.0.span_of(bucket.missing)).since(now)
+    }
+
+    /// After the clock was set anew: the cost is admitted, and the bucket is empty then.
+    fn start_anew(
+        &self,
+        state: TokenBucketState,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, TokenBucketState) {
+        if cost == 0 {
+            return (self.0.decision(Verdict::Allow, Span::ZERO, None), state);
+        }
+        let empty = TokenBucketState { missing: self.0.quota.burst(), refilled_at: now };
+        (self.0.decision(Verdict::Allow, self.0.burst_span, None), empty)
+    }
+}
+
+impl Encoded for TokenBucketState {
+    const LEN: usize = 16;
+
+    fn decode(bytes: &[u8]) -> Self {
+        Self { missing: read_u64(bytes, 0), refilled_at: Timestamp::from_nanos(read_u64(bytes, 1)) }
+    }
+
+    fn encode(self, bytes: &mut [u8]) {
+        write_u64(bytes, 0, self.missing);
+        write_u64(bytes, 1, self.refilled_at.as_nanos());
+    }
+}
