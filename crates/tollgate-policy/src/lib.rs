@@ -1,2 +1,42 @@
-//! The policy document and the sans-I/O pipeline.
+//! What people write, and the pipeline that enforces it: plan, load, decide, commit.
+//!
+//! A surface compiles a [`Policy`] once and then, per request:
+//!
+//! 1. [`Policy::plan`] asks the surface's [`Facts`] for what the policy reads, and lists the partitions
+//!    (stored values) that this request is charged to.
+//! 2. The surface loads each partition's bytes from its store: [`Plan::load`].
+//! 3. [`Plan::decide`] decides all rules together, all or nothing, at one `now`.
+//! 4. The surface commits the partitions that [`Plan::changed`], by compare-and-swap or in a transaction. A
+//!    lost race is decided again: [`Plan::redecide`]; what was committed elsewhere is given back: [`Plan::refund`].
+//! 5. [`Plan::outcome`] is the answer, and writes the header fields and the body.
+//!
+//! The one invariant: nothing here does I/O, reads a clock or knows a surface, so the same document
+//! and facts give the same decisions and the same header bytes everywhere. There is deliberately no
+//! `Store` trait: a proxy is synchronous with compare-and-swap, a Durable Object asynchronous and single-threaded.
 #![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod address;
+mod compile;
+mod document;
+mod facts;
+mod headers;
+mod index;
+mod key;
+mod node;
+mod outcome;
+mod path;
+mod plan;
+mod problem;
+mod read;
+mod value;
+mod wire;
+
+pub use compile::{Group, Policy, Rule, Surface};
+pub use facts::Facts;
+pub use outcome::{Answer, Outcome, RuleResult};
+pub use plan::{Failure, Plan};
+pub use problem::{Problem, Problems};
+pub use wire::WireError;

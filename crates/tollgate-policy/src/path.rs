@@ -1,0 +1,240 @@
+//! Paths: how a request's path is brought into one form, and the patterns it is matched with.
+//!
+//! Invariant: two spellings of a path that every server treats alike (RFC 3986, 6.2.2; the URL
+//! standard for backslashes) have one normal form here, so no spelling goes round a rule. The query
+//! is not part of a path. Deliberately absent: case folding and trailing slashes, which servers do tell apart.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The longest pattern, in bytes.
+const MAX_PATTERN: usize = 1024;
+/// The most segments of a pattern.
+const MAX_SEGMENTS: usize = 64;
+
+/// One path pattern, in segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    pub(crate) segments: Vec<Segment>,
+    /// Ends in `**`: any further segments, none included.
+    pub(crate) rest: bool,
+}
+
+/// One segment of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Segment {
+    /// These bytes, in normal form.
+    Literal(Vec<u8>),
+    /// `*`: any one segment that is not empty.
+    Any,
+    /// `{name}`: any one segment that is not empty, captured.
+    Capture(String),
+}
+
+impl Pattern {
+    /// Reads `/users/{id}/*/**`; the error says why not.
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        let Some(after_slash) = text.strip_prefix('/') else {
+            return Err("must start with \"/\"");
+        };
+        if text.len() > MAX_PATTERN || after_slash.split('/').count() > MAX_SEGMENTS {
+            return Err("is too long; use at most 1024 bytes and 64 segments");
+        }
+        if text.contains(['?', '#']) {
+            return Err("has a query; paths are matched without it");
+        }
+        let (body, rest) = match after_slash.strip_suffix("**") {
+            Some("") => return Ok(Self { segments: Vec::new(), rest: true }),
+            Some(body) => (body.strip_suffix('/').ok_or("has \"**\" inside a segment")?, true),
+            None => (after_slash, false),
+        };
+        let segments = body.split('/').map(segment).collect::<Result<_, _>>()?;
+        Ok(Self { segments, rest })
+    }
+}
+
+fn segment(text: &str) -> Result<Segment, &'static str> {
+    if text == "*" {
+        return Ok(Segment::Any);
+    }
+    if let Some(name) = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) {
+        let plain =
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        return if plain {
+            Ok(Segment::Capture(name.into()))
+        } else {
+            Err("has a capture whose name is not made of letters, digits and \"_\"")
+        };
+    }
+    if text.contains("**") {
+        return Err("may have \"**\" only at its end");
+    }
+    if text.contains(['*', '{', '}']) {
+        return Err("has \"*\", \"{\" or \"}\" inside a segment; use a whole segment");
+    }
+    let mut literal = Vec::new();
+    normalise(text.as_bytes(), &mut literal);
+    // The normal form begins with a slash.
+    Ok(Segment::Literal(literal.split_off(1.min(literal.len()))))
+}
+
+/// Writes the normal form of `target`'s path into `out`, which is cleared first: without query and
+/// fragment, unreserved characters decoded, escapes in upper case, backslashes as slashes, slashes merged, dot
+/// segments resolved, with a leading slash. Never fails: what is no path at all becomes one.
+pub(crate) fn normalise(target: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.push(b'/');
+    let path = target.split(|b| matches!(b, b'?' | b'#')).next().unwrap_or_default();
+    let mut rest = path;
+    while let Some((byte, escaped, after)) = next_byte(rest) {
+        rest = after;
+        match byte {
+            b'/' | b'\\' if !escaped => end_segment(out),
+            _ if escaped && !is_unreserved(byte) => push_escape(out, byte),
+            _ => out.push(byte),
+        }
+    }
+    end_segment(out);
+    // `end_segment` leaves one slash more than the path had, unless the path ended in one or in dots.
+    let open_end = matches!(last_segment(path), b"" | b"." | b"..") || is_dots(last_segment(path));
+    if !open_end && out.len() > 1 {
+        out.pop();
+    }
+}
+
+/// The next byte of `path`, whether it was written as an escape, and what follows.
+fn next_byte(path: &[u8]) -> Option<(u8, bool, &[u8])> {
+    if let [b'%', high, low, after @ ..] = path
+        && let (Some(high), Some(low)) = (hex(*high), hex(*low))
+    {
+        return Some((high.wrapping_shl(4) | low, true, after));
+    }
+    path.split_first().map(|(byte, after)| (*byte, false, after))
+}
+
+/// Ends the segment at the end of `out` with a slash: an empty one vanishes, dots are resolved.
+fn end_segment(out: &mut Vec<u8>) {
+    let start = out.iter().rposition(|b| *b == b'/').map_or(0, |i| i.saturating_add(1));
+    match out.get(start..).unwrap_or_default() {
+        b"" => {}
+        b"." => out.truncate(start),
+        b".." => {
+            let parent = start.saturating_sub(1);
+            let above = out.iter().take(parent).rposition(|b| *b == b'/');
+            out.truncate(above.map_or(1, |i| i.saturating_add(1)));
+        }
+        _ => out.push(b'/'),
+    }
+}
+
+fn last_segment(path: &[u8]) -> &[u8] {
+    path.rsplit(|b| matches!(b, b'/' | b'\\')).next().unwrap_or_default()
+}
+
+/// True when `segment` is `.` or `..` with some of the dots escaped.
+fn is_dots(segment: &[u8]) -> bool {
+    let mut rest = segment;
+    let mut dots = 0_u32;
+    while let Some((byte, _, after)) = next_byte(rest) {
+        if byte != b'.' {
+            return false;
+        }
+        dots = dots.saturating_add(1);
+        rest = after;
+    }
+    dots == 1 || dots == 2
+}
+
+fn push_escape(out: &mut Vec<u8>, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |n: u8| DIGITS.get(usize::from(n)).copied().unwrap_or(b'0');
+    out.extend([b'%', digit(byte.wrapping_shr(4)), digit(byte & 15)]);
+}
+
+fn hex(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+/// RFC 3986, 2.3.
+const fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn check(target: &str, expected: &str) {
+        let mut out = Vec::new();
+        normalise(target.as_bytes(), &mut out);
+        assert_eq!(core::str::from_utf8(&out), Ok(expected), "{target}");
+        let mut again = Vec::new();
+        normalise(&out, &mut again);
+        assert_eq!(again, out, "the normal form of {target} is not its own normal form");
+    }
+
+    #[test]
+    fn every_spelling_of_a_path_has_one_form() {
+        for spelling in [
+            "/login",
+            "//login",
+            "/%6Cogin",
+            "/l%6fgin?x=/y",
+            "/./login",
+            "/a/../login",
+            "/a/%2e%2E/login",
+            "\\login",
+            "/a/b/../../login",
+            "login",
+            "/../login",
+            "/login#top",
+            "///.//login",
+            "/%2e/login",
+        ] {
+            check(spelling, "/login");
+        }
+    }
+
+    #[test]
+    fn what_servers_tell_apart_stays_apart() {
+        check("/login/", "/login/");
+        check("/Login", "/Login");
+        check("/a%2fb", "/a%2Fb");
+        check("/a%2Fb", "/a%2Fb");
+        check("/a%zzb", "/a%zzb");
+        check("/a%2", "/a%2");
+        check("/%25", "/%25");
+        check("/a/.", "/a/");
+        check("/a/..", "/");
+        check("/a/%2e", "/a/");
+        check("/a/b/..", "/a/");
+        check("", "/");
+        check("/", "/");
+        check("/...", "/...");
+        check("/a/...", "/a/...");
+    }
+
+    #[test]
+    fn a_pattern_says_what_it_is_or_why_not() {
+        let message = |text: &str| Pattern::parse(text).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(message("login"), "must start with \"/\"");
+        assert_eq!(message("/a?b"), "has a query; paths are matched without it");
+        assert_eq!(message("/a**"), "has \"**\" inside a segment");
+        assert_eq!(message("/**/a"), "may have \"**\" only at its end");
+        assert_eq!(
+            message("/a*"),
+            "has \"*\", \"{\" or \"}\" inside a segment; use a whole segment"
+        );
+        assert_eq!(
+            message("/{}"),
+            "has a capture whose name is not made of letters, digits and \"_\""
+        );
+        let pattern = Pattern::parse("/u/{id}/*/**").unwrap();
+        assert_eq!(
+            pattern.segments,
+            [Segment::Literal(b"u".to_vec()), Segment::Capture("id".to_string()), Segment::Any]
+        );
+        assert!(pattern.rest);
+    }
+}

@@ -1,0 +1,290 @@
+//! From the tree to typed documents, collecting every mistake on the way.
+//!
+//! Invariant: reading never stops at the first mistake; a value is `None` only after a problem was
+//! noted, so `None` everywhere with no problem cannot be. `record!` and `choice!` make the types
+//! from one declaration each, which is also where names in messages come from.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+
+use crate::node::Node;
+use crate::problem::{Problem, Problems};
+
+/// The longest piece of a document that a message repeats, in characters.
+const MAX_QUOTED: usize = 60;
+
+/// A place in the document, and where its problems go.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    parent: Option<&'a At<'a>>,
+    step: Step<'a>,
+    problems: &'a RefCell<Problems>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Root,
+    Field(&'a str),
+    Item(usize),
+}
+
+impl<'a> At<'a> {
+    /// The document itself.
+    pub(crate) const fn root(problems: &'a RefCell<Problems>) -> Self {
+        Self { parent: None, step: Step::Root, problems }
+    }
+
+    /// The field `name` of this object.
+    pub(crate) const fn field(&'a self, name: &'a str) -> At<'a> {
+        At { parent: Some(self), step: Step::Field(name), problems: self.problems }
+    }
+
+    /// The item `index` of this list.
+    pub(crate) const fn item(&'a self, index: usize) -> At<'a> {
+        At { parent: Some(self), step: Step::Item(index), problems: self.problems }
+    }
+
+    /// Notes a problem here.
+    pub(crate) fn problem(&self, message: String) {
+        self.problems.borrow_mut().0.push(Problem { path: self.to_string(), message });
+    }
+
+    /// Notes that `node` is no value of this place; `wanted` says what is.
+    pub(crate) fn wrong<T>(&self, node: &Node, wanted: &str) -> Option<T> {
+        self.problem(format!("{} is not {wanted}", quoted(node)));
+        None
+    }
+}
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            fmt::Display::fmt(parent, f)?;
+            if matches!(self.step, Step::Field(_)) && !matches!(parent.step, Step::Root) {
+                f.write_str(".")?;
+            }
+        }
+        match self.step {
+            Step::Root => Ok(()),
+            Step::Field(name) => f.write_str(name),
+            Step::Item(index) => write!(f, "[{index}]"),
+        }
+    }
+}
+
+/// `node` as a message shows it: scalars as written, shortened; containers by their kind.
+pub(crate) fn quoted(node: &Node) -> String {
+    match node {
+        Node::Integer(n) => n.to_string(),
+        Node::OtherNumber(n) => n.clone(),
+        Node::Bool(b) => b.to_string(),
+        Node::Text(text) => quoted_text(text),
+        other => other.kind().to_string(),
+    }
+}
+
+/// `text` in quotes, control characters escaped, shortened.
+pub(crate) fn quoted_text(text: &str) -> String {
+    let mut out = String::from("\"");
+    for (i, c) in text.chars().enumerate() {
+        if i == MAX_QUOTED {
+            out.push_str("...");
+            break;
+        }
+        out.extend(c.escape_debug());
+    }
+    out.push('"');
+    out
+}
+
+/// A type that a document holds.
+pub(crate) trait FromNode: Sized {
+    /// The value, or `None` after noting why not.
+    fn read(node: &Node, at: &At<'_>) -> Option<Self>;
+
+    /// The value of a field that is not there; `None` when it must be.
+    fn absent() -> Option<Self> {
+        None
+    }
+}
+
+impl<T: FromNode> FromNode for Option<T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        T::read(node, at).map(Some)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+}
+
+impl<T: FromNode> FromNode for Box<T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        T::read(node, at).map(Box::new)
+    }
+}
+
+impl<T: FromNode> FromNode for Vec<T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::List(items) = node else {
+            return at.wrong(node, "a list");
+        };
+        let read: Vec<Option<T>> =
+            items.iter().enumerate().map(|(i, item)| T::read(item, &at.item(i))).collect();
+        read.into_iter().collect()
+    }
+}
+
+impl FromNode for bool {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Bool(value) => Some(*value),
+            _ => at.wrong(node, "true or false"),
+        }
+    }
+}
+
+impl FromNode for String {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) => Some(text.clone()),
+            _ => at.wrong(node, "a string"),
+        }
+    }
+}
+
+impl FromNode for u64 {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Integer(value) => Some(*value),
+            _ => at.wrong(node, "a whole number of at least 0"),
+        }
+    }
+}
+
+/// The fields of an object, checked against the names it may have.
+pub(crate) struct Fields<'n> {
+    fields: &'n [(String, Node)],
+}
+
+impl<'n> Fields<'n> {
+    /// Opens `node` as an object; unknown and duplicate names are problems of their own.
+    pub(crate) fn open(node: &'n Node, at: &At<'_>, known: &[&str]) -> Option<Self> {
+        let Node::Object(fields) = node else {
+            return at.wrong(node, "an object");
+        };
+        for (i, (name, _)) in fields.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                at.problem(unknown("field", name, known));
+            } else if fields.iter().take(i).any(|(earlier, _)| earlier == name) {
+                at.field(name).problem("is given twice; give it once".to_string());
+            }
+        }
+        Some(Self { fields })
+    }
+
+    /// The value of the field `name`.
+    pub(crate) fn read<T: FromNode>(&self, name: &'static str, at: &At<'_>) -> Option<T> {
+        match self.fields.iter().find(|(field, _)| field == name) {
+            Some((_, node)) => T::read(node, &at.field(name)),
+            None => {
+                let absent = T::absent();
+                if absent.is_none() {
+                    at.field(name).problem("is missing".to_string());
+                }
+                absent
+            }
+        }
+    }
+}
+
+/// `unknown field "whne"; did you mean "when"?`, or the list of what is allowed.
+pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
+    let nearest = known.iter().map(|k| (distance(name, k), k)).min_by_key(|(d, _)| *d);
+    match nearest {
+        Some((d, k)) if d <= 2 && d < k.chars().count() => {
+            format!("unknown {what} {}; did you mean \"{k}\"?", quoted_text(name))
+        }
+        _ => format!("unknown {what} {}; use {}", quoted_text(name), one_of(known)),
+    }
+}
+
+/// `"a", "b" or "c"`.
+pub(crate) fn one_of(names: &[&str]) -> String {
+    let mut out = String::new();
+    for (i, name) in names.iter().enumerate() {
+        if i > 0 {
+            out.push_str(if i.saturating_add(1) == names.len() { " or " } else { ", " });
+        }
+        out.push_str(&format!("\"{name}\""));
+    }
+    out
+}
+
+/// The Levenshtein distance, or 3 when the lengths alone differ by more than 2: enough for a hint.
+fn distance(a: &str, b: &str) -> usize {
+    if a.chars().count().abs_diff(b.chars().count()) > 2 {
+        return 3;
+    }
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i.saturating_add(1);
+        for (above, y) in row.iter_mut().skip(1).zip(b.chars()) {
+            let cost = diagonal.saturating_add(usize::from(x != y));
+            diagonal = *above;
+            left = cost.min(above.saturating_add(1)).min(left.saturating_add(1));
+            *above = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i.saturating_add(1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// Declares an object of the document: its struct and how it is read. A field that may be left out
+/// is an `Option`; every field is read before any is missed, so all problems are noted.
+macro_rules! record {
+    ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])* $field:ident : $ty:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        pub(crate) struct $name { $($(#[doc = $doc])* pub(crate) $field: $ty,)* }
+
+        impl $crate::read::FromNode for $name {
+            fn read(node: &$crate::node::Node, at: &$crate::read::At<'_>) -> Option<Self> {
+                let fields = $crate::read::Fields::open(node, at, &[$(stringify!($field)),*])?;
+                $(let $field = fields.read::<$ty>(stringify!($field), at);)*
+                Some(Self { $($field: $field?,)* })
+            }
+        }
+    };
+}
+
+/// Declares a closed set of names: its enum and how it is read.
+macro_rules! choice {
+    ($(#[$meta:meta])* $name:ident ($what:literal) { $($(#[doc = $doc:literal])* $text:literal => $variant:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name { $($(#[doc = $doc])* $variant,)* }
+
+        impl $crate::read::FromNode for $name {
+            fn read(node: &$crate::node::Node, at: &$crate::read::At<'_>) -> Option<Self> {
+                match node {
+                    $($crate::node::Node::Text(text) if text == $text => Some(Self::$variant),)*
+                    $crate::node::Node::Text(text) => {
+                        at.problem($crate::read::unknown($what, text, &[$($text),*]));
+                        None
+                    }
+                    _ => at.wrong(node, &$crate::read::one_of(&[$($text),*])),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {choice, record};

@@ -1,0 +1,298 @@
+//! The pipeline from document to answer, as a surface drives it, on an in-memory store.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing
+)]
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Answer, Facts, Failure, Plan, Policy, RuleResult, Surface};
+
+/// A request as a test writes it.
+#[derive(Clone, Default)]
+struct Request {
+    method: &'static str,
+    target: &'static str,
+    headers: Vec<(&'static str, &'static [u8])>,
+    peer: Option<IpAddr>,
+}
+
+impl Facts for Request {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.method.as_bytes().into()
+    }
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.target.as_bytes().into()
+    }
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.headers.iter().find(|(n, _)| *n == name).map(|(_, v)| Cow::Borrowed(*v))
+    }
+    fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+}
+
+fn get(target: &'static str, ip: &str) -> Request {
+    Request { method: "GET", target, headers: vec![], peer: Some(ip.parse().unwrap()) }
+}
+
+/// What a client sees.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    answer: Answer,
+    headers: Vec<(&'static str, String)>,
+    body: Option<String>,
+}
+
+impl Seen {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+/// A surface with a map for a store.
+struct Surfaced {
+    policy: Policy,
+    plan: Plan,
+    store: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Surfaced {
+    fn new(document: &str) -> Self {
+        let policy = Policy::compile(document, Surface::Envoy).unwrap_or_else(|e| panic!("{e}"));
+        Self { policy, plan: Plan::new(), store: BTreeMap::new() }
+    }
+
+    fn check(&mut self, request: &Request, millis: u64) -> Seen {
+        let Self { policy, plan, store } = self;
+        policy.plan(request, plan);
+        for i in 0..plan.len() {
+            let key = plan.key(i).to_vec();
+            plan.load(policy, i, store.get(&key).map(Vec::as_slice));
+        }
+        plan.decide(policy, Timestamp::from_millis(millis));
+        for i in 0..plan.len() {
+            if plan.changed(i) {
+                store.insert(plan.key(i).to_vec(), plan.value(i).to_vec());
+            }
+        }
+        seen(policy, plan)
+    }
+}
+
+fn seen(policy: &Policy, plan: &Plan) -> Seen {
+    let outcome = plan.outcome(policy);
+    let mut headers = vec![];
+    outcome.headers(&mut |name, value| headers.push((name, value.to_string())));
+    let answer = outcome.answer();
+    let body = matches!(answer, Answer::Refuse { .. }).then(|| outcome.body());
+    Seen { answer, headers, body }
+}
+
+const PER_CLIENT: &str = r#"{"version": 1, "rules": [
+    {"name": "api", "when": {"paths": ["/api/**"], "methods": ["GET", "POST"]}, "key": ["client_ip"],
+     "quotas": [{"name": "burst", "limit": 2, "window": "2s"}, {"name": "day", "limit": 3, "window": "1d"}]}]}"#;
+
+#[test]
+fn a_client_is_admitted_up_to_its_quota_and_told_the_numbers() {
+    let mut surface = Surfaced::new(PER_CLIENT);
+    let request = get("/api/x?q=1", "192.0.2.1");
+    let first = surface.check(&request, 10_000);
+    assert_eq!(first.answer, Answer::Pass);
+    assert_eq!(
+        first.headers,
+        [
+            ("ratelimit-policy", r#""burst";q=2;w=2, "day";q=3;w=86400"#.to_string()),
+            ("ratelimit", r#""burst";r=1;t=1, "day";r=2;t=57600"#.to_string()),
+        ]
+    );
+    assert_eq!(surface.check(&request, 10_000).answer, Answer::Pass);
+    let third = surface.check(&request, 10_000);
+    assert_eq!(third.answer, Answer::Refuse { status: 429 });
+    assert_eq!(third.header("retry-after"), Some("1"));
+    assert_eq!(third.header("cache-control"), Some("no-store"));
+    assert_eq!(third.header("content-type"), Some("application/problem+json"));
+    assert_eq!(third.header("ratelimit"), Some(r#""burst";r=0;t=1, "day";r=1;t=28800"#));
+    assert_eq!(
+        third.body.as_deref(),
+        Some(
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":"try again in 1 second","violated-policies":["burst"]}"#
+        )
+    );
+    // The denial was charged to neither quota: the day still has its third unit a second later.
+    assert_eq!(surface.check(&request, 11_000).answer, Answer::Pass);
+    assert_eq!(surface.check(&request, 13_000).answer, Answer::Refuse { status: 429 });
+    // Another client is another key; one /64 is one client.
+    assert_eq!(surface.check(&get("/api/x", "2001:db8::1"), 13_000).answer, Answer::Pass);
+    assert_eq!(surface.check(&get("/api/x", "2001:db8::2"), 13_000).answer, Answer::Pass);
+    let same = surface.check(&get("/api/x", "2001:db8::3"), 13_000);
+    assert_eq!(same.answer, Answer::Refuse { status: 429 });
+}
+
+#[test]
+fn a_rule_applies_to_its_paths_and_methods_only() {
+    let mut surface = Surfaced::new(PER_CLIENT);
+    for (method, target, applies) in [
+        ("GET", "/api", true),
+        ("POST", "/api/1/2", true),
+        ("DELETE", "/api/1", false),
+        ("get", "/api/1", false),
+        ("GET", "/apis", false),
+        ("GET", "//x/..//%61pi/1", true),
+    ] {
+        let mut request = get("/", "192.0.2.1");
+        (request.method, request.target) = (method, target);
+        let headers = surface.check(&request, 1).headers;
+        assert_eq!(!headers.is_empty(), applies, "{method} {target}");
+        surface.store.clear();
+    }
+}
+
+const TWO_KEYS: &str = r#"{"version": 1, "rules": [
+    {"name": "key", "key": [{"header": "X-Api-Key"}], "quotas": [{"limit": 10, "window": "1m"}]},
+    {"name": "ip", "key": ["client_ip"], "on_failure": "deny", "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
+
+fn with_key(ip: &str, key: &'static [u8]) -> Request {
+    Request { headers: vec![("x-api-key", key)], ..get("/", ip) }
+}
+
+#[test]
+fn what_one_key_denies_is_charged_to_no_other() {
+    let mut surface = Surfaced::new(TWO_KEYS);
+    let request = with_key("192.0.2.1", b"\xff\xfe not UTF-8");
+    assert_eq!(surface.check(&request, 0).answer, Answer::Pass);
+    for _ in 0..20 {
+        let denied = surface.check(&request, 0);
+        assert_eq!(denied.header("ratelimit"), Some(r#""key";r=9;t=54, "ip";r=0;t=60"#));
+    }
+    for ip in 2..11 {
+        let admitted = surface.check(&with_key(&format!("192.0.2.{ip}"), b"\xff\xfe not UTF-8"), 0);
+        assert_eq!(admitted.answer, Answer::Pass);
+    }
+}
+
+#[test]
+fn a_request_without_the_header_skips_the_rule() {
+    let mut surface = Surfaced::new(TWO_KEYS);
+    let seen = surface.check(&get("/", "192.0.2.1"), 0);
+    assert_eq!(seen.header("ratelimit-policy"), Some(r#""ip";q=1;w=60"#));
+}
+
+#[test]
+fn a_failed_partition_answers_as_its_rule_says() {
+    let surface = Surfaced::new(TWO_KEYS);
+    let mut plan = Plan::new();
+    surface.policy.plan(&with_key("192.0.2.1", b"k"), &mut plan);
+    assert_eq!(plan.len(), 2);
+    plan.fail(0, Failure::Unreachable);
+    plan.load(&surface.policy, 1, None);
+    plan.decide(&surface.policy, Timestamp::ZERO);
+    assert_eq!(seen(&surface.policy, &plan).answer, Answer::Pass);
+    assert!(!plan.changed(0));
+    assert!(plan.changed(1));
+    let results: Vec<_> = plan.outcome(&surface.policy).rules().collect();
+    assert_eq!(results, [(0, RuleResult::Failed), (1, RuleResult::Allowed)]);
+
+    surface.policy.plan(&with_key("192.0.2.1", b"k"), &mut plan);
+    plan.load(&surface.policy, 0, None);
+    plan.fail(1, Failure::Contended);
+    plan.decide(&surface.policy, Timestamp::ZERO);
+    let refused = seen(&surface.policy, &plan);
+    assert_eq!(refused.answer, Answer::Refuse { status: 503 });
+    assert_eq!(refused.header("retry-after"), None);
+    assert!(refused.body.unwrap().contains("#temporary-reduced-capacity\""));
+    assert!(!plan.changed(0), "a refused request is charged nowhere");
+}
+
+#[test]
+fn a_lost_race_is_decided_again_and_rolled_back() {
+    let surface = Surfaced::new(TWO_KEYS);
+    let (policy, now) = (&surface.policy, Timestamp::from_millis(5));
+    let mut plan = Plan::new();
+    policy.plan(&with_key("192.0.2.1", b"k"), &mut plan);
+    plan.load(policy, 0, None);
+    plan.load(policy, 1, None);
+    plan.decide(policy, now);
+    let (committed, theirs) = (plan.value(0).to_vec(), plan.value(1).to_vec());
+    // Another worker took the only unit of partition 1 meanwhile.
+    plan.load(policy, 1, Some(&theirs));
+    assert!(!plan.redecide(policy, 1, now));
+    plan.load(policy, 0, Some(&committed));
+    plan.refund(policy, 0, now);
+    let refunded = plan.value(0).to_vec();
+    let refused = seen(policy, &plan);
+    assert_eq!(refused.answer, Answer::Refuse { status: 429 });
+    assert_eq!(refused.header("ratelimit"), Some(r#""key";r=10;t=60, "ip";r=0;t=60"#));
+    plan.load(policy, 0, Some(&refunded));
+    assert!(plan.redecide(policy, 0, now));
+    assert_eq!(plan.value(0), committed, "refunded and charged again is charged once");
+}
+
+#[test]
+fn a_partition_decided_elsewhere_gives_the_same_outcome() {
+    let mut surface = Surfaced::new(PER_CLIENT);
+    let request = get("/api/x", "192.0.2.1");
+    let elsewhere = Surfaced::new(PER_CLIENT);
+    let policy = &elsewhere.policy;
+    let (mut plan, mut stored) = (Plan::new(), Vec::new());
+    for millis in [0, 0, 0, 900, 1000, 1999, 2000, 90_000_000] {
+        policy.plan(&request, &mut plan);
+        let (mut asked, mut answered) = (Vec::new(), Vec::new());
+        plan.request(policy, 0, &mut asked);
+        let mut object = Plan::from_request(policy, &asked).unwrap();
+        object.load(policy, 0, Some(&stored));
+        object.decide(policy, Timestamp::from_millis(millis));
+        if object.changed(0) {
+            stored = object.value(0).to_vec();
+        }
+        object.reply(&mut answered);
+        plan.accept(policy, 0, &answered).unwrap();
+        assert_eq!(seen(policy, &plan), surface.check(&request, millis), "at {millis} ms");
+        for cut in 0..answered.len() {
+            assert!(plan.accept(policy, 0, &answered[..cut]).is_err());
+        }
+        for cut in 1..asked.len() {
+            assert!(Plan::from_request(policy, &asked[..cut]).is_err() || cut == 8);
+        }
+    }
+}
+
+#[test]
+fn changing_one_rule_keeps_the_counts_of_the_others() {
+    let two = |limit: u32| {
+        format!(
+            r#"{{"version": 1, "rules": [
+            {{"name": "a", "key": ["client_ip"], "quotas": [{{"limit": {limit}, "window": "1h"}}]}},
+            {{"name": "b", "key": ["client_ip"], "quotas": [{{"limit": 5, "window": "1h", "algorithm": "sliding-log"}}]}}]}}"#
+        )
+    };
+    let mut surface = Surfaced::new(&two(10));
+    let request = get("/", "192.0.2.1");
+    surface.check(&request, 0);
+    surface.check(&request, 0);
+    surface.policy = Policy::compile(&two(20), Surface::Envoy).unwrap();
+    let seen = surface.check(&request, 0);
+    assert_eq!(seen.header("ratelimit"), Some(r#""a";r=19;t=3420, "b";r=2;t=3600"#));
+}
+
+#[test]
+fn stored_bytes_of_any_kind_never_fail() {
+    let surface = Surfaced::new(PER_CLIENT);
+    let (policy, mut plan) = (&surface.policy, Plan::new());
+    let len = policy.groups()[0].value_len();
+    for filler in [0_u8, 1, 0x7f, 0xff] {
+        for stored in [vec![filler; len], vec![filler; len + 3], vec![filler; 5], vec![]] {
+            policy.plan(&get("/api/x", "192.0.2.1"), &mut plan);
+            plan.load(policy, 0, Some(&stored));
+            plan.decide(policy, Timestamp::from_millis(1));
+            assert_eq!(plan.value(0).len(), len);
+            let _ = policy.groups()[0].idle_at(policy, &stored);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What is said about a wrong policy, to the letter.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use tollgate_policy::{Policy, Surface};
+
+fn check(document: &str, expected: &[&str]) {
+    let problems = Policy::compile(document, Surface::Envoy).err().map(|e| e.to_string());
+    assert_eq!(problems.unwrap_or_default().lines().collect::<Vec<_>>(), expected, "{document}");
+}
+
+#[test]
+fn every_mistake_is_reported_at_once() {
+    check(
+        r#"{"version": 2, "on_failure": "alow", "rulez": [], "rules": [
+            {"name": "", "key": ["client_ip", {"header": "a b"}], "quotas": []},
+            {"name": "a", "when": {"paths": ["login"], "methods": []}, "key": [], "quotas": [
+                {"limit": 0, "window": "1m"},
+                {"name": "q", "limit": 10, "window": "0s", "algorithm": "gcr"},
+                {"name": "q", "limit": -1, "window": "60"}]},
+            {"name": "a", "key": [], "quotas": [{"limit": 1, "limit": 2, "window": "1m"}]}]}"#,
+        &[
+            r#"unknown field "rulez"; did you mean "rules"?"#,
+            "version: 2 is not a known version; use 1",
+            r#"on_failure: unknown failure mode "alow"; did you mean "allow"?"#,
+            r#"rules[0].name: "" must have 1 to 64 characters"#,
+            r#"rules[0].key[1].header: "a b" is not a header name"#,
+            r#"rules[1].when.paths[0]: "login" must start with "/""#,
+            r#"rules[1].quotas[1].window: "0s" is too short; use 1ms to 366d"#,
+            r#"rules[1].quotas[1].algorithm: unknown algorithm "gcr"; did you mean "gcra"?"#,
+            "rules[1].quotas[2].limit: -1 is not a whole number of at least 0",
+            r#"rules[1].quotas[2].window: "60" is not a window; use 1ms to 366d, such as "500ms", "10s", "1m", "1h" or "1d""#,
+            "rules[2].quotas[0].limit: is given twice; give it once",
+        ],
+    );
+}
+
+#[test]
+fn what_depends_on_several_values_is_reported_too() {
+    check(
+        r#"{"version": 1, "rules": [
+            {"name": "a", "when": {"methods": [], "paths": []}, "key": [], "quotas": []},
+            {"name": "a", "key": [], "quotas": [
+                {"limit": 0, "window": "1m"},
+                {"name": "b", "limit": 10, "window": "1m", "algorithm": "sliding-log", "burst": 3},
+                {"name": "c", "limit": 2000, "window": "1m", "algorithm": "sliding-log"},
+                {"name": "d", "limit": 10, "window": "1m", "buckets": 6},
+                {"name": "e", "limit": 10, "window": "1m", "algorithm": "sliding-buckets", "buckets": 1},
+                {"name": "f", "limit": 10, "window": "1m", "burst": 11, "strict": true}]}]}"#,
+        &[
+            "rules[1].name: is the name of an earlier one; names are unique",
+            "rules[0].when.methods: is empty, which matches nothing; leave it out to match everything",
+            "rules[0].when.paths: is empty, which matches nothing; leave it out to match everything",
+            "rules[0].quotas: has 0 quotas; use 1 to 16",
+            "rules[1].quotas[0].name: is missing; every one of several quotas needs a name",
+            "rules[1].quotas[1].burst: 3 is refused: this algorithm admits up to its limit at once; leave burst out",
+            "rules[1].quotas[2].limit: 2000 is refused: limit must be at most 1024 with this algorithm",
+            r#"rules[1].quotas[3].buckets: is for the algorithm "sliding-buckets" only; leave it out"#,
+            "rules[1].quotas[4].buckets: 1 is refused: buckets must be 2 to 360",
+            "rules[1].quotas[5].burst: 11 is refused: burst of a strict quota must be at most its limit, 10",
+        ],
+    );
+}
+
+#[test]
+fn what_is_no_document_is_said_so() {
+    check("", &["not JSON: EOF while parsing a value at line 1 column 0"]);
+    check("[]", &["a list is not an object"]);
+    check("{}", &["version: is missing", "rules: is missing"]);
+    check(
+        &format!("{{\"version\": {}}}", "[".repeat(10_000)),
+        &["not JSON: recursion limit exceeded at line 1 column 139"],
+    );
+    check(&" ".repeat((1 << 20) + 1), &["the policy is longer than 1 MiB"]);
+}
