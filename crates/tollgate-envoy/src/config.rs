@@ -1,0 +1,88 @@
+//! A plugin's configuration: from the bytes that Envoy hands over to a compiled policy and its tables.
+//!
+//! Invariant: a configuration either compiles as a whole or is refused with every problem, one line
+//! each; nothing is corrected silently. Deliberately absent: host calls.
+
+use tollgate_policy::{Policy, Surface};
+
+use crate::structpb;
+use crate::table::{MAX_VALUE_LEN, Table};
+
+/// A policy in force.
+pub struct Config {
+    /// The compiled policy.
+    pub policy: Policy,
+    /// One table for each of the policy's groups, in their order.
+    pub tables: Vec<Table>,
+}
+
+impl Config {
+    /// Compiles a plugin configuration: JSON text (`StringValue`, `BytesValue`) or a serialised
+    /// `google.protobuf.Struct` (YAML inside the Envoy configuration).
+    ///
+    /// # Errors
+    /// Every problem, one line each.
+    pub fn compile(configuration: &[u8]) -> Result<Self, Vec<String>> {
+        let text = document(configuration).map_err(|problem| vec![problem])?;
+        let policy = Policy::compile(&text, Surface::Envoy);
+        let policy =
+            policy.map_err(|all| all.0.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let groups = policy.groups().iter();
+        let too_long = groups.clone().filter(|group| group.value_len() > MAX_VALUE_LEN);
+        let problems: Vec<String> =
+            too_long.map(|group| too_long_value(group.value_len())).collect();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let tables = groups.map(|group| Table::new(group.identity(), group.capacity())).collect();
+        Ok(Self { policy, tables })
+    }
+}
+
+fn too_long_value(len: usize) -> String {
+    format!(
+        "rules: the quotas of one key take {len} bytes together, more than {MAX_VALUE_LEN}; use \
+         another algorithm than sliding-log or fewer quotas"
+    )
+}
+
+/// The policy's JSON text.
+///
+/// JSON holds no control characters but white space. A serialised `Struct` with at least one field always
+/// holds others (the tag of a map entry's value is 0x12), although it may begin like white space.
+fn document(configuration: &[u8]) -> Result<String, String> {
+    if configuration.is_empty() {
+        return Err("the plugin has no configuration; put the policy there".into());
+    }
+    if configuration.iter().any(|byte| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')) {
+        return structpb::to_json(configuration).map_err(|error| error.message().into());
+    }
+    let text = core::str::from_utf8(configuration);
+    text.map(Into::into).map_err(|_| "the policy is not UTF-8".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_taken_as_it_is() {
+        for text in ["{}", " \r\n\t{\"a\":\n1}", "not json"] {
+            assert_eq!(document(text.as_bytes()), Ok(text.into()));
+        }
+    }
+
+    #[test]
+    fn a_struct_is_known_by_its_control_bytes() {
+        // {"version": 1}: it begins with a line feed, like an indented text might.
+        let bytes = b"\n\x14\n\x07version\x12\x09\x11\0\0\0\0\0\0\xf0\x3f";
+        assert_eq!(document(bytes), Ok("{\"version\":1}".into()));
+        assert!(document(b"\n\x14\n\x07version").is_err());
+    }
+
+    #[test]
+    fn nothing_and_no_text_are_refused() {
+        assert!(document(b"").is_err());
+        assert_eq!(document(b"{\"\xff\"}"), Err("the policy is not UTF-8".into()));
+    }
+}

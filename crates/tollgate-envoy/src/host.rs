@@ -1,0 +1,252 @@
+//! Every call to the host, by the ABI itself (proxy-wasm 0.2.1 and WASI preview 1).
+//!
+//! Not by the SDK's `hostcalls`, for these reasons: they panic on a status they do not expect (a trap takes
+//! the worker's VM down), `get_map_value` panics on a header that is not UTF-8, names of shared data must be
+//! text, `send_http_response` can neither say details nor a gRPC status, and there is no
+//! monotonic clock. Invariant: the only `unsafe` of the filter is here, nothing here panics, and
+//! every failure of the host is a value.
+#![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature; nowhere else")]
+
+use core::ptr::null_mut;
+
+use tollgate_core::Timestamp;
+
+use crate::enforce::{SharedData, Stored, Written};
+use crate::facts::Source;
+use crate::metrics::Counters;
+use crate::reply::Reply;
+use crate::table::Seed;
+
+/// The statuses that are told apart; every other one is a failure.
+const OK: u32 = 0;
+const NOT_FOUND: u32 = 1;
+const CAS_MISMATCH: u32 = 8;
+
+const REQUEST_HEADERS: u32 = 0;
+const RESPONSE_HEADERS: u32 = 2;
+const PLUGIN_CONFIGURATION: u32 = 7;
+const COUNTER: u32 = 0;
+const HTTP_REQUEST: u32 = 0;
+const ERROR_LEVEL: u32 = 4;
+const CLOCK_MONOTONIC: u32 = 1;
+
+#[link(wasm_import_module = "env")]
+unsafe extern "C" {
+    fn proxy_log(level: u32, text: *const u8, len: usize) -> u32;
+    fn proxy_get_buffer_bytes(
+        buffer: u32,
+        start: usize,
+        max_len: usize,
+        bytes: *mut *mut u8,
+        len: *mut usize,
+    ) -> u32;
+    fn proxy_get_header_map_pairs(map: u32, bytes: *mut *mut u8, len: *mut usize) -> u32;
+    fn proxy_add_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_len: usize,
+        value: *const u8,
+        value_len: usize,
+    ) -> u32;
+    fn proxy_get_property(
+        path: *const u8,
+        path_len: usize,
+        bytes: *mut *mut u8,
+        len: *mut usize,
+    ) -> u32;
+    fn proxy_get_shared_data(
+        name: *const u8,
+        name_len: usize,
+        bytes: *mut *mut u8,
+        len: *mut usize,
+        cas: *mut u32,
+    ) -> u32;
+    fn proxy_set_shared_data(
+        name: *const u8,
+        name_len: usize,
+        value: *const u8,
+        value_len: usize,
+        cas: u32,
+    ) -> u32;
+    fn proxy_send_local_response(
+        status: u32,
+        details: *const u8,
+        details_len: usize,
+        body: *const u8,
+        body_len: usize,
+        headers: *const u8,
+        headers_len: usize,
+        grpc_status: i32,
+    ) -> u32;
+    fn proxy_define_metric(kind: u32, name: *const u8, name_len: usize, metric: *mut u32) -> u32;
+    fn proxy_increment_metric(metric: u32, by: i64) -> u32;
+    fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+    fn proxy_set_effective_context(context: u32) -> u32;
+    fn proxy_continue_stream(stream: u32) -> u32;
+}
+
+#[link(wasm_import_module = "wasi_snapshot_preview1")]
+unsafe extern "C" {
+    fn clock_time_get(clock: u32, precision: u64, nanos: *mut u64) -> u32;
+    fn random_get(bytes: *mut u8, len: usize) -> u32;
+}
+
+/// The host of this virtual machine.
+#[derive(Clone, Copy)]
+pub struct Host;
+
+impl Host {
+    /// The monotonic clock: immune to steps of the wall clock; the state dies with the process anyway.
+    pub fn now(self) -> Option<Timestamp> {
+        let mut nanos = 0;
+        // SAFETY: the host writes eight bytes to `nanos`.
+        let status = unsafe { clock_time_get(CLOCK_MONOTONIC, 1, &raw mut nanos) };
+        (status == OK).then_some(Timestamp::from_nanos(nanos))
+    }
+
+    /// Random bytes that no client can guess.
+    pub fn random_seed(self) -> Option<Seed> {
+        let mut seed = Seed::default();
+        // SAFETY: the host writes `seed.len()` bytes to `seed`.
+        let status = unsafe { random_get(seed.as_mut_ptr(), seed.len()) };
+        (status == OK).then_some(seed)
+    }
+
+    /// The plugin's configuration; empty when there is none.
+    pub fn configuration(self, len: usize) -> Vec<u8> {
+        // SAFETY: `returned` passes pointers to live variables.
+        returned(|bytes, got| unsafe {
+            proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, len, bytes, got)
+        })
+        .unwrap_or_default()
+    }
+
+    /// One line in Envoy's log, at error level.
+    pub fn log_error(self, text: &str) {
+        // SAFETY: the host reads `text` during the call. Its status changes nothing for us.
+        let _ = unsafe { proxy_log(ERROR_LEVEL, text.as_ptr(), text.len()) };
+    }
+
+    /// Appends a line to the response's headers; what the origin sent stays.
+    pub fn add_response_header(self, name: &str, value: &str) {
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        // SAFETY: the host reads both during the call. A refused line changes nothing for the request.
+        let _ = unsafe {
+            proxy_add_header_map_value(
+                RESPONSE_HEADERS,
+                name.as_ptr(),
+                name.len(),
+                value.as_ptr(),
+                value.len(),
+            )
+        };
+    }
+
+    /// Answers the request of the current context; false when the host does not.
+    pub fn reply(self, reply: &Reply) -> bool {
+        let Reply { status, grpc_status, details, headers, body } = reply;
+        // SAFETY: the host reads all of them during the call.
+        let status = unsafe {
+            proxy_send_local_response(
+                u32::from(*status),
+                details.as_ptr(),
+                details.len(),
+                body.as_ptr(),
+                body.len(),
+                headers.as_ptr(),
+                headers.len(),
+                *grpc_status,
+            )
+        };
+        status == OK
+    }
+
+    /// Calls the root context of the current context every `ms` milliseconds; 0 stops it.
+    pub fn set_tick_ms(self, ms: u32) {
+        // SAFETY: plain numbers. The call has no failure in this host.
+        let _ = unsafe { proxy_set_tick_period_milliseconds(ms) };
+    }
+
+    /// Lets the paused request of the stream `id` go on; nothing happens when its client has left.
+    pub fn resume(self, id: u32) {
+        // SAFETY: plain numbers. The host answers "bad argument" for a stream that is gone.
+        unsafe {
+            if proxy_set_effective_context(id) == OK {
+                let _ = proxy_continue_stream(HTTP_REQUEST);
+            }
+        }
+    }
+}
+
+impl Source for Host {
+    fn request_headers(&self) -> Option<Vec<u8>> {
+        // SAFETY: `returned` passes pointers to live variables.
+        returned(|bytes, len| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, bytes, len) })
+    }
+
+    fn source_address(&self) -> Option<Vec<u8>> {
+        const PATH: &[u8] = b"source\0address";
+        // SAFETY: the host reads PATH; `returned` passes pointers to live variables.
+        returned(|bytes, len| unsafe { proxy_get_property(PATH.as_ptr(), PATH.len(), bytes, len) })
+    }
+}
+
+impl SharedData for Host {
+    fn get(&self, name: &[u8]) -> Stored {
+        let (mut bytes, mut len, mut cas) = (null_mut(), 0, 0);
+        // SAFETY: the host reads `name` and writes to the three live variables.
+        let status = unsafe {
+            let (bytes, len, cas) = (&raw mut bytes, &raw mut len, &raw mut cas);
+            proxy_get_shared_data(name.as_ptr(), name.len(), bytes, len, cas)
+        };
+        match status {
+            OK => Stored::Value(owned(bytes, len), cas),
+            NOT_FOUND => Stored::Absent,
+            _ => Stored::Unreachable,
+        }
+    }
+
+    fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
+        // SAFETY: the host reads both during the call.
+        let status = unsafe {
+            proxy_set_shared_data(name.as_ptr(), name.len(), value.as_ptr(), value.len(), cas)
+        };
+        match status {
+            OK => Written::Done,
+            CAS_MISMATCH => Written::Lost,
+            _ => Written::Unreachable,
+        }
+    }
+}
+
+impl Counters for Host {
+    fn define(&self, name: &str) -> Option<u32> {
+        let mut metric = 0;
+        // SAFETY: the host reads `name` and writes four bytes to `metric`.
+        let status =
+            unsafe { proxy_define_metric(COUNTER, name.as_ptr(), name.len(), &raw mut metric) };
+        (status == OK).then_some(metric)
+    }
+
+    fn add(&self, counter: u32, by: i64) {
+        // SAFETY: plain numbers. A counter that does not count must not stop a request.
+        let _ = unsafe { proxy_increment_metric(counter, by) };
+    }
+}
+
+/// The bytes that a host call returns through its two pointers; `None` for any status but OK.
+fn returned(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<Vec<u8>> {
+    let (mut bytes, mut len) = (null_mut(), 0);
+    let status = call(&raw mut bytes, &raw mut len);
+    (status == OK).then(|| owned(bytes, len))
+}
+
+/// Takes over what the host wrote into memory that it asked our allocator for.
+fn owned(bytes: *mut u8, len: usize) -> Vec<u8> {
+    if bytes.is_null() || len == 0 {
+        return Vec::new();
+    }
+    // SAFETY: the host got `bytes` from the SDK's `malloc` export, which gives away a boxed slice of exactly
+    // `len` bytes of the global allocator, wrote all of them, and keeps no pointer to it.
+    unsafe { Vec::from_raw_parts(bytes, len, len) }
+}
