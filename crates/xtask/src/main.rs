@@ -11,7 +11,11 @@ mod metadata;
 mod problem;
 mod progress;
 mod run;
+mod servers;
+mod steps;
+mod tidy;
 mod tools;
+mod up;
 mod versions;
 mod workspace;
 
@@ -52,7 +56,10 @@ fn dispatch(arguments: &[String]) -> Result<()> {
     };
     match command {
         "build" => build::run(&workspace, rest),
+        "up" => up::up(&workspace, rest),
         "doctor" => doctor::doctor(&workspace),
+        "test" => steps::test(&workspace, rest),
+        "tidy" => tidy::tidy(&workspace),
         "tools" => tools::ensure(&workspace, &tools::ALL),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

@@ -1,12 +1,12 @@
 //! The filter: compiled, freed of exports it does not use, optimised.
 //!
 //! Invariant: every callback that is exported costs CPU on every request, so the shipped module
-//! exports `KEPT_EXPORTS` and nothing else; a name that is missing fails the build.
+//! exports what `exports.txt` names and nothing else; a name that is missing fails the build.
 
 use super::exports;
 use crate::{
     env,
-    problem::{OrProblem, Problem, Result},
+    problem::{OrProblem, Result},
     run, tools,
     tools::node,
     versions::WASM_TARGET,
@@ -14,21 +14,8 @@ use crate::{
 };
 use std::{fs, path::Path, process::Command};
 
-/// What Envoy may call. Change this when the filter starts or stops using a callback.
-pub const KEPT_EXPORTS: &[&str] = &[
-    "memory",
-    "malloc", // the host asks for room for the bytes it returns
-    "proxy_abi_version_0_2_1",
-    "_initialize",
-    "proxy_on_context_create",
-    "proxy_on_vm_start",
-    "proxy_on_configure",
-    "proxy_on_request_headers",
-    "proxy_on_response_headers",
-    "proxy_on_done",
-    "proxy_on_log",
-    "proxy_on_delete",
-];
+/// What Envoy may call, one name a line; kept beside the callbacks, in the filter's own sources.
+const EXPORTS: &str = "crates/tollgate-envoy/src/exports.txt";
 
 /// What rustc 1.95 uses by default. Never `--all-features`: V8 refuses what that writes.
 const WASM_OPT: &[&str] = &[
@@ -52,7 +39,7 @@ pub fn build(workspace: &Workspace) -> Result<()> {
     let linked = workspace.target.join(WASM_TARGET).join("release/tollgate_envoy.wasm");
     let stripped = workspace.out.join("tollgate-envoy.linked.wasm");
     fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
-    strip(&linked, &stripped)?;
+    strip(workspace, &linked, &stripped)?;
     let named = workspace.out.join("tollgate-envoy.names.wasm");
     optimise(workspace, &stripped, &named, &["-g"])?;
     optimise(workspace, &stripped, &workspace.envoy_wasm(), &["--strip-producers"])?;
@@ -60,13 +47,14 @@ pub fn build(workspace: &Workspace) -> Result<()> {
     super::print_sizes(workspace, &named)
 }
 
-fn strip(linked: &Path, stripped: &Path) -> Result<()> {
+fn strip(workspace: &Workspace, linked: &Path, stripped: &Path) -> Result<()> {
     let fix = "build again";
+    let list = fs::read_to_string(workspace.root.join(EXPORTS))
+        .or_problem(format!("cannot read {EXPORTS}"), "restore it with git")?;
+    let names: Vec<&str> = list.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let module = fs::read(linked).or_problem("cannot read the linked filter", fix)?;
-    let kept = exports::keep_only(&module, KEPT_EXPORTS).map_err(|why| {
-        let fix = "change KEPT_EXPORTS in crates/xtask/src/build/envoy.rs, or the filter";
-        Problem::new("the filter does not export what it must", why, fix)
-    })?;
+    let kept = exports::keep_only(&module, &names)
+        .or_problem("the filter does not export what it must", format!("change {EXPORTS}"))?;
     fs::write(stripped, kept).or_problem("cannot write the stripped filter", fix)
 }
 

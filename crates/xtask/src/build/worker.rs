@@ -14,7 +14,8 @@ use crate::{
 use std::{fs, path::Path, process::Command};
 
 /// What `entry.mjs` imports, relative to the crate.
-pub const MODULES: [&str; 3] = ["entry.mjs", "build/index.js", "build/index_bg.wasm"];
+pub const MODULES: [&str; 4] =
+    ["entry.mjs", "policy.json", "build/index.js", "build/index_bg.wasm"];
 
 pub fn build(workspace: &Workspace) -> Result<()> {
     tools::ensure(workspace, tools::FOR_WORKER_BUILD)?;

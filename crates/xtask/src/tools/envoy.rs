@@ -80,7 +80,7 @@ pub fn install_stand_in(workspace: &Workspace, job: &Job) -> Result<()> {
         let upload =
             |file: &Path, to: &str| format!("--customize-hook=upload '{}' {to}", file.display());
         let mut command = Command::new("mmdebstrap");
-        command.args(["--quiet", "--variant=minbase", "--include=gosu,adduser"]);
+        command.args(["--variant=minbase", "--include=gosu,adduser"]);
         command.arg(upload(&binary(workspace), "/usr/local/bin/envoy"));
         command.arg(upload(&entry_point, "/docker-entrypoint.sh"));
         command.arg("--customize-hook=chmod 755 \"$1/usr/local/bin/envoy\"");

@@ -1,0 +1,95 @@
+//! Real servers on loopback: Envoy, workerd, the demo origin, the Docker engine.
+//!
+//! Invariant: a server that was started is stopped when its value is dropped, and none listens
+//! beyond loopback. Also used by `bench`; tests of the products have their own helpers in `tests/`.
+
+pub mod docker;
+pub mod envoy;
+pub mod http;
+pub mod workerd;
+
+use crate::{
+    children::Running,
+    problem::{OrProblem, Problem, Result},
+};
+use std::{
+    fs::{self, File},
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a server may take until it answers.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a server may take to end when asked.
+pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One running server.
+#[derive(Debug)]
+pub struct Server {
+    pub name: &'static str,
+    pub port: u16,
+    pub running: Running,
+    pub log: PathBuf,
+}
+
+impl Server {
+    /// Waits until `GET path` on the server's port is answered.
+    fn wait_until_ready(mut self, port: u16, path: &str) -> Result<Self> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            self.check_alive()?;
+            let answer = http::Request::new(port, path).send();
+            if answer.is_ok_and(|answer| answer.status < 500) {
+                return Ok(self);
+            }
+            if Instant::now() > deadline {
+                return Err(self.complaint("it did not answer in time"));
+            }
+            thread::sleep(Duration::from_millis(25));
+        }
+    }
+
+    /// An error once the server has ended by itself.
+    pub fn check_alive(&mut self) -> Result<()> {
+        match self.running.poll()? {
+            None => Ok(()),
+            Some(status) => Err(self.complaint(&format!("it ended with {status}"))),
+        }
+    }
+
+    fn complaint(&self, what: &str) -> Problem {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let tail = lines[lines.len().saturating_sub(15)..].join("\n");
+        let fix = format!("read its log: {}", self.log.display());
+        Problem::new(format!("{} does not run", self.name), format!("{what}\n{tail}"), fix)
+    }
+}
+
+/// A port nobody listens on; another process may take it before it is used.
+pub fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let address = listener.and_then(|listener| listener.local_addr());
+    address.map(|address| address.port()).or_problem("no port is free", "close some programs")
+}
+
+/// An error that names the flag to change when the port is taken.
+pub fn must_be_free(port: u16, flag: &str) -> Result<()> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map(drop).or_problem(
+        format!("port {port} cannot be used"),
+        format!("stop what listens there, or choose another port with {flag}"),
+    )
+}
+
+/// Sends both outputs of `command` into a fresh file.
+fn log_to(command: &mut Command, log: &Path) -> Result<()> {
+    let fix = "free disk space";
+    fs::create_dir_all(log.parent().unwrap_or(log)).or_problem("cannot create a folder", fix)?;
+    let file = File::create(log).or_problem("cannot create a log file", fix)?;
+    let second = file.try_clone().or_problem("cannot share a log file", fix)?;
+    command.stdout(file).stderr(second);
+    Ok(())
+}

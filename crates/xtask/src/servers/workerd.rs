@@ -1,0 +1,148 @@
+//! Plain workerd serving the Worker as it is deployed, configured from `wrangler.toml`.
+//!
+//! Invariant: main module, variables, Durable Objects and compatibility date come from
+//! `wrangler.toml`, so what runs here is what deploys. `wrangler dev` is not used: it is 14 times
+//! slower and starts helpers of its own.
+
+use super::{STOP_TIMEOUT, Server, log_to};
+use crate::{
+    build::worker::MODULES,
+    children::{self, Stop},
+    problem::{OrProblem, Problem, Result},
+    tools::{node, remove_all},
+    workspace::Workspace,
+};
+use std::{collections::BTreeMap, fs, process::Command};
+use toml::{Table, Value};
+
+/// One workerd to start.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Names its folder in `target/tollgate/run/`; unique among those running.
+    pub name: &'static str,
+    pub port: u16,
+    /// These win over `[vars]`.
+    pub vars: BTreeMap<String, String>,
+    /// A path that answers once it is up.
+    pub ready: &'static str,
+}
+
+/// Starts with empty storage.
+pub fn start(workspace: &Workspace, options: Options) -> Result<Server> {
+    let folder = workspace.out.join("run").join(options.name);
+    remove_all(&folder)?;
+    let fix = "free disk space";
+    let storage = folder.join("storage");
+    fs::create_dir_all(&storage).or_problem("cannot create the Worker's storage", fix)?;
+    for module in MODULES {
+        let to = folder.join(module);
+        fs::create_dir_all(to.parent().unwrap_or(&to)).or_problem("cannot create a folder", fix)?;
+        let from = workspace.worker_dir().join(module);
+        fs::copy(&from, &to).or_problem("the Worker is not built", "cargo xtask build worker")?;
+    }
+    let capnp = folder.join("worker.capnp");
+    let manifest = fs::read_to_string(workspace.root.join("wrangler.toml"))
+        .or_problem("cannot read wrangler.toml", "restore it with git")?;
+    let text = config(&manifest, &options, &storage.display().to_string())?;
+    fs::write(&capnp, text).or_problem("cannot write the configuration of workerd", fix)?;
+    let log = folder.join("workerd.log");
+    let mut command = Command::new(node::workerd(workspace));
+    command.arg("serve").arg(&capnp);
+    log_to(&mut command, &log)?;
+    let running = children::spawn(&mut command, Stop::Leader(STOP_TIMEOUT))?;
+    let server = Server { name: options.name, port: options.port, running, log };
+    server.wait_until_ready(options.port, options.ready)
+}
+
+fn config(manifest: &str, options: &Options, storage: &str) -> Result<String> {
+    let fix = "make wrangler.toml and crates/xtask/src/servers/workerd.rs agree";
+    let manifest: Table = manifest.parse().or_problem("cannot read wrangler.toml", fix)?;
+    let date = text_at(&manifest, "compatibility_date")?;
+    let (objects, mut bindings) = objects(&manifest)?;
+    let mut vars = BTreeMap::new();
+    for (name, value) in manifest.get("vars").and_then(Value::as_table).into_iter().flatten() {
+        vars.insert(name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    }
+    vars.extend(options.vars.clone());
+    for (name, value) in &vars {
+        bindings.push(format!("(name = {}, text = {})", quoted(name), quoted(value)));
+    }
+    let address = format!("127.0.0.1:{}", options.port);
+    Ok(format!(
+        "using Workerd = import \"/workerd/workerd.capnp\";\n\
+         const config :Workerd.Config = (\n  services = [\n    (name = \"main\", worker = .worker),\n    \
+         (name = \"storage\", disk = (path = {storage}, writable = true)),\n    \
+         (name = \"internet\", network = (allow = [\"public\", \"private\", \"local\"])),\n  ],\n  \
+         sockets = [(name = \"http\", address = {address}, http = (), service = \"main\")],\n);\n\
+         const worker :Workerd.Worker = (\n  modules = [{modules}],\n  compatibilityDate = {date},\n  \
+         durableObjectNamespaces = [{objects}],\n  durableObjectStorage = (localDisk = \"storage\"),\n  \
+         bindings = [{bindings}],\n);\n",
+        storage = quoted(storage),
+        address = quoted(&address),
+        modules = MODULES.map(module).join(", "),
+        date = quoted(date),
+        objects = objects.join(", "),
+        bindings = bindings.join(", "),
+    ))
+}
+
+/// The namespaces of Durable Objects and the bindings to them.
+fn objects(manifest: &Table) -> Result<(Vec<String>, Vec<String>)> {
+    let (mut namespaces, mut bindings) = (Vec::new(), Vec::new());
+    let listed = manifest.get("durable_objects").and_then(|table| table.get("bindings"));
+    for object in listed.and_then(Value::as_array).into_iter().flatten() {
+        let object = object.as_table().ok_or_else(|| lacks("durable_objects.bindings"))?;
+        let (class, name) = (text_at(object, "class_name")?, text_at(object, "name")?);
+        let (class, name) = (quoted(class), quoted(name));
+        namespaces.push(format!("(className = {class}, uniqueKey = {class}, enableSql = true)"));
+        bindings.push(format!("(name = {name}, durableObjectNamespace = {class})"));
+    }
+    Ok((namespaces, bindings))
+}
+
+fn text_at<'a>(table: &'a Table, key: &str) -> Result<&'a str> {
+    table.get(key).and_then(Value::as_str).ok_or_else(|| lacks(key))
+}
+
+fn lacks(key: &str) -> Problem {
+    Problem::new("cannot use wrangler.toml", format!("it lacks {key}"), format!("add {key}"))
+}
+
+fn module(path: &str) -> String {
+    let kind = match path.rsplit('.').next() {
+        Some("js" | "mjs") => "esModule",
+        Some("wasm") => "wasm",
+        _ => "text",
+    };
+    // Named as `entry.mjs` imports it.
+    format!("(name = {name}, {kind} = embed {name})", name = quoted(path))
+}
+
+fn quoted(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{escaped}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_follows_wrangler_toml() {
+        let manifest = "compatibility_date = \"2026-01-02\"\n[vars]\nORIGIN = \"x\"\nN = 3\n\
+                        [durable_objects]\nbindings = [{ name = \"L\", class_name = \"Lim\" }]\n";
+        let vars = BTreeMap::from([("ORIGIN".to_owned(), "say \"hi\"".to_owned())]);
+        let options = Options { name: "t", port: 1, vars, ready: "/" };
+        let text = config(manifest, &options, "/s").unwrap();
+        assert!(text.contains(r#"(name = "L", durableObjectNamespace = "Lim")"#), "{text}");
+        assert!(text.contains(r#"(name = "ORIGIN", text = "say \"hi\"")"#), "{text}");
+        assert!(text.contains(r#"(name = "N", text = "3")"#), "{text}");
+        assert!(text.contains(r#"compatibilityDate = "2026-01-02""#), "{text}");
+    }
+
+    #[test]
+    fn a_manifest_without_a_date_is_refused() {
+        let options = Options { name: "t", port: 1, vars: BTreeMap::new(), ready: "/" };
+        assert!(config("", &options, "/s").unwrap_err().why.contains("compatibility_date"));
+    }
+}

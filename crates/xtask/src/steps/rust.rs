@@ -1,0 +1,68 @@
+//! The steps that are cargo's: formatting, lints, tests on every target, documentation.
+//!
+//! Invariant: a step whose test target is gone fails. Uses plain
+//! `cargo test`, because a fresh machine has nothing else.
+
+use crate::{env, problem::Result, run, versions::WASM_TARGET, workspace::Workspace};
+use std::process::Command;
+
+/// The end-to-end tests need running servers and are steps of their own.
+const E2E: &str = "tollgate-e2e";
+/// What is loaded into a proxy or a Worker.
+const SHIPPED: [&str; 4] =
+    ["tollgate-core", "tollgate-policy", "tollgate-envoy", "tollgate-worker"];
+
+pub fn format(workspace: &Workspace) -> Result<()> {
+    cargo(workspace, &["fmt", "--all", "--check"], "run `cargo fmt --all`")
+}
+
+pub fn clippy_native(workspace: &Workspace) -> Result<()> {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    cargo(workspace, &arguments, "follow clippy's advice")
+}
+
+pub fn clippy_wasm(workspace: &Workspace) -> Result<()> {
+    let mut arguments = vec!["clippy", "--target", WASM_TARGET];
+    SHIPPED.iter().for_each(|package| arguments.extend(["-p", package]));
+    arguments.extend(["--", "-D", "warnings"]);
+    cargo(workspace, &arguments, "follow clippy's advice")
+}
+
+pub fn native(workspace: &Workspace) -> Result<()> {
+    let fix = "read the failed test; its doc comment says what it guards";
+    cargo(workspace, &["test", "--workspace", "--exclude", E2E], fix)?;
+    cargo(workspace, &["test", "-p", E2E, "--lib"], fix)
+}
+
+/// What ships has no overflow checks and is optimised, so the laws must hold there too.
+pub fn release_laws(workspace: &Workspace) -> Result<()> {
+    let fix = "read the failed law; it passed without optimisation if the step before passed";
+    cargo(workspace, &["test", "-p", "tollgate-core", "--profile", "release-test"], fix)
+}
+
+pub fn docs(workspace: &Workspace) -> Result<()> {
+    let mut command = Command::new("cargo");
+    command.current_dir(&workspace.root).env("RUSTDOCFLAGS", "-D warnings");
+    command.args(["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    run::shown(&mut command, "correct the doc comment")
+}
+
+/// The test target that runs natively and in Node, and the one that runs in a browser.
+pub fn wasm_node(workspace: &Workspace) -> Result<()> {
+    wasm(workspace, "vectors")
+}
+
+pub fn wasm_browser(workspace: &Workspace) -> Result<()> {
+    wasm(workspace, "vectors_browser")
+}
+
+fn wasm(workspace: &Workspace, test: &str) -> Result<()> {
+    let arguments = ["test", "--target", WASM_TARGET, "-p", "tollgate-core", "--test", test];
+    cargo(workspace, &arguments, "compare with the native vectors; the rows are the same")
+}
+
+fn cargo(workspace: &Workspace, arguments: &[&str], fix: &str) -> Result<()> {
+    let mut command = Command::new("cargo");
+    command.current_dir(&workspace.root).args(arguments);
+    run::shown(env::with_tools(workspace, &mut command), fix)
+}

@@ -1,0 +1,109 @@
+//! The steps with real servers: build, validate, deploy dry, end to end, and `up` itself.
+//!
+//! Invariant: the end-to-end tests are `tests/`, found by the names of their targets: those with
+//! "envoy" run Envoy, those with "worker" run workerd, all others need both.
+
+use crate::{
+    build::{self, Product},
+    children::{self, Stop},
+    env, metadata,
+    problem::{OrProblem, Problem, Result},
+    run,
+    servers::{
+        envoy::{self, Ports},
+        free_port,
+        http::Request,
+    },
+    tools::node,
+    workspace::Workspace,
+};
+use std::{
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+const E2E: &str = "tollgate-e2e";
+
+pub fn build_envoy(workspace: &Workspace) -> Result<()> {
+    build::build(workspace, Product::Envoy)
+}
+
+pub fn build_worker(workspace: &Workspace) -> Result<()> {
+    build::build(workspace, Product::Worker)
+}
+
+/// Envoy itself reads the shipped configuration and really configures the filter with its policy.
+pub fn validate(workspace: &Workspace) -> Result<()> {
+    let ports = Ports { ingress: free_port()?, admin: free_port()?, origin: free_port()? };
+    let config = envoy::shipped_config(workspace, ports)?;
+    envoy::validate(workspace, "validate", &config)?;
+    let origin = envoy::origin_config(workspace, ports.origin)?;
+    envoy::validate(workspace, "validate-origin", &origin)
+}
+
+pub fn dry_run(workspace: &Workspace) -> Result<()> {
+    let mut command = Command::new(node::bin(workspace).join("wrangler"));
+    command.current_dir(&workspace.root).args(["deploy", "--dry-run", "--outdir"]);
+    command.arg(workspace.out.join("dry-run"));
+    run::shown(env::with_tools(workspace, &mut command), "correct wrangler.toml or the Worker")
+}
+
+pub fn e2e_envoy(workspace: &Workspace) -> Result<()> {
+    e2e(workspace, |name| name.contains("envoy"))
+}
+
+pub fn e2e_workerd(workspace: &Workspace) -> Result<()> {
+    e2e(workspace, |name| name.contains("worker"))
+}
+
+pub fn e2e_both(workspace: &Workspace) -> Result<()> {
+    e2e(workspace, |name| !name.contains("envoy") && !name.contains("worker"))
+}
+
+fn e2e(workspace: &Workspace, wanted: fn(&str) -> bool) -> Result<()> {
+    let packages = metadata::packages(workspace)?;
+    let tests = packages.into_iter().filter(|package| package.name == E2E);
+    let tests: Vec<String> =
+        tests.flat_map(|package| package.tests).filter(|test| wanted(test)).collect();
+    if tests.is_empty() {
+        let why = "tests/Cargo.toml has no test target for this step";
+        return Err(Problem::new(
+            "nothing was tested",
+            why,
+            "add the [[test]] to tests/Cargo.toml",
+        ));
+    }
+    // Optimised, because these tests are also clients that race each other.
+    let mut command = Command::new("cargo");
+    command.current_dir(&workspace.root).args(["test", "-p", E2E, "--profile", "release-test"]);
+    tests.iter().for_each(|test| {
+        command.args(["--test", test]);
+    });
+    run::shown(env::for_tests(workspace, &mut command), "read the failed test")
+}
+
+/// Starts `cargo xtask up` as a person would, sees both answer, stops it, sees nothing left.
+pub fn up(workspace: &Workspace) -> Result<()> {
+    let (envoy, worker) = (free_port()?, free_port()?);
+    let xtask = std::env::current_exe().or_problem("cannot find xtask", "run it through cargo")?;
+    let mut command = Command::new(xtask);
+    command.current_dir(&workspace.root).arg("up");
+    command.args(["--envoy-port", &envoy.to_string(), "--worker-port", &worker.to_string()]);
+    let mut running = children::spawn(&mut command, Stop::Leader(Duration::from_secs(20)))?;
+    let answers = |port| Request::new(port, "/").send().is_ok();
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while !(answers(envoy) && answers(worker)) {
+        if running.poll()?.is_some() || Instant::now() > deadline {
+            let why = "it ended, or did not answer in time; see above";
+            return Err(Problem::new("`cargo xtask up` failed", why, "run it by hand"));
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+    drop(running);
+    if answers(envoy) || answers(worker) {
+        let why = "a server still answers after `up` was stopped";
+        return Err(Problem::new("a process was left behind", why, "see children.rs"));
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Documents: the files they name exist, and none is too long to be read.
+//!
+//! Invariant: looks at links and at `code` that looks like a path into this repository. It does not
+//! know whether a sentence is true.
+
+use super::Finding;
+use crate::workspace::Workspace;
+use std::path::Path;
+
+/// A bird's-eye view that is longer is none.
+const MOST_ARCHITECTURE_LINES: usize = 200;
+/// Made by building, so absent in a fresh checkout.
+const MADE: [&str; 3] = ["target/", ".cache/", "crates/tollgate-worker/build"];
+
+/// The documents for people: those at the root, in `docs/` and `envoy/README.md`.
+pub fn is_document(path: &str) -> bool {
+    let is_root = !path.contains('/');
+    path.ends_with(".md") && (is_root || path.starts_with("docs/") || path == "envoy/README.md")
+}
+
+pub fn check(workspace: &Workspace, path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let beside = workspace.root.join(path);
+    let beside = beside.parent().unwrap_or(&workspace.root);
+    for (index, line) in text.lines().enumerate() {
+        let named = links(line).into_iter().chain(paths(&workspace.root, line));
+        for name in named.filter(|name| !MADE.iter().any(|made| name.contains(made))) {
+            if !beside.join(&name).exists() && !workspace.root.join(&name).exists() {
+                let message = format!("names {name}, which does not exist: correct the path");
+                findings.push(Finding::new(path, index + 1, message));
+            }
+        }
+    }
+    let length = text.lines().count();
+    if path == "ARCHITECTURE.md" && length > MOST_ARCHITECTURE_LINES {
+        let message = format!("{length} lines, {MOST_ARCHITECTURE_LINES} are allowed: say less");
+        findings.push(Finding::new(path, 1, message));
+    }
+    findings
+}
+
+/// Where `[text](target)` leads inside the repository.
+fn links(line: &str) -> Vec<String> {
+    let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let local = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
+    local.map(|target| target.split('#').next().unwrap_or_default().to_owned()).collect()
+}
+
+/// `code` that starts with a folder of the repository.
+fn paths(root: &Path, line: &str) -> Vec<String> {
+    let spans = line.split('`').skip(1).step_by(2);
+    let is_path = |span: &&str| {
+        let plain = span.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
+        let first = span.split('/').next().unwrap_or_default();
+        plain && span.contains('/') && !first.is_empty() && root.join(first).is_dir()
+    };
+    spans.filter(is_path).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_paths_that_lead_nowhere() {
+        let workspace = Workspace::find();
+        let text = "see [this](crates/xtask/Cargo.toml) and `crates/xtask/src/main.rs`\n\
+                    see [that](no-such-file.md), `crates/nowhere/x.rs` and `a/b`\n\
+                    built into `target/tollgate/`, [web](https://example.com)\n";
+        let found = check(&workspace, "README.md", text);
+        let names: Vec<_> = found.iter().map(|f| (f.line, f.message.as_str())).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert!(names[0].0 == 2 && names[0].1.contains("no-such-file.md"));
+        assert!(names[1].1.contains("crates/nowhere/x.rs"));
+    }
+
+    #[test]
+    fn an_architecture_document_stays_short() {
+        let text = "x\n".repeat(201);
+        let found = check(&Workspace::find(), "ARCHITECTURE.md", &text);
+        assert!(found[0].message.starts_with("201 lines"));
+    }
+
+    #[test]
+    fn documents_for_people_are_known() {
+        assert!(is_document("README.md") && is_document("docs/a.md"));
+        assert!(!is_document("crates/x/notes.md") && !is_document("a.rs"));
+    }
+}

@@ -1,0 +1,95 @@
+//! `cargo xtask tidy`: what the style guide asks and a machine can see.
+//!
+//! Invariant: every finding names a place and says what to do. It looks at files git knows or would
+//! take, never at ignored ones. It reads Rust with a parser, so comments and strings do not confuse
+//! it; what a macro expands to it does not see.
+
+mod docs;
+mod manifests;
+mod pins;
+mod source;
+mod text;
+
+use crate::{
+    metadata,
+    problem::{OrProblem, Problem, Result},
+    run,
+    workspace::Workspace,
+};
+use std::{fs, process::Command};
+
+/// One thing to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Relative to the root.
+    pub file: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl Finding {
+    fn new(file: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line, message: message.into() }
+    }
+}
+
+/// A text file of the repository.
+#[derive(Debug, Clone)]
+struct Document {
+    path: String,
+    text: String,
+}
+
+pub fn tidy(workspace: &Workspace) -> Result<()> {
+    let documents = documents(workspace)?;
+    let mut findings = Vec::new();
+    for document in &documents {
+        let (path, text) = (document.path.as_str(), document.text.as_str());
+        findings.extend(text::check(path, text, &text::places(workspace)));
+        if path.ends_with(".rs") {
+            findings.extend(source::check(path, text));
+        }
+        if path.ends_with("Cargo.toml") {
+            findings.extend(manifests::reasons(path, text));
+        }
+        if docs::is_document(path) {
+            findings.extend(docs::check(workspace, path, text));
+            findings.extend(pins::in_document(path, text));
+        }
+    }
+    findings.extend(manifests::edges(&metadata::packages(workspace)?));
+    let files: Vec<_> = documents.iter().map(|d| (d.path.as_str(), d.text.as_str())).collect();
+    findings.extend(pins::in_files(&files));
+    for finding in &findings {
+        println!("{}:{}: {}", finding.file, finding.line, finding.message);
+    }
+    match findings.len() {
+        0 => Ok(()),
+        count => {
+            let why = format!("{count} place(s) break the style guide");
+            Err(Problem::new("not tidy", why, "see the list above; each line says what to do"))
+        }
+    }
+}
+
+/// Everything git tracks or would take, as long as it is text.
+fn documents(workspace: &Workspace) -> Result<Vec<Document>> {
+    let mut git = Command::new("git");
+    git.current_dir(&workspace.root);
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let names = run::output(&mut git, "run tidy inside the git checkout")?;
+    let mut documents = Vec::new();
+    for path in names.split('\0').filter(|path| !path.is_empty()) {
+        let file = workspace.root.join(path);
+        if !file.is_file() {
+            continue; // deleted, but not yet committed
+        }
+        let bytes = fs::read(&file).or_problem(format!("cannot read {path}"), "restore it")?;
+        if let Ok(text) = String::from_utf8(bytes) {
+            documents.push(Document { path: path.to_owned(), text });
+        }
+    }
+    Ok(documents)
+}

@@ -1,0 +1,263 @@
+//! Rust files: header, length, functions, banned names and calls.
+//!
+//! Invariant: tests are exempt from lengths and from the ban on panics, not from the ban on names.
+//! Tests are: folders named `tests`, `benches` or `e2e`, files named `tests.rs`, and items under
+//! `#[cfg(test)]` or `#[test]`. What a macro expands to is not seen; clippy sees it.
+
+use super::Finding;
+use proc_macro2::{LineColumn, TokenStream, TokenTree};
+use syn::{
+    Attribute, Block, ExprMethodCall, ExprPath, File, ImplItemFn, Item, ItemFn, ItemMod, Macro,
+    TraitItemFn,
+    spanned::Spanned,
+    visit::{self, Visit},
+};
+
+const MOST_LINES: usize = 400;
+const MOST_FUNCTION_LINES: usize = 60;
+
+/// Famous libraries mean different numbers by these.
+const NAMES: [(&str, &str); 3] =
+    [("max_burst", "burst"), ("tau", "burst_tolerance"), ("dvt", "burst_tolerance")];
+
+/// Crates that are loaded into a proxy or a Worker: nothing there may panic.
+const SHIPPED: [&str; 4] = [
+    "crates/tollgate-core/src/",
+    "crates/tollgate-policy/src/",
+    "crates/tollgate-envoy/src/",
+    "crates/tollgate-worker/src/",
+];
+
+/// Time is a parameter here.
+const CLOCKLESS: [&str; 2] = ["crates/tollgate-core/src/", "crates/tollgate-policy/src/"];
+
+pub fn check(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !text.starts_with("//!") {
+        let message = "the file must open with `//!`: what it is for, the invariant it keeps, what it does not do";
+        findings.push(Finding::new(path, 1, message));
+    }
+    match (syn::parse_file(text), text.parse::<TokenStream>()) {
+        (Ok(file), Ok(tokens)) => {
+            banned_names(path, tokens, &mut findings);
+            if !is_test_file(path) {
+                findings.extend(check_items(path, text, &file));
+            }
+        }
+        (Err(error), _) => {
+            let line = error.span().start().line;
+            findings.push(Finding::new(path, line, format!("does not parse: {error}")));
+        }
+        (_, Err(error)) => findings.push(Finding::new(path, 1, format!("does not parse: {error}"))),
+    }
+    findings
+}
+
+fn is_test_file(path: &str) -> bool {
+    let test_folder = |part: &str| matches!(part, "tests" | "benches" | "e2e" | "tests.rs");
+    path.split('/').any(test_folder)
+}
+
+fn check_items(path: &str, text: &str, file: &File) -> Vec<Finding> {
+    let mut scan = Scan {
+        path,
+        is_shipped: SHIPPED.iter().any(|folder| path.starts_with(folder)),
+        is_clockless: CLOCKLESS.iter().any(|folder| path.starts_with(folder)),
+        test_lines: 0,
+        findings: Vec::new(),
+    };
+    scan.visit_file(file);
+    let length = text.lines().count() - scan.test_lines;
+    if length > MOST_LINES {
+        let message = format!(
+            "{length} lines without tests, {MOST_LINES} are allowed: move a part with a purpose of its own into another file"
+        );
+        scan.findings.push(Finding::new(path, 1, message));
+    }
+    scan.findings
+}
+
+struct Scan<'a> {
+    path: &'a str,
+    is_shipped: bool,
+    is_clockless: bool,
+    test_lines: usize,
+    findings: Vec<Finding>,
+}
+
+impl Scan<'_> {
+    fn found(&mut self, at: LineColumn, message: impl Into<String>) {
+        self.findings.push(Finding::new(self.path, at.line, message));
+    }
+
+    fn function(&mut self, name: &str, from: LineColumn, block: &Block) {
+        let lines = block.span().end().line + 1 - from.line;
+        if lines > MOST_FUNCTION_LINES {
+            let message = format!(
+                "`{name}` has {lines} lines, {MOST_FUNCTION_LINES} are allowed: give a part of it a name of its own"
+            );
+            self.found(from, message);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Scan<'_> {
+    fn visit_item(&mut self, item: &'ast Item) {
+        if attributes(item).iter().any(is_test) {
+            let span = item.span();
+            self.test_lines += span.end().line + 1 - span.start().line;
+        } else {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast ItemFn) {
+        self.function(&item.sig.ident.to_string(), item.sig.span().start(), &item.block);
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast ImplItemFn) {
+        if !item.attrs.iter().any(is_test) {
+            self.function(&item.sig.ident.to_string(), item.sig.span().start(), &item.block);
+            visit::visit_impl_item_fn(self, item);
+        }
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast TraitItemFn) {
+        if let Some(block) = &item.default {
+            self.function(&item.sig.ident.to_string(), item.sig.span().start(), block);
+        }
+        visit::visit_trait_item_fn(self, item);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
+        let (name, arguments) = (call.method.to_string(), call.args.len());
+        let panics =
+            matches!((name.as_str(), arguments), ("unwrap" | "unwrap_err", 0) | ("expect", 1));
+        if self.is_shipped && panics {
+            let message = format!(
+                "`.{name}()` may take a whole worker down: handle the other case, or return it"
+            );
+            self.found(call.method.span().start(), message);
+        }
+        visit::visit_expr_method_call(self, call);
+    }
+
+    fn visit_macro(&mut self, call: &'ast Macro) {
+        let name = call.path.segments.last().map(|last| last.ident.to_string());
+        let name = name.unwrap_or_default();
+        let panics = matches!(name.as_str(), "panic" | "todo" | "unimplemented" | "unreachable");
+        if self.is_shipped && panics {
+            let message = format!(
+                "`{name}!` may take a whole worker down: make the case impossible, or answer it"
+            );
+            self.found(call.path.span().start(), message);
+        }
+        visit::visit_macro(self, call);
+    }
+
+    fn visit_expr_path(&mut self, path: &'ast ExprPath) {
+        let names: Vec<String> =
+            path.path.segments.iter().rev().take(2).map(|part| part.ident.to_string()).collect();
+        let reads_clock = names.first().is_some_and(|name| name == "now")
+            && names.get(1).is_some_and(|name| name == "SystemTime" || name == "Instant");
+        if self.is_clockless && reads_clock {
+            let message = "only a surface reads a clock: take the time as a parameter";
+            self.found(path.span().start(), message);
+        }
+        visit::visit_expr_path(self, path);
+    }
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Mod(ItemMod { attrs, .. }) | Item::Fn(ItemFn { attrs, .. }) => attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Const(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// `#[test]`, `#[cfg(test)]` and `#[cfg(all(test, ...))]`.
+fn is_test(attribute: &Attribute) -> bool {
+    if attribute.path().is_ident("test") {
+        return true;
+    }
+    let condition = attribute.meta.require_list().map(|list| list.tokens.to_string());
+    let condition = condition.unwrap_or_default();
+    attribute.path().is_ident("cfg") && (condition == "test" || condition.starts_with("all (test"))
+}
+
+fn banned_names(path: &str, tokens: TokenStream, findings: &mut Vec<Finding>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => banned_names(path, group.stream(), findings),
+            TokenTree::Ident(ident) => {
+                let banned = NAMES.iter().find(|(name, _)| ident == name);
+                if let Some((name, instead)) = banned {
+                    let message = format!(
+                        "`{name}` means different things to different people: write `{instead}`"
+                    );
+                    findings.push(Finding::new(path, ident.span().start().line, message));
+                }
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CORE: &str = "crates/tollgate-core/src/a.rs";
+
+    fn messages(path: &str, text: &str) -> Vec<String> {
+        check(path, text).into_iter().map(|f| format!("{}: {}", f.line, f.message)).collect()
+    }
+
+    #[test]
+    fn a_file_opens_with_its_purpose() {
+        assert!(messages(CORE, "fn a() {}\n")[0].contains("must open with `//!`"));
+        assert_eq!(messages(CORE, "//! Says it.\nfn a() {}\n"), [""; 0]);
+    }
+
+    #[test]
+    fn long_functions_and_files_are_found_but_not_in_tests() {
+        let body = "    let _ = 1;\n".repeat(61);
+        let function = format!("//! a\nfn long() {{\n{body}}}\n");
+        assert!(messages(CORE, &function)[0].starts_with("2: `long` has 63 lines"));
+        let test = format!("//! a\n#[cfg(test)]\nmod tests {{\nfn long() {{\n{body}}}\n}}\n");
+        assert_eq!(messages(CORE, &test), [""; 0]);
+        let long = format!("//! a\n{}", "const A: u8 = 1;\n".repeat(400));
+        assert!(messages(CORE, &long)[0].contains("401 lines without tests"));
+        assert_eq!(messages("crates/tollgate-core/tests/a.rs", &long), [""; 0]);
+    }
+
+    #[test]
+    fn panics_are_banned_where_they_take_a_proxy_down() {
+        let text = "//! a\nfn a(x: Option<u8>) -> u8 { x.unwrap() }\nfn b() { panic!(\"no\") }\n";
+        let found = messages(CORE, text);
+        assert!(found[0].starts_with("2: `.unwrap()`") && found[1].starts_with("3: `panic!`"));
+        assert_eq!(messages("crates/xtask/src/a.rs", text), [""; 0]);
+        let comment = "//! a\n// never unwrap() or panic!\nconst A: &str = \"panic!\";\n";
+        assert_eq!(messages(CORE, comment), [""; 0]);
+    }
+
+    #[test]
+    fn clocks_are_banned_in_the_pure_crates() {
+        let text = "//! a\nfn a() { let _ = std::time::Instant::now(); }\n";
+        assert!(messages(CORE, text)[0].contains("only a surface reads a clock"));
+        assert_eq!(messages("crates/tollgate-envoy/src/a.rs", text), [""; 0]);
+    }
+
+    #[test]
+    fn ambiguous_names_are_banned_everywhere() {
+        let text = "//! a\n#[test]\nfn a() { let tau = 1; assert_eq!(tau, 1); }\n";
+        let found = messages("crates/tollgate-core/tests/a.rs", text);
+        assert_eq!(found.len(), 2);
+        assert!(found[0].contains("write `burst_tolerance`"));
+    }
+}

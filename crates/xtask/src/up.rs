@@ -1,0 +1,150 @@
+//! `cargo xtask up`: both products in front of one demo origin, on loopback, until Ctrl-C.
+//!
+//! Invariant: what is printed as an answer was answered a moment ago by the server it is printed
+//! for, to a client address that nobody else uses. Nothing is left running afterwards.
+
+use crate::{
+    build::{self, Product},
+    problem::{Problem, Result},
+    servers::{
+        Server,
+        envoy::{self, Ports},
+        free_port,
+        http::Request,
+        must_be_free, workerd,
+    },
+    tools,
+    workspace::Workspace,
+};
+use std::{collections::BTreeMap, net::Ipv4Addr, thread, time::Duration};
+
+/// More than any demo policy admits at once.
+const MOST_PROBES: usize = 1000;
+/// How many denials the shown command should see.
+const DENIALS: usize = 3;
+/// For the probe alone: a loopback address, and one from the range for documentation.
+const PROBE_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 1);
+const PROBE_HEADER: &str = "192.0.2.77";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Options {
+    envoy_port: u16,
+    worker_port: u16,
+}
+
+pub fn up(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    let options = parse(arguments)?;
+    must_be_free(options.envoy_port, "--envoy-port")?;
+    must_be_free(options.worker_port, "--worker-port")?;
+    tools::ensure(workspace, tools::FOR_UP)?;
+    build::build(workspace, Product::Envoy)?;
+    build::build(workspace, Product::Worker)?;
+    let mut servers = start(workspace, options)?;
+    let probe = Request::new(options.envoy_port, "/").from(PROBE_ADDRESS);
+    let envoy = observe(&probe)?;
+    let probe = Request::new(options.worker_port, "/").header("cf-connecting-ip", PROBE_HEADER);
+    let worker = observe(&probe)?;
+    println!("\nEnvoy (proxy-wasm filter)    http://127.0.0.1:{}/", options.envoy_port);
+    show(options.envoy_port, "", &envoy);
+    println!("\nworkerd (Durable Objects)    http://127.0.0.1:{}/", options.worker_port);
+    show(options.worker_port, " -H 'cf-connecting-ip: 192.0.2.1'", &worker);
+    let pids = servers.each_ref().map(|server| format!("{} {}", server.name, server.running.pid()));
+    println!("\nBoth stand in front of the demo origin (pids: {}).", pids.join(", "));
+    println!("Ctrl-C stops everything.");
+    loop {
+        servers.iter_mut().try_for_each(Server::check_alive)?;
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn start(workspace: &Workspace, options: Options) -> Result<[Server; 3]> {
+    let (origin_port, admin) = (free_port()?, free_port()?);
+    let ports = Ports { ingress: options.envoy_port, admin, origin: origin_port };
+    let origin = envoy::Options {
+        name: "origin",
+        config: envoy::origin_config(workspace, origin_port)?,
+        ready: (origin_port, "/"),
+        concurrency: 1,
+    };
+    let origin = envoy::start(workspace, origin)?;
+    let filter = envoy::Options {
+        name: "envoy",
+        config: envoy::shipped_config(workspace, ports)?,
+        ready: (admin, "/ready"),
+        concurrency: 2,
+    };
+    let mut filter = envoy::start(workspace, filter)?;
+    filter.port = options.envoy_port;
+    let address = format!("http://127.0.0.1:{origin_port}");
+    let worker = workerd::Options {
+        name: "workerd",
+        port: options.worker_port,
+        vars: BTreeMap::from([("ORIGIN".to_owned(), address)]),
+        ready: "/",
+    };
+    Ok([origin, filter, workerd::start(workspace, worker)?])
+}
+
+/// What a fresh client sees: the status of each answer up to a few denials.
+fn observe(probe: &Request) -> Result<Vec<u16>> {
+    let mut seen = Vec::new();
+    while seen.iter().filter(|status| **status == 429).count() < DENIALS {
+        if seen.len() == MOST_PROBES {
+            let why = format!("{MOST_PROBES} requests in a row were not limited");
+            let fix = "see whether the policy still has a quota for every client";
+            return Err(Problem::new("no 429 was seen", why, fix));
+        }
+        seen.push(probe.send()?.status);
+    }
+    Ok(seen)
+}
+
+fn show(port: u16, extra: &str, seen: &[u16]) {
+    let range = format!("'http://127.0.0.1:{port}/?[1-{}]'", seen.len());
+    println!("  $ curl -s -o /dev/null -w '%{{http_code}}\\n'{extra} {range} | uniq -c");
+    for (count, status) in runs(seen) {
+        println!("  {count:>7} {status}");
+    }
+}
+
+/// What `uniq -c` makes of it.
+fn runs(seen: &[u16]) -> Vec<(usize, u16)> {
+    let equal = seen.chunk_by(|one, other| one == other);
+    equal.map(|run| (run.len(), run.first().copied().unwrap_or_default())).collect()
+}
+
+fn parse(arguments: &[String]) -> Result<Options> {
+    let mut options = Options { envoy_port: 10000, worker_port: 8787 };
+    let mut rest = arguments.iter();
+    let usage = "cargo xtask up [--envoy-port N] [--worker-port N]";
+    while let Some(flag) = rest.next() {
+        let place = match flag.as_str() {
+            "--envoy-port" => &mut options.envoy_port,
+            "--worker-port" => &mut options.worker_port,
+            _ => return Err(Problem::new("cannot start", format!("no flag {flag:?}"), usage)),
+        };
+        let number = rest.next().and_then(|text| text.parse().ok()).filter(|port| *port > 0);
+        let refuse = || Problem::new("cannot start", format!("{flag} wants a port number"), usage);
+        *place = number.ok_or_else(refuse)?;
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_change_the_ports() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let changed = parse(&words("--worker-port 9")).unwrap();
+        assert_eq!(changed, Options { envoy_port: 10000, worker_port: 9 });
+        assert!(parse(&words("--worker-port x")).is_err());
+        assert!(parse(&words("--other")).is_err());
+    }
+
+    #[test]
+    fn equal_answers_are_counted_like_uniq() {
+        assert_eq!(runs(&[200, 200, 429, 200]), [(2, 200), (1, 429), (1, 200)]);
+    }
+}
