@@ -1,1 +1,5 @@
-//! The filter in a real Envoy.
+//! The filter in a real Envoy. Run by `cargo xtask test envoy`, which says where Envoy and the filter are.
+
+mod envoy_answers;
+mod envoy_exact;
+mod envoy_server;

@@ -1,0 +1,271 @@
+//! A real Envoy with the filter in it, configured by a test.
+//!
+//! Every listener has exact connection balancing, so that all workers get connections, and answers
+//! `hello` itself unless the test routes elsewhere.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::process::{self, Server, TempDir};
+
+const RUN: &str = "cargo xtask test envoy";
+
+pub fn envoy_bin() -> PathBuf {
+    process::required_path("TOLLGATE_ENVOY_BIN", RUN)
+}
+
+pub fn filter_wasm() -> PathBuf {
+    process::required_path("TOLLGATE_ENVOY_WASM", RUN)
+}
+
+/// How a policy is written into the plugin's configuration.
+#[derive(Clone, Copy, Debug)]
+pub enum As {
+    Text,
+    Struct,
+}
+
+/// The filter with a policy.
+pub fn tollgate(policy: &Value, vm_id: &str, form: As) -> Value {
+    let configuration = match form {
+        As::Text => json!({
+            "@type": "type.googleapis.com/google.protobuf.StringValue",
+            "value": policy.to_string(),
+        }),
+        As::Struct => json!({
+            "@type": "type.googleapis.com/google.protobuf.Struct",
+            "value": policy,
+        }),
+    };
+    json!({
+        "name": "tollgate",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
+            "config": {
+                "name": "tollgate",
+                "vm_config": {
+                    "vm_id": vm_id,
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": {"local": {"filename": filter_wasm()}},
+                },
+                "configuration": configuration,
+            },
+        },
+    })
+}
+
+/// One listener: its filters, routes, and what else the connection manager is told.
+pub struct Listener {
+    pub name: &'static str,
+    pub port: u16,
+    pub filters: Vec<Value>,
+    pub routes: Value,
+    pub manager: Value,
+}
+
+impl Listener {
+    /// Answers `hello` after `filters`.
+    pub fn new(name: &'static str, filters: Vec<Value>) -> Self {
+        let routes = json!([{
+            "name": "hello",
+            "match": {"prefix": "/"},
+            "direct_response": {"status": 200, "body": {"inline_string": "hello\n"}},
+        }]);
+        Self { name, port: process::free_port(), filters, routes, manager: json!({}) }
+    }
+
+    /// Hands every request to the listener on `port`.
+    pub fn to_origin(mut self) -> Self {
+        self.routes = json!([{"match": {"prefix": "/"}, "route": {"cluster": "origin"}}]);
+        self
+    }
+
+    pub fn config(&self) -> Value {
+        let mut filters = self.filters.clone();
+        filters.push(json!({
+            "name": "envoy.filters.http.router",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
+                "suppress_envoy_headers": true,
+            },
+        }));
+        let mut manager = json!({
+            "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+            "stat_prefix": self.name,
+            "http_filters": filters,
+            "route_config": {
+                "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": self.routes}],
+            },
+        });
+        let more = self.manager.as_object().expect("settings of the connection manager");
+        manager.as_object_mut().expect("an object").extend(more.clone());
+        json!({
+            "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
+            "name": self.name,
+            "address": address(self.port),
+            "connection_balance_config": {"exact_balance": {}},
+            "filter_chains": [{"filters": [{
+                "name": "envoy.filters.network.http_connection_manager",
+                "typed_config": manager,
+            }]}],
+        })
+    }
+}
+
+fn address(port: u16) -> Value {
+    json!({"socket_address": {"address": "127.0.0.1", "port_value": port}})
+}
+
+/// Envoy, to be started.
+pub struct Setup {
+    pub workers: u32,
+    pub listeners: Vec<Listener>,
+    /// Listeners come from a file that the test may replace, as a control plane would.
+    pub dynamic: bool,
+    /// The port of the cluster `origin`.
+    pub origin: u16,
+}
+
+impl Setup {
+    pub fn new(workers: u32, listeners: Vec<Listener>) -> Self {
+        Self { workers, listeners, dynamic: false, origin: 0 }
+    }
+
+    /// One listener with one policy.
+    pub fn policy(workers: u32, policy: &Value) -> Self {
+        Self::new(workers, vec![Listener::new("main", vec![tollgate(policy, "vm", As::Text)])])
+    }
+
+    fn write(&self, dir: &TempDir, admin: u16) -> PathBuf {
+        let listeners = self.listeners.iter().map(Listener::config);
+        let listeners: Vec<Value> = if self.dynamic { vec![] } else { listeners.collect() };
+        let listeners: Vec<Value> = listeners.into_iter().map(without_type).collect();
+        let mut config = json!({
+            "node": {"id": "test", "cluster": "test"},
+            "admin": {"address": address(admin)},
+            "static_resources": {
+                "listeners": listeners,
+                "clusters": [{
+                    "name": "origin",
+                    "type": "STATIC",
+                    "load_assignment": {"cluster_name": "origin", "endpoints": [{"lb_endpoints": [
+                        {"endpoint": {"address": address(self.origin.max(1))}},
+                    ]}]},
+                }],
+            },
+        });
+        if self.dynamic {
+            config["dynamic_resources"] = json!({"lds_config": {
+                "path_config_source": {"path": dir.path().join("lds.json")},
+                "resource_api_version": "V3",
+            }});
+            write_lds(dir, &self.listeners, 1);
+        }
+        let path = dir.path().join("envoy.json");
+        fs::write(&path, config.to_string()).expect("no configuration file");
+        path
+    }
+
+    /// Starts it and waits until it takes requests.
+    pub fn start(self) -> Envoy {
+        let dir = TempDir::new("envoy");
+        let admin = process::free_port();
+        let path = self.write(&dir, admin);
+        let mut command = Command::new(envoy_bin());
+        command.arg("-c").arg(path).args(["--concurrency", &self.workers.to_string()]);
+        command.args(["--use-dynamic-base-id", "--drain-time-s", "1", "--log-level", "warning"]);
+        let mut server = Server::start(command, dir.path().join("envoy.log"));
+        server.wait_for_port(admin);
+        let ports: Vec<u16> = self.listeners.iter().map(|listener| listener.port).collect();
+        ports.iter().for_each(|port| server.wait_for_port(*port));
+        Envoy { server, ports, admin, dir, version: 1 }
+    }
+
+    /// What Envoy says about the configuration without serving it.
+    pub fn validate(self) -> Output {
+        let dir = TempDir::new("envoy-validate");
+        let path = self.write(&dir, process::free_port());
+        let mut command = Command::new(envoy_bin());
+        command.args(["--mode", "validate", "--log-level", "warning", "-c"]).arg(path);
+        command.output().expect("Envoy does not start")
+    }
+
+    /// Starts it although it will not last.
+    pub fn start_in_vain(self) -> (Server, TempDir) {
+        let dir = TempDir::new("envoy");
+        let path = self.write(&dir, process::free_port());
+        let mut command = Command::new(envoy_bin());
+        command.arg("-c").arg(path).args(["--concurrency", "1", "--use-dynamic-base-id"]);
+        command.args(["--log-level", "warning"]);
+        (Server::start(command, dir.path().join("envoy.log")), dir)
+    }
+}
+
+/// In a bootstrap a listener has no `@type`, in a discovery response it must.
+fn without_type(mut listener: Value) -> Value {
+    listener.as_object_mut().expect("an object").remove("@type");
+    listener
+}
+
+fn write_lds(dir: &TempDir, listeners: &[Listener], version: u32) {
+    let resources: Vec<Value> = listeners.iter().map(Listener::config).collect();
+    let response = json!({"version_info": version.to_string(), "resources": resources});
+    let partial = dir.path().join("lds.partial");
+    fs::write(&partial, response.to_string()).expect("no listener file");
+    // Moved into place: Envoy watches for that, and never reads half a file.
+    fs::rename(partial, dir.path().join("lds.json")).expect("the listener file does not move");
+}
+
+/// A running Envoy.
+pub struct Envoy {
+    pub server: Server,
+    pub ports: Vec<u16>,
+    pub admin: u16,
+    dir: TempDir,
+    version: u32,
+}
+
+impl Envoy {
+    /// A connection to the first listener.
+    pub fn client(&self) -> Client {
+        Client::connect(self.ports[0])
+    }
+
+    /// Several of them.
+    pub fn clients(&self, count: usize) -> Vec<Client> {
+        (0..count).map(|_| self.client()).collect()
+    }
+
+    /// The counter or gauge with this name; 0 when there is none.
+    pub fn stat(&self, name: &str) -> u64 {
+        let answer = Client::connect(self.admin).send(&Request::get("/stats"));
+        let text = answer.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.map_or(0, |value| value.parse().expect("a number"))
+    }
+
+    /// `tollgate.decisions` of a rule.
+    pub fn decisions(&self, rule: &str, result: &str) -> u64 {
+        self.stat(&format!("wasmcustom.tollgate.decisions.rule={rule}.result={result}"))
+    }
+
+    /// Replaces the listeners, as a control plane would, and waits until Envoy took or refused them.
+    /// True when it took them.
+    pub fn replace_listeners(&mut self, listeners: &[Listener]) -> bool {
+        let counters = |envoy: &Self| {
+            let stat = |name| envoy.stat(&format!("listener_manager.lds.{name}"));
+            (stat("update_success"), stat("update_rejected"))
+        };
+        let before = counters(self);
+        self.version += 1;
+        write_lds(&self.dir, listeners, self.version);
+        let within = process::READY_WITHIN;
+        process::wait_until("Envoy reads its listeners", within, || {
+            let now = counters(self);
+            (now != before).then_some(now.0 > before.0)
+        })
+    }
+}
