@@ -1,1 +1,257 @@
-//! Tollgate as a Cloudflare Worker.
+//! Tollgate as a Cloudflare Worker: in front of an origin, or as the service `POST /check`.
+//!
+//! This file receives requests and sends replies. Decisions are made in [`object`], one Durable Object
+//! per partition key; what is said about them comes from `tollgate-policy`.
+//!
+//! Invariant: every request gets an answer: a wrong policy or setting is answered with 500 and where to
+//! read why, an object or an origin that is silent is a failure with a name, and nothing here
+//! panics. The types of the `worker` crate stay here, in [`object`] and in [`js`].
+
+mod check;
+mod js;
+mod limit;
+mod naming;
+mod object;
+mod reply;
+mod row;
+mod settings;
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use tollgate_policy::{Answer, Facts, Policy, Problem, Problems, Surface};
+use wasm_bindgen::JsValue;
+use worker::{Env, event, js_sys, web_sys};
+
+use crate::check::CheckRequest;
+use crate::limit::{Objects, decide};
+use crate::reply::{Caller, Fields, HEALTH_PATH, Reply};
+use crate::settings::Settings;
+
+/// The path of the service.
+const CHECK_PATH: &str = "/check";
+
+/// The name of the Durable Object binding in wrangler.toml.
+const OBJECTS: &str = "LIMITER";
+
+/// Everything a request needs, made once per isolate: its bindings and its policy cannot change.
+struct Gate {
+    policy: Rc<Result<Policy, Problems>>,
+    settings: Settings,
+    objects: Objects,
+}
+
+thread_local! {
+    static GATE: OnceCell<Rc<Result<Gate, Problems>>> = const { OnceCell::new() };
+    static POLICY: OnceCell<Rc<Result<Policy, Problems>>> = const { OnceCell::new() };
+}
+
+/// The bundled policy, compiled once per isolate.
+fn policy() -> Rc<Result<Policy, Problems>> {
+    let compile = || Rc::new(Policy::compile(&js::policy_text(), Surface::Worker));
+    POLICY.with(|policy| policy.get_or_init(compile).clone())
+}
+
+/// Answers one request. Never fails.
+#[event(fetch)]
+async fn fetch(
+    request: web_sys::Request,
+    env: Env,
+    _context: worker::Context,
+) -> worker::Result<web_sys::Response> {
+    let url = request.url();
+    let target = target(&url);
+    let gate = GATE.with(|gate| gate.get_or_init(|| Rc::new(Gate::open(&env))).clone());
+    if path(target) == HEALTH_PATH {
+        return Ok(send(&health(&request, &gate)));
+    }
+    let (gate, policy) = match gate.as_ref().as_ref().map(|gate| (gate, gate.policy.as_ref())) {
+        Ok((gate, Ok(policy))) => (gate, policy),
+        _ => return Ok(send(&misconfigured())),
+    };
+    match &gate.settings.origin {
+        Some(origin) => proxy(gate, policy, origin, &request, target).await,
+        None => Ok(send(&service(gate, policy, &request, target).await)),
+    }
+}
+
+/// Use one: the request goes on to the origin, if the policy admits it.
+async fn proxy(
+    gate: &Gate,
+    policy: &Policy,
+    origin: &str,
+    request: &web_sys::Request,
+    target: &str,
+) -> worker::Result<web_sys::Response> {
+    let headers = request.headers();
+    let facts = Incoming { method: request.method(), target, headers: &headers };
+    let plan = decide(&gate.objects, policy, &facts).await;
+    let outcome = plan.outcome(policy);
+    match outcome.answer() {
+        Answer::Pass => {}
+        Answer::Delay(delay) => js::wait(delay.as_millis_ceil()).await,
+        Answer::Refuse { status } => {
+            let caller = Caller::of(facts.text("content-type").as_deref());
+            return Ok(send(&Reply::refusal(&outcome, status, caller)));
+        }
+    }
+    let fields = Fields::of(&outcome);
+    let forwarded = js::forwarded(request, &format!("{origin}{target}"), &fields.0).await;
+    Ok(forwarded.unwrap_or_else(|| {
+        let mut reply = Reply::problem(502, "Bad Gateway", "the origin does not answer");
+        reply.fields.0.push_str(&fields.0);
+        send(&reply)
+    }))
+}
+
+/// Use two: somebody else forwards or refuses; we only say which.
+async fn service(gate: &Gate, policy: &Policy, request: &web_sys::Request, target: &str) -> Reply {
+    if path(target) != CHECK_PATH {
+        return Reply::problem(
+            404,
+            "Not Found",
+            "use POST /check or GET /.well-known/tollgate/health",
+        );
+    }
+    if request.method() != "POST" {
+        return not_allowed("POST");
+    }
+    let authorization = request.headers().get("authorization").ok().flatten();
+    let token = gate.settings.check_token.as_ref();
+    if token.is_some_and(|token| !token.authorizes(authorization.as_deref())) {
+        let detail = "send \"authorization: Bearer\" with the token of this service";
+        return Reply::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
+    }
+    let Some(body) = js::body(request, check::MAX_BODY).await else {
+        return Reply::problem(413, "Content Too Large", "send at most 65536 bytes");
+    };
+    match CheckRequest::parse(&body) {
+        Ok(facts) => {
+            let plan = decide(&gate.objects, policy, &facts).await;
+            Reply::json(check::answer(&plan.outcome(policy), policy))
+        }
+        Err(problems) => {
+            Reply::problems(400, "Bad Request", "the check request is wrong; see errors", &problems)
+        }
+    }
+}
+
+/// What is wrong with this deployment, if anything.
+fn health(request: &web_sys::Request, gate: &Result<Gate, Problems>) -> Reply {
+    if !matches!(request.method().as_str(), "GET" | "HEAD") {
+        return not_allowed("GET, HEAD");
+    }
+    let policy = policy();
+    let nothing = Problems::default();
+    let settings = gate.as_ref().err().unwrap_or(&nothing);
+    let rules = policy.as_ref().as_ref().err().unwrap_or(&nothing);
+    let problems = Problems(settings.0.iter().chain(&rules.0).cloned().collect());
+    match policy.as_ref() {
+        Ok(policy) if problems.0.is_empty() => Reply::json(format!(
+            "{{\"status\":\"ok\",\"rules\":{},\"policy\":\"{:016x}\"}}",
+            policy.rules().len(),
+            policy.fingerprint(),
+        )),
+        _ => {
+            let detail = "every request is refused until this is corrected; see errors";
+            Reply::problems(500, "Misconfigured", detail, &problems)
+        }
+    }
+}
+
+fn misconfigured() -> Reply {
+    let detail = "the policy or a setting is wrong; see /.well-known/tollgate/health";
+    Reply::problem(500, "Misconfigured", detail)
+}
+
+fn not_allowed(methods: &str) -> Reply {
+    let detail = format!("use {methods}");
+    Reply::problem(405, "Method Not Allowed", &detail).with("allow", methods)
+}
+
+fn send(reply: &Reply) -> web_sys::Response {
+    js::respond(reply.status, &reply.fields.0, &reply.body)
+}
+
+impl Gate {
+    fn open(env: &Env) -> Result<Self, Problems> {
+        let binding = |name: &str| js_sys::Reflect::get(env, &JsValue::from_str(name)).ok();
+        let settings = Settings::read(|name| binding(name)?.as_string());
+        let namespace = binding(OBJECTS).filter(JsValue::is_object);
+        match (settings, namespace) {
+            (Ok(settings), Some(namespace)) => {
+                let objects = Objects { namespace, hash_key: settings.hash_key.clone() };
+                Ok(Self { policy: policy(), settings, objects })
+            }
+            (settings, Some(_)) => Err(settings.err().unwrap_or_default()),
+            (settings, None) => {
+                let mut problems = settings.err().unwrap_or_default();
+                let message = "the Durable Object binding is missing; see wrangler.toml".to_owned();
+                problems.0.push(Problem { path: OBJECTS.to_owned(), message });
+                Err(problems)
+            }
+        }
+    }
+}
+
+/// The facts of a request in front of an origin. The platform sets CF-Connecting-IP and removes what
+/// a client sends under that name.
+struct Incoming<'r> {
+    method: String,
+    target: &'r str,
+    headers: &'r web_sys::Headers,
+}
+
+impl Incoming<'_> {
+    fn text(&self, name: &str) -> Option<String> {
+        self.headers.get(name).ok().flatten()
+    }
+}
+
+impl Facts for Incoming<'_> {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.method.as_bytes().into()
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.target.as_bytes().into()
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.text(name).map(|value| value.into_bytes().into())
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        self.text("cf-connecting-ip")?.trim().parse().ok()
+    }
+}
+
+/// Path and query of an absolute URL; the whole `url` crate would add 78 KB to the module.
+fn target(url: &str) -> &str {
+    let authority = url.split_once("://").map_or(url, |(_, rest)| rest);
+    authority.find('/').and_then(|start| authority.get(start..)).unwrap_or("/")
+}
+
+fn path(target: &str) -> &str {
+    target.split('?').next().unwrap_or(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_has_a_target_and_a_path() {
+        for (url, expected) in [
+            ("https://a.example/b/c?d=/e", "/b/c?d=/e"),
+            ("http://127.0.0.1:8787/", "/"),
+            ("https://a.example", "/"),
+        ] {
+            assert_eq!(target(url), expected, "{url}");
+        }
+        assert_eq!(path("/check?a=/b"), "/check");
+        assert_eq!(path("/"), "/");
+    }
+}

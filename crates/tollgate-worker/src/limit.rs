@@ -1,0 +1,67 @@
+//! One request's decision: its plan, the objects that decide it, and giving back what a refusal took.
+//!
+//! Invariant: all or nothing. Every key's object decides for itself, at once and at the same time; when the
+//! request is refused for whatever reason, the charges of those that admitted it are taken back
+//! before the refusal is answered. An object that does not answer is a failure, and `on_failure` decides.
+
+use tollgate_policy::{Answer, Facts, Failure, Plan, Policy};
+use wasm_bindgen::JsValue;
+
+use crate::js::Call;
+use crate::naming::object_name;
+
+/// The objects, and how they are named.
+pub(crate) struct Objects {
+    pub(crate) namespace: JsValue,
+    pub(crate) hash_key: Vec<u8>,
+}
+
+/// What one object was asked.
+struct Asked {
+    name: String,
+    request: Vec<u8>,
+    reply: Vec<u8>,
+}
+
+/// The decided plan of a request.
+pub(crate) async fn decide(objects: &Objects, policy: &Policy, facts: &impl Facts) -> Plan {
+    let mut plan = Plan::new();
+    policy.plan(facts, &mut plan);
+    let (mut asked, calls): (Vec<_>, Vec<_>) =
+        (0..plan.len()).map(|i| objects.ask(policy, &plan, i)).unzip();
+    for (i, (asked, call)) in asked.iter_mut().zip(calls).enumerate() {
+        asked.reply = call.reply().await.unwrap_or_default();
+        if plan.accept(policy, i, &asked.reply).is_err() {
+            plan.fail(i, Failure::Unreachable);
+        }
+    }
+    if matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }) {
+        objects.give_back(policy, &mut plan, &asked).await;
+    }
+    plan
+}
+
+impl Objects {
+    fn ask(&self, policy: &Policy, plan: &Plan, i: usize) -> (Asked, Call) {
+        let name = object_name(&self.hash_key, plan.key(i));
+        let mut request = Vec::new();
+        plan.request(policy, i, &mut request);
+        let call = Call::check(&self.namespace, &name, &request);
+        (Asked { name, request, reply: Vec::new() }, call)
+    }
+
+    /// Takes back every charge of a refused request. The new replies say what is left without it.
+    async fn give_back(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
+        let charged = asked.iter().enumerate().filter(|(i, _)| plan.changed(*i));
+        let refund = |asked: &Asked| {
+            Call::refund(&self.namespace, &asked.name, &asked.request, &asked.reply)
+        };
+        let calls: Vec<_> = charged.map(|(i, asked)| (i, refund(asked))).collect();
+        for (i, call) in calls {
+            if let Some(reply) = call.reply().await {
+                // What cannot be read changes nothing: the request is refused in any case.
+                let _ = plan.accept(policy, i, &reply);
+            }
+        }
+    }
+}

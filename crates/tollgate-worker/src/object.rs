@@ -1,0 +1,201 @@
+//! One partition key: a Durable Object that decides and remembers.
+//!
+//! Invariant: a decision and its write are one synchronous step, so no other request comes between, and
+//! the platform holds the reply back until the write is durable. A denial writes nothing. Memory is
+//! only a copy of the row: an object that was evicted, or whose wasm instance aborted, reads it again.
+
+use std::cell::RefCell;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Plan, Policy, WireError};
+use wasm_bindgen::prelude::*;
+use worker::js_sys::{Array, Date, Object, Promise, Uint8Array};
+use worker::worker_sys::DurableObjectStorage;
+
+use crate::row::{self, Row};
+use crate::{js, policy};
+
+/// The object behind `Limiter` of `entry.mjs`. No method is asynchronous, and none panics.
+#[wasm_bindgen]
+pub struct Limiter {
+    storage: DurableObjectStorage,
+    memory: RefCell<Option<Memory>>,
+}
+
+/// What storage holds.
+#[derive(Default)]
+struct Memory {
+    has_table: bool,
+    row: Option<Row>,
+}
+
+#[wasm_bindgen]
+impl Limiter {
+    /// The object over its `ctx.storage`; nothing is read yet.
+    #[wasm_bindgen(constructor)]
+    pub fn new(storage: DurableObjectStorage) -> Self {
+        Self { storage, memory: RefCell::default() }
+    }
+
+    /// Decides a request of `Plan::request`; the answer is for `Plan::accept`.
+    ///
+    /// # Errors
+    /// The bytes are no request, the other side has another policy, or storage fails. Nothing is charged then.
+    pub fn check(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
+        with_policy(|policy| {
+            let mut plan = Plan::from_request(policy, request).map_err(other_side)?;
+            self.with_memory(|memory| {
+                let now = js::now();
+                plan.load(policy, 0, memory.value());
+                plan.decide(policy, now);
+                if plan.changed(0) {
+                    self.commit(memory, policy, &plan, now)?;
+                }
+                Ok(reply(&plan))
+            })
+        })
+    }
+
+    /// Takes back what `check` charged for `request` when it answered `reply`. The answer says what is
+    /// left then. Calling it twice takes it back twice: the caller tries once.
+    ///
+    /// # Errors
+    /// As `check`; nothing is taken back then.
+    pub fn refund(&self, request: &[u8], charged: &[u8]) -> Result<Vec<u8>, JsValue> {
+        with_policy(|policy| {
+            let mut plan = Plan::from_request(policy, request).map_err(other_side)?;
+            plan.accept(policy, 0, charged).map_err(other_side)?;
+            if !plan.changed(0) {
+                return Ok(reply(&plan));
+            }
+            self.with_memory(|memory| {
+                let now = js::now();
+                plan.load(policy, 0, memory.value());
+                plan.refund(policy, 0, now);
+                self.commit(memory, policy, &plan, now)?;
+                Ok(reply(&plan))
+            })
+        })
+    }
+
+    /// Deletes the storage when everything in it is idle, else sets the alarm again. The promise is settled
+    /// when that is durable.
+    ///
+    /// # Errors
+    /// Storage fails; the platform then calls again.
+    pub fn alarm(&self) -> Result<Promise, JsValue> {
+        self.with_memory(|memory| {
+            let now = js::now();
+            let idle_at = match &memory.row {
+                Some(row) => idle_at(row, now),
+                None => Timestamp::ZERO,
+            };
+            if idle_at <= now {
+                *memory = Memory::default();
+                return self.storage.delete_all();
+            }
+            let alarm_at = row::alarm_at(Timestamp::ZERO, idle_at, now);
+            if let Some(row) = &mut memory.row {
+                row.alarm_at = alarm_at;
+            }
+            self.set_alarm(alarm_at)
+        })
+    }
+}
+
+impl Limiter {
+    /// Calls `step` with what storage holds, read before if it is not in memory.
+    fn with_memory<T>(
+        &self,
+        step: impl FnOnce(&mut Memory) -> Result<T, JsValue>,
+    ) -> Result<T, JsValue> {
+        let mut memory = self.memory.try_borrow_mut().map_err(|_| error("re-entered"))?;
+        if let Some(memory) = memory.as_mut() {
+            return step(memory);
+        }
+        step(memory.insert(self.read()?))
+    }
+
+    fn read(&self) -> Result<Memory, JsValue> {
+        if self.first(row::FIND)?.is_none() {
+            return Ok(Memory::default());
+        }
+        let row = self.first(row::LOAD)?.map(|value| Uint8Array::new(&value).to_vec());
+        Ok(Memory { has_table: true, row: row.and_then(|bytes| Row::decode(&bytes)) })
+    }
+
+    /// The first column of the first row that `query` finds.
+    fn first(&self, query: &str) -> Result<Option<JsValue>, JsValue> {
+        let next = self.storage.sql().exec(query, Array::new())?.raw().next()?;
+        Ok((!next.done()).then(|| next.value().unchecked_into::<Array>().get(0)))
+    }
+
+    /// Writes the value of `plan` and sets the alarm that will delete it, then remembers both.
+    fn commit(
+        &self,
+        memory: &mut Memory,
+        policy: &Policy,
+        plan: &Plan,
+        now: Timestamp,
+    ) -> Result<(), JsValue> {
+        let group = policy.groups().get(plan.group(0)).map_or(0, |group| group.identity());
+        let set_at = memory.row.as_ref().map_or(Timestamp::ZERO, |row| row.alarm_at);
+        let alarm_at = row::alarm_at(set_at, plan.idle_at(policy, 0), now);
+        let row = Row { group, alarm_at, value: plan.value(0).to_vec() };
+        if !memory.has_table {
+            self.storage.sql().exec(row::CREATE, Array::new())?;
+            memory.has_table = true;
+        }
+        let bytes = Uint8Array::from(row.encode().as_slice());
+        self.storage.sql().exec(row::SAVE, Array::of1(&bytes))?;
+        if alarm_at != set_at {
+            // Not awaited: the output gate holds the reply until this is durable too.
+            let _ = self.set_alarm(alarm_at)?;
+        }
+        memory.row = Some(row);
+        Ok(())
+    }
+
+    fn set_alarm(&self, at: Timestamp) -> Result<Promise, JsValue> {
+        let milliseconds = at.since(Timestamp::ZERO).as_millis_ceil();
+        let date = Date::new(&JsValue::from_f64(js::number(milliseconds)));
+        self.storage.set_alarm(date, Object::new())
+    }
+}
+
+impl Memory {
+    fn value(&self) -> Option<&[u8]> {
+        self.row.as_ref().map(|row| row.value.as_slice())
+    }
+}
+
+/// When `row` may be deleted. The state of rules that are gone may go at once; while the policy cannot
+/// be read nothing may.
+fn idle_at(row: &Row, now: Timestamp) -> Timestamp {
+    let Ok(policy) = &*policy() else {
+        return now.saturating_add(row::RETRY_ALARM_AFTER);
+    };
+    let group = policy.groups().iter().find(|group| group.identity() == row.group);
+    group.map_or(Timestamp::ZERO, |group| group.idle_at(policy, &row.value))
+}
+
+fn with_policy<T>(step: impl FnOnce(&Policy) -> Result<T, JsValue>) -> Result<T, JsValue> {
+    match &*policy() {
+        Ok(policy) => step(policy),
+        Err(_) => Err(error("the policy is wrong; see the health report")),
+    }
+}
+
+fn reply(plan: &Plan) -> Vec<u8> {
+    let mut reply = Vec::new();
+    plan.reply(&mut reply);
+    reply
+}
+
+fn other_side(why: WireError) -> JsValue {
+    error(&why.to_string())
+}
+
+fn error(message: &str) -> JsValue {
+    worker::js_sys::Error::new(message).into()
+}

@@ -1,0 +1,114 @@
+//! What an object keeps: one row of bytes, and when an alarm may delete it.
+//!
+//! Invariant: any bytes decode to something or to `None`, never to a panic. What the value means is the
+//! policy's business. The layout is part of the table's name: a new layout is a new table.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 8 | identity of the key's group of rules, little-endian |
+//! | 8 | the alarm that is set, nanoseconds since 1970, little-endian |
+//! | n | the group's value |
+
+use tollgate_core::{Span, Timestamp};
+
+/// Creates the table; only an object that admitted something has one.
+pub(crate) const CREATE: &str =
+    "CREATE TABLE IF NOT EXISTS state_v1 (id INTEGER PRIMARY KEY, row BLOB NOT NULL)";
+
+/// Finds out whether there is one, without an error when not.
+pub(crate) const FIND: &str = "SELECT 1 FROM sqlite_master WHERE name = 'state_v1'";
+
+/// Reads the row.
+pub(crate) const LOAD: &str = "SELECT row FROM state_v1 WHERE id = 0";
+
+/// Writes the row: one row written, whether it was there or not.
+pub(crate) const SAVE: &str = "INSERT INTO state_v1 (id, row) VALUES (0, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row";
+
+/// The shortest time from a commit to the alarm it sets. Short windows are idle at once; without this
+/// every request would set an alarm and every alarm would delete what the next request writes.
+const MIN_ALARM_AFTER: Span = Span::from_secs(10);
+
+/// The longest: a window of 366 days twice, as the platform wants a date.
+const MAX_ALARM_AFTER: Span = Span::from_secs(2 * 366 * 86_400);
+
+/// How long storage is kept before looking again while the policy cannot be read.
+pub(crate) const RETRY_ALARM_AFTER: Span = Span::from_secs(3_600);
+
+/// The row of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// Which rules' state it is; `Group::identity`.
+    pub(crate) group: u64,
+    /// The alarm that is set.
+    pub(crate) alarm_at: Timestamp,
+    /// The state.
+    pub(crate) value: Vec<u8>,
+}
+
+impl Row {
+    /// The bytes to write.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.value.len().saturating_add(16));
+        bytes.extend_from_slice(&self.group.to_le_bytes());
+        bytes.extend_from_slice(&self.alarm_at.as_nanos().to_le_bytes());
+        bytes.extend_from_slice(&self.value);
+        bytes
+    }
+
+    /// The row in `bytes`; `None` when they are too short to be one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (group, rest) = bytes.split_first_chunk()?;
+        let (alarm_at, value) = rest.split_first_chunk()?;
+        Some(Self {
+            group: u64::from_le_bytes(*group),
+            alarm_at: Timestamp::from_nanos(u64::from_le_bytes(*alarm_at)),
+            value: value.to_vec(),
+        })
+    }
+}
+
+/// When the alarm must ring for a value that is idle at `idle_at`, while one is set for `set_at`.
+///
+/// An alarm that is still to come stays: setting one costs a row, and when it finds the value live it
+/// is set again. So there is at most one per window.
+pub(crate) fn alarm_at(set_at: Timestamp, idle_at: Timestamp, now: Timestamp) -> Timestamp {
+    let latest = now.saturating_add(MAX_ALARM_AFTER);
+    if set_at > now && set_at <= latest {
+        return set_at;
+    }
+    idle_at.max(now.saturating_add(MIN_ALARM_AFTER)).min(latest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1000)
+    }
+
+    #[test]
+    fn a_row_comes_back() {
+        let row = Row { group: 7, alarm_at: at(9), value: vec![1, 2, 3] };
+        assert_eq!(row.encode().len(), 19);
+        assert_eq!(Row::decode(&row.encode()), Some(row));
+        assert_eq!(Row::decode(&[0; 15]), None);
+        assert_eq!(Row::decode(&[0; 16]).map(|row| row.value), Some(vec![]));
+    }
+
+    // `set_at`, `idle_at`, `now` and the expected alarm, in seconds.
+    #[test]
+    fn alarms_are_set_once_per_window_and_not_for_less_than_ten_seconds() {
+        for (set, idle, now, expected) in [
+            (0, 1_120, 1_000, 1_120),          // the first commit
+            (1_120, 1_180, 1_060, 1_120),      // one is to come: kept
+            (1_120, 1_240, 1_120, 1_240),      // it rang and the value is live
+            (0, 1_000, 1_000, 1_010),          // idle at once: not before ten seconds
+            (99_999_999, 1_120, 1_000, 1_120), // set by a clock that ran ahead for years
+        ] {
+            assert_eq!(alarm_at(at(set), at(idle), at(now)), at(expected), "{set} {idle} {now}");
+        }
+        let never = alarm_at(Timestamp::ZERO, Timestamp::MAX, at(1_000));
+        assert_eq!(never, at(1_000).saturating_add(MAX_ALARM_AFTER));
+    }
+}
