@@ -1,6 +1,15 @@
-//! What the tests of the core share: limiters from vectors, and one helper per feature.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
+//! What the tests of the core share: limiters, traces, and one helper per feature.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "tests; each test binary uses a part"
+)]
 
+#[cfg(not(target_arch = "wasm32"))]
+pub mod arbitrary;
 #[path = "../../../../tests/vectors/format.rs"]
 pub mod format;
 pub mod replay;

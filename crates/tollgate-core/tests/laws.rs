@@ -1,0 +1,296 @@
+//! Laws that hold for every algorithm on random traces, in debug and in release (`--profile release-test`).
+//!
+//! The clock faults, the extremes and the corrupt states are in `faults.rs`.
+#![cfg(not(target_arch = "wasm32"))]
+#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use proptest::prelude::*;
+use support::arbitrary::*;
+use tollgate_core::{Algorithm, Limiter, Span, Verdict};
+
+const CASES: u32 = 400;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
+
+    /// At one instant never more than the capacity is admitted.
+    #[test]
+    fn never_above_the_burst_at_one_instant(limiter in limiter(), start in start(), steps in steps(40)) {
+        let admitted = run(&mut Key::new(limiter), start, &steps, |_, _, _, _| {});
+        for a in &admitted {
+            let units = units_within(&admitted, a.at, 1);
+            prop_assert!(units <= limiter.capacity(), "{units} at {} by {limiter:?}", a.at);
+        }
+    }
+
+    /// No half-open window as long as the quota's admits more than the documented bound.
+    #[test]
+    fn never_above_the_bound_in_any_window(limiter in limiter(), start in start(), steps in steps(60)) {
+        let admitted = run(&mut Key::new(limiter), start, &steps, |_, _, _, _| {});
+        let window_ns = limiter.window().as_nanos();
+        for a in &admitted {
+            let units = units_within(&admitted, a.at, window_ns);
+            prop_assert!(units <= limiter.max_in_window(), "{units} from {} by {limiter:?}", a.at);
+        }
+    }
+
+    /// GCRA and its kin keep `burst + ceil(w / T) - 1` for every length w, not only for the window, and a
+    /// strict one `limit` in the window; the departures of the queue are never closer than T.
+    #[test]
+    fn the_bound_of_a_rate_holds_for_every_length(
+        algorithm in algorithm().prop_filter("a rate", |a| is_of_rate(*a)),
+        numbers in numbers(), start in start(), steps in steps(60),
+    ) {
+        let limiter = build(algorithm, numbers);
+        let interval_ns = emission_interval_ns(limiter.quota());
+        let admitted = run(&mut Key::new(limiter), start, &steps, |_, _, _, _| {});
+        for (i, a) in admitted.iter().enumerate() {
+            let mut units = 0;
+            for b in &admitted[i..] {
+                units += b.cost;
+                let span_ns = b.at - a.at + 1; // half-open: b is the last inside
+                let bound = limiter.capacity() + span_ns.div_ceil(interval_ns) - 1;
+                prop_assert!(units <= bound, "{units} in {span_ns} ns by {limiter:?}");
+            }
+        }
+        if limiter.quota().is_strict() {
+            prop_assert!(limiter.max_in_window() <= limiter.limit());
+        }
+        if algorithm == Algorithm::LeakyQueue {
+            let charged = admitted.iter().filter(|a| a.cost > 0);
+            let departures: Vec<(u64, u64)> =
+                charged.map(|a| (a.at + wait_ns(&a.decision.verdict), a.cost)).collect();
+            for pair in departures.windows(2) {
+                prop_assert!(pair[1].0 - pair[0].0 >= interval_ns * pair[0].1, "{pair:?}");
+            }
+        }
+    }
+
+    /// A denial names the first nanosecond at which the same cost is admitted; none if it never is.
+    #[test]
+    fn denied_until_retry_after_and_allowed_at_it(limiter in limiter(), start in start(), steps in steps(40)) {
+        run(&mut Key::new(limiter), start, &steps, |key, now, cost, decision| {
+            match (decision.verdict, decision.retry_after) {
+                (Verdict::Deny, Some(wait)) => {
+                    let wait_ns = wait.as_nanos();
+                    assert!(wait_ns > 0);
+                    assert!(!key.peek(now + wait_ns - 1, cost).is_admitted(), "early: {limiter:?}");
+                    assert!(key.peek(now + wait_ns, cost).is_admitted(), "late: {limiter:?}");
+                    assert!(key.peek(now + wait_ns * 2, cost).is_admitted(), "much later");
+                }
+                (Verdict::Deny, None) => assert!(cost > limiter.capacity()),
+                (_, retry_after) => {
+                    assert_eq!(retry_after, None);
+                    assert!(cost <= limiter.capacity());
+                }
+            }
+        });
+    }
+
+    /// A denial, a peek and a cost of 0 change no byte; a peek answers as the check does.
+    #[test]
+    fn what_is_not_charged_changes_no_byte(limiter in limiter(), start in start(), steps in steps(40)) {
+        let mut before = vec![0; limiter.state_len()];
+        run(&mut Key::new(limiter), start, &steps, |key, now, cost, decision| {
+            let earlier = Key { limiter, state: before.clone() };
+            assert_eq!(earlier.peek(now, cost), *decision);
+            assert_eq!(earlier.state, before);
+            if cost == 0 {
+                assert_eq!(decision.verdict, Verdict::Allow);
+            }
+            if cost == 0 || decision.verdict == Verdict::Deny {
+                assert_eq!(key.state, before);
+            }
+            before.clone_from(&key.state);
+        });
+    }
+
+    /// `remaining` is admitted and one more is not, after every answer.
+    #[test]
+    fn remaining_is_exact(limiter in limiter(), start in start(), steps in steps(40)) {
+        run(&mut Key::new(limiter), start, &steps, |key, now, _, decision| {
+            let remaining = decision.remaining;
+            assert!(remaining <= limiter.capacity());
+            assert!(key.peek(now, remaining).is_admitted(), "{remaining} by {limiter:?}");
+            assert!(!key.peek(now, remaining + 1).is_admitted(), "{remaining} + 1 by {limiter:?}");
+        });
+    }
+
+    /// With nothing remaining, `reset_after` is the first nanosecond at which one unit is admitted; with
+    /// something, it is a time within which no more units than that come back than the rate gives.
+    #[test]
+    fn reset_after_is_when_one_unit_is_admitted(limiter in limiter(), start in start(), steps in steps(40)) {
+        run(&mut Key::new(limiter), start, &steps, |key, now, _, decision| {
+            let reset_ns = decision.reset_after.as_nanos();
+            assert!(reset_ns > 0);
+            if decision.remaining == 0 {
+                assert!(!key.peek(now + reset_ns - 1, 1).is_admitted(), "early: {limiter:?}");
+                assert!(key.peek(now + reset_ns, 1).is_admitted(), "late: {limiter:?}");
+            }
+        });
+    }
+
+    /// Using `remaining` units in one go at any time within `reset_after` is never denied.
+    #[test]
+    fn remaining_stays_available(
+        limiter in limiter(), start in start(), steps in steps(30), part in 0..=1000_u64,
+    ) {
+        let mut key = Key::new(limiter);
+        let mut last = None;
+        run(&mut key, start, &steps, |_, now, _, decision| last = Some((now, *decision)));
+        let (now, decision) = last.expect("at least one step");
+        let later = now + decision.reset_after.as_nanos() / 1000 * part;
+        prop_assert!(key.peek(later, decision.remaining).is_admitted(), "{limiter:?}");
+    }
+
+    /// A refund at the instant of the charge undoes it: every later answer is as if it had not been.
+    #[test]
+    fn a_refund_at_the_same_instant_undoes(
+        limiter in limiter(), start in start(), steps in steps(30), later in 0..3_000_u64,
+    ) {
+        let mut before = vec![0; limiter.state_len()];
+        let step_ns = limiter.window().as_nanos() / 1000 * later;
+        run(&mut Key::new(limiter), start, &steps, |key, now, cost, decision| {
+            if decision.is_admitted() {
+                let mut undone = key.clone();
+                undone.refund(decision, now, cost, now);
+                let never = Key { limiter, state: before.clone() };
+                for at in [now, now + 1, now + step_ns] {
+                    for probe in [0, 1, 2, cost, limiter.capacity()] {
+                        assert_eq!(undone.peek(at, probe), never.peek(at, probe), "{limiter:?}");
+                    }
+                }
+            }
+            before.clone_from(&key.state);
+        });
+    }
+
+    /// However late charges are given back, what was admitted and not given back keeps the bound in every
+    /// window, and at every instant the capacity.
+    #[test]
+    fn net_of_late_refunds_the_bound_holds(
+        limiter in limiter(), start in start(),
+        steps in prop::collection::vec((pause(), cost(), prop::option::weighted(0.4, any::<prop::sample::Index>())), 1..60),
+    ) {
+        let mut key = Key::new(limiter);
+        let window_ns = limiter.window().as_nanos();
+        let mut now = start;
+        let mut retry_after = None;
+        let mut net: Vec<Admission> = Vec::new();
+        for (pause, cost, refund) in steps {
+            now = pause.after(now, window_ns, retry_after);
+            if let (Some(index), false) = (refund, net.is_empty()) {
+                let a = net.remove(index.index(net.len()));
+                key.refund(&a.decision, a.at, a.cost, now);
+            }
+            let decision = key.check(now, cost);
+            retry_after = decision.retry_after;
+            if decision.is_admitted() {
+                net.push(Admission { at: now, cost, decision });
+            }
+        }
+        for a in &net {
+            prop_assert!(units_within(&net, a.at, window_ns) <= limiter.max_in_window(), "{limiter:?}");
+            prop_assert!(units_within(&net, a.at, 1) <= limiter.capacity(), "{limiter:?}");
+        }
+    }
+
+    /// From `idle_at` on a state decides like all zero bytes, in every field.
+    #[test]
+    fn forgetting_at_idle_at_loses_nothing(
+        limiter in limiter(), start in start(), steps in steps(30), later in 0..2_000_u64,
+    ) {
+        let mut key = Key::new(limiter);
+        run(&mut key, start, &steps, |_, _, _, _| {});
+        let fresh = Key::new(limiter);
+        let idle_at = limiter.idle_at(&key.state).as_nanos();
+        for at in [idle_at, idle_at + 1, idle_at + limiter.window().as_nanos() / 1000 * later] {
+            for cost in [0, 1, limiter.capacity(), limiter.capacity() + 1] {
+                prop_assert_eq!(key.peek(at, cost), fresh.peek(at, cost), "{:?}", limiter);
+            }
+        }
+        let (mut kept, mut forgotten) = (key, fresh);
+        let kept = run(&mut kept, idle_at, &steps, |_, _, _, _| {});
+        let forgotten = run(&mut forgotten, idle_at, &steps, |_, _, _, _| {});
+        prop_assert_eq!(format!("{kept:?}"), format!("{forgotten:?}"));
+    }
+
+    /// A larger quota never denies more, in this sense, for every algorithm and all costs: of the requests
+    /// that the smaller one admits, the larger one, charged with the same, denies none, lets none wait
+    /// longer, and has at least as much remaining.
+    #[test]
+    fn a_larger_quota_admits_what_the_smaller_one_admits(
+        algorithm in algorithm(), numbers in numbers(), limit_more in 0..6_u64, burst_more in 0..6_u64,
+        start in start(), steps in steps(40),
+    ) {
+        let smaller = build(algorithm, numbers);
+        let larger = larger(algorithm, numbers, limit_more, burst_more);
+        let mut other = Key::new(larger);
+        run(&mut Key::new(smaller), start, &steps, |_, now, cost, decision| {
+            if decision.is_admitted() {
+                let answer = other.check(now, cost);
+                assert!(answer.is_admitted(), "{larger:?} denies {cost} at {now}");
+                assert!(wait_ns(&answer.verdict) <= wait_ns(&decision.verdict));
+                assert!(answer.remaining >= decision.remaining);
+            }
+        });
+    }
+
+    /// And in the stronger sense, each left to its own admissions: with unit costs the larger quota has never
+    /// admitted fewer in all. This is not so for the sliding window (its weight carries a full window
+    /// over) and for mixed costs (one dear request more may cost two cheap ones later).
+    #[test]
+    fn a_larger_quota_never_admits_fewer_units(
+        algorithm in algorithm().prop_filter("exact", |a| *a != Algorithm::SlidingWindow),
+        numbers in numbers(), limit_more in 0..6_u64, burst_more in 0..6_u64,
+        start in start(), pauses in prop::collection::vec(pause(), 1..60),
+    ) {
+        let (mut smaller, mut larger) =
+            (Key::new(build(algorithm, numbers)), Key::new(larger(algorithm, numbers, limit_more, burst_more)));
+        let (mut now, mut retry_after, mut lead) = (start, None, 0_i64);
+        for pause in pauses {
+            now = pause.after(now, numbers.window_ns, retry_after);
+            let decision = smaller.check(now, 1);
+            retry_after = decision.retry_after;
+            lead += i64::from(larger.check(now, 1).is_admitted()) - i64::from(decision.is_admitted());
+            prop_assert!(lead >= 0, "{:?} is behind {:?} at {now}", larger.limiter, smaller.limiter);
+        }
+    }
+}
+
+/// A quota that is larger in every respect: strict ones slow down when only the burst grows.
+fn larger(algorithm: Algorithm, numbers: Numbers, limit_more: u64, burst_more: u64) -> Limiter {
+    let burst = if numbers.strict { numbers.burst.min(numbers.limit) } else { numbers.burst };
+    let more = if numbers.strict { limit_more + burst_more } else { limit_more };
+    build(algorithm, Numbers { limit: numbers.limit + more, burst: burst + burst_more, ..numbers })
+}
+
+fn wait_ns(verdict: &Verdict) -> u64 {
+    if let Verdict::Delay(wait) = verdict { wait.as_nanos() } else { 0 }
+}
+
+/// A client that spreads `remaining` over `reset_after` sees no denial and uses the rate (HEADERS.md).
+#[test]
+fn a_client_that_spreads_what_remains_is_never_denied() {
+    let quota = tollgate_core::Quota::new(100, Span::from_secs(60)).expect("a quota");
+    let exact = |algorithm| {
+        let quota = if is_of_rate(algorithm) { quota.with_burst(20) } else { Ok(quota) };
+        let mut key =
+            Key::new(Limiter::new(algorithm, quota.expect("a burst")).expect("a limiter"));
+        let (mut now, mut used) = (0, 0_u64);
+        while now < 600_000_000_000 {
+            let decision = key.check(now, 1);
+            assert!(decision.is_admitted(), "{algorithm:?} at {now}");
+            used += 1;
+            now += decision.reset_after.as_nanos() / decision.remaining.max(1);
+        }
+        assert!(used >= 950, "{algorithm:?} used {used} of 1000");
+    };
+    exact(Algorithm::Gcra);
+    exact(Algorithm::TokenBucket);
+    exact(Algorithm::LeakyBucket);
+    exact(Algorithm::FixedWindow);
+    exact(Algorithm::SlidingWindow);
+}

@@ -1,0 +1,222 @@
+//! Random limiters, times and traces, small enough that every corner is met often.
+
+use proptest::prelude::*;
+use tollgate_core::{Algorithm, Decision, Limiter, Quota, Span, Timestamp};
+
+/// One limiter with its bytes, and what it admitted so far.
+#[derive(Clone)]
+pub struct Key {
+    pub limiter: Limiter,
+    pub state: Vec<u8>,
+}
+
+impl Key {
+    pub fn new(limiter: Limiter) -> Self {
+        Self { limiter, state: vec![0; limiter.state_len()] }
+    }
+
+    pub fn check(&mut self, now: u64, cost: u64) -> Decision {
+        self.limiter.check(&mut self.state, at(now), cost)
+    }
+
+    pub fn peek(&self, now: u64, cost: u64) -> Decision {
+        self.limiter.peek(&self.state, at(now), cost)
+    }
+
+    /// Takes back an admission; `decision` and `charged_at` are of its check.
+    pub fn refund(&mut self, decision: &Decision, charged_at: u64, cost: u64, now: u64) {
+        let charge = decision.charge(at(charged_at), cost).expect("admitted");
+        self.limiter.refund(&mut self.state, charge, at(now));
+    }
+}
+
+pub const fn at(nanos: u64) -> Timestamp {
+    Timestamp::from_nanos(nanos)
+}
+
+/// An admission, as the tests remember it.
+#[derive(Clone, Copy, Debug)]
+pub struct Admission {
+    pub at: u64,
+    pub cost: u64,
+    pub decision: Decision,
+}
+
+/// How a trace goes on: what passes before the next request, and its cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub pause: Pause,
+    pub cost: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Pause {
+    None,
+    /// Exactly as long as the last denial said, plus this many nanoseconds.
+    Retry {
+        late_ns: u64,
+    },
+    /// This many thousandths of a window.
+    OfWindow {
+        thousandths: u64,
+    },
+    /// To this many nanoseconds before the next start of an aligned window.
+    BeforeBoundary {
+        ns: u64,
+    },
+    Nanos(u64),
+}
+
+impl Pause {
+    /// The time after the pause.
+    pub fn after(self, now: u64, window_ns: u64, retry_after: Option<Span>) -> u64 {
+        match self {
+            Self::None => now,
+            Self::Retry { late_ns } => now + retry_after.map_or(0, Span::as_nanos) + late_ns,
+            Self::OfWindow { thousandths } => now + window_ns / 1000 * thousandths,
+            Self::BeforeBoundary { ns } => now.max((now / window_ns + 1) * window_ns - ns),
+            Self::Nanos(ns) => now + ns,
+        }
+    }
+}
+
+pub fn pause() -> impl Strategy<Value = Pause> {
+    prop_oneof![
+        4 => Just(Pause::None),
+        3 => (0..2_u64).prop_map(|late_ns| Pause::Retry { late_ns }),
+        4 => (0..1100_u64).prop_map(|thousandths| Pause::OfWindow { thousandths }),
+        1 => (1000..4000_u64).prop_map(|thousandths| Pause::OfWindow { thousandths }),
+        2 => (0..3_u64).prop_map(|ns| Pause::BeforeBoundary { ns }),
+        1 => (1..4_u64).prop_map(Pause::Nanos),
+    ]
+}
+
+/// Mostly cost 1, so that traces are dense; sometimes 0, more, and more than ever fits.
+pub fn cost() -> impl Strategy<Value = u64> {
+    prop_oneof![6 => Just(1), 1 => Just(0), 3 => 2..5_u64, 1 => 5..40_u64]
+}
+
+pub fn steps(max: usize) -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec((pause(), cost()).prop_map(|(pause, cost)| Step { pause, cost }), 1..max)
+}
+
+/// A point on the clock where a trace starts: the epoch, near it, or this year.
+pub fn start() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        0..10_000_000_u64,
+        1_700_000_000_000_000_000..1_800_000_000_000_000_000_u64
+    ]
+}
+
+pub fn algorithm() -> impl Strategy<Value = Algorithm> {
+    prop_oneof![
+        Just(Algorithm::Gcra),
+        Just(Algorithm::TokenBucket),
+        Just(Algorithm::LeakyBucket),
+        Just(Algorithm::LeakyQueue),
+        Just(Algorithm::FixedWindow),
+        Just(Algorithm::SlidingWindow),
+        (2..12_u16).prop_map(|buckets| Algorithm::SlidingBuckets { buckets }),
+        Just(Algorithm::SlidingLog),
+    ]
+}
+
+/// The numbers of a quota before it is known which algorithm holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    pub limit: u64,
+    pub window_ns: u64,
+    pub burst: u64,
+    pub strict: bool,
+}
+
+/// Small limits in windows from 1 ms to a minute, most of which no limit divides.
+pub fn numbers() -> impl Strategy<Value = Numbers> {
+    let window = prop_oneof![
+        Just(1_000_000),
+        1_000_000..1_000_100_u64,
+        1_000_000..3_000_000_000_u64,
+        Just(1_000_000_000),
+        Just(60_000_000_000)
+    ];
+    (1..12_u64, window, 1..16_u64, any::<bool>())
+        .prop_map(|(limit, window_ns, burst, strict)| Numbers { limit, window_ns, burst, strict })
+}
+
+/// The limiter of these numbers, as far as the algorithm knows them.
+pub fn build(algorithm: Algorithm, numbers: Numbers) -> Limiter {
+    let quota = Quota::new(numbers.limit, Span::from_nanos(numbers.window_ns)).expect("a quota");
+    let quota = if is_of_rate(algorithm) {
+        let most = if numbers.strict { numbers.limit } else { u64::MAX };
+        quota.with_burst(numbers.burst.min(most)).expect("a burst")
+    } else {
+        quota
+    };
+    let strict = numbers.strict && algorithm != Algorithm::FixedWindow;
+    Limiter::new(algorithm, if strict { quota.strict() } else { quota }).expect("a limiter")
+}
+
+pub fn limiter() -> impl Strategy<Value = Limiter> {
+    (algorithm(), numbers()).prop_map(|(algorithm, numbers)| build(algorithm, numbers))
+}
+
+/// GCRA and its kin: they have a burst and an emission interval.
+pub const fn is_of_rate(algorithm: Algorithm) -> bool {
+    matches!(
+        algorithm,
+        Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue
+    )
+}
+
+/// T, computed anew from the quota.
+pub fn emission_interval_ns(quota: &Quota) -> u64 {
+    let units = if quota.is_strict() { quota.limit() - quota.burst() + 1 } else { quota.limit() };
+    quota.window().as_nanos().div_ceil(units)
+}
+
+/// Runs a trace on a clock that never goes back, following denials where the steps say so, and calls
+/// `seen` with every request and its answer. Returns what was admitted.
+pub fn run(
+    key: &mut Key,
+    start: u64,
+    steps: &[Step],
+    mut seen: impl FnMut(&mut Key, u64, u64, &Decision),
+) -> Vec<Admission> {
+    let window_ns = key.limiter.window().as_nanos();
+    let mut now = start;
+    let mut retry_after = None;
+    let mut admitted = Vec::new();
+    for step in steps {
+        now = step.pause.after(now, window_ns, retry_after);
+        let decision = key.check(now, step.cost);
+        retry_after = decision.retry_after;
+        seen(key, now, step.cost, &decision);
+        if decision.is_admitted() {
+            admitted.push(Admission { at: now, cost: step.cost, decision });
+        }
+    }
+    admitted
+}
+
+/// Units admitted from `start` on for `span_ns`, half-open.
+pub fn units_within(admitted: &[Admission], start: u64, span_ns: u64) -> u64 {
+    let inside = |a: &&Admission| a.at >= start && a.at - start < span_ns;
+    admitted.iter().filter(inside).map(|a| a.cost).sum()
+}
+
+/// The documented bound for a clock that moved anywhere between two points: what can have been
+/// admitted between them in all.
+pub fn bound_between(limiter: &Limiter, first: u64, last: u64) -> u64 {
+    let quota = limiter.quota();
+    let window_ns = quota.window().as_nanos();
+    match limiter.algorithm() {
+        algorithm if is_of_rate(algorithm) => {
+            quota.burst() + (last - first) / emission_interval_ns(quota)
+        }
+        Algorithm::FixedWindow | Algorithm::SlidingWindow => {
+            quota.limit() * (last / window_ns - first / window_ns + 1)
+        }
+        _ => quota.limit() * ((last - first) / window_ns + 1),
+    }
+}
