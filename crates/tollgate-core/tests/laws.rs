@@ -13,7 +13,7 @@ use tollgate_core::{Algorithm, Limiter, Span, Verdict};
 const CASES: u32 = 400;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(CASES))]
+    #![proptest_config(config(CASES))]
 
     /// At one instant never more than the capacity is admitted.
     #[test]
@@ -293,4 +293,6 @@ fn a_client_that_spreads_what_remains_is_never_denied() {
     exact(Algorithm::LeakyBucket);
     exact(Algorithm::FixedWindow);
     exact(Algorithm::SlidingWindow);
+    exact(Algorithm::SlidingBuckets { buckets: 60 });
+    exact(Algorithm::SlidingLog);
 }

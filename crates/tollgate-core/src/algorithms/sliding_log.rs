@@ -88,7 +88,7 @@ impl SlidingLog {
     /// charge. Exact until they have left; then there is nothing left to give back.
     pub fn refund(&self, state: &mut [u8], charge: Charge, now: Timestamp) {
         let log = Log::read(state, self.0.limit());
-        let charged_at = charge.at.min(LATEST);
+        let (charged_at, now) = (charge.at.min(LATEST), now.min(LATEST));
         let left_at = charged_at.saturating_add(self.0.window());
         if is_foreign(charged_at, now) || left_at <= now.max(log.newest_at) {
             return;

@@ -1,7 +1,17 @@
 //! Random limiters, times and traces, small enough that every corner is met often.
 
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
 use tollgate_core::{Algorithm, Decision, Limiter, Quota, Span, Timestamp};
+
+/// So many cases a law; a failing seed is kept beside the test and run first from then on.
+pub fn config(cases: u32) -> ProptestConfig {
+    let persistence = FileFailurePersistence::WithSource("regressions");
+    ProptestConfig {
+        failure_persistence: Some(Box::new(persistence)),
+        ..ProptestConfig::with_cases(cases)
+    }
+}
 
 /// One limiter with its bytes, and what it admitted so far.
 #[derive(Clone)]

@@ -1,0 +1,372 @@
+//! Laws under faults: clocks that stand still, step back, jump ahead and oscillate; states that are any
+//! bytes; every integer at its extremes.
+#![cfg(not(target_arch = "wasm32"))]
+#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "tests")]
+
+mod support;
+
+use proptest::prelude::*;
+use support::arbitrary::*;
+use tollgate_core::{
+    ALLOWED_SKEW, Algorithm, Charge, LATEST, Limiter, MAX_BUCKETS, MAX_LIMIT, MAX_LIMIT_OF_BUCKETS,
+    MAX_LIMIT_OF_LOG, MAX_WINDOW, MIN_WINDOW, Quota, Span, Timestamp, Verdict,
+};
+
+const CASES: u32 = 400;
+const SKEW_NS: u64 = ALLOWED_SKEW.as_nanos();
+/// Noon on a day in 2026, so that a clock can step back a long way.
+const START: u64 = 1_780_000_000_000_000_000;
+
+/// Where a faulty clock goes next, relative to where it is.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    On(u64),
+    Back(u64),
+}
+
+impl Fault {
+    fn after(self, now: u64) -> u64 {
+        match self {
+            Self::On(ns) => now + ns,
+            Self::Back(ns) => now - ns,
+        }
+    }
+}
+
+/// Standing still, running on, jumping ahead; back within the skew and far beyond it.
+fn fault() -> impl Strategy<Value = Fault> {
+    let hour_ns = 3_600_000_000_000_u64;
+    prop_oneof![
+        3 => Just(Fault::On(0)),
+        4 => (0..2_000_000_000_u64).prop_map(Fault::On),
+        1 => (0..90_000_000_000_u64).prop_map(Fault::On),
+        1 => (0..24 * hour_ns).prop_map(Fault::On),
+        3 => (0..SKEW_NS).prop_map(Fault::Back),
+        2 => (0..5_000_000_u64).prop_map(Fault::Back),
+        1 => (0..24 * hour_ns).prop_map(Fault::Back),
+    ]
+}
+
+fn faults() -> impl Strategy<Value = Vec<(Fault, u64)>> {
+    prop::collection::vec((fault(), cost()), 1..40)
+}
+
+/// The most that a key can be made to wait by a clock that stepped back, beyond the quota's own time.
+fn longest_wait_ns(limiter: &Limiter) -> u64 {
+    let window_ns = limiter.window().as_nanos();
+    if is_of_rate(limiter.algorithm()) {
+        limiter.capacity() * emission_interval_ns(limiter.quota())
+    } else {
+        2 * window_ns
+    }
+}
+
+proptest! {
+    #![proptest_config(config(CASES))]
+
+    /// GCRA, token bucket and leaky bucket agree in every field, whatever the clock does, with peeks
+    /// and refunds, from a state never seen.
+    #[test]
+    fn the_three_tellings_of_gcra_agree(
+        numbers in numbers(), start in prop_oneof![Just(START), start().prop_map(|s| s + START)],
+        steps in prop::collection::vec((fault(), cost(), prop::option::weighted(0.3, any::<prop::sample::Index>())), 1..60),
+    ) {
+        let mut keys = [Algorithm::Gcra, Algorithm::TokenBucket, Algorithm::LeakyBucket]
+            .map(|algorithm| Key::new(build(algorithm, numbers)));
+        let mut charged: Vec<Admission> = Vec::new();
+        let mut now = start.min(LATEST.as_nanos());
+        for (fault, cost, refund) in steps {
+            now = fault.after(now);
+            if let (Some(index), false) = (refund, charged.is_empty()) {
+                let a = charged.remove(index.index(charged.len()));
+                keys.iter_mut().for_each(|key| key.refund(&a.decision, a.at, a.cost, now));
+            }
+            let [gcra, token_bucket, leaky_bucket] = keys.each_mut().map(|key| key.check(now, cost));
+            prop_assert_eq!(gcra, token_bucket, "token bucket at {}", now);
+            prop_assert_eq!(gcra, leaky_bucket, "leaky bucket at {}", now);
+            let [gcra_at, token_at, leaky_at] = keys.each_ref().map(|key| key.limiter.idle_at(&key.state));
+            prop_assert_eq!(gcra_at.max(at(now)), token_at.max(at(now)));
+            prop_assert_eq!(gcra_at.max(at(now)), leaky_at.max(at(now)));
+            if gcra.is_admitted() {
+                charged.push(Admission { at: now, cost, decision: gcra });
+            }
+        }
+    }
+
+    /// Within the skew no interval is credited twice: what is admitted in all keeps the bound of the whole
+    /// time that the clock covered, even when charges are given back now and then.
+    #[test]
+    fn a_clock_within_the_skew_gains_nothing(
+        limiter in limiter(),
+        steps in prop::collection::vec((0..SKEW_NS, cost(), 0..2_000_000_000_u64), 1..120),
+    ) {
+        let mut key = Key::new(limiter);
+        let (mut first, mut last, mut front, mut units) = (u64::MAX, 0, START, 0);
+        for (late_ns, cost, on_ns) in steps {
+            front += on_ns;
+            let now = front - late_ns;
+            if key.check(now, cost).is_admitted() {
+                units += cost;
+                first = first.min(now);
+                last = last.max(now);
+            }
+        }
+        if units > 0 {
+            let bound = bound_between(&limiter, first, last);
+            prop_assert!(units <= bound, "{units} of {bound} in {} ns by {limiter:?}", last - first);
+        }
+    }
+
+    /// However far a clock steps back, whenever it does, `retry_after` stays exact.
+    #[test]
+    fn retry_after_is_exact_on_every_clock(limiter in limiter(), steps in faults()) {
+        let mut key = Key::new(limiter);
+        let mut now = START;
+        for (fault, cost) in steps {
+            now = fault.after(now);
+            let decision = key.check(now, cost);
+            if let Some(wait) = decision.retry_after {
+                let wait_ns = wait.as_nanos();
+                prop_assert!(!key.peek(now + wait_ns - 1, cost).is_admitted(), "early: {limiter:?}");
+                prop_assert!(key.peek(now + wait_ns, cost).is_admitted(), "late: {limiter:?}");
+            }
+            prop_assert!(key.peek(now, decision.remaining).is_admitted(), "{limiter:?}");
+            prop_assert!(!key.peek(now, decision.remaining + 1).is_admitted(), "{limiter:?}");
+        }
+    }
+
+    /// Nobody is locked out: after a step back of any length a denial is over within the quota's own
+    /// time and the skew.
+    #[test]
+    fn no_clock_locks_a_key_out(limiter in limiter(), steps in faults(), back in 0..START) {
+        let mut key = Key::new(limiter);
+        let mut now = START;
+        for (fault, cost) in steps {
+            now = fault.after(now);
+            key.check(now, cost);
+        }
+        let late = now - back.min(now);
+        for cost in [1, limiter.capacity()] {
+            let wait_ns = key.peek(late, cost).retry_after.map_or(0, Span::as_nanos);
+            let longest_ns = longest_wait_ns(&limiter) + SKEW_NS;
+            prop_assert!(wait_ns <= longest_ns, "{wait_ns} > {longest_ns} by {limiter:?}");
+        }
+    }
+
+    /// A clock set back beyond the skew lets one request through and then owes at most one burst: never more
+    /// than the capacity at one instant, whatever happened before.
+    #[test]
+    fn at_most_the_capacity_at_one_instant_of_any_clock(limiter in limiter(), steps in faults()) {
+        let mut key = Key::new(limiter);
+        let mut now = START;
+        for (fault, cost) in steps {
+            now = fault.after(now);
+            let mut units = 0;
+            for cost in [cost, 1, 1, 2, limiter.capacity(), 1] {
+                units += if key.check(now, cost).is_admitted() { cost } else { 0 };
+            }
+            prop_assert!(units <= limiter.capacity(), "{units} by {limiter:?}");
+        }
+    }
+
+    /// Any bytes are a state: nothing traps, never more than the capacity is admitted at one instant, and
+    /// the key recovers.
+    #[test]
+    fn any_bytes_are_a_state(
+        limiter in limiter(), seed in prop::collection::vec(any_byte(), 200), now in any_time(), costs in prop::collection::vec(any_cost(), 12),
+    ) {
+        let mut key = Key::new(limiter);
+        key.state.iter_mut().zip(seed.iter().cycle()).for_each(|(byte, random)| *byte = *random);
+        let mut units = 0_u64;
+        for cost in costs {
+            let peeked = key.peek(now, cost);
+            let decision = key.check(now, cost);
+            prop_assert_eq!(peeked, decision);
+            if decision.is_admitted() {
+                units += cost;
+            }
+            let _ = limiter.idle_at(&key.state);
+        }
+        prop_assert!(units <= limiter.capacity(), "{units} by {limiter:?}");
+        let recovered = now.saturating_add(2 * (longest_wait_ns(&limiter) + SKEW_NS));
+        if recovered <= LATEST.as_nanos() {
+            prop_assert!(key.peek(recovered, limiter.capacity()).is_admitted(), "{limiter:?} {:?}", key.state);
+        }
+    }
+
+    /// Refunds of anything, at any time, on any bytes: nothing traps, and still never more than the
+    /// capacity is admitted at one instant.
+    #[test]
+    fn any_refund_is_harmless(
+        limiter in limiter(), seed in prop::collection::vec(any_byte(), 200), now in any_time(),
+        charged_at in any_time(), cost in any_cost(), delay in any_time(), again in any_time(),
+    ) {
+        let mut key = Key::new(limiter);
+        key.state.iter_mut().zip(seed.iter().cycle()).for_each(|(byte, random)| *byte = *random);
+        let charge = Charge { at: at(charged_at), cost, delay: Span::from_nanos(delay) };
+        limiter.refund(&mut key.state, charge, at(now));
+        let mut units = 0_u64;
+        for cost in [1, limiter.capacity(), 1, 1] {
+            units += if key.check(again, cost).is_admitted() { cost } else { 0 };
+        }
+        prop_assert!(units <= limiter.capacity(), "{units} by {limiter:?}");
+    }
+
+    /// Bytes of another length are no state: denied for good, and left as they are.
+    #[test]
+    fn other_lengths_are_no_state(limiter in limiter(), length in 0..300_usize, cost in any_cost()) {
+        prop_assume!(length != limiter.state_len());
+        let mut state = vec![7; length];
+        let decision = limiter.check(&mut state, at(START), cost);
+        prop_assert_eq!(decision.verdict, Verdict::Deny);
+        prop_assert_eq!(decision.retry_after, None);
+        prop_assert_eq!(limiter.peek(&state, at(START), cost), decision);
+        prop_assert_eq!(limiter.idle_at(&state), Timestamp::ZERO);
+        limiter.refund(&mut state, Charge { at: at(START), cost, delay: Span::ZERO }, at(START));
+        prop_assert_eq!(state, vec![7; length]);
+    }
+}
+
+fn any_byte() -> impl Strategy<Value = u8> {
+    prop_oneof![2 => Just(0), 1 => Just(255), 3 => any::<u8>()]
+}
+
+fn any_time() -> impl Strategy<Value = u64> {
+    let latest = LATEST.as_nanos();
+    prop_oneof![
+        Just(0),
+        Just(1),
+        Just(START),
+        Just(u64::MAX),
+        latest - 2..=latest + 2,
+        any::<u64>(),
+        START..START + 1_000_000_000
+    ]
+}
+
+fn any_cost() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0..20_u64, 1 => Just(u64::MAX), 1 => any::<u64>()]
+}
+
+/// A clock that goes 11 s back and on again, ten requests each time, for the time of a thousand windows.
+#[test]
+fn oscillating_by_11_s_gains_nothing() {
+    for window_s in [1, 5, 10, 60] {
+        for limiter in of_every_algorithm(10, Span::from_secs(window_s)) {
+            let mut key = Key::new(limiter);
+            let (mut front, mut units) = (START, 0);
+            let (mut first, mut last) = (u64::MAX, 0);
+            for round in 0..2_000_u64 {
+                front += window_s * 500_000_000;
+                let now = front - (round % 2) * 11_000_000_000;
+                for _ in 0..12 {
+                    if key.check(now, 1).is_admitted() {
+                        units += 1;
+                        first = first.min(now);
+                        last = last.max(now);
+                    }
+                }
+            }
+            let bound = bound_between(&limiter, first, last);
+            assert!(units <= bound, "{units} of {bound} by {limiter:?}");
+            assert!(units >= bound / 4, "{units} of {bound}: starved by {limiter:?}");
+        }
+    }
+}
+
+/// A clock that stands still admits one capacity, however often it is asked.
+#[test]
+fn a_clock_that_stands_still_gives_one_capacity() {
+    for limiter in of_every_algorithm(10, Span::from_secs(1)) {
+        for now in [0, START, LATEST.as_nanos(), u64::MAX] {
+            let mut key = Key::new(limiter);
+            let units = (0..1_000).filter(|_| key.check(now, 1).is_admitted()).count();
+            assert_eq!(units, 10, "at {now} by {limiter:?}");
+        }
+    }
+}
+
+/// Beyond LATEST time stands still: no later time gives anything back.
+#[test]
+fn at_the_end_of_time_nothing_is_free() {
+    for limiter in of_every_algorithm(10, Span::from_secs(1)) {
+        let mut key = Key::new(limiter);
+        assert!(key.check(LATEST.as_nanos(), 10).is_admitted());
+        for now in [LATEST.as_nanos(), LATEST.as_nanos() + 1, u64::MAX - 1, u64::MAX] {
+            assert!(!key.check(now, 1).is_admitted(), "at {now} by {limiter:?}");
+        }
+    }
+}
+
+/// The ends of every range of a quota, at the ends of time, with the ends of the costs: exact where it
+/// must be, and never more than the capacity.
+#[test]
+fn every_input_at_its_extremes() {
+    for limiter in extreme_limiters() {
+        let capacity = limiter.capacity();
+        for now in [0, 1, START, LATEST.as_nanos() - 1, LATEST.as_nanos(), u64::MAX - 1, u64::MAX] {
+            let mut key = Key::new(limiter);
+            let never = key.check(now, capacity + 1);
+            assert_eq!((never.verdict, never.retry_after), (Verdict::Deny, None));
+            assert_eq!(key.check(now, u64::MAX).retry_after, None);
+            let all = key.check(now, capacity);
+            assert!(all.is_admitted(), "{capacity} at {now} by {limiter:?}");
+            assert_eq!(all.remaining, 0);
+            let denied = key.check(now, 1);
+            assert_eq!(denied.verdict, Verdict::Deny, "at {now} by {limiter:?}");
+            let wait_ns = denied.retry_after.expect("one unit fits").as_nanos();
+            if now < LATEST.as_nanos() - 1 {
+                assert!(!key.peek(now + wait_ns - 1, 1).is_admitted(), "{limiter:?}");
+                assert!(key.peek(now + wait_ns, 1).is_admitted(), "{limiter:?}");
+            }
+            key.refund(&all, now, capacity, now);
+            assert_eq!(key.peek(now, 0).remaining, capacity, "{limiter:?}");
+        }
+    }
+}
+
+fn of_every_algorithm(limit: u64, window: Span) -> Vec<Limiter> {
+    let quota = Quota::new(limit, window).expect("a quota");
+    [
+        Algorithm::Gcra,
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+        Algorithm::LeakyQueue,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindow,
+        Algorithm::SlidingBuckets { buckets: 10 },
+        Algorithm::SlidingLog,
+    ]
+    .into_iter()
+    .map(|algorithm| Limiter::new(algorithm, quota).expect("a limiter"))
+    .collect()
+}
+
+/// Every algorithm that takes it, with the least and the greatest limit, window, burst and parts.
+fn extreme_limiters() -> Vec<Limiter> {
+    let algorithms = [
+        Algorithm::Gcra,
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+        Algorithm::LeakyQueue,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingWindow,
+        Algorithm::SlidingBuckets { buckets: 2 },
+        Algorithm::SlidingBuckets { buckets: MAX_BUCKETS },
+        Algorithm::SlidingLog,
+    ];
+    let limits = [1, 2, MAX_LIMIT_OF_LOG, MAX_LIMIT_OF_BUCKETS, MAX_LIMIT];
+    let mut limiters = Vec::new();
+    for window in [MIN_WINDOW, Span::from_nanos(MIN_WINDOW.as_nanos() + 1), MAX_WINDOW] {
+        for quota in limits.iter().filter_map(|limit| Quota::new(*limit, window).ok()) {
+            let burst = [quota.with_burst(1), quota.with_burst(1 << 40)];
+            let quotas = [Ok(quota), Ok(quota.strict())].into_iter().chain(burst);
+            for quota in quotas.filter_map(Result::ok) {
+                let built = algorithms.iter().map(|a| Limiter::new(*a, quota));
+                limiters.extend(built.filter_map(Result::ok));
+            }
+        }
+    }
+    assert!(limiters.len() > 100);
+    limiters
+}
