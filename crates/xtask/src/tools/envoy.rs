@@ -83,7 +83,9 @@ pub fn install_stand_in(workspace: &Workspace, job: &Job) -> Result<()> {
         command.args(["--variant=minbase", "--include=gosu,adduser"]);
         command.arg(upload(&binary(workspace), "/usr/local/bin/envoy"));
         command.arg(upload(&entry_point, "/docker-entrypoint.sh"));
-        command.arg("--customize-hook=chmod 755 \"$1/usr/local/bin/envoy\"");
+        command.arg(
+            "--customize-hook=chmod 755 \"$1/usr/local/bin/envoy\" \"$1/docker-entrypoint.sh\"",
+        );
         command.arg("--customize-hook=mkdir -p \"$1/etc/envoy\"");
         command.arg("--customize-hook=ln -s /usr/sbin/gosu \"$1/usr/local/bin/su-exec\"");
         let user = "chroot \"$1\" adduser --quiet --group --system envoy";
