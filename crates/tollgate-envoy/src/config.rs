@@ -3,7 +3,7 @@
 //! Invariant: a configuration either compiles as a whole or is refused with every problem, one line
 //! each; nothing is corrected silently. Deliberately absent: host calls.
 
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::{Group, Policy, Surface};
 
 use crate::structpb;
 use crate::table::{MAX_VALUE_LEN, Table};
@@ -18,11 +18,12 @@ pub struct Config {
 
 impl Config {
     /// Compiles a plugin configuration: JSON text (`StringValue`, `BytesValue`) or a serialised
-    /// `google.protobuf.Struct` (YAML inside the Envoy configuration).
+    /// `google.protobuf.Struct` (YAML inside the Envoy configuration). `scope` is the plugin's own name, see
+    /// [`Table::new`].
     ///
     /// # Errors
     /// Every problem, one line each.
-    pub fn compile(configuration: &[u8]) -> Result<Self, Vec<String>> {
+    pub fn compile(configuration: &[u8], scope: &[u8]) -> Result<Self, Vec<String>> {
         let text = document(configuration).map_err(|problem| vec![problem])?;
         let policy = Policy::compile(&text, Surface::Envoy);
         let policy =
@@ -34,7 +35,8 @@ impl Config {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let tables = groups.map(|group| Table::new(group.identity(), group.capacity())).collect();
+        let table = |group: &Group| Table::new(scope, group.identity(), group.capacity());
+        let tables = groups.map(table).collect();
         Ok(Self { policy, tables })
     }
 }

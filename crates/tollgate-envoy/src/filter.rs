@@ -51,7 +51,7 @@ impl Context for Root {}
 
 impl RootContext for Root {
     fn on_configure(&mut self, len: usize) -> bool {
-        let problems = match Config::compile(&Host.configuration(len)) {
+        let problems = match Config::compile(&Host.configuration(len), &Host.plugin_scope()) {
             Ok(config) => match agree_on_seed(&Host) {
                 Some(seed) => {
                     self.force = Some(Rc::new(Force::new(config, seed)));

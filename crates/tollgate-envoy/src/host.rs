@@ -121,6 +121,13 @@ impl Host {
         .unwrap_or_default()
     }
 
+    /// What the operator named this plugin: its `name` and its `root_id`.
+    pub fn plugin_scope(self) -> Vec<u8> {
+        let name = property(b"plugin_name").unwrap_or_default();
+        let root_id = property(b"plugin_root_id").unwrap_or_default();
+        [name, root_id].join(&0)
+    }
+
     /// One line in Envoy's log, at error level.
     pub fn log_error(self, text: &str) {
         // SAFETY: the host reads `text` during the call. Its status changes nothing for us.
@@ -185,9 +192,7 @@ impl Source for Host {
     }
 
     fn source_address(&self) -> Option<Vec<u8>> {
-        const PATH: &[u8] = b"source\0address";
-        // SAFETY: the host reads PATH; `returned` passes pointers to live variables.
-        returned(|bytes, len| unsafe { proxy_get_property(PATH.as_ptr(), PATH.len(), bytes, len) })
+        property(b"source\0address")
     }
 }
 
@@ -232,6 +237,12 @@ impl Counters for Host {
         // SAFETY: plain numbers. A counter that does not count must not stop a request.
         let _ = unsafe { proxy_increment_metric(counter, by) };
     }
+}
+
+/// A property of the current context; the parts of its path have zero bytes between them.
+fn property(path: &[u8]) -> Option<Vec<u8>> {
+    // SAFETY: the host reads `path`; `returned` passes pointers to live variables.
+    returned(|bytes, len| unsafe { proxy_get_property(path.as_ptr(), path.len(), bytes, len) })
 }
 
 /// The bytes that a host call returns through its two pointers; `None` for any status but OK.

@@ -52,9 +52,17 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table for `capacity` keys: that many divided by [`WAYS`] buckets, rounded up, at least one.
-    pub fn new(identity: u64, capacity: u32) -> Self {
-        Self { identity, buckets: capacity.div_ceil(4).max(1) }
+    /// The table of the group `group` for `capacity` keys: that many divided by [`WAYS`] buckets, rounded up,
+    /// at least one.
+    ///
+    /// All plugins with one `vm_id` share one map, so `scope`, the plugin's own name, is part of the
+    /// identity: policies under different names never meet. It is deliberately not the policy's
+    /// content, or else a new version would start from zero.
+    pub fn new(scope: &[u8], group: u64, capacity: u32) -> Self {
+        let mut hasher = SipHasher13::new_with_key(&Seed::default());
+        hasher.write(scope);
+        hasher.write_u64(group);
+        Self { identity: hasher.finish(), buckets: capacity.div_ceil(4).max(1) }
     }
 
     /// The place of `key` under `seed`.
@@ -69,7 +77,7 @@ impl Table {
         }
     }
 
-    /// The bucket's name in the host's store: version, the group's identity, the bucket's number.
+    /// The bucket's name in the host's store: version, the table's identity, the bucket's number.
     pub fn name(&self, bucket: u32) -> [u8; NAME_LEN] {
         let mut name = [LAYOUT_VERSION; NAME_LEN];
         let parts = self.identity.to_le_bytes().into_iter().chain(bucket.to_le_bytes());
@@ -293,15 +301,15 @@ mod tests {
     #[test]
     fn a_table_has_a_quarter_as_many_buckets_as_keys() {
         for (capacity, buckets) in [(0, 1), (1, 1), (4, 1), (5, 2), (65_536, 16_384)] {
-            assert_eq!(Table::new(0, capacity).buckets, buckets);
+            assert_eq!(Table::new(b"", 0, capacity).buckets, buckets);
         }
-        let last = Table::new(0, u32::MAX);
+        let last = Table::new(b"", 0, u32::MAX);
         assert_eq!(last.buckets, 1 << 30);
     }
 
     #[test]
     fn places_depend_on_the_seed_and_fill_the_table() {
-        let table = Table::new(7, 1024);
+        let table = Table::new(b"", 7, 1024);
         let mut used = [0_u32; 256];
         let mut moved = 0;
         for number in 0..10_000_u32 {
@@ -315,8 +323,17 @@ mod tests {
     }
 
     #[test]
+    fn tables_of_other_plugins_and_groups_have_other_names() {
+        let name = |scope: &[u8], group| Table::new(scope, group, 64).name(0);
+        assert_eq!(name(b"a", 1), name(b"a", 1));
+        assert_ne!(name(b"a", 1), name(b"b", 1));
+        assert_ne!(name(b"a", 1), name(b"a", 2));
+    }
+
+    #[test]
     fn a_name_says_version_group_and_bucket() {
-        let name = Table::new(0x0807_0605_0403_0201, 64).name(0x0c0b_0a09);
+        let table = Table { identity: 0x0807_0605_0403_0201, buckets: 64 };
+        let name = table.name(0x0c0b_0a09);
         assert_eq!(name, [LAYOUT_VERSION, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     }
 }
