@@ -1,0 +1,142 @@
+//! Durability: what was admitted is never forgotten, and what is idle is.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::Client;
+use tollgate_e2e::process::wait_until;
+use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
+
+const CLIENT: &str = "192.0.2.1";
+
+fn policy(quota: Value) -> Value {
+    json!({"version": 1, "rules": [{"name": "all", "key": ["client_ip"], "quotas": [quota]}]})
+}
+
+/// What the only quota has left, as the answer to one more request says.
+fn remaining_after_one(client: &mut Client, client_ip: &str) -> u64 {
+    let answer = answer(&client.send(&check_request("GET", "/", client_ip)));
+    let field = answer["headers"]["ratelimit"].as_str().expect("a ratelimit field").to_owned();
+    let r = field.split(";r=").nth(1).and_then(|rest| rest.split(';').next());
+    r.and_then(|r| r.parse().ok()).unwrap_or_else(|| panic!("no r in {field}"))
+}
+
+const ROUNDS: u64 = 6;
+const LIMIT: u64 = 1_000_000;
+
+// Guards: an admission that was answered before it was on disk. workerd is killed at a moment that differs
+// from round to round, while four clients are being admitted; after the restart the object must know every
+// admission that a client saw, and no more than were sent.
+#[test]
+fn kill_9_forgets_no_acknowledged_admission() {
+    let quota = json!({"name": "q", "algorithm": "fixed-window", "limit": LIMIT, "window": "366d"});
+    let mut worker = Setup::new(policy(quota)).start();
+    let (sent, acknowledged) = (AtomicU64::new(0), AtomicU64::new(0));
+    for round in 0..ROUNDS {
+        let stop = AtomicBool::new(false);
+        let port = worker.port;
+        let client = || {
+            let Ok(mut client) = Client::try_connect(port) else { return };
+            let request = check_request("GET", "/", CLIENT);
+            while !stop.load(Ordering::Relaxed) {
+                sent.fetch_add(1, Ordering::Relaxed);
+                match client.try_send(&request) {
+                    Ok(response) => {
+                        assert_eq!(answer(&response)["decision"], "allow");
+                        acknowledged.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Err(_) => return,
+                }
+            }
+        };
+        let before = acknowledged.load(Ordering::Relaxed);
+        thread::scope(|scope| {
+            (0..4).for_each(|_| drop(scope.spawn(client)));
+            // Somewhere in the middle of the work, at another point each round.
+            wait_until("admissions", Duration::from_secs(20), || {
+                (acknowledged.load(Ordering::Relaxed) > before + 40 + 37 * round).then_some(())
+            });
+            worker.kill();
+            stop.store(true, Ordering::Relaxed);
+        });
+        worker.restart();
+        sent.fetch_add(1, Ordering::Relaxed);
+        let used = LIMIT - remaining_after_one(&mut worker.client(), CLIENT);
+        acknowledged.fetch_add(1, Ordering::Relaxed);
+        let (sent, acknowledged) =
+            (sent.load(Ordering::Relaxed), acknowledged.load(Ordering::Relaxed));
+        println!("round {round}: acknowledged {acknowledged} <= counted {used} <= sent {sent}");
+        assert!(acknowledged <= used, "{acknowledged} acknowledged, only {used} counted");
+        assert!(used <= sent, "{used} counted, only {sent} sent");
+    }
+}
+
+// Guards: state that lives in memory only. The platform evicts an object after about ten seconds without
+// requests; that it did is seen by its database being closed. It must come back with its counts.
+#[test]
+fn an_object_evicted_from_memory_comes_back_with_its_counts() {
+    let quota = json!({"name": "q", "algorithm": "sliding-window", "limit": 5, "window": "366d"});
+    let worker = Setup::new(policy(quota)).start();
+    let decide =
+        || answer(&worker.client().send(&check_request("GET", "/", CLIENT)))["decision"].clone();
+    for _ in 0..3 {
+        assert_eq!(decide(), "allow");
+    }
+    assert_eq!(worker.objects_in_memory(), 1);
+    wait_for_eviction(&worker);
+    assert_eq!([decide(), decide(), decide()], ["allow", "allow", "deny"]);
+}
+
+fn wait_for_eviction(worker: &Workerd) {
+    wait_until("the eviction of idle objects", Duration::from_secs(60), || {
+        (worker.objects_in_memory() == 0).then_some(())
+    });
+}
+
+// Guards: storage that grows with every client ever seen. Once a state is idle the alarm empties its
+// database; a state that is not idle stays, and after its eviction still decides.
+#[test]
+fn the_alarm_deletes_idle_storage_and_only_that() {
+    let short = json!({"name": "short", "algorithm": "gcra", "limit": 2, "window": "1s"});
+    let long = json!({"name": "long", "algorithm": "gcra", "limit": 2, "window": "366d"});
+    let rule = |name: &str, quota: Value| json!({"name": name, "when": {"paths": [format!("/{name}")]}, "key": ["client_ip"], "quotas": [quota]});
+    let rules = [rule("short", short), rule("long", long)];
+    let worker = Setup::new(json!({"version": 1, "rules": rules})).start();
+    // A connection each: workerd closes those that stand idle.
+    let decide = |path: &str, ip: &str| {
+        answer(&worker.client().send(&check_request("GET", path, ip)))["decision"].clone()
+    };
+    assert_eq!(decide("/short", CLIENT), "allow");
+    assert_eq!(tables(&worker), 1, "the admitted client's object has its table");
+    // Another client that is kept busy: its alarm finds it live and is set again.
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(12) {
+        decide("/short", "192.0.2.2");
+        decide("/long", CLIENT);
+        thread::sleep(Duration::from_millis(250));
+    }
+    wait_until("the idle client's storage is deleted", Duration::from_secs(20), || {
+        decide("/short", "192.0.2.2");
+        (tables(&worker) == 2).then_some(())
+    });
+    wait_until("the other's too, once idle", Duration::from_secs(40), || {
+        (tables(&worker) == 1).then_some(())
+    });
+    wait_for_eviction(&worker);
+    assert_eq!(decide("/long", CLIENT), "deny", "the long state stayed");
+    assert_eq!(decide("/short", CLIENT), "allow", "a deleted object works again");
+}
+
+/// How many databases hold our table.
+fn tables(worker: &Workerd) -> usize {
+    let holds_table = |path: &std::path::PathBuf| {
+        let wal = path.with_extension("sqlite-wal");
+        let mut bytes = fs::read(path).unwrap_or_default();
+        bytes.extend(fs::read(wal).unwrap_or_default());
+        bytes.windows(8).any(|window| window == b"state_v1")
+    };
+    worker.databases().iter().filter(|path| holds_table(path)).count()
+}

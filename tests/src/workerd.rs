@@ -1,0 +1,209 @@
+//! A real workerd with the Worker in it as it is shipped: its modules, a policy, bindings, objects on disk.
+//!
+//! Invariant: the shipped modules are never changed. A test that needs a fault puts a module of its own in
+//! front of `entry.mjs` ([`Setup::front`]); only the policy and the bindings differ from a deployment.
+//!
+//! ```no_run
+//! use tollgate_e2e::http::Request;
+//! use tollgate_e2e::workerd::Setup;
+//! let policy = r#"{"version":1,"rules":[]}"#;
+//! let worker = Setup::new(policy).binding("ORIGIN", "http://127.0.0.1:9000").start();
+//! assert_eq!(worker.client().send(&Request::get("/")).status, 200);
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::{Value, json};
+
+use crate::http::{Client, Request, Response};
+use crate::process::{self, Server, TempDir};
+
+const RUN: &str = "cargo xtask test workerd";
+
+/// Where the compatibility date of wrangler.toml stands, so that both run the same.
+const WRANGLER: &str = include_str!("../../wrangler.toml");
+
+/// Open files that many objects need: three for each object in memory.
+const OPEN_FILES: u64 = 16_384;
+
+/// The folder with `entry.mjs` and what it imports.
+pub fn worker_dir() -> PathBuf {
+    process::required_path("TOLLGATE_WORKER_DIR", RUN)
+}
+
+/// The Node binary, for the Worker's wasm without workerd.
+pub fn node_bin() -> PathBuf {
+    process::required_path("TOLLGATE_NODE_BIN", RUN)
+}
+
+/// What to start.
+pub struct Setup {
+    policy: String,
+    bindings: Vec<(String, String)>,
+    front: Option<String>,
+}
+
+impl Setup {
+    /// The Worker with `policy` and no variables or secrets.
+    pub fn new(policy: impl ToString) -> Self {
+        Self { policy: policy.to_string(), bindings: vec![], front: None }
+    }
+
+    /// Sets a variable or secret.
+    pub fn binding(mut self, name: &str, value: impl ToString) -> Self {
+        self.bindings.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// Puts a module in front: it imports `./entry.mjs` and exports a default and `Limiter`.
+    pub fn front(mut self, module: &str) -> Self {
+        self.front = Some(module.into());
+        self
+    }
+
+    /// Starts it and waits until it listens.
+    pub fn start(self) -> Workerd {
+        allow_many_files();
+        let dir = TempDir::new("workerd");
+        fs::create_dir_all(dir.path().join("build")).expect("a folder for the modules");
+        fs::create_dir_all(dir.path().join("objects")).expect("a folder for the objects");
+        for module in ["entry.mjs", "build/index.js", "build/index_bg.wasm"] {
+            let from = worker_dir().join(module);
+            fs::copy(&from, dir.path().join(module))
+                .unwrap_or_else(|e| panic!("cannot copy {}: {e}; run `{RUN}`", from.display()));
+        }
+        fs::write(dir.path().join("policy.json"), &self.policy).expect("the policy is written");
+        if let Some(front) = &self.front {
+            fs::write(dir.path().join("front.mjs"), front).expect("the module is written");
+        }
+        let port = process::free_port();
+        let config = self.config(dir.path(), port);
+        fs::write(dir.path().join("config.capnp"), config).expect("the configuration is written");
+        let server = run(dir.path(), port);
+        Workerd { server, dir, port }
+    }
+
+    fn config(&self, dir: &Path, port: u16) -> String {
+        let text = |value: &str| json!(value).to_string(); // a Cap'n Proto string is escaped like JSON's
+        let front = match self.front {
+            Some(_) => r#"(name = "front.mjs", esModule = embed "front.mjs"),"#,
+            None => "",
+        };
+        let bindings: String = (self.bindings.iter())
+            .map(|(name, value)| format!(", (name = {}, text = {})", text(name), text(value)))
+            .collect();
+        let date = WRANGLER.lines().find(|line| line.starts_with("compatibility_date"));
+        let date = date.and_then(|line| line.split('"').nth(1)).expect("a compatibility date");
+        let objects = text(&dir.join("objects").to_string_lossy());
+        format!(
+            r#"using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = .worker),
+    (name = "objects", disk = (path = {objects}, writable = true)),
+    (name = "internet", network = (allow = ["private", "local"])),
+  ],
+  sockets = [(name = "http", address = "127.0.0.1:{port}", http = (), service = "main")],
+);
+const worker :Workerd.Worker = (
+  modules = [
+    {front}
+    (name = "entry.mjs", esModule = embed "entry.mjs"),
+    (name = "policy.json", text = embed "policy.json"),
+    (name = "build/index.js", esModule = embed "build/index.js"),
+    (name = "build/index_bg.wasm", wasm = embed "build/index_bg.wasm"),
+  ],
+  compatibilityDate = "{date}",
+  durableObjectNamespaces = [(className = "Limiter", uniqueKey = "limiter", enableSql = true)],
+  durableObjectStorage = (localDisk = "objects"),
+  bindings = [(name = "LIMITER", durableObjectNamespace = "Limiter"){bindings}],
+);
+"#
+        )
+    }
+}
+
+/// A running workerd, killed when dropped.
+pub struct Workerd {
+    server: Server,
+    dir: TempDir,
+    /// Where it listens.
+    pub port: u16,
+}
+
+impl Workerd {
+    /// A new connection to it.
+    pub fn client(&self) -> Client {
+        Client::connect(self.port)
+    }
+
+    /// `kill -9`, at once.
+    pub fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    /// Starts it again after [`kill`](Self::kill), on the same port and the same objects.
+    pub fn restart(&mut self) {
+        self.server = run(self.dir.path(), self.port);
+    }
+
+    /// The database files of its objects.
+    pub fn databases(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.dir.path().join("objects/limiter"));
+        let files = entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+        let is_object = |path: &PathBuf| {
+            path.extension().is_some_and(|extension| extension == "sqlite")
+                && path.file_stem().is_some_and(|name| name != "metadata")
+        };
+        files.filter(is_object).collect()
+    }
+
+    /// How many objects are in its memory: those whose database it holds open.
+    pub fn objects_in_memory(&self) -> usize {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.server.pid()));
+        let open = open.into_iter().flatten().filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+        let mut open: Vec<PathBuf> = open.collect();
+        open.sort();
+        open.dedup();
+        self.databases().iter().filter(|database| open.contains(database)).count()
+    }
+
+    /// All it printed.
+    pub fn log(&self) -> String {
+        self.server.log()
+    }
+}
+
+fn run(dir: &Path, port: u16) -> Server {
+    let bin = process::required_path("TOLLGATE_WORKERD_BIN", RUN);
+    let mut command = Command::new(bin);
+    command.current_dir(dir).args(["serve", "config.capnp"]);
+    let mut server = Server::start(command, dir.join("workerd.log"));
+    server.wait_for_port(port);
+    server
+}
+
+/// Raises the limit of open files that servers inherit, as far as it may be raised.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(OPEN_FILES).min(OPEN_FILES);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+        setrlimit(Resource::Nofile, raised).expect("the limit of open files cannot be raised");
+    }
+}
+
+/// `POST /check` for a client's request.
+pub fn check_request(method: &str, path: &str, client_ip: &str) -> Request {
+    let body = json!({"method": method, "path": path, "headers": {}, "client_ip": client_ip});
+    Request::post("/check", body.to_string())
+}
+
+/// The answer of `/check`; a failed test when it is none.
+pub fn answer(response: &Response) -> Value {
+    assert_eq!(response.status, 200, "{}", response.text());
+    serde_json::from_slice(&response.body).expect("an answer is JSON")
+}
