@@ -7,6 +7,7 @@
     dead_code,
     missing_docs,
     clippy::arithmetic_side_effects,
+    clippy::expect_used,
     clippy::indexing_slicing,
     reason = "test code that several crates include, each using a part"
 )]

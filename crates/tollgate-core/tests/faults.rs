@@ -1,7 +1,12 @@
 //! Laws under faults: clocks that stand still, step back, jump ahead and oscillate; states that are any
 //! bytes; every integer at its extremes.
 #![cfg(not(target_arch = "wasm32"))]
-#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 mod support;
 

@@ -2,7 +2,12 @@
 //!
 //! The clock faults, the extremes and the corrupt states are in `faults.rs`.
 #![cfg(not(target_arch = "wasm32"))]
-#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 mod support;
 

@@ -1,6 +1,6 @@
 //! The vectors of `tests/vectors`, natively and as wasm in Node: the same rows on every surface.
 
-#![allow(clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 mod support;
 

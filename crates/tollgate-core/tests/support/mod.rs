@@ -4,6 +4,8 @@
     unreachable_pub,
     missing_docs,
     clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::panic,
     clippy::indexing_slicing,
     reason = "tests; each test binary uses a part"
 )]

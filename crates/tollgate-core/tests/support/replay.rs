@@ -21,7 +21,7 @@ struct Receipt {
 
 /// Runs a case; every disagreement as `file:line: ...`.
 pub fn run(case: &Case) -> Vec<String> {
-    let mut buckets: Vec<Bucket> = case.quotas.iter().map(|line| Bucket::new(line)).collect();
+    let mut buckets: Vec<Bucket> = case.quotas.iter().map(Bucket::new).collect();
     let mut receipts: Vec<Receipt> = Vec::new();
     let mut wrong = Vec::new();
     for row in &case.rows {
