@@ -3,6 +3,7 @@
 //! Invariant: nothing listens or connects beyond the loopback interface, and a process is stopped only
 //! by the test that started it. Nothing here knows Envoy; its helpers stand beside its tests.
 
+pub mod day;
 pub mod http;
 pub mod process;
 pub mod workerd;

@@ -1,0 +1,115 @@
+//! A day of real traffic: NASA Kennedy Space Center's web server, 1 August 1995 (30,969 requests of 2,365 hosts).
+//!
+//! Invariant: requests are in the order of the file with times that never go back; the log's stamps
+//! are whole seconds, so the requests of one second are spread evenly inside it. Where `TOLLGATE_DATA` names
+//! no folder with the file, a seeded day of the same shape stands in, and says so.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+const FILE: &str = "nasa_19950801.tsv";
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// One request of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Nanoseconds since the Unix epoch.
+    pub at_ns: u64,
+    /// Who asked: a host's name or address.
+    pub client: String,
+    /// `GET`, `HEAD` or `POST`.
+    pub method: String,
+    /// The path.
+    pub target: String,
+}
+
+/// The day, or its stand-in.
+pub fn day() -> Vec<Hit> {
+    let folder = std::env::var_os("TOLLGATE_DATA").map(PathBuf::from);
+    let text = folder.and_then(|folder| fs::read_to_string(folder.join(FILE)).ok());
+    let mut hits = match text {
+        Some(text) => text.lines().skip(1).map(parse).collect(),
+        None => {
+            println!("NOTE: TOLLGATE_DATA names no {FILE}; a seeded day of the same shape is used");
+            stand_in()
+        }
+    };
+    spread_ties(&mut hits);
+    hits
+}
+
+/// host, logname, time, method, url, ...; separated by tabs.
+fn parse(line: &str) -> Hit {
+    let fields: Vec<&str> = line.split('\t').collect();
+    let second: u64 = fields[2].parse().expect("a time in seconds");
+    Hit {
+        at_ns: second * SECOND_NS,
+        client: fields[0].into(),
+        method: fields[3].into(),
+        target: fields[4].into(),
+    }
+}
+
+/// The i-th of n requests of one second happens i/n into it.
+fn spread_ties(hits: &mut [Hit]) {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    hits.iter().for_each(|hit| *counts.entry(hit.at_ns).or_default() += 1);
+    let mut place = 0;
+    let mut last = None;
+    for hit in hits {
+        place = if last == Some(hit.at_ns) { place + 1 } else { 0 };
+        last = Some(hit.at_ns);
+        hit.at_ns += SECOND_NS * place / counts[&hit.at_ns];
+    }
+}
+
+/// The same number of requests in the same time, few clients asking much and many asking little.
+fn stand_in() -> Vec<Hit> {
+    const REQUESTS: u64 = 30_969;
+    const CLIENTS: u64 = 2_365;
+    const FIRST_SECOND: u64 = 807_256_800;
+    const SECONDS: u64 = 46_321;
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64; // the seed
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut seconds: Vec<u64> = (0..REQUESTS).map(|_| random(SECONDS)).collect();
+    seconds.sort_unstable();
+    let hit = |second: u64| {
+        let most = random(CLIENTS) + 1;
+        Hit {
+            at_ns: (FIRST_SECOND + second) * SECOND_NS,
+            client: format!("client-{}.example", random(most)),
+            method: "GET".into(),
+            target: format!("/page-{}.html", random(500)),
+        }
+    };
+    seconds.into_iter().map(hit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stand_in_has_the_shape_of_the_day() {
+        let mut hits = stand_in();
+        spread_ties(&mut hits);
+        assert_eq!(hits.len(), 30_969);
+        assert!(hits.is_sorted_by_key(|hit| hit.at_ns));
+        let clients: std::collections::BTreeSet<_> = hits.iter().map(|hit| &hit.client).collect();
+        assert!((2_000..=2_365).contains(&clients.len()), "{}", clients.len());
+    }
+
+    #[test]
+    fn ties_are_spread_evenly_inside_their_second() {
+        let mut hits = ["1", "1", "1", "1", "3"].map(|s| parse(&format!("h\t-\t{s}\tGET\t/")));
+        spread_ties(&mut hits);
+        let expected = [1000, 1250, 1500, 1750, 3000].map(|ms| ms * 1_000_000);
+        assert_eq!(hits.map(|hit| hit.at_ns), expected);
+    }
+}
