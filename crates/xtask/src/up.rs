@@ -94,7 +94,7 @@ fn observe(probe: &Request) -> Result<Vec<u16>> {
             let fix = "see whether the policy still has a quota for every client";
             return Err(Problem::new("no 429 was seen", why, fix));
         }
-        seen.push(probe.send()?.status);
+        seen.push(probe.send()?);
     }
     Ok(seen)
 }

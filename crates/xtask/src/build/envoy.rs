@@ -9,7 +9,7 @@ use crate::{
     problem::{OrProblem, Result},
     run, tools,
     tools::node,
-    versions::WASM_TARGET,
+    versions::{BINARYEN, WASM_TARGET},
     workspace::Workspace,
 };
 use std::{fs, path::Path, process::Command};
@@ -37,25 +37,29 @@ pub fn build(workspace: &Workspace) -> Result<()> {
     cargo.args(["build", "--release", "-p", "tollgate-envoy", "--target", WASM_TARGET]);
     run::shown(&mut cargo, "fix what the compiler says")?;
     let linked = workspace.target.join(WASM_TARGET).join("release/tollgate_envoy.wasm");
-    let stripped = workspace.out.join("tollgate-envoy.linked.wasm");
     fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
-    strip(workspace, &linked, &stripped)?;
-    let named = workspace.out.join("tollgate-envoy.names.wasm");
-    optimise(workspace, &stripped, &named, &["-g"])?;
-    optimise(workspace, &stripped, &workspace.envoy_wasm(), &["--strip-producers"])?;
-    super::print_sizes(workspace, &workspace.envoy_wasm())?;
-    super::print_sizes(workspace, &named)
+    let module = strip(workspace, &linked)?;
+    let stripped = workspace.out.join("tollgate-envoy.linked.wasm");
+    let stamp = workspace.out.join("tollgate-envoy.stamp");
+    let products = [workspace.envoy_wasm(), workspace.out.join("tollgate-envoy.names.wasm")];
+    let how = format!("{BINARYEN} {}", WASM_OPT.join(" "));
+    if !super::is_made(&stamp, &module, &how, &products) {
+        fs::write(&stripped, &module).or_problem("cannot write the filter", "free disk space")?;
+        optimise(workspace, &stripped, &products[0], &["--strip-producers"])?;
+        optimise(workspace, &stripped, &products[1], &["-g"])?;
+        super::remember(&stamp, &module, &how)?;
+    }
+    products.iter().try_for_each(|product| super::print_sizes(workspace, product))
 }
 
-fn strip(workspace: &Workspace, linked: &Path, stripped: &Path) -> Result<()> {
-    let fix = "build again";
+/// The linked module without the exports that Envoy need not call.
+fn strip(workspace: &Workspace, linked: &Path) -> Result<Vec<u8>> {
     let list = fs::read_to_string(workspace.root.join(EXPORTS))
         .or_problem(format!("cannot read {EXPORTS}"), "restore it with git")?;
     let names: Vec<&str> = list.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let module = fs::read(linked).or_problem("cannot read the linked filter", fix)?;
-    let kept = exports::keep_only(&module, &names)
-        .or_problem("the filter does not export what it must", format!("change {EXPORTS}"))?;
-    fs::write(stripped, kept).or_problem("cannot write the stripped filter", fix)
+    let module = fs::read(linked).or_problem("cannot read the linked filter", "build again")?;
+    exports::keep_only(&module, &names)
+        .or_problem("the filter does not export what it must", format!("change {EXPORTS}"))
 }
 
 fn optimise(workspace: &Workspace, from: &Path, to: &Path, extra: &[&str]) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::{
     problem::{OrProblem, Problem, Result},
     run, tools,
     tools::cargo_tools,
-    versions::WASM_BINDGEN,
+    versions::{WASM_BINDGEN, WASM_TARGET, WORKER_BUILD},
     workspace::Workspace,
 };
 use std::{fs, path::Path, process::Command};
@@ -20,16 +20,28 @@ pub const MODULES: [&str; 4] =
 pub fn build(workspace: &Workspace) -> Result<()> {
     tools::ensure(workspace, tools::FOR_WORKER_BUILD)?;
     same_wasm_bindgen(workspace)?;
+    fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
     let folder = workspace.root.join("crates/tollgate-worker");
-    let mut command = Command::new(cargo_tools::worker_build_bin(workspace).join("worker-build"));
-    command.current_dir(&folder).arg("--release");
-    run::shown(env::with_tools(workspace, &mut command), "fix what the compiler says")?;
-    let out = workspace.worker_dir();
-    for module in MODULES {
-        copy(&folder.join(module), &out.join(module))?;
-        super::print_sizes(workspace, &out.join(module))?;
+    // The same call worker-build makes; what it links tells whether there is anything to do.
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&folder).args(["build", "--lib", "--release", "--target", WASM_TARGET]);
+    run::shown(env::with_tools(workspace, &mut cargo), "fix what the compiler says")?;
+    let linked = workspace.target.join(WASM_TARGET).join("release/tollgate_worker.wasm");
+    let linked = fs::read(linked).or_problem("cannot read the linked Worker", "build again")?;
+    let (stamp, how) = (workspace.out.join("tollgate-worker.stamp"), WORKER_BUILD);
+    let made = MODULES.map(|module| folder.join(module));
+    if !super::is_made(&stamp, &linked, how, &made) {
+        let program = cargo_tools::worker_build_bin(workspace).join("worker-build");
+        let mut command = Command::new(program);
+        command.current_dir(&folder).arg("--release");
+        run::shown(env::with_tools(workspace, &mut command), "fix what worker-build says")?;
+        super::remember(&stamp, &linked, how)?;
     }
-    Ok(())
+    MODULES.iter().try_for_each(|module| {
+        let product = workspace.worker_dir().join(module);
+        copy(&folder.join(module), &product)?;
+        super::print_sizes(workspace, &product)
+    })
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

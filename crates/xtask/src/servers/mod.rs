@@ -42,7 +42,7 @@ impl Server {
         loop {
             self.check_alive()?;
             let answer = http::Request::new(port, path).send();
-            if answer.is_ok_and(|answer| answer.status < 500) {
+            if answer.is_ok_and(|status| status < 500) {
                 return Ok(self);
             }
             if Instant::now() > deadline {
@@ -85,7 +85,7 @@ pub fn must_be_free(port: u16, flag: &str) -> Result<()> {
 }
 
 /// Sends both outputs of `command` into a fresh file.
-fn log_to(command: &mut Command, log: &Path) -> Result<()> {
+pub fn log_to(command: &mut Command, log: &Path) -> Result<()> {
     let fix = "free disk space";
     fs::create_dir_all(log.parent().unwrap_or(log)).or_problem("cannot create a folder", fix)?;
     let file = File::create(log).or_problem("cannot create a log file", fix)?;

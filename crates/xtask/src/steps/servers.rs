@@ -13,17 +13,21 @@ use crate::{
         envoy::{self, Ports},
         free_port,
         http::Request,
+        log_to,
     },
     tools::node,
     workspace::Workspace,
 };
 use std::{
+    fs,
     process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 const E2E: &str = "tollgate-e2e";
+/// Builds included.
+const UP_PATIENCE: Duration = Duration::from_secs(600);
 
 pub fn build_envoy(workspace: &Workspace) -> Result<()> {
     build::build(workspace, Product::Envoy)
@@ -83,24 +87,32 @@ fn e2e(workspace: &Workspace, wanted: fn(&str) -> bool) -> Result<()> {
     run::shown(env::for_tests(workspace, &mut command), "read the failed test")
 }
 
-/// Starts `cargo xtask up` as a person would, sees both answer, stops it, sees nothing left.
+/// Starts `cargo xtask up` as a person would, sees what it shows, stops it, sees nothing left.
 pub fn up(workspace: &Workspace) -> Result<()> {
+    let fix = "run `cargo xtask up` by hand";
     let (envoy, worker) = (free_port()?, free_port()?);
     let xtask = std::env::current_exe().or_problem("cannot find xtask", "run it through cargo")?;
     let mut command = Command::new(xtask);
     command.current_dir(&workspace.root).arg("up");
     command.args(["--envoy-port", &envoy.to_string(), "--worker-port", &worker.to_string()]);
+    let log = workspace.out.join("run/up.log");
+    log_to(&mut command, &log)?;
     let mut running = children::spawn(&mut command, Stop::Leader(Duration::from_secs(20)))?;
-    let answers = |port| Request::new(port, "/").send().is_ok();
-    let deadline = Instant::now() + Duration::from_secs(300);
-    while !(answers(envoy) && answers(worker)) {
+    let said = || fs::read_to_string(&log).unwrap_or_default();
+    let deadline = Instant::now() + UP_PATIENCE;
+    while !said().contains("Ctrl-C stops everything") {
         if running.poll()?.is_some() || Instant::now() > deadline {
-            let why = "it ended, or did not answer in time; see above";
-            return Err(Problem::new("`cargo xtask up` failed", why, "run it by hand"));
+            return Err(Problem::new("`cargo xtask up` did not come up", said(), fix));
         }
         thread::sleep(Duration::from_millis(200));
     }
+    let shown = said();
+    let is_denial = |line: &&str| line.trim_end().ends_with(" 429");
+    if shown.lines().filter(is_denial).count() != 2 {
+        return Err(Problem::new("`cargo xtask up` must show one 429 of each", shown, fix));
+    }
     drop(running);
+    let answers = |port| Request::new(port, "/").send().is_ok();
     if answers(envoy) || answers(worker) {
         let why = "a server still answers after `up` was stopped";
         return Err(Problem::new("a process was left behind", why, "see children.rs"));
