@@ -1,8 +1,15 @@
-//! The filter in a real Envoy. Run by `cargo xtask test envoy`, which says where Envoy and the filter are.
+//! The filter in a real Envoy, and the built module at chosen times.
+//!
+//! Run by `cargo xtask test envoy`, which says where Envoy, the filter and the data are.
 
 mod envoy_answers;
 mod envoy_config;
+mod envoy_day;
 mod envoy_exact;
+mod envoy_host;
 mod envoy_layers;
 mod envoy_limits;
+mod envoy_module;
 mod envoy_server;
+#[path = "../vectors/format.rs"]
+mod vectors;

@@ -1,0 +1,478 @@
+//! A small proxy-wasm host: the filter as it is shipped, with a clock that the test sets.
+//!
+//! A clock that requests can set must never exist in a shipped build, so decisions at chosen times are
+//! tested on the built module itself, in this host. Shared data behaves as Envoy's does: `set` on
+//! an absent name inserts whatever the number, on a present one only under its own (or 0).
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::rc::Rc;
+
+use serde_json::Value;
+use wasmi::{Caller, Engine, Extern, Func, Instance, Linker, Memory, Store, Val};
+
+use crate::envoy_server::filter_wasm;
+
+const OK: u32 = 0;
+const NOT_FOUND: u32 = 1;
+const BAD_ARGUMENT: u32 = 2;
+const CAS_MISMATCH: u32 = 8;
+const UNIMPLEMENTED: i32 = 12;
+
+const ROOT: u32 = 1;
+
+/// The host's map, shared by several modules as by Envoy's workers.
+#[derive(Default)]
+pub struct SharedMap {
+    pub entries: HashMap<Vec<u8>, (Vec<u8>, u32)>,
+    last_cas: u32,
+    /// Called before a write: what another worker does meanwhile.
+    pub meanwhile: Option<Box<dyn FnMut()>>,
+}
+
+pub type Shared = Rc<RefCell<SharedMap>>;
+
+impl SharedMap {
+    /// As Envoy's: mismatch only for a present name and another number than its own.
+    pub fn set(&mut self, name: &[u8], value: &[u8], cas: u32) -> u32 {
+        if self.entries.get(name).is_some_and(|(_, own)| cas != 0 && cas != *own) {
+            return CAS_MISMATCH;
+        }
+        self.last_cas += 1;
+        self.entries.insert(name.to_vec(), (value.to_vec(), self.last_cas));
+        OK
+    }
+}
+
+/// What a module sees and says.
+#[derive(Default)]
+struct World {
+    now_ns: u64,
+    headers: Vec<(Vec<u8>, Vec<u8>)>,
+    configuration: Vec<u8>,
+    shared: Shared,
+    metrics: Vec<(String, i64)>,
+    log: Vec<String>,
+    reply: Option<Reply>,
+    added: Vec<(String, String)>,
+    tick_ms: u32,
+    streams: Vec<u32>,
+    effective: u32,
+    resumed: Vec<u32>,
+}
+
+/// A local answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub status: u32,
+    pub grpc_status: i32,
+    pub details: String,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+/// What the filter did with one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Let through; these fields go onto the response.
+    Passed(Vec<(String, String)>),
+    /// Held; the stream's number.
+    Held(u32),
+    /// Answered.
+    Refused(Reply),
+}
+
+impl Answer {
+    pub fn passed(&self) -> bool {
+        matches!(self, Self::Passed(_))
+    }
+
+    /// The field `name`, of a refusal or of the response.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let fields = match self {
+            Self::Passed(fields) => fields,
+            Self::Refused(reply) => &reply.headers,
+            Self::Held(_) => return None,
+        };
+        fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// One worker's instance of the filter.
+pub struct Filter {
+    store: Store<World>,
+    instance: Instance,
+    next: u32,
+}
+
+impl Filter {
+    /// A worker that shares `shared`, with `policy` configured.
+    pub fn new(policy: &Value, shared: &Shared) -> Self {
+        let mut filter = Self::without_policy(shared);
+        assert!(filter.configure(policy.to_string().as_bytes()), "{:?}", filter.log());
+        filter
+    }
+
+    fn without_policy(shared: &Shared) -> Self {
+        let engine = Engine::default();
+        let wasm = fs::read(filter_wasm()).expect("the filter is readable");
+        let module = wasmi::Module::new(&engine, wasm).expect("the filter is a module");
+        let world = World { shared: Rc::clone(shared), ..World::default() };
+        let mut store = Store::new(&engine, world);
+        let mut linker = Linker::new(&engine);
+        define(&mut linker);
+        for import in module.imports() {
+            // Calls of the SDK that the filter never makes.
+            let ty = import.ty().func().expect("only functions are imported").clone();
+            let stub = Func::new(&mut store, ty, |_, _, results| {
+                results.iter_mut().for_each(|result| *result = Val::I32(UNIMPLEMENTED));
+                Ok(())
+            });
+            let _ = linker.define(import.module(), import.name(), stub); // already there: ours
+        }
+        let instance = linker.instantiate_and_start(&mut store, &module).expect("it starts");
+        let mut filter = Self { store, instance, next: ROOT + 1 };
+        filter.call::<()>("_initialize", &[]);
+        filter.call::<()>("proxy_on_context_create", &[ROOT, 0]);
+        filter
+    }
+
+    /// Hands it a configuration; false when it refuses.
+    pub fn configure(&mut self, configuration: &[u8]) -> bool {
+        self.store.data_mut().configuration = configuration.to_vec();
+        let len = u32::try_from(configuration.len()).expect("short");
+        self.call::<u32>("proxy_on_configure", &[ROOT, len]) != 0
+    }
+
+    /// One request at a time, from its headers to its end.
+    pub fn request(&mut self, now_ns: u64, headers: &[(&str, &[u8])]) -> Answer {
+        let id = self.start(now_ns, headers);
+        let answer = match self.outcome(id) {
+            Answer::Passed(_) => Answer::Passed(self.respond(id)),
+            Answer::Held(_) => return Answer::Held(id),
+            refused => refused,
+        };
+        self.end(id);
+        answer
+    }
+
+    fn start(&mut self, now_ns: u64, headers: &[(&str, &[u8])]) -> u32 {
+        let id = self.next;
+        self.next += 1;
+        let world = self.store.data_mut();
+        world.now_ns = now_ns;
+        world.reply = None;
+        world.streams.push(id);
+        let pair = |(name, value): &(&str, &[u8])| (name.as_bytes().to_vec(), value.to_vec());
+        world.headers = headers.iter().map(pair).collect();
+        self.call::<()>("proxy_on_context_create", &[id, ROOT]);
+        id
+    }
+
+    fn outcome(&mut self, id: u32) -> Answer {
+        let action: u32 = self.call("proxy_on_request_headers", &[id, 0, 1]);
+        match (action, self.store.data_mut().reply.take()) {
+            (0, None) => Answer::Passed(vec![]),
+            (1, None) => Answer::Held(id),
+            (1, Some(reply)) => Answer::Refused(reply),
+            other => panic!("the filter answers and lets go on: {other:?}"),
+        }
+    }
+
+    /// The origin answers a request that was let through: the fields that are added.
+    pub fn respond(&mut self, id: u32) -> Vec<(String, String)> {
+        self.store.data_mut().added.clear();
+        assert_eq!(self.call::<u32>("proxy_on_response_headers", &[id, 0, 1]), 0);
+        self.store.data().added.clone()
+    }
+
+    /// The stream is over.
+    pub fn end(&mut self, id: u32) {
+        self.store.data_mut().streams.retain(|stream| *stream != id);
+        self.call::<()>("proxy_on_delete", &[id]);
+    }
+
+    /// The timer fires; the streams that were let go.
+    pub fn tick(&mut self, now_ns: u64) -> Vec<u32> {
+        self.store.data_mut().now_ns = now_ns;
+        self.call::<()>("proxy_on_tick", &[ROOT]);
+        std::mem::take(&mut self.store.data_mut().resumed)
+    }
+
+    /// The period of the timer; 0 when it is off.
+    pub fn tick_ms(&self) -> u32 {
+        self.store.data().tick_ms
+    }
+
+    /// A counter of the filter.
+    pub fn metric(&self, name: &str) -> i64 {
+        let metrics = &self.store.data().metrics;
+        metrics.iter().find(|(n, _)| n == name).map_or(0, |(_, value)| *value)
+    }
+
+    /// All it logged.
+    pub fn log(&self) -> &[String] {
+        &self.store.data().log
+    }
+
+    fn call<R: FromWasm>(&mut self, name: &str, arguments: &[u32]) -> R {
+        let function = self.instance.get_func(&self.store, name);
+        let function = function.unwrap_or_else(|| panic!("the filter does not export {name}"));
+        let arguments: Vec<Val> = arguments.iter().map(|a| Val::I32(a.cast_signed())).collect();
+        let mut results = vec![Val::I32(0); R::COUNT];
+        let called = function.call(&mut self.store, &arguments, &mut results);
+        called.unwrap_or_else(|e| panic!("{name} traps: {e}; log: {:?}", self.log()));
+        R::read(&results)
+    }
+}
+
+/// What an exported function returns.
+trait FromWasm {
+    const COUNT: usize;
+    fn read(results: &[Val]) -> Self;
+}
+
+impl FromWasm for () {
+    const COUNT: usize = 0;
+    fn read(_: &[Val]) -> Self {}
+}
+
+impl FromWasm for u32 {
+    const COUNT: usize = 1;
+    fn read(results: &[Val]) -> Self {
+        results[0].i32().expect("a number").cast_unsigned()
+    }
+}
+
+fn memory(caller: &Caller<'_, World>) -> Memory {
+    caller.get_export("memory").and_then(Extern::into_memory).expect("an exported memory")
+}
+
+fn read(caller: &Caller<'_, World>, at: u32, len: u32) -> Vec<u8> {
+    memory(caller).data(caller)[at as usize..][..len as usize].to_vec()
+}
+
+fn text(caller: &Caller<'_, World>, at: u32, len: u32) -> String {
+    String::from_utf8(read(caller, at, len)).expect("the filter writes UTF-8")
+}
+
+fn write(caller: &mut Caller<'_, World>, at: u32, bytes: &[u8]) {
+    memory(caller).write(caller, at as usize, bytes).expect("inside the memory");
+}
+
+/// Returns bytes as the host does: into memory that the module gives.
+fn give(caller: &mut Caller<'_, World>, bytes: &[u8], data_at: u32, len_at: u32) {
+    let malloc = caller.get_export("malloc").and_then(Extern::into_func).expect("malloc");
+    let malloc = malloc.typed::<u32, u32>(&*caller).expect("malloc takes a length");
+    let len = u32::try_from(bytes.len()).expect("short");
+    let at = malloc.call(&mut *caller, len).expect("malloc gives room");
+    write(caller, at, bytes);
+    write(caller, data_at, &at.to_le_bytes());
+    write(caller, len_at, &len.to_le_bytes());
+}
+
+fn serialise(pairs: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    let number = |n: usize| u32::try_from(n).expect("short").to_le_bytes();
+    let mut out = number(pairs.len()).to_vec();
+    pairs.iter().for_each(|(k, v)| out.extend([number(k.len()), number(v.len())].concat()));
+    pairs.iter().for_each(|(k, v)| out.extend([k, &b"\0"[..], v, &b"\0"[..]].concat()));
+    out
+}
+
+fn deserialise(bytes: &[u8]) -> Vec<(String, String)> {
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4")) as usize;
+    let count = number(0);
+    let mut at = 4 + 8 * count;
+    let mut take = |len: usize| {
+        let text = String::from_utf8(bytes[at..at + len].to_vec()).expect("text");
+        assert_eq!(bytes[at + len], 0);
+        at += len + 1;
+        text
+    };
+    (0..count).map(|i| (take(number(4 + 8 * i)), take(number(8 + 8 * i)))).collect()
+}
+
+/// Every host call that the filter makes.
+fn define(linker: &mut Linker<World>) {
+    type C<'a> = Caller<'a, World>;
+    let env = "env";
+    let wasi = "wasi_snapshot_preview1";
+    linker
+        .func_wrap(wasi, "clock_time_get", |mut c: C<'_>, clock: u32, _: u64, at: u32| {
+            assert_eq!(clock, 1, "only the monotonic clock is read");
+            let now = c.data().now_ns;
+            write(&mut c, at, &now.to_le_bytes());
+            OK
+        })
+        .expect("defined once")
+        .func_wrap(wasi, "random_get", |mut c: C<'_>, at: u32, len: u32| {
+            write(&mut c, at, &vec![7; len as usize]);
+            OK
+        })
+        .expect("defined once")
+        .func_wrap(env, "proxy_log", |mut c: C<'_>, _: u32, at: u32, len: u32| {
+            let line = text(&c, at, len);
+            c.data_mut().log.push(line);
+            OK
+        })
+        .expect("defined once")
+        .func_wrap(
+            env,
+            "proxy_get_buffer_bytes",
+            |mut c: C<'_>, kind: u32, _: u32, _: u32, data: u32, len: u32| {
+                assert_eq!(kind, 7, "only the plugin's configuration is read");
+                let configuration = c.data().configuration.clone();
+                give(&mut c, &configuration, data, len);
+                OK
+            },
+        )
+        .expect("defined once")
+        .func_wrap(
+            env,
+            "proxy_get_header_map_pairs",
+            |mut c: C<'_>, map: u32, data: u32, len: u32| {
+                assert_eq!(map, 0, "only request headers are read");
+                let pairs = serialise(&c.data().headers);
+                give(&mut c, &pairs, data, len);
+                OK
+            },
+        )
+        .expect("defined once")
+        .func_wrap(
+            env,
+            "proxy_add_header_map_value",
+            |mut c: C<'_>, map: u32, name: u32, name_len: u32, value: u32, value_len: u32| {
+                assert_eq!(map, 2, "fields go onto the response");
+                let pair = (text(&c, name, name_len), text(&c, value, value_len));
+                c.data_mut().added.push(pair);
+                OK
+            },
+        )
+        .expect("defined once")
+        .func_wrap(
+            env,
+            "proxy_get_property",
+            |mut c: C<'_>, path: u32, path_len: u32, data: u32, len: u32| match read(
+                &c, path, path_len,
+            )
+            .as_slice()
+            {
+                b"source\0address" => {
+                    give(&mut c, b"192.0.2.1:1234", data, len);
+                    OK
+                }
+                b"plugin_name" => {
+                    give(&mut c, b"tollgate", data, len);
+                    OK
+                }
+                _ => NOT_FOUND,
+            },
+        )
+        .expect("defined once");
+    define_shared_data(linker);
+    define_answers(linker);
+}
+
+fn define_shared_data(linker: &mut Linker<World>) {
+    type C<'a> = Caller<'a, World>;
+    linker
+        .func_wrap(
+            "env",
+            "proxy_get_shared_data",
+            |mut c: C<'_>, name: u32, name_len: u32, data: u32, len: u32, cas_at: u32| {
+                let name = read(&c, name, name_len);
+                let found = c.data().shared.borrow().entries.get(&name).cloned();
+                let Some((value, cas)) = found else { return NOT_FOUND };
+                give(&mut c, &value, data, len);
+                write(&mut c, cas_at, &cas.to_le_bytes());
+                OK
+            },
+        )
+        .expect("defined once")
+        .func_wrap(
+            "env",
+            "proxy_set_shared_data",
+            |c: C<'_>, name: u32, name_len: u32, value: u32, value_len: u32, cas: u32| {
+                let (name, value) = (read(&c, name, name_len), read(&c, value, value_len));
+                let shared = Rc::clone(&c.data().shared);
+                let meanwhile = shared.borrow_mut().meanwhile.take();
+                if let Some(mut meanwhile) = meanwhile {
+                    meanwhile(); // writes without being interrupted itself
+                    shared.borrow_mut().meanwhile = Some(meanwhile);
+                }
+                shared.borrow_mut().set(&name, &value, cas)
+            },
+        )
+        .expect("defined once");
+}
+
+fn define_answers(linker: &mut Linker<World>) {
+    type C<'a> = Caller<'a, World>;
+    let env = "env";
+    linker
+        .func_wrap(
+            env,
+            "proxy_send_local_response",
+            |mut c: C<'_>,
+             status: u32,
+             details: u32,
+             details_len: u32,
+             body: u32,
+             body_len: u32,
+             headers: u32,
+             headers_len: u32,
+             grpc_status: i32| {
+                let reply = Reply {
+                    status,
+                    grpc_status,
+                    details: text(&c, details, details_len),
+                    headers: deserialise(&read(&c, headers, headers_len)),
+                    body: text(&c, body, body_len),
+                };
+                c.data_mut().reply = Some(reply);
+                OK
+            },
+        )
+        .expect("defined once")
+        .func_wrap(
+            env,
+            "proxy_define_metric",
+            |mut c: C<'_>, _: u32, name: u32, name_len: u32, at: u32| {
+                let name = text(&c, name, name_len);
+                let metrics = &mut c.data_mut().metrics;
+                let known = metrics.iter().position(|(n, _)| *n == name);
+                let id = known.unwrap_or_else(|| {
+                    metrics.push((name, 0));
+                    metrics.len() - 1
+                });
+                write(&mut c, at, &u32::try_from(id).expect("few").to_le_bytes());
+                OK
+            },
+        )
+        .expect("defined once")
+        .func_wrap(env, "proxy_increment_metric", |mut c: C<'_>, id: u32, by: i64| {
+            c.data_mut().metrics[id as usize].1 += by;
+            OK
+        })
+        .expect("defined once")
+        .func_wrap(env, "proxy_set_tick_period_milliseconds", |mut c: C<'_>, ms: u32| {
+            c.data_mut().tick_ms = ms;
+            OK
+        })
+        .expect("defined once")
+        .func_wrap(env, "proxy_set_effective_context", |mut c: C<'_>, id: u32| {
+            if !c.data().streams.contains(&id) {
+                return BAD_ARGUMENT;
+            }
+            c.data_mut().effective = id;
+            OK
+        })
+        .expect("defined once")
+        .func_wrap(env, "proxy_continue_stream", |mut c: C<'_>, _: u32| {
+            let id = c.data().effective;
+            c.data_mut().resumed.push(id);
+            OK
+        })
+        .expect("defined once");
+}

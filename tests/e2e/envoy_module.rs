@@ -1,0 +1,260 @@
+//! The shipped module at chosen times: the vectors, the real day, and races that are made to happen.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
+use tollgate_e2e::day::day;
+
+use crate::envoy_host::{Answer, Filter, Shared};
+use crate::vectors::{self, Case, Event, Expectation, Expected, QuotaLine};
+
+fn quota(line: &QuotaLine, name: &str) -> Value {
+    let mut quota = json!({
+        "name": name,
+        "limit": line.limit,
+        "window": line.window,
+        "algorithm": line.algorithm,
+    });
+    if let Some(burst) = line.burst {
+        quota["burst"] = json!(burst);
+    }
+    if let Some(buckets) = line.buckets {
+        quota["buckets"] = json!(buckets);
+    }
+    if line.strict {
+        quota["strict"] = json!(true);
+    }
+    quota
+}
+
+fn policy(case: &Case) -> Value {
+    let quotas = case.quotas.iter().enumerate().map(|(i, line)| quota(line, &format!("q{i}")));
+    let quotas: Vec<Value> = quotas.collect();
+    json!({"version": 1, "rules": [{"name": "r", "key": [], "quotas": quotas}]})
+}
+
+fn seconds(ns: u64) -> u64 {
+    ns.div_ceil(1_000_000_000).max(1)
+}
+
+/// The least `r` of a `RateLimit` field.
+fn least_remaining(answer: &Answer) -> u64 {
+    let field = answer.field("ratelimit").expect("every answer has the field");
+    let members = field.split(", ").map(|member| {
+        let r = member.split(";r=").nth(1).and_then(|rest| rest.split(';').next());
+        r.and_then(|r| r.parse::<u64>().ok()).unwrap_or_else(|| panic!("no r in {field}"))
+    });
+    members.min().expect("a member")
+}
+
+fn check_row(filter: &mut Filter, at_ns: u64, expected: &Expected, place: &str) {
+    let answer = filter.request(at_ns, &[(":path", b"/")]);
+    match (expected.verdict, &answer) {
+        (Expectation::Allow, Answer::Passed(_)) => {
+            assert_eq!(least_remaining(&answer), expected.remaining, "{place}: remaining");
+        }
+        (Expectation::Delay { wait_ns }, Answer::Held(id)) => {
+            let due = at_ns + wait_ns;
+            assert_eq!(u64::from(filter.tick_ms()), wait_ns.div_ceil(1_000_000), "{place}: tick");
+            assert!(filter.tick(due - 1).is_empty(), "{place}: early");
+            assert_eq!(filter.tick(due), [*id], "{place}: due");
+            assert_eq!(filter.tick_ms(), 0, "{place}: nobody waits any more");
+            let passed = Answer::Passed(filter.respond(*id));
+            assert_eq!(least_remaining(&passed), expected.remaining, "{place}: remaining");
+            filter.end(*id);
+        }
+        (Expectation::Deny, Answer::Refused(reply)) => {
+            assert_eq!(reply.status, 429, "{place}");
+            let wait = expected.retry_after_ns.map(|ns| seconds(ns).to_string());
+            assert_eq!(answer.field("retry-after"), wait.as_deref(), "{place}: retry-after");
+        }
+        _ => panic!("{place}: expected {expected:?}, got {answer:?}"),
+    }
+}
+
+// The shared truth, through the filter's whole path: configuration, host calls, table, commit, fields. A
+// request costs one unit here, so rows that only look are passed over, and a case ends where
+// another cost or a refund changes the state; the core's own tests run all of them.
+#[test]
+fn the_vectors_hold_in_the_module() {
+    let (mut rows, mut cases) = (0, 0);
+    for case in vectors::all() {
+        let mut filter = Filter::new(&policy(&case), &Shared::default());
+        let before = rows;
+        for row in &case.rows {
+            let place = format!("{}:{} ({})", case.file, row.line, case.title);
+            match &row.event {
+                Event::Check { cost: 0, .. } | Event::Check { peek: true, .. } => {}
+                Event::Check { cost: 1, expected, .. } => {
+                    check_row(&mut filter, row.at_ns, expected, &place);
+                    rows += 1;
+                }
+                _ => break,
+            }
+        }
+        cases += usize::from(rows > before);
+    }
+    println!("{rows} rows of {cases} cases hold in the module");
+    assert!(rows >= 200, "only {rows} rows were run");
+}
+
+/// Which requests of the real day one limiter for each client admits.
+fn core_admits(limiter: &Limiter) -> Vec<bool> {
+    let mut states: HashMap<String, Vec<u8>> = HashMap::new();
+    let admits = |hit: tollgate_e2e::day::Hit| {
+        let state = states.entry(hit.client).or_insert_with(|| vec![0; limiter.state_len()]);
+        limiter.check(state, Timestamp::from_nanos(hit.at_ns), 1).is_admitted()
+    };
+    day().into_iter().map(admits).collect()
+}
+
+// The whole day through two workers in turn that share one map, with the log's own times: the
+// filter admits exactly the requests that the core does.
+fn the_day_is_the_cores(algorithm: Algorithm, name: &str) {
+    let policy = json!({"version": 1, "rules": [{
+        "name": "client",
+        "key": [{"header": "x-client"}],
+        "quotas": [{"name": "client", "limit": 10, "window": "1m", "algorithm": name}],
+    }]});
+    let shared = Shared::default();
+    let mut workers = [(); 2].map(|()| Filter::new(&policy, &shared));
+    let quota = Quota::new(10, Span::from_secs(60)).expect("a quota");
+    let expected = core_admits(&Limiter::new(algorithm, quota).expect("a limiter"));
+    let mut admitted = 0;
+    for (i, (hit, expected)) in day().into_iter().zip(&expected).enumerate() {
+        let (target, client) = (hit.target.as_bytes(), hit.client.as_bytes());
+        let headers = [(":method", hit.method.as_bytes()), (":path", target), ("x-client", client)];
+        let passed = workers[i % 2].request(hit.at_ns, &headers).passed();
+        assert_eq!(passed, *expected, "{name}: request {i} of {}", hit.client);
+        admitted += usize::from(passed);
+    }
+    let sum = |metric: &str| workers.iter().map(|worker| worker.metric(metric)).sum::<i64>();
+    assert_eq!(sum("tollgate.evictions"), 0);
+    assert_eq!(sum("tollgate.decisions.rule=client.result=allowed"), admitted as i64);
+    println!(
+        "{name}: {admitted} of {} requests of the day admitted, as by the core",
+        expected.len()
+    );
+}
+
+#[test]
+fn the_real_day_by_gcra() {
+    the_day_is_the_cores(Algorithm::Gcra, "gcra");
+}
+
+#[test]
+fn the_real_day_by_sliding_window() {
+    the_day_is_the_cores(Algorithm::SlidingWindow, "sliding-window");
+}
+
+/// Two rules by two keys: a common one that is committed last.
+fn layers(on_failure: &str) -> Value {
+    let rule = |name: &str, key: Value, limit: u32| {
+        json!({
+            "name": name,
+            "key": key,
+            "quotas": [{"name": name, "limit": limit, "window": "1d"}],
+            "on_failure": on_failure,
+        })
+    };
+    json!({"version": 1, "rules": [
+        rule("user", json!([{"header": "x-user"}]), 10),
+        rule("all", json!([]), 3),
+    ]})
+}
+
+/// A worker that is interrupted before each of its writes by another one's request of user `b`.
+fn interrupted(on_failure: &str, times: u32) -> (Filter, Rc<RefCell<Filter>>) {
+    let shared = Shared::default();
+    let worker = Filter::new(&layers(on_failure), &shared);
+    let other = Rc::new(RefCell::new(Filter::new(&layers(on_failure), &shared)));
+    let (meanwhile, mut left) = (Rc::clone(&other), times);
+    shared.borrow_mut().meanwhile = Some(Box::new(move || {
+        if left > 0 {
+            left -= 1;
+            meanwhile.borrow_mut().request(5, &[("x-user", b"b")]);
+        }
+    }));
+    (worker, other)
+}
+
+// The common quota has three units. While `a` is committed, `b` takes all of them: the charge that
+// `a` already has is given back.
+#[test]
+fn a_lost_race_gives_back_what_was_committed() {
+    let (mut worker, other) = interrupted("allow", 3);
+    // Writes of `a`: its own value (interrupted), the common one (interrupted: lost), again (lost).
+    let answer = worker.request(5, &[("x-user", b"a")]);
+    assert!(!answer.passed(), "{answer:?}");
+    assert!(worker.metric("tollgate.cas_retries") >= 1);
+    let limits = other.borrow_mut().request(5, &[("x-user", b"a")]);
+    let limits = limits.field("ratelimit").expect("fields");
+    assert!(limits.contains("\"user\";r=10"), "the charge stayed: {limits}");
+}
+
+// Somebody else is always faster: after a bounded number of tries the rule's `on_failure` decides.
+#[test]
+fn a_race_that_is_never_won_ends() {
+    for (on_failure, status) in [("allow", None), ("deny", Some(503))] {
+        let shared = Shared::default();
+        let mut worker = Filter::new(&layers(on_failure), &shared);
+        let touched = Rc::clone(&shared);
+        shared.borrow_mut().meanwhile = Some(Box::new(move || {
+            // Rewrites every bucket as it is: only their numbers change. The seed's name is short.
+            let mut map = touched.borrow_mut();
+            let all: Vec<_> = map.entries.iter().filter(|(name, _)| name.len() > 5).collect();
+            let all: Vec<_> = all.into_iter().map(|(n, (v, _))| (n.clone(), v.clone())).collect();
+            all.iter().for_each(|(name, value)| assert_eq!(map.set(name, value, 0), 0));
+        }));
+        // The first insert meets nobody; from then on every write loses.
+        let first = worker.request(5, &[("x-user", b"a")]);
+        assert!(first.passed(), "{first:?}");
+        let second = worker.request(5, &[("x-user", b"a")]);
+        match status {
+            None => assert!(second.passed(), "{second:?}"),
+            Some(expected) => {
+                let Answer::Refused(reply) = second else { panic!("{second:?}") };
+                assert_eq!((reply.status, reply.grpc_status), (expected, 14));
+                assert_eq!(reply.details, "tollgate_failure");
+            }
+        }
+        assert!(worker.metric("tollgate.cas_retries") >= 32);
+        assert!(worker.metric("tollgate.failures") >= 1);
+    }
+}
+
+// Bytes that are no bucket: the request is answered by `on_failure`, and the next one counts again.
+#[test]
+fn a_corrupt_bucket_is_counted_and_repaired() {
+    let shared = Shared::default();
+    let mut worker = Filter::new(&layers("deny"), &shared);
+    let mut ask = || worker.request(5, &[("x-user", b"a")]);
+    assert!(ask().passed());
+    let mut map = shared.borrow_mut();
+    let buckets = map.entries.iter_mut().filter(|(name, _)| name.len() > 5);
+    buckets.for_each(|(_, (value, _))| *value = b"\x01garbage".to_vec());
+    drop(map);
+    let refused = ask();
+    let Answer::Refused(reply) = &refused else { panic!("{refused:?}") };
+    assert_eq!(reply.status, 503);
+    assert!(ask().passed());
+    assert_eq!(worker.metric("tollgate.failures"), 2, "one for each of the two values");
+}
+
+// Whatever Envoy may hand over: an answer, never a trap.
+#[test]
+fn no_configuration_traps() {
+    let good = layers("allow").to_string();
+    let mut filter = Filter::new(&layers("allow"), &Shared::default());
+    for len in 0..good.len() {
+        assert!(!filter.configure(&good.as_bytes()[..len]));
+    }
+    for byte in 0..=255_u8 {
+        assert!(!filter.configure(&[byte]));
+        assert!(!filter.configure(&[b'\n', byte, b'\n', byte]));
+    }
+    assert!(filter.configure(good.as_bytes()));
+}
