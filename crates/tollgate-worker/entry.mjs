@@ -26,14 +26,25 @@ Object.defineProperty(instance, "criticalError", {
   },
 });
 
-/** Settles like `promise`, or with a 500 as soon as the wasm instance aborts. */
-function guarded(promise) {
+const ABORTED = Symbol("aborted");
+
+/** Settles like `promise`, or with a 500 as soon as the wasm instance aborts. The 500 is made here and not by whoever
+ * notices the abort: a response belongs to the request that made it. */
+async function guarded(promise) {
   let abort;
   const whenAborted = new Promise((resolve) => {
-    abort = () => resolve(internalError());
+    abort = () => resolve(ABORTED);
   });
   underWay.add(abort);
-  return Promise.race([promise, whenAborted]).finally(() => underWay.delete(abort));
+  try {
+    const response = await Promise.race([promise, whenAborted]);
+    if (response !== ABORTED) return response;
+  } catch (error) {
+    console.error("tollgate: a request failed:", error?.message);
+  } finally {
+    underWay.delete(abort);
+  }
+  return internalError();
 }
 
 function internalError() {

@@ -161,6 +161,13 @@ impl Workerd {
         files.filter(is_object).collect()
     }
 
+    /// The contents of everything the platform stores for the objects, names and alarms included.
+    pub fn stored_bytes(&self) -> Vec<Vec<u8>> {
+        let entries = fs::read_dir(self.dir.path().join("objects/limiter"));
+        let files = entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+        files.filter_map(|path| fs::read(path).ok()).collect()
+    }
+
     /// How many objects are in its memory: those whose database it holds open.
     pub fn objects_in_memory(&self) -> usize {
         let open = fs::read_dir(format!("/proc/{}/fd", self.server.pid()));

@@ -219,6 +219,8 @@ impl Facts for Incoming<'_> {
         self.target.as_bytes().into()
     }
 
+    /// The platform hands values over as text: lines are joined by `, `, and what is no UTF-8 arrives as U+FFFD, so
+    /// clients whose keys differ in such bytes only share a count.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         self.text(name).map(|value| value.into_bytes().into())
     }

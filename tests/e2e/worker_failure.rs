@@ -1,0 +1,248 @@
+//! What happens when something is wrong: a bad policy, a bad setting, a panic, an object that is silent.
+//!
+//! The shipped modules are not changed: a module in front of `entry.mjs` plays the fault, and a panic is a
+//! real trap of the shipped wasm, caused by giving its glue code a length that no memory can hold.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
+
+use crate::worker_origin::serve;
+
+const HEALTH: &str = "/.well-known/tollgate/health";
+
+fn policy(on_failure: &str) -> Value {
+    let quota =
+        |name: &str| json!({"name": name, "algorithm": "gcra", "limit": 100, "window": "366d"});
+    json!({"version": 1, "on_failure": on_failure, "rules": [
+        {"name": "client", "key": ["client_ip"], "quotas": [quota("client")]},
+        {"name": "vip", "when": {"paths": ["/vip"]}, "key": [{"header": "x-vip"}], "quotas": [quota("vip")]},
+    ]})
+}
+
+// Guards: a policy that half works. Every mistake is in the health report, with its path, and nothing is
+// served, in both uses.
+#[test]
+fn a_wrong_policy_is_reported_and_serves_nothing() {
+    let wrong = r#"{"version":1,"rules":[{"name":"a","key":["client_ip"],"qotas":[],
+        "quotas":[{"name":"q","limit":-1,"window":"0s"}]}]}"#;
+    let origin = serve(|_| panic!("the origin was asked"));
+    for setup in [Setup::new(wrong), Setup::new(wrong).binding("ORIGIN", &origin)] {
+        let worker = setup.start();
+        let health = worker.client().send(&Request::get(HEALTH));
+        assert_eq!(health.status, 500);
+        assert_eq!(health.header("content-type").as_deref(), Some("application/problem+json"));
+        let report: Value = serde_json::from_slice(&health.body).expect("JSON");
+        let paths: Vec<_> = (report["errors"].as_array().expect("a list").iter())
+            .map(|error| error["path"].as_str().expect("a path").to_owned())
+            .collect();
+        for path in ["rules[0]", "rules[0].quotas[0].limit", "rules[0].quotas[0].window"] {
+            assert!(paths.iter().any(|found| found == path), "{path}: {report}");
+        }
+        for request in [Request::get("/"), check_request("GET", "/", "192.0.2.1")] {
+            let refused = worker.client().send(&request);
+            assert_eq!(refused.status, 500);
+            assert!(refused.text().contains(HEALTH), "{}", refused.text());
+        }
+    }
+    let worker = Setup::new("not json").start();
+    let health = worker.client().send(&Request::get(HEALTH)).text();
+    assert!(health.contains("not JSON"), "{health}");
+}
+
+// Guards: a wrong setting that is ignored: an origin that is none must not turn a proxy into an open
+// service, and an empty token must not open one.
+#[test]
+fn a_wrong_setting_is_reported_and_serves_nothing() {
+    let setup =
+        Setup::new(policy("allow")).binding("ORIGIN", "example.com").binding("CHECK_TOKEN", "");
+    let worker = setup.start();
+    let health = worker.client().send(&Request::get(HEALTH));
+    let report: Value = serde_json::from_slice(&health.body).expect("JSON");
+    let expected = json!([
+        {"path": "ORIGIN", "detail": "is not an origin; use one such as \"https://example.com\", without query"},
+        {"path": "CHECK_TOKEN", "detail": "is empty; give it a value or delete it"},
+    ]);
+    assert_eq!((health.status, &report["errors"]), (500, &expected));
+    assert_eq!(worker.client().send(&check_request("GET", "/", "192.0.2.1")).status, 500);
+    // HEAD has no body.
+    assert_eq!(worker.client().send(&Request::new("HEAD", HEALTH)).status, 500);
+}
+
+/// Traps the wasm like a panic does, in the midst of a request with `x-fault: worker` or in the midst of its
+/// object's decision with `x-fault: object`.
+const TRAPS: &str = r#"
+import Tollgate, { Limiter as Real } from "./entry.mjs";
+
+// No memory has room for this: the allocation in the wasm aborts it.
+const bomb = { length: 0xffff_fff0, charCodeAt: () => 97 };
+let trapNextObject = false;
+
+export default class extends Tollgate {
+  fetch(request) {
+    const fault = request.headers.get("x-fault");
+    if (fault === "object") trapNextObject = true;
+    if (fault !== "worker") return super.fetch(request);
+    return super.fetch(new Proxy(request, {
+      get(target, name) {
+        if (name === "url") return bomb;
+        const value = Reflect.get(target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    }));
+  }
+}
+
+export class Limiter extends Real {
+  check(request) {
+    if (!trapNextObject) return super.check(request);
+    trapNextObject = false;
+    const now = Date.now;
+    Date.now = () => super.check(bomb); // the decision reads the clock once
+    try {
+      return super.check(request);
+    } finally {
+      Date.now = now;
+    }
+  }
+}
+"#;
+
+fn remaining(worker: &Workerd, client_ip: &str) -> u64 {
+    let answer = answer(&worker.client().send(&check_request("GET", "/", client_ip)));
+    let field = answer["headers"]["ratelimit"].as_str().expect("a ratelimit field");
+    let r = field.split(";r=").nth(1).and_then(|rest| rest.split(';').next()).expect("r");
+    r.parse().expect("a number")
+}
+
+// Guards: the hang. A trap aborts the wasm instance of the whole isolate; without the guard the caller would
+// never hear of it. The answer must be quick, the next request must find a working instance, and no
+// count may be lost.
+#[test]
+fn a_panic_is_an_error_at_once_and_loses_nothing() {
+    let worker = Setup::new(policy("deny")).front(TRAPS).start();
+    assert_eq!(remaining(&worker, "192.0.2.1"), 99);
+    for round in 0..3 {
+        // In the Worker itself: 500.
+        let started = Instant::now();
+        let fault = check_request("GET", "/", "192.0.2.1").header("x-fault", "worker");
+        let response = worker.client().send(&fault);
+        assert_eq!(response.status, 500, "{}", response.text());
+        assert_eq!(response.header("content-type").as_deref(), Some("application/problem+json"));
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+        // In the object: it shares the isolate with its caller here, so the caller's instance is gone too.
+        let started = Instant::now();
+        let fault = check_request("GET", "/", "192.0.2.1").header("x-fault", "object");
+        let response = worker.client().send(&fault);
+        assert_eq!(response.status, 500, "{}", response.text());
+        assert_eq!(response.header("content-type").as_deref(), Some("application/problem+json"));
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+        // Both work again, with every count.
+        assert_eq!(remaining(&worker, "192.0.2.1"), 98 - round);
+        assert_eq!(remaining(&worker, "192.0.2.2"), 99 - round);
+    }
+}
+
+// Guards: requests that are under way while another one's panic aborts the instance. Each must end, with an
+// answer or with a 500, and none may hang.
+#[test]
+fn a_panic_under_load_leaves_nobody_waiting() {
+    let worker = Setup::new(policy("deny")).front(TRAPS).start();
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let client = |number: usize| {
+            let worker = &worker;
+            move || {
+                let mut client = worker.client();
+                let send = |i: usize| {
+                    let request = check_request("GET", "/", &format!("192.0.2.{number}"));
+                    let fault = number == 0 && i % 5 == 4;
+                    client
+                        .send(&if fault { request.header("x-fault", "worker") } else { request })
+                        .status
+                };
+                (0..40).map(send).collect::<Vec<_>>()
+            }
+        };
+        let threads: Vec<_> = (0..8).map(|number| scope.spawn(client(number))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("a client waited")).collect()
+    });
+    assert_eq!(statuses.len(), 320);
+    assert!(statuses.iter().all(|status| [200, 500].contains(status)), "{statuses:?}");
+    let answered = statuses.iter().filter(|status| **status == 200).count();
+    println!("{answered} of 320 answered, 8 panics");
+    assert!(answered >= 200, "eight panics spoil few requests, not {}", 320 - answered);
+    assert_eq!(worker.client().send(&check_request("GET", "/", "192.0.2.9")).status, 200);
+}
+
+/// Objects that fail, by the path that is asked for.
+const SILENT: &str = r#"
+import Tollgate, { Limiter as Real } from "./entry.mjs";
+let fault = null;
+export default class extends Tollgate {
+  fetch(request) {
+    fault = request.headers.get("x-fault") ?? fault;
+    return super.fetch(request);
+  }
+}
+export class Limiter extends Real {
+  check(request) {
+    if (fault === "silent") return new Promise(() => setTimeout(() => {}, 60_000));
+    if (fault === "throws") throw new Error("storage is broken");
+    if (fault === "garbage") return new Uint8Array([1, 2, 3]);
+    return super.check(request);
+  }
+}
+"#;
+
+// Guards: a store that cannot be reached. `on_failure` decides: let pass, without fields that would be
+// invented, or refuse with 503; an object that says nothing is given up in time.
+#[test]
+fn an_object_that_fails_is_decided_by_on_failure() {
+    for on_failure in ["allow", "deny"] {
+        let worker = Setup::new(policy(on_failure)).front(SILENT).start();
+        for fault in ["throws", "garbage", "silent"] {
+            let started = Instant::now();
+            let request = check_request("GET", "/", "192.0.2.1").header("x-fault", fault);
+            let failed = answer(&worker.client().send(&request));
+            assert_eq!(failed["decision"], on_failure, "{fault}");
+            assert_eq!(failed["rules"], json!([{"name": "client", "result": "failed"}]), "{fault}");
+            assert_eq!(failed["violated"], json!([]), "{fault}");
+            assert_eq!(failed["headers"].get("ratelimit"), None, "{fault}");
+            assert!(started.elapsed() < Duration::from_secs(9), "{fault}: {:?}", started.elapsed());
+        }
+    }
+    // In front of an origin a refusal for failure is a 503, and says that it is no quota.
+    let origin = serve(|request| request.answer("200 OK", "", "hello"));
+    let setup = Setup::new(policy("deny")).binding("ORIGIN", origin).front(SILENT);
+    let worker = setup.start();
+    let get =
+        || Request::get("/").header("cf-connecting-ip", "192.0.2.1").header("x-fault", "throws");
+    let refused = worker.client().send(&get());
+    assert_eq!(refused.status, 503);
+    assert!(refused.text().contains("temporary-reduced-capacity"), "{}", refused.text());
+    let grpc = worker.client().send(&get().header("content-type", "application/grpc"));
+    assert_eq!((grpc.status, grpc.header("grpc-status").as_deref()), (200, Some("14")));
+}
+
+// Guards: input that no client should send. Header values are bytes: they must count, apart from each other,
+// and never break the Worker.
+#[test]
+fn odd_header_values_are_counted_apart() {
+    let rules = json!([{"name": "r", "key": [{"header": "x-key"}], "quotas":
+        [{"name": "q", "algorithm": "fixed-window", "limit": 1, "window": "366d"}]}]);
+    let origin = serve(|request| request.answer("200 OK", "", "hello"));
+    let worker =
+        Setup::new(json!({"version": 1, "rules": rules})).binding("ORIGIN", origin).start();
+    let status = |value: &[u8]| {
+        let mut client: Client = worker.client();
+        client.send(&Request::get("/").header("x-key", value)).status
+    };
+    let long = vec![b'x'; 7000];
+    for value in [b"k".as_slice(), "\u{e4}".as_bytes(), &[0xe4], &[0xff, 0xfe], b"%00", &long] {
+        assert_eq!(status(value), 200, "{value:?}");
+        assert_eq!(status(value), 429, "{value:?}");
+    }
+}
