@@ -98,7 +98,7 @@ fn the_fields_of_the_origin_stay() {
         ],
     }]);
     let filters = vec![tollgate(&layered(), "vm", As::Text)];
-    let front = Listener::new("main", filters).to_origin();
+    let front = Listener::new("main", filters).behind_origin();
     let mut setup = Setup::new(1, vec![front, origin]);
     setup.origin = setup.listeners[1].port;
     let envoy = setup.start();

@@ -78,7 +78,7 @@ impl Listener {
     }
 
     /// Hands every request to the listener on `port`.
-    pub fn to_origin(mut self) -> Self {
+    pub fn behind_origin(mut self) -> Self {
         self.routes = json!([{"match": {"prefix": "/"}, "route": {"cluster": "origin"}}]);
         self
     }
