@@ -1,9 +1,12 @@
 //! The Worker in a real workerd, and its wasm in Node under a clock of the test. Run by
 //! `cargo xtask test workerd`, which says where workerd, Node and the Worker are.
 
+#[path = "../vectors/format.rs"]
+mod vectors;
 mod worker_check;
 mod worker_durable;
 mod worker_exact;
 mod worker_failure;
 mod worker_origin;
 mod worker_proxy;
+mod worker_replay;
