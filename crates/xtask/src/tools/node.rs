@@ -60,7 +60,12 @@ pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
                 .or_problem(format!("cannot copy {file} into the cache"), "restore it with git")?;
         }
         let mut npm = Command::new("npm");
-        npm.current_dir(partial).args(["ci", "--ignore-scripts", "--no-progress"]);
+        npm.current_dir(partial).args([
+            "ci",
+            "--ignore-scripts",
+            "--no-progress",
+            "--loglevel=http",
+        ]);
         run::logged(&mut npm, job, "see whether npm reaches its registry, then run again")
     })
 }
