@@ -57,7 +57,6 @@ const STEPS: &[Step] = &[
         needs: SERVERS,
         run: servers::e2e_workerd,
     },
-    Step { group: "both", name: "end to end, both", needs: SERVERS, run: servers::e2e_both },
     Step { group: "up", name: "cargo xtask up", needs: SERVERS, run: servers::up },
     Step {
         group: "compose",
