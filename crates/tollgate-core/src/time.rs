@@ -1,6 +1,6 @@
 //! Points in time and lengths of time, as the core counts them: whole nanoseconds in a `u64`.
 //!
-//! Invariant: no operation here wraps or panics; every one saturates and says at which end. A
+//! Invariant: no public operation here wraps or panics; every one saturates and says at which end. A
 //! [`Timestamp`] counts from an epoch that the surface chooses (Unix time, or the start of a
 //! monotonic clock) and must keep for as long as it keeps the states. Nothing here reads a clock.
 
@@ -40,48 +40,70 @@ impl Timestamp {
 
     /// The point `nanos` nanoseconds after the epoch.
     #[must_use]
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// The point `millis` milliseconds after the epoch, at most [`Timestamp::MAX`].
     #[must_use]
+    #[inline]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
     /// Nanoseconds since the epoch.
     #[must_use]
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     /// The time from `earlier` to `self`; zero when `earlier` is later.
     #[must_use]
+    #[inline]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 
+    /// The time from `earlier` to `self`; `None` when `earlier` is later.
+    #[must_use]
+    #[inline]
+    pub const fn checked_since(self, earlier: Self) -> Option<Span> {
+        Span(self.0).checked_sub(Span(earlier.0))
+    }
+
     /// `span` later, at most [`Timestamp::MAX`].
     #[must_use]
+    #[inline]
     pub const fn saturating_add(self, span: Span) -> Self {
         Self(self.0.saturating_add(span.0))
     }
 
+    /// `span` later where the caller knows that the sum fits; wraps around where it does not.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn wrapping_add(self, span: Span) -> Self {
+        Self(self.0.wrapping_add(span.0))
+    }
+
     /// `span` earlier, at least [`Timestamp::ZERO`].
     #[must_use]
+    #[inline]
     pub const fn saturating_sub(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
     }
 
     /// The later of two points.
     #[must_use]
+    #[inline]
     pub const fn max(self, other: Self) -> Self {
         if self.0 >= other.0 { self } else { other }
     }
 
     /// The earlier of two points.
     #[must_use]
+    #[inline]
     pub const fn min(self, other: Self) -> Self {
         if self.0 <= other.0 { self } else { other }
     }
@@ -112,60 +134,80 @@ impl Span {
 
     /// `nanos` nanoseconds.
     #[must_use]
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// `millis` milliseconds, at most [`Span::MAX`].
     #[must_use]
+    #[inline]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
     /// `secs` seconds, at most [`Span::MAX`].
     #[must_use]
+    #[inline]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
     /// Whole nanoseconds.
     #[must_use]
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     /// Whole seconds, rounded up: 1 ns is 1 s. For `Retry-After`, which must never be too early.
     #[must_use]
+    #[inline]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000_000)
     }
 
     /// Whole milliseconds, rounded up.
     #[must_use]
+    #[inline]
     pub const fn as_millis_ceil(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 
     /// The sum, at most [`Span::MAX`].
     #[must_use]
+    #[inline]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// The difference, at least zero.
     #[must_use]
+    #[inline]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
+    /// The difference; `None` when `other` is longer.
+    #[must_use]
+    #[inline]
+    pub const fn checked_sub(self, other: Self) -> Option<Self> {
+        match self.0.checked_sub(other.0) {
+            Some(nanos) => Some(Self(nanos)),
+            None => None,
+        }
+    }
+
     /// `count` times this length, at most [`Span::MAX`].
     #[must_use]
+    #[inline]
     pub const fn saturating_mul(self, count: u64) -> Self {
         Self(self.0.saturating_mul(count))
     }
 
     /// How many whole `unit`s fit in, rounded down; none when `unit` is zero.
     #[must_use]
+    #[inline]
     pub const fn div_floor(self, unit: Self) -> u64 {
         match self.0.checked_div(unit.0) {
             Some(count) => count,
@@ -175,12 +217,14 @@ impl Span {
 
     /// How many `unit`s cover this length: the quotient rounded up; none when `unit` is zero.
     #[must_use]
+    #[inline]
     pub const fn div_ceil(self, unit: Self) -> u64 {
         if unit.0 == 0 { 0 } else { self.0.div_ceil(unit.0) }
     }
 
     /// The shorter of two lengths.
     #[must_use]
+    #[inline]
     pub const fn min(self, other: Self) -> Self {
         if self.0 <= other.0 { self } else { other }
     }

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use support::arbitrary::*;
 use tollgate_core::{Algorithm, Limiter, Span, Verdict};
 
-const CASES: u32 = 400;
+const CASES: u32 = if cfg!(debug_assertions) { 400 } else { 4_000 };
 
 proptest! {
     #![proptest_config(config(CASES))]

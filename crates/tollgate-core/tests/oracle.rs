@@ -195,7 +195,7 @@ impl core::fmt::Debug for Oracle {
 }
 
 proptest! {
-    #![proptest_config(config(600))]
+    #![proptest_config(config(if cfg!(debug_assertions) { 600 } else { 6_000 }))]
 
     /// Random traces with boundaries, exact retries and idle times.
     #[test]

@@ -16,6 +16,8 @@ pub(crate) struct Rate {
     pub(crate) emission_interval: Span,
     /// T x burst: the debt that a key may carry.
     pub(crate) burst_span: Span,
+    /// The debt that a key may be seen with on a late clock: one burst and the skew.
+    longest_debt: Span,
 }
 
 impl Rate {
@@ -30,7 +32,8 @@ impl Rate {
         if burst_span.as_nanos() > MAX_BURST_SPAN.as_nanos() {
             return Err(QuotaError::Burst { max_burst: max_burst(&quota) });
         }
-        Ok(Self { quota, emission_interval, burst_span })
+        let longest_debt = burst_span.saturating_add(ALLOWED_SKEW);
+        Ok(Self { quota, emission_interval, burst_span, longest_debt })
     }
 
     /// T x `cost`.
@@ -39,12 +42,18 @@ impl Rate {
         self.emission_interval.saturating_mul(cost)
     }
 
+    /// T x `cost` for a cost of at most one burst: at most `burst_span`, so it cannot overflow and is not
+    /// tested for it.
+    #[inline]
+    pub(crate) const fn span_within_burst(&self, cost: u64) -> Span {
+        Span::from_nanos(self.emission_interval.as_nanos().wrapping_mul(cost))
+    }
+
     /// The debt to decide on `cost` with: `debt` as it stands, unless the clock was set back so far
     /// that this quota cannot have left it within the allowed skew. Then it is one burst less the room
     /// for `cost`; nothing for a peek and for a cost that never fits ([`ALLOWED_SKEW`] says why).
-    #[inline]
     pub(crate) fn standing(&self, debt: Span, cost: u64) -> Span {
-        if debt.saturating_sub(self.burst_span) <= ALLOWED_SKEW {
+        if debt <= self.longest_debt {
             debt
         } else if cost == 0 || cost > self.quota.burst() {
             Span::ZERO
@@ -70,21 +79,42 @@ impl Rate {
         charged_at.saturating_add(span).since(now).min(span)
     }
 
-    /// The answer when `debt` is carried: floor(credit / T) units remain, and until then or, with
-    /// none left, until one has grown back, no more than these should be used (HEADERS.md).
-    #[inline]
-    pub(crate) const fn decision(
+    /// The answer when `debt` is carried. One burst less the debt is the credit; on a late clock the debt
+    /// can be more than a burst, and then nothing remains until one unit has grown back.
+    pub(crate) fn decision(
         &self,
         verdict: Verdict,
         debt: Span,
         retry_after: Option<Span>,
     ) -> Decision {
-        let credit = self.burst_span.saturating_sub(debt);
-        let remaining = credit.div_floor(self.emission_interval);
-        let reset_after = if remaining > 0 {
-            credit
+        match self.burst_span.checked_sub(debt) {
+            Some(credit) => self.decision_on_credit(verdict, credit, retry_after),
+            None => Decision {
+                verdict,
+                limit: self.quota.limit(),
+                remaining: 0,
+                retry_after,
+                reset_after: debt
+                    .saturating_sub(self.burst_span)
+                    .saturating_add(self.emission_interval),
+            },
+        }
+    }
+
+    /// The answer when `credit` is left: floor(credit / T) units remain, and until the credit has grown
+    /// once more no more than these should be used; with none remaining, until one has grown back
+    /// (HEADERS.md).
+    #[inline]
+    pub(crate) fn decision_on_credit(
+        &self,
+        verdict: Verdict,
+        credit: Span,
+        retry_after: Option<Span>,
+    ) -> Decision {
+        let (remaining, reset_after) = if credit < self.emission_interval {
+            (0, self.emission_interval.saturating_sub(credit))
         } else {
-            debt.saturating_add(self.emission_interval).saturating_sub(self.burst_span)
+            (credit.div_floor(self.emission_interval), credit)
         };
         Decision { verdict, limit: self.quota.limit(), remaining, retry_after, reset_after }
     }
