@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn at(seconds: u64) -> Timestamp {
-        Timestamp::from_millis(seconds * 1000)
+        Timestamp::ZERO.saturating_add(Span::from_secs(seconds))
     }
 
     #[test]

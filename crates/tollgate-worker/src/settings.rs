@@ -79,7 +79,7 @@ mod tests {
             ("https://example.com/base/", Some("https://example.com/base")),
             ("", None),
         ] {
-            let settings = read("ORIGIN", value).ok().expect(value);
+            let settings = read("ORIGIN", value).expect(value);
             assert_eq!(settings.origin.as_deref(), expected, "{value}");
         }
         for value in
