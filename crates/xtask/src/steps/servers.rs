@@ -7,7 +7,7 @@ use crate::{
     build::{self, Product},
     children::{self, Stop},
     env, metadata,
-    problem::{OrProblem, Problem, Result},
+    problem::{Problem, Result},
     run,
     servers::{
         envoy::{self, Ports},
@@ -88,9 +88,9 @@ fn e2e(workspace: &Workspace, wanted: fn(&str) -> bool) -> Result<()> {
 pub fn up(workspace: &Workspace) -> Result<()> {
     let fix = "run `cargo xtask up` by hand";
     let (envoy, worker) = (free_port()?, free_port()?);
-    let xtask = std::env::current_exe().or_problem("cannot find xtask", "run it through cargo")?;
-    let mut command = Command::new(xtask);
-    command.current_dir(&workspace.root).arg("up");
+    // Through cargo: another cargo command may have replaced this program's file meanwhile.
+    let mut command = Command::new("cargo");
+    command.current_dir(&workspace.root).args(["xtask", "up"]);
     command.args(["--envoy-port", &envoy.to_string(), "--worker-port", &worker.to_string()]);
     let log = workspace.out.join("run/up.log");
     log_to(&mut command, &log)?;
