@@ -10,6 +10,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Failure, Plan};
 
 use crate::config::Config;
+use crate::denials::Denials;
 use crate::table::{Bucket, LAYOUT_VERSION, Loss, Seed, Slot};
 
 /// How often a commit is tried: 32 losses in a row need 32 other commits to the same bucket within
@@ -74,6 +75,7 @@ struct Read {
 pub struct Scratch {
     reads: Vec<Read>,
     out: Vec<u8>,
+    denials: Denials,
 }
 
 /// One request's way through the tables.
@@ -105,13 +107,17 @@ impl<S: SharedData> Enforcement<'_, S> {
     pub fn run(&mut self) -> Tally {
         let mut tally = Tally::default();
         self.scratch.reads.resize_with(self.plan.len(), Read::default);
+        (0..self.plan.len()).for_each(|index| self.locate(index));
+        if self.is_denied_as_before() {
+            return tally;
+        }
         for index in 0..self.plan.len() {
-            self.locate(index);
             if let Err(failure) = self.load(index) {
                 self.fail(index, failure, &mut tally);
             }
         }
         self.plan.decide(&self.config.policy, self.now);
+        self.remember_denial();
         for index in 0..self.plan.len() {
             if !self.plan.changed(index) {
                 continue;
@@ -140,6 +146,30 @@ impl<S: SharedData> Enforcement<'_, S> {
                 tally.failures = tally.failures.saturating_add(1);
             }
         }
+    }
+
+    /// Decides on the value of an earlier denial, if there is one; true when that denies still.
+    fn is_denied_as_before(&mut self) -> bool {
+        let Some(slot) = self.lone_slot() else { return false };
+        let Some(value) = self.scratch.denials.get(slot) else { return false };
+        self.plan.load(&self.config.policy, 0, Some(value));
+        self.plan.decide(&self.config.policy, self.now);
+        matches!(self.answer(), Answer::Refuse { .. })
+    }
+
+    /// Remembers the value of a denial by a quota, and forgets it after an admission.
+    fn remember_denial(&mut self) {
+        let Some(slot) = self.lone_slot() else { return };
+        if self.plan.outcome(&self.config.policy).violated().next().is_some() {
+            self.scratch.denials.put(slot, self.plan.value(0));
+        } else {
+            self.scratch.denials.forget(slot);
+        }
+    }
+
+    /// The slot of the only partition of a policy with one rule; see [`Denials`].
+    fn lone_slot(&self) -> Option<Slot> {
+        if self.config.policy.rules().len() == 1 { self.read(0)?.slot } else { None }
     }
 
     fn answer(&self) -> Answer {

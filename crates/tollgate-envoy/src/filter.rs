@@ -122,7 +122,8 @@ impl Force {
             Some(now) => self.enforce(&mut plan, now, |enforcement| enforcement.run()),
             None => self.fail(&mut plan),
         };
-        self.metrics.count(&self.outcome(&plan), &tally, &Host);
+        self.metrics.count(&self.outcome(&plan), &Host);
+        self.metrics.add(&tally, &Host);
         Some(Decided { plan, now: now.unwrap_or_default() })
     }
 
@@ -143,12 +144,13 @@ impl Force {
     /// A request that would wait where too many wait already: as if nothing could be decided.
     fn turn_away(&self, decided: &mut Decided) {
         let Decided { plan, now } = decided;
-        self.enforce(plan, *now, |enforcement| {
+        let tally = self.enforce(plan, *now, |enforcement| {
             let mut tally = Tally::default();
             enforcement.give_back(&mut tally);
             tally
         });
-        self.fail(plan);
+        self.metrics.add(&tally, &Host);
+        self.metrics.add(&self.fail(plan), &Host);
     }
 
     /// A host without a clock: nothing can be decided, so `on_failure` does.

@@ -3,7 +3,7 @@
 //! `filter` dispatches Envoy's callbacks, `host` makes every call to Envoy; both exist in the wasm
 //! build alone. The rest is pure and tested natively: `config` (the policy out of the plugin configuration),
 //! `facts` (what a request is), `table` (which way of which bucket holds a key), `enforce` (load,
-//! decide, commit by compare-and-swap), `waiting` (delayed requests), `reply` and `metrics`.
+//! decide, commit by compare-and-swap), `denials` (what this worker saw denied), `waiting` (delayed requests), `reply` and `metrics`.
 //!
 //! Invariant: nothing in here can trap on any input; a trap takes the worker's virtual machine down.
 //! Deliberately absent: decisions. Those are `tollgate-policy`'s, the same on every surface.
@@ -18,6 +18,7 @@ mod filter;
 mod host;
 
 pub mod config;
+pub mod denials;
 pub mod enforce;
 pub mod facts;
 pub mod metrics;

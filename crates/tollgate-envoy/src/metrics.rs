@@ -41,8 +41,8 @@ impl Metrics {
         }
     }
 
-    /// Counts one request.
-    pub fn count(&self, outcome: &Outcome<'_>, tally: &Tally, counters: &impl Counters) {
+    /// Counts the decisions on one request.
+    pub fn count(&self, outcome: &Outcome<'_>, counters: &impl Counters) {
         for (rule, result) in outcome.rules() {
             let column = match result {
                 RuleResult::Allowed => 0,
@@ -53,6 +53,10 @@ impl Metrics {
             let counter = self.rules.get(rule).and_then(|row| *row.get(column)?);
             add(counters, counter, 1);
         }
+    }
+
+    /// Counts what happened besides.
+    pub fn add(&self, tally: &Tally, counters: &impl Counters) {
         add(counters, self.retries, tally.retries);
         add(counters, self.evictions, tally.evictions);
         add(counters, self.failures, tally.failures);
