@@ -27,6 +27,8 @@ const ROOT: u32 = 1;
 pub struct SharedMap {
     pub entries: HashMap<Vec<u8>, (Vec<u8>, u32)>,
     last_cas: u32,
+    /// How often a worker looked.
+    pub looks: u32,
     /// Called before a write: what another worker does meanwhile.
     pub meanwhile: Option<Box<dyn FnMut()>>,
 }
@@ -382,6 +384,7 @@ fn define_shared_data(linker: &mut Linker<World>) {
             "proxy_get_shared_data",
             |mut c: C<'_>, name: u32, name_len: u32, data: u32, len: u32, cas_at: u32| {
                 let name = read(&c, name, name_len);
+                c.data().shared.borrow_mut().looks += 1;
                 let found = c.data().shared.borrow().entries.get(&name).cloned();
                 let Some((value, cas)) = found else { return NOT_FOUND };
                 give(&mut c, &value, data, len);

@@ -226,6 +226,51 @@ fn a_race_that_is_never_won_ends() {
     }
 }
 
+// A denied client costs no look into the shared map; when its time has come, or when another worker's
+// denial was the first, the answers are the same as without that memory. Where charges may be given
+// back (two keys), nothing is taken from memory: a denial may have been false.
+#[test]
+fn a_denial_is_repeated_from_memory_and_exactly() {
+    const DAY: u64 = 86_400_000_000_000;
+    let one_key = json!({"version": 1, "rules": [{
+        "name": "one",
+        "key": [{"header": "x-user"}],
+        "quotas": [{"name": "one", "limit": 2, "window": "1d"}],
+    }]});
+    let shared = Shared::default();
+    let mut workers = [(); 2].map(|()| Filter::new(&one_key, &shared));
+    let mut ask = |worker: usize, at: u64| {
+        let before = shared.borrow().looks;
+        let answer = workers[worker].request(at, &[("x-user", b"a")]);
+        (
+            answer.passed(),
+            shared.borrow().looks - before,
+            answer.field("retry-after").map(str::to_owned),
+        )
+    };
+    let half_a_day = |seconds: u64| Some((43_200 - seconds).to_string());
+    assert_eq!(ask(0, 1), (true, 1, None));
+    assert_eq!(ask(1, 1), (true, 1, None));
+    assert_eq!(ask(0, 1), (false, 1, half_a_day(0)), "the first denial looks");
+    assert_eq!(ask(0, 10_000_000_001), (false, 0, half_a_day(10)), "the next does not");
+    assert_eq!(ask(1, 10_000_000_001), (false, 1, half_a_day(10)), "the other worker looks itself");
+    assert_eq!(ask(0, DAY / 2), (false, 0, Some("1".into())), "a nanosecond early");
+    assert_eq!(ask(0, DAY / 2 + 1), (true, 1, None), "in time");
+    assert_eq!(ask(1, DAY / 2 + 1), (false, 1, half_a_day(0)), "memory is older than the state");
+
+    let shared = Shared::default();
+    let mut worker = Filter::new(&layers("allow"), &shared);
+    let mut looks = || {
+        let before = shared.borrow().looks;
+        let passed = worker.request(1, &[("x-user", b"a")]).passed();
+        (passed, shared.borrow().looks - before)
+    };
+    assert_eq!(
+        [(); 5].map(|()| looks()),
+        [(true, 2), (true, 2), (true, 2), (false, 2), (false, 2)]
+    );
+}
+
 // Bytes that are no bucket: the request is answered by `on_failure`, and the next one counts again.
 #[test]
 fn a_corrupt_bucket_is_counted_and_repaired() {
