@@ -261,7 +261,7 @@ fn a_denied_grpc_request_gets_resource_exhausted() {
     assert_eq!(denied.header("content-type").as_deref(), Some("application/grpc"));
     assert_eq!(denied.header("grpc-status").as_deref(), Some("8"));
     let message = denied.header("grpc-message").expect("grpc-message");
-    assert!(message.contains("try again in"), "{message}");
+    assert!(message.starts_with("quota exceeded: year; retry in "), "{message}");
     for name in ["retry-after", "ratelimit", "ratelimit-policy", "cache-control"] {
         assert!(denied.header(name).is_some(), "{name}");
     }

@@ -200,12 +200,11 @@ fn the_real_day_is_decided_as_by_the_core() {
 // for each of its clients.
 #[test]
 fn the_real_day_adds_up_in_workerd() {
-    // Small: every admission is a write that waits for the disk.
     const LIMIT: usize = 3;
     const CONNECTIONS: usize = 16;
     let quota =
         json!({"name": "q", "limit": LIMIT, "window": "366d", "algorithm": "sliding-window"});
-    let worker = Setup::new(per_client(&quota)).start();
+    let worker = Setup::new(per_client(&quota)).files_in_memory().start();
     let hits = day();
     let started = Instant::now();
     let one_connection = |share: &[Hit]| {

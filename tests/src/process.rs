@@ -78,10 +78,15 @@ pub struct TempDir(PathBuf);
 impl TempDir {
     /// A new, empty directory.
     pub fn new(name: &str) -> Self {
+        Self::new_in(std::env::temp_dir(), name)
+    }
+
+    /// The same, in `parent`.
+    pub fn new_in(parent: impl AsRef<Path>, name: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("tollgate-{name}-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = parent.as_ref().join(name);
         fs::create_dir_all(&path).expect("no temporary directory");
         Self(path)
     }

@@ -15,6 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::statvfs;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
@@ -44,12 +45,24 @@ pub struct Setup {
     policy: String,
     bindings: Vec<(String, String)>,
     front: Option<String>,
+    files: Files,
 }
+
+/// Where the objects' databases are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Files {
+    OnDisk,
+    InMemory,
+}
+
+/// What thousands of small databases need, with room.
+const MEMORY: &str = "/dev/shm";
+const MEMORY_BYTES: u64 = 1 << 30;
 
 impl Setup {
     /// The Worker with `policy` and no variables or secrets.
     pub fn new(policy: impl ToString) -> Self {
-        Self { policy: policy.to_string(), bindings: vec![], front: None }
+        Self { policy: policy.to_string(), bindings: vec![], front: None, files: Files::OnDisk }
     }
 
     /// Sets a variable or secret.
@@ -64,10 +77,23 @@ impl Setup {
         self
     }
 
+    /// Keeps the databases in files that are in memory, where the machine has room for them: for tests of many
+    /// objects, whose every write would wait for the disk.
+    pub fn files_in_memory(mut self) -> Self {
+        self.files = Files::InMemory;
+        self
+    }
+
     /// Starts it and waits until it listens.
     pub fn start(self) -> Workerd {
         allow_many_files();
-        let dir = TempDir::new("workerd");
+        let has_room = || {
+            statvfs(MEMORY).is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) > MEMORY_BYTES)
+        };
+        let dir = match self.files {
+            Files::InMemory if has_room() => TempDir::new_in(MEMORY, "workerd"),
+            _ => TempDir::new("workerd"),
+        };
         fs::create_dir_all(dir.path().join("build")).expect("a folder for the modules");
         fs::create_dir_all(dir.path().join("objects")).expect("a folder for the objects");
         for module in ["entry.mjs", "build/index.js", "build/index_bg.wasm"] {

@@ -97,7 +97,7 @@ impl Reply {
         });
         fields.add("content-type", "application/grpc");
         fields.add("grpc-status", if status == 429 { GRPC_QUOTA } else { GRPC_FAILURE });
-        fields.add("grpc-message", &grpc_message(&outcome.body()));
+        fields.add("grpc-message", &grpc_message(&message(outcome)));
         Self { status: 200, fields, body: String::new() }
     }
 
@@ -121,12 +121,22 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
-    /// By its content type: gRPC is `application/grpc`, alone or with `+proto`, `-web` or a parameter.
+    /// By its content type: gRPC is `application/grpc`, alone or with a suffix or a parameter. gRPC-Web
+    /// is not gRPC: its clients read the HTTP status.
     pub(crate) fn of(content_type: Option<&str>) -> Self {
         match content_type.and_then(|value| value.strip_prefix("application/grpc")) {
-            Some(rest) if rest.is_empty() || rest.starts_with(['+', ';', '-']) => Self::Grpc,
+            Some(rest) if rest.is_empty() || rest.starts_with(['+', ';']) => Self::Grpc,
             _ => Self::Http,
         }
+    }
+}
+
+/// One line for a person; the words of the filter in Envoy.
+fn message(outcome: &Outcome<'_>) -> String {
+    let violated: Vec<&str> = outcome.violated().collect();
+    match outcome.retry_after().map(|wait| wait.as_secs_ceil().max(1)) {
+        Some(seconds) => format!("quota exceeded: {}; retry in {seconds} s", violated.join(", ")),
+        None => "the rate limiter refuses this request".into(),
     }
 }
 
@@ -160,12 +170,7 @@ mod tests {
 
     #[test]
     fn grpc_is_known_by_its_content_type() {
-        let grpc = [
-            "application/grpc",
-            "application/grpc+proto",
-            "application/grpc;x=y",
-            "application/grpc-web",
-        ];
+        let grpc = ["application/grpc", "application/grpc+proto", "application/grpc;x=y"];
         for value in grpc {
             assert_eq!(Caller::of(Some(value)), Caller::Grpc, "{value}");
         }
@@ -173,6 +178,7 @@ mod tests {
             None,
             Some("application/json"),
             Some("application/grpcx"),
+            Some("application/grpc-web"),
             Some("text/application/grpc"),
         ] {
             assert_eq!(Caller::of(value), Caller::Http, "{value:?}");
