@@ -64,9 +64,10 @@ fn spread_ties(hits: &mut [Hit]) {
     }
 }
 
-/// The same number of requests in the same time, few clients asking much and many asking little.
+/// The same number of requests in the same time: visits of up to 40 requests a few seconds apart, few clients
+/// that come often and many that come rarely.
 fn stand_in() -> Vec<Hit> {
-    const REQUESTS: u64 = 30_969;
+    const REQUESTS: usize = 30_969;
     const CLIENTS: u64 = 2_365;
     const FIRST_SECOND: u64 = 807_256_800;
     const SECONDS: u64 = 46_321;
@@ -77,18 +78,20 @@ fn stand_in() -> Vec<Hit> {
         state ^= state << 17;
         state % below
     };
-    let mut seconds: Vec<u64> = (0..REQUESTS).map(|_| random(SECONDS)).collect();
-    seconds.sort_unstable();
-    let hit = |second: u64| {
+    let mut hits = Vec::with_capacity(REQUESTS);
+    while hits.len() < REQUESTS {
         let most = random(CLIENTS) + 1;
-        Hit {
-            at_ns: (FIRST_SECOND + second) * SECOND_NS,
-            client: format!("client-{}.example", random(most)),
-            method: "GET".into(),
-            target: format!("/page-{}.html", random(500)),
+        let client = format!("client-{}.example", random(most));
+        let mut second = FIRST_SECOND + random(SECONDS);
+        for _ in 0..random(40).min(REQUESTS as u64 - hits.len() as u64 - 1) + 1 {
+            let target = format!("/page-{}.html", random(500));
+            let (at_ns, method) = (second * SECOND_NS, "GET".into());
+            hits.push(Hit { at_ns, client: client.clone(), method, target });
+            second += random(8);
         }
-    };
-    seconds.into_iter().map(hit).collect()
+    }
+    hits.sort_by_key(|hit| hit.at_ns);
+    hits
 }
 
 #[cfg(test)]
@@ -102,7 +105,12 @@ mod tests {
         assert_eq!(hits.len(), 30_969);
         assert!(hits.is_sorted_by_key(|hit| hit.at_ns));
         let clients: std::collections::BTreeSet<_> = hits.iter().map(|hit| &hit.client).collect();
-        assert!((2_000..=2_365).contains(&clients.len()), "{}", clients.len());
+        assert!((500..=2_365).contains(&clients.len()), "{}", clients.len());
+        // As in the real day, some clients ask more than twenty times in a minute.
+        let mut minutes: BTreeMap<(&str, u64), u32> = BTreeMap::new();
+        let minute = |hit: &Hit| hit.at_ns / (60 * SECOND_NS);
+        hits.iter().for_each(|hit| *minutes.entry((&hit.client, minute(hit))).or_default() += 1);
+        assert!(minutes.values().filter(|count| **count > 20).count() > 10);
     }
 
     #[test]
