@@ -289,6 +289,7 @@ fn a_client_that_spreads_what_remains_is_never_denied() {
             let decision = key.check(now, 1);
             assert!(decision.is_admitted(), "{algorithm:?} at {now}");
             used += 1;
+            assert!(used <= 1_100, "{algorithm:?}: more than the rate and a burst by {now}");
             now += decision.reset_after.as_nanos() / decision.remaining.max(1);
         }
         assert!(used >= 950, "{algorithm:?} used {used} of 1000");
