@@ -1,9 +1,9 @@
-//! Client addresses: brought into one form and grouped by prefix.
+//! Addresses and networks: brought into one form, grouped by prefix, compared.
 //!
 //! Invariant: one client has one form. An IPv4 address mapped into IPv6 is the IPv4 address; bits
 //! beyond the prefix are zero. IPv6 is grouped by /64 because that is what one customer gets.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How many leading bits of an address are one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,20 +15,79 @@ pub(crate) struct Prefixes {
 }
 
 impl Prefixes {
-    /// A whole IPv4 address; 64 bits of an IPv6 one.
-    pub(crate) const DEFAULT: Self = Self { ipv4: 32, ipv6: 64 };
-
     /// Calls `write` with the bytes that stand for `address` in a key: 4 or 16 of them.
     pub(crate) fn group(self, address: IpAddr, write: impl FnOnce(&[u8])) {
         match address.to_canonical() {
-            IpAddr::V4(v4) => {
-                let mask = u32::MAX.checked_shl(32_u32.saturating_sub(self.ipv4)).unwrap_or(0);
-                write(&(v4.to_bits() & mask).to_be_bytes());
-            }
-            IpAddr::V6(v6) => {
-                let mask = u128::MAX.checked_shl(128_u32.saturating_sub(self.ipv6)).unwrap_or(0);
-                write(&(v6.to_bits() & mask).to_be_bytes());
-            }
+            IpAddr::V4(v4) => write(&mask_v4(v4, self.ipv4).to_be_bytes()),
+            IpAddr::V6(v6) => write(&mask_v6(v6, self.ipv6).to_be_bytes()),
+        }
+    }
+}
+
+const fn mask_v4(address: Ipv4Addr, prefix: u32) -> u32 {
+    match u32::MAX.checked_shl(32_u32.saturating_sub(prefix)) {
+        Some(mask) => address.to_bits() & mask,
+        None => 0,
+    }
+}
+
+const fn mask_v6(address: Ipv6Addr, prefix: u32) -> u128 {
+    match u128::MAX.checked_shl(128_u32.saturating_sub(prefix)) {
+        Some(mask) => address.to_bits() & mask,
+        None => 0,
+    }
+}
+
+/// A network: an address and how many of its leading bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cidr {
+    address: IpAddr,
+    prefix: u32,
+}
+
+impl Cidr {
+    /// Reads `10.0.0.0/8`, `2001:db8::/32` or a single address; the error says why not.
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
+        const WANTED: &str = "use an address, \"/\" and the number of its leading bits";
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| WANTED)?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            Some(prefix) => prefix.parse().ok().filter(|p| *p <= bits).ok_or(WANTED)?,
+            None => bits,
+        };
+        let cidr = Self { address, prefix };
+        if cidr.masked(address) != cidr.masked_exactly() {
+            return Err("it has bits set beyond its prefix");
+        }
+        Ok(cidr)
+    }
+
+    /// True when `address` is in this network; a mapped IPv4 address counts as IPv4.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        let (network, address) = (self.address.to_canonical(), address.to_canonical());
+        network.is_ipv4() == address.is_ipv4() && self.masked(address) == self.masked(network)
+    }
+
+    /// True when every address of `other` is in this network.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.prefix <= other.prefix && self.contains(other.address)
+    }
+
+    fn masked(&self, address: IpAddr) -> u128 {
+        match address {
+            IpAddr::V4(v4) => mask_v4(v4, self.prefix).into(),
+            IpAddr::V6(v6) => mask_v6(v6, self.prefix),
+        }
+    }
+
+    fn masked_exactly(&self) -> u128 {
+        match self.address {
+            IpAddr::V4(v4) => v4.to_bits().into(),
+            IpAddr::V6(v6) => v6.to_bits(),
         }
     }
 }
@@ -38,21 +97,49 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    fn check(prefixes: Prefixes, address: &str) -> Vec<u8> {
+    fn check(ipv4: u32, ipv6: u32, address: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
-        prefixes.group(address.parse().unwrap(), |b| bytes.extend_from_slice(b));
+        Prefixes { ipv4, ipv6 }.group(address.parse().unwrap(), |b| bytes.extend_from_slice(b));
         bytes
     }
 
     #[test]
     fn a_client_has_one_form() {
-        let default = Prefixes::DEFAULT;
-        assert_eq!(check(default, "192.0.2.7"), [192, 0, 2, 7]);
-        assert_eq!(check(default, "::ffff:192.0.2.7"), [192, 0, 2, 7]);
-        assert_eq!(check(default, "2001:db8::1"), check(default, "2001:db8::ffff:1"));
-        assert_ne!(check(default, "2001:db8::1"), check(default, "2001:db8:0:1::1"));
-        assert_eq!(check(Prefixes { ipv4: 24, ipv6: 64 }, "192.0.2.7"), [192, 0, 2, 0]);
-        assert_eq!(check(Prefixes { ipv4: 0, ipv6: 0 }, "192.0.2.7"), [0; 4]);
-        assert_eq!(check(Prefixes { ipv4: 0, ipv6: 0 }, "2001:db8::1"), [0; 16]);
+        assert_eq!(check(32, 64, "192.0.2.7"), [192, 0, 2, 7]);
+        assert_eq!(check(32, 64, "::ffff:192.0.2.7"), [192, 0, 2, 7]);
+        assert_eq!(check(32, 64, "2001:db8::1"), check(32, 64, "2001:db8::ffff:1"));
+        assert_ne!(check(32, 64, "2001:db8::1"), check(32, 64, "2001:db8:0:1::1"));
+        assert_eq!(check(24, 64, "192.0.2.7"), [192, 0, 2, 0]);
+        assert_eq!(check(0, 0, "192.0.2.7"), [0; 4]);
+        assert_eq!(check(0, 0, "2001:db8::1"), [0; 16]);
+    }
+
+    #[test]
+    fn a_network_contains_its_addresses_only() {
+        for (network, address, inside) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.0.0.0/8", "::ffff:10.1.1.1", true),
+            ("192.0.2.1", "192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+            ("0.0.0.0/0", "203.0.113.1", true),
+            ("0.0.0.0/0", "2001:db8::1", false),
+            ("2001:db8::/32", "2001:db8:ffff::1", true),
+            ("2001:db8::/32", "2001:db9::1", false),
+            ("::/0", "192.0.2.1", false),
+        ] {
+            let cidr = Cidr::parse(network).unwrap();
+            assert_eq!(cidr.contains(address.parse().unwrap()), inside, "{address} in {network}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        for text in
+            ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::/129", "10.0.0.0/-1", "10.0.0.0/+8 "]
+        {
+            assert!(Cidr::parse(text).is_err(), "{text}");
+        }
+        assert_eq!(Cidr::parse("10.0.0.1/8"), Err("it has bits set beyond its prefix"));
     }
 }

@@ -8,14 +8,19 @@ use core::net::IpAddr;
 
 /// The facts of one request, as the surface knows them.
 ///
-/// In a proxy every method is a host call that costs more than the decision itself, so each is
-/// called at most once per request and only when the policy reads it.
+/// In a proxy every method is a host call that costs more than the decision itself. The policy
+/// calls each only when it reads it; method, target and peer at most once per request.
 pub trait Facts {
     /// The request method, as received: `GET`.
     fn method(&self) -> Cow<'_, [u8]>;
 
     /// The request target: path and query, as received: `/search?q=a`.
     fn target(&self) -> Cow<'_, [u8]>;
+
+    /// The host, as received: `Example.com:8080`; empty when there is none.
+    fn host(&self) -> Cow<'_, [u8]> {
+        self.header("host").unwrap_or_default()
+    }
 
     /// The value of the header `name` (lower case); several lines joined by `,` in their order;
     /// `None` when there is none.
@@ -24,4 +29,26 @@ pub trait Facts {
     /// The address of the connection's other end (in a Worker: CF-Connecting-IP); `None` when there
     /// is none, as on a Unix socket.
     fn peer(&self) -> Option<IpAddr>;
+
+    /// Envoy: the name of the route.
+    fn route(&self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    /// Worker: the client's two-letter country code, in upper case.
+    fn country(&self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    /// Worker: the client's autonomous system number, in decimal.
+    fn asn(&self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    /// The claim `name` of a token that was verified; text as it is, a number or boolean as JSON writes
+    /// it. `None` when there is no verified token or no such claim.
+    fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let _ = name;
+        None
+    }
 }

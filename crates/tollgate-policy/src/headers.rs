@@ -2,15 +2,19 @@
 //!
 //! Invariant: what is written is a canonical structured field (RFC 9651) whose numbers a client may
 //! rely on: who spreads `r` units over `t` seconds is never refused, who waits `Retry-After` is
-//! admitted. Seconds round up, and are never 0.
+//! admitted. Seconds round up, and are never 0. Jitter only ever makes a wait longer.
 
 use alloc::string::String;
 use core::fmt::Write;
+use core::hash::Hasher;
 
+use base64ct::{Base64, Encoding};
+use siphasher::sip::SipHasher13;
 use tollgate_core::Span;
 
+use crate::compile::Response;
 use crate::document::HeaderGeneration;
-use crate::outcome::{Cause, Reported};
+use crate::outcome::Reported;
 
 /// Where fields go: name in lower case, value.
 type Sink<'s> = &'s mut dyn FnMut(&'static str, &str);
@@ -18,6 +22,14 @@ type Sink<'s> = &'s mut dyn FnMut(&'static str, &str);
 /// Whole seconds of a wait: rounded up, at least 1.
 pub(crate) fn seconds(span: Span) -> u64 {
     span.as_secs_ceil().max(1)
+}
+
+/// How clients are told.
+#[derive(Clone, Copy)]
+pub(crate) struct Telling<'a> {
+    pub(crate) response: &'a Response,
+    /// Added to every wait until a quota admits again.
+    pub(crate) jitter: Span,
 }
 
 /// Writes into `text`, which cannot fail, and sends it.
@@ -29,71 +41,117 @@ macro_rules! send {
     }};
 }
 
-/// The fields of every refusal.
-pub(crate) fn refusal(cause: Cause, retry_after: Option<Span>, text: &mut String, sink: Sink<'_>) {
-    sink("content-type", "application/problem+json");
-    if cause != Cause::Failure {
-        // A 429 answers one client; RFC 6585, 4: it must not be stored by a cache.
-        sink("cache-control", "no-store");
+impl<'a> Telling<'a> {
+    /// The fields of every refusal. A quota's is one client's, so no cache may store it (RFC 6585, 4).
+    pub(crate) fn refusal(
+        self,
+        content_type: Option<&'static str>,
+        by_quota: bool,
+        retry_after: Option<Span>,
+        text: &mut String,
+        sink: Sink<'_>,
+    ) {
+        if let Some(content_type) = content_type {
+            sink("content-type", content_type);
+        }
+        if by_quota {
+            sink("cache-control", "no-store");
+        }
+        if let Some(wait) = retry_after {
+            send!(sink, text, "retry-after", "{}", seconds(wait.saturating_add(self.jitter)));
+        }
     }
-    if let Some(wait) = retry_after {
-        send!(sink, text, "retry-after", "{}", seconds(wait));
-    }
-}
 
-/// The rate limit fields for the quotas that were decided; none when none was.
-pub(crate) fn fields<'a, I>(
-    generation: HeaderGeneration,
-    reported: impl Fn() -> I,
-    text: &mut String,
-    sink: Sink<'_>,
-) where
-    I: Iterator<Item = Reported<'a>> + Clone,
-{
-    let Some(nearest) = reported().min_by_key(exhaustion) else { return };
-    let (limit, r, t) = (nearest.decision.limit, available(&nearest), effective_window(&nearest));
-    match generation {
-        HeaderGeneration::Off => {}
-        HeaderGeneration::Draft11 => draft_11(reported(), text, sink),
-        HeaderGeneration::Draft7 => {
-            plain_policy(reported(), text, sink);
-            send!(sink, text, "ratelimit", "limit={limit}, remaining={r}, reset={t}");
-        }
-        HeaderGeneration::Draft6 => {
-            plain_policy(reported(), text, sink);
-            send!(sink, text, "ratelimit-limit", "{limit}");
-            send!(sink, text, "ratelimit-remaining", "{r}");
-            send!(sink, text, "ratelimit-reset", "{t}");
-        }
-        HeaderGeneration::XRateLimit => {
-            send!(sink, text, "x-ratelimit-limit", "{limit}");
-            send!(sink, text, "x-ratelimit-remaining", "{r}");
-            send!(sink, text, "x-ratelimit-reset", "{t}");
+    /// The rate limit fields for the quotas that were decided; none when none was. `key` gives a
+    /// partition's key.
+    pub(crate) fn fields<I>(
+        self,
+        reported: impl Fn() -> I,
+        key: impl Fn(usize) -> &'a [u8],
+        text: &mut String,
+        sink: Sink<'_>,
+    ) where
+        I: Iterator<Item = Reported<'a>>,
+    {
+        let Some(nearest) = reported().min_by_key(|quota| self.exhaustion(quota)) else { return };
+        let (limit, r, t) =
+            (nearest.decision.limit, available(&nearest), self.effective_window(&nearest));
+        match self.response.headers {
+            HeaderGeneration::Off => {}
+            HeaderGeneration::Draft11 => self.draft_11(reported, key, text, sink),
+            HeaderGeneration::Draft7 => {
+                plain_policy(reported(), text, sink);
+                send!(sink, text, "ratelimit", "limit={limit}, remaining={r}, reset={t}");
+            }
+            HeaderGeneration::Draft6 => {
+                plain_policy(reported(), text, sink);
+                send!(sink, text, "ratelimit-limit", "{limit}");
+                send!(sink, text, "ratelimit-remaining", "{r}");
+                send!(sink, text, "ratelimit-reset", "{t}");
+            }
+            HeaderGeneration::XRateLimit => {
+                send!(sink, text, "x-ratelimit-limit", "{limit}");
+                send!(sink, text, "x-ratelimit-remaining", "{r}");
+                send!(sink, text, "x-ratelimit-reset", "{t}");
+            }
         }
     }
-}
 
-/// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, one member a quota.
-fn draft_11<'a>(
-    reported: impl Iterator<Item = Reported<'a>> + Clone,
-    text: &mut String,
-    sink: Sink<'_>,
-) {
-    text.clear();
-    for quota in reported.clone() {
-        begin_member(text);
-        push_quoted(&quota.meter.name, text);
-        let _ = write!(text, ";q={}", quota.decision.limit);
-        push_window(quota.meter.window, text);
+    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, one member a quota.
+    fn draft_11<I>(
+        self,
+        reported: impl Fn() -> I,
+        key: impl Fn(usize) -> &'a [u8],
+        text: &mut String,
+        sink: Sink<'_>,
+    ) where
+        I: Iterator<Item = Reported<'a>>,
+    {
+        text.clear();
+        for quota in reported() {
+            begin_member(text);
+            push_quoted(&quota.meter.name, text);
+            let _ = write!(text, ";q={}", quota.decision.limit);
+            push_window(quota.meter.window, text);
+            self.push_partition_key(key(quota.partition), text);
+        }
+        sink("ratelimit-policy", text);
+        text.clear();
+        for quota in reported() {
+            begin_member(text);
+            push_quoted(&quota.meter.name, text);
+            let _ = write!(text, ";r={};t={}", available(&quota), self.effective_window(&quota));
+            self.push_partition_key(key(quota.partition), text);
+        }
+        sink("ratelimit", text);
     }
-    sink("ratelimit-policy", text);
-    text.clear();
-    for quota in reported {
-        begin_member(text);
-        push_quoted(&quota.meter.name, text);
-        let _ = write!(text, ";r={};t={}", available(&quota), effective_window(&quota));
+
+    /// `;pk=:...:`, 64 bits of a keyed hash: enough for a client to tell its keys apart, too little and
+    /// too secret to find out what was hashed.
+    fn push_partition_key(self, key: &[u8], text: &mut String) {
+        if !self.response.partition_key {
+            return;
+        }
+        let mut hasher = SipHasher13::new_with_key(&self.response.hash_key);
+        hasher.write(key);
+        let mut buffer = [0; 12];
+        if let Ok(encoded) = Base64::encode(&hasher.finish().to_be_bytes(), &mut buffer) {
+            let _ = write!(text, ";pk=:{encoded}:");
+        }
     }
-    sink("ratelimit", text);
+
+    /// `t`: the effective window; while the quota denies, the time until it does not.
+    fn effective_window(self, quota: &Reported<'_>) -> u64 {
+        match quota.decision.retry_after {
+            Some(wait) => seconds(wait.saturating_add(self.jitter)),
+            None => seconds(quota.decision.reset_after),
+        }
+    }
+
+    /// Orders quotas by how close they are to exhaustion: least available first, then longest window.
+    fn exhaustion(self, quota: &Reported<'_>) -> (u64, core::cmp::Reverse<u64>) {
+        (available(quota), core::cmp::Reverse(self.effective_window(quota)))
+    }
 }
 
 /// `RateLimit-Policy` of drafts 6 and 7: `100;w=60, 1000;w=86400`.
@@ -117,16 +175,6 @@ fn available(quota: &Reported<'_>) -> u64 {
         Some(_) => 0,
         None => quota.decision.remaining,
     }
-}
-
-/// `t`: the effective window; while the quota denies, the time until it does not.
-fn effective_window(quota: &Reported<'_>) -> u64 {
-    seconds(quota.decision.retry_after.unwrap_or(quota.decision.reset_after))
-}
-
-/// Orders quotas by how close they are to exhaustion: least available first, then longest window.
-fn exhaustion(quota: &Reported<'_>) -> (u64, core::cmp::Reverse<u64>) {
-    (available(quota), core::cmp::Reverse(effective_window(quota)))
 }
 
 fn begin_member(text: &mut String) {

@@ -1,18 +1,81 @@
-//! Which rules may concern a path: a trie over pattern segments.
+//! Which rules may concern a request: by path in a trie over segments, by host in a map.
 //!
-//! Invariant: a look-up visits at most the trie nodes that agree with the path, so its cost does
-//! not grow with the number of rules that do not match. It only finds candidates by path; the other
-//! conditions are the plan's business.
+//! Invariant: a look-up visits what agrees with the request, so its cost does not grow with the
+//! number of rules that do not match. It only finds candidates; the other conditions are the plan's
+//! business.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::document::conditions::{Conditions, Host};
 use crate::path::{Pattern, Segment};
+use crate::request::Known;
 
-/// The patterns of all rules.
+/// Every rule, under the most telling of its conditions.
 #[derive(Clone, Debug)]
-pub(crate) struct PathIndex {
-    /// The first node is the root.
+pub(crate) struct Index {
+    paths: Trie,
+    hosts: BTreeMap<Vec<u8>, Vec<u16>>,
+    /// By suffix with its leading dot.
+    suffixes: BTreeMap<Vec<u8>, Vec<u16>>,
+    /// Rules with neither a path nor a host condition.
+    always: Vec<u16>,
+}
+
+impl Index {
+    pub(crate) const fn new() -> Self {
+        Self {
+            paths: Trie { nodes: Vec::new() },
+            hosts: BTreeMap::new(),
+            suffixes: BTreeMap::new(),
+            always: Vec::new(),
+        }
+    }
+
+    /// Adds `rule`, and says which of its conditions a look-up will have checked.
+    pub(crate) fn insert(&mut self, when: Option<&Conditions>, rule: u16) -> Known {
+        if let Some(paths) = when.and_then(|when| when.paths.as_ref()) {
+            paths.0.iter().for_each(|pattern| self.paths.insert(pattern, rule));
+            return Known::Path;
+        }
+        if let Some(hosts) = when.and_then(|when| when.hosts.as_ref()) {
+            for host in &hosts.0 {
+                let (map, name) = match host {
+                    Host::Exact(name) => (&mut self.hosts, name),
+                    Host::Suffix(name) => (&mut self.suffixes, name),
+                };
+                map.entry(name.clone()).or_default().push(rule);
+            }
+            return Known::Host;
+        }
+        self.always.push(rule);
+        Known::Nothing
+    }
+
+    /// Fills `out` with the candidates for a request, in order, each once.
+    pub(crate) fn find(&self, host: &[u8], path: &[u8], out: &mut Vec<u16>) {
+        out.clear();
+        out.extend_from_slice(&self.always);
+        self.paths.walk(0, Some(path.strip_prefix(b"/").unwrap_or(path)), out);
+        if let Some(rules) = self.hosts.get(host) {
+            out.extend_from_slice(rules);
+        }
+        if !self.suffixes.is_empty() {
+            let dots = host.iter().enumerate().filter(|(i, b)| **b == b'.' && *i > 0);
+            for suffix in dots.filter_map(|(i, _)| host.get(i..)) {
+                out.extend(self.suffixes.get(suffix).into_iter().flatten());
+            }
+        }
+        if out.len() > 1 {
+            out.sort_unstable();
+            out.dedup();
+        }
+    }
+}
+
+/// Patterns by segment; the first node is the root.
+#[derive(Clone, Debug)]
+struct Trie {
     nodes: Vec<Node>,
 }
 
@@ -26,13 +89,11 @@ struct Node {
     rests: Vec<u16>,
 }
 
-impl PathIndex {
-    pub(crate) fn new() -> Self {
-        Self { nodes: alloc::vec![Node::default()] }
-    }
-
-    /// Adds `pattern` of `rule`.
-    pub(crate) fn insert(&mut self, pattern: &Pattern, rule: u16) {
+impl Trie {
+    fn insert(&mut self, pattern: &Pattern, rule: u16) {
+        if self.nodes.is_empty() {
+            self.nodes.push(Node::default());
+        }
         let mut at = 0;
         for segment in &pattern.segments {
             at = self.child(at, segment);
@@ -58,13 +119,8 @@ impl PathIndex {
         child
     }
 
-    /// Appends to `out` the rules with a pattern that matches `path` (in normal form); a rule may
-    /// come more than once.
-    pub(crate) fn find(&self, path: &[u8], out: &mut Vec<u16>) {
-        self.walk(0, Some(path.strip_prefix(b"/").unwrap_or(path)), out);
-    }
-
-    /// `rest`: the segments not yet matched; `None` when the last one was. As deep as the longest pattern (64).
+    /// Appends the rules of every pattern that matches, some perhaps twice. `rest` is what is not yet
+    /// matched; `None` after the last segment. As deep as the longest pattern, 64.
     fn walk(&self, at: usize, rest: Option<&[u8]>, out: &mut Vec<u16>) {
         let Some(node) = self.nodes.get(at) else { return };
         out.extend_from_slice(&node.rests);
@@ -89,29 +145,50 @@ impl PathIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::conditions::NonEmpty;
 
-    fn check(patterns: &[&str], path: &str, expected: &[u16]) {
-        let mut index = PathIndex::new();
-        for (i, pattern) in patterns.iter().enumerate() {
-            index.insert(&Pattern::parse(pattern).unwrap(), u16::try_from(i).unwrap());
+    fn check(conditions: &[Conditions], host: &str, path: &str, expected: &[u16]) {
+        let mut index = Index::new();
+        for (i, when) in conditions.iter().enumerate() {
+            index.insert(Some(when), u16::try_from(i).unwrap());
         }
         let mut found = Vec::new();
-        index.find(path.as_bytes(), &mut found);
-        found.sort_unstable();
-        assert_eq!(found, expected, "{path} in {patterns:?}");
+        index.find(host.as_bytes(), path.as_bytes(), &mut found);
+        assert_eq!(found, expected, "{host} {path}");
     }
 
     #[test]
-    fn every_pattern_that_matches_is_found() {
-        let patterns = ["/login", "/api/**", "/api/*/x", "/{a}/{b}", "/**", "/", "/api/", "/*"];
-        check(&patterns, "/login", &[0, 4, 7]);
-        check(&patterns, "/login/", &[4]);
-        check(&patterns, "/api", &[1, 4, 7]);
-        check(&patterns, "/api/", &[1, 4, 6]);
-        check(&patterns, "/api/1", &[1, 3, 4]);
-        check(&patterns, "/api/1/x", &[1, 2, 4]);
-        check(&patterns, "/api/1/y", &[1, 4]);
-        check(&patterns, "/", &[4, 5]);
-        check(&patterns, "/apix", &[4, 7]);
+    fn every_path_that_matches_is_found() {
+        let conditions = ["/login", "/api/**", "/api/*/x", "/{a}/{b}", "/**", "/", "/api/", "/*"]
+            .map(|pattern| Conditions {
+                paths: Some(NonEmpty([Pattern::parse(pattern).unwrap()].into())),
+                ..Default::default()
+            });
+        check(&conditions, "", "/login", &[0, 4, 7]);
+        check(&conditions, "", "/login/", &[4]);
+        check(&conditions, "", "/api", &[1, 4, 7]);
+        check(&conditions, "", "/api/", &[1, 4, 6]);
+        check(&conditions, "", "/api/1", &[1, 3, 4]);
+        check(&conditions, "", "/api/1/x", &[1, 2, 4]);
+        check(&conditions, "", "/api/1/y", &[1, 4]);
+        check(&conditions, "", "/", &[4, 5]);
+        check(&conditions, "", "/apix", &[4, 7]);
+    }
+
+    #[test]
+    fn every_host_that_matches_is_found() {
+        let exact = |name: &str| Host::Exact(name.into());
+        let suffix = |name: &str| Host::Suffix(name.into());
+        let conditions =
+            [exact("a.example.com"), suffix(".example.com"), suffix(".com"), exact("example.com")]
+                .map(|host| Conditions {
+                    hosts: Some(NonEmpty([host].into())),
+                    ..Default::default()
+                });
+        check(&conditions, "a.example.com", "/", &[0, 1, 2]);
+        check(&conditions, "b.c.example.com", "/", &[1, 2]);
+        check(&conditions, "example.com", "/", &[2, 3]);
+        check(&conditions, ".com", "/", &[]);
+        check(&conditions, "", "/", &[]);
     }
 }

@@ -20,10 +20,13 @@ extern crate alloc;
 
 mod address;
 mod compile;
+mod decide;
 mod document;
 mod facts;
+mod forwarded;
 mod headers;
 mod index;
+mod jwt;
 mod key;
 mod node;
 mod outcome;
@@ -31,12 +34,20 @@ mod path;
 mod plan;
 mod problem;
 mod read;
+mod request;
+mod result;
+#[cfg(feature = "schema")]
+mod schema;
 mod value;
 mod wire;
 
-pub use compile::{Group, Policy, Rule, Surface};
+pub use compile::{Group, Meter, Policy, QuotaSet, Rule, Surface};
 pub use facts::Facts;
-pub use outcome::{Answer, Outcome, RuleResult};
+pub use jwt::{Jwk, Jwt};
+pub use outcome::{Answer, Outcome};
 pub use plan::{Failure, Plan};
 pub use problem::{Problem, Problems};
+pub use result::RuleResult;
+#[cfg(feature = "schema")]
+pub use schema::schema;
 pub use wire::WireError;

@@ -1,50 +1,45 @@
 //! The answer to one request: pass, wait or refuse, and what is said about it.
 //!
-//! Invariant: an outcome only reads the plan; asking twice gives the same. A quota's refusal is 429 (RFC
-//! 6585), a failure's is 503: the client did nothing wrong. Names of quotas are told, keys never.
+//! Invariant: an outcome only reads the plan; asking twice gives the same. A quota's refusal is 429
+//! (RFC 6585) unless the policy says otherwise, a failure's is 503: the client did nothing wrong.
+//! Names of quotas are told, keys never.
 
 use alloc::format;
 use alloc::string::String;
 
-use tollgate_core::{Decision, Span, Verdict};
+use tollgate_core::{Algorithm, Decision, Span, Verdict};
 
-use crate::compile::{Meter, Policy};
-use crate::document::OnFailure;
-use crate::headers;
+use crate::compile::{Meter, Policy, Rule, stable_hash};
+use crate::decide::denies;
+use crate::document::behaviour::{Action, Reply};
+use crate::document::{BodyFormat, OnFailure};
+use crate::headers::{self, Telling};
 use crate::plan::{Applied, Plan, Status};
+use crate::result::RuleResult;
 
 /// May the request go on?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Now.
     Pass,
-    /// After waiting this long.
+    /// After waiting this long; its place is taken.
     Delay(Span),
+    /// Not yet: wait this long, then plan and decide again.
+    Retry(Span),
     /// No: answer with this status and the outcome's headers and body.
     Refuse {
-        /// 429 when a quota refuses, 503 when a failure does.
+        /// 429 when a quota refuses, 503 when a failure does, or what the rule's action says.
         status: u16,
     },
 }
 
-/// What one rule said, for metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RuleResult {
-    /// Every quota of it admitted the request.
-    Allowed,
-    /// A quota of it denied, or a key part was missing.
-    Denied,
-    /// Admitted after a wait.
-    Delayed,
-    /// Its state could not be read or written.
-    Failed,
-}
-
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// A quota denies.
-    Quota,
+pub(crate) enum Cause<'a> {
+    /// A quota denies; what the rule then answers of its own.
+    Quota(Option<&'a Reply>),
+    /// As for a quota, but the client is not told.
+    Silent(&'a Reply),
     /// The request lacks a part of a key.
     MissingKey,
     /// A state could not be read or written, and the rule denies then.
@@ -56,6 +51,7 @@ pub(crate) enum Cause {
 pub(crate) struct Reported<'a> {
     pub(crate) meter: &'a Meter,
     pub(crate) decision: &'a Decision,
+    pub(crate) partition: usize,
 }
 
 /// What was decided on one request.
@@ -70,68 +66,100 @@ impl<'a> Outcome<'a> {
         Self { plan, policy }
     }
 
-    /// May the request go on?
+    /// May the request go on? For a request that has not waited yet.
     #[must_use]
     pub fn answer(&self) -> Answer {
-        match self.cause() {
-            Some(Cause::Quota | Cause::MissingKey) => Answer::Refuse { status: 429 },
-            Some(Cause::Failure) => Answer::Refuse { status: 503 },
-            None => self.delay().map_or(Answer::Pass, Answer::Delay),
+        self.answer_after(Span::ZERO)
+    }
+
+    /// May the request go on, which has already waited this long for [`Answer::Retry`]?
+    #[must_use]
+    pub fn answer_after(&self, waited: Span) -> Answer {
+        let Some(cause) = self.cause() else {
+            return self.delay().map_or(Answer::Pass, Answer::Delay);
+        };
+        if let Some(wait) = self.worth_waiting(waited) {
+            return Answer::Retry(wait);
         }
+        Answer::Refuse { status: status_of(cause) }
     }
 
     /// Calls `sink` with the name (lower case) and value of every field to add to the response. On
     /// a refusal these are all the fields it has.
     pub fn headers(&self, sink: &mut dyn FnMut(&'static str, &str)) {
+        let cause = self.cause();
         let mut text = self.plan.text.take();
-        if let Some(cause) = self.cause() {
-            headers::refusal(cause, self.retry_after(), &mut text, sink);
+        let telling = Telling { response: &self.policy.response, jitter: self.jitter() };
+        if let Some(cause) = cause {
+            let kind = self.content_type(cause);
+            telling.refusal(kind, cause != Cause::Failure, self.retry_after(), &mut text, sink);
         }
-        if self.policy.on_allow || self.cause().is_some() {
-            headers::fields(self.policy.headers, || self.reported(), &mut text, sink);
+        let silent = matches!(cause, Some(Cause::Silent(_)));
+        if !silent && (self.policy.response.on_allow || cause.is_some()) {
+            telling.fields(
+                || self.reported(),
+                |partition| self.plan.key(partition),
+                &mut text,
+                sink,
+            );
         }
         self.plan.text.replace(text);
     }
 
-    /// The body of a refusal: problem details (RFC 9457).
+    /// Calls `sink` with the name and value of every header to set on the request that passes: the marks
+    /// of the rules it is over the limit of.
+    pub fn marks(&self, sink: &mut dyn FnMut(&'a str, &'a str)) {
+        for applied in
+            self.plan.applied.iter().filter(|applied| self.result(applied) == RuleResult::Marked)
+        {
+            if let Some(Action::Mark(mark)) = self.rule(applied).map(|rule| &rule.action) {
+                sink(&mark.header.0, &mark.value.0);
+            }
+        }
+    }
+
+    /// The body of a refusal: problem details (RFC 9457), unless the policy says otherwise.
     #[must_use]
     pub fn body(&self) -> String {
-        let (kind, title, status) = match self.cause() {
-            Some(Cause::Failure) => {
-                ("temporary-reduced-capacity", "Temporary Reduced Capacity", 503)
-            }
-            _ => ("quota-exceeded", "Quota Exceeded", 429),
-        };
-        let mut body = format!(
-            "{{\"type\":\"https://iana.org/assignments/http-problem-types#{kind}\",\"title\":\"{title}\",\
-             \"status\":{status},\"detail\":\"{}\"",
-            self.detail()
-        );
-        let mut separator = ",\"violated-policies\":[";
-        for name in self.violated() {
-            body.push_str(separator);
-            headers::push_quoted(name, &mut body);
-            separator = ",";
+        let Some(cause) = self.cause() else { return String::new() };
+        if let Cause::Quota(Some(Reply { body: Some(body), .. })) = cause {
+            return body.0.clone();
         }
-        body.push_str(if separator == "," { "]}" } else { "}" });
-        body
+        if let Cause::Silent(reply) = cause {
+            return reply.body.as_ref().map(|body| body.0.clone()).unwrap_or_default();
+        }
+        match self.policy.response.body {
+            BodyFormat::Empty => String::new(),
+            BodyFormat::Text => format!("{}\n", self.detail()),
+            BodyFormat::ProblemJson => self.problem(cause),
+        }
+    }
+
+    /// What a gRPC client is told (status and message): RESOURCE_EXHAUSTED for a quota, UNAVAILABLE for a
+    /// failure.
+    #[must_use]
+    pub fn grpc(&self) -> (u8, String) {
+        let code = if self.cause() == Some(Cause::Failure) { 14 } else { 8 };
+        (code, self.detail())
     }
 
     /// How long until the same request is admitted, if nobody else uses its keys: the longest of the
     /// violated quotas'. `None` when it is not refused, and when no wait can help.
     #[must_use]
     pub fn retry_after(&self) -> Option<Span> {
-        if self.cause() != Some(Cause::Quota) || self.is_key_missing() {
+        if !matches!(self.cause(), Some(Cause::Quota(_))) || self.is_key_missing() {
             return None;
         }
         let mut longest = Span::ZERO;
-        for reported in self.reported().filter(|r| !r.decision.is_admitted()) {
-            longest = longest.max(reported.decision.retry_after?);
+        for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
+            for reported in self.of_rule(applied).filter(|r| !r.decision.is_admitted()) {
+                longest = longest.max(reported.decision.retry_after?);
+            }
         }
         Some(longest)
     }
 
-    /// The names of the quotas that deny.
+    /// The names of the quotas that deny and are told about.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         self.reported().filter(|r| !r.decision.is_admitted()).map(|r| r.meter.name.as_str())
     }
@@ -145,47 +173,91 @@ impl<'a> Outcome<'a> {
             .map(move |applied| (usize::from(applied.rule), outcome.result(applied)))
     }
 
+    fn rule(&self, applied: &Applied) -> Option<&'a Rule> {
+        self.policy.rules.get(usize::from(applied.rule))
+    }
+
     fn result(&self, applied: &'a Applied) -> RuleResult {
-        let Some(partition) = applied.partition else { return RuleResult::Denied };
-        let mut result = RuleResult::Allowed;
-        if !matches!(self.status(partition), Status::Charged | Status::Uncharged) {
+        let decided = applied.partition.map(|partition| self.status(partition).is_decided());
+        if decided == Some(false) {
             return RuleResult::Failed;
         }
-        for Reported { decision, .. } in self.of_rule(applied) {
-            match decision.verdict {
-                Verdict::Deny => return RuleResult::Denied,
-                Verdict::Delay(_) => result = RuleResult::Delayed,
-                Verdict::Allow => {}
+        if decided.is_none() || denies(applied, self.policy, &self.plan.decisions) {
+            return match self.rule(applied).map(|rule| &rule.action) {
+                _ if !applied.enforced => RuleResult::Shadowed,
+                Some(Action::Mark(_)) => RuleResult::Marked,
+                _ => RuleResult::Denied,
+            };
+        }
+        let waits = |r: &Reported<'_>| matches!(r.decision.verdict, Verdict::Delay(_));
+        if self.of_rule(applied).any(|r| waits(&r)) {
+            RuleResult::Delayed
+        } else {
+            RuleResult::Allowed
+        }
+    }
+
+    /// Why the request is refused, if it is: the first rule that denies; a quota's word goes before a
+    /// failure's.
+    fn cause(&self) -> Option<Cause<'a>> {
+        let mut failure = None;
+        for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
+            match (self.result(applied), self.rule(applied)) {
+                (RuleResult::Denied, Some(rule)) => {
+                    return Some(match &rule.action {
+                        Action::Respond(reply) => Cause::Silent(reply),
+                        Action::Deny(reply) if applied.partition.is_some() => {
+                            Cause::Quota(reply.as_ref())
+                        }
+                        Action::Delay(_) | Action::Mark(_) if applied.partition.is_some() => {
+                            Cause::Quota(None)
+                        }
+                        _ => Cause::MissingKey,
+                    });
+                }
+                (RuleResult::Failed, Some(rule)) if rule.on_failure == OnFailure::Deny => {
+                    failure = Some(Cause::Failure);
+                }
+                _ => {}
             }
         }
-        result
-    }
-
-    /// Why the request is refused, if it is. A quota's word goes before a failure's.
-    fn cause(&self) -> Option<Cause> {
-        if self.reported().any(|r| !r.decision.is_admitted()) {
-            return Some(Cause::Quota);
-        }
-        if self.is_key_missing() {
-            return Some(Cause::MissingKey);
-        }
-        self.plan.applied.iter().any(|applied| self.fails_closed(applied)).then_some(Cause::Failure)
-    }
-
-    fn fails_closed(&self, applied: &'a Applied) -> bool {
-        let rule = self.policy.rules.get(usize::from(applied.rule));
-        self.result(applied) == RuleResult::Failed
-            && rule.is_some_and(|rule| rule.on_failure == OnFailure::Deny)
+        failure
     }
 
     fn is_key_missing(&self) -> bool {
-        self.plan.applied.iter().any(|applied| applied.partition.is_none())
+        self.plan.applied.iter().any(|applied| applied.binding && applied.partition.is_none())
+    }
+
+    /// The wait after which every rule that denies would admit, when each of them lets requests wait
+    /// that long in all.
+    fn worth_waiting(&self, waited: Span) -> Option<Span> {
+        let mut longest = None;
+        for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
+            if self.result(applied) != RuleResult::Denied {
+                continue;
+            }
+            let Some(Action::Delay(max)) = self.rule(applied).map(|rule| &rule.action) else {
+                return None;
+            };
+            for reported in self.of_rule(applied).filter(|r| !r.decision.is_admitted()) {
+                let wait = reported.decision.retry_after?;
+                let is_queue = reported.meter.limiter.algorithm() == Algorithm::LeakyQueue;
+                if is_queue || waited.saturating_add(wait) > *max {
+                    return None;
+                }
+                longest = longest.max(Some(wait));
+            }
+        }
+        longest
     }
 
     fn delay(&self) -> Option<Span> {
-        let waits = self.reported().filter_map(|r| match r.decision.verdict {
-            Verdict::Delay(wait) => Some(wait),
-            _ => None,
+        let enforced = self.plan.applied.iter().filter(|applied| applied.enforced);
+        let waits = enforced.flat_map(|applied| self.of_rule(applied)).filter_map(|r| {
+            match r.decision.verdict {
+                Verdict::Delay(wait) => Some(wait),
+                Verdict::Allow | Verdict::Deny => None,
+            }
         });
         waits.max()
     }
@@ -194,7 +266,7 @@ impl<'a> Outcome<'a> {
         match (self.cause(), self.retry_after()) {
             (Some(Cause::MissingKey), _) => "the request lacks what its quota is counted by".into(),
             (Some(Cause::Failure), _) => "the rate limiter cannot decide at the moment".into(),
-            (_, Some(wait)) => match headers::seconds(wait) {
+            (_, Some(wait)) => match headers::seconds(wait.saturating_add(self.jitter())) {
                 1 => "try again in 1 second".into(),
                 seconds => format!("try again in {seconds} seconds"),
             },
@@ -202,24 +274,85 @@ impl<'a> Outcome<'a> {
         }
     }
 
+    fn problem(&self, cause: Cause<'_>) -> String {
+        let (kind, title) = match cause {
+            Cause::Failure => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
+            _ => ("quota-exceeded", "Quota Exceeded"),
+        };
+        let mut body = format!(
+            "{{\"type\":\"https://iana.org/assignments/http-problem-types#{kind}\",\"title\":\"{title}\",\
+             \"status\":{},\"detail\":\"{}\"",
+            status_of(cause),
+            self.detail()
+        );
+        let mut separator = ",\"violated-policies\":[";
+        for name in self.violated() {
+            body.push_str(separator);
+            headers::push_quoted(name, &mut body);
+            separator = ",";
+        }
+        body.push_str(if separator == "," { "]}" } else { "}" });
+        body
+    }
+
+    fn content_type(&self, cause: Cause<'_>) -> Option<&'static str> {
+        match (cause, self.policy.response.body) {
+            (Cause::Silent(Reply { body, .. }), _) => body.as_ref().map(|_| "text/plain"),
+            (Cause::Quota(Some(Reply { body: Some(_), .. })), _) | (_, BodyFormat::Text) => {
+                Some("text/plain")
+            }
+            (_, BodyFormat::ProblemJson) => Some("application/problem+json"),
+            (_, BodyFormat::Empty) => None,
+        }
+    }
+
+    /// What is added to waits: the same for one key at one time, on every surface.
+    fn jitter(&self) -> Span {
+        let most = self.policy.response.jitter.as_nanos();
+        let Some(partition) = self.plan.live().first().filter(|_| most > 0) else {
+            return Span::ZERO;
+        };
+        let hash = stable_hash(&[self.plan.key(0), &partition.at.as_nanos().to_le_bytes()]);
+        Span::from_nanos(hash.checked_rem(most.saturating_add(1)).unwrap_or(0))
+    }
+
     fn status(&self, partition: usize) -> Status {
         self.plan.live().get(partition).map_or(Status::Pending, |p| p.status)
     }
 
-    /// Every quota that was decided.
-    fn reported(&self) -> impl Iterator<Item = Reported<'a>> + Clone {
+    /// Every quota that was decided and that clients are told about: not those of a shadow, nor of a
+    /// rule that answers in silence.
+    fn reported(&self) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
         let outcome = *self;
-        let decided = move |applied: &&Applied| {
-            applied
-                .partition
-                .is_some_and(|i| matches!(outcome.status(i), Status::Charged | Status::Uncharged))
+        let told = move |applied: &&Applied| {
+            let silent =
+                matches!(outcome.rule(applied).map(|rule| &rule.action), Some(Action::Respond(_)));
+            applied.enforced && !silent
         };
-        self.plan.applied.iter().filter(decided).flat_map(move |applied| outcome.of_rule(applied))
+        self.plan.applied.iter().filter(told).flat_map(move |applied| outcome.of_rule(applied))
     }
 
-    fn of_rule(self, applied: &'a Applied) -> impl Iterator<Item = Reported<'a>> + Clone {
+    /// The decided quotas of a rule.
+    fn of_rule(self, applied: &'a Applied) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
+        let decided = applied.partition.filter(|partition| self.status(*partition).is_decided());
         let decisions = self.plan.decisions.get(applied.first_decision..).unwrap_or_default();
         let meters = self.policy.meters(applied);
-        meters.iter().zip(decisions).map(|(meter, decision)| Reported { meter, decision })
+        decided.into_iter().flat_map(move |partition| {
+            meters.iter().zip(decisions).map(move |(meter, decision)| Reported {
+                meter,
+                decision,
+                partition,
+            })
+        })
+    }
+}
+
+fn status_of(cause: Cause<'_>) -> u16 {
+    let of = |reply: &Reply| u16::try_from(reply.status.0).unwrap_or(429);
+    match cause {
+        Cause::Quota(reply) => reply.map_or(429, of),
+        Cause::Silent(reply) => of(reply),
+        Cause::MissingKey => 429,
+        Cause::Failure => 503,
     }
 }

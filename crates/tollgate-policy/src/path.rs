@@ -53,6 +53,59 @@ impl Pattern {
     }
 }
 
+impl Pattern {
+    /// `Some` when `path`, in normal form, matches; it holds the captured segments, in order.
+    pub(crate) fn matches<'p>(
+        &'p self,
+        path: &'p [u8],
+    ) -> Option<impl Iterator<Item = (&'p str, &'p [u8])>> {
+        let mut given = path.strip_prefix(b"/").unwrap_or(path).split(|b| *b == b'/');
+        for segment in &self.segments {
+            let piece = given.next()?;
+            let matches = match segment {
+                Segment::Literal(literal) => literal == piece,
+                Segment::Any | Segment::Capture(_) => !piece.is_empty(),
+            };
+            if !matches {
+                return None;
+            }
+        }
+        if !self.rest && given.next().is_some() {
+            return None;
+        }
+        let pieces = path.strip_prefix(b"/").unwrap_or(path).split(|b| *b == b'/');
+        Some(self.segments.iter().zip(pieces).filter_map(|(segment, piece)| match segment {
+            Segment::Capture(name) => Some((name.as_str(), piece)),
+            Segment::Literal(_) | Segment::Any => None,
+        }))
+    }
+
+    /// The names that this pattern captures.
+    pub(crate) fn captures(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(|segment| match segment {
+            Segment::Capture(name) => Some(name.as_str()),
+            Segment::Literal(_) | Segment::Any => None,
+        })
+    }
+
+    /// True when every path that `other` matches is matched by this pattern; false when unsure.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let fits = if self.rest {
+            self.segments.len() <= other.segments.len()
+        } else {
+            !other.rest && self.segments.len() == other.segments.len()
+        };
+        fits && self.segments.iter().zip(&other.segments).all(|(mine, theirs)| {
+            match (mine, theirs) {
+                (Segment::Literal(a), Segment::Literal(b)) => a == b,
+                (Segment::Literal(_), Segment::Any | Segment::Capture(_)) => false,
+                (Segment::Any | Segment::Capture(_), Segment::Literal(b)) => !b.is_empty(),
+                (Segment::Any | Segment::Capture(_), Segment::Any | Segment::Capture(_)) => true,
+            }
+        })
+    }
+}
+
 fn segment(text: &str) -> Result<Segment, &'static str> {
     if text == "*" {
         return Ok(Segment::Any);
@@ -103,7 +156,7 @@ pub(crate) fn normalise(target: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The next byte of `path`, whether it was written as an escape, and what follows.
-fn next_byte(path: &[u8]) -> Option<(u8, bool, &[u8])> {
+pub(crate) fn next_byte(path: &[u8]) -> Option<(u8, bool, &[u8])> {
     if let [b'%', high, low, after @ ..] = path
         && let (Some(high), Some(low)) = (hex(*high), hex(*low))
     {

@@ -1,22 +1,23 @@
-//! One request on its way: which rules apply, what was loaded, what was decided.
+//! One request on its way: which rules apply, what they cost, and what was loaded.
 //!
-//! Invariant: all or nothing. A request is charged to every quota of every rule that applies, or,
-//! when one of them denies, to none: what was already committed elsewhere is given back. A plan is
-//! reused from request to request and allocates nothing once its buffers have grown.
+//! Invariant: a plan holds no reference to the request, so a surface may keep it across I/O; it is
+//! reused from request to request and allocates nothing once its buffers have grown. How it is
+//! decided is in `decide`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::ops::Range;
 
-use tollgate_core::{Decision, Timestamp};
+use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::compile::{Meter, Policy};
-use crate::document::{OnFailure, OnMissing};
+use crate::compile::{Meter, Policy, Rule, stable_hash};
+use crate::document::OnMissing;
+use crate::document::behaviour::{Action, Charging, Cost, Mode};
 use crate::facts::Facts;
-use crate::key::write_key;
+use crate::key::{parts, write_key};
 use crate::outcome::Outcome;
-use crate::path::normalise;
+use crate::request::{Buffers, Known, Request};
 use crate::value;
 
 /// Why a stored value could not be used.
@@ -39,8 +40,8 @@ pub struct Plan {
     used: usize,
     pub(crate) decisions: Vec<Decision>,
     keys: Vec<u8>,
-    path: Vec<u8>,
     candidates: Vec<u16>,
+    buffers: Buffers,
     /// Where an outcome writes the value of a field.
     pub(crate) text: RefCell<String>,
 }
@@ -53,15 +54,23 @@ pub(crate) struct Applied {
     pub(crate) cost: u64,
     /// `None` when a key part is missing and the rule refuses such requests.
     pub(crate) partition: Option<usize>,
-    /// Where its decisions begin, one per quota; empty until decided.
+    /// Where its decisions begin, one per quota.
     pub(crate) first_decision: usize,
+    /// The rule is enforced for this key; a shadow's word is counted, not heard.
+    pub(crate) enforced: bool,
+    /// A denial of this rule stops the request: it is enforced, and does more than mark.
+    pub(crate) binding: bool,
+    /// Charged when the response is known, not now.
+    pub(crate) deferred: bool,
+    /// This request's cost is in the partition's value.
+    pub(crate) charged: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Partition {
-    group: u16,
+    pub(crate) group: u16,
     key: Range<usize>,
-    value: Vec<u8>,
+    pub(crate) value: Vec<u8>,
     /// The time of the decision.
     pub(crate) at: Timestamp,
     pub(crate) status: Status,
@@ -75,82 +84,74 @@ pub(crate) enum Status {
     Pending,
     /// Loaded, not decided.
     Loaded,
-    /// Decided, and this request's costs are in the value.
+    /// Decided, and some of this request's costs are in the value.
     Charged,
-    /// Decided without charging: this or another partition denied.
+    /// Decided without charging anything.
     Uncharged,
     /// Could not be loaded or committed.
     Failed(Failure),
 }
 
+impl Status {
+    /// True when there are decisions.
+    pub(crate) const fn is_decided(self) -> bool {
+        matches!(self, Self::Charged | Self::Uncharged)
+    }
+}
+
 impl Policy {
-    /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never fails.
+    /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never
+    /// fails; without rules the plan is empty.
     pub fn plan(&self, facts: &impl Facts, plan: &mut Plan) {
         plan.clear();
-        self.find_candidates(facts, plan);
-        let mut method = None;
-        for i in 0..plan.candidates.len() {
-            let Some(rule_index) = plan.candidates.get(i).copied() else { continue };
-            let Some(rule) = self.rules.get(usize::from(rule_index)) else { continue };
-            if !rule.methods.is_empty() {
-                let method = method.get_or_insert_with(|| facts.method());
-                if !rule.methods.iter().any(|m| m.as_slice() == method.as_ref()) {
-                    continue;
-                }
+        let request = Request::new(facts, &self.settings, core::mem::take(&mut plan.buffers));
+        if !self.exempt.iter().any(|exempt| exempt.hold(&request, Known::Nothing)) {
+            let mut candidates = core::mem::take(&mut plan.candidates);
+            self.index.find(request.host(), request.path(), &mut candidates);
+            for index in &candidates {
+                self.apply(*index, &request, plan);
             }
-            let Some(partition) = self.partition(rule_index, facts, plan) else { continue };
-            let first_decision = plan.applied.last().map_or(0, |applied| {
-                applied.first_decision.saturating_add(self.meters(applied).len())
-            });
-            let applied = Applied {
-                rule: rule_index,
-                set: rule.set,
-                cost: 1,
-                partition: partition.ok(),
-                first_decision,
-            };
-            plan.applied.push(applied);
+            plan.candidates = candidates;
+            plan.reserve_decisions(self);
         }
-        plan.reserve_decisions(self);
+        plan.buffers = request.into_buffers();
     }
 
-    /// The rules whose path condition holds, in the order of the policy.
-    fn find_candidates(&self, facts: &impl Facts, plan: &mut Plan) {
-        plan.candidates.extend_from_slice(&self.pathless);
-        if self.reads_path {
-            normalise(&facts.target(), &mut plan.path);
-            self.index.find(&plan.path, &mut plan.candidates);
+    /// Adds the rule `index` to the plan if it applies.
+    fn apply<F: Facts>(&self, index: u16, request: &Request<'_, F>, plan: &mut Plan) {
+        let Some(rule) = self.rules.get(usize::from(index)) else { return };
+        let holds = rule.when.as_ref().is_none_or(|when| when.hold(request, rule.known))
+            && !rule.unless.as_ref().is_some_and(|unless| unless.hold(request, Known::Nothing));
+        if !holds {
+            return;
         }
-        if plan.candidates.len() > 1 {
-            plan.candidates.sort_unstable();
-            plan.candidates.dedup();
-        }
-    }
-
-    /// The partition that `rule` counts in: `None` when the rule is skipped, `Some(Err)` when it
-    /// refuses the request because a key part is missing.
-    fn partition(
-        &self,
-        rule: u16,
-        facts: &impl Facts,
-        plan: &mut Plan,
-    ) -> Option<Result<usize, ()>> {
-        let rule = self.rules.get(usize::from(rule))?;
-        let group = self.groups.get(usize::from(rule.group))?;
         let start = plan.keys.len();
-        if !write_key(group, self.prefixes, facts, &mut plan.keys) {
-            match rule.on_missing {
-                OnMissing::Shared => {}
-                OnMissing::Skip => return cut(&mut plan.keys, start, None),
-                OnMissing::Deny => return cut(&mut plan.keys, start, Some(Err(()))),
-            }
+        let Some(group) = self.groups.get(usize::from(rule.group)) else { return };
+        let complete = write_key(group, rule, request, &mut plan.keys);
+        if !complete && rule.on_missing == OnMissing::Skip {
+            plan.keys.truncate(start);
+            return;
         }
-        let known = plan.live().iter().position(|p| p.group == rule.group);
-        if let Some(i) = known {
-            return cut(&mut plan.keys, start, Some(Ok(i)));
-        }
-        let end = plan.keys.len();
-        Some(Ok(plan.add_partition(rule.group, start..end)))
+        let key = plan.keys.get(start..).unwrap_or_default();
+        let enforced = rule.is_enforced_for(key);
+        let set = rule.tier_for(request, key);
+        let partition = if complete || rule.on_missing == OnMissing::Shared {
+            Some(plan.partition(rule.group, start))
+        } else {
+            plan.keys.truncate(start);
+            None
+        };
+        plan.applied.push(Applied {
+            rule: index,
+            set,
+            cost: rule.cost.of(request),
+            partition,
+            first_decision: 0,
+            enforced,
+            binding: enforced && !matches!(rule.action, Action::Mark(_)),
+            deferred: rule.charging != Charging::Request,
+            charged: false,
+        });
     }
 
     pub(crate) fn meters(&self, applied: &Applied) -> &[Meter] {
@@ -158,10 +159,47 @@ impl Policy {
     }
 }
 
-/// Takes back what was written into `keys` from `start`, and returns `result`.
-fn cut<T>(keys: &mut Vec<u8>, start: usize, result: T) -> T {
-    keys.truncate(start);
-    result
+impl Rule {
+    /// True when the rule is enforced for `key`: the same keys every time and everywhere.
+    fn is_enforced_for(&self, key: &[u8]) -> bool {
+        match self.mode {
+            Mode::Enforce => true,
+            Mode::Shadow => false,
+            Mode::EnforcePercent(percent) => {
+                stable_hash(&[key]).checked_rem(100).is_some_and(|slot| slot < u64::from(percent))
+            }
+        }
+    }
+
+    /// The quotas for this request: the first tier that is for it, or the rule's own.
+    fn tier_for<F: Facts>(&self, request: &Request<'_, F>, key: &[u8]) -> u16 {
+        let tier = self.tiers.iter().find(|tier| {
+            tier.when.as_ref().is_none_or(|when| when.hold(request, Known::Nothing))
+                && (tier.key_values.is_empty()
+                    || parts(key).any(|part| tier.key_values.contains(part)))
+        });
+        tier.map_or(self.set, |tier| tier.set)
+    }
+}
+
+impl Cost {
+    /// The cost of this request, in quota units; at least 1.
+    fn of<F: Facts>(&self, request: &Request<'_, F>) -> u64 {
+        let number = |name: &str| {
+            let value = request.facts.header(name)?;
+            let digits = core::str::from_utf8(value.trim_ascii()).ok()?;
+            digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<u64>().ok())?
+        };
+        match self {
+            Self::Fixed(cost) => *cost,
+            Self::Header { name, default, max } => {
+                number(&name.0).unwrap_or(*default).clamp(1, *max)
+            }
+            Self::ContentLengthPer(bytes) => {
+                number("content-length").map_or(1, |length| length.div_ceil(*bytes).max(1))
+            }
+        }
+    }
 }
 
 impl Plan {
@@ -177,7 +215,7 @@ impl Plan {
         self.applied.is_empty()
     }
 
-    /// How many partitions (stored values) this request is charged to.
+    /// How many partitions (stored values) the request is charged to.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.used
@@ -195,6 +233,12 @@ impl Plan {
         self.live().get(i).and_then(|p| self.keys.get(p.key.clone())).unwrap_or_default()
     }
 
+    /// False when partition `i` has nothing to decide, which only [`Plan::settle`] brings about.
+    #[must_use]
+    pub fn applies(&self, i: usize) -> bool {
+        self.applied.iter().any(|applied| applied.partition == Some(i))
+    }
+
     /// Takes the stored value of partition `i`; `None` or zeros were never seen. A value that an
     /// earlier policy wrote is brought into the current layout, record by record.
     pub fn load(&mut self, policy: &Policy, i: usize, stored: Option<&[u8]>) {
@@ -209,49 +253,6 @@ impl Plan {
         if let Some(partition) = self.live_mut(i) {
             partition.status = Status::Failed(failure);
         }
-    }
-
-    /// Decides all loaded partitions together at `now`: every cost is charged, or none is.
-    pub fn decide(&mut self, policy: &Policy, now: Timestamp) {
-        let mut admitted = true;
-        for i in 0..self.used {
-            admitted &= self.peek(policy, i, now);
-        }
-        admitted &= !self.refused_without_quota(policy);
-        for i in 0..self.used {
-            self.record(policy, i, now, admitted);
-        }
-    }
-
-    /// Decides partition `i` alone at `now`, after it lost its race and was loaded again, while the
-    /// others stay charged. False when it denies now: then the others' charges are to be refunded.
-    pub fn redecide(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {
-        let admitted = self.peek(policy, i, now);
-        self.record(policy, i, now, admitted);
-        admitted
-    }
-
-    /// Takes this request's charge back from partition `i`, which was committed and then loaded again.
-    pub fn refund(&mut self, policy: &Policy, i: usize, now: Timestamp) {
-        let Self { applied, partitions, decisions, used, .. } = self;
-        let Some(partition) = partitions.get_mut(..*used).and_then(|p| p.get_mut(i)) else {
-            return;
-        };
-        let at = partition.at;
-        for_each_meter(
-            policy,
-            applied,
-            decisions,
-            i,
-            &mut partition.value,
-            |meter, state, cost, decision| {
-                if let Some(charge) = decision.charge(at, cost) {
-                    meter.limiter.refund(state, charge, now);
-                }
-                *decision = meter.limiter.peek(state, now, 0);
-            },
-        );
-        partition.status = Status::Uncharged;
     }
 
     /// True when the value of partition `i` was charged and must be committed.
@@ -273,6 +274,12 @@ impl Plan {
         group.map_or(Timestamp::ZERO, |group| group.idle_at(policy, self.value(i)))
     }
 
+    /// True when a rule that applies charges by the response: keep the plan and [`Plan::settle`] it then.
+    #[must_use]
+    pub fn is_deferred(&self) -> bool {
+        self.applied.iter().any(|applied| applied.deferred)
+    }
+
     /// What was decided.
     #[must_use]
     pub const fn outcome<'a>(&'a self, policy: &'a Policy) -> Outcome<'a> {
@@ -287,12 +294,37 @@ impl Plan {
         self.partitions.get_mut(..self.used)?.get_mut(i)
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Partition `i` with the rules and decisions of the whole plan.
+    pub(crate) fn with_partition(
+        &mut self,
+        i: usize,
+        act: impl FnOnce(&mut [Applied], &mut Partition, &mut [Decision]),
+    ) {
+        let Self { applied, partitions, used, decisions, .. } = self;
+        if let Some(partition) = partitions.get_mut(..*used).and_then(|live| live.get_mut(i)) {
+            act(applied, partition, decisions);
+        }
+    }
+
+    fn clear(&mut self) {
         self.applied.clear();
         self.used = 0;
         self.decisions.clear();
         self.keys.clear();
-        self.candidates.clear();
+    }
+
+    /// The partition of `group` whose key was just written from `start`: an earlier rule's if it has
+    /// the same key, which is then taken back.
+    fn partition(&mut self, group: u16, start: usize) -> usize {
+        let known = self.live().iter().position(|p| {
+            p.group == group && self.keys.get(p.key.clone()) == self.keys.get(start..)
+        });
+        if let Some(i) = known {
+            self.keys.truncate(start);
+            return i;
+        }
+        let end = self.keys.len();
+        self.add_partition(group, start..end)
     }
 
     pub(crate) fn add_partition(&mut self, group: u16, key: Range<usize>) -> usize {
@@ -311,116 +343,19 @@ impl Plan {
 
     /// Makes room for one decision per quota of every applied rule.
     pub(crate) fn reserve_decisions(&mut self, policy: &Policy) {
-        let count = self.applied.iter().map(|applied| policy.meters(applied).len()).sum();
+        const NOT_YET: Decision = Decision {
+            verdict: Verdict::Allow,
+            limit: 0,
+            remaining: 0,
+            retry_after: None,
+            reset_after: Span::ZERO,
+        };
+        let mut count = 0_usize;
+        for applied in &mut self.applied {
+            applied.first_decision = count;
+            count = count.saturating_add(policy.meters(applied).len());
+        }
         self.decisions.clear();
-        self.decisions.resize(count, NONE);
-    }
-
-    /// Fills the decisions of partition `i` as they would be; true when all admit (or it failed).
-    fn peek(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {
-        let Self { applied, partitions, decisions, used, .. } = self;
-        let Some(partition) = partitions.get_mut(..*used).and_then(|p| p.get_mut(i)) else {
-            return true;
-        };
-        if matches!(partition.status, Status::Pending | Status::Failed(_)) {
-            return true;
-        }
-        partition.at = now;
-        let mut admitted = true;
-        for_each_meter(
-            policy,
-            applied,
-            decisions,
-            i,
-            &mut partition.value,
-            |meter, state, cost, decision| {
-                *decision = meter.limiter.peek(state, now, cost);
-                admitted &= decision.is_admitted();
-            },
-        );
-        admitted
-    }
-
-    /// Charges partition `i`, or, when the request is not admitted, says what its quotas have left
-    /// without it. The denials stay as they are.
-    fn record(&mut self, policy: &Policy, i: usize, now: Timestamp, admitted: bool) {
-        let Self { applied, partitions, decisions, used, .. } = self;
-        let Some(partition) = partitions.get_mut(..*used).and_then(|p| p.get_mut(i)) else {
-            return;
-        };
-        if matches!(partition.status, Status::Pending | Status::Failed(_)) {
-            return;
-        }
-        for_each_meter(
-            policy,
-            applied,
-            decisions,
-            i,
-            &mut partition.value,
-            |meter, state, cost, decision| {
-                if admitted {
-                    *decision = meter.limiter.check(state, now, cost);
-                } else if decision.is_admitted() {
-                    *decision = meter.limiter.peek(state, now, 0);
-                }
-            },
-        );
-        partition.status = if admitted { Status::Charged } else { Status::Uncharged };
-    }
-
-    /// True when the request is refused whatever its quotas say: a key part is missing, or a
-    /// partition failed whose rules deny then.
-    fn refused_without_quota(&self, policy: &Policy) -> bool {
-        self.applied.iter().any(|applied| match applied.partition {
-            None => true,
-            Some(i) => {
-                let failed =
-                    matches!(self.live().get(i).map(|p| p.status), Some(Status::Failed(_)));
-                let rule = policy.rules.get(usize::from(applied.rule));
-                failed && rule.is_some_and(|rule| rule.on_failure == OnFailure::Deny)
-            }
-        })
-    }
-}
-
-/// A decision not yet made.
-const NONE: Decision = Decision {
-    verdict: tollgate_core::Verdict::Allow,
-    limit: 0,
-    remaining: 0,
-    retry_after: None,
-    reset_after: tollgate_core::Span::ZERO,
-};
-
-/// Calls `each` with every quota that counts in `partition`: its parameters, its state in `value`,
-/// the cost, and its decision.
-fn for_each_meter(
-    policy: &Policy,
-    applied: &[Applied],
-    decisions: &mut [Decision],
-    partition: usize,
-    value: &mut [u8],
-    mut each: impl FnMut(&Meter, &mut [u8], u64, &mut Decision),
-) {
-    for applied in applied.iter().filter(|applied| applied.partition == Some(partition)) {
-        let Some(set) = policy.sets.get(usize::from(applied.set)) else { continue };
-        let Some(states) = value::states_mut(set, value) else { continue };
-        let decisions = decisions.get_mut(applied.first_decision..).unwrap_or_default();
-        for (meter, decision) in set.meters.iter().zip(decisions) {
-            if let Some(state) = meter.state_mut(states) {
-                each(meter, state, applied.cost, decision);
-            }
-        }
-    }
-}
-
-impl Meter {
-    /// This quota's state among the states of its record.
-    pub(crate) fn state<'v>(&self, states: &'v [u8]) -> Option<&'v [u8]> {
-        states.get(self.offset..self.offset.checked_add(self.limiter.state_len())?)
-    }
-
-    fn state_mut<'v>(&self, states: &'v mut [u8]) -> Option<&'v mut [u8]> {
-        states.get_mut(self.offset..self.offset.checked_add(self.limiter.state_len())?)
+        self.decisions.resize(count, NOT_YET);
     }
 }

@@ -4,7 +4,6 @@
 //! noted, so `None` everywhere with no problem cannot be. `record!` and `choice!` make the types
 //! from one declaration each, which is also where names in messages come from.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -46,6 +45,15 @@ impl<'a> At<'a> {
     /// The item `index` of this list.
     pub(crate) const fn item(&'a self, index: usize) -> At<'a> {
         At { parent: Some(self), step: Step::Item(index), problems: self.problems }
+    }
+
+    /// How many problems were noted anywhere so far.
+    pub(crate) fn noted(&self) -> usize {
+        self.problems.borrow().0.len()
+    }
+
+    const fn is_root(&self) -> bool {
+        matches!(self.step, Step::Root)
     }
 
     /// Notes a problem here.
@@ -110,6 +118,20 @@ pub(crate) trait FromNode: Sized {
     fn absent() -> Option<Self> {
         None
     }
+
+    /// The JSON Schema of such values.
+    #[cfg(feature = "schema")]
+    fn schema() -> serde_json::Value;
+}
+
+/// The schema of a type, in the words of JSON Schema 2020-12.
+macro_rules! schema {
+    ($($json:tt)*) => {
+        #[cfg(feature = "schema")]
+        fn schema() -> serde_json::Value {
+            serde_json::json!($($json)*)
+        }
+    };
 }
 
 impl<T: FromNode> FromNode for Option<T> {
@@ -120,11 +142,10 @@ impl<T: FromNode> FromNode for Option<T> {
     fn absent() -> Option<Self> {
         Some(None)
     }
-}
 
-impl<T: FromNode> FromNode for Box<T> {
-    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        T::read(node, at).map(Box::new)
+    #[cfg(feature = "schema")]
+    fn schema() -> serde_json::Value {
+        T::schema()
     }
 }
 
@@ -137,6 +158,23 @@ impl<T: FromNode> FromNode for Vec<T> {
             items.iter().enumerate().map(|(i, item)| T::read(item, &at.item(i))).collect();
         read.into_iter().collect()
     }
+
+    schema!({"type": "array", "items": T::schema()});
+}
+
+/// An item whose mistakes do not keep its neighbours from being looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Lenient<T>(pub(crate) Option<T>);
+
+impl<T: FromNode> FromNode for Lenient<T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        Some(Self(T::read(node, at)))
+    }
+
+    #[cfg(feature = "schema")]
+    fn schema() -> serde_json::Value {
+        T::schema()
+    }
 }
 
 impl FromNode for bool {
@@ -146,6 +184,8 @@ impl FromNode for bool {
             _ => at.wrong(node, "true or false"),
         }
     }
+
+    schema!({"type": "boolean"});
 }
 
 impl FromNode for String {
@@ -155,6 +195,8 @@ impl FromNode for String {
             _ => at.wrong(node, "a string"),
         }
     }
+
+    schema!({"type": "string"});
 }
 
 impl FromNode for u64 {
@@ -164,6 +206,8 @@ impl FromNode for u64 {
             _ => at.wrong(node, "a whole number of at least 0"),
         }
     }
+
+    schema!({"type": "integer", "minimum": 0});
 }
 
 /// The fields of an object, checked against the names it may have.
@@ -178,6 +222,9 @@ impl<'n> Fields<'n> {
             return at.wrong(node, "an object");
         };
         for (i, (name, _)) in fields.iter().enumerate() {
+            if name == "$schema" && at.is_root() {
+                continue; // for editors
+            }
             if !known.contains(&name.as_str()) {
                 at.problem(unknown("field", name, known));
             } else if fields.iter().take(i).any(|(earlier, _)| earlier == name) {
@@ -190,7 +237,9 @@ impl<'n> Fields<'n> {
     /// The value of the field `name`.
     pub(crate) fn read<T: FromNode>(&self, name: &'static str, at: &At<'_>) -> Option<T> {
         match self.fields.iter().find(|(field, _)| field == name) {
-            Some((_, node)) => T::read(node, &at.field(name)),
+            // What may be left out is taken as left out when it is wrong: its problem is noted, and
+            // the rest can still be looked at.
+            Some((_, node)) => T::read(node, &at.field(name)).or_else(T::absent),
             None => {
                 let absent = T::absent();
                 if absent.is_none() {
@@ -250,16 +299,28 @@ fn distance(a: &str, b: &str) -> usize {
 /// Declares an object of the document: its struct and how it is read. A field that may be left out
 /// is an `Option`; every field is read before any is missed, so all problems are noted.
 macro_rules! record {
-    ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])* $field:ident : $ty:ty,)* }) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug)]
+    ($(#[doc = $about:literal])* $(#[derive($($derive:ident),*)])? $name:ident {
+        $($(#[doc = $doc:literal])* $field:ident : $ty:ty,)*
+    }) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Debug $(, $($derive),*)?)]
         pub(crate) struct $name { $($(#[doc = $doc])* pub(crate) $field: $ty,)* }
 
         impl $crate::read::FromNode for $name {
             fn read(node: &$crate::node::Node, at: &$crate::read::At<'_>) -> Option<Self> {
-                let fields = $crate::read::Fields::open(node, at, &[$(stringify!($field)),*])?;
-                $(let $field = fields.read::<$ty>(stringify!($field), at);)*
+                let fields = $crate::read::Fields::open(node, at, &[$($crate::read::name_of(stringify!($field))),*])?;
+                $(let $field = fields.read::<$ty>($crate::read::name_of(stringify!($field)), at);)*
                 Some(Self { $($field: $field?,)* })
+            }
+
+            #[cfg(feature = "schema")]
+            fn schema() -> serde_json::Value {
+                $crate::schema::object(&[$($crate::schema::Field {
+                    name: $crate::read::name_of(stringify!($field)),
+                    description: concat!($($doc),*),
+                    schema: <$ty as $crate::read::FromNode>::schema(),
+                    required: <$ty as $crate::read::FromNode>::absent().is_none(),
+                }),*])
             }
         }
     };
@@ -267,10 +328,10 @@ macro_rules! record {
 
 /// Declares a closed set of names: its enum and how it is read.
 macro_rules! choice {
-    ($(#[$meta:meta])* $name:ident ($what:literal) { $($(#[doc = $doc:literal])* $text:literal => $variant:ident,)* }) => {
-        $(#[$meta])*
+    ($(#[doc = $about:literal])* $name:ident ($what:literal) { $(#[doc = $doc:literal] $text:literal => $variant:ident,)* }) => {
+        $(#[doc = $about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum $name { $($(#[doc = $doc])* $variant,)* }
+        pub(crate) enum $name { $(#[doc = $doc] $variant,)* }
 
         impl $crate::read::FromNode for $name {
             fn read(node: &$crate::node::Node, at: &$crate::read::At<'_>) -> Option<Self> {
@@ -283,8 +344,18 @@ macro_rules! choice {
                     _ => at.wrong(node, &$crate::read::one_of(&[$($text),*])),
                 }
             }
+
+            $crate::read::schema!({"oneOf": [$({"const": $text, "description": $doc.trim()}),*]});
         }
     };
 }
 
-pub(crate) use {choice, record};
+/// The name in a document of a field of a struct: a raw identifier has its `r#` removed.
+pub(crate) const fn name_of(field: &'static str) -> &'static str {
+    match field.as_bytes() {
+        [b'r', b'#', ..] => field.split_at(2).1,
+        _ => field,
+    }
+}
+
+pub(crate) use {choice, record, schema};

@@ -4,9 +4,9 @@
 //! costs; an object accepts a request only if it knows every rule in it, so that two versions of a policy
 //! never decide by each other's quotas. All numbers are little-endian.
 //!
-//! Request: group identity `u64`, then per rule: record identity `u32`, cost `u64`.
-//! Reply: time of the decision `u64`, charged `u8`, then per quota in order: verdict `u8`, delay, limit,
-//! remaining, `retry_after` (all ones: none) and `reset_after`, each `u64`.
+//! Request: group identity `u64`, then per rule: record identity `u32`, flags `u8` (1 binding, 2 deferred),
+//! cost `u64`. Reply: time of the decision `u64`, then per rule: charged `u8`, and per quota: verdict `u8`, delay,
+//! limit, remaining, `retry_after` (all ones: none) and `reset_after`, each `u64`.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -37,6 +37,8 @@ impl fmt::Display for WireError {
 impl core::error::Error for WireError {}
 
 const NO_WAIT: u64 = u64::MAX;
+const BINDING: u8 = 1;
+const DEFERRED: u8 = 2;
 
 impl Plan {
     /// Appends to `out` what an object needs to decide partition `i`.
@@ -46,6 +48,8 @@ impl Plan {
         for applied in self.applied.iter().filter(|applied| applied.partition == Some(i)) {
             if let Some(set) = policy.sets.get(usize::from(applied.set)) {
                 out.extend(set.record_id.to_le_bytes());
+                let binding = if applied.binding { BINDING } else { 0 };
+                out.push(binding | if applied.deferred { DEFERRED } else { 0 });
                 out.extend(applied.cost.to_le_bytes());
             }
         }
@@ -62,9 +66,8 @@ impl Plan {
         let group = group.and_then(|i| u16::try_from(i).ok()).ok_or(WireError::OtherPolicy)?;
         let mut plan = Self::new();
         plan.add_partition(group, 0..0);
-        let mut decisions = 0_usize;
         while !bytes.0.is_empty() {
-            let (id, cost) = (bytes.u32()?, bytes.u64()?);
+            let (id, flags, cost) = (bytes.u32()?, bytes.u8()?, bytes.u64()?);
             let (set, found) = (0_u16..)
                 .zip(&policy.sets)
                 .find(|(_, set)| set.record_id == id)
@@ -73,59 +76,59 @@ impl Plan {
             if rule.group != group || plan.applied.iter().any(|applied| applied.set == set) {
                 return Err(WireError::Malformed);
             }
-            let (rule, first_decision) = (found.rule, decisions);
-            plan.applied.push(Applied { rule, set, cost, partition: Some(0), first_decision });
-            decisions = decisions.saturating_add(found.meters.len());
+            plan.applied.push(Applied {
+                rule: found.rule,
+                set,
+                cost,
+                partition: Some(0),
+                first_decision: 0,
+                enforced: true,
+                binding: flags & BINDING != 0,
+                deferred: flags & DEFERRED != 0,
+                charged: false,
+            });
         }
         plan.reserve_decisions(policy);
         Ok(plan)
     }
 
     /// Appends to `out` the decisions of partition 0, for [`Plan::accept`].
-    pub fn reply(&self, out: &mut Vec<u8>) {
-        let partition = self.live().first();
-        out.extend(partition.map_or(0, |p| p.at.as_nanos()).to_le_bytes());
-        out.push(u8::from(self.changed(0)));
-        for decision in &self.decisions {
-            let (verdict, delay) = match decision.verdict {
-                Verdict::Allow => (0, Span::ZERO),
-                Verdict::Delay(delay) => (1, delay),
-                Verdict::Deny => (2, Span::ZERO),
-            };
-            out.push(verdict);
-            out.extend(delay.as_nanos().to_le_bytes());
-            out.extend(decision.limit.to_le_bytes());
-            out.extend(decision.remaining.to_le_bytes());
-            out.extend(decision.retry_after.map_or(NO_WAIT, Span::as_nanos).to_le_bytes());
-            out.extend(decision.reset_after.as_nanos().to_le_bytes());
+    pub fn reply(&self, policy: &Policy, out: &mut Vec<u8>) {
+        out.extend(self.live().first().map_or(0, |p| p.at.as_nanos()).to_le_bytes());
+        for applied in self.of_partition(0) {
+            out.push(u8::from(applied.charged));
+            let decisions = self.decisions.get(applied.first_decision..).unwrap_or_default();
+            for decision in decisions.iter().take(policy.meters(applied).len()) {
+                write_decision(decision, out);
+            }
         }
     }
 
     /// Takes an object's reply as the decisions of partition `i`.
     ///
     /// # Errors
-    /// The bytes are no reply to this partition's request; nothing is changed then.
+    /// The bytes are no reply to this partition's request: fail the partition then.
     pub fn accept(&mut self, policy: &Policy, i: usize, reply: &[u8]) -> Result<(), WireError> {
         let mut bytes = Reader(reply);
         let at = Timestamp::from_nanos(bytes.u64()?);
-        let status = match bytes.u8()? {
-            0 => Status::Uncharged,
-            1 => Status::Charged,
-            _ => return Err(WireError::Malformed),
-        };
-        let count: usize = self.of_partition(i).map(|applied| policy.meters(applied).len()).sum();
-        let read = (0..count).map(|_| bytes.decision()).collect::<Result<Vec<_>, _>>()?;
+        let mut status = Status::Uncharged;
+        let Self { applied, decisions, .. } = self;
+        for applied in applied.iter_mut().filter(|applied| applied.partition == Some(i)) {
+            applied.charged = match bytes.u8()? {
+                0 => false,
+                1 => true,
+                _ => return Err(WireError::Malformed),
+            };
+            if applied.charged {
+                status = Status::Charged;
+            }
+            let slots = decisions.get_mut(applied.first_decision..).unwrap_or_default();
+            for slot in slots.iter_mut().take(policy.meters(applied).len()) {
+                *slot = bytes.decision()?;
+            }
+        }
         if !bytes.0.is_empty() {
             return Err(WireError::Malformed);
-        }
-        let mut read = read.into_iter();
-        for applied in self.applied.iter().filter(|applied| applied.partition == Some(i)) {
-            let slots = self.decisions.get_mut(applied.first_decision..).unwrap_or_default();
-            for (slot, decision) in
-                slots.iter_mut().take(policy.meters(applied).len()).zip(&mut read)
-            {
-                *slot = decision;
-            }
         }
         if let Some(partition) = self.live_mut(i) {
             partition.at = at;
@@ -137,6 +140,20 @@ impl Plan {
     fn of_partition(&self, i: usize) -> impl Iterator<Item = &Applied> {
         self.applied.iter().filter(move |applied| applied.partition == Some(i))
     }
+}
+
+fn write_decision(decision: &Decision, out: &mut Vec<u8>) {
+    let (verdict, delay) = match decision.verdict {
+        Verdict::Allow => (0, Span::ZERO),
+        Verdict::Delay(delay) => (1, delay),
+        Verdict::Deny => (2, Span::ZERO),
+    };
+    out.push(verdict);
+    out.extend(delay.as_nanos().to_le_bytes());
+    out.extend(decision.limit.to_le_bytes());
+    out.extend(decision.remaining.to_le_bytes());
+    out.extend(decision.retry_after.map_or(NO_WAIT, Span::as_nanos).to_le_bytes());
+    out.extend(decision.reset_after.as_nanos().to_le_bytes());
 }
 
 /// Reads numbers from the front of bytes.

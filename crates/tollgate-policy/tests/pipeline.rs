@@ -7,93 +7,12 @@
     clippy::indexing_slicing
 )]
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+mod support;
 
-use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Facts, Failure, Plan, Policy, RuleResult, Surface};
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Answer, Failure, Plan, Policy, RuleResult, Surface};
 
-/// A request as a test writes it.
-#[derive(Clone, Default)]
-struct Request {
-    method: &'static str,
-    target: &'static str,
-    headers: Vec<(&'static str, &'static [u8])>,
-    peer: Option<IpAddr>,
-}
-
-impl Facts for Request {
-    fn method(&self) -> Cow<'_, [u8]> {
-        self.method.as_bytes().into()
-    }
-    fn target(&self) -> Cow<'_, [u8]> {
-        self.target.as_bytes().into()
-    }
-    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        self.headers.iter().find(|(n, _)| *n == name).map(|(_, v)| Cow::Borrowed(*v))
-    }
-    fn peer(&self) -> Option<IpAddr> {
-        self.peer
-    }
-}
-
-fn get(target: &'static str, ip: &str) -> Request {
-    Request { method: "GET", target, headers: vec![], peer: Some(ip.parse().unwrap()) }
-}
-
-/// What a client sees.
-#[derive(Debug, PartialEq, Eq)]
-struct Seen {
-    answer: Answer,
-    headers: Vec<(&'static str, String)>,
-    body: Option<String>,
-}
-
-impl Seen {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
-    }
-}
-
-/// A surface with a map for a store.
-struct Surfaced {
-    policy: Policy,
-    plan: Plan,
-    store: BTreeMap<Vec<u8>, Vec<u8>>,
-}
-
-impl Surfaced {
-    fn new(document: &str) -> Self {
-        let policy = Policy::compile(document, Surface::Envoy).unwrap_or_else(|e| panic!("{e}"));
-        Self { policy, plan: Plan::new(), store: BTreeMap::new() }
-    }
-
-    fn check(&mut self, request: &Request, millis: u64) -> Seen {
-        let Self { policy, plan, store } = self;
-        policy.plan(request, plan);
-        for i in 0..plan.len() {
-            let key = plan.key(i).to_vec();
-            plan.load(policy, i, store.get(&key).map(Vec::as_slice));
-        }
-        plan.decide(policy, Timestamp::from_millis(millis));
-        for i in 0..plan.len() {
-            if plan.changed(i) {
-                store.insert(plan.key(i).to_vec(), plan.value(i).to_vec());
-            }
-        }
-        seen(policy, plan)
-    }
-}
-
-fn seen(policy: &Policy, plan: &Plan) -> Seen {
-    let outcome = plan.outcome(policy);
-    let mut headers = vec![];
-    outcome.headers(&mut |name, value| headers.push((name, value.to_string())));
-    let answer = outcome.answer();
-    let body = matches!(answer, Answer::Refuse { .. }).then(|| outcome.body());
-    Seen { answer, headers, body }
-}
+use support::{Request, Surfaced, get, seen};
 
 const PER_CLIENT: &str = r#"{"version": 1, "rules": [
     {"name": "api", "when": {"paths": ["/api/**"], "methods": ["GET", "POST"]}, "key": ["client_ip"],
@@ -147,7 +66,7 @@ fn a_rule_applies_to_its_paths_and_methods_only() {
         ("GET", "//x/..//%61pi/1", true),
     ] {
         let mut request = get("/", "192.0.2.1");
-        (request.method, request.target) = (method, target);
+        (request.method, request.target) = (method, target.to_string());
         let headers = surface.check(&request, 1).headers;
         assert_eq!(!headers.is_empty(), applies, "{method} {target}");
         surface.store.clear();
@@ -158,8 +77,8 @@ const TWO_KEYS: &str = r#"{"version": 1, "rules": [
     {"name": "key", "key": [{"header": "X-Api-Key"}], "quotas": [{"limit": 10, "window": "1m"}]},
     {"name": "ip", "key": ["client_ip"], "on_failure": "deny", "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
 
-fn with_key(ip: &str, key: &'static [u8]) -> Request {
-    Request { headers: vec![("x-api-key", key)], ..get("/", ip) }
+fn with_key(ip: &str, key: &[u8]) -> Request {
+    get("/", ip).header("x-api-key", key)
 }
 
 #[test]
@@ -193,7 +112,7 @@ fn a_failed_partition_answers_as_its_rule_says() {
     plan.fail(0, Failure::Unreachable);
     plan.load(&surface.policy, 1, None);
     plan.decide(&surface.policy, Timestamp::ZERO);
-    assert_eq!(seen(&surface.policy, &plan).answer, Answer::Pass);
+    assert_eq!(seen(&surface.policy, &plan, Span::ZERO).answer, Answer::Pass);
     assert!(!plan.changed(0));
     assert!(plan.changed(1));
     let results: Vec<_> = plan.outcome(&surface.policy).rules().collect();
@@ -203,7 +122,7 @@ fn a_failed_partition_answers_as_its_rule_says() {
     plan.load(&surface.policy, 0, None);
     plan.fail(1, Failure::Contended);
     plan.decide(&surface.policy, Timestamp::ZERO);
-    let refused = seen(&surface.policy, &plan);
+    let refused = seen(&surface.policy, &plan, Span::ZERO);
     assert_eq!(refused.answer, Answer::Refuse { status: 503 });
     assert_eq!(refused.header("retry-after"), None);
     assert!(refused.body.unwrap().contains("#temporary-reduced-capacity\""));
@@ -226,7 +145,7 @@ fn a_lost_race_is_decided_again_and_rolled_back() {
     plan.load(policy, 0, Some(&committed));
     plan.refund(policy, 0, now);
     let refunded = plan.value(0).to_vec();
-    let refused = seen(policy, &plan);
+    let refused = seen(policy, &plan, Span::ZERO);
     assert_eq!(refused.answer, Answer::Refuse { status: 429 });
     assert_eq!(refused.header("ratelimit"), Some(r#""key";r=10;t=60, "ip";r=0;t=60"#));
     plan.load(policy, 0, Some(&refunded));
@@ -251,9 +170,13 @@ fn a_partition_decided_elsewhere_gives_the_same_outcome() {
         if object.changed(0) {
             stored = object.value(0).to_vec();
         }
-        object.reply(&mut answered);
+        object.reply(policy, &mut answered);
         plan.accept(policy, 0, &answered).unwrap();
-        assert_eq!(seen(policy, &plan), surface.check(&request, millis), "at {millis} ms");
+        assert_eq!(
+            seen(policy, &plan, Span::ZERO),
+            surface.check(&request, millis),
+            "at {millis} ms"
+        );
         for cut in 0..answered.len() {
             assert!(plan.accept(policy, 0, &answered[..cut]).is_err());
         }

@@ -24,12 +24,15 @@ fn every_mistake_is_reported_at_once() {
             r#"on_failure: unknown failure mode "alow"; did you mean "allow"?"#,
             r#"rules[0].name: "" must have 1 to 64 characters"#,
             r#"rules[0].key[1].header: "a b" is not a header name"#,
+            "rules[1].when.methods: is empty, which matches nothing; leave it out to match everything",
             r#"rules[1].when.paths[0]: "login" must start with "/""#,
             r#"rules[1].quotas[1].window: "0s" is too short; use 1ms to 366d"#,
             r#"rules[1].quotas[1].algorithm: unknown algorithm "gcr"; did you mean "gcra"?"#,
             "rules[1].quotas[2].limit: -1 is not a whole number of at least 0",
             r#"rules[1].quotas[2].window: "60" is not a window; use 1ms to 366d, such as "500ms", "10s", "1m", "1h" or "1d""#,
             "rules[2].quotas[0].limit: is given twice; give it once",
+            "rules[2].name: is the name of an earlier one; names are unique",
+            "rules[1].quotas[0].name: is missing; every one of several quotas needs a name",
         ],
     );
 }
@@ -47,9 +50,9 @@ fn what_depends_on_several_values_is_reported_too() {
                 {"name": "e", "limit": 10, "window": "1m", "algorithm": "sliding-buckets", "buckets": 1},
                 {"name": "f", "limit": 10, "window": "1m", "burst": 11, "strict": true}]}]}"#,
         &[
-            "rules[1].name: is the name of an earlier one; names are unique",
             "rules[0].when.methods: is empty, which matches nothing; leave it out to match everything",
             "rules[0].when.paths: is empty, which matches nothing; leave it out to match everything",
+            "rules[1].name: is the name of an earlier one; names are unique",
             "rules[0].quotas: has 0 quotas; use 1 to 16",
             "rules[1].quotas[0].name: is missing; every one of several quotas needs a name",
             "rules[1].quotas[1].burst: 3 is refused: this algorithm admits up to its limit at once; leave burst out",

@@ -1,0 +1,275 @@
+//! The compiler: one pass over the document's rules.
+//!
+//! Invariant: what it builds is consistent whatever the document says; whether it is a policy is
+//! decided afterwards, by whether any problem was noted.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use tollgate_core::Span;
+
+use super::{
+    Group, Meter, Policy, QuotaSet, Response, Rule, Settings, Surface, TWICE, Tier, quotas,
+    stable_hash,
+};
+use crate::address::Prefixes;
+use crate::document::behaviour::{Action, Charging, Cost, Mode};
+use crate::document::identity::{KeyPart, Source};
+use crate::document::scalar::{Name, Version};
+use crate::document::{
+    BodyFormat, Document, Durability, HeaderGeneration, OnFailure, OnMissing, RuleDoc, TierDoc,
+};
+use crate::forwarded::ClientAddress;
+use crate::index::Index;
+use crate::jwt::Jwt;
+use crate::problem::Problems;
+use crate::read::At;
+use crate::value::RECORD_HEADER;
+
+/// The most rules of a policy.
+const MAX_RULES: usize = 1000;
+/// The most parts of a key.
+const MAX_KEY_PARTS: usize = 8;
+/// Keys held in Envoy unless the policy says otherwise.
+const DEFAULT_CAPACITY: u32 = 65_536;
+
+/// A policy in the making.
+pub(super) struct Compiler {
+    pub(super) policy: Policy,
+    on_failure: OnFailure,
+    record_ids: BTreeSet<u32>,
+    /// Groups by the identity of their keys.
+    groups: BTreeMap<u64, u16>,
+}
+
+impl Compiler {
+    pub(super) fn new(document: &Document, surface: Surface, fingerprint: u64) -> Self {
+        let Version = document.version; // there is one version yet
+        let response = document.response.as_ref();
+        let policy = Policy {
+            rules: Vec::new(),
+            groups: Vec::new(),
+            sets: Vec::new(),
+            exempt: document.exempt.clone().unwrap_or_default(),
+            index: Index::new(),
+            settings: settings(document, surface),
+            response: Response {
+                headers: response.and_then(|r| r.headers).unwrap_or(HeaderGeneration::Draft11),
+                on_allow: response.and_then(|r| r.on_allow).unwrap_or(true),
+                body: response.and_then(|r| r.body).unwrap_or(BodyFormat::ProblemJson),
+                jitter: response.and_then(|r| r.jitter).map_or(Span::ZERO, |w| w.0),
+                partition_key: response.and_then(|r| r.partition_key).unwrap_or(false),
+                hash_key: [0; 16],
+            },
+            jwt: document.jwt.as_ref().map(Jwt::new),
+            warnings: Problems::default(),
+            fingerprint,
+        };
+        let on_failure = document.on_failure.unwrap_or(OnFailure::Allow);
+        Self { policy, on_failure, record_ids: BTreeSet::new(), groups: BTreeMap::new() }
+    }
+
+    pub(super) fn rules(&mut self, document: &Document, root: &At<'_>) {
+        let (rules, at) = (&document.rules, root.field("rules"));
+        if rules.len() > MAX_RULES {
+            at.problem(format!("has {} rules; use at most {MAX_RULES}", rules.len()));
+            return;
+        }
+        unique(document.rules().map(|(i, rule)| (i, &rule.name)), &at);
+        for (i, rule) in document.rules() {
+            self.rule(rule, &at.item(i));
+        }
+        self.lay_out();
+    }
+
+    fn rule(&mut self, doc: &RuleDoc, at: &At<'_>) {
+        let rule = small(self.policy.rules.len());
+        let group = self.group(doc, at);
+        let meters = quotas::meters(&doc.quotas, &doc.name.0, &at.field("quotas"));
+        let set = self.quota_set(rule, group, None, &doc.name, meters);
+        let tiers = self.tiers(doc, rule, group, at);
+        self.policy.rules.push(Rule {
+            name: doc.name.0.clone(),
+            when: doc.when.clone(),
+            unless: doc.unless.clone(),
+            known: self.policy.index.insert(doc.when.as_ref(), rule),
+            on_missing: doc.on_missing.unwrap_or(OnMissing::Skip),
+            on_failure: doc.on_failure.unwrap_or(self.on_failure),
+            cost: doc.cost.clone().unwrap_or(Cost::Fixed(1)),
+            charging: doc.charge.clone().unwrap_or(Charging::Request),
+            mode: doc.mode.unwrap_or(Mode::Enforce),
+            action: doc.action.clone().unwrap_or(Action::Deny(None)),
+            group,
+            set,
+            tiers,
+        });
+    }
+
+    fn tiers(&mut self, doc: &RuleDoc, rule: u16, group: u16, at: &At<'_>) -> Vec<Tier> {
+        let docs = doc.tiers.as_deref().unwrap_or_default();
+        let at = at.field("tiers");
+        unique(docs.iter().map(|tier| &tier.name).enumerate(), &at);
+        let mut tiers: Vec<(u32, Tier)> = Vec::new();
+        for (i, tier) in docs.iter().enumerate() {
+            let at = at.item(i);
+            if tier.when.is_none() && tier.key_values.is_none() {
+                at.problem(
+                    "is for nobody in particular; give it \"when\" or \"key_values\"".into(),
+                );
+            }
+            let meters = quotas::meters(&tier.quotas, &doc.name.0, &at.field("quotas"));
+            let set = self.quota_set(rule, group, Some(&tier.name), &doc.name, meters);
+            let key_values = self.key_values(doc, tier);
+            let priority = tier.priority.map_or(0, |p| p.0);
+            tiers.push((priority, Tier { when: tier.when.clone(), key_values, set }));
+        }
+        tiers.sort_by_key(|(priority, _)| Reverse(*priority)); // stable: the earlier of two equals first
+        tiers.into_iter().map(|(_, tier)| tier).collect()
+    }
+
+    /// The values as they stand in a key: an address stands in its grouped form.
+    fn key_values(&self, doc: &RuleDoc, tier: &TierDoc) -> BTreeSet<Vec<u8>> {
+        let mut values = BTreeSet::new();
+        for text in tier.key_values.iter().flat_map(|values| &values.0) {
+            values.insert(text.clone().into_bytes());
+            if let (true, Ok(address)) = (doc.key.contains(&KeyPart::ClientIp), text.parse()) {
+                self.policy.settings.prefixes.group(address, |bytes| {
+                    values.insert(bytes.into());
+                });
+            }
+        }
+        values
+    }
+
+    fn quota_set(
+        &mut self,
+        rule: u16,
+        group: u16,
+        tier: Option<&Name>,
+        name: &Name,
+        meters: Vec<Meter>,
+    ) -> u16 {
+        let tier = tier.map(|tier| tier.0.clone());
+        let limiters: Vec<_> = meters.iter().map(|m| (&m.name, &m.limiter)).collect();
+        let quotas = format!("{tier:?} {limiters:?}");
+        let hash = stable_hash(&[name.0.as_bytes(), quotas.as_bytes()]);
+        let mut record_id = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
+        while !self.record_ids.insert(record_id) {
+            record_id = record_id.checked_add(1).unwrap_or(1);
+        }
+        let len = meters.last().map_or(0, |m| m.offset.saturating_add(m.limiter.state_len()));
+        let set = small(self.policy.sets.len());
+        self.policy.sets.push(QuotaSet { rule, tier, record_id, offset: 0, len, meters });
+        if let Some(group) = self.policy.groups.get_mut(usize::from(group)) {
+            group.sets.push(set);
+        }
+        set
+    }
+
+    /// The group of this rule's key, a new one for the first rule with it.
+    fn group(&mut self, doc: &RuleDoc, at: &At<'_>) -> u16 {
+        if doc.key.len() > MAX_KEY_PARTS {
+            let message = format!("has {} parts; use at most {MAX_KEY_PARTS}", doc.key.len());
+            at.field("key").problem(message);
+        }
+        let identity = key_identity(doc, self.policy.settings.prefixes);
+        let next = small(self.policy.groups.len());
+        let index = *self.groups.entry(identity).or_insert(next);
+        if index == next {
+            let key = doc.key.clone();
+            let new =
+                Group { key, identity, capacity: 0, strict: false, sets: Vec::new(), value_len: 0 };
+            self.policy.groups.push(new);
+        }
+        if let Some(group) = self.policy.groups.get_mut(usize::from(index)) {
+            group.capacity = group.capacity.max(doc.capacity.map_or(DEFAULT_CAPACITY, |c| c.0));
+            group.strict |= doc.durability.unwrap_or(Durability::Strict) == Durability::Strict;
+        }
+        index
+    }
+
+    /// Gives every record its place in its group's value.
+    fn lay_out(&mut self) {
+        for group in &mut self.policy.groups {
+            let mut end = 0_usize;
+            for set in &group.sets {
+                if let Some(set) = self.policy.sets.get_mut(usize::from(*set)) {
+                    set.offset = end.saturating_add(RECORD_HEADER);
+                    end = set.offset.saturating_add(set.len);
+                }
+            }
+            group.value_len = end;
+        }
+    }
+}
+
+fn settings(document: &Document, surface: Surface) -> Settings {
+    let client = document.client_ip.as_ref();
+    let geo = document.geo.as_ref();
+    let default = match surface {
+        Surface::Envoy => Source::Connection,
+        Surface::Worker => Source::CfConnectingIp,
+    };
+    let conditions = || {
+        let of_rule = |rule: &RuleDoc| {
+            let tiers = rule.tiers.iter().flatten().filter_map(|tier| tier.when.clone());
+            rule.when.iter().chain(&rule.unless).cloned().chain(tiers).collect::<Vec<_>>()
+        };
+        document
+            .exempt
+            .iter()
+            .flatten()
+            .cloned()
+            .chain(document.rules().flat_map(move |(_, rule)| of_rule(rule)))
+    };
+    let key_reads = |wanted: fn(&KeyPart) -> bool| {
+        document.rules().any(|(_, rule)| rule.key.iter().any(wanted))
+    };
+    Settings {
+        client: ClientAddress::new(client, default),
+        prefixes: Prefixes {
+            ipv4: client.and_then(|c| c.ipv4_prefix).map_or(32, |p| p.0),
+            ipv6: client.and_then(|c| c.ipv6_prefix).map_or(64, |p| p.0),
+        },
+        country_header: geo.and_then(|geo| geo.country_header.clone()),
+        asn_header: geo.and_then(|geo| geo.asn_header.clone()),
+        reads_path: conditions().any(|c| c.paths.is_some())
+            || key_reads(|part| matches!(part, KeyPart::Path | KeyPart::PathParam(_))),
+        reads_host: conditions().any(|c| c.hosts.is_some())
+            || key_reads(|part| *part == KeyPart::Host),
+    }
+}
+
+/// Notes every name that was there before.
+fn unique<'a>(names: impl Iterator<Item = (usize, &'a Name)>, at: &At<'_>) {
+    let mut seen = BTreeSet::new();
+    for (i, name) in names {
+        if !seen.insert(&name.0) {
+            at.item(i).field("name").problem(TWICE.into());
+        }
+    }
+}
+
+/// The identity of a key definition: a change of what clients are counted by begins a new table.
+fn key_identity(doc: &RuleDoc, prefixes: Prefixes) -> u64 {
+    let mut text = String::new();
+    for part in &doc.key {
+        let [kind, name] = part.identity();
+        text.push_str(&format!("{kind} {}:{name}\n", name.len()));
+        if *part == KeyPart::ClientIp {
+            text.push_str(&format!("/{}/{}\n", prefixes.ipv4, prefixes.ipv6));
+        }
+    }
+    // What a path captures is the rule's own, so such a rule shares its table with no other.
+    let is_private = doc.key.iter().any(|part| matches!(part, KeyPart::PathParam(_)));
+    let owner = if is_private { doc.name.0.as_str() } else { "" };
+    stable_hash(&[text.as_bytes(), owner.as_bytes()])
+}
+
+/// An index that the limits on rules and tiers keep below 65,536.
+fn small(i: usize) -> u16 {
+    u16::try_from(i).unwrap_or(u16::MAX)
+}

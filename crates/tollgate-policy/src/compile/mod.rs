@@ -1,0 +1,285 @@
+//! From the document to the compiled policy: rules, groups of rules that share a key, and look-up.
+//!
+//! Invariant: a `Policy` exists only if its whole document was valid; every index in it is in range
+//! of its own lists. Compiling is the slow path: it may allocate and hash, deciding does not.
+
+mod compiler;
+mod quotas;
+mod review;
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use crate::address::Prefixes;
+use crate::document::behaviour::{Action, Charging, Cost, Mode};
+use crate::document::conditions::Conditions;
+use crate::document::identity::{Key, KeyPart};
+use crate::document::scalar::HeaderName;
+use crate::document::{BodyFormat, Document, HeaderGeneration, OnFailure, OnMissing};
+use crate::forwarded::ClientAddress;
+use crate::index::Index;
+use crate::jwt::Jwt;
+use crate::node::Node;
+use crate::problem::Problems;
+use crate::read::{At, FromNode};
+use crate::request::Known;
+use crate::value::RECORD_HEADER;
+
+pub use quotas::Meter;
+
+const TWICE: &str = "is the name of an earlier one; names are unique";
+
+/// Where a policy is enforced: what a document may ask for, and the default of `client_ip`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// The Envoy filter.
+    Envoy,
+    /// The Cloudflare Worker.
+    Worker,
+}
+
+/// A compiled policy: immutable, and what every request is planned with.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) sets: Vec<QuotaSet>,
+    pub(crate) exempt: Vec<Conditions>,
+    pub(crate) index: Index,
+    pub(crate) settings: Settings,
+    pub(crate) response: Response,
+    jwt: Option<Jwt>,
+    warnings: Problems,
+    fingerprint: u64,
+}
+
+/// What a request is read with.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) client: ClientAddress,
+    pub(crate) prefixes: Prefixes,
+    pub(crate) country_header: Option<HeaderName>,
+    pub(crate) asn_header: Option<HeaderName>,
+    pub(crate) reads_path: bool,
+    pub(crate) reads_host: bool,
+}
+
+/// What is said to clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Response {
+    pub(crate) headers: HeaderGeneration,
+    pub(crate) on_allow: bool,
+    pub(crate) body: BodyFormat,
+    pub(crate) jitter: tollgate_core::Span,
+    pub(crate) partition_key: bool,
+    /// What partition keys are hashed with before they are told to clients.
+    pub(crate) hash_key: [u8; 16],
+}
+
+/// One rule as compiled.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    name: String,
+    pub(crate) when: Option<Conditions>,
+    pub(crate) unless: Option<Conditions>,
+    /// The condition that the look-up has checked.
+    pub(crate) known: Known,
+    pub(crate) on_missing: OnMissing,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) cost: Cost,
+    pub(crate) charging: Charging,
+    pub(crate) mode: Mode,
+    pub(crate) action: Action,
+    pub(crate) group: u16,
+    /// The rule's own quotas.
+    pub(crate) set: u16,
+    /// Highest priority first.
+    pub(crate) tiers: Vec<Tier>,
+}
+
+/// Other quotas for some keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Tier {
+    pub(crate) when: Option<Conditions>,
+    /// Empty: any.
+    pub(crate) key_values: BTreeSet<Vec<u8>>,
+    pub(crate) set: u16,
+}
+
+/// The rules that count by the same key: what is stored for one key lies in one value, so that it
+/// is loaded, decided and committed at once.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub(crate) key: Key,
+    identity: u64,
+    capacity: u32,
+    strict: bool,
+    pub(crate) sets: Vec<u16>,
+    pub(crate) value_len: usize,
+}
+
+/// The quotas of one rule or tier, and where their states lie in the group's value.
+#[derive(Clone, Debug)]
+pub struct QuotaSet {
+    pub(crate) rule: u16,
+    tier: Option<String>,
+    /// Identity of the rule and its quotas: states of other quotas are never read as these.
+    pub(crate) record_id: u32,
+    /// Where the record's states begin in the value.
+    pub(crate) offset: usize,
+    /// Bytes of all states.
+    pub(crate) len: usize,
+    pub(crate) meters: Vec<Meter>,
+}
+
+impl Policy {
+    /// Compiles a document for a surface.
+    ///
+    /// # Errors
+    /// Every mistake of the document at once, each with its path.
+    pub fn compile(document: &str, surface: Surface) -> Result<Self, Problems> {
+        let node = Node::parse(document)?;
+        let problems = RefCell::new(Problems::default());
+        let root = At::root(&problems);
+        let policy = Document::read(&node, &root).map(|read| {
+            let mut compiler =
+                compiler::Compiler::new(&read, surface, stable_hash(&[document.as_bytes()]));
+            compiler.rules(&read, &root);
+            review::errors(&read, surface, &root);
+            compiler.policy.warnings = review::warnings(&read, &compiler.policy);
+            compiler.policy
+        });
+        let problems = problems.into_inner();
+        match policy {
+            Some(policy) if problems.0.is_empty() => Ok(policy),
+            _ => Err(problems),
+        }
+    }
+
+    /// The rules, in the order of the document.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The groups: one stored value per key of each.
+    #[must_use]
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// The quotas of every rule and tier.
+    #[must_use]
+    pub fn quota_sets(&self) -> &[QuotaSet] {
+        &self.sets
+    }
+
+    /// What is legal in the document but surely not meant.
+    #[must_use]
+    pub const fn warnings(&self) -> &Problems {
+        &self.warnings
+    }
+
+    /// Where verified claims come from; `None` when no rule counts by one.
+    #[must_use]
+    pub fn jwt(&self) -> Option<&Jwt> {
+        let reads_claims =
+            |group: &Group| group.key.iter().any(|part| matches!(part, KeyPart::JwtClaim(_)));
+        self.jwt.as_ref().filter(|_| self.groups.iter().any(reads_claims))
+    }
+
+    /// The identity of the document, byte for byte.
+    #[must_use]
+    pub const fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// Sets what partition keys are hashed with before they are told to clients (`pk`): a secret of the
+    /// surface; all zeros until then.
+    pub const fn set_hash_key(&mut self, key: [u8; 16]) {
+        self.response.hash_key = key;
+    }
+}
+
+impl Rule {
+    /// The rule's name, %x20-7E, at most 64 characters.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the rule's path pattern captured as `name` in `path`.
+    pub(crate) fn capture<'p>(&'p self, name: &str, path: &'p [u8]) -> Option<&'p [u8]> {
+        let patterns = &self.when.as_ref()?.paths.as_ref()?.0;
+        let mut captures = patterns.iter().find_map(|pattern| pattern.matches(path))?;
+        captures.find(|(captured, _)| *captured == name).map(|(_, piece)| piece)
+    }
+}
+
+impl Group {
+    /// The identity of the key definition, the same for as long as the definition is: what a store
+    /// names its table by.
+    #[must_use]
+    pub const fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// Keys held in Envoy: the largest `capacity` of the group's rules.
+    #[must_use]
+    pub const fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Worker: true when a count must be durable before the answer leaves; one strict rule is enough.
+    #[must_use]
+    pub const fn is_strict(&self) -> bool {
+        self.strict
+    }
+
+    /// Bytes of one stored value, a multiple of 4.
+    #[must_use]
+    pub const fn value_len(&self) -> usize {
+        self.value_len
+    }
+}
+
+impl QuotaSet {
+    /// The index of the rule in [`Policy::rules`].
+    #[must_use]
+    pub fn rule(&self) -> usize {
+        self.rule.into()
+    }
+
+    /// The tier, if these are not the rule's own quotas.
+    #[must_use]
+    pub fn tier(&self) -> Option<&str> {
+        self.tier.as_deref()
+    }
+
+    /// The quotas.
+    #[must_use]
+    pub fn meters(&self) -> &[Meter] {
+        &self.meters
+    }
+
+    /// Bytes that one key takes for these quotas.
+    #[must_use]
+    pub const fn record_len(&self) -> usize {
+        self.len.saturating_add(RECORD_HEADER)
+    }
+}
+
+/// SipHash-1-3 with a zero key over length-prefixed parts: the same on every target, for ever.
+pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(0, 0);
+    for part in parts {
+        hasher.write_u64(u64::try_from(part.len()).unwrap_or(u64::MAX));
+        hasher.write(part);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,140 @@
+//! From quotas as written to limiters with a place in the stored value.
+//!
+//! Invariant: what the core refuses is told at the field that is to be mended, in the core's words.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tollgate_core::{Algorithm, Limiter, Quota, QuotaError, Span};
+
+use crate::document::{AlgorithmName, QuotaDoc};
+use crate::read::{At, Lenient};
+
+/// The most quotas of a rule.
+const MAX_QUOTAS: usize = 16;
+/// The parts of a sliding-buckets window unless the policy says otherwise.
+const DEFAULT_BUCKETS: u16 = 60;
+
+/// One quota as compiled.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    pub(crate) name: String,
+    pub(crate) limiter: Limiter,
+    pub(crate) window: Span,
+    /// Where the state begins in the record.
+    pub(crate) offset: usize,
+}
+
+impl Meter {
+    /// What clients are told the quota is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What decides.
+    #[must_use]
+    pub const fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// The quota's window.
+    #[must_use]
+    pub const fn window(&self) -> Span {
+        self.window
+    }
+
+    /// This quota's state among the states of its record.
+    pub(crate) fn state<'v>(&self, states: &'v [u8]) -> Option<&'v [u8]> {
+        states.get(self.offset..self.offset.checked_add(self.limiter.state_len())?)
+    }
+
+    pub(crate) fn state_mut<'v>(&self, states: &'v mut [u8]) -> Option<&'v mut [u8]> {
+        states.get_mut(self.offset..self.offset.checked_add(self.limiter.state_len())?)
+    }
+}
+
+/// The quotas of one rule or tier, states one after the other.
+pub(crate) fn meters(quotas: &[Lenient<QuotaDoc>], rule_name: &str, at: &At<'_>) -> Vec<Meter> {
+    if quotas.is_empty() || quotas.len() > MAX_QUOTAS {
+        at.problem(format!("has {} quotas; use 1 to {MAX_QUOTAS}", quotas.len()));
+    }
+    let mut meters: Vec<Meter> = Vec::new();
+    let mut offset = 0_usize;
+    for (i, quota) in quotas.iter().enumerate() {
+        let Some(quota) = &quota.0 else { continue };
+        let at = at.item(i);
+        let name = match &quota.name {
+            Some(name) => name.0.clone(),
+            None if quotas.len() == 1 => rule_name.into(),
+            None => {
+                at.field("name")
+                    .problem("is missing; every one of several quotas needs a name".into());
+                continue;
+            }
+        };
+        if meters.iter().any(|meter| meter.name == name) {
+            at.field("name").problem(super::TWICE.into());
+        }
+        if let Some(limiter) = limiter(quota, &at) {
+            meters.push(Meter { name, limiter, window: quota.window.0, offset });
+            offset = offset.saturating_add(limiter.state_len());
+        }
+    }
+    meters
+}
+
+/// The limiter of one quota.
+fn limiter(doc: &QuotaDoc, at: &At<'_>) -> Option<Limiter> {
+    let algorithm = algorithm(doc, at);
+    let built = Quota::new(doc.limit, doc.window.0).and_then(|quota| match doc.burst {
+        Some(burst) => quota.with_burst(burst),
+        None => Ok(quota),
+    });
+    let built = built.map(|quota| if doc.strict == Some(true) { quota.strict() } else { quota });
+    built
+        .and_then(|quota| Limiter::new(algorithm, quota))
+        .map_err(|error| explain(error, doc, at))
+        .ok()
+}
+
+fn algorithm(doc: &QuotaDoc, at: &At<'_>) -> Algorithm {
+    let name = doc.algorithm.unwrap_or(AlgorithmName::Gcra);
+    if doc.buckets.is_some() && name != AlgorithmName::SlidingBuckets {
+        at.field("buckets")
+            .problem("is for the algorithm \"sliding-buckets\" only; leave it out".into());
+    }
+    match name {
+        AlgorithmName::Gcra => Algorithm::Gcra,
+        AlgorithmName::TokenBucket => Algorithm::TokenBucket,
+        AlgorithmName::LeakyBucket => Algorithm::LeakyBucket,
+        AlgorithmName::LeakyQueue => Algorithm::LeakyQueue,
+        AlgorithmName::FixedWindow => Algorithm::FixedWindow,
+        AlgorithmName::SlidingWindow => Algorithm::SlidingWindow,
+        AlgorithmName::SlidingBuckets => Algorithm::SlidingBuckets {
+            buckets: doc.buckets.map_or(DEFAULT_BUCKETS, |n| u16::try_from(n).unwrap_or(u16::MAX)),
+        },
+        AlgorithmName::SlidingLog => Algorithm::SlidingLog,
+    }
+}
+
+/// Notes the core's error where the person who wrote the document can mend it.
+fn explain(error: QuotaError, doc: &QuotaDoc, at: &At<'_>) {
+    let (field, value) = match error {
+        QuotaError::Window => ("window", None),
+        QuotaError::NoStrict => ("strict", None),
+        QuotaError::Burst { .. } | QuotaError::StrictBurst { .. } | QuotaError::NoBurst => {
+            ("burst", doc.burst)
+        }
+        QuotaError::Buckets => ("buckets", doc.buckets),
+        QuotaError::Limit | QuotaError::TooDense { .. } | QuotaError::LimitOfAlgorithm { .. } => {
+            ("limit", Some(doc.limit))
+        }
+    };
+    let message = match value {
+        Some(value) => format!("{value} is refused: {error}"),
+        None => format!("{error}"),
+    };
+    at.field(field).problem(message);
+}

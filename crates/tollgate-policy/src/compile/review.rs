@@ -1,0 +1,218 @@
+//! What is wrong or suspicious about a document as a whole.
+//!
+//! Invariant: an error is something that could never do what it says (a rule that cannot apply, a key
+//! part that this surface does not know); a warning is legal, does what it says, and is surely not meant.
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use tollgate_core::Algorithm;
+
+use crate::compile::{Policy, Surface};
+use crate::document::conditions::{Conditions, Named, NonEmpty};
+use crate::document::identity::{KeyPart, Source};
+use crate::document::{Document, RuleDoc};
+use crate::problem::Problems;
+use crate::read::At;
+
+/// Above this a log takes more than 2 KiB a key.
+const LARGE_LOG: u64 = 256;
+
+/// Notes what can never be.
+pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
+    client_ip_errors(document, surface, root);
+    let exempt_at = root.field("exempt");
+    for (i, conditions) in document.exempt.iter().flatten().enumerate() {
+        surface_errors(conditions, document, surface, &exempt_at.item(i));
+    }
+    let rules_at = root.field("rules");
+    for (i, rule) in document.rules() {
+        let at = rules_at.item(i);
+        key_errors(rule, document, surface, &at.field("key"));
+        for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
+            if let Some(conditions) = conditions {
+                surface_errors(conditions, document, surface, &at.field(name));
+            }
+        }
+        for (j, tier) in rule.tiers.iter().flatten().enumerate() {
+            if let Some(when) = &tier.when {
+                surface_errors(when, document, surface, &at.field("tiers").item(j).field("when"));
+            }
+        }
+        let everything = Conditions::default();
+        if at.noted() == 0
+            && rule
+                .unless
+                .as_ref()
+                .is_some_and(|unless| unless.covers(rule.when.as_ref().unwrap_or(&everything)))
+        {
+            at.field("unless")
+                .problem("holds whenever \"when\" does, so the rule can never apply".into());
+        }
+    }
+}
+
+fn client_ip_errors(document: &Document, surface: Surface, root: &At<'_>) {
+    let Some(client_ip) = &document.client_ip else { return };
+    let at = root.field("client_ip");
+    if client_ip.trusted_proxies.is_some() && client_ip.trusted_hops.is_some() {
+        at.field("trusted_hops")
+            .problem("cannot stand beside trusted_proxies; use one of the two".into());
+    }
+    if surface == Surface::Envoy && client_ip.source == Some(Source::CfConnectingIp) {
+        at.field("source").problem(
+            "\"cf-connecting-ip\" exists in the Worker only; in Envoy use {\"header\": \"cf-connecting-ip\"} with \
+             trusted_proxies"
+                .into(),
+        );
+    }
+}
+
+fn surface_errors(conditions: &Conditions, document: &Document, surface: Surface, at: &At<'_>) {
+    let geo = document.geo.as_ref();
+    if surface == Surface::Worker && conditions.routes.is_some() {
+        at.field("routes").problem("exists in Envoy only; a Worker has no named routes".into());
+    }
+    if surface == Surface::Envoy {
+        if conditions.countries.is_some() && geo.is_none_or(|geo| geo.country_header.is_none()) {
+            at.field("countries").problem(NO_COUNTRY.into());
+        }
+        if conditions.asns.is_some() && geo.is_none_or(|geo| geo.asn_header.is_none()) {
+            at.field("asns").problem(NO_ASN.into());
+        }
+    }
+}
+
+const NO_COUNTRY: &str = "needs geo.country_header in Envoy: the header that a trusted proxy sets";
+const NO_ASN: &str = "needs geo.asn_header in Envoy: the header that a trusted proxy sets";
+
+fn key_errors(rule: &RuleDoc, document: &Document, surface: Surface, at: &At<'_>) {
+    let geo = document.geo.as_ref();
+    let jwt = document.jwt.as_ref();
+    for (i, part) in rule.key.iter().enumerate() {
+        let message = match part {
+            _ if rule.key.iter().take(i).any(|earlier| earlier == part) => {
+                "is given twice; give it once".to_string()
+            }
+            KeyPart::PathParam(name) if !captures(rule, name) => {
+                format!("{{{name}}} is not captured by every path of this rule")
+            }
+            KeyPart::Country
+                if surface == Surface::Envoy && geo.is_none_or(|g| g.country_header.is_none()) =>
+            {
+                NO_COUNTRY.to_string()
+            }
+            KeyPart::Asn
+                if surface == Surface::Envoy && geo.is_none_or(|g| g.asn_header.is_none()) =>
+            {
+                NO_ASN.to_string()
+            }
+            KeyPart::JwtClaim(_)
+                if surface == Surface::Envoy && jwt.is_none_or(|j| j.metadata.is_none()) =>
+            {
+                "needs jwt.metadata in Envoy: the payload_in_metadata of the jwt_authn filter"
+                    .to_string()
+            }
+            KeyPart::JwtClaim(_)
+                if surface == Surface::Worker && jwt.is_none_or(|j| j.keys.is_none()) =>
+            {
+                "needs jwt.keys in the Worker: what tokens are verified with".to_string()
+            }
+            _ => continue,
+        };
+        at.item(i).problem(message);
+    }
+}
+
+fn captures(rule: &RuleDoc, name: &str) -> bool {
+    let paths = rule.when.as_ref().and_then(|when| when.paths.as_ref());
+    paths.is_some_and(|paths| {
+        paths.0.iter().all(|path| path.captures().any(|captured| captured == name))
+    })
+}
+
+/// What is legal but surely not meant.
+pub(super) fn warnings(document: &Document, policy: &Policy) -> Problems {
+    let warnings = RefCell::new(Problems::default());
+    let root = At::root(&warnings);
+    if policy.settings.client.ignores_its_list() {
+        root.field("client_ip").problem(
+            "trusts nobody, so the list of addresses is not believed and every client is the connection's other end; \
+             give trusted_proxies or trusted_hops"
+                .into(),
+        );
+    }
+    let client_ip = document.client_ip.as_ref();
+    if let (Source::Header(_), true) = (
+        &policy.settings.client.source,
+        client_ip.is_some_and(|c| c.trusted_proxies.is_none() && c.trusted_hops.is_none()),
+    ) {
+        root.field("client_ip")
+            .problem("believes a header from anybody; give trusted_proxies".into());
+    }
+    if document.rules.is_empty() {
+        root.field("rules").problem("is empty: nothing is limited".into());
+    }
+    let rules_at = root.field("rules");
+    for (i, rule) in document.rules() {
+        rule_warnings(document, rule, &rules_at.item(i));
+    }
+    for set in &policy.sets {
+        for meter in set.meters() {
+            if meter.limiter().algorithm() == Algorithm::SlidingLog
+                && meter.limiter().limit() > LARGE_LOG
+            {
+                let at = rules_at.item(set.rule());
+                at.field("quotas").problem(format!(
+                    "\"{}\" is a sliding-log of {}, which takes {} bytes a key; sliding-buckets takes far less",
+                    meter.name(),
+                    meter.limiter().limit(),
+                    meter.limiter().state_len()
+                ));
+            }
+        }
+    }
+    warnings.into_inner()
+}
+
+fn rule_warnings(document: &Document, rule: &RuleDoc, at: &At<'_>) {
+    let everything = Conditions::default();
+    let when = rule.when.as_ref().unwrap_or(&everything);
+    if let Some(i) = document.exempt.iter().flatten().position(|exempt| exempt.covers(when)) {
+        at.problem(format!("never applies: every request it is for is exempt by exempt[{i}]"));
+    }
+}
+
+impl Conditions {
+    /// True when these hold whenever `other` does; false when unsure.
+    fn covers(&self, other: &Self) -> bool {
+        covered(&self.methods, &other.methods, PartialEq::eq)
+            && covered(&self.hosts, &other.hosts, |mine, theirs| mine == theirs)
+            && covered(&self.paths, &other.paths, |mine, theirs| mine.covers(theirs))
+            && covered(&self.client_cidrs, &other.client_cidrs, |mine, theirs| mine.covers(theirs))
+            && covered(&self.routes, &other.routes, PartialEq::eq)
+            && covered(&self.countries, &other.countries, PartialEq::eq)
+            && covered(&self.asns, &other.asns, PartialEq::eq)
+            && covered_named(&self.headers, &other.headers)
+            && covered_named(&self.query, &other.query)
+    }
+}
+
+/// True when `mine` is not given, or every alternative of `theirs` is within one of `mine`.
+fn covered<T>(
+    mine: &Option<NonEmpty<T>>,
+    theirs: &Option<NonEmpty<T>>,
+    within: fn(&T, &T) -> bool,
+) -> bool {
+    let Some(mine) = mine else { return true };
+    theirs
+        .as_ref()
+        .is_some_and(|theirs| theirs.0.iter().all(|t| mine.0.iter().any(|m| within(m, t))))
+}
+
+fn covered_named<K: PartialEq>(mine: &Option<Named<K>>, theirs: &Option<Named<K>>) -> bool {
+    let theirs: Vec<_> = theirs.iter().flat_map(|named| &named.0).collect();
+    mine.iter().flat_map(|named| &named.0).all(|wanted| theirs.contains(&wanted))
+}

@@ -1,0 +1,205 @@
+//! Deciding a plan: all or nothing, in one place for every surface.
+//!
+//! Invariant: a request is charged to every quota of every binding rule that applies, or, when one
+//! of them denies, to none. A rule that only marks or shadows is charged when the request passes and
+//! its own quotas admit it. A rule that charges by the response is only looked at until then.
+
+use tollgate_core::{Decision, Span, Timestamp, Verdict};
+
+use crate::compile::{Meter, Policy, Rule};
+use crate::document::OnFailure;
+use crate::document::behaviour::{Action, Charging};
+use crate::plan::{Applied, Partition, Plan, Status};
+use crate::value;
+
+impl Plan {
+    /// Decides all loaded partitions together at `now`: every cost is charged, or none is.
+    pub fn decide(&mut self, policy: &Policy, now: Timestamp) {
+        let mut admitted = !self.refused_without_quota(policy);
+        for i in 0..self.len() {
+            admitted &= self.peek(policy, i, now);
+        }
+        for i in 0..self.len() {
+            self.record(policy, i, now, admitted);
+        }
+    }
+
+    /// Decides partition `i` alone at `now`, after it lost its race and was loaded again, while the
+    /// others stay charged. False when it denies now: then the others' charges are to be refunded.
+    pub fn redecide(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {
+        let admitted = self.peek(policy, i, now);
+        self.record(policy, i, now, admitted);
+        admitted
+    }
+
+    /// Takes this request's charge back from partition `i`, which was committed and then loaded
+    /// again. What is to be committed afterwards is [`Plan::value`].
+    pub fn refund(&mut self, policy: &Policy, i: usize, now: Timestamp) {
+        self.with_partition(i, |applied, partition, decisions| {
+            let at = partition.at;
+            for applied in applied.iter_mut().filter(|applied| applied.partition == Some(i)) {
+                let charged = core::mem::take(&mut applied.charged);
+                each_meter(
+                    policy,
+                    applied,
+                    &mut partition.value,
+                    decisions,
+                    |meter, state, decision| {
+                        if let (true, Some(charge)) = (charged, decision.charge(at, applied.cost)) {
+                            meter.limiter.refund(state, charge, now);
+                        }
+                        if decision.is_admitted() {
+                            *decision = meter.limiter.peek(state, now, 0);
+                        }
+                    },
+                );
+            }
+            partition.status = Status::Uncharged;
+        });
+    }
+
+    /// Turns the plan of a request that passed into the charge that its response's `status` brings
+    /// about; false when there is none. Then load, decide and commit as before: the partitions that
+    /// [`Plan::applies`] to. What no longer fits is not charged: the quota is used up as it is.
+    pub fn settle(&mut self, policy: &Policy, status: u16) -> bool {
+        let Self { applied, decisions, .. } = self;
+        applied.retain_mut(|applied| {
+            let charging = policy.rules.get(usize::from(applied.rule)).map(|rule| &rule.charging);
+            let due = match charging {
+                Some(Charging::Response(statuses)) => {
+                    statuses.0.iter().any(|pattern| pattern.matches(status))
+                }
+                Some(Charging::Request) | None => false,
+            };
+            let was_due = core::mem::take(&mut applied.deferred);
+            applied.binding = false;
+            due && was_due && !denies(applied, policy, decisions)
+        });
+        !self.applied.is_empty()
+    }
+
+    /// Fills the decisions of partition `i` as they would be; true unless a binding rule denies.
+    fn peek(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {
+        let mut admitted = true;
+        self.with_partition(i, |applied, partition, decisions| {
+            if !partition.is_loaded() {
+                return;
+            }
+            partition.at = now;
+            for applied in applied.iter().filter(|applied| applied.partition == Some(i)) {
+                let longest =
+                    policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
+                each_meter(
+                    policy,
+                    applied,
+                    &mut partition.value,
+                    decisions,
+                    |meter, state, decision| {
+                        *decision = at_most(meter.limiter.peek(state, now, applied.cost), longest);
+                    },
+                );
+                admitted &= !(applied.binding && denies(applied, policy, decisions));
+            }
+        });
+        admitted
+    }
+
+    /// Charges partition `i`, or, when the request is not admitted, says what its quotas have left
+    /// without it. The denials stay as they are.
+    fn record(&mut self, policy: &Policy, i: usize, now: Timestamp, admitted: bool) {
+        self.with_partition(i, |applied, partition, decisions| {
+            if !partition.is_loaded() {
+                return;
+            }
+            partition.status = Status::Uncharged;
+            for applied in applied.iter_mut().filter(|applied| applied.partition == Some(i)) {
+                applied.charged =
+                    admitted && !applied.deferred && !denies(applied, policy, decisions);
+                let charged = applied.charged;
+                each_meter(
+                    policy,
+                    applied,
+                    &mut partition.value,
+                    decisions,
+                    |meter, state, decision| {
+                        if charged {
+                            *decision = meter.limiter.check(state, now, applied.cost);
+                        } else if decision.is_admitted() {
+                            *decision = meter.limiter.peek(state, now, 0);
+                        }
+                    },
+                );
+                if charged {
+                    partition.status = Status::Charged;
+                }
+            }
+        });
+    }
+
+    /// True when the request is refused whatever its quotas say: a key part is missing, or a
+    /// partition failed whose rules deny then.
+    fn refused_without_quota(&self, policy: &Policy) -> bool {
+        self.applied.iter().filter(|applied| applied.binding).any(|applied| {
+            match applied.partition {
+                None => true,
+                Some(i) => {
+                    let failed =
+                        matches!(self.live().get(i).map(|p| p.status), Some(Status::Failed(_)));
+                    let rule = policy.rules.get(usize::from(applied.rule));
+                    failed && rule.is_some_and(|rule| rule.on_failure == OnFailure::Deny)
+                }
+            }
+        })
+    }
+}
+
+impl Partition {
+    const fn is_loaded(&self) -> bool {
+        !matches!(self.status, Status::Pending | Status::Failed(_))
+    }
+}
+
+impl Rule {
+    /// How long a request may wait for this rule, if the rule says so.
+    const fn longest_wait(&self) -> Option<Span> {
+        match self.action {
+            Action::Delay(longest) => Some(longest),
+            Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => None,
+        }
+    }
+}
+
+/// `decision`, but a wait longer than `longest` is a denial until it is short enough.
+fn at_most(decision: Decision, longest: Option<Span>) -> Decision {
+    match (decision.verdict, longest) {
+        (Verdict::Delay(wait), Some(longest)) if wait > longest => {
+            let retry_after = Some(wait.saturating_sub(longest));
+            Decision { verdict: Verdict::Deny, retry_after, ..decision }
+        }
+        _ => decision,
+    }
+}
+
+/// True when a quota of the rule denies.
+pub(crate) fn denies(applied: &Applied, policy: &Policy, decisions: &[Decision]) -> bool {
+    let decisions = decisions.get(applied.first_decision..).unwrap_or_default();
+    decisions.iter().take(policy.meters(applied).len()).any(|decision| !decision.is_admitted())
+}
+
+/// Calls `each` with every quota of the rule: its parameters, its state in `value`, its decision.
+fn each_meter(
+    policy: &Policy,
+    applied: &Applied,
+    value: &mut [u8],
+    decisions: &mut [Decision],
+    mut each: impl FnMut(&Meter, &mut [u8], &mut Decision),
+) {
+    let Some(set) = policy.sets.get(usize::from(applied.set)) else { return };
+    let Some(states) = value::states_mut(set, value) else { return };
+    let decisions = decisions.get_mut(applied.first_decision..).unwrap_or_default();
+    for (meter, decision) in set.meters.iter().zip(decisions) {
+        if let Some(state) = meter.state_mut(states) {
+            each(meter, state, decision);
+        }
+    }
+}

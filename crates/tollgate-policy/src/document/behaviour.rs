@@ -1,0 +1,303 @@
+//! What a rule costs, when it charges, how far it is enforced, and what it does.
+//!
+//! Invariant: each of these has a shape of its own in the document, so a mistake in one is told in
+//! its own words.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+
+use tollgate_core::Span;
+
+use crate::document::conditions::NonEmpty;
+use crate::document::scalar::{Bounded, HeaderName, Wait};
+use crate::node::Node;
+use crate::read::{At, FromNode, quoted, record, schema};
+
+/// The highest cost of one request, and the highest that `max` may name.
+const MAX_COST: u64 = 1_000_000_000;
+
+/// What one request costs, in quota units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cost {
+    /// The same for every request.
+    Fixed(u64),
+    /// The whole number in a header.
+    Header {
+        /// Its name.
+        name: HeaderName,
+        /// When it is absent or no whole number.
+        default: u64,
+        /// At most this.
+        max: u64,
+    },
+    /// One unit per this many bytes of body announced, rounded up, at least 1.
+    ContentLengthPer(u64),
+}
+
+record! {
+    /// The cost in a header.
+    HeaderCostDoc {
+        /// The header.
+        header: HeaderName,
+        /// The cost when the header is absent or no whole number; 1 by default.
+        default: Option<Units>,
+        /// The highest cost that is believed.
+        max: Units,
+    }
+}
+
+record! {
+    /// The cost by body size.
+    LengthCostDoc {
+        /// Bytes per unit.
+        content_length_per: Units,
+    }
+}
+
+/// A number of quota units, 1 to 1,000,000,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Units(u64);
+
+impl FromNode for Units {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Integer(n) if (1..=MAX_COST).contains(n) => Some(Self(*n)),
+            _ => at.wrong(node, &format!("a whole number from 1 to {MAX_COST}")),
+        }
+    }
+
+    schema!({"type": "integer", "minimum": 1, "maximum": MAX_COST});
+}
+
+impl FromNode for Cost {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Integer(_) | Node::OtherNumber(_) => Units::read(node, at).map(|n| Self::Fixed(n.0)),
+            Node::Object(fields) if fields.iter().any(|(name, _)| name == "content_length_per") => {
+                LengthCostDoc::read(node, at).map(|doc| Self::ContentLengthPer(doc.content_length_per.0))
+            }
+            Node::Object(_) => {
+                let doc = HeaderCostDoc::read(node, at)?;
+                let default = doc.default.map_or(1, |n| n.0);
+                Some(Self::Header { name: doc.header, default, max: doc.max.0 })
+            }
+            _ => at.wrong(
+                node,
+                "a cost; use a number, {\"header\": name, \"max\": n} or {\"content_length_per\": n}",
+            ),
+        }
+    }
+
+    schema!({"anyOf": [Units::schema(), HeaderCostDoc::schema(), LengthCostDoc::schema()]});
+}
+
+/// When a request is charged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Charging {
+    /// When it is admitted.
+    Request,
+    /// When its response has one of these statuses.
+    Response(NonEmpty<StatusPattern>),
+}
+
+record! {
+    /// Charging by response.
+    ResponseChargeDoc {
+        /// Statuses: "401", or "5xx" for a class.
+        response_status: NonEmpty<StatusPattern>,
+    }
+}
+
+impl FromNode for Charging {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if text == "request" => Some(Self::Request),
+            Node::Object(_) => {
+                ResponseChargeDoc::read(node, at).map(|d| Self::Response(d.response_status))
+            }
+            _ => at.wrong(node, "\"request\" or {\"response_status\": [\"401\", \"5xx\"]}"),
+        }
+    }
+
+    schema!({"anyOf": [{"const": "request"}, ResponseChargeDoc::schema()]});
+}
+
+/// A status or a class of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StatusPattern {
+    from: u16,
+    to: u16,
+}
+
+impl StatusPattern {
+    /// True when `status` is meant.
+    pub(crate) const fn matches(self, status: u16) -> bool {
+        self.from <= status && status <= self.to
+    }
+}
+
+impl FromNode for StatusPattern {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let parsed = match node {
+            Node::Text(text) => match text.strip_suffix("xx") {
+                Some(class) => {
+                    class.parse().ok().filter(|c| (1..=5).contains(c)).map(|class: u16| {
+                        let from = class.saturating_mul(100);
+                        Self { from, to: from.saturating_add(99) }
+                    })
+                }
+                None => text.parse().ok().map(|status| Self { from: status, to: status }),
+            },
+            _ => None,
+        };
+        match parsed.filter(|p| (100..=599).contains(&p.from)) {
+            Some(pattern) => Some(pattern),
+            None => at.wrong(node, "a status; use \"401\" or a class such as \"5xx\""),
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[1-5]([0-9][0-9]|xx)$"});
+}
+
+/// How far a rule is enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// For every key.
+    Enforce,
+    /// For none: decided and counted, never refused.
+    Shadow,
+    /// For this percentage of keys, always the same ones.
+    EnforcePercent(u32),
+}
+
+record! {
+    /// Partial enforcement.
+    PercentDoc {
+        /// The percentage of keys that the rule is enforced for; the same keys every time.
+        enforce_percent: Bounded<0, 100>,
+    }
+}
+
+impl FromNode for Mode {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if text == "enforce" => Some(Self::Enforce),
+            Node::Text(text) if text == "shadow" => Some(Self::Shadow),
+            Node::Object(_) => {
+                PercentDoc::read(node, at).map(|d| Self::EnforcePercent(d.enforce_percent.0))
+            }
+            _ => at.wrong(node, "a mode; use \"enforce\", \"shadow\" or {\"enforce_percent\": 10}"),
+        }
+    }
+
+    schema!({"anyOf": [{"enum": ["enforce", "shadow"]}, PercentDoc::schema()]});
+}
+
+/// What happens to a request over the limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// It is refused: with 429, or with a status and a body.
+    Deny(Option<Reply>),
+    /// It waits until it is admitted, at most this long; then it is refused with 429.
+    Delay(Span),
+    /// It passes with a header for the origin.
+    Mark(Box<MarkDoc>),
+    /// It is answered without being processed, and not told why.
+    Respond(Reply),
+}
+
+record! {
+    /// A fixed reply.
+    #[derive(PartialEq, Eq)]
+    Reply {
+        /// The response's status.
+        status: Bounded<200, 599>,
+        /// The response's body, text/plain.
+        body: Option<Text>,
+    }
+}
+
+record! {
+    /// How long a request may wait.
+    #[derive(PartialEq, Eq)]
+    DelayDoc {
+        /// At most this long.
+        max: Wait,
+    }
+}
+
+record! {
+    /// A header for the origin.
+    #[derive(PartialEq, Eq)]
+    MarkDoc {
+        /// Its name.
+        header: HeaderName,
+        /// Its value, visible characters and spaces.
+        value: Text,
+    }
+}
+
+record! {
+    /// The actions that have parameters; exactly one is given.
+    ActionDoc {
+        /// Refuse with a status and a body of one's own.
+        deny: Option<Reply>,
+        /// Wait, at most so long.
+        delay: Option<DelayDoc>,
+        /// Pass on with a header.
+        mark: Option<MarkDoc>,
+        /// Answer without processing.
+        respond: Option<Reply>,
+    }
+}
+
+impl FromNode for Action {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        const WANTED: &str = "one action; use \"deny\", {\"deny\": {...}}, {\"delay\": {...}}, {\"mark\": {...}} or {\"respond\": {...}}";
+        match node {
+            Node::Text(text) if text == "deny" => Some(Self::Deny(None)),
+            Node::Object(fields) => {
+                let noted = at.noted();
+                let doc = ActionDoc::read(node, at)?;
+                if at.noted() > noted {
+                    return None;
+                }
+                match doc {
+                    _ if fields.len() != 1 => at.wrong(node, WANTED),
+                    ActionDoc { deny: Some(reply), .. } => Some(Self::Deny(Some(reply))),
+                    ActionDoc { delay: Some(delay), .. } => Some(Self::Delay(delay.max.0)),
+                    ActionDoc { mark: Some(mark), .. } => Some(Self::Mark(Box::new(mark))),
+                    ActionDoc { respond: Some(reply), .. } => Some(Self::Respond(reply)),
+                    ActionDoc { .. } => at.wrong(node, WANTED),
+                }
+            }
+            _ => at.wrong(node, WANTED),
+        }
+    }
+
+    schema!({"anyOf": [{"const": "deny"}, ActionDoc::schema()]});
+}
+
+/// Text of visible ASCII characters and spaces, at most 1 KiB: fit for a header value and a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Text(pub(crate) String);
+
+impl FromNode for Text {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text)
+                if text.len() <= 1024 && text.bytes().all(|b| (0x20..=0x7e).contains(&b)) =>
+            {
+                Some(Self(text.clone()))
+            }
+            Node::Text(_) => {
+                at.problem(format!("{} must be at most 1024 characters of %x20-7E", quoted(node)));
+                None
+            }
+            _ => at.wrong(node, "a string"),
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[ -~]{0,1024}$"});
+}

@@ -1,0 +1,213 @@
+//! Conditions on a request: `when`, `unless` and `exempt`.
+//!
+//! Invariant: all conditions that are given must hold; the values of one are alternatives. An empty
+//! list matches nothing and is therefore refused.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::address::Cidr;
+use crate::document::scalar::{HeaderName, Method, is_token};
+use crate::node::Node;
+use crate::path::Pattern;
+use crate::read::{At, FromNode, quoted, record, schema};
+
+record! {
+    /// Conditions; all that are given must hold, the values of one are alternatives.
+    #[derive(Default, PartialEq)]
+    Conditions {
+        /// Request methods.
+        methods: Option<NonEmpty<Method>>,
+        /// Hosts without port: exact, or `*.suffix` for any subdomain.
+        hosts: Option<NonEmpty<Host>>,
+        /// Path patterns: exact; `*` one segment; `{name}` one segment, captured; `**` the rest.
+        paths: Option<NonEmpty<Pattern>>,
+        /// Headers by name: a value, "*" for any, {"prefix": "..."}, or a list of these.
+        headers: Option<Named<HeaderName>>,
+        /// Query parameters by name, matched like headers after decoding.
+        query: Option<Named<String>>,
+        /// Networks that the client's address is in.
+        client_cidrs: Option<NonEmpty<Cidr>>,
+        /// Envoy: names of the route.
+        routes: Option<NonEmpty<String>>,
+        /// Two-letter country codes of the client.
+        countries: Option<NonEmpty<Country>>,
+        /// Autonomous system numbers of the client.
+        asns: Option<NonEmpty<Asn>>,
+    }
+}
+
+/// A list of at least one alternative.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NonEmpty<T>(pub(crate) Vec<T>);
+
+impl<T: FromNode> FromNode for NonEmpty<T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let list = Vec::<T>::read(node, at)?;
+        if list.is_empty() {
+            at.problem("is empty, which matches nothing; leave it out to match everything".into());
+            return None;
+        }
+        Some(Self(list))
+    }
+
+    schema!({"type": "array", "minItems": 1, "items": T::schema()});
+}
+
+/// A host: exact, or every subdomain of a suffix; in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// `api.example.com`
+    Exact(Vec<u8>),
+    /// `*.example.com`, kept as `.example.com`.
+    Suffix(Vec<u8>),
+}
+
+impl FromNode for Host {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::Text(text) = node else {
+            return at.wrong(node, "a host");
+        };
+        let host = text.to_ascii_lowercase();
+        let suffix = host.strip_prefix('*').filter(|rest| rest.starts_with('.'));
+        let name = suffix.unwrap_or(&host);
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._[:]".contains(&b);
+        let has_port = !name.starts_with('[') && name.contains(':');
+        if name.len() < 2 && suffix.is_some()
+            || name.is_empty()
+            || !name.bytes().all(allowed)
+            || has_port
+        {
+            return at.wrong(node, "a host; use a name without port, or \"*.\" and a name");
+        }
+        Some(match suffix {
+            Some(suffix) => Self::Suffix(suffix.into()),
+            None => Self::Exact(host.into()),
+        })
+    }
+
+    schema!({"type": "string"});
+}
+
+/// Matchers by name, each name a condition of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named<K>(pub(crate) Vec<(K, Vec<Matcher>)>);
+
+impl<K: FromNode> FromNode for Named<K> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::Object(fields) = node else {
+            return at.wrong(node, "an object of names and what their values are");
+        };
+        let mut named = Vec::new();
+        for (i, (name, node)) in fields.iter().enumerate() {
+            let at = at.field(name);
+            if fields.iter().take(i).any(|(earlier, _)| earlier == name) {
+                at.problem("is given twice; give it once".into());
+            }
+            let key = K::read(&Node::Text(name.clone()), &at);
+            let matchers = match node {
+                Node::List(_) => NonEmpty::<Matcher>::read(node, &at).map(|list| list.0),
+                _ => Matcher::read(node, &at).map(|one| alloc::vec![one]),
+            };
+            named.push(key.zip(matchers));
+        }
+        named.into_iter().collect::<Option<_>>().map(Self)
+    }
+
+    schema!({"type": "object", "additionalProperties": {"anyOf": [
+        Matcher::schema(), {"type": "array", "minItems": 1, "items": Matcher::schema()}
+    ]}});
+}
+
+/// What a value must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Matcher {
+    /// `"*"`: present, whatever it is.
+    Present,
+    /// Exactly these bytes.
+    Exact(Vec<u8>),
+    /// Beginning with these bytes.
+    Prefix(Vec<u8>),
+}
+
+record! {
+    /// The beginning of a value.
+    PrefixDoc {
+        /// What it begins with.
+        prefix: String,
+    }
+}
+
+impl FromNode for Matcher {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if text == "*" => Some(Self::Present),
+            Node::Text(text) => Some(Self::Exact(text.clone().into())),
+            Node::Object(_) => PrefixDoc::read(node, at).map(|doc| Self::Prefix(doc.prefix.into())),
+            _ => at.wrong(node, "a value, \"*\" or {\"prefix\": \"...\"}"),
+        }
+    }
+
+    schema!({"anyOf": [{"type": "string"}, PrefixDoc::schema()]});
+}
+
+impl Matcher {
+    /// True when `value` is what this wants.
+    pub(crate) fn matches(&self, value: &[u8]) -> bool {
+        match self {
+            Self::Present => true,
+            Self::Exact(exact) => value == exact,
+            Self::Prefix(prefix) => value.starts_with(prefix),
+        }
+    }
+}
+
+impl FromNode for Cidr {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::Text(text) = node else {
+            return at.wrong(node, "a network");
+        };
+        match Self::parse(text) {
+            Ok(cidr) => Some(cidr),
+            Err(why) => {
+                at.problem(format!("{} is not a network: {why}", quoted(node)));
+                None
+            }
+        }
+    }
+
+    schema!({"type": "string"});
+}
+
+/// A two-letter country code (ISO 3166-1), in upper case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Country(pub(crate) Vec<u8>);
+
+impl FromNode for Country {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if text.len() == 2 && is_token(text.as_bytes()) => {
+                Some(Self(text.to_ascii_uppercase().into()))
+            }
+            _ => at.wrong(node, "a country; use two letters, such as \"DE\""),
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[A-Za-z0-9]{2}$"});
+}
+
+/// An autonomous system number, as its decimal digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asn(pub(crate) Vec<u8>);
+
+impl FromNode for Asn {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Integer(n) if u32::try_from(*n).is_ok() => Some(Self(format!("{n}").into())),
+            _ => at.wrong(node, "a system number; use 0 to 4294967295"),
+        }
+    }
+
+    schema!({"type": "integer", "minimum": 0, "maximum": u32::MAX});
+}

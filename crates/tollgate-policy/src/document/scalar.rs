@@ -1,0 +1,198 @@
+//! The small values of a document: names, methods, windows, numbers within bounds.
+//!
+//! Invariant: each is valid on its own, and its message says what is.
+
+use alloc::format;
+use alloc::string::String;
+
+use tollgate_core::Span;
+
+use crate::node::Node;
+use crate::path::Pattern;
+use crate::read::{At, FromNode, quoted, quoted_text, schema};
+
+/// The longest name of a rule or quota, in characters.
+const MAX_NAME: usize = 64;
+/// The longest header name.
+const MAX_HEADER_NAME: usize = 256;
+/// The longest method name.
+const MAX_METHOD: usize = 32;
+
+/// The number 1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Version;
+
+impl FromNode for Version {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Integer(1) => Some(Self),
+            // The rest is looked at as version 1, whose problems help to tell what it is.
+            _ => at.wrong(node, "a known version; use 1").or(Some(Self)),
+        }
+    }
+
+    schema!({"const": 1});
+}
+
+/// 1 to 64 characters of %x20-7E: what a structured-field String can hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name(pub(crate) String);
+
+impl FromNode for Name {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::Text(text) = node else {
+            return at.wrong(node, "a string");
+        };
+        if text.is_empty() || text.chars().count() > MAX_NAME {
+            at.problem(format!("{} must have 1 to {MAX_NAME} characters", quoted(node)));
+            return None;
+        }
+        if !text.bytes().all(|b| (0x20..=0x7e).contains(&b)) {
+            at.problem(format!("{} has a character outside %x20-7E", quoted(node)));
+            return None;
+        }
+        Some(Self(text.clone()))
+    }
+
+    schema!({"type": "string", "pattern": "^[ -~]{1,64}$"});
+}
+
+/// A header's name, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HeaderName(pub(crate) String);
+
+impl FromNode for HeaderName {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if is_token(text.as_bytes()) && text.len() <= MAX_HEADER_NAME => {
+                Some(Self(text.to_ascii_lowercase()))
+            }
+            _ => at.wrong(node, "a header name"),
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$"});
+}
+
+/// A request method; methods are case-sensitive (RFC 9110, 9.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Method(pub(crate) String);
+
+impl FromNode for Method {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if is_token(text.as_bytes()) && text.len() <= MAX_METHOD => {
+                let upper = text.to_ascii_uppercase();
+                if *text != upper {
+                    at.problem(format!("methods are case-sensitive; use {}", quoted_text(&upper)));
+                }
+                Some(Self(text.clone()))
+            }
+            _ => at.wrong(node, "a request method"),
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Z-]{1,32}$"});
+}
+
+/// True for a token of RFC 9110, 5.6.2.
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty()
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b))
+}
+
+impl FromNode for Pattern {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::Text(text) = node else {
+            return at.wrong(node, "a path pattern");
+        };
+        Self::parse(text).map_err(|why| at.problem(format!("{} {why}", quoted(node)))).ok()
+    }
+
+    schema!({"type": "string", "pattern": "^/", "maxLength": 1024});
+}
+
+/// A window: a whole number and a unit, 1 ms to 366 d.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window(pub(crate) Span);
+
+impl FromNode for Window {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Some(span) = parsed(node) else {
+            return at.wrong(
+                node,
+                "a window; use 1ms to 366d, such as \"500ms\", \"10s\", \"1m\", \"1h\" or \"1d\"",
+            );
+        };
+        let why = if span < tollgate_core::MIN_WINDOW {
+            "too short"
+        } else if span > tollgate_core::MAX_WINDOW {
+            "too long"
+        } else {
+            return Some(Self(span));
+        };
+        at.problem(format!("{} is {why}; use 1ms to 366d", quoted(node)));
+        None
+    }
+
+    schema!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"});
+}
+
+/// A wait: 0 s to 5 minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait(pub(crate) Span);
+
+/// Longer than this nobody waits, and the proxy in front gives up.
+const MAX_WAIT: Span = Span::from_secs(300);
+
+impl FromNode for Wait {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match parsed(node).filter(|span| *span <= MAX_WAIT) {
+            Some(span) => Some(Self(span)),
+            None => at.wrong(node, "a wait; use 0s to 5m, such as \"500ms\" or \"2s\""),
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[0-9]+(ms|s|m)$"});
+}
+
+fn parsed(node: &Node) -> Option<Span> {
+    match node {
+        Node::Text(text) => parse_span(text),
+        _ => None,
+    }
+}
+
+/// `500ms`, `10s`, `1m`, `1h` or `1d`; `None` for anything else.
+fn parse_span(text: &str) -> Option<Span> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits)?;
+    let millis: u64 = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok().map(|n| Span::from_millis(n.saturating_mul(millis)))
+}
+
+/// A whole number from `MIN` to `MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounded<const MIN: u32, const MAX: u32>(pub(crate) u32);
+
+impl<const MIN: u32, const MAX: u32> FromNode for Bounded<MIN, MAX> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let value = match node {
+            Node::Integer(n) => u32::try_from(*n).ok().filter(|n| (MIN..=MAX).contains(n)),
+            _ => None,
+        };
+        match value {
+            Some(n) => Some(Self(n)),
+            None => at.wrong(node, &format!("a whole number from {MIN} to {MAX}")),
+        }
+    }
+
+    schema!({"type": "integer", "minimum": MIN, "maximum": MAX});
+}

@@ -1,0 +1,228 @@
+//! One request as the policy sees it: facts fetched once, in normal form, and conditions on them.
+//!
+//! Invariant: every fact that costs a host call is fetched at most once and only when something
+//! reads it. Host and path are compared in normal form only.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::cell::OnceCell;
+use core::net::IpAddr;
+
+use crate::compile::Settings;
+use crate::document::conditions::{Conditions, Host, Matcher, NonEmpty};
+use crate::facts::Facts;
+use crate::path::normalise;
+
+/// The facts of a request, memoised.
+pub(crate) struct Request<'a, F> {
+    pub(crate) facts: &'a F,
+    pub(crate) settings: &'a Settings,
+    buffers: Buffers,
+    method: OnceCell<Cow<'a, [u8]>>,
+    target: OnceCell<Cow<'a, [u8]>>,
+    client: OnceCell<Option<IpAddr>>,
+}
+
+/// What a request's normal forms are written into; reused from request to request.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    path: Vec<u8>,
+    host: Vec<u8>,
+}
+
+impl<'a, F: Facts> Request<'a, F> {
+    /// Fetches host and path if any rule reads them.
+    pub(crate) fn new(facts: &'a F, settings: &'a Settings, mut buffers: Buffers) -> Self {
+        let target = OnceCell::new();
+        if settings.reads_path {
+            normalise(target.get_or_init(|| facts.target()), &mut buffers.path);
+        }
+        if settings.reads_host {
+            normalise_host(&facts.host(), &mut buffers.host);
+        }
+        Self { facts, settings, buffers, method: OnceCell::new(), target, client: OnceCell::new() }
+    }
+
+    /// Gives the buffers back.
+    pub(crate) fn into_buffers(self) -> Buffers {
+        self.buffers
+    }
+
+    pub(crate) fn method(&self) -> &[u8] {
+        self.method.get_or_init(|| self.facts.method())
+    }
+
+    /// The path in normal form.
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.buffers.path
+    }
+
+    /// The host in normal form.
+    pub(crate) fn host(&self) -> &[u8] {
+        &self.buffers.host
+    }
+
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        *self.client.get_or_init(|| self.settings.client.find(self.facts))
+    }
+
+    pub(crate) fn country(&self) -> Option<Cow<'_, [u8]>> {
+        match &self.settings.country_header {
+            Some(name) => self.facts.header(&name.0),
+            None => self.facts.country(),
+        }
+    }
+
+    pub(crate) fn asn(&self) -> Option<Cow<'_, [u8]>> {
+        match &self.settings.asn_header {
+            Some(name) => self.facts.header(&name.0),
+            None => self.facts.asn(),
+        }
+    }
+
+    /// The values of the query parameter `name`, still encoded.
+    pub(crate) fn query<'q>(&'q self, name: &'q [u8]) -> impl Iterator<Item = &'q [u8]> {
+        let target = self.target.get_or_init(|| self.facts.target());
+        let query =
+            target.iter().position(|b| *b == b'?').and_then(|i| target.get(i.saturating_add(1)..));
+        let query = query.unwrap_or_default().split(|b| *b == b'#').next().unwrap_or_default();
+        query.split(|b| *b == b'&').filter_map(move |pair| {
+            let (key, value) = split_once(pair, b'=').unwrap_or((pair, &[]));
+            decoded(key).eq(name.iter().copied()).then_some(value)
+        })
+    }
+
+    /// The value of the first cookie called `name` (RFC 6265, 5.4).
+    pub(crate) fn cookie(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        let find = |header: &[u8]| -> Option<(usize, usize)> {
+            let pairs = header.split(|b| matches!(b, b';' | b','));
+            for pair in pairs {
+                let Some((key, value)) = split_once(pair, b'=') else { continue };
+                if key.trim_ascii() == name {
+                    let value = value.trim_ascii();
+                    let start = value.as_ptr().addr().saturating_sub(header.as_ptr().addr());
+                    return Some((start, start.saturating_add(value.len())));
+                }
+            }
+            None
+        };
+        let header = self.facts.header("cookie")?;
+        let (start, end) = find(&header)?;
+        Some(match header {
+            Cow::Borrowed(bytes) => Cow::Borrowed(bytes.get(start..end)?),
+            Cow::Owned(mut bytes) => {
+                bytes.truncate(end);
+                Cow::Owned(bytes.split_off(start.min(end)))
+            }
+        })
+    }
+}
+
+/// Which condition a look-up has already found to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Nothing,
+    Path,
+    Host,
+}
+
+impl Conditions {
+    /// True when every condition that is given holds, except the one that is `known` to.
+    pub(crate) fn hold<F: Facts>(&self, request: &Request<'_, F>, known: Known) -> bool {
+        self.hold_for_names(request, known)
+            && each(&self.client_cidrs, |list| {
+                request.client().is_some_and(|client| list.iter().any(|cidr| cidr.contains(client)))
+            })
+            && each(&self.routes, |list| {
+                request
+                    .facts
+                    .route()
+                    .is_some_and(|route| list.iter().any(|r| r.as_bytes() == route.as_ref()))
+            })
+            && each(&self.countries, |list| {
+                request
+                    .country()
+                    .is_some_and(|c| list.iter().any(|country| country.0.eq_ignore_ascii_case(&c)))
+            })
+            && each(&self.asns, |list| {
+                request.asn().is_some_and(|a| list.iter().any(|asn| asn.0.as_slice() == a.as_ref()))
+            })
+    }
+
+    fn hold_for_names<F: Facts>(&self, request: &Request<'_, F>, known: Known) -> bool {
+        each(&self.methods, |list| list.iter().any(|m| m.0.as_bytes() == request.method()))
+            && (known == Known::Host
+                || each(&self.hosts, |list| list.iter().any(|host| host.matches(request.host()))))
+            && (known == Known::Path
+                || each(&self.paths, |list| {
+                    list.iter().any(|p| p.matches(request.path()).is_some())
+                }))
+            && self.headers.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
+                request
+                    .facts
+                    .header(&name.0)
+                    .is_some_and(|value| wanted.iter().any(|m| m.matches(&value)))
+            })
+            && self.query.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
+                request
+                    .query(name.as_bytes())
+                    .any(|value| wanted.iter().any(|m| m.matches_encoded(value)))
+            })
+    }
+}
+
+/// True when the condition is not given or one of its alternatives holds.
+fn each<T>(condition: &Option<NonEmpty<T>>, holds: impl FnOnce(&[T]) -> bool) -> bool {
+    condition.as_ref().is_none_or(|list| holds(&list.0))
+}
+
+impl Host {
+    /// True when `host`, in normal form, is this one.
+    pub(crate) fn matches(&self, host: &[u8]) -> bool {
+        match self {
+            Self::Exact(exact) => host == exact,
+            Self::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
+        }
+    }
+}
+
+impl Matcher {
+    /// True when `value`, decoded, is what this wants.
+    fn matches_encoded(&self, value: &[u8]) -> bool {
+        match self {
+            Self::Present => true,
+            Self::Exact(exact) => decoded(value).eq(exact.iter().copied()),
+            Self::Prefix(prefix) => {
+                let mut bytes = decoded(value);
+                prefix.iter().all(|b| bytes.next() == Some(*b))
+            }
+        }
+    }
+}
+
+/// Writes `host` without port and trailing dot, in lower case, into `out`, which is cleared first.
+fn normalise_host(host: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    let name = match host.iter().rposition(|b| *b == b':') {
+        Some(colon) if !host.get(colon..).unwrap_or_default().contains(&b']') => {
+            host.get(..colon).unwrap_or(host)
+        }
+        _ => host,
+    };
+    out.extend(name.strip_suffix(b".").unwrap_or(name).iter().map(u8::to_ascii_lowercase));
+}
+
+/// The bytes of a query key or value: `+` is a space, `%41` is `A` (URL standard, form decoding).
+pub(crate) fn decoded(bytes: &[u8]) -> impl Iterator<Item = u8> + '_ {
+    let mut rest = bytes;
+    core::iter::from_fn(move || {
+        let (byte, escaped, after) = crate::path::next_byte(rest)?;
+        rest = after;
+        Some(if byte == b'+' && !escaped { b' ' } else { byte })
+    })
+}
+
+fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|b| *b == separator)?;
+    Some((bytes.get(..at)?, bytes.get(at.saturating_add(1)..)?))
+}

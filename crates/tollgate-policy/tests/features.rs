@@ -1,0 +1,456 @@
+//! Every feature of the policy document, each by what a client sees.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing
+)]
+
+mod support;
+
+use tollgate_core::Span;
+use tollgate_policy::{Answer, RuleResult, Surface};
+
+use support::{Request, Surfaced, get};
+
+const DENIED: Answer = Answer::Refuse { status: 429 };
+
+/// A policy of one rule, key the client's address, 1 per minute unless `fields` say otherwise.
+fn rule(fields: &str) -> String {
+    let key = if fields.contains("\"key\"") { "" } else { r#""key": ["client_ip"],"# };
+    let quotas = if fields.starts_with("\"quotas\"")
+        || fields.contains(", \"quotas\"") && !fields.contains("tiers")
+    {
+        ""
+    } else {
+        r#""quotas": [{"limit": 1, "window": "1m"}],"#
+    };
+    let fields = fields.trim_end_matches(',');
+    let fields = if fields.is_empty() { r#""on_failure": "allow""# } else { fields };
+    format!(r#"{{"version": 1, "rules": [{{"name": "r", {key} {quotas} {fields}}}]}}"#)
+}
+
+/// True when the only rule applies to the request.
+fn applies(document: &str, request: &Request) -> bool {
+    !Surfaced::new(document).check(request, 0).headers.is_empty()
+}
+
+#[track_caller]
+fn check_when(when: &str, expected: &[(Request, bool)]) {
+    for (request, expected) in expected {
+        assert_eq!(
+            applies(&rule(&format!(r#""when": {when}"#)), request),
+            *expected,
+            "when {when}: {request:?}"
+        );
+        let unless = format!(r#""unless": {when}"#);
+        assert_eq!(applies(&rule(&unless), request), !*expected, "unless {when}: {request:?}");
+        let exempt = rule("").replace(r#""rules""#, &format!(r#""exempt": [{when}], "rules""#));
+        assert_eq!(applies(&exempt, request), !*expected, "exempt {when}: {request:?}");
+    }
+}
+
+fn at(target: &str) -> Request {
+    get(target, "192.0.2.1")
+}
+
+fn hosted(host: &'static str) -> Request {
+    Request { host, ..at("/") }
+}
+
+#[test]
+fn methods_hosts_and_paths() {
+    check_when(
+        r#"{"methods": ["GET", "PUT"]}"#,
+        &[(at("/"), true), (at("/").method("POST"), false)],
+    );
+    check_when(
+        r#"{"hosts": ["api.example.com", "*.example.org", "[::1]"]}"#,
+        &[
+            (hosted("API.example.com:8080"), true),
+            (hosted("api.example.com."), true),
+            (hosted("x.api.example.com"), false),
+            (hosted("a.b.Example.org"), true),
+            (hosted("example.org"), false),
+            (hosted("[::1]:443"), true),
+            (hosted(""), false),
+        ],
+    );
+    check_when(
+        r#"{"paths": ["/a/{id}", "/b/**"], "methods": ["GET"]}"#,
+        &[
+            (at("/a/1"), true),
+            (at("/a"), false),
+            (at("/b?x=/a/1"), true),
+            (at("/a/1").method("PUT"), false),
+        ],
+    );
+}
+
+#[test]
+fn headers_and_query() {
+    check_when(
+        r#"{"headers": {"X-Plan": ["gold", {"prefix": "pre"}], "x-any": "*"}}"#,
+        &[
+            (at("/").header("x-plan", "gold").header("x-any", ""), true),
+            (at("/").header("x-plan", "premium").header("x-any", "1"), true),
+            (at("/").header("x-plan", "gold"), false),
+            (at("/").header("x-plan", "Gold").header("x-any", "1"), false),
+        ],
+    );
+    check_when(
+        r#"{"query": {"q": "a b", "flag": "*"}}"#,
+        &[
+            (at("/?q=a+b&flag"), true),
+            (at("/?flag=1&q=x&q=a%20b"), true),
+            (at("/?q=a+b"), false),
+            (at("/?%71=a%20b&fl%61g=#"), true),
+            (at("/"), false),
+        ],
+    );
+}
+
+#[test]
+fn networks_routes_countries_and_systems() {
+    check_when(
+        r#"{"client_cidrs": ["192.0.2.0/25", "2001:db8::/32"]}"#,
+        &[
+            (get("/", "192.0.2.1"), true),
+            (get("/", "::ffff:192.0.2.1"), true),
+            (get("/", "192.0.2.128"), false),
+            (get("/", "2001:db8:9::1"), true),
+        ],
+    );
+    check_when(
+        r#"{"routes": ["api"]}"#,
+        &[(Request { route: Some("api"), ..at("/") }, true), (at("/"), false)],
+    );
+    let geo = |fields| {
+        format!(
+            r#"{{"version": 1, "rules": [{{"name": "r", "key": [], "when": {fields}, "quotas": [{{"limit": 1, "window": "1m"}}]}}]}}"#
+        )
+    };
+    let mut worker =
+        Surfaced::on(&geo(r#"{"countries": ["de"], "asns": [64496]}"#), Surface::Worker);
+    let german = Request { country: Some("DE"), asn: Some("64496"), ..at("/") };
+    assert!(!worker.check(&german, 0).headers.is_empty());
+    assert!(worker.check(&Request { asn: Some("64497"), ..german.clone() }, 0).headers.is_empty());
+    assert!(worker.check(&Request { country: None, ..german }, 0).headers.is_empty());
+    let named = geo(r#"{"countries": ["DE"]}"#)
+        .replace(r#""rules""#, r#""geo": {"country_header": "x-country"}, "rules""#);
+    assert!(applies(&named, &at("/").header("x-country", "de")));
+    assert!(
+        !applies(&named, &Request { country: Some("DE"), ..at("/") }),
+        "the header that the policy names"
+    );
+}
+
+#[test]
+fn every_key_part_counts_by_its_value() {
+    let params = r#""when": {"paths": ["/u/{id}/**"]}, "key": [{"path_param": "id"}]"#;
+    let claimed = |sub| Request { claims: vec![("sub", sub)], ..at("/") };
+    let jwt = r#""key": [{"jwt_claim": "sub"}]"#;
+    let same_and_other: [(&str, Request, Request, Request); 9] = [
+        (r#""key": ["method"]"#, at("/1"), at("/2"), at("/1").method("PUT")),
+        (r#""key": ["host"]"#, hosted("a:1"), hosted("A"), hosted("b")),
+        (r#""key": ["path"]"#, at("/a?1"), at("//%61"), at("/b")),
+        (
+            r#""key": [{"header": "X-K"}]"#,
+            at("/").header("x-k", "1"),
+            at("/2").header("x-k", "1"),
+            at("/").header("x-k", "2"),
+        ),
+        (
+            r#""key": [{"cookie": "sid"}]"#,
+            at("/").header("cookie", "a=b; sid=1"),
+            at("/").header("cookie", "sid=1;sid=2"),
+            at("/").header("cookie", "xsid=1; sid=2"),
+        ),
+        (r#""key": [{"query": "k"}]"#, at("/?k=1%20"), at("/x?a&k=1+&k=2"), at("/?k=2")),
+        (params, at("/u/1/a"), at("/u/1"), at("/u/2/a")),
+        (jwt, claimed("alice"), claimed("alice"), claimed("bob")),
+        (r#""key": ["client_ip", "method"]"#, at("/"), at("/x"), get("/", "192.0.2.9")),
+    ];
+    for (key, first, same, other) in same_and_other {
+        let document =
+            rule(key).replace(r#""rules""#, r#""jwt": {"metadata": "payload"}, "rules""#);
+        let mut surface = Surfaced::new(&document);
+        assert_eq!(surface.check(&first, 0).answer, Answer::Pass, "{key}");
+        assert_eq!(surface.check(&same, 0).answer, DENIED, "{key}: the same value");
+        assert_eq!(surface.check(&other, 0).answer, Answer::Pass, "{key}: another value");
+    }
+}
+
+#[test]
+fn a_missing_part_is_skipped_denied_or_shared() {
+    let key = r#""key": ["client_ip", {"header": "x-k"}]"#;
+    let mut skip = Surfaced::new(&rule(key));
+    assert!(skip.check(&at("/"), 0).headers.is_empty());
+    let mut deny = Surfaced::new(&rule(&format!(r#"{key}, "on_missing": "deny""#)));
+    let denied = deny.check(&at("/"), 0);
+    assert_eq!(denied.answer, DENIED);
+    assert_eq!(denied.header("retry-after"), None);
+    assert!(denied.body.unwrap().contains("the request lacks what its quota is counted by"));
+    let mut shared = Surfaced::new(&rule(&format!(r#"{key}, "on_missing": "shared""#)));
+    assert_eq!(shared.check(&at("/"), 0).answer, Answer::Pass);
+    assert_eq!(shared.check(&at("/"), 0).answer, DENIED);
+    assert_eq!(
+        shared.check(&at("/").header("x-k", ""), 0).answer,
+        Answer::Pass,
+        "empty is not missing"
+    );
+}
+
+#[test]
+fn costs() {
+    let left = |cost: &str, request: Request| {
+        let document =
+            rule(&format!(r#""cost": {cost}, "quotas": [{{"limit": 1000, "window": "1h"}}]"#));
+        let seen = Surfaced::new(&document).check(&request, 0);
+        let field = seen.header("ratelimit").unwrap().to_string();
+        field.split_once("r=").unwrap().1.split_once(';').unwrap().0.parse::<u64>().unwrap()
+    };
+    assert_eq!(left("7", at("/")), 993);
+    let header = r#"{"header": "x-cost", "default": 2, "max": 50}"#;
+    assert_eq!(left(header, at("/")), 998);
+    assert_eq!(left(header, at("/").header("x-cost", " 12 ")), 988);
+    assert_eq!(left(header, at("/").header("x-cost", "900")), 950, "no more than max is believed");
+    assert_eq!(left(header, at("/").header("x-cost", "0")), 999, "nothing is free");
+    for nonsense in ["-5", "1e3", "", "9999999999999999999999", "1,1", "+3"] {
+        assert_eq!(left(header, at("/").header("x-cost", nonsense)), 998, "{nonsense}");
+    }
+    let length = r#"{"content_length_per": 1024}"#;
+    assert_eq!(left(length, at("/").header("content-length", "1025")), 998);
+    assert_eq!(left(length, at("/").header("content-length", "0")), 999);
+    assert_eq!(left(length, at("/")), 999);
+}
+
+#[test]
+fn a_cost_that_can_never_fit_is_told_so() {
+    let mut surface = Surfaced::new(&rule(r#""cost": 2"#));
+    let denied = surface.check(&at("/"), 0);
+    assert_eq!(denied.answer, DENIED);
+    assert_eq!(denied.header("retry-after"), None);
+    assert!(denied.body.unwrap().contains("costs more than the quota ever holds"));
+}
+
+#[test]
+fn failed_logins_only() {
+    let mut surface = Surfaced::new(&rule(
+        r#""charge": {"response_status": ["401", "5xx"]}, "quotas": [{"limit": 2, "window": "1h"}]"#,
+    ));
+    for _ in 0..5 {
+        assert_eq!(surface.check(&at("/login"), 0).answer, Answer::Pass);
+        assert!(!surface.settle(200, 0), "a success is not charged");
+    }
+    for status in [401, 503] {
+        assert_eq!(surface.check(&at("/login"), 0).answer, Answer::Pass);
+        assert!(surface.plan.is_deferred());
+        assert!(surface.settle(status, 0));
+        assert!(!surface.settle(status, 0), "a response is charged once");
+    }
+    assert_eq!(surface.check(&at("/login"), 0).answer, DENIED);
+    assert!(!surface.settle(401, 0), "a denial is not charged");
+    assert_eq!(surface.check(&at("/login"), 1_800_000).answer, Answer::Pass);
+}
+
+#[test]
+fn tiers_replace_the_quotas() {
+    let mut surface = Surfaced::new(&rule(
+        r#""key": [{"header": "x-k"}], "tiers": [
+            {"name": "silver", "when": {"headers": {"x-plan": "silver"}}, "quotas": [{"limit": 2, "window": "1m"}]},
+            {"name": "gold", "priority": 10, "key_values": ["k-1", "k-2"], "quotas": [{"limit": 3, "window": "1m"}]}]"#,
+    ));
+    let limit = |surface: &mut Surfaced, request: Request| {
+        (0..10).filter(|_| surface.check(&request, 0).answer == Answer::Pass).count()
+    };
+    assert_eq!(limit(&mut surface, at("/").header("x-k", "other")), 1);
+    assert_eq!(limit(&mut surface, at("/").header("x-k", "k-1")), 3);
+    assert_eq!(
+        limit(&mut surface, at("/").header("x-k", "k-2").header("x-plan", "silver")),
+        3,
+        "the highest priority"
+    );
+    assert_eq!(limit(&mut surface, at("/").header("x-k", "s").header("x-plan", "silver")), 2);
+}
+
+#[test]
+fn a_tier_by_address_means_the_grouped_address() {
+    let mut surface = Surfaced::new(&rule(
+        r#""tiers": [{"name": "office", "key_values": ["2001:db8::1"], "quotas": [{"limit": 9, "window": "1m"}]}]"#,
+    ));
+    let seen = surface.check(&get("/", "2001:db8::ffff"), 0);
+    assert_eq!(seen.header("ratelimit-policy"), Some(r#""r";q=9;w=60"#));
+}
+
+#[test]
+fn a_shadow_is_counted_and_never_heard() {
+    let mut surface = Surfaced::new(&rule(r#""mode": "shadow""#));
+    for _ in 0..3 {
+        let seen = surface.check(&at("/"), 0);
+        assert_eq!((seen.answer, seen.headers), (Answer::Pass, vec![]));
+    }
+    let results: Vec<_> = surface.plan.outcome(&surface.policy).rules().collect();
+    assert_eq!(results, [(0, RuleResult::Shadowed)]);
+}
+
+#[test]
+fn a_percentage_of_keys_is_enforced_and_always_the_same() {
+    let mut surface = Surfaced::new(&rule(r#""mode": {"enforce_percent": 30}"#));
+    let enforced = |surface: &mut Surfaced| {
+        (0..1000_u32)
+            .filter(|i| {
+                let request = get("/", &format!("10.0.{}.{}", i / 250, i % 250));
+                surface.check(&request, 0);
+                surface.check(&request, 0).answer == DENIED
+            })
+            .collect::<Vec<_>>()
+    };
+    let first = enforced(&mut surface);
+    assert!((250..350).contains(&first.len()), "{}", first.len());
+    assert_eq!(first, enforced(&mut surface));
+}
+
+#[test]
+fn actions() {
+    let after_one = |action: &str| {
+        let mut surface = Surfaced::new(&rule(&format!(r#""action": {action}"#)));
+        surface.check(&at("/"), 0);
+        surface.check(&at("/"), 0)
+    };
+    assert_eq!(after_one(r#""deny""#).answer, DENIED);
+    let own = after_one(r#"{"deny": {"status": 503, "body": "busy"}}"#);
+    assert_eq!(own.answer, Answer::Refuse { status: 503 });
+    assert_eq!(
+        (own.header("content-type"), own.body.as_deref()),
+        (Some("text/plain"), Some("busy"))
+    );
+    assert_eq!(own.header("retry-after"), Some("60"));
+    let marked = after_one(r#"{"mark": {"header": "X-Over", "value": "yes"}}"#);
+    assert_eq!(marked.answer, Answer::Pass);
+    assert_eq!(marked.marks, [("x-over".to_string(), "yes".to_string())]);
+    let silent = after_one(r#"{"respond": {"status": 200, "body": "ok"}}"#);
+    assert_eq!(silent.answer, Answer::Refuse { status: 200 });
+    assert_eq!(silent.body.as_deref(), Some("ok"));
+    assert_eq!(
+        silent.headers,
+        [("content-type", "text/plain".to_string()), ("cache-control", "no-store".to_string())]
+    );
+}
+
+#[test]
+fn a_request_waits_as_long_as_the_action_lets_it() {
+    let mut surface = Surfaced::new(&rule(
+        r#""action": {"delay": {"max": "2s"}}, "quotas": [{"limit": 1, "window": "1500ms"}]"#,
+    ));
+    assert_eq!(surface.check(&at("/"), 0).answer, Answer::Pass);
+    assert_eq!(surface.check(&at("/"), 0).answer, Answer::Retry(Span::from_millis(1500)));
+    surface.waited = Span::from_millis(1500);
+    assert_eq!(surface.check(&at("/"), 1500).answer, Answer::Pass);
+    assert_eq!(
+        surface.check(&at("/"), 1500).answer,
+        DENIED,
+        "1500 ms more are more than 2 s in all"
+    );
+}
+
+#[test]
+fn a_queue_delays_up_to_its_length_and_no_longer_than_the_action_says() {
+    let quotas =
+        r#""quotas": [{"limit": 1, "window": "1s", "burst": 4, "algorithm": "leaky-queue"}]"#;
+    let mut surface = Surfaced::new(&rule(quotas));
+    let answers: Vec<_> = (0..5).map(|_| surface.check(&at("/"), 0).answer).collect();
+    let delay = |secs| Answer::Delay(Span::from_secs(secs));
+    assert_eq!(answers, [Answer::Pass, delay(1), delay(2), delay(3), DENIED]);
+    let mut bounded =
+        Surfaced::new(&rule(&format!(r#"{quotas}, "action": {{"delay": {{"max": "1s"}}}}"#)));
+    let answers: Vec<_> = (0..3).map(|_| bounded.check(&at("/"), 0).answer).collect();
+    assert_eq!(answers, [Answer::Pass, delay(1), DENIED]);
+    assert_eq!(bounded.check(&at("/"), 0).header("retry-after"), Some("1"));
+    assert_eq!(bounded.check(&at("/"), 1000).answer, delay(1));
+}
+
+#[test]
+fn a_rule_that_marks_or_shadows_refuses_nothing_for_others() {
+    let mut surface = Surfaced::new(
+        r#"{"version": 1, "rules": [
+            {"name": "soft", "key": [], "action": {"mark": {"header": "x-m", "value": "1"}}, "quotas": [{"limit": 1, "window": "1m"}]},
+            {"name": "shadow", "key": [], "mode": "shadow", "quotas": [{"limit": 1, "window": "1m"}]},
+            {"name": "hard", "key": [], "quotas": [{"limit": 3, "window": "1m"}]}]}"#,
+    );
+    let answers: Vec<_> = (0..4).map(|_| surface.check(&at("/"), 0).answer).collect();
+    assert_eq!(answers, [Answer::Pass, Answer::Pass, Answer::Pass, DENIED]);
+    assert_eq!(surface.store.len(), 1, "rules with the same key are one stored value");
+}
+
+#[test]
+fn response_settings() {
+    let first_and_denied = |response: &str| {
+        let document =
+            rule("").replace(r#""rules""#, &format!(r#""response": {response}, "rules""#));
+        let mut surface = Surfaced::new(&document);
+        (surface.check(&at("/"), 0).headers, surface.check(&at("/"), 0))
+    };
+    let pairs = |headers: &[(&'static str, String)]| {
+        headers.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>()
+    };
+    let (first, denied) = first_and_denied(r#"{"headers": "draft-7"}"#);
+    assert_eq!(
+        pairs(&first),
+        ["ratelimit-policy: 1;w=60", "ratelimit: limit=1, remaining=0, reset=60"]
+    );
+    assert_eq!(denied.header("ratelimit"), Some("limit=1, remaining=0, reset=60"));
+    let (first, _) = first_and_denied(r#"{"headers": "draft-6"}"#);
+    assert_eq!(
+        pairs(&first),
+        [
+            "ratelimit-policy: 1;w=60",
+            "ratelimit-limit: 1",
+            "ratelimit-remaining: 0",
+            "ratelimit-reset: 60"
+        ]
+    );
+    let (first, _) = first_and_denied(r#"{"headers": "x-ratelimit"}"#);
+    assert_eq!(
+        pairs(&first),
+        ["x-ratelimit-limit: 1", "x-ratelimit-remaining: 0", "x-ratelimit-reset: 60"]
+    );
+    let (first, denied) = first_and_denied(r#"{"headers": "off"}"#);
+    assert!(first.is_empty());
+    assert_eq!(denied.header("retry-after"), Some("60"));
+    let (first, denied) = first_and_denied(r#"{"on_allow": false}"#);
+    assert!(first.is_empty());
+    assert!(denied.header("ratelimit").is_some());
+    let (_, denied) = first_and_denied(r#"{"body": "text"}"#);
+    assert_eq!(
+        (denied.header("content-type"), denied.body.as_deref()),
+        (Some("text/plain"), Some("try again in 60 seconds\n"))
+    );
+    let (_, denied) = first_and_denied(r#"{"body": "none"}"#);
+    assert_eq!((denied.header("content-type"), denied.body.as_deref()), (None, Some("")));
+    let (first, _) = first_and_denied(r#"{"partition_key": true}"#);
+    assert!(
+        first[0].1.starts_with(r#""r";q=1;w=60;pk=:"#) && first[0].1.ends_with("=:"),
+        "{first:?}"
+    );
+}
+
+#[test]
+fn jitter_only_makes_waits_longer() {
+    let document = rule("").replace(r#""rules""#, r#""response": {"jitter": "30s"}, "rules""#);
+    let mut surface = Surfaced::new(&document);
+    let waits: Vec<u64> = (0..100)
+        .map(|i| {
+            let request = get("/", &format!("10.0.0.{i}"));
+            surface.check(&request, 0);
+            let denied = surface.check(&request, 0);
+            let wait: u64 = denied.header("retry-after").unwrap().parse().unwrap();
+            assert_eq!(denied.header("ratelimit"), Some(format!(r#""r";r=0;t={wait}"#).as_str()));
+            assert!(denied.body.unwrap().contains(&format!("try again in {wait} seconds")));
+            wait
+        })
+        .collect();
+    assert!(waits.iter().all(|wait| (60..=90).contains(wait)), "{waits:?}");
+    assert!(waits.iter().collect::<std::collections::BTreeSet<_>>().len() > 10, "{waits:?}");
+}

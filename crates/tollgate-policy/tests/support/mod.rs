@@ -1,0 +1,159 @@
+//! What the tests of the pipeline share: a request as a test writes it, and a surface on a map.
+#![allow(dead_code)] // each test file uses its part
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Answer, Facts, Plan, Policy, Surface};
+
+/// A request as a test writes it.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    pub method: &'static str,
+    pub target: String,
+    pub host: &'static str,
+    pub headers: Vec<(String, Vec<u8>)>,
+    pub peer: Option<IpAddr>,
+    pub route: Option<&'static str>,
+    pub country: Option<&'static str>,
+    pub asn: Option<&'static str>,
+    pub claims: Vec<(&'static str, &'static str)>,
+}
+
+impl Request {
+    /// The same request with one more header.
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.headers.push((name.to_string(), value.as_ref().to_vec()));
+        self
+    }
+
+    /// The same request with another method.
+    pub fn method(mut self, method: &'static str) -> Self {
+        self.method = method;
+        self
+    }
+}
+
+fn bytes(text: Option<&'static str>) -> Option<Cow<'static, [u8]>> {
+    text.map(|text| Cow::Borrowed(text.as_bytes()))
+}
+
+impl Facts for Request {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.method.as_bytes().into()
+    }
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.target.as_bytes().into()
+    }
+    fn host(&self) -> Cow<'_, [u8]> {
+        self.host.as_bytes().into()
+    }
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let lines: Vec<&[u8]> =
+            self.headers.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_slice()).collect();
+        (!lines.is_empty()).then(|| lines.join(&b',').into())
+    }
+    fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+    fn route(&self) -> Option<Cow<'_, [u8]>> {
+        bytes(self.route)
+    }
+    fn country(&self) -> Option<Cow<'_, [u8]>> {
+        bytes(self.country)
+    }
+    fn asn(&self) -> Option<Cow<'_, [u8]>> {
+        bytes(self.asn)
+    }
+    fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        bytes(self.claims.iter().find(|(n, _)| *n == name).map(|(_, v)| *v))
+    }
+}
+
+/// A GET of `target` by the client at `ip`.
+pub fn get(target: &str, ip: &str) -> Request {
+    Request {
+        method: "GET",
+        target: target.to_string(),
+        peer: Some(ip.parse().unwrap()),
+        ..Request::default()
+    }
+}
+
+/// What a client sees.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub answer: Answer,
+    pub headers: Vec<(&'static str, String)>,
+    pub marks: Vec<(String, String)>,
+    pub body: Option<String>,
+}
+
+impl Seen {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+/// A surface with a map for a store.
+pub struct Surfaced {
+    pub policy: Policy,
+    pub plan: Plan,
+    pub store: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub waited: Span,
+}
+
+impl Surfaced {
+    pub fn new(document: &str) -> Self {
+        Self::on(document, Surface::Envoy)
+    }
+
+    pub fn on(document: &str, surface: Surface) -> Self {
+        let policy = Policy::compile(document, surface).unwrap_or_else(|e| panic!("{e}"));
+        Self { policy, plan: Plan::new(), store: BTreeMap::new(), waited: Span::ZERO }
+    }
+
+    /// Decides a request and commits what it is charged to.
+    pub fn check(&mut self, request: &Request, millis: u64) -> Seen {
+        self.policy.plan(request, &mut self.plan);
+        self.commit(millis);
+        seen(&self.policy, &self.plan, self.waited)
+    }
+
+    /// Charges what the response's status brings about; false when nothing.
+    pub fn settle(&mut self, status: u16, millis: u64) -> bool {
+        let due = self.plan.settle(&self.policy, status);
+        if due {
+            self.commit(millis);
+        }
+        due
+    }
+
+    fn commit(&mut self, millis: u64) {
+        let Self { policy, plan, store, .. } = self;
+        for i in (0..plan.len()).filter(|i| plan.applies(*i)).collect::<Vec<_>>() {
+            let key = plan.key(i).to_vec();
+            plan.load(policy, i, store.get(&key).map(Vec::as_slice));
+        }
+        plan.decide(policy, Timestamp::from_millis(millis));
+        for i in 0..plan.len() {
+            if plan.applies(i) && plan.changed(i) {
+                store.insert(plan.key(i).to_vec(), plan.value(i).to_vec());
+            }
+        }
+    }
+}
+
+/// What the client of a decided plan sees.
+pub fn seen(policy: &Policy, plan: &Plan, waited: Span) -> Seen {
+    let outcome = plan.outcome(policy);
+    let mut headers = vec![];
+    outcome.headers(&mut |name, value| headers.push((name, value.to_string())));
+    let mut marks = vec![];
+    outcome.marks(&mut |name, value| marks.push((name.to_string(), value.to_string())));
+    let answer = outcome.answer_after(waited);
+    let body = matches!(answer, Answer::Refuse { .. }).then(|| outcome.body());
+    Seen { answer, headers, marks, body }
+}
