@@ -127,12 +127,36 @@ impl<S: SharedData> Enforcement<'_, S> {
                 Commit::Denied => true,
                 Commit::Failed(failure) => {
                     self.fail(index, failure, &mut tally);
-                    matches!(self.answer(), Answer::Refuse { .. })
+                    matches!(self.answer(), Answer::Refuse { .. } | Answer::Retry(_))
                 }
             };
             if denied {
                 self.give_back(&mut tally);
                 break;
+            }
+        }
+        tally
+    }
+
+    /// Charges what a settled plan ([`Plan::settle`]) still owes.
+    pub fn charge(&mut self) -> Tally {
+        let mut tally = Tally::default();
+        self.scratch.reads.resize_with(self.plan.len(), Read::default);
+        for index in 0..self.plan.len() {
+            if self.plan.applies(index) {
+                self.locate(index);
+                if let Err(failure) = self.load(index) {
+                    self.fail(index, failure, &mut tally);
+                }
+            }
+        }
+        self.plan.decide(&self.config.policy, self.now);
+        for index in 0..self.plan.len() {
+            if self.plan.applies(index) && self.plan.changed(index) {
+                // What is used up by now, or cannot be written, is not charged: nobody waits for the answer.
+                if let Commit::Failed(failure) = self.commit(index, &mut tally) {
+                    self.fail(index, failure, &mut tally);
+                }
             }
         }
         tally

@@ -10,10 +10,12 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 
 use tollgate_policy::Facts;
 
 use crate::pairs::Pairs;
+use crate::structpb;
 
 /// The host calls behind the facts.
 pub trait Source {
@@ -21,19 +23,26 @@ pub trait Source {
     fn request_headers(&self) -> Option<Vec<u8>>;
     /// The address of the other end: `ip:port`, `[ip]:port`, or the path of a socket.
     fn source_address(&self) -> Option<Vec<u8>>;
+    /// A property of the stream; the parts of its path have zero bytes between them.
+    fn property(&self, path: &[u8]) -> Option<Vec<u8>>;
 }
+
+/// Where the jwt_authn filter leaves what it verified; the name of the payload and the claim follow.
+const VERIFIED: &[u8] = b"metadata\0filter_metadata\0envoy.filters.http.jwt_authn";
 
 /// The facts of one request.
 pub struct RequestFacts<S> {
     source: S,
+    /// The `payload_in_metadata` of the jwt_authn filter, if the policy counts by claims.
+    payload: Option<Rc<str>>,
     headers: OnceCell<Pairs>,
     peer: OnceCell<Option<IpAddr>>,
 }
 
 impl<S: Source> RequestFacts<S> {
     /// No host call yet.
-    pub const fn new(source: S) -> Self {
-        Self { source, headers: OnceCell::new(), peer: OnceCell::new() }
+    pub const fn new(source: S, payload: Option<Rc<str>>) -> Self {
+        Self { source, payload, headers: OnceCell::new(), peer: OnceCell::new() }
     }
 
     fn headers(&self) -> &Pairs {
@@ -58,6 +67,34 @@ impl<S: Source> Facts for RequestFacts<S> {
 
     fn peer(&self) -> Option<IpAddr> {
         *self.peer.get_or_init(|| parse_address(&self.source.source_address()?))
+    }
+
+    fn route(&self) -> Option<Cow<'_, [u8]>> {
+        self.source.property(b"xds\0route_name").map(Cow::Owned)
+    }
+
+    fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let payload = self.payload.as_ref()?;
+        let path = [VERIFIED, payload.as_bytes(), name.as_bytes()].join(&0);
+        self.source.property(&path).map(|value| Cow::Owned(claim_text(value)))
+    }
+}
+
+/// A claim as text. Envoy hands a string over as it is, a number as the eight bytes of a double and a
+/// boolean as one byte, without saying which: a value with control bytes is no text.
+fn claim_text(value: Vec<u8>) -> Vec<u8> {
+    if !value.iter().any(u8::is_ascii_control) {
+        return value;
+    }
+    match value.as_slice() {
+        [0] => b"false".into(),
+        [1] => b"true".into(),
+        bytes => match <[u8; 8]>::try_from(bytes) {
+            Ok(bytes) => {
+                structpb::number_text(f64::from_le_bytes(bytes)).map_or(value, String::into_bytes)
+            }
+            Err(_) => value,
+        },
     }
 }
 
@@ -94,6 +131,29 @@ mod tests {
             self.asked.update(|asked| asked.saturating_add(1));
             Some(self.address.into())
         }
+        fn property(&self, path: &[u8]) -> Option<Vec<u8>> {
+            let claim = |name: &str| [VERIFIED, b"payload", name.as_bytes()].join(&0);
+            match path {
+                b"xds\0route_name" => Some(b"api".into()),
+                _ if path == claim("sub") => Some(b"user-042".into()),
+                _ if path == claim("n") => Some(7.0_f64.to_le_bytes().into()),
+                _ if path == claim("admin") => Some(vec![1]),
+                _ => None,
+            }
+        }
+    }
+
+    #[test]
+    fn claims_are_text_and_only_verified_ones_are_read() {
+        let fake = fake(vec![], "");
+        let facts = RequestFacts::new(&fake, Some("payload".into()));
+        let claim = |name| facts.claim(name).map(Cow::into_owned);
+        assert_eq!(claim("sub"), Some(b"user-042".to_vec()));
+        assert_eq!(claim("n"), Some(b"7".to_vec()));
+        assert_eq!(claim("admin"), Some(b"true".to_vec()));
+        assert_eq!(claim("none"), None);
+        assert_eq!(facts.route().map(Cow::into_owned), Some(b"api".to_vec()));
+        assert_eq!(RequestFacts::new(&fake, None).claim("sub"), None);
     }
 
     fn serialise(pairs: &[(&str, &[u8])]) -> Vec<u8> {
@@ -119,9 +179,9 @@ mod tests {
     #[test]
     fn every_line_of_a_header_is_joined() {
         let fake = fake(serialise(PAIRS), "");
-        let facts = RequestFacts::new(&fake);
+        let facts = RequestFacts::new(&fake, None);
         let value = |name| facts.header(name).map(Cow::into_owned);
-        assert_eq!(value("x-key"), Some(b"one,two, three".to_vec()));
+        assert_eq!(value("x-key"), Some(b"one, two, three".to_vec()));
         assert_eq!(value("x-odd"), Some(b"\xff\xfe".to_vec()));
         assert_eq!(value("x-empty"), Some(vec![]));
         assert_eq!(value("host"), Some(b"example.com".to_vec()));
@@ -132,7 +192,7 @@ mod tests {
     #[test]
     fn the_host_is_asked_once_and_only_for_what_is_read() {
         let fake = fake(serialise(PAIRS), "127.0.0.1:1");
-        let facts = RequestFacts::new(&fake);
+        let facts = RequestFacts::new(&fake, None);
         assert_eq!((fake.calls.get(), fake.asked.get()), (0, 0));
         let _ = (facts.method(), facts.target(), facts.header("x-key"));
         assert_eq!((fake.calls.get(), fake.asked.get()), (1, 0));
@@ -154,7 +214,11 @@ mod tests {
         ];
         for (address, ip) in rows {
             let expected = ip.map(|ip| ip.parse().unwrap());
-            assert_eq!(RequestFacts::new(&fake(vec![], address)).peer(), expected, "{address}");
+            assert_eq!(
+                RequestFacts::new(&fake(vec![], address), None).peer(),
+                expected,
+                "{address}"
+            );
         }
     }
 }

@@ -20,6 +20,9 @@ use crate::reply::Reply;
 use crate::table::{LAYOUT_VERSION, Seed};
 use crate::waiting::Waiting;
 
+/// Who waits, and with what.
+type Queue = Waiting<Retry>;
+
 proxy_wasm::main! {{
     proxy_wasm::set_log_level(LogLevel::Warn); // also logs the message of a panic
     proxy_wasm::set_root_context(|_| Box::new(Root::default()));
@@ -35,7 +38,7 @@ const SEED_TRIES: u32 = 8;
 #[derive(Default)]
 struct Root {
     force: Option<Rc<Force>>,
-    waiting: Rc<Cell<Waiting>>,
+    waiting: Rc<Cell<Queue>>,
 }
 
 /// A policy in force, with the buffers that its requests use again.
@@ -43,6 +46,8 @@ struct Force {
     config: Config,
     seed: Seed,
     metrics: Metrics,
+    /// The `payload_in_metadata` of the jwt_authn filter, if the policy counts by claims.
+    payload: Option<Rc<str>>,
     plans: Cell<Vec<Plan>>,
     scratch: Cell<Scratch>,
 }
@@ -52,8 +57,12 @@ impl Context for Root {}
 impl RootContext for Root {
     fn on_configure(&mut self, len: usize) -> bool {
         let problems = match Config::compile(&Host.configuration(len), &Host.plugin_scope()) {
-            Ok(config) => match agree_on_seed(&Host) {
+            Ok(mut config) => match agree_on_seed(&Host) {
                 Some(seed) => {
+                    for warning in &config.policy.warnings().0 {
+                        Host.log_warning(&format!("tollgate: {warning}"));
+                    }
+                    config.policy.set_hash_key(seed);
                     self.force = Some(Rc::new(Force::new(config, seed)));
                     return true;
                 }
@@ -71,7 +80,10 @@ impl RootContext for Root {
         let Some(now) = Host.now() else { return };
         let mut waiting = self.waiting.take();
         while let Some(id) = waiting.pop_due(now) {
-            Host.resume(id);
+            match waiting.retries.remove(&id) {
+                Some(retry) => retry.run(id, now, &mut waiting),
+                None => Host.resume(id),
+            }
         }
         Host.set_tick_ms(waiting.tick_ms(now));
         self.waiting.set(waiting);
@@ -83,7 +95,7 @@ impl RootContext for Root {
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
         let (force, waiting) = (self.force.clone(), Rc::clone(&self.waiting));
-        Some(Box::new(Stream { id, force, waiting, plan: None }))
+        Some(Box::new(Stream { id, force, waiting, plan: None, retried: None }))
     }
 }
 
@@ -106,7 +118,8 @@ fn agree_on_seed(shared: &impl SharedData) -> Option<Seed> {
 impl Force {
     fn new(config: Config, seed: Seed) -> Self {
         let metrics = Metrics::define(&config.policy, &Host);
-        Self { config, seed, metrics, plans: Cell::default(), scratch: Cell::default() }
+        let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
+        Self { config, seed, metrics, payload, plans: Cell::default(), scratch: Cell::default() }
     }
 
     /// Decides the request of the current context; `None` when no rule applies.
@@ -139,6 +152,15 @@ impl Force {
             step(&mut Enforcement { shared, seed, config, plan, scratch: &mut scratch, now });
         self.scratch.set(scratch);
         tally
+    }
+
+    /// Charges what the response's status brings about.
+    fn settle(&self, plan: &mut Plan) {
+        let (Some(status), Some(now)) = (Host.response_status(), Host.now()) else { return };
+        if plan.settle(&self.config.policy, status) {
+            let tally = self.enforce(plan, now, |enforcement| enforcement.charge());
+            self.metrics.add(&tally, &Host);
+        }
     }
 
     /// A request that would wait where too many wait already: as if nothing could be decided.
@@ -188,13 +210,66 @@ struct Decided {
     now: Timestamp,
 }
 
+/// A plan that a stream and its retry share.
+type SharedPlan = Rc<Cell<Option<Plan>>>;
+
+/// A request that waits to be decided again.
+pub struct Retry {
+    force: Rc<Force>,
+    facts: RequestFacts<Host>,
+    /// When it came.
+    since: Timestamp,
+    plan: SharedPlan,
+}
+
+impl Retry {
+    /// Decides the stream `id` again at `now`.
+    fn run(self, id: u32, now: Timestamp, waiting: &mut Queue) {
+        if !Host.enter(id) {
+            return; // its client has left
+        }
+        let Some(decided) = self.force.decide(&self.facts) else { return Host.resume(id) };
+        let outcome = self.force.outcome(&decided.plan);
+        match outcome.answer_after(now.since(self.since)) {
+            Answer::Pass => {
+                mark(&outcome);
+                self.plan.set(Some(decided.plan));
+                Host.resume(id);
+            }
+            Answer::Delay(wait) if waiting.push(now.saturating_add(wait), id) => {
+                mark(&outcome);
+                self.plan.set(Some(decided.plan));
+            }
+            Answer::Retry(wait) if waiting.push(now.saturating_add(wait), id) => {
+                self.force.keep(decided.plan);
+                waiting.retries.insert(id, self);
+            }
+            Answer::Delay(_) | Answer::Retry(_) => self.refuse(decided, 429),
+            Answer::Refuse { status } => self.refuse(decided, status),
+        }
+    }
+
+    fn refuse(&self, decided: Decided, status: u16) {
+        let content_type = self.facts.header("content-type").unwrap_or_default();
+        Host.reply(&Reply::new(&self.force.outcome(&decided.plan), status, &content_type));
+        self.force.keep(decided.plan);
+    }
+}
+
+/// Sets the headers for the origin that rules ask for.
+fn mark(outcome: &Outcome<'_>) {
+    outcome.marks(&mut |name, value| Host.set_request_header(name, value));
+}
+
 /// One request.
 struct Stream {
     id: u32,
     force: Option<Rc<Force>>,
-    waiting: Rc<Cell<Waiting>>,
+    waiting: Rc<Cell<Queue>>,
     /// Of a request that was let through: its fields go onto the response. `None` for our own answers.
     plan: Option<Plan>,
+    /// The same of a request that was decided again.
+    retried: Option<SharedPlan>,
 }
 
 impl Context for Stream {}
@@ -202,16 +277,19 @@ impl Context for Stream {}
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _count: usize, _end: bool) -> Action {
         let Some(force) = self.force.clone() else { return Action::Continue };
-        let facts = RequestFacts::new(Host);
+        let facts = RequestFacts::new(Host, force.payload.clone());
         let Some(mut decided) = force.decide(&facts) else { return Action::Continue };
         let mut answer = force.outcome(&decided.plan).answer();
-        if let Answer::Delay(wait) = answer {
+        if let Answer::Delay(wait) | Answer::Retry(wait) = answer {
             if self.wait_until(decided.now.saturating_add(wait), decided.now) {
-                self.plan = Some(decided.plan);
+                self.hold(force, facts, decided, answer);
                 return Action::Pause;
             }
             force.turn_away(&mut decided);
-            answer = force.outcome(&decided.plan).answer();
+            answer = match force.outcome(&decided.plan).answer() {
+                Answer::Delay(_) | Answer::Retry(_) => Answer::Refuse { status: 429 },
+                other => other,
+            };
         }
         if let Answer::Refuse { status } = answer {
             let content_type = facts.header("content-type").unwrap_or_default();
@@ -219,14 +297,18 @@ impl HttpContext for Stream {
             force.keep(decided.plan);
             return Action::Pause;
         }
+        mark(&force.outcome(&decided.plan));
         self.plan = Some(decided.plan);
         Action::Continue
     }
 
     fn on_http_response_headers(&mut self, _count: usize, _end: bool) -> Action {
-        if let (Some(force), Some(plan)) = (&self.force, self.plan.take()) {
+        if let (Some(force), Some(mut plan)) = (self.force.clone(), self.take_plan()) {
             let outcome = force.outcome(&plan);
             outcome.headers(&mut |name, value| Host.add_response_header(name, value));
+            if plan.is_deferred() {
+                force.settle(&mut plan);
+            }
             force.keep(plan);
         }
         Action::Continue
@@ -234,6 +316,31 @@ impl HttpContext for Stream {
 }
 
 impl Stream {
+    fn take_plan(&mut self) -> Option<Plan> {
+        self.plan.take().or_else(|| self.retried.take()?.take())
+    }
+
+    /// Keeps what a waiting request needs when it is let go or decided again.
+    fn hold(
+        &mut self,
+        force: Rc<Force>,
+        facts: RequestFacts<Host>,
+        decided: Decided,
+        answer: Answer,
+    ) {
+        if !matches!(answer, Answer::Retry(_)) {
+            mark(&force.outcome(&decided.plan));
+            self.plan = Some(decided.plan);
+            return;
+        }
+        force.keep(decided.plan);
+        let plan = SharedPlan::default();
+        self.retried = Some(Rc::clone(&plan));
+        let mut waiting = self.waiting.take();
+        waiting.retries.insert(self.id, Retry { force, facts, since: decided.now, plan });
+        self.waiting.set(waiting);
+    }
+
     /// Lets this request wait; false when too many wait already.
     fn wait_until(&self, due: Timestamp, now: Timestamp) -> bool {
         let mut waiting = self.waiting.take();
@@ -251,7 +358,7 @@ impl Stream {
 impl Drop for Stream {
     /// A request that never got a response: its client left.
     fn drop(&mut self) {
-        if let (Some(force), Some(plan)) = (&self.force, self.plan.take()) {
+        if let (Some(force), Some(plan)) = (self.force.clone(), self.take_plan()) {
             force.keep(plan);
         }
     }

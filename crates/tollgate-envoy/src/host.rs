@@ -27,6 +27,7 @@ const RESPONSE_HEADERS: u32 = 2;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const COUNTER: u32 = 0;
 const HTTP_REQUEST: u32 = 0;
+const WARN_LEVEL: u32 = 3;
 const ERROR_LEVEL: u32 = 4;
 const CLOCK_MONOTONIC: u32 = 1;
 
@@ -39,6 +40,20 @@ unsafe extern "C" {
         max_len: usize,
         bytes: *mut *mut u8,
         len: *mut usize,
+    ) -> u32;
+    fn proxy_get_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_len: usize,
+        bytes: *mut *mut u8,
+        len: *mut usize,
+    ) -> u32;
+    fn proxy_replace_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_len: usize,
+        value: *const u8,
+        value_len: usize,
     ) -> u32;
     fn proxy_get_header_map_pairs(map: u32, bytes: *mut *mut u8, len: *mut usize) -> u32;
     fn proxy_add_header_map_value(
@@ -130,8 +145,43 @@ impl Host {
 
     /// One line in Envoy's log, at error level.
     pub fn log_error(self, text: &str) {
-        // SAFETY: the host reads `text` during the call. Its status changes nothing for us.
-        let _ = unsafe { proxy_log(ERROR_LEVEL, text.as_ptr(), text.len()) };
+        log(ERROR_LEVEL, text);
+    }
+
+    /// One line in Envoy's log, at warning level.
+    pub fn log_warning(self, text: &str) {
+        log(WARN_LEVEL, text);
+    }
+
+    /// Sets a header of the request that goes on; what the client sent under that name is replaced.
+    pub fn set_request_header(self, name: &str, value: &str) {
+        let (name, value) = (name.as_bytes(), value.as_bytes());
+        // SAFETY: the host reads both during the call. A refused line changes nothing for the request.
+        let _ = unsafe {
+            proxy_replace_header_map_value(
+                REQUEST_HEADERS,
+                name.as_ptr(),
+                name.len(),
+                value.as_ptr(),
+                value.len(),
+            )
+        };
+    }
+
+    /// The status of the response.
+    pub fn response_status(self) -> Option<u16> {
+        const NAME: &[u8] = b":status";
+        // SAFETY: the host reads the name; `returned` passes pointers to live variables.
+        let value = returned(|bytes, len| unsafe {
+            proxy_get_header_map_value(RESPONSE_HEADERS, NAME.as_ptr(), NAME.len(), bytes, len)
+        })?;
+        core::str::from_utf8(&value).ok()?.parse().ok()
+    }
+
+    /// Makes the stream `id` the one that calls are about; false when its client has left.
+    pub fn enter(self, id: u32) -> bool {
+        // SAFETY: a plain number. The host answers "bad argument" for a stream that is gone.
+        unsafe { proxy_set_effective_context(id) == OK }
     }
 
     /// Appends a line to the response's headers; what the origin sent stays.
@@ -176,11 +226,9 @@ impl Host {
 
     /// Lets the paused request of the stream `id` go on; nothing happens when its client has left.
     pub fn resume(self, id: u32) {
-        // SAFETY: plain numbers. The host answers "bad argument" for a stream that is gone.
-        unsafe {
-            if proxy_set_effective_context(id) == OK {
-                let _ = proxy_continue_stream(HTTP_REQUEST);
-            }
+        if self.enter(id) {
+            // SAFETY: a plain number. The stream is there, so it goes on.
+            let _ = unsafe { proxy_continue_stream(HTTP_REQUEST) };
         }
     }
 }
@@ -193,6 +241,10 @@ impl Source for Host {
 
     fn source_address(&self) -> Option<Vec<u8>> {
         property(b"source\0address")
+    }
+
+    fn property(&self, path: &[u8]) -> Option<Vec<u8>> {
+        property(path)
     }
 }
 
@@ -237,6 +289,11 @@ impl Counters for Host {
         // SAFETY: plain numbers. A counter that does not count must not stop a request.
         let _ = unsafe { proxy_increment_metric(counter, by) };
     }
+}
+
+fn log(level: u32, text: &str) {
+    // SAFETY: the host reads `text` during the call. Its status changes nothing for us.
+    let _ = unsafe { proxy_log(level, text.as_ptr(), text.len()) };
 }
 
 /// A property of the current context; the parts of its path have zero bytes between them.

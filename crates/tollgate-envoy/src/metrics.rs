@@ -16,13 +16,10 @@ pub trait Counters {
     fn add(&self, counter: u32, by: i64);
 }
 
-/// The results, in the order of [`Metrics`]' columns.
-const RESULTS: [&str; 4] = ["allowed", "denied", "delayed", "failed"];
-
 /// The counters of one policy.
 #[derive(Default)]
 pub struct Metrics {
-    rules: Vec<[Option<u32>; RESULTS.len()]>,
+    rules: Vec<[Option<u32>; RuleResult::ALL.len()]>,
     retries: Option<u32>,
     evictions: Option<u32>,
     failures: Option<u32>,
@@ -32,7 +29,8 @@ impl Metrics {
     /// Defines the counters of every rule.
     pub fn define(policy: &Policy, counters: &impl Counters) -> Self {
         let name = |rule: &str, result| format!("tollgate.decisions.rule={rule}.result={result}");
-        let define_rule = |rule: &str| RESULTS.map(|result| counters.define(&name(rule, result)));
+        let define_rule =
+            |rule: &str| RuleResult::ALL.map(|result| counters.define(&name(rule, result.label())));
         Self {
             rules: policy.rules().iter().map(|rule| define_rule(&label(rule.name()))).collect(),
             retries: counters.define("tollgate.cas_retries"),
@@ -44,13 +42,7 @@ impl Metrics {
     /// Counts the decisions on one request.
     pub fn count(&self, outcome: &Outcome<'_>, counters: &impl Counters) {
         for (rule, result) in outcome.rules() {
-            let column = match result {
-                RuleResult::Allowed => 0,
-                RuleResult::Denied => 1,
-                RuleResult::Delayed => 2,
-                RuleResult::Failed => 3,
-            };
-            let counter = self.rules.get(rule).and_then(|row| *row.get(column)?);
+            let counter = self.rules.get(rule).and_then(|row| *row.get(result.index())?);
             add(counters, counter, 1);
         }
     }

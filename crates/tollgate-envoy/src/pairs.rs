@@ -15,13 +15,13 @@ impl Pairs {
         Self(serialised)
     }
 
-    /// The values of `name`, joined by `,`. Anything malformed ends the list.
+    /// The values of `name`, joined by `, `. Anything malformed ends the list.
     pub fn joined(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
         let mut found: Option<Cow<'_, [u8]>> = None;
         for (_, value) in self.iter().filter(|(key, _)| *key == name) {
             found = Some(match found {
                 None => Cow::Borrowed(value),
-                Some(before) => Cow::Owned([&before, &b","[..], value].concat()),
+                Some(before) => Cow::Owned([&before, &b", "[..], value].concat()),
             });
         }
         found

@@ -7,9 +7,8 @@ use tollgate_policy::Outcome;
 
 use crate::pairs::PairsWriter;
 
-/// gRPC status codes.
-const RESOURCE_EXHAUSTED: i32 = 8;
-const UNAVAILABLE: i32 = 14;
+/// The gRPC status of a refusal that a failure brings about.
+const UNAVAILABLE: u8 = 14;
 
 /// What answers the request instead of the origin.
 pub struct Reply {
@@ -36,13 +35,14 @@ impl Reply {
                 headers.push(name, value.as_bytes());
             }
         });
-        let is_failure = status == 503;
+        let (grpc_status, message) = outcome.grpc();
+        let is_failure = grpc_status == UNAVAILABLE;
         Self {
             status,
-            grpc_status: if is_failure { UNAVAILABLE } else { RESOURCE_EXHAUSTED },
+            grpc_status: grpc_status.into(),
             details: if is_failure { "tollgate_failure" } else { "tollgate_denied" },
             headers: headers.finish(),
-            body: if is_grpc { message(outcome) } else { outcome.body() }.into_bytes(),
+            body: if is_grpc { message } else { outcome.body() }.into_bytes(),
         }
     }
 }
@@ -51,15 +51,6 @@ impl Reply {
 fn is_grpc(content_type: &[u8]) -> bool {
     let rest = content_type.strip_prefix(b"application/grpc".as_slice());
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
-}
-
-/// The `grpc-message`: one line for a person.
-fn message(outcome: &Outcome<'_>) -> String {
-    let violated: Vec<&str> = outcome.violated().collect();
-    match outcome.retry_after().map(|wait| wait.as_secs_ceil().max(1)) {
-        Some(seconds) => format!("quota exceeded: {}; retry in {seconds} s", violated.join(", ")),
-        None => "the rate limiter refuses this request".into(),
-    }
 }
 
 #[cfg(test)]

@@ -114,6 +114,12 @@ fn separate(out: &mut String, open: char) {
 /// with nine decimals at most, rounded down.
 ///
 /// From the bits of IEEE 754, because the standard library's own printing of a double is 20 KB of wasm.
+/// `number` as JSON writes it; `None` when it cannot.
+pub fn number_text(number: f64) -> Option<String> {
+    let mut text = String::new();
+    write_number(number, &mut text).ok().map(|()| text)
+}
+
 fn write_number(number: f64, out: &mut String) -> Result<(), StructError> {
     const FRACTION_BITS: u32 = 52;
     const BIAS: i32 = 1075; // of the exponent, for a whole mantissa

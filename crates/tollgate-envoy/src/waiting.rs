@@ -4,7 +4,7 @@
 //! keeps its entry until it is due; resuming it then does nothing. Deliberately absent: host calls.
 
 use core::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use tollgate_core::Timestamp;
 
@@ -12,12 +12,19 @@ use tollgate_core::Timestamp;
 pub const MAX_WAITING: usize = 10_000;
 
 /// The waiting requests of one policy in one worker.
-#[derive(Default)]
-pub struct Waiting {
+pub struct Waiting<R> {
     heap: BinaryHeap<Reverse<(Timestamp, u32)>>,
+    /// What is done with a stream when it is due, other than to let it go on.
+    pub retries: BTreeMap<u32, R>,
 }
 
-impl Waiting {
+impl<R> Default for Waiting<R> {
+    fn default() -> Self {
+        Self { heap: BinaryHeap::new(), retries: BTreeMap::new() }
+    }
+}
+
+impl<R> Waiting<R> {
     /// Lets the stream `id` wait until `due`; false when too many wait already.
     #[must_use]
     pub fn push(&mut self, due: Timestamp, id: u32) -> bool {
@@ -56,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_soonest_goes_first_and_never_early() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Waiting::<()>::default();
         for (due, id) in [(3_000_000, 1), (1_000_001, 2), (3_000_000, 0)] {
             assert!(waiting.push(at(due), id));
         }
@@ -72,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_number_is_bounded() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Waiting::<()>::default();
         for id in 0..MAX_WAITING {
             assert!(waiting.push(at(1), u32::try_from(id).unwrap()));
         }

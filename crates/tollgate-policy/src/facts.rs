@@ -22,8 +22,8 @@ pub trait Facts {
         self.header("host").unwrap_or_default()
     }
 
-    /// The value of the header `name` (lower case); several lines joined by `,` in their order;
-    /// `None` when there is none.
+    /// The value of the header `name` (lower case); several lines joined by `, ` in their order, as
+    /// the Fetch standard has it; `None` when there is none.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>>;
 
     /// The address of the connection's other end (in a Worker: CF-Connecting-IP); `None` when there

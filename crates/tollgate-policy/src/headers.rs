@@ -42,11 +42,11 @@ macro_rules! send {
 }
 
 impl<'a> Telling<'a> {
-    /// The fields of every refusal. A quota's is one client's, so no cache may store it (RFC 6585, 4).
+    /// The fields of every refusal. It is one client's and of the moment, so no cache may store it (RFC
+    /// 6585, 4).
     pub(crate) fn refusal(
         self,
         content_type: Option<&'static str>,
-        by_quota: bool,
         retry_after: Option<Span>,
         text: &mut String,
         sink: Sink<'_>,
@@ -54,9 +54,7 @@ impl<'a> Telling<'a> {
         if let Some(content_type) = content_type {
             sink("content-type", content_type);
         }
-        if by_quota {
-            sink("cache-control", "no-store");
-        }
+        sink("cache-control", "no-store");
         if let Some(wait) = retry_after {
             send!(sink, text, "retry-after", "{}", seconds(wait.saturating_add(self.jitter)));
         }

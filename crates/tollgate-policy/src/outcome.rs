@@ -6,6 +6,7 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Decision, Span, Verdict};
 
@@ -92,7 +93,7 @@ impl<'a> Outcome<'a> {
         let telling = Telling { response: &self.policy.response, jitter: self.jitter() };
         if let Some(cause) = cause {
             let kind = self.content_type(cause);
-            telling.refusal(kind, cause != Cause::Failure, self.retry_after(), &mut text, sink);
+            telling.refusal(kind, self.retry_after(), &mut text, sink);
         }
         let silent = matches!(cause, Some(Cause::Silent(_)));
         if !silent && (self.policy.response.on_allow || cause.is_some()) {
@@ -135,12 +136,20 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// What a gRPC client is told (status and message): RESOURCE_EXHAUSTED for a quota, UNAVAILABLE for a
-    /// failure.
+    /// What a gRPC client is told: RESOURCE_EXHAUSTED for a quota or UNAVAILABLE for a failure, and one
+    /// line for a person, %x20-7E.
     #[must_use]
     pub fn grpc(&self) -> (u8, String) {
         let code = if self.cause() == Some(Cause::Failure) { 14 } else { 8 };
-        (code, self.detail())
+        let message = match self.retry_after() {
+            Some(wait) => {
+                let names = self.violated().collect::<Vec<_>>().join(", ");
+                let seconds = headers::seconds(wait.saturating_add(self.jitter()));
+                format!("quota exceeded: {names}; retry in {seconds} s")
+            }
+            None => self.detail(),
+        };
+        (code, message)
     }
 
     /// How long until the same request is admitted, if nobody else uses its keys: the longest of the

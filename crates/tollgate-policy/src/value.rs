@@ -21,7 +21,8 @@ impl Group {
     pub fn idle_at(&self, policy: &Policy, value: &[u8]) -> Timestamp {
         let mut latest = Timestamp::ZERO;
         for set in self.sets.iter().filter_map(|i| policy.sets.get(usize::from(*i))) {
-            let Some(states) = states(set, value) else { continue };
+            // Wherever it lies: a value may be of an earlier policy's layout.
+            let Some(states) = states(set, value).or_else(|| find(value, set)) else { continue };
             for meter in &set.meters {
                 if let Some(state) = meter.state(states) {
                     latest = latest.max(meter.limiter.idle_at(state));

@@ -219,3 +219,21 @@ fn stored_bytes_of_any_kind_never_fail() {
         }
     }
 }
+
+#[test]
+fn a_value_of_an_earlier_layout_is_not_idle_before_its_time() {
+    let rule = |name: &str| {
+        format!(
+            r#"{{"name": "{name}", "key": ["client_ip"], "quotas": [{{"limit": 5, "window": "1h"}}]}}"#
+        )
+    };
+    let before = format!(r#"{{"version": 1, "rules": [{}]}}"#, rule("b"));
+    let after = format!(r#"{{"version": 1, "rules": [{}, {}]}}"#, rule("a"), rule("b"));
+    let mut surface = Surfaced::new(&before);
+    surface.check(&get("/", "192.0.2.1"), 0);
+    let stored = surface.plan.value(0).to_vec();
+    let idle_at = surface.plan.idle_at(&surface.policy, 0);
+    assert_eq!(idle_at, Timestamp::from_millis(720_000));
+    let policy = Policy::compile(&after, Surface::Envoy).unwrap();
+    assert_eq!(policy.groups()[0].idle_at(&policy, &stored), idle_at);
+}

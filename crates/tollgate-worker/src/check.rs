@@ -12,13 +12,16 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tollgate_policy::{Answer, Facts, Outcome, Policy, Problem, Problems, RuleResult};
 
+use crate::limit::Decided;
+
 /// The longest request: 64 KiB.
 pub(crate) const MAX_BODY: u32 = 64 * 1024;
 
 /// The longest method: the longest registered one, UPDATEREDIRECTREF, has 17 letters.
 const MAX_METHOD: usize = 32;
 
-const FIELDS: &str = "use \"method\", \"host\", \"path\", \"headers\" or \"client_ip\"";
+const FIELDS: &str =
+    "use \"method\", \"host\", \"path\", \"headers\", \"client_ip\" or \"response_status\"";
 
 /// A request to be checked, as the caller described it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub(crate) struct CheckRequest {
     /// By lower-case name; `host` is among them.
     headers: BTreeMap<String, String>,
     client_ip: Option<IpAddr>,
+    /// The status of the response to a request that was allowed before: this reports it.
+    pub(crate) response_status: Option<u16>,
 }
 
 impl Facts for CheckRequest {
@@ -88,6 +93,7 @@ impl Reader {
                 "host" => self.host(value),
                 "headers" => self.headers(value),
                 "client_ip" => self.client_ip(value),
+                "response_status" => self.response_status(&value),
                 _ => self
                     .problem("", format!("unknown field {}; {FIELDS}", Value::Text(name.clone()))),
             }
@@ -142,6 +148,17 @@ impl Reader {
         }
     }
 
+    fn response_status(&mut self, value: &Value) {
+        match value {
+            Value::Number(status) if (100..=599).contains(status) => {
+                self.request.response_status = u16::try_from(*status).ok();
+            }
+            other => {
+                self.problem("response_status", format!("{other} is not a status; use 100 to 599"))
+            }
+        }
+    }
+
     fn headers(&mut self, value: Value) {
         let Value::Object(fields) = value else {
             return self
@@ -168,7 +185,7 @@ impl Reader {
     fn add_header(&mut self, name: &str, value: String) {
         let lines = self.request.headers.entry(name.to_ascii_lowercase()).or_default();
         if !lines.is_empty() {
-            lines.push(',');
+            lines.push_str(", ");
         }
         lines.push_str(&value);
     }
@@ -190,6 +207,7 @@ fn is_field_value(text: &str) -> bool {
 enum Value {
     Text(String),
     Object(Vec<(String, Value)>),
+    Number(u64),
     /// A kind that is wrong everywhere, by name.
     Other(&'static str),
 }
@@ -218,6 +236,7 @@ impl fmt::Display for Value {
                 write!(f, "\"{}{more}\"", shortened(text).escape_debug())
             }
             Self::Object(_) => f.write_str("an object"),
+            Self::Number(_) => f.write_str("a number"),
             Self::Other(kind) => f.write_str(kind),
         }
     }
@@ -246,8 +265,8 @@ impl<'de> Visitor<'de> for ValueVisitor {
         Ok(Value::Other("a boolean"))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Value, E> {
-        Ok(Value::Other("a number"))
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Number(number))
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Value, E> {
@@ -276,25 +295,26 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-/// The answer, as JSON: `{"decision","rules","violated","retry_after_ms","headers"}`, and `delay_ms` when
-/// the decision is to wait.
-pub(crate) fn answer(outcome: &Outcome<'_>, policy: &Policy) -> String {
-    serde_json::to_string(&CheckAnswer { outcome, policy }).unwrap_or_default()
+/// The answer, as JSON: `{"decision","rules","violated","retry_after_ms","headers"}`, `delay_ms` when the decision
+/// is to wait, `request_headers` when the request is to be marked, `report` when its response's status is wanted.
+pub(crate) fn answer(outcome: &Outcome<'_>, policy: &Policy, decided: &Decided) -> String {
+    serde_json::to_string(&CheckAnswer { outcome, policy, decided }).unwrap_or_default()
 }
 
 struct CheckAnswer<'a> {
     outcome: &'a Outcome<'a>,
     policy: &'a Policy,
+    decided: &'a Decided,
 }
 
 impl Serialize for CheckAnswer<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { outcome, policy } = self;
+        let Self { outcome, policy, decided } = self;
         let mut map = serializer.serialize_map(None)?;
-        let (decision, delay) = match outcome.answer() {
+        let (decision, delay) = match outcome.answer_after(decided.waited) {
             Answer::Pass => ("allow", None),
             Answer::Delay(delay) => ("delay", Some(delay)),
-            Answer::Refuse { .. } => ("deny", None),
+            Answer::Refuse { .. } | Answer::Retry(_) => ("deny", None),
         };
         map.serialize_entry("decision", decision)?;
         let rules: Vec<_> =
@@ -309,6 +329,14 @@ impl Serialize for CheckAnswer<'_> {
             map.serialize_entry("delay_ms", &delay.as_millis_ceil())?;
         }
         map.serialize_entry("headers", &HeaderFields(outcome))?;
+        let mut marks = Vec::new();
+        outcome.marks(&mut |name, value| marks.push((name, value)));
+        if !marks.is_empty() {
+            map.serialize_entry("request_headers", &Pairs(marks))?;
+        }
+        if decision != "deny" && decided.plan.is_deferred() {
+            map.serialize_entry("report", "response_status")?;
+        }
         map.end()
     }
 }
@@ -321,12 +349,7 @@ struct RuleAnswer<'a> {
 
 impl<'a> RuleAnswer<'a> {
     fn new(policy: &'a Policy, rule: usize, result: RuleResult) -> Option<Self> {
-        let result = match result {
-            RuleResult::Allowed => "allowed",
-            RuleResult::Denied => "denied",
-            RuleResult::Delayed => "delayed",
-            RuleResult::Failed => "failed",
-        };
+        let result = result.label();
         Some(Self { name: policy.rules().get(rule)?.name(), result })
     }
 }
@@ -344,6 +367,14 @@ impl Serialize for HeaderFields<'_> {
     }
 }
 
+struct Pairs<'a>(Vec<(&'a str, &'a str)>);
+
+impl Serialize for Pairs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -358,7 +389,7 @@ mod tests {
         let request = CheckRequest::parse(body.as_bytes()).expect(body);
         assert_eq!(request.method().as_ref(), b"POST");
         assert_eq!(request.target().as_ref(), b"/a?b=c");
-        assert_eq!(request.header("x-key").expect("x-key").as_ref(), b"k,l");
+        assert_eq!(request.header("x-key").expect("x-key").as_ref(), b"k, l");
         assert_eq!(request.header("host").expect("host").as_ref(), b"example.com");
         assert_eq!(request.header("other"), None);
         assert_eq!(request.peer(), "2001:db8::1".parse().ok());
@@ -378,7 +409,7 @@ mod tests {
              headers.ok: a number is not a header value; use one line of text\n\
              headers.nl: \"a\\nb\" is not a header value; use one line of text\n\
              client_ip: \"1.2.3.4:80\" is not an address; use IPv4 or IPv6 without a port\n\
-             unknown field \"cost\"; use \"method\", \"host\", \"path\", \"headers\" or \"client_ip\""
+             unknown field \"cost\"; use \"method\", \"host\", \"path\", \"headers\", \"client_ip\" or \"response_status\""
         );
         assert_eq!(
             problems("{}"),
@@ -397,7 +428,7 @@ mod tests {
         );
         assert_eq!(
             problems("[1]"),
-            "a list is not an object; use \"method\", \"host\", \"path\", \"headers\" or \"client_ip\""
+            "a list is not an object; use \"method\", \"host\", \"path\", \"headers\", \"client_ip\" or \"response_status\""
         );
         assert_eq!(problems(""), "not JSON: EOF while parsing a value at line 1 column 0");
     }

@@ -45,19 +45,34 @@ export function respond(status, fields, body) {
   return new Response(body, { status, headers: [...lines(fields)] });
 }
 
-/** The origin's response, streamed, with `fields` added to its own; `undefined` when there is none. */
-export async function forward(request, url, fields) {
-  let response;
+/** The request for the origin, with `marks` set: what a client sent under those names is replaced. */
+export function withHeaders(request, url, marks) {
+  const forwarded = new Request(url, request);
+  for (const [name, value] of lines(marks)) forwarded.headers.set(name, value);
+  return forwarded;
+}
+
+/** The origin's response, streamed; `undefined` when there is none. */
+export async function fetchFrom(request) {
   try {
-    response = await fetch(new Request(url, request), { redirect: "manual" });
+    return await fetch(request, { redirect: "manual" });
   } catch (error) {
     console.error("tollgate: the origin did not answer:", error?.message);
     return undefined;
   }
-  if (fields === "") return response;
+}
+
+/** The response with `fields` added to its own. */
+export function withFields(response, fields) {
   const copy = new Response(response.body, response); // a fetched response's headers are immutable
   for (const [name, value] of lines(fields)) copy.headers.append(name, value);
   return copy;
+}
+
+/** What the edge knows about the client, as text. */
+export function edgeFact(request, name) {
+  const value = request.cf?.[name];
+  return value === undefined || value === null ? undefined : String(value);
 }
 
 /** The whole body; `undefined` when it is longer than `limit` bytes or breaks off. */
@@ -82,4 +97,56 @@ function* lines(fields) {
     const colon = line.indexOf(": ");
     if (colon > 0) yield [line.slice(0, colon), line.slice(colon + 2)];
   }
+}
+
+// Verifying tokens: RFC 7515 (signature), RFC 7519 (claims), RFC 8725 (the algorithm is the key's, never the token's).
+
+const ALGORITHMS = {
+  HS256: { name: "HMAC", hash: "SHA-256" },
+  RS256: { name: "RSASSA-PKCS1-v1_5", hash: "SHA-256" },
+  ES256: { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" },
+};
+/** The clocks of an issuer and ours may differ by this much. */
+const LEEWAY_SECONDS = 60;
+const MAX_TOKEN = 16 * 1024;
+const imported = new Map(); // keys by their JSON, for the life of the isolate: as many as the policy has
+
+/** The claims of a token that one of `keys` ([alg, kid, json] each) signed and that is valid; else `undefined`. */
+export async function verify(token, keys, issuer, audiences, nowMs) {
+  try {
+    const parts = token.split(".");
+    if (parts.length !== 3 || token.length > MAX_TOKEN) return undefined;
+    const header = JSON.parse(new TextDecoder().decode(bytesOf(parts[0])));
+    if (header.crit !== undefined) return undefined; // extensions that we do not know (RFC 7515, 4.1.11)
+    const signed = new TextEncoder().encode(`${parts[0]}.${parts[1]}`);
+    const signature = bytesOf(parts[2]);
+    for (const [alg, kid, json] of keys) {
+      if (alg !== header.alg || (kid !== undefined && header.kid !== undefined && kid !== header.kid)) continue;
+      if (!(await crypto.subtle.verify(ALGORITHMS[alg], await importedKey(alg, json), signature, signed))) continue;
+      const claims = JSON.parse(new TextDecoder().decode(bytesOf(parts[1])));
+      return isValid(claims, issuer, audiences, nowMs / 1000) ? claims : undefined;
+    }
+  } catch {
+    // Not a token: nothing is claimed.
+  }
+  return undefined;
+}
+
+function isValid(claims, issuer, audiences, now) {
+  const early = claims.nbf !== undefined && !(claims.nbf <= now + LEEWAY_SECONDS);
+  const late = claims.exp !== undefined && !(now - LEEWAY_SECONDS < claims.exp);
+  if (early || late || (issuer !== undefined && claims.iss !== issuer)) return false;
+  return audiences.length === 0 || [claims.aud].flat().some((audience) => audiences.includes(audience));
+}
+
+async function importedKey(alg, json) {
+  if (!imported.has(json)) {
+    imported.set(json, await crypto.subtle.importKey("jwk", JSON.parse(json), ALGORITHMS[alg], false, ["verify"]));
+  }
+  return imported.get(json);
+}
+
+function bytesOf(base64url) {
+  if (!/^[A-Za-z0-9_-]*$/.test(base64url)) throw new SyntaxError("not base64url");
+  return Uint8Array.from(atob(base64url.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
 }

@@ -1,11 +1,12 @@
 //! The runtime, seen from Rust: the functions of `host.mjs`, and the clock.
 //!
 //! Invariant: a failure of the runtime is a value here (`None`), never a panic; and the clock is read
-//! by whoever decides, once per request, never by a client. Nothing here knows a policy.
+//! by whoever decides, once per request, never by a client. Nothing here decides.
 
 use tollgate_core::Timestamp;
+use tollgate_policy::Jwt;
 use wasm_bindgen::prelude::*;
-use worker::js_sys::{self, Promise, Uint8Array};
+use worker::js_sys::{self, Array, Promise, Uint8Array};
 use worker::web_sys;
 
 #[wasm_bindgen(module = "/src/host.mjs")]
@@ -29,7 +30,26 @@ extern "C" {
     /// A response; `fields` are lines of `name: value`.
     pub(crate) fn respond(status: u16, fields: &str, body: &str) -> web_sys::Response;
 
-    fn forward(request: &web_sys::Request, url: &str, fields: &str) -> Promise;
+    #[wasm_bindgen(js_name = withHeaders)]
+    fn with_headers(request: &web_sys::Request, url: &str, marks: &str) -> web_sys::Request;
+
+    #[wasm_bindgen(js_name = fetchFrom)]
+    fn fetch_from(request: &web_sys::Request) -> Promise;
+
+    #[wasm_bindgen(js_name = withFields)]
+    fn with_fields(response: &web_sys::Response, fields: &str) -> web_sys::Response;
+
+    fn verify(
+        token: &str,
+        keys: JsValue,
+        issuer: Option<String>,
+        audiences: JsValue,
+        now_ms: f64,
+    ) -> Promise;
+
+    /// `request.cf`: what the edge knows about the client.
+    #[wasm_bindgen(js_name = edgeFact)]
+    pub(crate) fn edge_fact(request: &web_sys::Request, name: &str) -> Option<String>;
 
     #[wasm_bindgen(js_name = readBody)]
     fn read_body(request: &web_sys::Request, limit: u32) -> Promise;
@@ -60,13 +80,36 @@ impl Call {
     }
 }
 
-/// The origin's response with `fields` added; `None` when the origin cannot be reached.
+/// The origin's response to `request` sent to `url` with `marks` set on it; `None` when the origin cannot be
+/// reached. Both ways it is streamed.
 pub(crate) async fn forwarded(
     request: &web_sys::Request,
     url: &str,
-    fields: &str,
+    marks: &str,
 ) -> Option<web_sys::Response> {
-    settled(forward(request, url, fields)).await
+    settled(fetch_from(&with_headers(request, url, marks))).await
+}
+
+/// `response` with `fields` added to its own.
+pub(crate) fn extended(response: web_sys::Response, fields: &str) -> web_sys::Response {
+    if fields.is_empty() { response } else { with_fields(&response, fields) }
+}
+
+/// The claims of `token`, if one of the policy's keys signed it and it is valid now and here.
+pub(crate) async fn verified(jwt: &Jwt, token: &str) -> Option<JsValue> {
+    let keys: Array = jwt
+        .keys
+        .iter()
+        .map(|key| {
+            let kid = key.kid.as_deref().map_or(JsValue::UNDEFINED, JsValue::from_str);
+            Array::of3(&JsValue::from_str(&key.alg), &kid, &JsValue::from_str(&key.json))
+        })
+        .collect();
+    let audiences: Array =
+        jwt.audiences.iter().map(|audience| JsValue::from_str(audience)).collect();
+    let claims =
+        verify(token, keys.into(), jwt.issuer.clone(), audiences.into(), js_sys::Date::now());
+    settled::<js_sys::Object>(claims).await.map(JsValue::from)
 }
 
 /// The body of `request`; `None` when it is longer than `limit` or breaks off.

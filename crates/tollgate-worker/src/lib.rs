@@ -21,12 +21,12 @@ use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use tollgate_policy::{Answer, Facts, Policy, Problem, Problems, Surface};
+use tollgate_policy::{Answer, Facts, Outcome, Plan, Policy, Problem, Problems, Surface};
 use wasm_bindgen::JsValue;
 use worker::{Env, event, js_sys, web_sys};
 
 use crate::check::CheckRequest;
-use crate::limit::{Objects, decide};
+use crate::limit::{Objects, decide, settle};
 use crate::reply::{Caller, Fields, HEALTH_PATH, Reply};
 use crate::settings::Settings;
 
@@ -86,24 +86,33 @@ async fn proxy(
     target: &str,
 ) -> worker::Result<web_sys::Response> {
     let headers = request.headers();
-    let facts = Incoming { method: request.method(), target, headers: &headers };
-    let plan = decide(&gate.objects, policy, &facts).await;
-    let outcome = plan.outcome(policy);
-    match outcome.answer() {
+    let facts = Incoming { request, method: request.method(), target, headers: &headers };
+    let facts = with_claims(policy, facts).await;
+    let mut decided = decide(&gate.objects, policy, &facts).await;
+    let outcome = decided.plan.outcome(policy);
+    match outcome.answer_after(decided.waited) {
         Answer::Pass => {}
         Answer::Delay(delay) => js::wait(delay.as_millis_ceil()).await,
-        Answer::Refuse { status } => {
-            let caller = Caller::of(facts.text("content-type").as_deref());
-            return Ok(send(&Reply::refusal(&outcome, status, caller)));
-        }
+        Answer::Refuse { status } => return Ok(refuse(&outcome, status, &facts.facts)),
+        Answer::Retry(_) => return Ok(refuse(&outcome, 429, &facts.facts)), // `decide` has waited long enough
     }
-    let fields = Fields::of(&outcome);
-    let forwarded = js::forwarded(request, &format!("{origin}{target}"), &fields.0).await;
-    Ok(forwarded.unwrap_or_else(|| {
+    let (fields, marks) = (Fields::of(&outcome), Fields::marks(&outcome));
+    let Some(response) = js::forwarded(request, &format!("{origin}{target}"), &marks.0).await
+    else {
         let mut reply = Reply::problem(502, "Bad Gateway", "the origin does not answer");
+        settle(&gate.objects, policy, &mut decided.plan, reply.status).await;
         reply.fields.0.push_str(&fields.0);
-        send(&reply)
-    }))
+        return Ok(send(&reply));
+    };
+    if decided.plan.is_deferred() {
+        settle(&gate.objects, policy, &mut decided.plan, response.status()).await;
+    }
+    Ok(js::extended(response, &fields.0))
+}
+
+fn refuse(outcome: &Outcome<'_>, status: u16, facts: &Incoming<'_>) -> web_sys::Response {
+    let caller = Caller::of(facts.text("content-type").as_deref());
+    send(&Reply::refusal(outcome, status, caller))
 }
 
 /// Use two: somebody else forwards or refuses; we only say which.
@@ -129,8 +138,16 @@ async fn service(gate: &Gate, policy: &Policy, request: &web_sys::Request, targe
     };
     match CheckRequest::parse(&body) {
         Ok(facts) => {
-            let plan = decide(&gate.objects, policy, &facts).await;
-            Reply::json(check::answer(&plan.outcome(policy), policy))
+            let status = facts.response_status;
+            let facts = with_claims(policy, facts).await;
+            if let Some(status) = status {
+                let mut plan = Plan::new();
+                policy.plan(&facts, &mut plan);
+                let charged = settle(&gate.objects, policy, &mut plan, status).await;
+                return Reply::json(format!("{{\"charged\":{charged}}}"));
+            }
+            let decided = decide(&gate.objects, policy, &facts).await;
+            Reply::json(check::answer(&decided.plan.outcome(policy), policy, &decided))
         }
         Err(problems) => {
             Reply::problems(400, "Bad Request", "the check request is wrong; see errors", &problems)
@@ -199,6 +216,7 @@ impl Gate {
 /// The facts of a request in front of an origin. The platform sets CF-Connecting-IP and removes what
 /// a client sends under that name.
 struct Incoming<'r> {
+    request: &'r web_sys::Request,
     method: String,
     target: &'r str,
     headers: &'r web_sys::Headers,
@@ -207,6 +225,10 @@ struct Incoming<'r> {
 impl Incoming<'_> {
     fn text(&self, name: &str) -> Option<String> {
         self.headers.get(name).ok().flatten()
+    }
+
+    fn edge_fact(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        js::edge_fact(self.request, name).map(|fact| fact.into_bytes().into())
     }
 }
 
@@ -219,14 +241,84 @@ impl Facts for Incoming<'_> {
         self.target.as_bytes().into()
     }
 
-    /// The platform hands values over as text: lines are joined by `, `, and what is no UTF-8 arrives as U+FFFD, so
-    /// clients whose keys differ in such bytes only share a count.
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         self.text(name).map(|value| value.into_bytes().into())
     }
 
     fn peer(&self) -> Option<IpAddr> {
         self.text("cf-connecting-ip")?.trim().parse().ok()
+    }
+
+    fn country(&self) -> Option<Cow<'_, [u8]>> {
+        self.edge_fact("country")
+    }
+
+    fn asn(&self) -> Option<Cow<'_, [u8]>> {
+        self.edge_fact("asn")
+    }
+}
+
+/// Facts and the claims of a token that was verified before anything was asked.
+struct WithClaims<F> {
+    facts: F,
+    claims: Option<JsValue>,
+}
+
+/// Verifies the request's token, if any rule counts by what it claims.
+async fn with_claims<F: Facts>(policy: &Policy, facts: F) -> WithClaims<F> {
+    let Some(jwt) = policy.jwt() else { return WithClaims { facts, claims: None } };
+    let header =
+        facts.header(&jwt.header).map(|value| String::from_utf8_lossy(&value).into_owned());
+    let token = header.as_deref().map(|value| match value.split_at_checked(7) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer ") => token.trim(),
+        _ => value.trim(),
+    });
+    let claims = match token {
+        Some(token) => js::verified(jwt, token).await,
+        None => None,
+    };
+    WithClaims { facts, claims }
+}
+
+impl<F: Facts> Facts for WithClaims<F> {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.facts.method()
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.facts.target()
+    }
+
+    fn host(&self) -> Cow<'_, [u8]> {
+        self.facts.host()
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.facts.header(name)
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        self.facts.peer()
+    }
+
+    fn country(&self) -> Option<Cow<'_, [u8]>> {
+        self.facts.country()
+    }
+
+    fn asn(&self) -> Option<Cow<'_, [u8]>> {
+        self.facts.asn()
+    }
+
+    fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let value = js_sys::Reflect::get(self.claims.as_ref()?, &JsValue::from_str(name)).ok()?;
+        let text = match value.as_string() {
+            Some(text) => text,
+            None if value.as_f64().is_some() || value.as_bool().is_some() => {
+                js_sys::JSON::stringify(&value).ok()?.into()
+            }
+            None => return None,
+        };
+        Some(text.into_bytes().into())
     }
 }
 

@@ -4,10 +4,11 @@
 //! request is refused for whatever reason, the charges of those that admitted it are taken back
 //! before the refusal is answered. An object that does not answer is a failure, and `on_failure` decides.
 
+use tollgate_core::Span;
 use tollgate_policy::{Answer, Facts, Failure, Plan, Policy};
 use wasm_bindgen::JsValue;
 
-use crate::js::Call;
+use crate::js::{self, Call};
 use crate::naming::object_name;
 
 /// The objects, and how they are named.
@@ -23,8 +24,47 @@ struct Asked {
     reply: Vec<u8>,
 }
 
-/// The decided plan of a request.
-pub(crate) async fn decide(objects: &Objects, policy: &Policy, facts: &impl Facts) -> Plan {
+/// A decided request.
+pub(crate) struct Decided {
+    pub(crate) plan: Plan,
+    /// What it waited for already; its outcome's answer is the one after that.
+    pub(crate) waited: Span,
+}
+
+/// Decides a request, letting it wait as long as its rules allow.
+pub(crate) async fn decide(objects: &Objects, policy: &Policy, facts: &impl Facts) -> Decided {
+    let mut waited = Span::ZERO;
+    loop {
+        let plan = decide_once(objects, policy, facts, waited).await;
+        let Answer::Retry(wait) = plan.outcome(policy).answer_after(waited) else {
+            return Decided { plan, waited };
+        };
+        js::wait(wait.as_millis_ceil()).await;
+        waited = waited.saturating_add(wait);
+    }
+}
+
+/// Charges what a response's `status` brings about; false when nothing. Once this is over it is durable,
+/// so a client that is told of a failed attempt is told after the attempt was counted.
+pub(crate) async fn settle(
+    objects: &Objects,
+    policy: &Policy,
+    plan: &mut Plan,
+    status: u16,
+) -> bool {
+    if !plan.settle(policy, status) {
+        return false;
+    }
+    let due = (0..plan.len()).filter(|i| plan.applies(*i));
+    let calls: Vec<_> = due.map(|i| objects.ask(policy, plan, i).1).collect();
+    let mut charged = true;
+    for call in calls {
+        charged &= call.reply().await.is_some();
+    }
+    charged
+}
+
+async fn decide_once(objects: &Objects, policy: &Policy, facts: &impl Facts, waited: Span) -> Plan {
     let mut plan = Plan::new();
     policy.plan(facts, &mut plan);
     let (mut asked, calls): (Vec<_>, Vec<_>) =
@@ -35,7 +75,8 @@ pub(crate) async fn decide(objects: &Objects, policy: &Policy, facts: &impl Fact
             plan.fail(i, Failure::Unreachable);
         }
     }
-    if matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }) {
+    if matches!(plan.outcome(policy).answer_after(waited), Answer::Refuse { .. } | Answer::Retry(_))
+    {
         objects.give_back(policy, &mut plan, &asked).await;
     }
     plan

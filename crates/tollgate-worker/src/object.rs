@@ -51,7 +51,7 @@ impl Limiter {
                 if plan.changed(0) {
                     self.commit(memory, policy, &plan, now)?;
                 }
-                Ok(reply(&plan))
+                Ok(reply(policy, &plan))
             })
         })
     }
@@ -66,14 +66,14 @@ impl Limiter {
             let mut plan = Plan::from_request(policy, request).map_err(other_side)?;
             plan.accept(policy, 0, charged).map_err(other_side)?;
             if !plan.changed(0) {
-                return Ok(reply(&plan));
+                return Ok(reply(policy, &plan));
             }
             self.with_memory(|memory| {
                 let now = js::now();
                 plan.load(policy, 0, memory.value());
                 plan.refund(policy, 0, now);
                 self.commit(memory, policy, &plan, now)?;
-                Ok(reply(&plan))
+                Ok(reply(policy, &plan))
             })
         })
     }
@@ -186,9 +186,9 @@ fn with_policy<T>(step: impl FnOnce(&Policy) -> Result<T, JsValue>) -> Result<T,
     }
 }
 
-fn reply(plan: &Plan) -> Vec<u8> {
+fn reply(policy: &Policy, plan: &Plan) -> Vec<u8> {
     let mut reply = Vec::new();
-    plan.reply(&mut reply);
+    plan.reply(policy, &mut reply);
     reply
 }
 

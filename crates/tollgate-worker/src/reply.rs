@@ -12,10 +12,6 @@ pub(crate) const HEALTH_PATH: &str = "/.well-known/tollgate/health";
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
 
-/// `RESOURCE_EXHAUSTED` and `UNAVAILABLE` of gRPC's status codes.
-const GRPC_QUOTA: &str = "8";
-const GRPC_FAILURE: &str = "14";
-
 /// Header fields as lines of `name: value`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields(pub(crate) String);
@@ -26,6 +22,13 @@ impl Fields {
         for part in [name, ": ", value, "\n"] {
             self.0.push_str(part);
         }
+    }
+
+    /// What `outcome` sets on the request that passes.
+    pub(crate) fn marks(outcome: &Outcome<'_>) -> Self {
+        let mut fields = Self::default();
+        outcome.marks(&mut |name, value| fields.add(name, value));
+        fields
     }
 
     /// What `outcome` adds to any response.
@@ -96,8 +99,9 @@ impl Reply {
             }
         });
         fields.add("content-type", "application/grpc");
-        fields.add("grpc-status", if status == 429 { GRPC_QUOTA } else { GRPC_FAILURE });
-        fields.add("grpc-message", &grpc_message(&message(outcome)));
+        let (code, message) = outcome.grpc();
+        fields.add("grpc-status", &code.to_string());
+        fields.add("grpc-message", &grpc_message(&message));
         Self { status: 200, fields, body: String::new() }
     }
 
@@ -128,15 +132,6 @@ impl Caller {
             Some(rest) if rest.is_empty() || rest.starts_with(['+', ';']) => Self::Grpc,
             _ => Self::Http,
         }
-    }
-}
-
-/// One line for a person; the words of the filter in Envoy.
-fn message(outcome: &Outcome<'_>) -> String {
-    let violated: Vec<&str> = outcome.violated().collect();
-    match outcome.retry_after().map(|wait| wait.as_secs_ceil().max(1)) {
-        Some(seconds) => format!("quota exceeded: {}; retry in {seconds} s", violated.join(", ")),
-        None => "the rate limiter refuses this request".into(),
     }
 }
 

@@ -53,7 +53,7 @@ impl Facts for Request {
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let lines: Vec<&[u8]> =
             self.headers.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_slice()).collect();
-        (!lines.is_empty()).then(|| lines.join(&b',').into())
+        (!lines.is_empty()).then(|| lines.join(&b", "[..]).into())
     }
     fn peer(&self) -> Option<IpAddr> {
         self.peer
