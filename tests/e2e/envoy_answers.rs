@@ -133,7 +133,7 @@ fn no_header_traps_and_none_can_hide() {
     }
     // A second line is a second value of the same header, not a way around the first.
     let twice = Request::get("/").header("x-key", "one").header("x-key", "two");
-    let joined = Request::get("/").header("x-key", "one,two");
+    let joined = Request::get("/").header("x-key", "one, two");
     assert_eq!([200, 200, 429].map(|_| client.send(&twice).status), [200, 200, 429]);
     assert_eq!(client.send(&joined).status, 429);
     assert_eq!(client.send(&Request::get("/").header("x-key", "one")).status, 200);

@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn every_line_is_joined() {
         let pairs = Pairs::new(serialised());
-        assert_eq!(pairs.joined(b"a").as_deref(), Some(&b"1,\xff"[..]));
+        assert_eq!(pairs.joined(b"a").as_deref(), Some(&b"1, \xff"[..]));
         assert_eq!(pairs.joined(b"bc").as_deref(), Some(&b""[..]));
         assert_eq!(pairs.joined(b"b"), None);
     }
