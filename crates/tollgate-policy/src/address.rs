@@ -3,6 +3,7 @@
 //! Invariant: one client has one form. An IPv4 address mapped into IPv6 is the IPv4 address; bits
 //! beyond the prefix are zero. IPv6 is grouped by /64 because that is what one customer gets.
 
+use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How many leading bits of an address are one client.
@@ -89,6 +90,12 @@ impl Cidr {
             IpAddr::V4(v4) => v4.to_bits().into(),
             IpAddr::V6(v6) => v6.to_bits(),
         }
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
     }
 }
 

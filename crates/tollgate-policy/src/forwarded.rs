@@ -20,12 +20,12 @@ const MAX_ENTRIES: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientAddress {
     pub(crate) source: Source,
-    trust: Trust,
+    pub(crate) trust: Trust,
 }
 
 /// Who may speak for others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Trust {
+pub(crate) enum Trust {
     Nobody,
     Proxies(Vec<Cidr>),
     Hops(usize),

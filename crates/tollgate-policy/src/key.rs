@@ -33,7 +33,7 @@ pub(crate) fn write_key<F: Facts>(
 }
 
 /// Appends one part; `None` when it is missing, which is appended too.
-fn write_part<F: Facts>(
+pub(crate) fn write_part<F: Facts>(
     part: &KeyPart,
     rule: &Rule,
     request: &Request<'_, F>,

@@ -22,6 +22,8 @@ mod address;
 mod compile;
 mod decide;
 mod document;
+#[cfg(feature = "explain")]
+mod explain;
 mod facts;
 mod forwarded;
 mod headers;
@@ -42,6 +44,8 @@ mod value;
 mod wire;
 
 pub use compile::{Group, Meter, Policy, QuotaSet, Rule, Surface};
+#[cfg(feature = "explain")]
+pub use explain::{RuleInWords, RuleVerdict, Standing, TierInWords};
 pub use facts::Facts;
 pub use jwt::{Jwk, Jwt};
 pub use outcome::{Answer, Outcome};

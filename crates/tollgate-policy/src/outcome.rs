@@ -58,7 +58,7 @@ pub(crate) struct Reported<'a> {
 /// What was decided on one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome<'a> {
-    plan: &'a Plan,
+    pub(crate) plan: &'a Plan,
     policy: &'a Policy,
 }
 
@@ -186,7 +186,7 @@ impl<'a> Outcome<'a> {
         self.policy.rules.get(usize::from(applied.rule))
     }
 
-    fn result(&self, applied: &'a Applied) -> RuleResult {
+    pub(crate) fn result(&self, applied: &'a Applied) -> RuleResult {
         let decided = applied.partition.map(|partition| self.status(partition).is_decided());
         if decided == Some(false) {
             return RuleResult::Failed;
@@ -342,7 +342,10 @@ impl<'a> Outcome<'a> {
     }
 
     /// The decided quotas of a rule.
-    fn of_rule(self, applied: &'a Applied) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
+    pub(crate) fn of_rule(
+        self,
+        applied: &'a Applied,
+    ) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
         let decided = applied.partition.filter(|partition| self.status(*partition).is_decided());
         let decisions = self.plan.decisions.get(applied.first_decision..).unwrap_or_default();
         let meters = self.policy.meters(applied);

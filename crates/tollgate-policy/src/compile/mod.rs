@@ -213,6 +213,12 @@ impl Rule {
         &self.name
     }
 
+    /// The index of the rule's group in [`Policy::groups`]: rules with the same key share one.
+    #[must_use]
+    pub fn group(&self) -> usize {
+        self.group.into()
+    }
+
     /// What the rule's path pattern captured as `name` in `path`.
     pub(crate) fn capture<'p>(&'p self, name: &str, path: &'p [u8]) -> Option<&'p [u8]> {
         let patterns = &self.when.as_ref()?.paths.as_ref()?.0;

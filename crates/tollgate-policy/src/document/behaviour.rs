@@ -137,6 +137,14 @@ impl StatusPattern {
     }
 }
 
+impl StatusPattern {
+    /// The lowest and the highest status that is meant.
+    #[cfg(feature = "explain")]
+    pub(crate) const fn range(self) -> (u16, u16) {
+        (self.from, self.to)
+    }
+}
+
 impl FromNode for StatusPattern {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let parsed = match node {

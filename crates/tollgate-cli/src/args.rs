@@ -1,0 +1,171 @@
+//! The command line.
+//!
+//! Invariant: what cannot mean anything is refused here, before a policy is read, with exit code 2.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tollgate_core::Span;
+use tollgate_policy::Surface;
+
+/// Check a rate limit policy and explain what it does.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Validate a policy; say what its rules do, what they admit at worst and what they cost in memory
+    Check(CheckArgs),
+    /// Say which rules apply to a request, what they decide and what the client sees; nothing is consumed
+    Explain(Box<ExplainArgs>),
+    /// Print the JSON Schema of the policy document
+    Schema,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The policy, a JSON file
+    pub(crate) policy: PathBuf,
+    /// Where the policy is to be enforced
+    #[arg(long, value_enum, default_value_t = Target::Both)]
+    pub(crate) surface: Target,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The policy, a JSON file
+    pub(crate) policy: PathBuf,
+    /// The request's method
+    #[arg(long, default_value = "GET", value_parser = token)]
+    pub(crate) method: String,
+    /// The request's path and query
+    #[arg(long, default_value = "/", value_parser = path)]
+    pub(crate) path: String,
+    /// The request's host
+    #[arg(long, default_value = "")]
+    pub(crate) host: String,
+    /// A header of the request, 'name: value'; may be repeated
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    pub(crate) headers: Vec<(String, String)>,
+    /// The address of the connection's other end; in a Worker, CF-Connecting-IP
+    #[arg(long)]
+    pub(crate) ip: Option<IpAddr>,
+    /// Envoy: the name of the route
+    #[arg(long)]
+    pub(crate) route: Option<String>,
+    /// Worker: the client's two-letter country code
+    #[arg(long)]
+    pub(crate) country: Option<String>,
+    /// Worker: the client's autonomous system number
+    #[arg(long)]
+    pub(crate) asn: Option<u32>,
+    /// A claim of the verified token, name=value; may be repeated
+    #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = claim)]
+    pub(crate) claims: Vec<(String, String)>,
+    /// Where the policy is enforced
+    #[arg(long, value_enum, default_value_t = Place::Envoy)]
+    pub(crate) surface: Place,
+    /// Show the last of this many such requests in a row; they start from an empty state
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) repeat: u32,
+    /// The time from one of the repeated requests to the next: 0s, 500ms, 2s, 1m
+    #[arg(long, default_value = "0s", value_parser = span, value_name = "TIME")]
+    pub(crate) every: Span,
+    /// The status that the origin answers the earlier requests with; some rules charge by it
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=599))]
+    pub(crate) status: u16,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// One surface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Place {
+    Envoy,
+    Worker,
+}
+
+/// One surface or both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    Envoy,
+    Worker,
+    Both,
+}
+
+impl Place {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Envoy => "envoy",
+            Self::Worker => "worker",
+        }
+    }
+
+    pub(crate) const fn surface(self) -> Surface {
+        match self {
+            Self::Envoy => Surface::Envoy,
+            Self::Worker => Surface::Worker,
+        }
+    }
+}
+
+impl Target {
+    pub(crate) const fn places(self) -> &'static [Place] {
+        match self {
+            Self::Envoy => &[Place::Envoy],
+            Self::Worker => &[Place::Worker],
+            Self::Both => &[Place::Envoy, Place::Worker],
+        }
+    }
+}
+
+fn token(text: &str) -> Result<String, String> {
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if !text.is_empty() && text.bytes().all(is_token) {
+        Ok(text.to_owned())
+    } else {
+        Err("use letters, digits and !#$%&'*+-.^_`|~".to_owned())
+    }
+}
+
+fn path(text: &str) -> Result<String, String> {
+    if text.starts_with('/') { Ok(text.to_owned()) } else { Err("begin it with \"/\"".to_owned()) }
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("use 'name: value'")?;
+    if value.contains(['\r', '\n', '\0']) {
+        return Err("a value is one line".to_owned());
+    }
+    Ok((token(name)?.to_ascii_lowercase(), value.trim().to_owned()))
+}
+
+fn claim(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("use name=value")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn span(text: &str) -> Result<Span, String> {
+    const WANTED: &str = "use a whole number and a unit, such as 500ms, 2s, 1m, 1h or 1d";
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits).ok_or(WANTED)?;
+    let millis: u64 = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(WANTED.to_owned()),
+    };
+    let number: u64 = number.parse().map_err(|_| WANTED)?;
+    Ok(Span::from_millis(number.saturating_mul(millis)))
+}

@@ -1,0 +1,79 @@
+//! The report of `check` for people: one block for each rule.
+//!
+//! Invariant: it says nothing that the report does not hold, and never a value that names a key.
+
+use super::{QuotaReport, Report, RuleReport};
+use crate::words;
+
+/// The whole text.
+pub(super) fn text(report: &Report) -> String {
+    let count = report.rules.len();
+    let rules = if count == 1 { "rule" } else { "rules" };
+    let mut out = format!("good for {}: {count} {rules}\n", report.surfaces.join(" and "));
+    for client in &report.client_ip {
+        let name = client.surface;
+        line(&mut out, 0, "client", &format!("{name}: {}", client.source));
+    }
+    for exempt in &report.exempt {
+        line(&mut out, 0, "exempt", exempt);
+    }
+    for rule in &report.rules {
+        out.push('\n');
+        rule_text(rule, &mut out);
+    }
+    if !report.warnings.is_empty() {
+        out.push('\n');
+    }
+    for warning in &report.warnings {
+        out.push_str(&format!("warning: {}", warning.line()));
+    }
+    out
+}
+
+fn rule_text(rule: &RuleReport, out: &mut String) {
+    out.push_str(&format!("rule \"{}\"\n", rule.name));
+    line(out, 2, "applies to", &rule.applies);
+    line(out, 2, "counts by", &rule.key);
+    if let Some(on_missing) = rule.on_missing {
+        line(out, 2, "without it", on_missing);
+    }
+    quota_lines(&rule.quotas, 2, out);
+    for tier in &rule.tiers {
+        out.push_str(&format!("  tier \"{}\" for {}\n", tier.name, tier.applies));
+        quota_lines(&tier.quotas, 4, out);
+    }
+    line(out, 2, "cost", &format!("{}, charged {}", rule.cost, rule.charge));
+    line(out, 2, "over limit", &rule.action);
+    line(out, 2, "mode", &rule.mode);
+    line(out, 2, "no state", rule.on_failure);
+    memory_lines(rule, out);
+}
+
+fn quota_lines(quotas: &[QuotaReport], indent: usize, out: &mut String) {
+    for quota in quotas {
+        let QuotaReport { name, words, bound, .. } = quota;
+        line(out, indent, "quota", &format!("\"{name}\": {words}; {bound}"));
+    }
+}
+
+fn memory_lines(rule: &RuleReport, out: &mut String) {
+    let memory = &rule.memory;
+    let shared = match memory.shared_with.as_slice() {
+        [] => String::new(),
+        others => format!(", one table with rule \"{}\"", others.join("\", \"")),
+    };
+    if let Some(envoy) = &memory.envoy {
+        let table = words::bytes(envoy.table_bytes);
+        let (key, capacity) = (words::bytes(envoy.bytes_per_key), envoy.capacity);
+        line(out, 2, "in Envoy", &format!("{key} a key, {table} for {capacity} keys{shared}"));
+    }
+    if let Some(worker) = &memory.worker {
+        let (value, durability) =
+            (words::bytes(memory.value_bytes.try_into().unwrap_or(u64::MAX)), worker.durability);
+        line(out, 2, "in Worker", &format!("{value} in one Durable Object a key, {durability}"));
+    }
+}
+
+fn line(out: &mut String, indent: usize, name: &str, text: &str) {
+    out.push_str(&format!("{:indent$}{name:<12}{text}\n", ""));
+}

@@ -1,0 +1,86 @@
+//! The report of `explain` for people.
+//!
+//! Invariant: it says nothing that the report does not hold.
+
+use super::report::{Before, Report, RuleReport, VerdictReport};
+
+/// The whole text.
+pub(super) fn text(report: &Report) -> String {
+    let mut out = String::new();
+    let client = report.client.map_or("unknown".to_owned(), |ip| ip.to_string());
+    line(&mut out, 0, "client", &client);
+    if report.request > 1 {
+        line(&mut out, 0, "request", &number(report.request, &report.before));
+    }
+    for rule in &report.rules {
+        rule_text(rule, &mut out);
+    }
+    line(&mut out, 0, "decision", &report.decision.words);
+    answer_text(report, &mut out);
+    for (name, value) in &report.origin_headers {
+        line(&mut out, 0, "to origin", &format!("{name}: {value}"));
+    }
+    out
+}
+
+/// `11 in a row; of those before it 10 passed`
+fn number(count: u32, before: &Before) -> String {
+    let Before { passed, delayed, waiting, refused } = before;
+    let counts = [
+        (passed, "passed"),
+        (delayed, "passed after a wait"),
+        (waiting, "wait"),
+        (refused, "were refused"),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| **count > 0);
+    let counts: Vec<String> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+    format!("number {count}; before it {}", counts.join(", "))
+}
+
+fn rule_text(rule: &RuleReport, out: &mut String) {
+    let name = &rule.name;
+    match (&rule.verdict, &rule.reason) {
+        (Some(verdict), _) => {
+            out.push_str(&format!("rule \"{name}\" applies: {}\n", verdict.result));
+            verdict_text(verdict, out);
+        }
+        (None, Some(reason)) => {
+            out.push_str(&format!("rule \"{name}\" does not apply: {reason}\n"))
+        }
+        (None, None) => out.push_str(&format!("rule \"{name}\" does not apply\n")),
+    }
+}
+
+fn verdict_text(verdict: &VerdictReport, out: &mut String) {
+    if let Some(tier) = &verdict.tier {
+        line(out, 2, "tier", &format!("\"{tier}\""));
+    }
+    let hash = verdict.key_hash.as_deref().unwrap_or("a part is missing");
+    line(out, 2, "key", &format!("{}: {hash}", verdict.key));
+    if verdict.cost != 1 || verdict.charged != "when a request is admitted" {
+        line(out, 2, "cost", &format!("{}, charged {}", verdict.cost, verdict.charged));
+    }
+    for quota in &verdict.quotas {
+        line(out, 2, "quota", &format!("\"{}\" {}", quota.name, quota.words));
+    }
+}
+
+fn answer_text(report: &Report, out: &mut String) {
+    let headers = report.headers.iter().map(|(name, value)| format!("{name}: {value}"));
+    match report.decision.status {
+        None => headers.for_each(|header| line(out, 0, "add", &header)),
+        Some(status) => {
+            line(out, 0, "status", &status.to_string());
+            headers.for_each(|header| line(out, 0, "header", &header));
+            let body = report.body.as_deref().unwrap_or_default().trim_end();
+            if !body.is_empty() {
+                line(out, 0, "body", body);
+            }
+        }
+    }
+}
+
+fn line(out: &mut String, indent: usize, name: &str, text: &str) {
+    let width = 10_usize.saturating_sub(indent);
+    out.push_str(&format!("{:indent$}{name:<width$}{text}\n", ""));
+}

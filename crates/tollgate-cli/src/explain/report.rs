@@ -1,0 +1,242 @@
+//! The report of `explain` as plain data: what `--json` prints. Documented in docs/policy.md.
+//!
+//! Invariant: it holds what the outcome says and nothing of its own; keys only as hashes.
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+use tollgate_core::{Decision, Verdict};
+use tollgate_policy::{Answer, Outcome, Plan, Policy, QuotaSet, RuleVerdict, Standing};
+
+use super::request::Request;
+use crate::args::ExplainArgs;
+use crate::words;
+
+/// Everything about one request.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) surface: &'static str,
+    pub(super) client: Option<IpAddr>,
+    pub(super) request: u32,
+    pub(super) before: Before,
+    pub(super) rules: Vec<RuleReport>,
+    pub(super) decision: Decided,
+    /// Fields of the answer, or fields added to the origin's.
+    pub(super) headers: Vec<(String, String)>,
+    /// `None` when the origin answers.
+    pub(super) body: Option<String>,
+    /// Headers that the origin sees besides the client's own.
+    pub(super) origin_headers: Vec<(String, String)>,
+}
+
+/// What the same requests before this one were answered.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Before {
+    pub(super) passed: u32,
+    pub(super) delayed: u32,
+    pub(super) waiting: u32,
+    pub(super) refused: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct RuleReport {
+    pub(super) name: String,
+    pub(super) applies: bool,
+    /// Why it does not apply.
+    pub(super) reason: Option<String>,
+    /// What was decided, when it applies.
+    pub(super) verdict: Option<VerdictReport>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct VerdictReport {
+    pub(super) result: &'static str,
+    pub(super) tier: Option<String>,
+    pub(super) key: String,
+    /// 16 hexadecimal digits; `None` when a part is missing and the rule refuses.
+    pub(super) key_hash: Option<String>,
+    pub(super) cost: u64,
+    pub(super) charged: String,
+    pub(super) enforced: bool,
+    pub(super) quotas: Vec<QuotaReport>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct QuotaReport {
+    pub(super) name: String,
+    pub(super) verdict: &'static str,
+    pub(super) limit: u64,
+    pub(super) remaining: u64,
+    /// How long this quota alone makes the request wait: in its queue, or until it admits it.
+    pub(super) wait_ms: Option<u64>,
+    #[serde(skip)]
+    pub(super) words: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Decided {
+    /// `pass`, `delay` (then pass), `retry` (wait, then decide again) or `refuse`.
+    pub(super) answer: &'static str,
+    /// Of our answer; `None` when the origin answers.
+    pub(super) status: Option<u16>,
+    pub(super) wait_ms: Option<u64>,
+    #[serde(skip)]
+    pub(super) words: String,
+}
+
+impl Before {
+    /// Counts one answer.
+    pub(super) const fn count(&mut self, answer: Answer) {
+        let counter = match answer {
+            Answer::Pass => &mut self.passed,
+            Answer::Delay(_) => &mut self.delayed,
+            Answer::Retry(_) => &mut self.waiting,
+            Answer::Refuse { .. } => &mut self.refused,
+        };
+        *counter = counter.saturating_add(1);
+    }
+}
+
+impl Report {
+    /// The report on a decided plan.
+    pub(super) fn new(
+        args: &ExplainArgs,
+        policy: &Policy,
+        request: &Request<'_>,
+        plan: &Plan,
+        before: Before,
+    ) -> Self {
+        let outcome = plan.outcome(policy);
+        let mut report = Self {
+            surface: args.surface.name(),
+            client: policy.client(request),
+            request: args.repeat,
+            before,
+            rules: rules(policy, request, plan, &outcome),
+            decision: decided(outcome.answer()),
+            headers: Vec::new(),
+            body: None,
+            origin_headers: Vec::new(),
+        };
+        report.answer(&outcome, request.is_grpc());
+        report
+    }
+
+    /// Fills in what the client and the origin see.
+    fn answer(&mut self, outcome: &Outcome<'_>, is_grpc: bool) {
+        if self.decision.answer == "retry" {
+            return; // nothing is sent yet
+        }
+        let headers = &mut self.headers;
+        outcome.headers(&mut |name, value| headers.push((name.to_owned(), value.to_owned())));
+        if self.decision.status.is_none() {
+            let marks = &mut self.origin_headers;
+            outcome.marks(&mut |name, value| marks.push((name.to_owned(), value.to_owned())));
+        } else if is_grpc {
+            self.trailers_only(outcome);
+        } else {
+            self.body = Some(outcome.body());
+        }
+    }
+
+    /// gRPC reads its own status from the header fields of a 200 without a body.
+    fn trailers_only(&mut self, outcome: &Outcome<'_>) {
+        let (code, message) = outcome.grpc();
+        self.headers.retain(|(name, _)| name != "content-type");
+        for (name, value) in [
+            ("content-type", "application/grpc".to_owned()),
+            ("grpc-status", code.to_string()),
+            ("grpc-message", message),
+        ] {
+            self.headers.push((name.to_owned(), value));
+        }
+        self.decision.status = Some(200);
+        self.decision.words = format!("refuse with gRPC status {code}");
+        self.body = Some(String::new());
+    }
+}
+
+fn rules(
+    policy: &Policy,
+    request: &Request<'_>,
+    plan: &Plan,
+    outcome: &Outcome<'_>,
+) -> Vec<RuleReport> {
+    let verdicts = outcome.verdicts();
+    let standings = policy.standings(request);
+    let rules = policy.rules().iter().zip(standings).enumerate();
+    let report = |(i, (rule, standing)): (usize, (&tollgate_policy::Rule, Standing))| {
+        let verdict = verdicts.iter().find(|verdict| verdict.rule == i);
+        RuleReport {
+            name: rule.name().to_owned(),
+            applies: verdict.is_some(),
+            reason: reason(standing),
+            verdict: verdict.map(|verdict| verdict_report(policy, plan, verdict)),
+        }
+    };
+    rules.map(report).collect()
+}
+
+fn reason(standing: Standing) -> Option<String> {
+    Some(match standing {
+        Standing::Applies => return None,
+        Standing::Exempt(i) => format!("the request is exempt by exempt[{i}]"),
+        Standing::WhenFails(condition) => format!("it is for {condition}"),
+        Standing::UnlessHolds(condition) => format!("it is not for {condition}"),
+        Standing::KeyMissing(part) => format!("the request has no {part}, and on_missing is skip"),
+    })
+}
+
+fn verdict_report(policy: &Policy, plan: &Plan, verdict: &RuleVerdict<'_>) -> VerdictReport {
+    let words = policy.describe(verdict.rule);
+    let set = policy.quota_sets().get(verdict.quota_set);
+    let (key, charge) = words.map(|words| (words.key, words.charge)).unwrap_or_default();
+    VerdictReport {
+        result: verdict.result.label(),
+        tier: set.and_then(QuotaSet::tier).map(str::to_owned),
+        key,
+        key_hash: verdict.partition.map(|i| format!("{:016x}", plan.key_hash(i))),
+        cost: verdict.cost,
+        charged: charge,
+        enforced: verdict.is_enforced,
+        quotas: verdict.quotas.iter().map(|(name, decision)| quota(name, decision)).collect(),
+    }
+}
+
+fn quota(name: &str, decision: &Decision) -> QuotaReport {
+    let Decision { limit, remaining, retry_after, .. } = *decision;
+    let (verdict, wait) = match decision.verdict {
+        Verdict::Allow => ("allow", None),
+        Verdict::Delay(wait) => ("delay", Some(wait)),
+        Verdict::Deny => ("deny", retry_after),
+    };
+    let words = match (verdict, wait) {
+        ("deny", Some(wait)) => {
+            format!("denies, would admit it in {}; {remaining} of {limit} left", words::wait(wait))
+        }
+        ("deny", None) => "denies for ever: the cost is more than it ever holds".to_owned(),
+        (_, Some(wait)) => {
+            format!("admits it after {}; {remaining} of {limit} left", words::wait(wait))
+        }
+        _ => format!("admits it; {remaining} of {limit} left"),
+    };
+    let wait_ms = wait.map(tollgate_core::Span::as_millis_ceil);
+    QuotaReport { name: name.to_owned(), verdict, limit, remaining, wait_ms, words }
+}
+
+fn decided(answer: Answer) -> Decided {
+    let (answer, status, wait, words) = match answer {
+        Answer::Pass => ("pass", None, None, "pass".to_owned()),
+        Answer::Delay(wait) => {
+            ("delay", None, Some(wait), format!("wait {}, then pass", words::wait(wait)))
+        }
+        Answer::Retry(wait) => {
+            ("retry", None, Some(wait), format!("wait {}, then decide again", words::wait(wait)))
+        }
+        Answer::Refuse { status } => {
+            ("refuse", Some(status), None, format!("refuse with {status}"))
+        }
+    };
+    let wait_ms = wait.map(tollgate_core::Span::as_millis_ceil);
+    Decided { answer, status, wait_ms, words }
+}

@@ -1,0 +1,128 @@
+//! Why a rule applies or not, and what each quota said: for a person who asks, not for a surface.
+//!
+//! Invariant: nothing here decides. Conditions are asked by the same code as in `plan`, one at a
+//! time, and decisions are read from an outcome. Keys come out hashed; the values of conditions come out
+//! as the document has them, so what is made here belongs on the screen of whoever holds the document.
+
+mod words;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use tollgate_core::Decision;
+
+use crate::compile::{Meter, Policy, Rule, stable_hash};
+use crate::document::OnMissing;
+use crate::facts::Facts;
+use crate::key::write_part;
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::request::{Buffers, Known, Request};
+use crate::result::RuleResult;
+
+pub use words::{RuleInWords, TierInWords};
+
+/// Whether one rule applies to one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It does.
+    Applies,
+    /// No rule does: the request is exempt by this item of `exempt`.
+    Exempt(usize),
+    /// The first condition of `when` that does not hold, in words: `method POST`.
+    WhenFails(String),
+    /// `unless` holds, in words.
+    UnlessHolds(String),
+    /// This part of the key is not in the request, and the rule skips such requests.
+    KeyMissing(String),
+}
+
+/// What one rule that applies said, with the numbers of its quotas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleVerdict<'a> {
+    /// The index of the rule in [`Policy::rules`].
+    pub rule: usize,
+    /// The index of the quotas in [`Policy::quota_sets`]: the rule's own, or a tier's.
+    pub quota_set: usize,
+    /// The partition that the quotas count in; `None` when a key part is missing and the rule denies.
+    pub partition: Option<usize>,
+    /// What the request costs, in quota units.
+    pub cost: u64,
+    /// What the rule said.
+    pub result: RuleResult,
+    /// False for a shadow: counted, not heard.
+    pub is_enforced: bool,
+    /// True when the rule charges by the response.
+    pub is_deferred: bool,
+    /// The name of every quota that was decided, and its decision.
+    pub quotas: Vec<(&'a str, Decision)>,
+}
+
+impl Policy {
+    /// Whether each rule applies to a request, in the order of [`Policy::rules`]. Never fails; agrees
+    /// with [`Policy::plan`].
+    #[must_use]
+    pub fn standings(&self, facts: &impl Facts) -> Vec<Standing> {
+        let request = Request::new(facts, &self.settings, Buffers::default());
+        let exempt = self.exempt.iter().position(|e| e.hold(&request, Known::Nothing));
+        let standing = |rule| match exempt {
+            Some(i) => Standing::Exempt(i),
+            None => self.standing(rule, &request),
+        };
+        self.rules.iter().map(standing).collect()
+    }
+
+    /// The client's address as the policy finds it, before it is grouped by prefix.
+    #[must_use]
+    pub fn client(&self, facts: &impl Facts) -> Option<IpAddr> {
+        Request::new(facts, &self.settings, Buffers::default()).client()
+    }
+
+    fn standing<F: Facts>(&self, rule: &Rule, request: &Request<'_, F>) -> Standing {
+        let conditions = rule.when.iter().flat_map(words::one_by_one);
+        if let Some(failed) = conditions.into_iter().find(|c| !c.hold(request, Known::Nothing)) {
+            return Standing::WhenFails(words::conditions(&failed));
+        }
+        if let Some(unless) = rule.unless.as_ref().filter(|u| u.hold(request, Known::Nothing)) {
+            return Standing::UnlessHolds(words::conditions(unless));
+        }
+        let key = self.groups.get(usize::from(rule.group)).map_or(&[][..], |group| &group.key);
+        let mut missing =
+            key.iter().filter(|part| write_part(part, rule, request, &mut Vec::new()).is_none());
+        match missing.next() {
+            Some(part) if rule.on_missing == OnMissing::Skip => {
+                Standing::KeyMissing(words::key_part(part))
+            }
+            _ => Standing::Applies,
+        }
+    }
+}
+
+impl Plan {
+    /// 64 bits that stand for partition `i`'s key: equal for equal keys, on every machine. Whoever can
+    /// guess the key can check the guess, so this is for a person's own requests, not for logs.
+    #[must_use]
+    pub fn key_hash(&self, i: usize) -> u64 {
+        stable_hash(&[self.key(i)])
+    }
+}
+
+impl<'a> Outcome<'a> {
+    /// What each rule that applied said, in the order of the document.
+    #[must_use]
+    pub fn verdicts(&self) -> Vec<RuleVerdict<'a>> {
+        let quota = |meter: &'a Meter, decision: &Decision| (meter.name(), *decision);
+        let verdicts = self.plan.applied.iter().map(|applied| RuleVerdict {
+            rule: usize::from(applied.rule),
+            quota_set: usize::from(applied.set),
+            partition: applied.partition,
+            cost: applied.cost,
+            result: self.result(applied),
+            is_enforced: applied.enforced,
+            is_deferred: applied.deferred,
+            quotas: self.of_rule(applied).map(|r| quota(r.meter, r.decision)).collect(),
+        });
+        verdicts.collect()
+    }
+}
