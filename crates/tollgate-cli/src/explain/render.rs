@@ -23,7 +23,7 @@ pub(super) fn text(report: &Report) -> String {
     out
 }
 
-/// `11 in a row; of those before it 10 passed`
+/// `number 11; before it 10 passed`
 fn number(count: u32, before: &Before) -> String {
     let Before { passed, delayed, waiting, refused } = before;
     let counts = [
@@ -59,6 +59,9 @@ fn verdict_text(verdict: &VerdictReport, out: &mut String) {
     line(out, 2, "key", &format!("{}: {hash}", verdict.key));
     if verdict.cost != 1 || verdict.charged != "when a request is admitted" {
         line(out, 2, "cost", &format!("{}, charged {}", verdict.cost, verdict.charged));
+    }
+    if !verdict.enforced {
+        line(out, 2, "mode", "not enforced for this key: counted only, and the client is not told");
     }
     for quota in &verdict.quotas {
         line(out, 2, "quota", &format!("\"{}\" {}", quota.name, quota.words));

@@ -214,7 +214,7 @@ fn quota(name: &str, decision: &Decision) -> QuotaReport {
         ("deny", Some(wait)) => {
             format!("denies, would admit it in {}; {remaining} of {limit} left", words::wait(wait))
         }
-        ("deny", None) => "denies for ever: the cost is more than it ever holds".to_owned(),
+        ("deny", None) => "never admits it: the cost is more than it ever holds".to_owned(),
         (_, Some(wait)) => {
             format!("admits it after {}; {remaining} of {limit} left", words::wait(wait))
         }

@@ -1,0 +1,125 @@
+//! The documents for users: every example is a policy, every output is what is printed.
+//!
+//! In docs/policy.md and docs/recipes.md a `json` block is a complete policy, for both surfaces unless
+//! `<!-- surface: envoy -->` (or `worker`) stands before it; a `console` block is run on the policy before
+//! it, which is called example.json there. After a change that is meant:
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test docs`, and read the difference.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tollgate_core::{Algorithm, Limiter, Quota, Span};
+use tollgate_policy::{Policy, Surface};
+
+use support::{Block, blocks, is_blessing, replay, root};
+
+fn document(name: &str) -> (PathBuf, String) {
+    let path = root().join("docs").join(name);
+    let text = fs::read_to_string(&path).unwrap();
+    (path, text)
+}
+
+fn surfaces(block: &Block) -> Vec<Surface> {
+    match block.surface.as_deref() {
+        None => vec![Surface::Envoy, Surface::Worker],
+        Some("envoy") => vec![Surface::Envoy],
+        Some("worker") => vec![Surface::Worker],
+        Some(other) => panic!("line {}: no surface {other}", block.line),
+    }
+}
+
+/// Compiles every policy and runs every session of the document; returns how many of each.
+fn check(name: &str) -> (usize, usize) {
+    let (path, text) = document(name);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    let (mut policies, mut sessions, mut rewritten) = (0, 0, text.clone());
+    for block in blocks(&text) {
+        let at = format!("docs/{name}:{}", block.line);
+        match block.language.as_str() {
+            "json" => {
+                for surface in surfaces(&block) {
+                    if let Err(problems) = Policy::compile(&block.text, surface) {
+                        panic!("{at}: {surface:?}: {problems}");
+                    }
+                }
+                fs::write(folder.join("example.json"), &block.text).unwrap();
+                policies += 1;
+            }
+            "console" => {
+                let ran = replay(&folder, &block.text);
+                if is_blessing() {
+                    let old = format!("```console\n{}```\n", block.text);
+                    let new = format!("```console\n{ran}```\n");
+                    rewritten = rewritten.replacen(&old, &new, 1);
+                } else {
+                    assert_eq!(block.text, ran, "{at}: the document, and what is printed");
+                }
+                sessions += 1;
+            }
+            "jsonc" | "sh" => {}
+            other => panic!("{at}: what is a {other:?} block?"),
+        }
+    }
+    if rewritten != text {
+        fs::write(path, rewritten).unwrap();
+    }
+    (policies, sessions)
+}
+
+#[test]
+fn the_reference_is_true() {
+    let (policies, sessions) = check("policy.md");
+    assert!(policies >= 20 && sessions >= 20, "{policies} policies, {sessions} sessions");
+}
+
+#[test]
+fn the_recipes_are_true() {
+    let (policies, sessions) = check("recipes.md");
+    assert!(policies >= 12 && sessions >= policies, "{policies} policies, {sessions} sessions");
+}
+
+const ALGORITHMS: [(&str, Algorithm); 8] = [
+    ("gcra", Algorithm::Gcra),
+    ("token-bucket", Algorithm::TokenBucket),
+    ("leaky-bucket", Algorithm::LeakyBucket),
+    ("leaky-queue", Algorithm::LeakyQueue),
+    ("fixed-window", Algorithm::FixedWindow),
+    ("sliding-window", Algorithm::SlidingWindow),
+    ("sliding-buckets", Algorithm::SlidingBuckets { buckets: 60 }),
+    ("sliding-log", Algorithm::SlidingLog),
+];
+
+/// `| algorithm | bytes | at most, 100 per minute | with burst 20 | strict, with burst 20 | when |`
+#[test]
+fn the_table_of_algorithms_says_what_the_core_says() {
+    let (_, text) = document("policy.md");
+    let quota = Quota::new(100, Span::from_secs(60)).unwrap();
+    let burst = quota.with_burst(20).unwrap();
+    for (name, algorithm) in ALGORITHMS {
+        let row = text.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let row = row.unwrap_or_else(|| panic!("docs/policy.md has no row for {name}"));
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let limiter = Limiter::new(algorithm, quota).unwrap();
+        let bound = |quota| {
+            let limiter = Limiter::new(algorithm, quota);
+            limiter.map_or("-".to_owned(), |limiter| limiter.max_in_window().to_string())
+        };
+        // Strict with the burst where there is one, else strict alone.
+        let strict = match bound(burst.strict()).as_str() {
+            "-" => bound(quota.strict()),
+            number => number.to_owned(),
+        };
+        let expected = [limiter.state_len().to_string(), bound(quota), bound(burst), strict];
+        assert_eq!(cells[2..6], expected, "{name}: {row}");
+    }
+}

@@ -1,0 +1,138 @@
+//! The JSON Schema: committed, fresh, and in agreement with the reader, by a validator of others.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod support;
+
+use std::fs;
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+use tollgate_policy::{Policy, Surface};
+
+use support::{blocks, root, tollgate};
+
+fn validator() -> Validator {
+    let schema: Value = serde_json::from_str(&tollgate_policy::schema()).unwrap();
+    jsonschema::draft202012::new(&schema).unwrap()
+}
+
+/// The mistakes that the schema finds in a document.
+fn mistakes(validator: &Validator, document: &Value) -> Vec<String> {
+    validator
+        .iter_errors(document)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect()
+}
+
+#[test]
+fn the_committed_schema_is_fresh() {
+    let printed = tollgate(&root(), &["schema"]).stdout;
+    let committed = fs::read_to_string(root().join("docs/policy.schema.json")).unwrap_or_default();
+    assert!(
+        committed == printed,
+        "docs/policy.schema.json is stale; refresh it: cargo run -p tollgate-cli -- schema > docs/policy.schema.json"
+    );
+}
+
+#[test]
+fn the_schema_is_one() {
+    let schema: Value = serde_json::from_str(&tollgate_policy::schema()).unwrap();
+    assert!(jsonschema::meta::is_valid(&schema));
+}
+
+/// Every policy that is shipped or shown: where it stands, and the policy.
+fn shown() -> Vec<(String, Value)> {
+    let mut all = Vec::new();
+    let worker = "crates/tollgate-worker/policy.json";
+    let text = fs::read_to_string(root().join(worker)).unwrap();
+    all.push((worker.to_owned(), serde_json::from_str(&text).unwrap()));
+    let envoy = fs::read_to_string(root().join("envoy/envoy.yaml")).unwrap();
+    let envoy: Value = serde_yaml_ng::from_str(&envoy).unwrap();
+    find_policies(&envoy, &mut |policy| all.push(("envoy/envoy.yaml".to_owned(), policy.clone())));
+    for name in ["policy.md", "recipes.md"] {
+        let text = fs::read_to_string(root().join("docs").join(name)).unwrap();
+        for block in blocks(&text).into_iter().filter(|block| block.language == "json") {
+            let place = format!("docs/{name}:{}", block.line);
+            all.push((place, serde_json::from_str(&block.text).unwrap()));
+        }
+    }
+    let folder = root().join("crates/tollgate-cli/tests/policies");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        if Policy::compile(&text, Surface::Envoy).is_ok() {
+            all.push((path.display().to_string(), serde_json::from_str(&text).unwrap()));
+        }
+    }
+    all
+}
+
+/// Calls `found` with every object that looks like a policy.
+fn find_policies(value: &Value, found: &mut dyn FnMut(&Value)) {
+    match value {
+        Value::Object(fields) if fields.contains_key("rules") && fields.contains_key("version") => {
+            found(value);
+        }
+        Value::Object(fields) => fields.values().for_each(|v| find_policies(v, found)),
+        Value::Array(items) => items.iter().for_each(|v| find_policies(v, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_shown_policy_is_valid() {
+    let validator = validator();
+    let shown = shown();
+    for place in ["crates/tollgate-worker", "envoy/envoy.yaml", "docs/policy.md", "docs/recipes.md"]
+    {
+        assert!(shown.iter().any(|(at, _)| at.starts_with(place)), "no policy in {place}");
+    }
+    for (place, policy) in &shown {
+        assert_eq!(mistakes(&validator, policy), [""; 0], "{place}");
+    }
+}
+
+/// Adds an unknown field to every object of every shown policy in turn: the schema refuses each, and so
+/// does the reader, except where names are the user's own.
+#[test]
+fn unknown_fields_are_refused_everywhere() {
+    let validator = validator();
+    let mut tried = 0;
+    for (place, policy) in shown() {
+        for pointer in objects(&policy, String::new()) {
+            if pointer.ends_with("/headers") || pointer.ends_with("/query") {
+                continue; // names of headers and of query parameters
+            }
+            let mut changed = policy.clone();
+            let object = changed.pointer_mut(&pointer).unwrap().as_object_mut().unwrap();
+            object.insert("zzz".to_owned(), json!({}));
+            assert!(!validator.is_valid(&changed), "{place}: the schema takes {pointer}/zzz");
+            let text = changed.to_string();
+            let refused = [Surface::Envoy, Surface::Worker]
+                .iter()
+                .all(|surface| Policy::compile(&text, *surface).is_err());
+            assert!(refused, "{place}: the reader takes {pointer}/zzz");
+            tried += 1;
+        }
+    }
+    assert!(tried > 100, "{tried}");
+}
+
+/// The JSON pointers of all objects in `value`.
+fn objects(value: &Value, at: String) -> Vec<String> {
+    match value {
+        Value::Object(fields) => {
+            let inner = fields.iter().flat_map(|(name, v)| {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                objects(v, format!("{at}/{name}"))
+            });
+            let inner: Vec<_> = inner.collect();
+            std::iter::once(at).chain(inner).collect()
+        }
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.flat_map(|(i, v)| objects(v, format!("{at}/{i}"))).collect()
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,90 @@
+//! What the tests share: command lines in documents, run and compared word for word.
+//!
+//! A session is text in which a line that begins with `$ ` is a command, followed by what it prints: standard
+//! output, then standard error, then `exit code N` unless that is 0. With `TOLLGATE_BLESS=1` the files
+//! are rewritten with what is printed instead of compared.
+#![allow(dead_code)] // each test file uses its part
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// True when files are to be rewritten.
+pub fn is_blessing() -> bool {
+    std::env::var_os("TOLLGATE_BLESS").is_some_and(|value| value == "1")
+}
+
+/// What a command printed and how it ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ran {
+    pub stdout: String,
+    pub stderr: String,
+    pub code: i32,
+}
+
+/// Runs `tollgate` with these arguments in `folder`.
+pub fn tollgate(folder: &Path, arguments: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    let done = command.current_dir(folder).args(arguments).output().unwrap();
+    Ran {
+        stdout: String::from_utf8(done.stdout).unwrap(),
+        stderr: String::from_utf8(done.stderr).unwrap(),
+        code: done.status.code().unwrap(),
+    }
+}
+
+/// Runs every command of `session` in `folder`: the session as it really goes.
+pub fn replay(folder: &Path, session: &str) -> String {
+    let mut out = String::new();
+    for line in session.lines().filter(|line| line.starts_with("$ ")) {
+        let words = shlex::split(&line[2..]).unwrap_or_else(|| panic!("quotes: {line}"));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert_eq!(words[0], "tollgate", "only tollgate is run: {line}");
+        let ran = tollgate(folder, &words[1..]);
+        out.push_str(&format!("{line}\n{}{}", ran.stdout, ran.stderr));
+        if ran.code != 0 {
+            out.push_str(&format!("exit code {}\n", ran.code));
+        }
+    }
+    out
+}
+
+/// A fenced block of a Markdown document.
+#[derive(Debug)]
+pub struct Block {
+    pub language: String,
+    pub text: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// What the last `<!-- surface: ... -->` since the last block says.
+    pub surface: Option<String>,
+}
+
+/// A document as text and blocks in turn: joined again it is the same.
+pub fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut open: Option<Block> = None;
+    let mut surface = None;
+    for (index, line) in text.lines().enumerate() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(language)) => {
+                let (language, line) = (language.to_owned(), index + 1);
+                open = Some(Block { language, text: String::new(), line, surface: surface.take() });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(block), None) => block.text.push_str(&format!("{line}\n")),
+            (None, None) => {
+                let comment = line.strip_prefix("<!-- surface: ");
+                if let Some(name) = comment.and_then(|rest| rest.strip_suffix(" -->")) {
+                    surface = Some(name.to_owned());
+                }
+            }
+        }
+    }
+    assert!(open.is_none(), "a block is not closed");
+    blocks
+}
