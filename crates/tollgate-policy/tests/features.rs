@@ -144,6 +144,12 @@ fn networks_routes_countries_and_systems() {
         !applies(&named, &Request { country: Some("DE"), ..at("/") }),
         "the header that the policy names"
     );
+    let mut worker = Surfaced::on(&named, Surface::Worker);
+    assert!(
+        worker.check(&at("/").header("x-country", "DE"), 0).headers.is_empty(),
+        "a Worker believes its platform, not a header that any client can send"
+    );
+    assert!(!worker.check(&Request { country: Some("DE"), ..at("/") }, 0).headers.is_empty());
 }
 
 #[test]

@@ -208,7 +208,8 @@ impl Compiler {
 
 fn settings(document: &Document, surface: Surface) -> Settings {
     let client = document.client_ip.as_ref();
-    let geo = document.geo.as_ref();
+    // A Worker knows where its clients are; there the header would be one that any client can send.
+    let geo = document.geo.as_ref().filter(|_| surface == Surface::Envoy);
     let default = match surface {
         Surface::Envoy => Source::Connection,
         Surface::Worker => Source::CfConnectingIp,
