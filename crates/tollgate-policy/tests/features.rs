@@ -460,3 +460,18 @@ fn jitter_only_makes_waits_longer() {
     assert!(waits.iter().all(|wait| (60..=90).contains(wait)), "{waits:?}");
     assert!(waits.iter().collect::<std::collections::BTreeSet<_>>().len() > 10, "{waits:?}");
 }
+
+#[test]
+fn a_header_that_nobody_vouches_for_is_warned_about() {
+    let warnings = |client_ip: &str| {
+        let document =
+            rule("").replace(r#""rules""#, &format!(r#""client_ip": {client_ip}, "rules""#));
+        Surfaced::new(&document).policy.warnings().to_string()
+    };
+    const WARNING: &str = "client_ip: believes a header from anybody; give trusted_proxies";
+    let source = r#""source": {"header": "x-real-ip"}"#;
+    assert_eq!(warnings(&format!("{{{source}}}")), WARNING);
+    // A header with one address has no list in which hops could be counted.
+    assert_eq!(warnings(&format!(r#"{{{source}, "trusted_hops": 1}}"#)), WARNING);
+    assert_eq!(warnings(&format!(r#"{{{source}, "trusted_proxies": ["10.0.0.1"]}}"#)), "");
+}

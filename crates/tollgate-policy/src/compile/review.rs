@@ -145,10 +145,9 @@ pub(super) fn warnings(document: &Document, policy: &Policy) -> Problems {
         );
     }
     let client_ip = document.client_ip.as_ref();
-    if let (Source::Header(_), true) = (
-        &policy.settings.client.source,
-        client_ip.is_some_and(|c| c.trusted_proxies.is_none() && c.trusted_hops.is_none()),
-    ) {
+    if let (Source::Header(_), true) =
+        (&policy.settings.client.source, client_ip.is_some_and(|c| c.trusted_proxies.is_none()))
+    {
         root.field("client_ip")
             .problem("believes a header from anybody; give trusted_proxies".into());
     }
