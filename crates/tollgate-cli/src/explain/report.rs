@@ -234,7 +234,8 @@ fn decided(answer: Answer) -> Decided {
             ("retry", None, Some(wait), format!("wait {}, then decide again", words::wait(wait)))
         }
         Answer::Refuse { status } => {
-            ("refuse", Some(status), None, format!("refuse with {status}"))
+            let how = if status < 400 { "answer, do not pass on: " } else { "refuse with " };
+            ("refuse", Some(status), None, format!("{how}{status}"))
         }
     };
     let wait_ms = wait.map(tollgate_core::Span::as_millis_ceil);

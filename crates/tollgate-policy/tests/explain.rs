@@ -1,0 +1,113 @@
+//! Explanations agree with what is planned and decided.
+#![cfg(feature = "explain")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod support;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Plan, Policy, RuleResult, Standing, Surface};
+
+use support::{Request, get};
+
+const DOCUMENT: &str = r#"{"version": 1, "jwt": {"metadata": "m"}, "geo": {"country_header": "x-c", "asn_header": "x-a"},
+    "exempt": [{"headers": {"x-free": "*"}}],
+    "rules": [
+    {"name": "0", "key": [], "quotas": [{"limit": 1, "window": "1m"}]},
+    {"name": "1", "when": {"methods": ["GET"], "paths": ["/a/{x}"]}, "key": [{"path_param": "x"}], "quotas": [{"limit": 1, "window": "1m"}]},
+    {"name": "2", "when": {"hosts": ["*.example.com"], "client_cidrs": ["192.0.2.0/24"]}, "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1m"}]},
+    {"name": "3", "when": {"headers": {"x-p": ["gold", {"prefix": "pre"}], "x-q": "*"}, "query": {"q": "1"}}, "unless": {"methods": ["PUT"], "routes": ["r"]}, "key": [{"header": "x-k"}], "quotas": [{"limit": 1, "window": "1m"}]},
+    {"name": "4", "when": {"countries": ["DE"], "asns": [1, 2]}, "key": [{"cookie": "sid"}, "method"], "on_missing": "deny", "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
+
+/// Every request out of a few values of everything that the document reads.
+fn requests() -> Vec<Request> {
+    let mut requests = vec![];
+    for bits in 0..1_u32 << 11 {
+        let on = |bit: u32| bits & (1 << bit) != 0;
+        let target = if on(0) { "/a/1?q=1" } else { "/c" };
+        let mut request = get(target, if on(1) { "192.0.2.9" } else { "203.0.113.9" });
+        request.method = if on(2) { "PUT" } else { "GET" };
+        request.host = if on(3) { "x.example.com" } else { "example.com" };
+        request.route = on(4).then_some("r");
+        let headers = [
+            ("x-free", "1"),
+            ("x-p", "premium"),
+            ("x-q", ""),
+            ("x-k", "k"),
+            ("x-c", "de"),
+            ("x-a", "2"),
+        ];
+        for (bit, (name, value)) in (5..).zip(headers) {
+            if on(bit) {
+                request = request.header(name, value);
+            }
+        }
+        requests.push(request);
+    }
+    requests
+}
+
+#[test]
+fn a_rule_stands_as_it_is_planned() {
+    let policy = Policy::compile(DOCUMENT, Surface::Envoy).unwrap();
+    let mut plan = Plan::new();
+    let mut applied = [0_u32; 5];
+    for request in requests() {
+        policy.plan(&request, &mut plan);
+        (0..plan.len()).for_each(|i| plan.load(&policy, i, None));
+        plan.decide(&policy, Timestamp::from_millis(1));
+        let verdicts = plan.outcome(&policy).verdicts();
+        let planned: Vec<usize> = verdicts.iter().map(|verdict| verdict.rule).collect();
+        let standings = policy.standings(&request);
+        for (i, standing) in standings.iter().enumerate() {
+            let applies = *standing == Standing::Applies;
+            assert_eq!(applies, planned.contains(&i), "rule {i}: {standing:?}: {request:?}");
+            applied[i] = applied[i].saturating_add(u32::from(applies));
+        }
+        let results: Vec<_> = plan.outcome(&policy).rules().collect();
+        let told: Vec<_> = verdicts.iter().map(|v| (v.rule, v.result)).collect();
+        assert_eq!(told, results);
+    }
+    assert!(
+        applied.iter().all(|count| *count > 10),
+        "a rule that never applies proves nothing: {applied:?}"
+    );
+}
+
+#[test]
+fn the_first_condition_that_fails_is_named() {
+    let policy = Policy::compile(DOCUMENT, Surface::Envoy).unwrap();
+    let standing = |request: &Request, rule: usize| policy.standings(request).remove(rule);
+    let fails = |words: &str| Standing::WhenFails(words.to_string());
+    let request = get("/c", "203.0.113.9");
+    assert_eq!(standing(&request, 1), fails("path /a/{x}"));
+    assert_eq!(standing(&request.clone().method("POST"), 1), fails("method GET"));
+    assert_eq!(standing(&request, 2), fails("host *.example.com"));
+    assert_eq!(standing(&request, 3), fails("header x-p \"gold\" or \"pre...\""));
+    let given = request.clone().header("x-p", "gold");
+    assert_eq!(standing(&given, 3), fails("header x-q"));
+    assert_eq!(standing(&given.header("x-q", ""), 3), fails("query parameter q \"1\""));
+    assert_eq!(standing(&request, 4), fails("country DE"));
+    assert_eq!(standing(&request.header("x-free", "1"), 0), Standing::Exempt(0));
+    let routed = Request { route: Some("r"), ..get("/?q=1", "192.0.2.1").method("PUT") };
+    let routed = routed.header("x-p", "gold").header("x-q", "");
+    assert_eq!(
+        standing(&routed, 3),
+        Standing::UnlessHolds("method PUT and route \"r\"".to_string())
+    );
+    let keyless = routed.method("GET");
+    assert_eq!(standing(&keyless, 3), Standing::KeyMissing("header x-k".to_string()));
+}
+
+#[test]
+fn a_missing_key_part_has_no_partition_and_equal_keys_equal_hashes() {
+    let policy = Policy::compile(DOCUMENT, Surface::Envoy).unwrap();
+    let (mut first, mut second) = (Plan::new(), Plan::new());
+    let request = get("/a/1", "192.0.2.1").header("x-c", "DE").header("x-a", "1");
+    policy.plan(&request, &mut first);
+    policy.plan(&request, &mut second);
+    let verdicts = first.outcome(&policy).verdicts();
+    let last = verdicts.last().unwrap();
+    assert_eq!((last.rule, last.partition, last.result), (4, None, RuleResult::Denied));
+    assert_eq!(first.key_hash(1), second.key_hash(1));
+    assert_ne!(first.key_hash(0), first.key_hash(1));
+}
