@@ -118,7 +118,7 @@ fn the_fields_of_reports_are_stable() {
     );
     assert_eq!(
         names(&explain["rules"][0]["verdict"]["quotas"][0]),
-        "limit name remaining verdict wait_ms"
+        "burst limit name remaining verdict wait_ms"
     );
 }
 

@@ -4,6 +4,7 @@
 #![allow(
     missing_docs,
     clippy::unwrap_used,
+    clippy::panic,
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects
 )]

@@ -66,6 +66,8 @@ pub(super) struct QuotaReport {
     pub(super) name: String,
     pub(super) verdict: &'static str,
     pub(super) limit: u64,
+    /// What it admits at once when idle: `remaining` is out of this.
+    pub(super) burst: u64,
     pub(super) remaining: u64,
     /// How long this quota alone makes the request wait: in its queue, or until it admits it.
     pub(super) wait_ms: Option<u64>,
@@ -199,12 +201,14 @@ fn verdict_report(policy: &Policy, plan: &Plan, verdict: &RuleVerdict<'_>) -> Ve
         cost: verdict.cost,
         charged: charge,
         enforced: verdict.is_enforced,
-        quotas: verdict.quotas.iter().map(|(name, decision)| quota(name, decision)).collect(),
+        quotas: verdict.quotas.iter().map(|(name, decision)| quota(name, decision, set)).collect(),
     }
 }
 
-fn quota(name: &str, decision: &Decision) -> QuotaReport {
+fn quota(name: &str, decision: &Decision, set: Option<&QuotaSet>) -> QuotaReport {
     let Decision { limit, remaining, retry_after, .. } = *decision;
+    let meter = set.and_then(|set| set.meters().iter().find(|meter| meter.name() == name));
+    let burst = meter.map_or(limit, |meter| meter.limiter().capacity());
     let (verdict, wait) = match decision.verdict {
         Verdict::Allow => ("allow", None),
         Verdict::Delay(wait) => ("delay", Some(wait)),
@@ -212,16 +216,16 @@ fn quota(name: &str, decision: &Decision) -> QuotaReport {
     };
     let words = match (verdict, wait) {
         ("deny", Some(wait)) => {
-            format!("denies, would admit it in {}; {remaining} of {limit} left", words::wait(wait))
+            format!("denies, would admit it in {}; {remaining} of {burst} left", words::wait(wait))
         }
         ("deny", None) => "never admits it: the cost is more than it ever holds".to_owned(),
         (_, Some(wait)) => {
-            format!("admits it after {}; {remaining} of {limit} left", words::wait(wait))
+            format!("admits it after {}; {remaining} of {burst} left", words::wait(wait))
         }
-        _ => format!("admits it; {remaining} of {limit} left"),
+        _ => format!("admits it; {remaining} of {burst} left"),
     };
     let wait_ms = wait.map(tollgate_core::Span::as_millis_ceil);
-    QuotaReport { name: name.to_owned(), verdict, limit, remaining, wait_ms, words }
+    QuotaReport { name: name.to_owned(), verdict, limit, burst, remaining, wait_ms, words }
 }
 
 fn decided(answer: Answer) -> Decided {

@@ -73,10 +73,11 @@ impl Policy {
         self.rules.iter().map(standing).collect()
     }
 
-    /// The client's address as the policy finds it, before it is grouped by prefix.
+    /// The client's address as the policy finds it, before it is grouped by prefix; never an IPv4
+    /// address mapped into IPv6.
     #[must_use]
     pub fn client(&self, facts: &impl Facts) -> Option<IpAddr> {
-        Request::new(facts, &self.settings, Buffers::default()).client()
+        Request::new(facts, &self.settings, Buffers::default()).client().map(|ip| ip.to_canonical())
     }
 
     fn standing<F: Facts>(&self, rule: &Rule, request: &Request<'_, F>) -> Standing {
