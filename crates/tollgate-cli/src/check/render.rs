@@ -58,19 +58,21 @@ fn quota_lines(quotas: &[QuotaReport], indent: usize, out: &mut String) {
 
 fn memory_lines(rule: &RuleReport, out: &mut String) {
     let memory = &rule.memory;
-    let shared = match memory.shared_with.as_slice() {
-        [] => String::new(),
-        others => format!(", one table with rule \"{}\"", others.join("\", \"")),
-    };
     if let Some(envoy) = &memory.envoy {
-        let table = words::bytes(envoy.table_bytes);
-        let (key, capacity) = (words::bytes(envoy.bytes_per_key), envoy.capacity);
-        line(out, 2, "in Envoy", &format!("{key} a key, {table} for {capacity} keys{shared}"));
+        let shared = match memory.shared_with.as_slice() {
+            [] => String::new(),
+            others => format!(", shared with rule \"{}\"", others.join("\", \"")),
+        };
+        let (key, table) = (words::bytes(envoy.bytes_per_key), words::bytes(envoy.table_bytes));
+        let capacity = envoy.capacity;
+        let text = format!("{key} a key, {table} for {capacity} keys in Envoy{shared}");
+        line(out, 2, "table", &text);
     }
     if let Some(worker) = &memory.worker {
-        let (value, durability) =
-            (words::bytes(memory.value_bytes.try_into().unwrap_or(u64::MAX)), worker.durability);
-        line(out, 2, "in Worker", &format!("{value} in one Durable Object a key, {durability}"));
+        let value = words::bytes(memory.value_bytes.try_into().unwrap_or(u64::MAX));
+        let durability = worker.durability;
+        let text = format!("{value} a key in the Worker, one Durable Object each, {durability}");
+        line(out, 2, "object", &text);
     }
 }
 
