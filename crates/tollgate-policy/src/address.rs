@@ -57,7 +57,11 @@ impl Cidr {
         let address: IpAddr = address.parse().map_err(|_| WANTED)?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
         let prefix = match prefix {
-            Some(prefix) => prefix.parse().ok().filter(|p| *p <= bits).ok_or(WANTED)?,
+            // Rust's parser takes a plus sign.
+            Some(prefix) if !prefix.starts_with('+') => {
+                prefix.parse().ok().filter(|p| *p <= bits).ok_or(WANTED)?
+            }
+            Some(_) => return Err(WANTED),
             None => bits,
         };
         let cidr = Self { address, prefix };
@@ -143,7 +147,7 @@ mod tests {
     #[test]
     fn what_is_no_network_is_refused() {
         for text in
-            ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::/129", "10.0.0.0/-1", "10.0.0.0/+8 "]
+            ["", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::/129", "10.0.0.0/-1", "10.0.0.0/+8"]
         {
             assert!(Cidr::parse(text).is_err(), "{text}");
         }

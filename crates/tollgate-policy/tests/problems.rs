@@ -75,3 +75,21 @@ fn what_is_no_document_is_said_so() {
     );
     check(&" ".repeat((1 << 20) + 1), &["the policy is longer than 1 MiB"]);
 }
+
+#[test]
+fn numbers_are_digits() {
+    check(
+        r#"{"version": 1, "exempt": [{"client_cidrs": ["10.0.0.0/+8"]}], "rules": [{"name": "a", "key": [],
+            "charge": {"response_status": ["+401", "0401", "+5xx", "6xx", "099", "600", "5xx", "100", "599"]},
+            "quotas": [{"limit": 1, "window": "1m"}]}]}"#,
+        &[
+            r#"exempt[0].client_cidrs[0]: "10.0.0.0/+8" is not a network: use an address, "/" and the number of its leading bits"#,
+            r#"rules[0].charge.response_status[0]: "+401" is not a status; use "401" or a class such as "5xx""#,
+            r#"rules[0].charge.response_status[1]: "0401" is not a status; use "401" or a class such as "5xx""#,
+            r#"rules[0].charge.response_status[2]: "+5xx" is not a status; use "401" or a class such as "5xx""#,
+            r#"rules[0].charge.response_status[3]: "6xx" is not a status; use "401" or a class such as "5xx""#,
+            r#"rules[0].charge.response_status[4]: "099" is not a status; use "401" or a class such as "5xx""#,
+            r#"rules[0].charge.response_status[5]: "600" is not a status; use "401" or a class such as "5xx""#,
+        ],
+    );
+}

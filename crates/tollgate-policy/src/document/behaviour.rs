@@ -148,14 +148,15 @@ impl StatusPattern {
 impl FromNode for StatusPattern {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let parsed = match node {
-            Node::Text(text) => match text.strip_suffix("xx") {
-                Some(class) => {
-                    class.parse().ok().filter(|c| (1..=5).contains(c)).map(|class: u16| {
-                        let from = class.saturating_mul(100);
-                        Self { from, to: from.saturating_add(99) }
-                    })
+            Node::Text(text) => match text.as_bytes() {
+                [class @ b'1'..=b'5', b'x', b'x'] => {
+                    let from = u16::from(class.saturating_sub(b'0')).saturating_mul(100);
+                    Some(Self { from, to: from.saturating_add(99) })
                 }
-                None => text.parse().ok().map(|status| Self { from: status, to: status }),
+                [b'0'..=b'9', b'0'..=b'9', b'0'..=b'9'] => {
+                    text.parse().ok().map(|status| Self { from: status, to: status })
+                }
+                _ => None,
             },
             _ => None,
         };
