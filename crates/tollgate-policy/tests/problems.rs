@@ -93,3 +93,15 @@ fn numbers_are_digits() {
         ],
     );
 }
+
+#[test]
+fn a_default_cost_is_within_its_bound() {
+    let document = |default: u32| {
+        format!(
+            r#"{{"version": 1, "rules": [{{"name": "a", "key": [], "cost": {{"header": "x", "default": {default}, "max": 10}},
+            "quotas": [{{"limit": 100, "window": "1m"}}]}}]}}"#
+        )
+    };
+    check(&document(11), &["rules[0].cost.default: 11 is more than max, 10"]);
+    check(&document(10), &[]);
+}

@@ -80,6 +80,9 @@ impl FromNode for Cost {
             Node::Object(_) => {
                 let doc = HeaderCostDoc::read(node, at)?;
                 let default = doc.default.map_or(1, |n| n.0);
+                if default > doc.max.0 {
+                    at.field("default").problem(format!("{default} is more than max, {}", doc.max.0));
+                }
                 Some(Self::Header { name: doc.header, default, max: doc.max.0 })
             }
             _ => at.wrong(
