@@ -105,3 +105,24 @@ fn a_default_cost_is_within_its_bound() {
     check(&document(11), &["rules[0].cost.default: 11 is more than max, 10"]);
     check(&document(10), &[]);
 }
+
+#[test]
+fn a_key_that_cannot_verify_is_refused() {
+    check(
+        r#"{"version": 1, "jwt": {"keys": [
+            {"kty": "oct", "alg": "none", "k": "x"},
+            {"kty": "oct", "alg": "HS256"},
+            {"kty": "oct", "alg": "RS256", "n": "x"},
+            {"kty": "EC", "alg": "ES256", "crv": "P-384", "x": "x", "y": "x"},
+            {"kty": "oct", "alg": "HS256", "k": "x"},
+            {"kty": "RSA", "alg": "RS256", "n": "x", "e": "x"},
+            {"kty": "EC", "alg": "ES256", "crv": "P-256", "x": "x", "y": "x"}]}, "rules": []}"#,
+        &[
+            r#"jwt.keys[0].alg: "none" is not verified; use HS256, RS256 or ES256"#,
+            "jwt.keys[1].k: is missing; HS256 needs it",
+            r#"jwt.keys[2].kty: "oct" does not sign with RS256; use "RSA""#,
+            "jwt.keys[2].e: is missing; RS256 needs it",
+            r#"jwt.keys[3].crv: "P-384" is not verified; use "P-256""#,
+        ],
+    );
+}

@@ -12,10 +12,10 @@ use tollgate_core::Algorithm;
 
 use crate::compile::{Policy, Surface};
 use crate::document::conditions::{Conditions, Named, NonEmpty};
-use crate::document::identity::{KeyPart, Source};
+use crate::document::identity::{Jwk, KeyPart, Source};
 use crate::document::{Document, RuleDoc};
 use crate::problem::Problems;
-use crate::read::At;
+use crate::read::{At, quoted_text};
 
 /// Above this a log takes more than 2 KiB a key.
 const LARGE_LOG: u64 = 256;
@@ -23,6 +23,10 @@ const LARGE_LOG: u64 = 256;
 /// Notes what can never be.
 pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
     client_ip_errors(document, surface, root);
+    let keys = document.jwt.as_ref().and_then(|jwt| jwt.keys.as_ref());
+    for (i, key) in keys.iter().flat_map(|keys| &keys.0).enumerate() {
+        signing_key_errors(key, &root.field("jwt").field("keys").item(i));
+    }
     let exempt_at = root.field("exempt");
     for (i, conditions) in document.exempt.iter().flatten().enumerate() {
         surface_errors(conditions, document, surface, &exempt_at.item(i));
@@ -67,6 +71,36 @@ fn client_ip_errors(document: &Document, surface: Surface, root: &At<'_>) {
              trusted_proxies"
                 .into(),
         );
+    }
+}
+
+/// What each kind of signature needs: `alg`, `kty` and the fields of the key (RFC 7518, 3.1 and 6).
+const SIGNATURES: [(&str, &str, &[&str]); 3] =
+    [("HS256", "oct", &["k"]), ("RS256", "RSA", &["n", "e"]), ("ES256", "EC", &["crv", "x", "y"])];
+
+fn signing_key_errors(key: &Jwk, at: &At<'_>) {
+    let Some((alg, kty, fields)) = SIGNATURES.iter().find(|(alg, ..)| *alg == key.alg) else {
+        let alg = quoted_text(&key.alg);
+        at.field("alg").problem(format!("{alg} is not verified; use HS256, RS256 or ES256"));
+        return;
+    };
+    if key.kty != *kty {
+        let given = quoted_text(&key.kty);
+        at.field("kty").problem(format!("{given} does not sign with {alg}; use \"{kty}\""));
+    }
+    let given = |name: &str| match name {
+        "k" => key.k.is_some(),
+        "n" => key.n.is_some(),
+        "e" => key.e.is_some(),
+        "crv" => key.crv.is_some(),
+        "x" => key.x.is_some(),
+        _ => key.y.is_some(),
+    };
+    for name in fields.iter().filter(|name| !given(name)) {
+        at.field(name).problem(format!("is missing; {alg} needs it"));
+    }
+    if let (true, Some(crv)) = (*alg == "ES256", key.crv.as_deref().filter(|crv| *crv != "P-256")) {
+        at.field("crv").problem(format!("{} is not verified; use \"P-256\"", quoted_text(crv)));
     }
 }
 
