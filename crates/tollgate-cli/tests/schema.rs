@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use jsonschema::Validator;
@@ -116,6 +117,107 @@ fn unknown_fields_are_refused_everywhere() {
         }
     }
     assert!(tried > 100, "{tried}");
+}
+
+/// An editor must not warn of what is taken: whatever the reader takes, the schema does, too.
+#[test]
+fn the_schema_is_never_stricter_than_the_reader() {
+    let validator = validator();
+    let pool = [
+        json!(null),
+        json!(true),
+        json!(0),
+        json!(1),
+        json!(2),
+        json!(64),
+        json!(1_000_000_000),
+        json!(-1),
+        json!(1.5),
+        json!(""),
+        json!("*"),
+        json!("a"),
+        json!("0s"),
+        json!("0h"),
+        json!("500ms"),
+        json!("1m"),
+        json!("366d"),
+        json!("GET"),
+        json!("get"),
+        json!("5xx"),
+        json!("+401"),
+        json!("DE"),
+        json!("de"),
+        json!("/a/{x}/**"),
+        json!("*.example.com"),
+        json!("10.0.0.0/8"),
+        json!("::1"),
+        json!("client_ip"),
+        json!("sliding-log"),
+        json!("shadow"),
+        json!("deny"),
+        json!("request"),
+        json!("forwarded"),
+        json!("x-ratelimit"),
+        json!([]),
+        json!(["a"]),
+        json!(["GET"]),
+        json!({}),
+        json!({"header": "x"}),
+        json!({"prefix": "a"}),
+        json!({"enforce_percent": 0}),
+        json!({"content_length_per": 1}),
+        json!({"header": "x", "max": 5}),
+        json!({"mark": {"header": "x", "value": ""}}),
+        json!({"delay": {"max": "0d"}}),
+        json!({"respond": {"status": 599}}),
+        json!({"deny": {"status": 200, "body": "x"}}),
+    ];
+    let (mut taken, mut tried, mut fields) = (0, 0, BTreeSet::new());
+    for (place, policy) in shown() {
+        for pointer in values(&policy, String::new()) {
+            // Each field once; `$schema` is not read at all.
+            if pointer == "/$schema"
+                || !fields.insert(pointer.replace(|c: char| c.is_ascii_digit(), ""))
+            {
+                continue;
+            }
+            for value in &pool {
+                let mut changed = policy.clone();
+                *changed.pointer_mut(&pointer).unwrap() = value.clone();
+                let text = changed.to_string();
+                tried += 1;
+                let is_policy = [Surface::Envoy, Surface::Worker]
+                    .iter()
+                    .any(|surface| Policy::compile(&text, *surface).is_ok());
+                if is_policy {
+                    taken += 1;
+                    assert_eq!(
+                        mistakes(&validator, &changed),
+                        [""; 0],
+                        "{place}: {pointer}: {value}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(taken > 500, "{taken} of {tried}");
+}
+
+/// The JSON pointers of everything in `value` but itself.
+fn values(value: &Value, at: String) -> Vec<String> {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => {
+            fields.iter().map(|(name, v)| (name.replace('~', "~0").replace('/', "~1"), v)).collect()
+        }
+        Value::Array(items) => items.iter().enumerate().map(|(i, v)| (i.to_string(), v)).collect(),
+        _ => Vec::new(),
+    };
+    let each = children.into_iter().flat_map(|(name, child)| {
+        let pointer = format!("{at}/{name}");
+        let inner = values(child, pointer.clone());
+        std::iter::once(pointer).chain(inner)
+    });
+    each.collect()
 }
 
 /// The JSON pointers of all objects in `value`.

@@ -67,7 +67,7 @@ impl Facts for Request<'_> {
         }
         let lines = self.args.headers.iter().filter(|(given, _)| given == name);
         let lines: Vec<&str> = lines.map(|(_, value)| value.as_str()).collect();
-        (!lines.is_empty()).then(|| lines.join(",").into_bytes().into())
+        (!lines.is_empty()).then(|| lines.join(", ").into_bytes().into())
     }
 
     fn peer(&self) -> Option<IpAddr> {

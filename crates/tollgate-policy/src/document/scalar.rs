@@ -153,7 +153,7 @@ impl FromNode for Wait {
         }
     }
 
-    schema!({"type": "string", "pattern": "^[0-9]+(ms|s|m)$"});
+    schema!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"});
 }
 
 fn parsed(node: &Node) -> Option<Span> {
