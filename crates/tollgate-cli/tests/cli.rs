@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use support::{Ran, is_blessing, replay, tollgate};
+use support::{Ran, assert_same, is_blessing, replay, tollgate};
 
 fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
@@ -38,7 +38,7 @@ fn what_people_see() {
         if is_blessing() {
             fs::write(&path, &ran).unwrap();
         } else {
-            assert_eq!(expected, ran, "{}: the snapshot, and what is printed", path.display());
+            assert_same(&path.display().to_string(), &expected, &ran);
         }
         count += 1;
     }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use tollgate_core::{Algorithm, Limiter, Quota, Span};
 use tollgate_policy::{Policy, Surface};
 
-use support::{Block, blocks, is_blessing, replay, root};
+use support::{Block, assert_same, blocks, is_blessing, replay, root};
 
 fn document(name: &str) -> (PathBuf, String) {
     let path = root().join("docs").join(name);
@@ -62,7 +62,7 @@ fn check(name: &str) -> (usize, usize) {
                     let new = format!("```console\n{ran}```\n");
                     rewritten = rewritten.replacen(&old, &new, 1);
                 } else {
-                    assert_eq!(block.text, ran, "{at}: the document, and what is printed");
+                    assert_same(&at, &block.text, &ran);
                 }
                 sessions += 1;
             }

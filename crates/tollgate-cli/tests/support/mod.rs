@@ -3,7 +3,7 @@
 //! A session is text in which a line that begins with `$ ` is a command, followed by what it prints: standard
 //! output, then standard error, then `exit code N` unless that is 0. With `TOLLGATE_BLESS=1` the files
 //! are rewritten with what is printed instead of compared.
-#![allow(dead_code, clippy::arithmetic_side_effects)] // each test file uses its part
+#![allow(dead_code, clippy::arithmetic_side_effects, clippy::panic)] // each test file uses its part
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,6 +51,21 @@ pub fn replay(folder: &Path, session: &str) -> String {
         }
     }
     out
+}
+
+/// Fails at the first line in which a session is not as it goes.
+pub fn assert_same(at: &str, written: &str, printed: &str) {
+    if written == printed {
+        return;
+    }
+    let same = written.lines().zip(printed.lines()).take_while(|(a, b)| a == b).count();
+    let command = printed.lines().take(same + 1).filter(|line| line.starts_with("$ ")).last();
+    panic!(
+        "{at}\n  {}\n  written: {}\n  printed: {}\nif this is meant: TOLLGATE_BLESS=1 cargo test -p tollgate-cli",
+        command.unwrap_or_default(),
+        written.lines().nth(same).unwrap_or("(nothing)"),
+        printed.lines().nth(same).unwrap_or("(nothing)"),
+    );
 }
 
 /// A fenced block of a Markdown document.
