@@ -85,9 +85,9 @@ impl Quota {
     /// `burst` 0, or so large that growing it back takes longer than [`MAX_BURST_SPAN`].
     pub const fn with_burst(mut self, burst: u64) -> Result<Self, QuotaError> {
         let interval = self.window.as_nanos().div_ceil(self.limit);
-        let max_burst = Span::div_floor(MAX_BURST_SPAN, Span::from_nanos(interval));
-        if burst == 0 || burst > max_burst {
-            return Err(QuotaError::Burst { max_burst });
+        let largest_burst = Span::div_floor(MAX_BURST_SPAN, Span::from_nanos(interval));
+        if burst == 0 || burst > largest_burst {
+            return Err(QuotaError::Burst { largest_burst });
         }
         self.burst = burst;
         Ok(self)
@@ -145,12 +145,12 @@ pub enum QuotaError {
     /// The burst is 0 or above the highest one at this rate.
     Burst {
         /// The largest burst at this rate.
-        max_burst: u64,
+        largest_burst: u64,
     },
     /// A strict burst above the limit would admit more than the limit at once.
     StrictBurst {
         /// The largest burst of a strict quota: its limit.
-        max_burst: u64,
+        largest_burst: u64,
     },
     /// This algorithm has no burst of its own: it admits up to the limit at once.
     NoBurst,
@@ -173,9 +173,11 @@ impl fmt::Display for QuotaError {
             Self::TooDense { max_limit } => {
                 write!(f, "limit must be at most {max_limit} in this window, one per nanosecond")
             }
-            Self::Burst { max_burst } => write!(f, "burst must be 1 to {max_burst} at this rate"),
-            Self::StrictBurst { max_burst } => {
-                write!(f, "burst of a strict quota must be at most its limit, {max_burst}")
+            Self::Burst { largest_burst } => {
+                write!(f, "burst must be 1 to {largest_burst} at this rate")
+            }
+            Self::StrictBurst { largest_burst } => {
+                write!(f, "burst of a strict quota must be at most its limit, {largest_burst}")
             }
             Self::NoBurst => {
                 f.write_str("this algorithm admits up to its limit at once; leave burst out")

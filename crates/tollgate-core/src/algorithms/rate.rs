@@ -25,12 +25,12 @@ impl Rate {
     pub(crate) const fn new(quota: Quota) -> Result<Self, QuotaError> {
         let burst = quota.burst();
         if quota.is_strict() && burst > quota.limit() {
-            return Err(QuotaError::StrictBurst { max_burst: quota.limit() });
+            return Err(QuotaError::StrictBurst { largest_burst: quota.limit() });
         }
         let emission_interval = emission_interval(&quota, burst);
         let burst_span = emission_interval.saturating_mul(burst);
         if burst_span.as_nanos() > MAX_BURST_SPAN.as_nanos() {
-            return Err(QuotaError::Burst { max_burst: max_burst(&quota) });
+            return Err(QuotaError::Burst { largest_burst: largest_burst(&quota) });
         }
         let longest_debt = burst_span.saturating_add(ALLOWED_SKEW);
         Ok(Self { quota, emission_interval, burst_span, longest_debt })
@@ -130,7 +130,7 @@ const fn emission_interval(quota: &Quota, burst: u64) -> Span {
 }
 
 /// The largest burst whose span is allowed; the span grows with the burst, so it is found by halving.
-const fn max_burst(quota: &Quota) -> u64 {
+const fn largest_burst(quota: &Quota) -> u64 {
     let (mut fits, mut too_large): (u64, u64) = (1, quota.burst());
     while fits.saturating_add(1) < too_large {
         let middle = fits.midpoint(too_large);
