@@ -3,6 +3,7 @@
 //! Invariant: the same commands run on a laptop and in CI, and every failure says what to do. No
 //! shell script holds logic.
 
+mod bench;
 mod build;
 mod children;
 mod doctor;
@@ -31,6 +32,8 @@ cargo xtask <command>
   test [step ...]     run all tests, or the named groups; `test --list` names them
   build [envoy|worker]
                       build the products into target/tollgate/
+  bench [core] [sizes] [envoy] [worker] [--seconds N] [--rounds N]
+                      measure decisions and requests, as tables in target/tollgate/bench.md
   tidy                check what STYLE.md says and a machine can see
   doctor              say which tools are there, which are missing, and why they are needed
   tools               install every tool now (others do it when they need one)
@@ -55,6 +58,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         [command, rest @ ..] => (command.as_str(), rest),
     };
     match command {
+        "bench" => bench::bench(&workspace, rest),
         "build" => build::run(&workspace, rest),
         "up" => up::up(&workspace, rest),
         "doctor" => doctor::doctor(&workspace),

@@ -80,6 +80,7 @@ fn start(workspace: &Workspace, options: Options) -> Result<[Server; 3]> {
         name: "workerd",
         port: options.worker_port,
         vars: BTreeMap::from([("ORIGIN".to_owned(), address)]),
+        code: workerd::Code::Shipped,
         ready: "/",
     };
     Ok([origin, filter, workerd::start(workspace, worker)?])

@@ -13,9 +13,11 @@ use crate::{
 };
 use std::{fs, path::Path, process::Command};
 
-/// What `entry.mjs` imports, relative to the crate.
-pub const MODULES: [&str; 4] =
-    ["entry.mjs", "policy.json", "build/index.js", "build/index_bg.wasm"];
+/// The main module, and the policy that is bundled with it.
+pub const MAIN: &str = "entry.mjs";
+pub const POLICY: &str = "policy.json";
+/// The main module and what it imports, relative to the crate.
+pub const MODULES: [&str; 4] = [MAIN, POLICY, "build/index.js", "build/index_bg.wasm"];
 
 pub fn build(workspace: &Workspace) -> Result<()> {
     tools::ensure(workspace, tools::FOR_WORKER_BUILD)?;

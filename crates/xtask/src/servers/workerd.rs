@@ -6,14 +6,24 @@
 
 use super::{STOP_TIMEOUT, Server, log_to};
 use crate::{
-    build::worker::MODULES,
+    build::worker::{MAIN, MODULES, POLICY},
     children::{self, Stop},
     problem::{OrProblem, Problem, Result},
     tools::{node, remove_all},
     workspace::Workspace,
 };
-use std::{collections::BTreeMap, fs, process::Command};
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 use toml::{Table, Value};
+
+/// What runs.
+#[derive(Debug, Clone)]
+pub enum Code {
+    Shipped,
+    /// The shipped Worker with this policy instead of the bundled one.
+    WithPolicy(String),
+    /// One JavaScript module instead of it, to be compared with. It exports a class `Limiter`, too.
+    Script(&'static str),
+}
 
 /// One workerd to start.
 #[derive(Debug, Clone)]
@@ -23,6 +33,7 @@ pub struct Options {
     pub port: u16,
     /// These win over `[vars]`.
     pub vars: BTreeMap<String, String>,
+    pub code: Code,
     /// A path that answers once it is up.
     pub ready: &'static str,
 }
@@ -34,12 +45,7 @@ pub fn start(workspace: &Workspace, options: Options) -> Result<Server> {
     let fix = "free disk space";
     let storage = folder.join("storage");
     fs::create_dir_all(&storage).or_problem("cannot create the Worker's storage", fix)?;
-    for module in MODULES {
-        let to = folder.join(module);
-        fs::create_dir_all(to.parent().unwrap_or(&to)).or_problem("cannot create a folder", fix)?;
-        let from = workspace.worker_dir().join(module);
-        fs::copy(&from, &to).or_problem("the Worker is not built", "cargo xtask build worker")?;
-    }
+    put_modules(workspace, &options.code, &folder)?;
     let capnp = folder.join("worker.capnp");
     let manifest = fs::read_to_string(workspace.root.join("wrangler.toml"))
         .or_problem("cannot read wrangler.toml", "restore it with git")?;
@@ -52,6 +58,25 @@ pub fn start(workspace: &Workspace, options: Options) -> Result<Server> {
     let running = children::spawn(&mut command, Stop::Leader(STOP_TIMEOUT))?;
     let server = Server { name: options.name, port: options.port, running, log };
     server.wait_until_ready(options.port, options.ready)
+}
+
+fn put_modules(workspace: &Workspace, code: &Code, folder: &Path) -> Result<()> {
+    let fix = "free disk space";
+    if let Code::Script(script) = code {
+        return fs::write(folder.join(MAIN), script).or_problem("cannot write the script", fix);
+    }
+    for module in MODULES {
+        let to = folder.join(module);
+        fs::create_dir_all(to.parent().unwrap_or(&to)).or_problem("cannot create a folder", fix)?;
+        let from = workspace.worker_dir().join(module);
+        fs::copy(&from, &to).or_problem("the Worker is not built", "cargo xtask build worker")?;
+    }
+    match code {
+        Code::WithPolicy(policy) => {
+            fs::write(folder.join(POLICY), policy).or_problem("cannot write the policy", fix)
+        }
+        Code::Shipped | Code::Script(_) => Ok(()),
+    }
 }
 
 fn config(manifest: &str, options: &Options, storage: &str) -> Result<String> {
@@ -68,6 +93,10 @@ fn config(manifest: &str, options: &Options, storage: &str) -> Result<String> {
         bindings.push(format!("(name = {}, text = {})", quoted(name), quoted(value)));
     }
     let address = format!("127.0.0.1:{}", options.port);
+    let modules: Vec<String> = match options.code {
+        Code::Script(_) => vec![module(MAIN)],
+        Code::Shipped | Code::WithPolicy(_) => MODULES.map(module).into(),
+    };
     Ok(format!(
         "using Workerd = import \"/workerd/workerd.capnp\";\n\
          const config :Workerd.Config = (\n  services = [\n    (name = \"main\", worker = .worker),\n    \
@@ -79,7 +108,7 @@ fn config(manifest: &str, options: &Options, storage: &str) -> Result<String> {
          bindings = [{bindings}],\n);\n",
         storage = quoted(storage),
         address = quoted(&address),
-        modules = MODULES.map(module).join(", "),
+        modules = modules.join(", "),
         date = quoted(date),
         objects = objects.join(", "),
         bindings = bindings.join(", "),
@@ -132,7 +161,7 @@ mod tests {
         let manifest = "compatibility_date = \"2026-01-02\"\n[vars]\nORIGIN = \"x\"\nN = 3\n\
                         [durable_objects]\nbindings = [{ name = \"L\", class_name = \"Lim\" }]\n";
         let vars = BTreeMap::from([("ORIGIN".to_owned(), "say \"hi\"".to_owned())]);
-        let options = Options { name: "t", port: 1, vars, ready: "/" };
+        let options = Options { name: "t", port: 1, vars, code: Code::Shipped, ready: "/" };
         let text = config(manifest, &options, "/s").unwrap();
         assert!(text.contains(r#"(name = "L", durableObjectNamespace = "Lim")"#), "{text}");
         assert!(text.contains(r#"(name = "ORIGIN", text = "say \"hi\"")"#), "{text}");
@@ -142,7 +171,13 @@ mod tests {
 
     #[test]
     fn a_manifest_without_a_date_is_refused() {
-        let options = Options { name: "t", port: 1, vars: BTreeMap::new(), ready: "/" };
+        let options = Options {
+            name: "t",
+            port: 1,
+            vars: BTreeMap::new(),
+            code: Code::Script(""),
+            ready: "/",
+        };
         assert!(config("", &options, "/s").unwrap_err().why.contains("compatibility_date"));
     }
 }

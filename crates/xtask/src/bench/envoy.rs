@@ -1,0 +1,233 @@
+//! Envoy: CPU per request without a limiter, with the native one, with a no-op filter, with Tollgate.
+//!
+//! Invariant: the configurations differ in the HTTP filter and in nothing else: one worker thread, one
+//! listener, a direct response of six bytes, no log, one client key on keep-alive connections.
+
+use super::{
+    Effort,
+    cpu::{Seat, seated},
+    load::{self, Expect, Subject},
+    noop,
+    wrk::Requests,
+};
+use crate::{
+    problem::{OrProblem, Result},
+    servers::{Server, envoy, free_port},
+    workspace::Workspace,
+};
+use serde_json::{Value, json};
+use std::{fs, path::Path};
+
+/// Rows that others are compared with.
+const NONE: usize = 0;
+const NATIVE_PER_CLIENT: usize = 2;
+/// So many that no client is ever forgotten: the default of 20 would reset their buckets.
+const MOST_CLIENTS: u32 = 100_000;
+/// More than any load here asks for.
+const PLENTY: u32 = 1_000_000_000;
+
+/// One row of the table.
+struct Variant {
+    /// Names its files.
+    file: &'static str,
+    label: &'static str,
+    filter: Option<Value>,
+    expect: Expect,
+}
+
+pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
+    let noop = workspace.out.join("run/noop.wasm");
+    let fix = "free disk space";
+    fs::create_dir_all(workspace.out.join("run")).or_problem("cannot create a folder", fix)?;
+    fs::write(&noop, noop::module()).or_problem("cannot write the no-op filter", fix)?;
+    let variants = variants(&noop, &workspace.envoy_wasm());
+    let names: Vec<&str> = variants.iter().map(|variant| variant.label).collect();
+    let subjects = variants.into_iter().map(|variant| start(workspace, variant));
+    let subjects = subjects.collect::<Result<Vec<Subject>>>()?;
+    let costs = load::measure("envoy", &subjects, effort)?;
+    let bases = [("x none", NONE), ("x native per client", NATIVE_PER_CLIENT)];
+    let mut table = load::table("Envoy: one request", &names, &costs, &bases);
+    table.note(
+        "One worker, `direct_response`, wrk with 16 keep-alive connections and one client key. Median \
+         of the rounds; a ratio is the median of the rounds' own ratios. Native is `local_ratelimit`, \
+         per client with dynamic descriptors and X-RateLimit fields.",
+    );
+    Ok(table.markdown())
+}
+
+/// A server without any filter, as an origin.
+pub fn plain(workspace: &Workspace, file: &'static str) -> Result<Server> {
+    let variant = Variant { file, label: "origin", filter: None, expect: Expect::Passed };
+    start(workspace, variant).map(|subject| subject.server)
+}
+
+fn start(workspace: &Workspace, variant: Variant) -> Result<Subject> {
+    let port = free_port()?;
+    let options = envoy::Options {
+        name: variant.file,
+        config: bootstrap(port, variant.filter).to_string(),
+        ready: (port, "/"),
+        concurrency: 1,
+    };
+    let server = seated(Seat::Server, || envoy::start(workspace, options))?;
+    let requests = Requests { path: "/", headers: vec!["x-key: client-1"], script: None };
+    Ok(Subject { name: variant.label, server, requests, expect: variant.expect })
+}
+
+fn variants(noop: &Path, tollgate: &Path) -> Vec<Variant> {
+    use Expect::{Passed, Refused};
+    let plenty = json!({"max_tokens": PLENTY, "tokens_per_fill": PLENTY, "fill_interval": "1s"});
+    let one = json!({"max_tokens": 1, "tokens_per_fill": 1, "fill_interval": "86400s"});
+    let ours = |id: &str, policy: Value| Some(wasm(tollgate, id, &policy));
+    let quota = json!({"limit": 1_000_000, "window": "1s"});
+    let day = json!({"limit": 1, "window": "1d"});
+    let header = json!([{"header": "x-key"}]);
+    let row = |file, label, filter, expect| Variant { file, label, filter, expect };
+    vec![
+        row("bench-none", "no filter", None, Passed),
+        row("bench-native", "native, one bucket for all", Some(native(&plenty)), Passed),
+        row("bench-native-client", "native, per client", Some(native_per_client(&plenty)), Passed),
+        row(
+            "bench-noop",
+            "no-op wasm filter, least possible",
+            Some(wasm(noop, "noop", &json!({}))),
+            Passed,
+        ),
+        row(
+            "bench-no-match",
+            "Tollgate, no rule matches",
+            ours("no-match", policy("/never", &header, &quota)),
+            Passed,
+        ),
+        row(
+            "bench-header",
+            "Tollgate, allowed, key: header",
+            ours("header", policy("/**", &header, &quota)),
+            Passed,
+        ),
+        row(
+            "bench-address",
+            "Tollgate, allowed, key: client_ip",
+            ours("address", policy("/**", &json!(["client_ip"]), &quota)),
+            Passed,
+        ),
+        row(
+            "bench-native-denied",
+            "native, per client, denied",
+            Some(native_per_client(&one)),
+            Refused,
+        ),
+        row(
+            "bench-denied",
+            "Tollgate, denied, key: header",
+            ours("denied", policy("/**", &header, &day)),
+            Refused,
+        ),
+    ]
+}
+
+fn policy(path: &str, key: &Value, quota: &Value) -> Value {
+    json!({"version": 1, "rules": [
+        {"name": "bench", "when": {"paths": [path]}, "key": key, "quotas": [quota]},
+    ]})
+}
+
+fn wasm(module: &Path, id: &str, policy: &Value) -> Value {
+    json!({
+        "name": "tollgate",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
+            "config": {
+                "name": id,
+                "vm_config": {
+                    "vm_id": id,
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": {"local": {"filename": module}},
+                },
+                "configuration": {
+                    "@type": "type.googleapis.com/google.protobuf.StringValue",
+                    "value": policy.to_string(),
+                },
+            },
+        },
+    })
+}
+
+fn native(bucket: &Value) -> Value {
+    let all = json!({"default_value": {"numerator": 100, "denominator": "HUNDRED"}});
+    json!({
+        "name": "envoy.filters.http.local_ratelimit",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit",
+            "stat_prefix": "native",
+            "token_bucket": bucket,
+            "filter_enabled": all,
+            "filter_enforced": all,
+        },
+    })
+}
+
+fn native_per_client(bucket: &Value) -> Value {
+    let mut filter = native(bucket);
+    let config = &mut filter["typed_config"];
+    config["rate_limits"] = json!([
+        {"actions": [{"request_headers": {"header_name": "x-key", "descriptor_key": "client"}}]},
+    ]);
+    config["descriptors"] = json!([{"entries": [{"key": "client"}], "token_bucket": bucket}]);
+    config["max_dynamic_descriptors"] = json!(MOST_CLIENTS);
+    config["enable_x_ratelimit_headers"] = json!("DRAFT_VERSION_03");
+    filter
+}
+
+fn bootstrap(port: u16, filter: Option<Value>) -> Value {
+    let router = json!({
+        "name": "envoy.filters.http.router",
+        "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
+    });
+    let filters: Vec<Value> = filter.into_iter().chain([router]).collect();
+    let hello = json!({"status": 200, "body": {"inline_string": "hello\n"}});
+    let manager = json!({
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "bench",
+        "use_remote_address": true,
+        "route_config": {"virtual_hosts": [{
+            "name": "all",
+            "domains": ["*"],
+            "routes": [{"match": {"prefix": "/"}, "direct_response": hello}],
+        }]},
+        "http_filters": filters,
+    });
+    json!({"static_resources": {"listeners": [{
+        "name": "bench",
+        "address": {"socket_address": {"address": "127.0.0.1", "port_value": port}},
+        "filter_chains": [{"filters": [
+            {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager},
+        ]}],
+    }]}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_that_others_are_compared_with_are_where_they_should_be() {
+        let rows = variants(Path::new("noop"), Path::new("ours"));
+        assert!(rows[NONE].filter.is_none());
+        assert_eq!(rows[NATIVE_PER_CLIENT].label, "native, per client");
+        let files: std::collections::BTreeSet<_> = rows.iter().map(|row| row.file).collect();
+        assert_eq!(files.len(), rows.len());
+    }
+
+    #[test]
+    fn only_the_filter_differs() {
+        let (plain, with) = (bootstrap(1, None), bootstrap(1, Some(json!("filter"))));
+        let filters =
+            "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
+        assert_eq!(plain.pointer(filters).unwrap().as_array().unwrap().len(), 1);
+        let mut without = with.clone();
+        without.pointer_mut(filters).unwrap().as_array_mut().unwrap().remove(0);
+        assert_eq!(without, plain);
+        assert!(plain.to_string().contains("\"address\":\"127.0.0.1\""));
+    }
+}
