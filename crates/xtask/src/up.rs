@@ -81,6 +81,7 @@ fn start(workspace: &Workspace, options: Options) -> Result<[Server; 3]> {
         port: options.worker_port,
         vars: BTreeMap::from([("ORIGIN".to_owned(), address)]),
         code: workerd::Code::Shipped,
+        storage: workerd::Storage::Disk,
         ready: "/",
     };
     Ok([origin, filter, workerd::start(workspace, worker)?])

@@ -1,7 +1,7 @@
 //! Envoy: CPU per request without a limiter, with the native one, with a no-op filter, with Tollgate.
 //!
 //! Invariant: the configurations differ in the HTTP filter and in nothing else: one worker thread, one
-//! listener, a direct response of six bytes, no log, one client key on keep-alive connections.
+//! listener, a direct response of six bytes, no log, the same requests on keep-alive connections.
 
 use super::{
     Effort,
@@ -23,8 +23,19 @@ const NONE: usize = 0;
 const NATIVE_PER_CLIENT: usize = 2;
 /// So many that no client is ever forgotten: the default of 20 would reset their buckets.
 const MOST_CLIENTS: u32 = 100_000;
+/// Fewer than either limiter remembers.
+const MANY: u32 = 10_000;
 /// More than any load here asks for.
 const PLENTY: u32 = 1_000_000_000;
+
+/// Who sends the requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Clients {
+    /// One key: the state is always in the processor's cache.
+    One,
+    /// [`MANY`] keys in turn.
+    Many,
+}
 
 /// One row of the table.
 struct Variant {
@@ -32,6 +43,7 @@ struct Variant {
     file: &'static str,
     label: &'static str,
     filter: Option<Value>,
+    clients: Clients,
     expect: Expect,
 }
 
@@ -48,8 +60,8 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let bases = [("x none", NONE), ("x native per client", NATIVE_PER_CLIENT)];
     let mut table = load::table("Envoy: one request", &names, &costs, &bases);
     table.note(
-        "One worker, `direct_response`, wrk with 16 keep-alive connections and one client key. Median \
-         of the rounds; a ratio is the median of the rounds' own ratios. Native is `local_ratelimit`, \
+        "One worker, `direct_response`, wrk with 16 keep-alive connections, one client where none are \
+         named. Median of the rounds; a ratio is the median of the rounds' own ratios. Native is `local_ratelimit`, \
          per client with dynamic descriptors and X-RateLimit fields.",
     );
     Ok(table.markdown())
@@ -57,7 +69,8 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
 
 /// A server without any filter, as an origin.
 pub fn plain(workspace: &Workspace, file: &'static str) -> Result<Server> {
-    let variant = Variant { file, label: "origin", filter: None, expect: Expect::Passed };
+    let (clients, expect) = (Clients::One, Expect::Passed);
+    let variant = Variant { file, label: "origin", filter: None, clients, expect };
     start(workspace, variant).map(|subject| subject.server)
 }
 
@@ -70,59 +83,67 @@ fn start(workspace: &Workspace, variant: Variant) -> Result<Subject> {
         concurrency: 1,
     };
     let server = seated(Seat::Server, || envoy::start(workspace, options))?;
-    let requests = Requests { path: "/", headers: vec!["x-key: client-1"], script: None };
+    let requests = match variant.clients {
+        Clients::One => Requests { path: "/", headers: vec!["x-key: client-1"], script: None },
+        Clients::Many => {
+            let script = workspace.out.join("run/bench-many.lua");
+            fs::write(&script, many_clients()).or_problem("cannot write a script", "free space")?;
+            Requests { path: "/", headers: Vec::new(), script: Some(script) }
+        }
+    };
     Ok(Subject { name: variant.label, server, requests, expect: variant.expect })
 }
 
+/// For wrk.
+fn many_clients() -> String {
+    format!(
+        "local turn = 0\nrequest = function()\n  turn = (turn + 1) % {MANY}\n  \
+         wrk.headers['x-key'] = 'client-' .. turn\n  return wrk.format('GET', '/')\nend\n"
+    )
+}
+
 fn variants(noop: &Path, tollgate: &Path) -> Vec<Variant> {
-    use Expect::{Passed, Refused};
     let plenty = json!({"max_tokens": PLENTY, "tokens_per_fill": PLENTY, "fill_interval": "1s"});
     let one = json!({"max_tokens": 1, "tokens_per_fill": 1, "fill_interval": "86400s"});
-    let ours = |id: &str, policy: Value| Some(wasm(tollgate, id, &policy));
+    let ours = |id: &str, policy: Value| wasm(tollgate, id, &policy);
     let quota = json!({"limit": 1_000_000, "window": "1s"});
     let day = json!({"limit": 1, "window": "1d"});
-    let header = json!([{"header": "x-key"}]);
-    let row = |file, label, filter, expect| Variant { file, label, filter, expect };
+    let (header, address) = (json!([{"header": "x-key"}]), json!(["client_ip"]));
+    let row = |file, label, filter| Variant {
+        file,
+        label,
+        filter: Some(filter),
+        clients: Clients::One,
+        expect: Expect::Passed,
+    };
+    let many = |row| Variant { clients: Clients::Many, ..row };
+    let denied = |row| Variant { expect: Expect::Refused, ..row };
+    let by_header = || policy("/**", &header, &quota);
+    let native_label = "native, per client";
     vec![
-        row("bench-none", "no filter", None, Passed),
-        row("bench-native", "native, one bucket for all", Some(native(&plenty)), Passed),
-        row("bench-native-client", "native, per client", Some(native_per_client(&plenty)), Passed),
-        row(
-            "bench-noop",
-            "no-op wasm filter, least possible",
-            Some(wasm(noop, "noop", &json!({}))),
-            Passed,
-        ),
+        Variant { filter: None, ..row("bench-none", "no filter", Value::Null) },
+        row("bench-native", "native, one bucket for all", native(&plenty)),
+        row("bench-native-client", native_label, native_per_client(&plenty)),
+        row("bench-noop", "no-op wasm filter, the least possible", wasm(noop, "noop", &json!({}))),
         row(
             "bench-no-match",
             "Tollgate, no rule matches",
             ours("no-match", policy("/never", &header, &quota)),
-            Passed,
         ),
-        row(
-            "bench-header",
-            "Tollgate, allowed, key: header",
-            ours("header", policy("/**", &header, &quota)),
-            Passed,
-        ),
+        row("bench-header", "Tollgate, key: header", ours("header", by_header())),
         row(
             "bench-address",
-            "Tollgate, allowed, key: client_ip",
-            ours("address", policy("/**", &json!(["client_ip"]), &quota)),
-            Passed,
+            "Tollgate, key: client_ip",
+            ours("address", policy("/**", &address, &quota)),
         ),
-        row(
-            "bench-native-denied",
-            "native, per client, denied",
-            Some(native_per_client(&one)),
-            Refused,
-        ),
-        row(
+        many(row("bench-native-many", "native, 10,000 clients", native_per_client(&plenty))),
+        many(row("bench-many", "Tollgate, 10,000 clients", ours("many", by_header()))),
+        denied(row("bench-native-denied", "native, denied", native_per_client(&one))),
+        denied(row(
             "bench-denied",
             "Tollgate, denied, key: header",
             ours("denied", policy("/**", &header, &day)),
-            Refused,
-        ),
+        )),
     ]
 }
 
@@ -214,6 +235,8 @@ mod tests {
     fn the_rows_that_others_are_compared_with_are_where_they_should_be() {
         let rows = variants(Path::new("noop"), Path::new("ours"));
         assert!(rows[NONE].filter.is_none());
+        assert_eq!(rows.iter().filter(|row| row.filter.is_none()).count(), 1);
+        assert!(many_clients().contains(&format!("% {MANY}\n")));
         assert_eq!(rows[NATIVE_PER_CLIENT].label, "native, per client");
         let files: std::collections::BTreeSet<_> = rows.iter().map(|row| row.file).collect();
         assert_eq!(files.len(), rows.len());

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 /// So many requests may pass before a limiter that starts full denies the rest.
 const FIRST_ADMITTED: u64 = 10;
-const WARM_UP: Duration = Duration::from_secs(1);
+/// V8 compiles what is hot in steps.
+const WARM_UP: Duration = Duration::from_secs(2);
 
 /// What every answer must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

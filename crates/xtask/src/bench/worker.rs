@@ -15,7 +15,7 @@ use crate::{
     problem::{OrProblem, Problem, Result},
     servers::{
         Server, free_port,
-        workerd::{self, Code, Options},
+        workerd::{self, Code, Options, Storage},
     },
     workspace::Workspace,
 };
@@ -31,7 +31,7 @@ use std::{
 
 /// Rows that others are compared with.
 const NOOP: usize = 0;
-const FORWARDER: usize = 3;
+const FORWARDER: usize = 4;
 
 const HEALTH: &str = "/.well-known/tollgate/health";
 /// What the service is asked.
@@ -77,6 +77,7 @@ struct Variant {
     folder: &'static str,
     label: &'static str,
     code: Code,
+    storage: Storage,
     used: Use,
     expect: Expect,
 }
@@ -100,16 +101,21 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     Ok(table.markdown())
 }
 
-fn variants() -> [Variant; 6] {
+fn variants() -> [Variant; 7] {
     use Expect::{Passed, Refused};
-    let row = |folder, label, code, used, expect| Variant { folder, label, code, used, expect };
+    let storage = Storage::Disk;
+    let row =
+        |folder, label, code, used, expect| Variant { folder, label, code, storage, used, expect };
+    let in_memory = |row| Variant { storage: Storage::Memory, ..row };
     let plenty = || Code::WithPolicy(policy(1_000_000, "1s"));
     let one = || Code::WithPolicy(policy(1, "1d"));
+    let memory = "check: Tollgate, allowed, storage in memory";
     let noop = "check: no-op in JavaScript";
     let forwarder = "proxy: forwarder in JavaScript";
     [
         row("bench-noop", noop, Code::Script(NOOP_SCRIPT), Use::Service, Passed),
         row("bench-check", "check: Tollgate, allowed", plenty(), Use::Service, Passed),
+        in_memory(row("bench-check-memory", memory, plenty(), Use::Service, Passed)),
         row("bench-check-denied", "check: Tollgate, denied", one(), Use::Service, Refused),
         row("bench-forwarder", forwarder, Code::Script(FORWARDER_SCRIPT), Use::Proxy, Passed),
         row("bench-proxy", "proxy: Tollgate, allowed", plenty(), Use::Proxy, Passed),
@@ -131,7 +137,8 @@ fn start(ws: &Workspace, variant: Variant, origin: &Server, script: &Path) -> Re
         vars.insert("ORIGIN".to_owned(), format!("http://127.0.0.1:{}", origin.port));
     }
     let ready = if is_ours { HEALTH } else { "/" };
-    let options = Options { name: variant.folder, port, vars, code: variant.code, ready };
+    let Variant { folder: name, code, storage, .. } = variant;
+    let options = Options { name, port, vars, code, storage, ready };
     let server = seated(Seat::Server, || workerd::start(ws, options))?;
     let client = vec!["cf-connecting-ip: 192.0.2.1"];
     let (requests, mut expect) = match variant.used {

@@ -25,6 +25,15 @@ pub enum Code {
     Script(&'static str),
 }
 
+/// Where the Durable Objects keep what they know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// In files, written before an answer leaves, as deployed.
+    Disk,
+    /// In memory, to see what the disk costs.
+    Memory,
+}
+
 /// One workerd to start.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -34,6 +43,7 @@ pub struct Options {
     /// These win over `[vars]`.
     pub vars: BTreeMap<String, String>,
     pub code: Code,
+    pub storage: Storage,
     /// A path that answers once it is up.
     pub ready: &'static str,
 }
@@ -104,12 +114,16 @@ fn config(manifest: &str, options: &Options, storage: &str) -> Result<String> {
          (name = \"internet\", network = (allow = [\"public\", \"private\", \"local\"])),\n  ],\n  \
          sockets = [(name = \"http\", address = {address}, http = (), service = \"main\")],\n);\n\
          const worker :Workerd.Worker = (\n  modules = [{modules}],\n  compatibilityDate = {date},\n  \
-         durableObjectNamespaces = [{objects}],\n  durableObjectStorage = (localDisk = \"storage\"),\n  \
+         durableObjectNamespaces = [{objects}],\n  durableObjectStorage = ({kept}),\n  \
          bindings = [{bindings}],\n);\n",
         storage = quoted(storage),
         address = quoted(&address),
         modules = modules.join(", "),
         date = quoted(date),
+        kept = match options.storage {
+            Storage::Disk => "localDisk = \"storage\"",
+            Storage::Memory => "inMemory = void",
+        },
         objects = objects.join(", "),
         bindings = bindings.join(", "),
     ))
@@ -161,7 +175,14 @@ mod tests {
         let manifest = "compatibility_date = \"2026-01-02\"\n[vars]\nORIGIN = \"x\"\nN = 3\n\
                         [durable_objects]\nbindings = [{ name = \"L\", class_name = \"Lim\" }]\n";
         let vars = BTreeMap::from([("ORIGIN".to_owned(), "say \"hi\"".to_owned())]);
-        let options = Options { name: "t", port: 1, vars, code: Code::Shipped, ready: "/" };
+        let options = Options {
+            name: "t",
+            port: 1,
+            vars,
+            code: Code::Shipped,
+            storage: Storage::Disk,
+            ready: "/",
+        };
         let text = config(manifest, &options, "/s").unwrap();
         assert!(text.contains(r#"(name = "L", durableObjectNamespace = "Lim")"#), "{text}");
         assert!(text.contains(r#"(name = "ORIGIN", text = "say \"hi\"")"#), "{text}");
@@ -176,6 +197,7 @@ mod tests {
             port: 1,
             vars: BTreeMap::new(),
             code: Code::Script(""),
+            storage: Storage::Memory,
             ready: "/",
         };
         assert!(config("", &options, "/s").unwrap_err().why.contains("compatibility_date"));
