@@ -64,6 +64,12 @@ pub fn paired_ratio(samples: &[f64], base: &[f64]) -> f64 {
     median(&ratios)
 }
 
+/// The median of the differences of each round, for the same reason.
+pub fn paired_difference(samples: &[f64], base: &[f64]) -> f64 {
+    let differences: Vec<f64> = samples.iter().zip(base).map(|(one, other)| one - other).collect();
+    median(&differences)
+}
+
 /// A figure with so many decimals; a dash where there is none.
 pub fn figure(value: f64, decimals: usize) -> String {
     if value.is_finite() { format!("{value:.decimals$}") } else { "-".to_owned() }
@@ -105,9 +111,9 @@ mod tests {
 
     #[test]
     fn a_slow_round_does_not_change_a_ratio() {
-        // The second round ran at half speed for both; the medians alone would say 3 / 2 = 1.5 or worse.
         assert_eq!(paired_ratio(&[3.0, 6.0, 3.0], &[2.0, 4.0, 2.0]).to_string(), "1.5");
         assert_eq!(paired_ratio(&[3.0, 60.0, 6.0], &[2.0, 40.0, 4.0]).to_string(), "1.5");
+        assert_eq!(paired_difference(&[3.0, 61.0, 7.0], &[2.0, 60.0, 4.0]).to_string(), "1");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use super::{
     Effort, cpu,
-    figures::{Table, figure, least, median, most, paired_ratio},
+    figures::{Table, figure, least, median, most, paired_difference, paired_ratio},
     wrk::{self, Requests},
 };
 use crate::{
@@ -74,17 +74,15 @@ fn rotated(len: usize, round: u32) -> impl Iterator<Item = usize> {
     (0..len).map(move |index| (index + round as usize) % len)
 }
 
-/// A table of costs; each `(heading, row)` of `bases` becomes a column of ratios to that row.
+/// A table of costs, beside what each adds to the first row; each `(heading, row)` of `bases` becomes a column of ratios to that row.
 pub fn table(title: &str, names: &[&str], costs: &[Vec<f64>], bases: &[(&str, usize)]) -> Table {
     let mut heading = vec!["", "CPU us/request", "least-most", "added us"];
     heading.extend(bases.iter().map(|(name, _)| *name));
     let mut table = Table::new(title, &heading);
-    let none = costs.first().map_or(f64::NAN, |costs| median(costs));
     for (name, costs_of) in names.iter().zip(costs) {
-        let middle = median(costs_of);
+        let added = figure(paired_difference(costs_of, &costs[0]), 1);
         let spread = format!("{}-{}", figure(least(costs_of), 1), figure(most(costs_of), 1));
-        let mut cells =
-            vec![(*name).to_owned(), figure(middle, 1), spread, figure(middle - none, 1)];
+        let mut cells = vec![(*name).to_owned(), figure(median(costs_of), 1), spread, added];
         let ratio = |(_, base): &(&str, usize)| figure(paired_ratio(costs_of, &costs[*base]), 2);
         cells.extend(bases.iter().map(ratio));
         table.row(cells);
@@ -109,7 +107,7 @@ mod tests {
         let expected = "### T\n\n|  | CPU us/request | least-most | added us | x none |\n\
                         | --- | ---: | ---: | ---: | ---: |\n\
                         | none | 11.0 | 10.0-20.0 | 0.0 | 1.00 |\n\
-                        | some | 15.0 | 15.0-30.0 | 4.0 | 1.50 |\n";
+                        | some | 15.0 | 15.0-30.0 | 5.0 | 1.50 |\n";
         assert_eq!(text, expected);
     }
 }

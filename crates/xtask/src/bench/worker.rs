@@ -93,10 +93,10 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let bases = [("x no-op", NOOP), ("x forwarder", FORWARDER)];
     let mut table = load::table("Worker: one request to workerd", &names, &costs, &bases);
     table.note(
-        "workerd alone, wrk with 16 keep-alive connections, one client, so one object; an admission is on disk \
-         before it is answered. `check`: the service, `POST /check`. `proxy`: in front of an origin, an Envoy that \
-         is not counted; a denied request does not reach it. Median of the rounds; a ratio is the \
-         median of the rounds' own ratios.",
+        "workerd alone, wrk with 16 keep-alive connections, one client, so one object; an admission is \
+         on disk before it is answered. `check`: the service, `POST /check`. `proxy`: in front of an \
+         origin that is not counted; a denied request does not reach it. Every figure is the median of \
+         the rounds; what is added and the ratios are taken within a round.",
     );
     Ok(table.markdown())
 }
