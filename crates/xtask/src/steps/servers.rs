@@ -108,6 +108,13 @@ pub fn up(workspace: &Workspace) -> Result<()> {
     if shown.lines().filter(is_denial).count() != 2 {
         return Err(Problem::new("`cargo xtask up` must show one 429 of each", shown, fix));
     }
+    let ports = [(envoy, "10000"), (worker, "8787")];
+    compare_with_readme(
+        workspace,
+        ports.iter().fold(shown, |text, (port, default)| {
+            text.replace(&format!("127.0.0.1:{port}/"), &format!("127.0.0.1:{default}/"))
+        }),
+    )?;
     drop(running);
     let answers = |port| Request::new(port, "/").send().is_ok();
     if answers(envoy) || answers(worker) {
@@ -115,4 +122,15 @@ pub fn up(workspace: &Workspace) -> Result<()> {
         return Err(Problem::new("a process was left behind", why, "see children.rs"));
     }
     Ok(())
+}
+
+/// What the README shows of `up` must be what it printed.
+fn compare_with_readme(workspace: &Workspace, printed: String) -> Result<()> {
+    let text = fs::read_to_string(workspace.root.join("README.md"))
+        .or_problem("cannot read README.md", "restore it with git")?;
+    let shown = readme::commands(&text).into_iter().find(|shown| shown.line == "cargo xtask up");
+    let fix = "correct what README.md shows of `cargo xtask up`";
+    let shown = shown.ok_or_else(|| Problem::new("README.md is incomplete", "no `up`", fix))?;
+    // A line that begins with `$ ` inside the output is indented, so it is no command of its own.
+    readme::compare(&shown.shown, &printed).or_problem("README.md shows something else", fix)
 }
