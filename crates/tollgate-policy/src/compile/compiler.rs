@@ -153,9 +153,9 @@ impl Compiler {
         meters: Vec<Meter>,
     ) -> u16 {
         let tier = tier.map(|tier| tier.0.clone());
-        let limiters: Vec<_> = meters.iter().map(|m| (&m.name, &m.limiter)).collect();
-        let quotas = format!("{tier:?} {limiters:?}");
-        let hash = stable_hash(&[name.0.as_bytes(), quotas.as_bytes()]);
+        let quotas: String = meters.iter().map(Meter::identity).collect();
+        let tier_name = tier.as_deref().unwrap_or_default();
+        let hash = stable_hash(&[name.0.as_bytes(), tier_name.as_bytes(), quotas.as_bytes()]);
         let mut record_id = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
         while !self.record_ids.insert(record_id) {
             record_id = record_id.checked_add(1).unwrap_or(1);

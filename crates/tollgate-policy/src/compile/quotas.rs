@@ -45,6 +45,31 @@ impl Meter {
         self.window
     }
 
+    /// What makes a stored state this quota's: its name and every parameter, spelled out so that
+    /// renaming a field in the core forgets nothing.
+    pub(crate) fn identity(&self) -> String {
+        let quota = self.limiter.quota();
+        let (algorithm, parts) = match self.limiter.algorithm() {
+            Algorithm::Gcra => ("gcra", 0),
+            Algorithm::TokenBucket => ("token-bucket", 0),
+            Algorithm::LeakyBucket => ("leaky-bucket", 0),
+            Algorithm::LeakyQueue => ("leaky-queue", 0),
+            Algorithm::FixedWindow => ("fixed-window", 0),
+            Algorithm::SlidingWindow => ("sliding-window", 0),
+            Algorithm::SlidingBuckets { buckets } => ("sliding-buckets", buckets),
+            Algorithm::SlidingLog => ("sliding-log", 0),
+        };
+        format!(
+            "{}:{} {algorithm} {parts} {} {} {} {}\n",
+            self.name.len(),
+            self.name,
+            quota.limit(),
+            quota.window().as_nanos(),
+            quota.burst(),
+            quota.is_strict()
+        )
+    }
+
     /// This quota's state among the states of its record.
     pub(crate) fn state<'v>(&self, states: &'v [u8]) -> Option<&'v [u8]> {
         states.get(self.offset..self.offset.checked_add(self.limiter.state_len())?)
