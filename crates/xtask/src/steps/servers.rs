@@ -3,11 +3,12 @@
 //! Invariant: the end-to-end tests are `tests/`, found by the names of their targets: those with
 //! "envoy" run in the Envoy step, all others in the workerd step, so none is forgotten.
 
+use super::readme;
 use crate::{
     build::{self, Product},
     children::{self, Stop},
     env, metadata,
-    problem::{Problem, Result},
+    problem::{OrProblem, Problem, Result},
     run,
     servers::{
         envoy::{self, Ports},
