@@ -10,6 +10,7 @@ mod envoy_host;
 mod envoy_layers;
 mod envoy_limits;
 mod envoy_module;
+mod envoy_policy;
 mod envoy_server;
 #[path = "../vectors/format.rs"]
 mod vectors;
