@@ -87,9 +87,11 @@ impl<'de> Visitor<'de> for NodeVisitor {
         Ok(Node::OtherNumber(value.to_string()))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
+    fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
         // Not printed: the float printer would be a tenth of the Envoy filter, and is used nowhere else.
-        Ok(Node::OtherNumber("a fraction".to_string()))
+        let is_large = !(-9.0e18..=9.0e18).contains(&value);
+        let kind = if is_large { "a number beyond 64 bits" } else { "a fraction or exponent" };
+        Ok(Node::OtherNumber(kind.to_string()))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Node, E> {

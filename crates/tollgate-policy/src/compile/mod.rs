@@ -147,6 +147,9 @@ impl Policy {
         let problems = RefCell::new(Problems::default());
         let root = At::root(&problems);
         let policy = Document::read(&node, &root).map(|read| {
+            if root.noted() == 0 {
+                review::unreachable(&read, &root);
+            }
             let mut compiler =
                 compiler::Compiler::new(&read, surface, stable_hash(&[document.as_bytes()]));
             compiler.rules(&read, &root);

@@ -91,7 +91,8 @@ pub(crate) fn meters(quotas: &[Lenient<QuotaDoc>], rule_name: &str, at: &At<'_>)
         let Some(quota) = &quota.0 else { continue };
         let at = at.item(i);
         let name = match &quota.name {
-            Some(name) => name.0.clone(),
+            Some(Lenient(Some(name))) => name.0.clone(),
+            Some(Lenient(None)) => continue, // its problem is noted
             None if quotas.len() == 1 => rule_name.into(),
             None => {
                 at.field("name")

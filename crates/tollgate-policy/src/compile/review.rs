@@ -45,14 +45,19 @@ pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
                 surface_errors(when, document, surface, &at.field("tiers").item(j).field("when"));
             }
         }
-        let everything = Conditions::default();
-        if at.noted() == 0
-            && rule
-                .unless
-                .as_ref()
-                .is_some_and(|unless| unless.covers(rule.when.as_ref().unwrap_or(&everything)))
-        {
-            at.field("unless")
+    }
+}
+
+/// Notes the rules that can never apply, of a document that could be read to the last value: what could
+/// not is taken as left out, and a condition that is left out holds.
+pub(super) fn unreachable(document: &Document, root: &At<'_>) {
+    let (rules_at, everything) = (root.field("rules"), Conditions::default());
+    for (i, rule) in document.rules() {
+        let when = rule.when.as_ref().unwrap_or(&everything);
+        if rule.unless.as_ref().is_some_and(|unless| unless.covers(when)) {
+            rules_at
+                .item(i)
+                .field("unless")
                 .problem("holds whenever \"when\" does, so the rule can never apply".into());
         }
     }

@@ -117,7 +117,7 @@ record! {
     /// One quota.
     QuotaDoc {
         /// What clients are told it is called; the rule's name by default.
-        name: Option<Name>,
+        name: Option<Lenient<Name>>,
         /// Quota units per window.
         limit: u64,
         /// The window.
