@@ -74,6 +74,12 @@ fn what_is_no_document_is_said_so() {
         &["not JSON: recursion limit exceeded at line 1 column 139"],
     );
     check(&" ".repeat((1 << 20) + 1), &["the policy is longer than 1 MiB"]);
+    let rule =
+        |i| format!(r#"{{"name": "{i}", "key": [], "quotas": [{{"limit": 1, "window": "1s"}}]}}"#);
+    let rules = |n| (0..n).map(rule).collect::<Vec<_>>().join(",");
+    let document = |n| format!(r#"{{"version": 1, "rules": [{}]}}"#, rules(n));
+    check(&document(1001), &["rules: has 1001 rules; use at most 1000"]);
+    check(&document(1000), &[]);
 }
 
 #[test]

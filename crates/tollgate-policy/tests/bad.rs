@@ -1,0 +1,203 @@
+//! Every message for every mistake, to the letter, from folders of policies beside what is said about them.
+//!
+//! `bad/NAME.json` is refused with the lines of `bad/NAME.txt`; `warnings/NAME.json` is accepted with the
+//! warnings of its `.txt`. `NAME.worker.json` is for the Worker, others for Envoy. After a change of
+//! words, `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test bad` writes the texts; read the diff.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tollgate_policy::{Policy, Surface};
+
+/// Where messages are made. Each is covered by the folders, or by `problems.rs` when it needs a document
+/// too large to keep.
+const SOURCES: &[&str] = &[
+    include_str!("../src/read.rs"),
+    include_str!("../src/node.rs"),
+    include_str!("../src/path.rs"),
+    include_str!("../src/address.rs"),
+    include_str!("../src/document/mod.rs"),
+    include_str!("../src/document/scalar.rs"),
+    include_str!("../src/document/conditions.rs"),
+    include_str!("../src/document/identity.rs"),
+    include_str!("../src/document/behaviour.rs"),
+    include_str!("../src/compile/compiler.rs"),
+    include_str!("../src/compile/mod.rs"),
+    include_str!("../src/compile/quotas.rs"),
+    include_str!("../src/compile/review.rs"),
+    include_str!("../../tollgate-core/src/quota.rs"),
+];
+
+/// Literals with a space that nobody reads.
+const NO_MESSAGES: &[&str] = &[
+    "a boolean",                  // a scalar is shown as written, not by its kind
+    "a JSON value",               // serde asks what is expected; everything is
+    "{tier:?} {limiters:?}",      // hashed into a record's identity
+    "{kind} {}:{name}\\n",        // hashed into a group's identity
+    "window must be 1ms to 366d", // a window out of range is told by `Window` before the core sees it
+];
+
+fn folder(name: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut policies: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == "json")).collect();
+    policies.sort();
+    assert!(!policies.is_empty());
+    policies
+}
+
+/// Compares what `said` about each policy of a folder with the text beside it.
+fn check(name: &str, said: fn(&str, Surface) -> String) {
+    let mut wrong = String::new();
+    for path in folder(name) {
+        let worker = path.to_str().unwrap().ends_with(".worker.json");
+        let surface = if worker { Surface::Worker } else { Surface::Envoy };
+        let mut text = said(&fs::read_to_string(&path).unwrap(), surface);
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let beside = path.with_extension("txt");
+        if std::env::var_os("TOLLGATE_BLESS").is_some() {
+            fs::write(&beside, &text).unwrap();
+        }
+        let expected = fs::read_to_string(&beside).unwrap_or_default();
+        if text != expected {
+            wrong.push_str(&format!("{}\nsaid:\n{text}expected:\n{expected}\n", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn every_mistake_has_its_message() {
+    check("bad", |document, surface| match Policy::compile(document, surface) {
+        Ok(_) => panic!("is a policy, so it belongs elsewhere: {document}"),
+        Err(problems) => problems.to_string(),
+    });
+}
+
+#[test]
+fn every_suspicion_has_its_message() {
+    check("warnings", |document, surface| {
+        Policy::compile(document, surface).unwrap_or_else(|e| panic!("{e}")).warnings().to_string()
+    });
+}
+
+#[test]
+fn messages_are_one_line_each_in_lower_case_without_a_full_stop() {
+    for line in texts().lines() {
+        let message = line.split_once(": ").map_or(line, |(_, message)| message);
+        assert!(!line.ends_with('.'), "{line}");
+        assert!(line.len() < 300, "{line}");
+        assert!(!message.starts_with(char::is_uppercase), "{line}");
+        assert!(line.chars().all(|c| !c.is_control()), "{line}");
+    }
+}
+
+fn texts() -> String {
+    let all = folder("bad").into_iter().chain(folder("warnings"));
+    all.map(|path| fs::read_to_string(path.with_extension("txt")).unwrap_or_default()).collect()
+}
+
+#[test]
+fn no_message_of_the_sources_is_left_out() {
+    let said = texts() + include_str!("problems.rs");
+    let mut missing = Vec::new();
+    for literal in SOURCES.iter().flat_map(|source| literals(source)) {
+        if !literal.contains(' ') || NO_MESSAGES.contains(&literal.as_str()) {
+            continue;
+        }
+        if !pieces(&unescaped(&literal)).iter().all(|piece| said.contains(piece)) {
+            missing.push(literal);
+        }
+    }
+    assert!(missing.is_empty(), "add a policy to tests/bad or tests/warnings for: {missing:#?}");
+}
+
+/// What stands between the placeholders of a format, wherever it is long enough to tell.
+fn pieces(format: &str) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    let mut rest = format.to_string();
+    if rest.contains("{{") {
+        rest = rest.replace("{{", "{").replace("}}", "}");
+    }
+    while let Some(c) = rest.chars().next() {
+        let name = rest.strip_prefix('{').and_then(|r| r.split_once('}')).map(|(name, _)| name);
+        let is_name = |n: &&str| n.chars().all(|c| c.is_ascii_alphanumeric() || "_:?".contains(c));
+        if let Some(name) = name.filter(is_name) {
+            pieces.push(String::new());
+            rest.drain(..name.len() + 2);
+        } else {
+            pieces.last_mut().unwrap().push(c);
+            rest.drain(..c.len_utf8());
+        }
+    }
+    pieces.retain(|piece| piece.len() > 3);
+    pieces
+}
+
+/// The string literals of a Rust source, without its comments, attributes, schemas and unit tests.
+fn literals(source: &str) -> Vec<String> {
+    let source = source.split("#[cfg(test)]\nmod tests").next().unwrap();
+    let mut lines = String::new();
+    let mut in_schema = false;
+    for line in source.lines() {
+        let code = line.trim_start();
+        in_schema |= code.starts_with("schema!(");
+        if !in_schema && !code.starts_with("//") && !code.starts_with("#[") {
+            lines.push_str(line);
+            lines.push('\n');
+        }
+        in_schema &= !code.ends_with(");");
+    }
+    let mut found = Vec::new();
+    let mut chars = lines.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '/' if chars.peek() == Some(&'/') => while chars.next_if(|c| *c != '\n').is_some() {},
+            '\'' => skip_character(&mut chars),
+            '"' => found.push(literal(&mut chars)),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Steps over `'"'` and `'\\'`, but not over a lifetime.
+fn skip_character(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    let escaped = chars.next_if_eq(&'\\').is_some();
+    if escaped || chars.peek() == Some(&'"') {
+        chars.next();
+        chars.next_if_eq(&'\'');
+    }
+}
+
+/// The rest of a literal, as written.
+fn literal(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> String {
+    let mut text = String::new();
+    while let Some(c) = chars.next().filter(|c| *c != '"') {
+        text.push(c);
+        if c == '\\' {
+            text.extend(chars.next());
+        }
+    }
+    text
+}
+
+fn unescaped(literal: &str) -> String {
+    let mut out = String::new();
+    let mut chars = literal.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('\n') => while chars.next_if(|c| c.is_whitespace()).is_some() {},
+                Some(c) => out.push(c),
+                None => {}
+            },
+            c => out.push(c),
+        }
+    }
+    out
+}
