@@ -1,0 +1,236 @@
+//! The allow path allocates nothing in the policy layer, counted by the allocator itself.
+//!
+//! Invariant: once the buffers of a plan have grown, planning, loading, deciding, the answer, its
+//! fields and marks come from them. The facts are borrowed, as from a surface that owns its headers;
+//! what a surface's host calls copy is the surface's.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::hint::black_box;
+use std::net::IpAddr;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Answer, Facts, Plan, Policy, Surface};
+
+/// The system's allocator, counting what each thread asks for.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is ending has no count any more, and runs no test.
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every call is handed to `System` as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(pointer, layout) }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count();
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A request whose every fact is borrowed.
+struct Borrowed(&'static [(&'static str, &'static str)]);
+
+impl Borrowed {
+    fn find(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.0.iter().find(|(n, _)| *n == name).map(|(_, value)| value.as_bytes().into())
+    }
+}
+
+impl Facts for Borrowed {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.find(":method").unwrap_or_default()
+    }
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.find(":path").unwrap_or_default()
+    }
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.find(name)
+    }
+    fn peer(&self) -> Option<IpAddr> {
+        Some(IpAddr::from([10, 0, 0, 7]))
+    }
+    fn route(&self) -> Option<Cow<'_, [u8]>> {
+        self.find("route")
+    }
+    fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.find(name)
+    }
+}
+
+const REQUEST: Borrowed = Borrowed(&[
+    (":method", "POST"),
+    (":path", "//tenants/./a%62c/items?page=2&q=a+b%20c"),
+    ("host", "API.Example.com:8443"),
+    ("x-api-key", "k-123"),
+    ("x-plan", "gold"),
+    ("x-cost", "3"),
+    ("content-length", "5000"),
+    ("cookie", "theme=dark; session=0123456789abcdef"),
+    ("x-forwarded-for", "203.0.113.9, 198.51.100.4:1234, [2001:db8::7], 10.0.0.9"),
+    ("forwarded", "for=203.0.113.9, for=\"[2001:db8::7]:4711\";proto=https, for=10.0.0.9"),
+    ("route", "items"),
+    ("sub", "user-1"),
+    ("x-country", "de"),
+    ("x-asn", "64500"),
+]);
+
+/// Counts allocations of requests that pass, after some to warm up.
+fn check(document: &str, partitions: usize) {
+    let policy = Policy::compile(document, Surface::Envoy).unwrap_or_else(|e| panic!("{e}"));
+    let mut plan = Plan::new();
+    let mut stored = vec![vec![]; partitions];
+    let mut bytes = 0;
+    let mut before = 0;
+    for i in 0..40 {
+        if i == 8 {
+            before = COUNT.get();
+        }
+        policy.plan(&REQUEST, &mut plan);
+        assert_eq!(plan.len(), partitions, "{document}");
+        for (i, stored) in stored.iter().enumerate() {
+            black_box(plan.key(i));
+            plan.load(&policy, i, (!stored.is_empty()).then_some(stored));
+        }
+        plan.decide(&policy, Timestamp::from_millis(i * 10_000));
+        let outcome = plan.outcome(&policy);
+        let answer = outcome.answer();
+        assert!(matches!(answer, Answer::Pass | Answer::Delay(_)), "{answer:?}: {document}");
+        outcome.headers(&mut |name, value| bytes += name.len() + value.len());
+        outcome.marks(&mut |name, value| bytes += name.len() + value.len());
+        bytes += outcome.rules().count();
+        for (i, stored) in stored.iter_mut().enumerate().filter(|(i, _)| plan.changed(*i)) {
+            black_box(plan.idle_at(&policy, i));
+            stored.clear();
+            stored.extend_from_slice(plan.value(i));
+        }
+        if plan.is_deferred() && plan.settle(&policy, 401) {
+            for (i, stored) in stored.iter().enumerate() {
+                plan.load(&policy, i, (!stored.is_empty()).then_some(stored));
+            }
+            plan.decide(&policy, Timestamp::from_millis(i * 10_000 + 5));
+        }
+    }
+    let allocated = COUNT.get() - before;
+    assert!(bytes > 0, "{document}");
+    assert_eq!(allocated, 0, "allocations in 32 requests by {document}");
+}
+
+fn rule(rule: &str, rest: &str) -> String {
+    format!(
+        r#"{{"version": 1, "client_ip": {{"source": "x-forwarded-for", "trusted_proxies": ["10.0.0.0/8"]}},
+        "geo": {{"country_header": "x-country", "asn_header": "x-asn"}}, "jwt": {{"metadata": "jwt"}},
+        "rules": [{{"name": "first", {rule}}}{rest}]}}"#
+    )
+}
+
+const QUOTAS: &str = r#""quotas": [{"limit": 1000, "window": "1m"}]"#;
+
+#[test]
+fn the_counter_counts() {
+    let before = COUNT.get();
+    drop(black_box(vec![0_u8; 100]));
+    assert_eq!(COUNT.get(), before + 1);
+}
+
+#[test]
+fn no_condition_allocates() {
+    for when in [
+        r#"{}"#,
+        r#"{"paths": ["/tenants/{id}/**"]}"#,
+        r#"{"hosts": ["*.example.com", "api.example.com"], "methods": ["POST"]}"#,
+        r#"{"headers": {"x-plan": ["silver", {"prefix": "go"}], "x-api-key": "*"}, "query": {"q": "a b c", "page": "*"}}"#,
+        r#"{"client_cidrs": ["192.0.2.0/24", "2001:db8::/32"], "routes": ["items"], "countries": ["DE"], "asns": [64500]}"#,
+    ] {
+        let unless = r#""unless": {"paths": ["/health"], "methods": ["OPTIONS"]}"#;
+        check(&rule(&format!(r#""when": {when}, {unless}, "key": [], {QUOTAS}"#), ""), 1);
+    }
+}
+
+#[test]
+fn no_key_part_allocates() {
+    for key in [
+        r#"["client_ip"]"#,
+        r#"["method", "host", "path", "country", "asn"]"#,
+        r#"[{"header": "x-api-key"}, {"cookie": "session"}, {"query": "q"}, {"path_param": "id"}, {"jwt_claim": "sub"}]"#,
+    ] {
+        let when = r#""when": {"paths": ["/tenants/{id}/items"]}"#;
+        check(&rule(&format!(r#"{when}, "key": {key}, {QUOTAS}"#), ""), 1);
+    }
+    let shared = r#""key": [{"header": "x-none"}], "on_missing": "shared""#;
+    check(&rule(&format!("{shared}, {QUOTAS}"), ""), 1);
+    let forwarded = rule(&format!(r#""key": ["client_ip"], {QUOTAS}"#), "");
+    check(&forwarded.replace("\"x-forwarded-for\"", "\"forwarded\""), 1);
+}
+
+#[test]
+fn no_algorithm_and_no_header_generation_allocates() {
+    for algorithm in [
+        "gcra",
+        "token-bucket",
+        "leaky-bucket",
+        "leaky-queue",
+        "fixed-window",
+        "sliding-window",
+        "sliding-buckets",
+        "sliding-log",
+    ] {
+        for headers in ["draft-11", "draft-7", "draft-6", "x-ratelimit", "off"] {
+            let quotas = format!(
+                r#""quotas": [{{"name": "a", "limit": 100, "window": "1m", "algorithm": "{algorithm}"}},
+                {{"name": "b", "limit": 1000, "window": "1d"}}]"#
+            );
+            let document = rule(&format!(r#""key": ["client_ip"], {quotas}"#), "").replace(
+                r#""rules""#,
+                &format!(r#""response": {{"headers": "{headers}", "partition_key": true, "jitter": "2s"}}, "rules""#),
+            );
+            check(&document, 1);
+        }
+    }
+}
+
+#[test]
+fn nothing_that_a_rule_can_do_allocates() {
+    for how in [
+        r#""tiers": [{"name": "gold", "priority": 1, "when": {"headers": {"x-plan": "gold"}}, "quotas": [{"limit": 500, "window": "1m"}]}]"#,
+        r#""tiers": [{"name": "none", "priority": 9, "key_values": ["k-9"], "quotas": [{"limit": 1, "window": "1d"}]},
+            {"name": "gold", "key_values": ["k-123", "k-456"], "quotas": [{"limit": 500, "window": "1m"}]}]"#,
+        r#""cost": {"header": "x-cost", "max": 10}"#,
+        r#""cost": {"content_length_per": 1024}"#,
+        r#""charge": {"response_status": ["401"]}"#,
+        r#""mode": {"enforce_percent": 50}"#,
+        r#""mode": "shadow", "cost": 1001"#,
+        r#""action": {"mark": {"header": "x-over", "value": "1"}}, "cost": 1001"#,
+        r#""action": {"delay": {"max": "2s"}}"#,
+    ] {
+        check(&rule(&format!(r#""key": [{{"header": "x-api-key"}}], {how}, {QUOTAS}"#), ""), 1);
+    }
+}
+
+#[test]
+fn two_groups_and_exemptions_do_not_allocate() {
+    let second = format!(
+        r#", {{"name": "second", "key": [{{"header": "x-api-key"}}], {QUOTAS}}},
+        {{"name": "third", "key": ["client_ip"], {QUOTAS}}}"#
+    );
+    let document = rule(&format!(r#""key": ["client_ip"], {QUOTAS}"#), &second);
+    check(&document, 2);
+    let exempt = r#""exempt": [{"client_cidrs": ["198.18.0.0/15"]}, {"headers": {"x-health": "*"}}], "rules""#;
+    check(&document.replace(r#""rules""#, exempt), 2);
+}
