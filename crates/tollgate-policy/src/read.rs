@@ -15,6 +15,8 @@ use crate::problem::{Problem, Problems};
 
 /// The longest piece of a document that a message repeats, in characters.
 const MAX_QUOTED: usize = 60;
+/// The most problems that are listed: beyond these a document is not one that a person wrote.
+const MAX_PROBLEMS: usize = 1000;
 
 /// A place in the document, and where its problems go.
 #[derive(Clone, Copy)]
@@ -58,12 +60,27 @@ impl<'a> At<'a> {
 
     /// Notes a problem here.
     pub(crate) fn problem(&self, message: String) {
-        self.problems.borrow_mut().0.push(Problem { path: self.to_string(), message });
+        let mut problems = self.problems.borrow_mut();
+        match problems.0.len() {
+            ..MAX_PROBLEMS => problems.0.push(Problem { path: self.to_string(), message }),
+            MAX_PROBLEMS => {
+                let message = "there are more mistakes than are listed".to_string();
+                problems.0.push(Problem { path: String::new(), message });
+            }
+            _ => {}
+        }
+    }
+
+    /// True when no further problem will be listed, so that looking for its words is idle.
+    fn is_full(&self) -> bool {
+        self.noted() > MAX_PROBLEMS
     }
 
     /// Notes that `node` is no value of this place; `wanted` says what is.
     pub(crate) fn wrong<T>(&self, node: &Node, wanted: &str) -> Option<T> {
-        self.problem(format!("{} is not {wanted}", quoted(node)));
+        if !self.is_full() {
+            self.problem(format!("{} is not {wanted}", quoted(node)));
+        }
         None
     }
 }
@@ -154,8 +171,13 @@ impl<T: FromNode> FromNode for Vec<T> {
         let Node::List(items) = node else {
             return at.wrong(node, "a list");
         };
-        let read: Vec<Option<T>> =
-            items.iter().enumerate().map(|(i, item)| T::read(item, &at.item(i))).collect();
+        // What is not looked at any more is among the mistakes that are not listed.
+        let read: Vec<Option<T>> = items
+            .iter()
+            .enumerate()
+            .take_while(|_| !at.is_full())
+            .map(|(i, item)| T::read(item, &at.item(i)))
+            .collect();
         read.into_iter().collect()
     }
 
@@ -222,6 +244,9 @@ impl<'n> Fields<'n> {
             return at.wrong(node, "an object");
         };
         for (i, (name, _)) in fields.iter().enumerate() {
+            if at.is_full() {
+                break;
+            }
             if name == "$schema" && at.is_root() {
                 continue; // for editors
             }

@@ -1,5 +1,5 @@
 //! What is said about a wrong policy, to the letter.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use tollgate_policy::{Policy, Surface};
 
@@ -78,6 +78,12 @@ fn what_is_no_document_is_said_so() {
         |i| format!(r#"{{"name": "{i}", "key": [], "quotas": [{{"limit": 1, "window": "1s"}}]}}"#);
     let rules = |n| (0..n).map(rule).collect::<Vec<_>>().join(",");
     let document = |n| format!(r#"{{"version": 1, "rules": [{}]}}"#, rules(n));
+    let many = format!(r#"{{"version": 1, "rules": [{}0]}}"#, "0,".repeat(2000));
+    let said = Policy::compile(&many, Surface::Envoy).unwrap_err();
+    assert_eq!(
+        (said.0.len(), said.0[1000].to_string().as_str()),
+        (1001, "there are more mistakes than are listed")
+    );
     check(&document(1001), &["rules: has 1001 rules; use at most 1000"]);
     check(&document(1000), &[]);
 }

@@ -32,7 +32,7 @@ use crate::value::RECORD_HEADER;
 /// The most rules of a policy.
 const MAX_RULES: usize = 1000;
 /// The most parts of a key.
-const MAX_KEY_PARTS: usize = 8;
+pub(super) const MAX_KEY_PARTS: usize = 8;
 /// Keys held in Envoy unless the policy says otherwise.
 const DEFAULT_CAPACITY: u32 = 65_536;
 

@@ -87,7 +87,7 @@ pub(crate) fn meters(quotas: &[Lenient<QuotaDoc>], rule_name: &str, at: &At<'_>)
     }
     let mut meters: Vec<Meter> = Vec::new();
     let mut offset = 0_usize;
-    for (i, quota) in quotas.iter().enumerate() {
+    for (i, quota) in quotas.iter().enumerate().take(MAX_QUOTAS) {
         let Some(quota) = &quota.0 else { continue };
         let at = at.item(i);
         let name = match &quota.name {

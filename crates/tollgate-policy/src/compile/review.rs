@@ -6,10 +6,11 @@
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 
 use tollgate_core::Algorithm;
 
+use crate::compile::compiler::MAX_KEY_PARTS;
 use crate::compile::{Policy, Surface};
 use crate::document::conditions::{Conditions, Named, NonEmpty};
 use crate::document::identity::{Jwk, KeyPart, Source};
@@ -19,6 +20,8 @@ use crate::read::{At, quoted_text};
 
 /// Above this a log takes more than 2 KiB a key.
 const LARGE_LOG: u64 = 256;
+/// The most alternatives that are compared to find rules which never apply; beyond it one is unsure.
+const MAX_COMPARED: usize = 200_000;
 
 /// Notes what can never be.
 pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
@@ -52,9 +55,10 @@ pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
 /// not is taken as left out, and a condition that is left out holds.
 pub(super) fn unreachable(document: &Document, root: &At<'_>) {
     let (rules_at, everything) = (root.field("rules"), Conditions::default());
+    let left = Cell::new(MAX_COMPARED);
     for (i, rule) in document.rules() {
         let when = rule.when.as_ref().unwrap_or(&everything);
-        if rule.unless.as_ref().is_some_and(|unless| unless.covers(when)) {
+        if rule.unless.as_ref().is_some_and(|unless| unless.covers(when, &left)) {
             rules_at
                 .item(i)
                 .field("unless")
@@ -130,7 +134,7 @@ const NO_ASN: &str = "needs geo.asn_header in Envoy: the header that a trusted p
 fn key_errors(rule: &RuleDoc, document: &Document, surface: Surface, at: &At<'_>) {
     let geo = document.geo.as_ref();
     let jwt = document.jwt.as_ref();
-    for (i, part) in rule.key.iter().enumerate() {
+    for (i, part) in rule.key.iter().enumerate().take(MAX_KEY_PARTS) {
         let message = match part {
             _ if rule.key.iter().take(i).any(|earlier| earlier == part) => {
                 "is given twice; give it once".to_string()
@@ -194,8 +198,9 @@ pub(super) fn warnings(document: &Document, policy: &Policy) -> Problems {
         root.field("rules").problem("is empty: nothing is limited".into());
     }
     let rules_at = root.field("rules");
+    let left = Cell::new(MAX_COMPARED);
     for (i, rule) in document.rules() {
-        rule_warnings(document, rule, &rules_at.item(i));
+        rule_warnings(document, rule, &left, &rules_at.item(i));
     }
     for set in &policy.sets {
         for meter in set.meters() {
@@ -215,17 +220,24 @@ pub(super) fn warnings(document: &Document, policy: &Policy) -> Problems {
     warnings.into_inner()
 }
 
-fn rule_warnings(document: &Document, rule: &RuleDoc, at: &At<'_>) {
+fn rule_warnings(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
     let everything = Conditions::default();
     let when = rule.when.as_ref().unwrap_or(&everything);
-    if let Some(i) = document.exempt.iter().flatten().position(|exempt| exempt.covers(when)) {
+    let mut exempts = document.exempt.iter().flatten().take_while(|_| left.get() > 0);
+    if let Some(i) = exempts.position(|exempt| exempt.covers(when, left)) {
         at.problem(format!("never applies: every request it is for is exempt by exempt[{i}]"));
     }
 }
 
 impl Conditions {
-    /// True when these hold whenever `other` does; false when unsure.
-    fn covers(&self, other: &Self) -> bool {
+    /// True when these hold whenever `other` does; false when unsure, or when more would have to be compared
+    /// than is `left`.
+    fn covers(&self, other: &Self, left: &Cell<usize>) -> bool {
+        let rest = left.get().checked_sub(self.comparisons(other));
+        left.set(rest.unwrap_or(0));
+        if rest.is_none() {
+            return false;
+        }
         covered(&self.methods, &other.methods, PartialEq::eq)
             && covered(&self.hosts, &other.hosts, |mine, theirs| mine == theirs)
             && covered(&self.paths, &other.paths, |mine, theirs| mine.covers(theirs))
@@ -235,6 +247,34 @@ impl Conditions {
             && covered(&self.asns, &other.asns, PartialEq::eq)
             && covered_named(&self.headers, &other.headers)
             && covered_named(&self.query, &other.query)
+    }
+}
+
+impl Conditions {
+    /// At most how many alternatives are compared to see whether these cover `other`.
+    fn comparisons(&self, other: &Self) -> usize {
+        let pairs = |mine: [usize; 9], theirs: [usize; 9]| {
+            let products = mine.iter().zip(theirs).map(|(a, b)| a.saturating_mul(b));
+            products.fold(1_usize, usize::saturating_add)
+        };
+        pairs(self.sizes(), other.sizes())
+    }
+
+    fn sizes(&self) -> [usize; 9] {
+        fn list<T>(list: &Option<NonEmpty<T>>) -> usize {
+            list.as_ref().map_or(0, |list| list.0.len())
+        }
+        [
+            list(&self.methods),
+            list(&self.hosts),
+            list(&self.paths),
+            list(&self.client_cidrs),
+            list(&self.routes),
+            list(&self.countries),
+            list(&self.asns),
+            self.headers.as_ref().map_or(0, |named| named.0.len()),
+            self.query.as_ref().map_or(0, |named| named.0.len()),
+        ]
     }
 }
 

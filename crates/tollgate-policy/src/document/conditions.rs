@@ -3,6 +3,7 @@
 //! Invariant: all conditions that are given must hold; the values of one are alternatives. An empty
 //! list matches nothing and is therefore refused.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -99,10 +100,10 @@ impl<K: FromNode> FromNode for Named<K> {
         let Node::Object(fields) = node else {
             return at.wrong(node, "an object of names and what their values are");
         };
-        let mut named = Vec::new();
-        for (i, (name, node)) in fields.iter().enumerate() {
+        let (mut named, mut seen) = (Vec::new(), BTreeSet::new());
+        for (name, node) in fields {
             let at = at.field(name);
-            if fields.iter().take(i).any(|(earlier, _)| earlier == name) {
+            if !seen.insert(name) {
                 at.problem("is given twice; give it once".into());
             }
             let key = K::read(&Node::Text(name.clone()), &at);
