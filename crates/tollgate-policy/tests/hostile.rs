@@ -7,6 +7,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::arithmetic_side_effects,
+    clippy::as_conversions,
     clippy::indexing_slicing
 )]
 
