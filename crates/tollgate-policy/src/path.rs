@@ -290,4 +290,16 @@ mod tests {
         );
         assert!(pattern.rest);
     }
+
+    proptest::proptest! {
+        #[test]
+        fn the_normal_form_is_its_own(target in proptest::collection::vec(
+            proptest::sample::select(&b"/\\.%25eEaA?#\xff\0 "[..]), 0..40,
+        )) {
+            let (mut out, mut again) = (Vec::new(), Vec::new());
+            normalise(&target, &mut out);
+            normalise(&out, &mut again);
+            assert_eq!(again, out);
+        }
+    }
 }
