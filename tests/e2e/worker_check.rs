@@ -94,7 +94,7 @@ fn a_wrong_request_is_told_every_mistake() {
     let expected = json!([
         {"path": "method", "detail": "a number is not a request method; use a token such as \"GET\""},
         {"path": "path", "detail": "\"x\" is not a path; use one that begins with \"/\""},
-        {"path": "", "detail": "unknown field \"hots\"; use \"method\", \"host\", \"path\", \"headers\" or \"client_ip\""},
+        {"path": "", "detail": "unknown field \"hots\"; use \"method\", \"host\", \"path\", \"headers\", \"client_ip\" or \"response_status\""},
         {"path": "headers.a", "detail": "a number is not a header value; use one line of text"},
         {"path": "client_ip", "detail": "\"300.1.1.1\" is not an address; use IPv4 or IPv6 without a port"},
     ]);
