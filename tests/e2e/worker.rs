@@ -7,6 +7,7 @@ mod worker_check;
 mod worker_durable;
 mod worker_exact;
 mod worker_failure;
+mod worker_jwt;
 mod worker_origin;
 mod worker_proxy;
 mod worker_replay;

@@ -122,7 +122,8 @@ export async function verify(token, keys, issuer, audiences, nowMs) {
     const signature = bytesOf(parts[2]);
     for (const [alg, kid, json] of keys) {
       if (alg !== header.alg || (kid !== undefined && header.kid !== undefined && kid !== header.kid)) continue;
-      if (!(await crypto.subtle.verify(ALGORITHMS[alg], await importedKey(alg, json), signature, signed))) continue;
+      const key = await importedKey(alg, json);
+      if (!key || !(await crypto.subtle.verify(ALGORITHMS[alg], key, signature, signed))) continue;
       const claims = JSON.parse(new TextDecoder().decode(bytesOf(parts[1])));
       return isValid(claims, issuer, audiences, nowMs / 1000) ? claims : undefined;
     }
@@ -133,15 +134,23 @@ export async function verify(token, keys, issuer, audiences, nowMs) {
 }
 
 function isValid(claims, issuer, audiences, now) {
-  const early = claims.nbf !== undefined && !(claims.nbf <= now + LEEWAY_SECONDS);
-  const late = claims.exp !== undefined && !(now - LEEWAY_SECONDS < claims.exp);
+  // Numbers (RFC 7519, 2): JavaScript would compare texts and empty lists too.
+  const isTime = (claim) => claim === undefined || typeof claim === "number";
+  if (!isTime(claims.nbf) || !isTime(claims.exp)) return false;
+  const early = claims.nbf > now + LEEWAY_SECONDS;
+  const late = now - LEEWAY_SECONDS >= claims.exp;
   if (early || late || (issuer !== undefined && claims.iss !== issuer)) return false;
   return audiences.length === 0 || [claims.aud].flat().some((audience) => audiences.includes(audience));
 }
 
+/** `undefined` for a key that is none: the other keys still verify. */
 async function importedKey(alg, json) {
   if (!imported.has(json)) {
-    imported.set(json, await crypto.subtle.importKey("jwk", JSON.parse(json), ALGORITHMS[alg], false, ["verify"]));
+    const parsed = JSON.parse(json);
+    const key = await crypto.subtle.importKey("jwk", parsed, ALGORITHMS[alg], false, ["verify"]).catch((error) => {
+      console.error("tollgate: a key of the policy cannot be used:", alg, error?.message);
+    });
+    imported.set(json, key);
   }
   return imported.get(json);
 }
