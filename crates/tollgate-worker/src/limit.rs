@@ -56,10 +56,11 @@ pub(crate) async fn settle(
         return false;
     }
     let due = (0..plan.len()).filter(|i| plan.applies(*i));
-    let calls: Vec<_> = due.map(|i| objects.ask(policy, plan, i).1).collect();
-    let mut charged = true;
-    for call in calls {
-        charged &= call.reply().await.is_some();
+    let calls: Vec<_> = due.map(|i| (i, objects.ask(policy, plan, i).1)).collect();
+    let mut charged = false;
+    for (i, call) in calls {
+        let reply = call.reply().await.unwrap_or_default();
+        charged |= plan.accept(policy, i, &reply).is_ok() && plan.changed(i);
     }
     charged
 }
