@@ -17,7 +17,7 @@ mod row;
 mod settings;
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -27,6 +27,7 @@ use worker::{Env, event, js_sys, web_sys};
 
 use crate::check::CheckRequest;
 use crate::limit::{Objects, decide, settle};
+use crate::naming::told_hash_key;
 use crate::reply::{Caller, Fields, HEALTH_PATH, Reply};
 use crate::settings::Settings;
 
@@ -45,13 +46,28 @@ struct Gate {
 
 thread_local! {
     static GATE: OnceCell<Rc<Result<Gate, Problems>>> = const { OnceCell::new() };
-    static POLICY: OnceCell<Rc<Result<Policy, Problems>>> = const { OnceCell::new() };
+    static POLICY: RefCell<Option<Rc<Result<Policy, Problems>>>> = const { RefCell::new(None) };
 }
 
 /// The bundled policy, compiled once per isolate.
 fn policy() -> Rc<Result<Policy, Problems>> {
+    with_policy(|policy| policy.clone())
+}
+
+/// The same, which from now on hashes what it tells clients about their keys with `hash_key`. Objects, which
+/// tell nobody, may have compiled it before, but hold it only while they decide.
+fn policy_with(hash_key: [u8; 16]) -> Rc<Result<Policy, Problems>> {
+    with_policy(|policy| {
+        if let Some(Ok(policy)) = Rc::get_mut(policy) {
+            policy.set_hash_key(hash_key);
+        }
+        policy.clone()
+    })
+}
+
+fn with_policy<T>(act: impl FnOnce(&mut Rc<Result<Policy, Problems>>) -> T) -> T {
     let compile = || Rc::new(Policy::compile(&js::policy_text(), Surface::Worker));
-    POLICY.with(|policy| policy.get_or_init(compile).clone())
+    POLICY.with_borrow_mut(|policy| act(policy.get_or_insert_with(compile)))
 }
 
 /// Answers one request. Never fails.
@@ -200,7 +216,8 @@ impl Gate {
         match (settings, namespace) {
             (Ok(settings), Some(namespace)) => {
                 let objects = Objects { namespace, hash_key: settings.hash_key.clone() };
-                Ok(Self { policy: policy(), settings, objects })
+                let policy = policy_with(told_hash_key(&settings.hash_key));
+                Ok(Self { policy, settings, objects })
             }
             (settings, Some(_)) => Err(settings.err().unwrap_or_default()),
             (settings, None) => {
