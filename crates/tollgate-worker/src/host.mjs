@@ -42,8 +42,12 @@ async function inTime(timeout, reply) {
 }
 
 export function respond(status, fields, body) {
-  return new Response(body, { status, headers: [...lines(fields)] });
+  // An empty text has a content type, and a status that has no body throws on any.
+  const content = body === "" || BODILESS.has(status) ? null : body;
+  return new Response(content, { status, headers: [...lines(fields)] });
 }
+
+const BODILESS = new Set([204, 205, 304]);
 
 /** The request for the origin, with `marks` set: what a client sent under those names is replaced. */
 export function withHeaders(request, url, marks) {
