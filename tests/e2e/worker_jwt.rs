@@ -27,7 +27,8 @@ fn listed(tokens: &Value) -> Vec<(String, String)> {
 /// Two rules that count by the claim `sub`: what is absent is skipped under /skip and refused under /deny.
 fn policy(keys: &Value) -> Value {
     let rule = |name: &str| {
-        let quota = json!({"name": name, "algorithm": "fixed-window", "limit": 1000, "window": "366d"});
+        let quota =
+            json!({"name": name, "algorithm": "fixed-window", "limit": 1000, "window": "366d"});
         json!({"name": name, "when": {"paths": [format!("/{name}")]}, "key": [{"jwt_claim": "sub"}],
             "on_missing": name, "quotas": [quota]})
     };
@@ -51,11 +52,13 @@ fn a_valid_token_is_counted_by_its_claim() {
     let good = listed(&tokens["good"]);
     assert!(good.len() >= 8);
     for (i, (name, token)) in good.iter().enumerate() {
-        for authorization in [format!("Bearer {token}"), format!("bearer  {token}"), token.clone()] {
+        for authorization in [format!("Bearer {token}"), format!("bearer  {token}"), token.clone()]
+        {
             let answer = ask(&mut client, "/skip", &authorization);
             assert_eq!(answer["rules"], json!([{"name": "skip", "result": "allowed"}]), "{name}");
         }
-        let field = ask(&mut client, "/deny", &format!("Bearer {token}"))["headers"]["ratelimit"].clone();
+        let field =
+            ask(&mut client, "/deny", &format!("Bearer {token}"))["headers"]["ratelimit"].clone();
         let start = format!("\"deny\";r={};t=", 999 - i);
         assert!(field.as_str().is_some_and(|f| f.starts_with(&start)), "{name}: {field}");
     }
