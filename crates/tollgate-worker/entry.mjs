@@ -59,14 +59,31 @@ export default class Tollgate extends wasm.default {
   }
 }
 
+/** Relaxed counts are written this long after the first that is not, with all that came meanwhile. */
+const SAVE_AFTER_MS = 50;
+
 /** One partition key: its state and the decisions on it. Every method is synchronous in wasm, so an abort there
  * throws at the caller instead of leaving it waiting. */
 export class Limiter extends DurableObject {
   #limiter;
+  #isSaving = false;
 
   constructor(ctx, env) {
     super(ctx, env);
-    this.#limiter = new wasm.Limiter(ctx.storage);
+    this.#limiter = new wasm.Limiter(ctx.storage, () => this.#saveSoon());
+  }
+
+  #saveSoon() {
+    if (this.#isSaving) return;
+    this.#isSaving = true;
+    setTimeout(() => {
+      this.#isSaving = false;
+      try {
+        this.#limiter.save();
+      } catch (error) {
+        console.error("tollgate: counts could not be saved:", error?.message);
+      }
+    }, SAVE_AFTER_MS);
   }
 
   check(request) {

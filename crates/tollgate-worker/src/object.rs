@@ -3,13 +3,16 @@
 //! Invariant: a decision and its write are one synchronous step, so no other request comes between, and
 //! the platform holds the reply back until the write is durable. A denial writes nothing. Memory is
 //! only a copy of the row: an object that was evicted, or whose wasm instance aborted, reads it again.
+//!
+//! Under `durability: relaxed` memory is ahead of the row until [`Limiter::save`], which `entry.mjs` calls soon
+//! after: one write for everything admitted meanwhile. What a crash in between forgets is admitted again.
 
 use std::cell::RefCell;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Plan, Policy, WireError};
+use tollgate_policy::{Group, Plan, Policy, WireError};
 use wasm_bindgen::prelude::*;
-use worker::js_sys::{Array, Date, Object, Promise, Uint8Array};
+use worker::js_sys::{Array, Date, Function, Object, Promise, Uint8Array};
 use worker::worker_sys::DurableObjectStorage;
 
 use crate::row::{self, Row};
@@ -19,22 +22,26 @@ use crate::{js, policy};
 #[wasm_bindgen]
 pub struct Limiter {
     storage: DurableObjectStorage,
+    /// Asks for `save` to be called soon; it may be asked more than once.
+    save_soon: Function,
     memory: RefCell<Option<Memory>>,
 }
 
-/// What storage holds.
+/// What storage holds, or will hold once it is saved.
 #[derive(Default)]
 struct Memory {
     has_table: bool,
     row: Option<Row>,
+    /// The row is not written yet; when its value is idle.
+    unsaved: Option<Timestamp>,
 }
 
 #[wasm_bindgen]
 impl Limiter {
-    /// The object over its `ctx.storage`; nothing is read yet.
+    /// The object over its `ctx.storage`; nothing is read yet. `save_soon` must not call back at once.
     #[wasm_bindgen(constructor)]
-    pub fn new(storage: DurableObjectStorage) -> Self {
-        Self { storage, memory: RefCell::default() }
+    pub fn new(storage: DurableObjectStorage, save_soon: Function) -> Self {
+        Self { storage, save_soon, memory: RefCell::default() }
     }
 
     /// Decides a request of `Plan::request`; the answer is for `Plan::accept`.
@@ -78,6 +85,14 @@ impl Limiter {
         })
     }
 
+    /// Writes what relaxed rules left to be written.
+    ///
+    /// # Errors
+    /// Storage fails; it is still to be written then, and the next admission asks again.
+    pub fn save(&self) -> Result<(), JsValue> {
+        self.with_memory(|memory| self.write_unsaved(memory, js::now()))
+    }
+
     /// Deletes the storage when everything in it is idle, else sets the alarm again. The promise is settled
     /// when that is durable.
     ///
@@ -94,6 +109,7 @@ impl Limiter {
                 *memory = Memory::default();
                 return self.storage.delete_all();
             }
+            self.write_unsaved(memory, now)?;
             let alarm_at = row::alarm_at(Timestamp::ZERO, idle_at, now);
             if let Some(row) = &mut memory.row {
                 row.alarm_at = alarm_at;
@@ -121,7 +137,8 @@ impl Limiter {
             return Ok(Memory::default());
         }
         let row = self.first(row::LOAD)?.map(|value| Uint8Array::new(&value).to_vec());
-        Ok(Memory { has_table: true, row: row.and_then(|bytes| Row::decode(&bytes)) })
+        let row = row.and_then(|bytes| Row::decode(&bytes));
+        Ok(Memory { has_table: true, row, unsaved: None })
     }
 
     /// The first column of the first row that `query` finds.
@@ -130,7 +147,7 @@ impl Limiter {
         Ok((!next.done()).then(|| next.value().unchecked_into::<Array>().get(0)))
     }
 
-    /// Writes the value of `plan` and sets the alarm that will delete it, then remembers both.
+    /// Takes the value of `plan` for the truth and writes it: now, or soon if all of its rules are relaxed.
     fn commit(
         &self,
         memory: &mut Memory,
@@ -138,21 +155,50 @@ impl Limiter {
         plan: &Plan,
         now: Timestamp,
     ) -> Result<(), JsValue> {
-        let group = policy.groups().get(plan.group(0)).map_or(0, |group| group.identity());
-        let set_at = memory.row.as_ref().map_or(Timestamp::ZERO, |row| row.alarm_at);
-        let alarm_at = row::alarm_at(set_at, plan.idle_at(policy, 0), now);
-        let row = Row { group, alarm_at, value: plan.value(0).to_vec() };
+        let group = policy.groups().get(plan.group(0));
+        let row = Row {
+            group: group.map_or(0, Group::identity),
+            alarm_at: memory.row.as_ref().map_or(Timestamp::ZERO, |row| row.alarm_at),
+            value: plan.value(0).to_vec(),
+        };
+        let idle_at = plan.idle_at(policy, 0);
+        if group.is_none_or(Group::is_strict) {
+            return self.write(memory, row, idle_at, now);
+        }
+        memory.row = Some(row);
+        memory.unsaved = Some(idle_at);
+        self.save_soon.call0(&JsValue::UNDEFINED).map(drop)
+    }
+
+    fn write_unsaved(&self, memory: &mut Memory, now: Timestamp) -> Result<(), JsValue> {
+        match (memory.unsaved, memory.row.clone()) {
+            (Some(idle_at), Some(row)) => self.write(memory, row, idle_at, now),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes `row` and sets the alarm that will delete it, then remembers both.
+    fn write(
+        &self,
+        memory: &mut Memory,
+        mut row: Row,
+        idle_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), JsValue> {
+        let set_at = row.alarm_at;
+        row.alarm_at = row::alarm_at(set_at, idle_at, now);
         if !memory.has_table {
             self.storage.sql().exec(row::CREATE, Array::new())?;
             memory.has_table = true;
         }
         let bytes = Uint8Array::from(row.encode().as_slice());
         self.storage.sql().exec(row::SAVE, Array::of1(&bytes))?;
-        if alarm_at != set_at {
+        if row.alarm_at != set_at {
             // Not awaited: the output gate holds the reply until this is durable too.
-            let _ = self.set_alarm(alarm_at)?;
+            let _ = self.set_alarm(row.alarm_at)?;
         }
         memory.row = Some(row);
+        memory.unsaved = None;
         Ok(())
     }
 
