@@ -12,4 +12,5 @@ mod worker_jwt;
 mod worker_origin;
 mod worker_policy;
 mod worker_proxy;
+mod worker_relaxed;
 mod worker_replay;
