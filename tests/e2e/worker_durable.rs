@@ -131,7 +131,7 @@ fn the_alarm_deletes_idle_storage_and_only_that() {
 }
 
 /// How many databases hold our table.
-fn tables(worker: &Workerd) -> usize {
+pub fn tables(worker: &Workerd) -> usize {
     let holds_table = |path: &std::path::PathBuf| {
         let wal = path.with_extension("sqlite-wal");
         let mut bytes = fs::read(path).unwrap_or_default();

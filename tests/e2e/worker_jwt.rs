@@ -99,10 +99,11 @@ fn a_token_that_does_not_verify_is_never_read() {
 fn a_key_that_cannot_be_imported_hides_no_other() {
     let tokens = tokens();
     let mut keys = tokens["keys"].clone();
-    let broken = json!({"kty": "RSA", "alg": "RS256", "n": "AQAB", "e": "!"});
+    let zero = "A".repeat(43); // a point that is not on the curve
+    let broken = json!({"kty": "EC", "alg": "ES256", "crv": "P-256", "x": zero, "y": zero});
     keys.as_array_mut().expect("a list").insert(0, broken);
     let worker = Setup::new(policy(&keys)).start();
-    let good = tokens["good"]["RS256"].as_str().expect("a token");
+    let good = tokens["good"]["ES256"].as_str().expect("a token");
     assert_eq!(ask(&mut worker.client(), "/deny", &format!("Bearer {good}"))["decision"], "allow");
 }
 

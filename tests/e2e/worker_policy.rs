@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Request, Response};
-use tollgate_e2e::workerd::{Setup, Workerd, answer};
+use tollgate_e2e::workerd::{EDGE_FACTS, Setup, Workerd, answer};
 
 use crate::worker_origin::serve;
 
@@ -300,4 +300,23 @@ fn tiers_replace_the_quotas() {
     assert_eq!((left(&with("k-gold", "no")), left(&with("k-gold", "no"))), (999, 998));
     assert_eq!((left(&with("k-1", "yes")), left(&with("k-gold", "yes"))), (4, 4));
     assert_eq!(left(&with("k-gold", "no")), 997, "each tier has a count of its own");
+}
+
+// Guards: countries and networks, which only the edge knows: a client cannot write them, and where the edge does not know
+// them the rule is skipped.
+#[test]
+fn countries_and_networks_come_from_the_edge() {
+    let germany = json!({"when": {"countries": ["DE"]}, "key": ["asn"]});
+    let worker = setup(&login(), &policy(1, germany)).start();
+    let from = |facts: &str| {
+        let request = Request::get("/good").header("cf-ipcountry", "DE").header(EDGE_FACTS, facts);
+        send(&worker, request).status
+    };
+    let german = |asn: u32| from(&json!({"country": "DE", "asn": asn}).to_string());
+    assert_eq!([german(64_500), german(64_500), german(64_501)], [200, 429, 200]);
+    for unknown in
+        ["{}", r#"{"country": "FR", "asn": 64500}"#, r#"{"country": "DE"}"#, r#"{"country": null}"#]
+    {
+        assert_eq!([from(unknown), from(unknown)], [200, 200], "{unknown}");
+    }
 }

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Client;
+use tollgate_e2e::process::wait_until;
 use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
+
+use crate::worker_durable::tables;
 
 const LIMIT: u64 = 1_000_000;
 
@@ -112,4 +115,18 @@ fn one_strict_rule_makes_its_key_strict() {
     worker.kill();
     worker.restart();
     assert_eq!(ask(&mut worker.client())["violated"], json!(["a", "b"]));
+}
+
+// Guards: relaxed objects that stay for ever, since their alarm is set later than their answer leaves: it is set with the
+// write, and deletes what is idle.
+#[test]
+fn the_alarm_deletes_idle_relaxed_storage() {
+    let quota = json!({"name": "q", "limit": 2, "window": "1s"});
+    let rule =
+        json!({"name": "all", "key": ["client_ip"], "quotas": [quota], "durability": "relaxed"});
+    let worker = Setup::new(json!({"version": 1, "rules": [rule]})).start();
+    assert_eq!(ask(&mut worker.client())["decision"], "allow");
+    wait_until("the write", SAVED_WITHIN, || (tables(&worker) == 1).then_some(()));
+    wait_until("the deletion", Duration::from_secs(30), || (tables(&worker) == 0).then_some(()));
+    assert_eq!(ask(&mut worker.client())["decision"], "allow");
 }

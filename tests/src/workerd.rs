@@ -40,6 +40,9 @@ pub fn node_bin() -> PathBuf {
     process::required_path("TOLLGATE_NODE_BIN", RUN)
 }
 
+/// The header in which a test gives, as JSON, what Cloudflare's edge knows about a request: `request.cf`.
+pub const EDGE_FACTS: &str = "x-test-cf";
+
 /// What to start.
 pub struct Setup {
     policy: String,
@@ -132,7 +135,7 @@ const config :Workerd.Config = (
     (name = "objects", disk = (path = {objects}, writable = true)),
     (name = "internet", network = (allow = ["private", "local"])),
   ],
-  sockets = [(name = "http", address = "127.0.0.1:{port}", http = (), service = "main")],
+  sockets = [(name = "http", address = "127.0.0.1:{port}", http = (cfBlobHeader = "{EDGE_FACTS}"), service = "main")],
 );
 const worker :Workerd.Worker = (
   modules = [
