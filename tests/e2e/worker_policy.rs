@@ -235,7 +235,7 @@ fn delay_waits_until_the_request_is_admitted() {
     // Four at once: each waits its turn.
     let started = Instant::now();
     thread::scope(|scope| {
-        let asked: Vec<_> = (0..4).map(|_| scope.spawn(&path)).collect();
+        let asked: Vec<_> = (0..4).map(|_| scope.spawn(path)).collect();
         asked.into_iter().for_each(|one| assert_eq!(one.join().expect("an answer"), 200));
     });
     let took = started.elapsed();
