@@ -126,7 +126,7 @@ fn a_key_that_cannot_verify_is_refused() {
             {"kty": "oct", "alg": "HS256"},
             {"kty": "oct", "alg": "RS256", "n": "x"},
             {"kty": "EC", "alg": "ES256", "crv": "P-384", "x": "x", "y": "x"},
-            {"kty": "oct", "alg": "HS256", "k": "x"},
+            {"kty": "oct", "alg": "HS256", "k": "bm90IGEgc2VjcmV0LCBqdXN0IGFuIGV4YW1wbGUhISE"},
             {"kty": "RSA", "alg": "RS256", "n": "x", "e": "x"},
             {"kty": "EC", "alg": "ES256", "crv": "P-256", "x": "x", "y": "x"}]}, "rules": []}"#,
         &[

@@ -87,6 +87,9 @@ fn client_ip_errors(document: &Document, surface: Surface, root: &At<'_>) {
 const SIGNATURES: [(&str, &str, &[&str]); 3] =
     [("HS256", "oct", &["k"]), ("RS256", "RSA", &["n", "e"]), ("ES256", "EC", &["crv", "x", "y"])];
 
+/// Base64url digits of 256 bits, the least that RFC 7518, 3.2 allows an HS256 key.
+const HS256_DIGITS: usize = 43;
+
 fn signing_key_errors(key: &Jwk, at: &At<'_>) {
     let Some((alg, kty, fields)) = SIGNATURES.iter().find(|(alg, ..)| *alg == key.alg) else {
         let alg = quoted_text(&key.alg);
@@ -107,6 +110,9 @@ fn signing_key_errors(key: &Jwk, at: &At<'_>) {
     };
     for name in fields.iter().filter(|name| !given(name)) {
         at.field(name).problem(format!("is missing; {alg} needs it"));
+    }
+    if *alg == "HS256" && key.k.as_ref().is_some_and(|k| k.len() < HS256_DIGITS) {
+        at.field("k").problem("is too short to be a secret; HS256 needs at least 32 bytes".into());
     }
     if let (true, Some(crv)) = (*alg == "ES256", key.crv.as_deref().filter(|crv| *crv != "P-256")) {
         at.field("crv").problem(format!("{} is not verified; use \"P-256\"", quoted_text(crv)));
