@@ -111,7 +111,7 @@ fn bodies_stream_both_ways() {
             assert_eq!(request.piece(6), b"second");
             return request.answer("200 OK", "", "both");
         }
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
         request.send(head);
         for event in ["data: 1\n\n", "data: 2\n\n", "data: 3\n\n"] {
             request.send(format!("{:x}\r\n{event}\r\n", event.len()));
