@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType, LogLevel};
-use tollgate_core::Timestamp;
+use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Facts, Failure, Outcome, Plan};
 
 use crate::config::Config;
@@ -135,9 +135,13 @@ impl Force {
             Some(now) => self.enforce(&mut plan, now, |enforcement| enforcement.run()),
             None => self.fail(&mut plan),
         };
-        self.metrics.count(&self.outcome(&plan), &Host);
         self.metrics.add(&tally, &Host);
         Some(Decided { plan, now: now.unwrap_or_default() })
+    }
+
+    /// Counts the last word on a request, which came this long after the request.
+    fn count(&self, plan: &Plan, waited: Span) {
+        self.metrics.count(&self.outcome(plan), waited, &Host);
     }
 
     fn enforce(
@@ -229,27 +233,32 @@ impl Retry {
             return; // its client has left
         }
         let Some(decided) = self.force.decide(&self.facts) else { return Host.resume(id) };
-        let outcome = self.force.outcome(&decided.plan);
-        match outcome.answer_after(now.since(self.since)) {
+        let waited = now.since(self.since);
+        match self.force.outcome(&decided.plan).answer_after(waited) {
             Answer::Pass => {
-                mark(&outcome);
-                self.plan.set(Some(decided.plan));
+                self.let_through(decided, waited);
                 Host.resume(id);
             }
             Answer::Delay(wait) if waiting.push(now.saturating_add(wait), id) => {
-                mark(&outcome);
-                self.plan.set(Some(decided.plan));
+                self.let_through(decided, waited);
             }
             Answer::Retry(wait) if waiting.push(now.saturating_add(wait), id) => {
                 self.force.keep(decided.plan);
                 waiting.retries.insert(id, self);
             }
-            Answer::Delay(_) | Answer::Retry(_) => self.refuse(decided, 429),
-            Answer::Refuse { status } => self.refuse(decided, status),
+            Answer::Delay(_) | Answer::Retry(_) => self.refuse(decided, waited, 429),
+            Answer::Refuse { status } => self.refuse(decided, waited, status),
         }
     }
 
-    fn refuse(&self, decided: Decided, status: u16) {
+    fn let_through(&self, decided: Decided, waited: Span) {
+        self.force.count(&decided.plan, waited);
+        mark(&self.force.outcome(&decided.plan));
+        self.plan.set(Some(decided.plan));
+    }
+
+    fn refuse(&self, decided: Decided, waited: Span, status: u16) {
+        self.force.count(&decided.plan, waited);
         let content_type = self.facts.header("content-type").unwrap_or_default();
         Host.reply(&Reply::new(&self.force.outcome(&decided.plan), status, &content_type));
         self.force.keep(decided.plan);
@@ -291,6 +300,7 @@ impl HttpContext for Stream {
                 other => other,
             };
         }
+        force.count(&decided.plan, Span::ZERO);
         if let Answer::Refuse { status } = answer {
             let content_type = facts.header("content-type").unwrap_or_default();
             Host.reply(&Reply::new(&force.outcome(&decided.plan), status, &content_type));
@@ -329,6 +339,7 @@ impl Stream {
         answer: Answer,
     ) {
         if !matches!(answer, Answer::Retry(_)) {
+            force.count(&decided.plan, Span::ZERO);
             mark(&force.outcome(&decided.plan));
             self.plan = Some(decided.plan);
             return;

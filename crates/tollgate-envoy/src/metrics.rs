@@ -4,6 +4,7 @@
 //! `tollgate.decisions.rule=<rule>.result=<result>`, which two `stats_tags` of the bootstrap turn into
 //! labels, `tollgate.cas_retries`, `tollgate.evictions`, `tollgate.failures`.
 
+use tollgate_core::Span;
 use tollgate_policy::{Outcome, Policy, RuleResult};
 
 use crate::enforce::Tally;
@@ -39,9 +40,9 @@ impl Metrics {
         }
     }
 
-    /// Counts the decisions on one request.
-    pub fn count(&self, outcome: &Outcome<'_>, counters: &impl Counters) {
-        for (rule, result) in outcome.rules() {
+    /// Counts the last decisions on one request, which has waited this long to be decided again.
+    pub fn count(&self, outcome: &Outcome<'_>, waited: Span, counters: &impl Counters) {
+        for (rule, result) in outcome.rules_after(waited) {
             let counter = self.rules.get(rule).and_then(|row| *row.get(result.index())?);
             add(counters, counter, 1);
         }
