@@ -8,6 +8,7 @@ mod envoy_day;
 mod envoy_exact;
 mod envoy_headers;
 mod envoy_host;
+mod envoy_identity;
 mod envoy_jwt;
 mod envoy_layers;
 mod envoy_limits;

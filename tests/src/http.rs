@@ -14,6 +14,8 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::net::{self, AddressFamily, SocketType};
+
 /// No answer within this time fails the test: a request that hangs is a bug, not a slow machine.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
@@ -105,6 +107,7 @@ impl Response {
 /// One keep-alive connection to a server on this machine.
 pub struct Client {
     stream: TcpStream,
+    source: Ipv4Addr,
     port: u16,
     read: Vec<u8>,
 }
@@ -117,11 +120,28 @@ impl Client {
 
     /// The same, for a server that may be down.
     pub fn try_connect(port: u16) -> io::Result<Self> {
+        Self::try_connect_from(Ipv4Addr::LOCALHOST, port)
+    }
+
+    /// The same from another address of the loopback network, 127.0.0.0/8; a failed test if nobody listens.
+    pub fn connect_from(source: Ipv4Addr, port: u16) -> Self {
+        let client = Self::try_connect_from(source, port);
+        client.unwrap_or_else(|e| panic!("no connection from {source} to port {port}: {e}"))
+    }
+
+    fn try_connect_from(source: Ipv4Addr, port: u16) -> io::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let stream = TcpStream::connect_timeout(&address, ANSWER_WITHIN)?;
+        let stream = if source == Ipv4Addr::LOCALHOST {
+            TcpStream::connect_timeout(&address, ANSWER_WITHIN)?
+        } else {
+            let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+            net::bind(&socket, &SocketAddr::from((source, 0)))?;
+            net::connect(&socket, &address)?;
+            TcpStream::from(socket)
+        };
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, port, read: vec![] })
+        Ok(Self { stream, source, port, read: vec![] })
     }
 
     /// Sends and waits for the answer. A connection that the server closed after its last answer is
@@ -162,7 +182,7 @@ impl Client {
             }
         };
         if response.all("connection").iter().any(|v| v.eq_ignore_ascii_case("close")) {
-            *self = Self::try_connect(self.port)?;
+            *self = Self::try_connect_from(self.source, self.port)?;
         }
         Ok(response)
     }
