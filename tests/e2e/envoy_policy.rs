@@ -3,7 +3,7 @@
 //! The origin is played by the test: it answers with the status that the path names, and with the
 //! request as it came.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,6 +34,10 @@ fn serve(connection: TcpStream) -> Option<()> {
             return None;
         }
     }
+    let lines = head.to_ascii_lowercase();
+    let announced = lines.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; announced.map_or(0, |length| length.parse().unwrap_or(0))];
+    connection.read_exact(&mut body).ok()?;
     let status = head.split('/').nth(1).and_then(|word| word.get(..3)?.parse().ok());
     let (status, length): (u16, _) = (status.unwrap_or(200), head.len());
     let answer = format!(
@@ -237,6 +241,37 @@ fn who_waits_in_vain_is_refused() {
     // The refused were not charged: a place is free soon.
     thread::sleep(Duration::from_millis(250));
     assert_eq!(envoy.client().send(&of("k", "/")).status, 200);
+}
+
+// After its wait a request is like any other: its body is whole, the origin sees the mark, the client its
+// fields, and the response is charged.
+#[test]
+fn a_request_that_waited_lacks_nothing() {
+    let rule = |name: &str, limit: u32, window: &str, more: &Value| {
+        let mut rule = policy(limit, window, more)["rules"][0].take();
+        rule["name"] = json!(name);
+        rule["quotas"][0]["name"] = json!(name);
+        rule
+    };
+    let policy = json!({"version": 1, "rules": [
+        rule("slow", 1, "500ms", &json!({"action": {"delay": {"max": "5s"}}})),
+        rule("marked", 1, "1h", &json!({"action": {"mark": {"header": "x-mark", "value": "1"}}})),
+        rule("login", 2, "1h", &json!({"charge": {"response_status": ["401"]}})),
+    ]});
+    let envoy = start(&policy);
+    let mut client = envoy.client();
+    let post = Request::post("/401", vec![b'x'; 300_000]).header("x-key", "k");
+    let first = client.send(&post);
+    assert_eq!((first.status, first.text().contains("x-mark")), (401, false));
+    let asked = Instant::now();
+    let second = client.send(&post);
+    assert!(asked.elapsed() > Duration::from_millis(300), "it did not wait");
+    assert_eq!((second.status, second.text().contains("x-mark: 1\r\n")), (401, true));
+    let said = second.header("ratelimit").expect("the field");
+    assert!(said.contains("\"slow\";r=0;") && said.contains("\"login\";r=1;"), "{said}");
+    let third = client.send(&post);
+    assert_eq!(third.status, 429, "both failures were charged");
+    assert_eq!(envoy.decisions("slow", "delayed"), 1);
 }
 
 // Clients leave while they wait: their turn is nobody's, and the worker lives on.
