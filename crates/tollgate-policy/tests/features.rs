@@ -354,6 +354,12 @@ fn a_request_waits_as_long_as_the_action_lets_it() {
     assert_eq!(surface.check(&at("/"), 0).answer, Answer::Retry(Span::from_millis(1500)));
     surface.waited = Span::from_millis(1500);
     assert_eq!(surface.check(&at("/"), 1500).answer, Answer::Pass);
+    // What is counted in the end: the rule delayed it, unless it did not wait.
+    for (waited, result) in [(0, RuleResult::Allowed), (1500, RuleResult::Delayed)] {
+        let outcome = surface.plan.outcome(&surface.policy);
+        let results: Vec<_> = outcome.rules_after(Span::from_millis(waited)).collect();
+        assert_eq!(results, [(0, result)]);
+    }
     assert_eq!(
         surface.check(&at("/"), 1500).answer,
         DENIED,
