@@ -140,6 +140,9 @@ impl<'a> Outcome<'a> {
     /// line for a person, %x20-7E.
     #[must_use]
     pub fn grpc(&self) -> (u8, String) {
+        if let Some(Cause::Silent(_)) = self.cause() {
+            return (8, self.body()); // not why: that is what the rule wants
+        }
         let code = if self.cause() == Some(Cause::Failure) { 14 } else { 8 };
         let message = match self.retry_after() {
             Some(wait) => {
