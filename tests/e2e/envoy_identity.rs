@@ -173,3 +173,19 @@ fn the_corpus_holds_when_envoy_appends_the_peer() {
     let ran = check(&groups, true);
     assert!(ran > 25, "only {ran} cases ran");
 }
+
+// Why envoy.yaml says `use_remote_address: true`: with Envoy's default the "connection" is whoever the client says.
+#[test]
+fn only_use_remote_address_makes_the_connection_the_client() {
+    let policy = json!({"version": 1, "rules": [{
+        "name": "r", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1h"}],
+    }]});
+    for (manager, second) in [(json!({"use_remote_address": true}), 429), (json!({}), 200)] {
+        let mut listener = Listener::new("main", vec![tollgate(&policy, "vm", As::Text)]);
+        listener.manager = manager;
+        let envoy = Setup::new(1, vec![listener]).start();
+        let mut client = envoy.client();
+        let mut as_if = |ip| client.send(&Request::get("/").header("x-forwarded-for", ip)).status;
+        assert_eq!([as_if("1.2.3.4"), as_if("1.2.3.5")], [200, second]);
+    }
+}
