@@ -150,7 +150,6 @@ impl<'a> Outcome<'a> {
                 let seconds = headers::seconds(wait.saturating_add(self.jitter()));
                 format!("quota exceeded: {names}; retry in {seconds} s")
             }
-            None if matches!(self.cause(), Some(Cause::Silent(_))) => String::new(),
             None => self.detail(),
         };
         (code, message)

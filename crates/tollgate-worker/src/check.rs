@@ -317,8 +317,10 @@ impl Serialize for CheckAnswer<'_> {
             Answer::Refuse { .. } | Answer::Retry(_) => ("deny", None),
         };
         map.serialize_entry("decision", decision)?;
-        let rules: Vec<_> =
-            outcome.rules().filter_map(|(i, result)| RuleAnswer::new(policy, i, result)).collect();
+        let rules: Vec<_> = outcome
+            .rules_after(decided.waited)
+            .filter_map(|(i, result)| RuleAnswer::new(policy, i, result))
+            .collect();
         map.serialize_entry("rules", &rules)?;
         map.serialize_entry("violated", &outcome.violated().collect::<Vec<_>>())?;
         map.serialize_entry(
