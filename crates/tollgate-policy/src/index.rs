@@ -2,10 +2,11 @@
 //!
 //! Invariant: a look-up visits what agrees with the request, so its cost does not grow with the
 //! number of rules that do not match. It only finds candidates; the other conditions are the plan's
-//! business.
+//! business. Requests only look names up, they never add any, so nobody can fill a hash bucket on purpose.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+
+use hashbrown::HashMap;
 
 use crate::document::conditions::{Conditions, Host};
 use crate::path::{Pattern, Segment};
@@ -15,19 +16,19 @@ use crate::request::Known;
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     paths: Trie,
-    hosts: BTreeMap<Vec<u8>, Vec<u16>>,
+    hosts: HashMap<Vec<u8>, Vec<u16>>,
     /// By suffix with its leading dot.
-    suffixes: BTreeMap<Vec<u8>, Vec<u16>>,
+    suffixes: HashMap<Vec<u8>, Vec<u16>>,
     /// Rules with neither a path nor a host condition.
     always: Vec<u16>,
 }
 
 impl Index {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             paths: Trie { nodes: Vec::new() },
-            hosts: BTreeMap::new(),
-            suffixes: BTreeMap::new(),
+            hosts: HashMap::new(),
+            suffixes: HashMap::new(),
             always: Vec::new(),
         }
     }
@@ -81,7 +82,7 @@ struct Trie {
 
 #[derive(Clone, Debug, Default)]
 struct Node {
-    literals: BTreeMap<Vec<u8>, usize>,
+    literals: HashMap<Vec<u8>, usize>,
     any: Option<usize>,
     /// Rules with a pattern that ends here.
     ends: Vec<u16>,
