@@ -160,6 +160,16 @@ impl Span {
         self.0
     }
 
+    /// Whole seconds, rounded down: 1,999 ms is 1 s.
+    #[must_use]
+    #[inline]
+    pub const fn as_secs_floor(self) -> u64 {
+        match self.0.checked_div(1_000_000_000) {
+            Some(secs) => secs,
+            None => 0,
+        }
+    }
+
     /// Whole seconds, rounded up: 1 ns is 1 s. For `Retry-After`, which must never be too early.
     #[must_use]
     #[inline]

@@ -10,7 +10,7 @@ use core::hash::Hasher;
 
 use base64ct::{Base64, Encoding};
 use siphasher::sip::SipHasher13;
-use tollgate_core::Span;
+use tollgate_core::{Algorithm, Span};
 
 use crate::compile::Response;
 use crate::document::HeaderGeneration;
@@ -138,18 +138,34 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// `t`: the effective window; while the quota denies, the time until it does not.
+    /// `t`: the effective window. While nothing may be used it is a wait like any other. While `r` may be
+    /// used it is the time in which `r` grow back, or until the quota gives something back if that is
+    /// sooner, rounded down: `r` may be used at once, so a short `t` costs nobody a 429, and a long one
+    /// wastes what the client was granted. Nothing grows in a fixed window: there it is the rest of it.
     fn effective_window(self, quota: &Reported<'_>) -> u64 {
-        match quota.decision.retry_after {
-            Some(wait) => seconds(wait.saturating_add(self.jitter)),
-            None => seconds(quota.decision.reset_after),
+        let (decision, r) = (quota.decision, available(quota));
+        let wait = decision.retry_after.or((r == 0).then_some(decision.reset_after));
+        if let Some(wait) = wait {
+            return seconds(wait.saturating_add(self.jitter));
         }
+        let window = match quota.meter.limiter.algorithm() {
+            Algorithm::FixedWindow => decision.reset_after,
+            _ => decision.reset_after.min(regrown_after(r, decision.limit, quota.meter.window)),
+        };
+        window.as_secs_floor().max(1)
     }
 
     /// Orders quotas by how close they are to exhaustion: least available first, then longest window.
     fn exhaustion(self, quota: &Reported<'_>) -> (u64, core::cmp::Reverse<u64>) {
         (available(quota), core::cmp::Reverse(self.effective_window(quota)))
     }
+}
+
+/// The time in which `units` of `limit` a `window` grow back: floor(units x window / limit).
+fn regrown_after(units: u64, limit: u64, window: Span) -> Span {
+    let product = u128::from(units).saturating_mul(u128::from(window.as_nanos()));
+    let nanos = product.checked_div(u128::from(limit)).unwrap_or(0);
+    Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// `RateLimit-Policy` of drafts 6 and 7: `100;w=60, 1000;w=86400`.

@@ -201,7 +201,7 @@ fn changing_one_rule_keeps_the_counts_of_the_others() {
     surface.check(&request, 0);
     surface.policy = Policy::compile(&two(20), Surface::Envoy).unwrap();
     let seen = surface.check(&request, 0);
-    assert_eq!(seen.header("ratelimit"), Some(r#""a";r=19;t=3420, "b";r=2;t=3600"#));
+    assert_eq!(seen.header("ratelimit"), Some(r#""a";r=19;t=3420, "b";r=2;t=1440"#));
 }
 
 #[test]
