@@ -26,6 +26,7 @@ const SOURCES: &[&str] = &[
     include_str!("../src/compile/mod.rs"),
     include_str!("../src/compile/quotas.rs"),
     include_str!("../src/compile/review.rs"),
+    include_str!("../src/compile/suspicions.rs"),
     include_str!("../../tollgate-core/src/quota.rs"),
 ];
 

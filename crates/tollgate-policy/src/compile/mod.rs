@@ -4,8 +4,10 @@
 //! of its own lists. Compiling is the slow path: it may allocate and hash, deciding does not.
 
 mod compiler;
+mod covers;
 mod quotas;
 mod review;
+mod suspicions;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -154,7 +156,7 @@ impl Policy {
                 compiler::Compiler::new(&read, surface, stable_hash(&[document.as_bytes()]));
             compiler.rules(&read, &root);
             review::errors(&read, surface, &root);
-            compiler.policy.warnings = review::warnings(&read, &compiler.policy);
+            compiler.policy.warnings = suspicions::warnings(&read, &compiler.policy);
             compiler.policy
         });
         let problems = problems.into_inner();

@@ -1,27 +1,19 @@
-//! What is wrong or suspicious about a document as a whole.
+//! What is wrong with a document as a whole.
 //!
-//! Invariant: an error is something that could never do what it says (a rule that cannot apply, a key
-//! part that this surface does not know); a warning is legal, does what it says, and is surely not meant.
+//! Invariant: an error is something that could never do what it says: a rule that cannot apply, a key
+//! part that this surface does not know.
 
 use alloc::format;
 use alloc::string::ToString;
-use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 
-use tollgate_core::Algorithm;
-
+use crate::compile::Surface;
 use crate::compile::compiler::MAX_KEY_PARTS;
-use crate::compile::{Policy, Surface};
-use crate::document::conditions::{Conditions, Named, NonEmpty};
+use crate::compile::covers::MAX_COMPARED;
+use crate::document::conditions::Conditions;
 use crate::document::identity::{Jwk, KeyPart, Source};
 use crate::document::{Document, RuleDoc};
-use crate::problem::Problems;
 use crate::read::{At, quoted_text};
-
-/// Above this a log takes more than 2 KiB a key.
-const LARGE_LOG: u64 = 256;
-/// The most alternatives that are compared to find rules which never apply; beyond it one is unsure.
-const MAX_COMPARED: usize = 200_000;
 
 /// Notes what can never be.
 pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
@@ -180,123 +172,4 @@ fn captures(rule: &RuleDoc, name: &str) -> bool {
     paths.is_some_and(|paths| {
         paths.0.iter().all(|path| path.captures().any(|captured| captured == name))
     })
-}
-
-/// What is legal but surely not meant.
-pub(super) fn warnings(document: &Document, policy: &Policy) -> Problems {
-    let warnings = RefCell::new(Problems::default());
-    let root = At::root(&warnings);
-    if policy.settings.client.ignores_its_list() {
-        root.field("client_ip").problem(
-            "trusts nobody, so the list of addresses is not believed and every client is the connection's other end; \
-             give trusted_proxies or trusted_hops"
-                .into(),
-        );
-    }
-    let client_ip = document.client_ip.as_ref();
-    if let (Source::Header(_), true) =
-        (&policy.settings.client.source, client_ip.is_some_and(|c| c.trusted_proxies.is_none()))
-    {
-        root.field("client_ip")
-            .problem("believes a header from anybody; give trusted_proxies".into());
-    }
-    if document.rules.is_empty() {
-        root.field("rules").problem("is empty: nothing is limited".into());
-    }
-    let rules_at = root.field("rules");
-    let left = Cell::new(MAX_COMPARED);
-    for (i, rule) in document.rules() {
-        rule_warnings(document, rule, &left, &rules_at.item(i));
-    }
-    for set in &policy.sets {
-        for meter in set.meters() {
-            if meter.limiter().algorithm() == Algorithm::SlidingLog
-                && meter.limiter().limit() > LARGE_LOG
-            {
-                let at = rules_at.item(set.rule());
-                at.field("quotas").problem(format!(
-                    "\"{}\" is a sliding-log of {}, which takes {} bytes a key; sliding-buckets takes far less",
-                    meter.name(),
-                    meter.limiter().limit(),
-                    meter.limiter().state_len()
-                ));
-            }
-        }
-    }
-    warnings.into_inner()
-}
-
-fn rule_warnings(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
-    let everything = Conditions::default();
-    let when = rule.when.as_ref().unwrap_or(&everything);
-    let mut exempts = document.exempt.iter().flatten().take_while(|_| left.get() > 0);
-    if let Some(i) = exempts.position(|exempt| exempt.covers(when, left)) {
-        at.problem(format!("never applies: every request it is for is exempt by exempt[{i}]"));
-    }
-}
-
-impl Conditions {
-    /// True when these hold whenever `other` does; false when unsure, or when more would have to be compared
-    /// than is `left`.
-    fn covers(&self, other: &Self, left: &Cell<usize>) -> bool {
-        let rest = left.get().checked_sub(self.comparisons(other));
-        left.set(rest.unwrap_or(0));
-        if rest.is_none() {
-            return false;
-        }
-        covered(&self.methods, &other.methods, PartialEq::eq)
-            && covered(&self.hosts, &other.hosts, |mine, theirs| mine == theirs)
-            && covered(&self.paths, &other.paths, |mine, theirs| mine.covers(theirs))
-            && covered(&self.client_cidrs, &other.client_cidrs, |mine, theirs| mine.covers(theirs))
-            && covered(&self.routes, &other.routes, PartialEq::eq)
-            && covered(&self.countries, &other.countries, PartialEq::eq)
-            && covered(&self.asns, &other.asns, PartialEq::eq)
-            && covered_named(&self.headers, &other.headers)
-            && covered_named(&self.query, &other.query)
-    }
-}
-
-impl Conditions {
-    /// At most how many alternatives are compared to see whether these cover `other`.
-    fn comparisons(&self, other: &Self) -> usize {
-        let pairs = |mine: [usize; 9], theirs: [usize; 9]| {
-            let products = mine.iter().zip(theirs).map(|(a, b)| a.saturating_mul(b));
-            products.fold(1_usize, usize::saturating_add)
-        };
-        pairs(self.sizes(), other.sizes())
-    }
-
-    fn sizes(&self) -> [usize; 9] {
-        fn list<T>(list: &Option<NonEmpty<T>>) -> usize {
-            list.as_ref().map_or(0, |list| list.0.len())
-        }
-        [
-            list(&self.methods),
-            list(&self.hosts),
-            list(&self.paths),
-            list(&self.client_cidrs),
-            list(&self.routes),
-            list(&self.countries),
-            list(&self.asns),
-            self.headers.as_ref().map_or(0, |named| named.0.len()),
-            self.query.as_ref().map_or(0, |named| named.0.len()),
-        ]
-    }
-}
-
-/// True when `mine` is not given, or every alternative of `theirs` is within one of `mine`.
-fn covered<T>(
-    mine: &Option<NonEmpty<T>>,
-    theirs: &Option<NonEmpty<T>>,
-    within: fn(&T, &T) -> bool,
-) -> bool {
-    let Some(mine) = mine else { return true };
-    theirs
-        .as_ref()
-        .is_some_and(|theirs| theirs.0.iter().all(|t| mine.0.iter().any(|m| within(m, t))))
-}
-
-fn covered_named<K: PartialEq>(mine: &Option<Named<K>>, theirs: &Option<Named<K>>) -> bool {
-    let theirs: Vec<_> = theirs.iter().flat_map(|named| &named.0).collect();
-    mine.iter().flat_map(|named| &named.0).all(|wanted| theirs.contains(&wanted))
 }

@@ -1,0 +1,78 @@
+//! Whether conditions hold whenever others do.
+//!
+//! Invariant: a yes is certain, a no may only mean unsure; the work is bounded for a whole document,
+//! whatever its lists are.
+
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use crate::document::conditions::{Conditions, Named, NonEmpty};
+
+/// The most alternatives that are compared for one document; beyond it one is unsure.
+pub(super) const MAX_COMPARED: usize = 200_000;
+
+impl Conditions {
+    /// True when these hold whenever `other` does; false when unsure, or when more would have to be compared
+    /// than is `left`.
+    pub(super) fn covers(&self, other: &Self, left: &Cell<usize>) -> bool {
+        let rest = left.get().checked_sub(self.comparisons(other));
+        left.set(rest.unwrap_or(0));
+        if rest.is_none() {
+            return false;
+        }
+        covered(&self.methods, &other.methods, PartialEq::eq)
+            && covered(&self.hosts, &other.hosts, |mine, theirs| mine == theirs)
+            && covered(&self.paths, &other.paths, |mine, theirs| mine.covers(theirs))
+            && covered(&self.client_cidrs, &other.client_cidrs, |mine, theirs| mine.covers(theirs))
+            && covered(&self.routes, &other.routes, PartialEq::eq)
+            && covered(&self.countries, &other.countries, PartialEq::eq)
+            && covered(&self.asns, &other.asns, PartialEq::eq)
+            && covered_named(&self.headers, &other.headers)
+            && covered_named(&self.query, &other.query)
+    }
+}
+
+impl Conditions {
+    /// At most how many alternatives are compared to see whether these cover `other`.
+    fn comparisons(&self, other: &Self) -> usize {
+        let pairs = |mine: [usize; 9], theirs: [usize; 9]| {
+            let products = mine.iter().zip(theirs).map(|(a, b)| a.saturating_mul(b));
+            products.fold(1_usize, usize::saturating_add)
+        };
+        pairs(self.sizes(), other.sizes())
+    }
+
+    fn sizes(&self) -> [usize; 9] {
+        fn list<T>(list: &Option<NonEmpty<T>>) -> usize {
+            list.as_ref().map_or(0, |list| list.0.len())
+        }
+        [
+            list(&self.methods),
+            list(&self.hosts),
+            list(&self.paths),
+            list(&self.client_cidrs),
+            list(&self.routes),
+            list(&self.countries),
+            list(&self.asns),
+            self.headers.as_ref().map_or(0, |named| named.0.len()),
+            self.query.as_ref().map_or(0, |named| named.0.len()),
+        ]
+    }
+}
+
+/// True when `mine` is not given, or every alternative of `theirs` is within one of `mine`.
+fn covered<T>(
+    mine: &Option<NonEmpty<T>>,
+    theirs: &Option<NonEmpty<T>>,
+    within: fn(&T, &T) -> bool,
+) -> bool {
+    let Some(mine) = mine else { return true };
+    theirs
+        .as_ref()
+        .is_some_and(|theirs| theirs.0.iter().all(|t| mine.0.iter().any(|m| within(m, t))))
+}
+
+fn covered_named<K: PartialEq>(mine: &Option<Named<K>>, theirs: &Option<Named<K>>) -> bool {
+    let theirs: Vec<_> = theirs.iter().flat_map(|named| &named.0).collect();
+    mine.iter().flat_map(|named| &named.0).all(|wanted| theirs.contains(&wanted))
+}
