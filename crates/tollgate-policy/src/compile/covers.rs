@@ -11,16 +11,37 @@ use crate::document::conditions::{Conditions, Named, NonEmpty};
 /// The most alternatives that are compared for one document; beyond it one is unsure.
 pub(super) const MAX_COMPARED: usize = 200_000;
 
+/// True when `mine` hold whenever `theirs` do, where none given always hold; false when unsure, or when
+/// more would have to be compared than is `left`.
+pub(super) fn covers(
+    mine: Option<&Conditions>,
+    theirs: Option<&Conditions>,
+    left: &Cell<usize>,
+) -> bool {
+    mine.is_none_or(|mine| mine.covers(theirs.unwrap_or(&Conditions::default()), left))
+}
+
+/// True when no alternatives are `mine`, or each of `theirs` is one of them; false when unsure.
+pub(super) fn covers_values<T: PartialEq>(
+    mine: &Option<NonEmpty<T>>,
+    theirs: &Option<NonEmpty<T>>,
+    left: &Cell<usize>,
+) -> bool {
+    let len = |list: &Option<NonEmpty<T>>| list.as_ref().map_or(0, |list| list.0.len());
+    spend(left, len(mine).saturating_mul(len(theirs))) && covered(mine, theirs, PartialEq::eq)
+}
+
+/// True when so much may still be compared.
+fn spend(left: &Cell<usize>, comparisons: usize) -> bool {
+    let rest = left.get().checked_sub(comparisons);
+    left.set(rest.unwrap_or(0));
+    rest.is_some()
+}
+
 impl Conditions {
-    /// True when these hold whenever `other` does; false when unsure, or when more would have to be compared
-    /// than is `left`.
-    pub(super) fn covers(&self, other: &Self, left: &Cell<usize>) -> bool {
-        let rest = left.get().checked_sub(self.comparisons(other));
-        left.set(rest.unwrap_or(0));
-        if rest.is_none() {
-            return false;
-        }
-        covered(&self.methods, &other.methods, PartialEq::eq)
+    fn covers(&self, other: &Self, left: &Cell<usize>) -> bool {
+        spend(left, self.comparisons(other))
+            && covered(&self.methods, &other.methods, PartialEq::eq)
             && covered(&self.hosts, &other.hosts, |mine, theirs| mine == theirs)
             && covered(&self.paths, &other.paths, |mine, theirs| mine.covers(theirs))
             && covered(&self.client_cidrs, &other.client_cidrs, |mine, theirs| mine.covers(theirs))

@@ -9,7 +9,7 @@ use core::cell::Cell;
 
 use crate::compile::Surface;
 use crate::compile::compiler::MAX_KEY_PARTS;
-use crate::compile::covers::MAX_COMPARED;
+use crate::compile::covers::{MAX_COMPARED, covers};
 use crate::document::conditions::Conditions;
 use crate::document::identity::{Jwk, KeyPart, Source};
 use crate::document::{Document, RuleDoc};
@@ -46,11 +46,11 @@ pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
 /// Notes the rules that can never apply, of a document that could be read to the last value: what could
 /// not is taken as left out, and a condition that is left out holds.
 pub(super) fn unreachable(document: &Document, root: &At<'_>) {
-    let (rules_at, everything) = (root.field("rules"), Conditions::default());
+    let rules_at = root.field("rules");
     let left = Cell::new(MAX_COMPARED);
     for (i, rule) in document.rules() {
-        let when = rule.when.as_ref().unwrap_or(&everything);
-        if rule.unless.as_ref().is_some_and(|unless| unless.covers(when, &left)) {
+        let (when, unless) = (rule.when.as_ref(), rule.unless.as_ref());
+        if unless.is_some() && covers(unless, when, &left) {
             rules_at
                 .item(i)
                 .field("unless")

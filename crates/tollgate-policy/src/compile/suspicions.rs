@@ -2,18 +2,19 @@
 //!
 //! Invariant: a warning is never a guess about taste; each names what happens to requests.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use core::cell::{Cell, RefCell};
 
-use tollgate_core::Algorithm;
+use tollgate_core::{Algorithm, Limiter};
 
-use crate::compile::Policy;
-use crate::compile::covers::MAX_COMPARED;
-use crate::document::conditions::Conditions;
+use crate::compile::covers::{MAX_COMPARED, covers, covers_values};
+use crate::compile::{Policy, QuotaSet, Rule};
+use crate::document::behaviour::{Action, Cost, Mode};
 use crate::document::identity::Source;
-use crate::document::{Document, RuleDoc};
+use crate::document::{Document, RuleDoc, TierDoc};
 use crate::problem::Problems;
-use crate::read::At;
+use crate::read::{At, quoted_text};
 
 /// Above this a log takes more than 2 KiB a key.
 const LARGE_LOG: u64 = 256;
@@ -22,6 +23,30 @@ const LARGE_LOG: u64 = 256;
 pub(super) fn warnings(document: &Document, policy: &Policy) -> Problems {
     let warnings = RefCell::new(Problems::default());
     let root = At::root(&warnings);
+    client_ip_warnings(document, policy, &root);
+    if document.rules.is_empty() {
+        root.field("rules").problem("is empty: nothing is limited".into());
+    }
+    let rules_at = root.field("rules");
+    let left = Cell::new(MAX_COMPARED);
+    for (i, rule) in document.rules() {
+        let at = rules_at.item(i);
+        exempt_warning(document, rule, &left, &at);
+        tier_warnings(rule, &left, &at.field("tiers"));
+    }
+    for set in &policy.sets {
+        let at = rules_at.item(set.rule());
+        cost_warnings(policy, set, &at.field("cost"));
+        match document.tier_of(set) {
+            Some(i) => quota_warnings(set, &at.field("tiers").item(i).field("quotas")),
+            None => quota_warnings(set, &at.field("quotas")),
+        }
+    }
+    name_warnings(policy, &left, &rules_at);
+    warnings.into_inner()
+}
+
+fn client_ip_warnings(document: &Document, policy: &Policy, root: &At<'_>) {
     if policy.settings.client.ignores_its_list() {
         root.field("client_ip").problem(
             "trusts nobody, so the list of addresses is not believed and every client is the connection's other end; \
@@ -36,37 +61,123 @@ pub(super) fn warnings(document: &Document, policy: &Policy) -> Problems {
         root.field("client_ip")
             .problem("believes a header from anybody; give trusted_proxies".into());
     }
-    if document.rules.is_empty() {
-        root.field("rules").problem("is empty: nothing is limited".into());
+}
+
+fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
+    let mut exempts = document.exempt.iter().flatten().take_while(|_| left.get() > 0);
+    if let Some(i) = exempts.position(|exempt| covers(Some(exempt), rule.when.as_ref(), left)) {
+        at.problem(format!("never applies: every request it is for is exempt by exempt[{i}]"));
     }
-    let rules_at = root.field("rules");
-    let left = Cell::new(MAX_COMPARED);
-    for (i, rule) in document.rules() {
-        rule_warnings(document, rule, &left, &rules_at.item(i));
+}
+
+/// A tier is tried only when those of a higher priority, and the earlier ones of its own, are not for
+/// the request.
+fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
+    let tiers = rule.tiers.as_deref().unwrap_or_default();
+    let priority = |tier: &TierDoc| tier.priority.as_ref().map_or(0, |priority| priority.0);
+    for (i, tier) in tiers.iter().enumerate() {
+        let tried_before = |j: usize, other: &TierDoc| {
+            priority(other) > priority(tier) || priority(other) == priority(tier) && j < i
+        };
+        let mut others = tiers.iter().enumerate().take_while(|_| left.get() > 0);
+        let hides = |(j, other): &(usize, &TierDoc)| {
+            *j != i
+                && tried_before(*j, other)
+                && covers(other.when.as_ref(), tier.when.as_ref(), left)
+                && covers_values(&other.key_values, &tier.key_values, left)
+        };
+        if let Some((_, other)) = others.find(hides) {
+            at.item(i).problem(format!(
+                "never applies: every request it is for gets the tier {} first",
+                quoted_text(&other.name.0)
+            ));
+        }
     }
-    for set in &policy.sets {
+}
+
+fn quota_warnings(set: &QuotaSet, at: &At<'_>) {
+    for meter in set.meters() {
+        let (name, limiter) = (quoted_text(meter.name()), meter.limiter());
+        if limiter.algorithm() == Algorithm::SlidingLog && limiter.limit() > LARGE_LOG {
+            at.problem(format!(
+                "{name} is a sliding-log of {}, which takes {} bytes a key; sliding-buckets takes far less",
+                limiter.limit(),
+                limiter.state_len()
+            ));
+        }
+        if limiter.limit() > 1 && regrows_one(limiter) {
+            at.problem(format!(
+                "{name} is strict with a burst of its whole limit, so 1 grows back in a window; give a burst below {}",
+                limiter.limit()
+            ));
+        }
+    }
+}
+
+fn cost_warnings(policy: &Policy, set: &QuotaSet, at: &At<'_>) {
+    let Some(Cost::Fixed(cost)) = policy.rules.get(set.rule()).map(|rule| &rule.cost) else {
+        return;
+    };
+    for meter in set.meters().iter().filter(|meter| *cost > meter.limiter().capacity()) {
+        at.problem(format!(
+            "{cost} is more than {} ever holds, which is {}, so it admits no request",
+            quoted_text(meter.name()),
+            meter.limiter().capacity()
+        ));
+    }
+}
+
+/// Strict, T is window / (limit - burst + 1).
+fn regrows_one(limiter: &Limiter) -> bool {
+    let by_rate = matches!(
+        limiter.algorithm(),
+        Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue
+    );
+    by_rate && limiter.quota().is_strict() && limiter.quota().burst() == limiter.limit()
+}
+
+/// Two quotas of one name in one answer cannot be told apart: rules that are told to the same clients,
+/// of which one surely applies whenever the other does.
+fn name_warnings(policy: &Policy, left: &Cell<usize>, rules_at: &At<'_>) {
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    for set in policy.sets.iter().filter(|set| policy.tells(set)) {
         for meter in set.meters() {
-            if meter.limiter().algorithm() == Algorithm::SlidingLog
-                && meter.limiter().limit() > LARGE_LOG
-            {
-                let at = rules_at.item(set.rule());
-                at.field("quotas").problem(format!(
-                    "\"{}\" is a sliding-log of {}, which takes {} bytes a key; sliding-buckets takes far less",
-                    meter.name(),
-                    meter.limiter().limit(),
-                    meter.limiter().state_len()
+            let earlier = *first.entry(meter.name()).or_insert(set.rule());
+            if earlier != set.rule() && policy.meet(earlier, set.rule(), left) {
+                rules_at.item(set.rule()).field("quotas").problem(format!(
+                    "{} is also a quota of rules[{earlier}], and clients of both cannot tell the two apart",
+                    quoted_text(meter.name())
                 ));
             }
         }
     }
-    warnings.into_inner()
 }
 
-fn rule_warnings(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
-    let everything = Conditions::default();
-    let when = rule.when.as_ref().unwrap_or(&everything);
-    let mut exempts = document.exempt.iter().flatten().take_while(|_| left.get() > 0);
-    if let Some(i) = exempts.position(|exempt| exempt.covers(when, left)) {
-        at.problem(format!("never applies: every request it is for is exempt by exempt[{i}]"));
+impl Document {
+    /// The place of the tier that these quotas are of, in the order of the document.
+    fn tier_of(&self, set: &QuotaSet) -> Option<usize> {
+        let (_, rule) = self.rules().nth(set.rule())?;
+        let mut names = rule.tiers.iter().flatten().map(|tier| tier.name.0.as_str());
+        names.position(|name| Some(name) == set.tier())
+    }
+}
+
+impl Policy {
+    /// True when clients are told about these quotas.
+    fn tells(&self, set: &QuotaSet) -> bool {
+        self.rules.get(set.rule()).is_some_and(|rule| {
+            !matches!(rule.mode, Mode::Shadow) && !matches!(rule.action, Action::Respond(_))
+        })
+    }
+
+    /// True when one of two rules applies to every request that the other is for; false when unsure.
+    fn meet(&self, one: usize, other: usize, left: &Cell<usize>) -> bool {
+        let (Some(one), Some(other)) = (self.rules.get(one), self.rules.get(other)) else {
+            return false;
+        };
+        let hides = |a: &Rule, b: &Rule| {
+            a.unless.is_none() && covers(a.when.as_ref(), b.when.as_ref(), left)
+        };
+        hides(one, other) || hides(other, one)
     }
 }
