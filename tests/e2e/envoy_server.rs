@@ -64,6 +64,7 @@ pub struct Listener {
     pub filters: Vec<Value>,
     pub routes: Value,
     pub manager: Value,
+    pub listener_filters: Value,
 }
 
 impl Listener {
@@ -74,7 +75,26 @@ impl Listener {
             "match": {"prefix": "/"},
             "direct_response": {"status": 200, "body": {"inline_string": "hello\n"}},
         }]);
-        Self { name, port: process::free_port(), filters, routes, manager: json!({}) }
+        Self {
+            name,
+            port: process::free_port(),
+            filters,
+            routes,
+            manager: json!({}),
+            listener_filters: json!([]),
+        }
+    }
+
+    /// Takes the client's address from the PROXY protocol, as behind a load balancer of connections:
+    /// [`Client::connect_as`].
+    pub fn behind_proxy_protocol(mut self) -> Self {
+        self.listener_filters = json!([{
+            "name": "envoy.filters.listener.proxy_protocol",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol",
+            },
+        }]);
+        self
     }
 
     /// Hands every request to the listener on `port`.
@@ -107,6 +127,7 @@ impl Listener {
             "name": self.name,
             "address": address(self.port),
             "connection_balance_config": {"exact_balance": {}},
+            "listener_filters": self.listener_filters,
             "filter_chains": [{"filters": [{
                 "name": "envoy.filters.network.http_connection_manager",
                 "typed_config": manager,

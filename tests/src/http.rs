@@ -11,10 +11,8 @@
 //! ```
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
-
-use rustix::net::{self, AddressFamily, SocketType};
 
 /// No answer within this time fails the test: a request that hangs is a bug, not a slow machine.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(20);
@@ -107,7 +105,8 @@ impl Response {
 /// One keep-alive connection to a server on this machine.
 pub struct Client {
     stream: TcpStream,
-    source: Ipv4Addr,
+    /// What is sent first on every connection.
+    preamble: String,
     port: u16,
     read: Vec<u8>,
 }
@@ -120,28 +119,23 @@ impl Client {
 
     /// The same, for a server that may be down.
     pub fn try_connect(port: u16) -> io::Result<Self> {
-        Self::try_connect_from(Ipv4Addr::LOCALHOST, port)
+        Self::open(port, String::new())
     }
 
-    /// The same from another address of the loopback network, 127.0.0.0/8; a failed test if nobody listens.
-    pub fn connect_from(source: Ipv4Addr, port: u16) -> Self {
-        let client = Self::try_connect_from(source, port);
-        client.unwrap_or_else(|e| panic!("no connection from {source} to port {port}: {e}"))
+    /// The same through a load balancer that names `peer` as the other end by the PROXY protocol, version 1.
+    pub fn connect_as(peer: IpAddr, port: u16) -> Self {
+        let (family, here) = if peer.is_ipv4() { ("TCP4", "127.0.0.1") } else { ("TCP6", "::1") };
+        Self::open(port, format!("PROXY {family} {peer} {here} 4711 {port}\r\n"))
+            .unwrap_or_else(|e| panic!("no connection to port {port} for {peer}: {e}"))
     }
 
-    fn try_connect_from(source: Ipv4Addr, port: u16) -> io::Result<Self> {
+    fn open(port: u16, preamble: String) -> io::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let stream = if source == Ipv4Addr::LOCALHOST {
-            TcpStream::connect_timeout(&address, ANSWER_WITHIN)?
-        } else {
-            let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
-            net::bind(&socket, &SocketAddr::from((source, 0)))?;
-            net::connect(&socket, &address)?;
-            TcpStream::from(socket)
-        };
+        let mut stream = TcpStream::connect_timeout(&address, ANSWER_WITHIN)?;
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, source, port, read: vec![] })
+        stream.write_all(preamble.as_bytes())?;
+        Ok(Self { stream, preamble, port, read: vec![] })
     }
 
     /// Sends and waits for the answer. A connection that the server closed after its last answer is
@@ -182,7 +176,7 @@ impl Client {
             }
         };
         if response.all("connection").iter().any(|v| v.eq_ignore_ascii_case("close")) {
-            *self = Self::try_connect_from(self.source, self.port)?;
+            *self = Self::open(self.port, std::mem::take(&mut self.preamble))?;
         }
         Ok(response)
     }

@@ -5,5 +5,6 @@
 
 pub mod day;
 pub mod http;
+pub mod identity;
 pub mod process;
 pub mod workerd;

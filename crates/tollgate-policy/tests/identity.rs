@@ -1,14 +1,15 @@
 //! Who the client is: the corpus of `tests/identity`, on the policy layer.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
 
+#[path = "../../../tests/identity/format.rs"]
+mod format;
 mod support;
 
 use std::net::IpAddr;
 
+use format::{Case, Group, corpus};
 use support::{Request, Surfaced};
-use tollgate_policy::Answer;
-
-const CORPUS: &str = include_str!("../../../tests/identity/spoofing.txt");
+use tollgate_policy::{Answer, Surface};
 
 /// One client may send one request; whole addresses are clients.
 fn policy(settings: &str) -> String {
@@ -23,41 +24,36 @@ fn policy(settings: &str) -> String {
     )
 }
 
-/// True when `request` is counted as a request of `client` by `connection`.
-fn is_counted_as(settings: &str, request: &Request, client: IpAddr) -> bool {
-    let mut surface = Surfaced::new(&policy(settings));
-    assert_eq!(surface.check(request, 0).answer, Answer::Pass);
+fn request(peer: IpAddr, case: &Case) -> Request {
+    let request =
+        Request { peer: Some(peer), method: "GET", target: "/".into(), ..Request::default() };
+    case.headers.iter().fold(request, |request, (name, value)| request.header(name, value))
+}
+
+/// True when `case` is counted as a request of its client by `connection`.
+fn is_counted_as_its_client(group: &Group, case: &Case, surface: Surface) -> bool {
+    let mut surfaced = Surfaced::on(&policy(group.settings), surface);
+    assert_eq!(surfaced.check(&request(group.peer, case), 0).answer, Answer::Pass);
     // The same client without proxies: what it has left tells whether it was the one.
-    let key = surface.plan.key(0).to_vec();
-    let mut direct = Surfaced::new(&policy("{}"));
-    direct.check(&Request { peer: Some(client), ..Request::default() }, 0);
+    let key = surfaced.plan.key(0).to_vec();
+    let mut direct = Surfaced::on(&policy("{}"), surface);
+    direct.check(&Request { peer: Some(case.client), ..Request::default() }, 0);
     key == direct.plan.key(0)
 }
 
 #[test]
 fn the_corpus_of_spoofing() {
-    let (mut settings, mut peer, mut cases) = ("", None, 0);
-    for (number, line) in CORPUS.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        if let Some(text) = line.strip_prefix("settings: ") {
-            settings = text;
-        } else if let Some(text) = line.strip_prefix("peer: ") {
-            peer = Some(text.parse().unwrap());
-        } else {
-            let (headers, client) = line.split_once("=>").unwrap();
-            let mut request =
-                Request { peer, method: "GET", target: "/".into(), ..Request::default() };
-            for header in headers.trim().split(" | ").filter(|header| *header != "-") {
-                let (name, value) = header.split_once(": ").unwrap();
-                request = request.header(name, value.trim());
+    for (surface, place) in [(Surface::Envoy, "envoy"), (Surface::Worker, "policy")] {
+        let (groups, left_out) = corpus(place);
+        let mut ran = 0;
+        for group in &groups {
+            for case in &group.cases {
+                let counted = is_counted_as_its_client(group, case, surface);
+                assert!(counted, "line {}: {case:?} on {surface:?}", case.line);
+                ran += 1;
             }
-            let client = client.trim().parse().unwrap();
-            assert!(is_counted_as(settings, &request, client), "line {}: {line}", number + 1);
-            cases += 1;
         }
+        let expected = if surface == Surface::Envoy { (57, 2) } else { (59, 0) };
+        assert_eq!((ran, left_out), expected, "on {surface:?}");
     }
-    assert!(cases > 50, "only {cases} cases were found");
 }
