@@ -22,10 +22,10 @@ const MAX_HEADERS: usize = 128;
 /// What to send.
 #[derive(Clone, Debug)]
 pub struct Request {
-    method: String,
-    target: String,
-    headers: Vec<(Vec<u8>, Vec<u8>)>,
-    body: Vec<u8>,
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) headers: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Request {

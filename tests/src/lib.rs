@@ -5,6 +5,7 @@
 
 pub mod day;
 pub mod http;
+pub mod http2;
 pub mod identity;
 pub mod process;
 pub mod workerd;
