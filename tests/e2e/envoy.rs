@@ -6,6 +6,7 @@ mod envoy_answers;
 mod envoy_config;
 mod envoy_day;
 mod envoy_exact;
+mod envoy_grpc;
 mod envoy_headers;
 mod envoy_host;
 mod envoy_identity;

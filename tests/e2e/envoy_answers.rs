@@ -61,30 +61,6 @@ fn a_refusal_says_what_the_draft_says() {
     assert_eq!((other.status, other.header("ratelimit")), (200, None));
 }
 
-// The SDK's own call would tell gRPC clients UNAVAILABLE, which they retry at once.
-#[test]
-fn grpc_gets_trailers_only() {
-    let envoy = Setup::policy(1, &layered()).start();
-    let grpc = |kind: &str| {
-        let request = Request::post("/s/m", "x").header("content-type", kind);
-        envoy.client().send(&request.header("x-key", "g"))
-    };
-    for _ in 0..2 {
-        // Envoy's own answer `hello` is no gRPC message, which it says with status 2.
-        assert_eq!(field(&grpc("application/grpc"), "grpc-status"), "2");
-    }
-    for kind in ["application/grpc", "application/grpc+proto"] {
-        let denied = grpc(kind);
-        assert_eq!((denied.status, denied.text()), (200, String::new()));
-        assert_eq!(field(&denied, "grpc-status"), "8");
-        let message = field(&denied, "grpc-message");
-        assert!(message.starts_with("quota exceeded: burst"), "{message}");
-        assert_eq!(field(&denied, "content-type"), "application/grpc");
-        assert_eq!(field(&denied, "retry-after"), "30");
-        assert!(field(&denied, "ratelimit").contains(r#""burst \"b\"";r=0;t=30"#));
-    }
-}
-
 // An origin may limit, too; its fields must reach the client unchanged, ours beside them.
 #[test]
 fn the_fields_of_the_origin_stay() {

@@ -148,12 +148,6 @@ fn an_answer_in_silence_tells_nothing() {
     assert_eq!((silent.status, silent.text(), told(&silent)), (201, "thanks".into(), vec![]));
     assert_eq!(silent.header("content-type").as_deref(), Some("text/plain"));
     assert_eq!(envoy.decisions("r", "denied"), 1);
-    // A gRPC client has no status 201; it is told the same words, and no reason.
-    let grpc =
-        Request::post("/", "x").header("x-key", "k").header("content-type", "application/grpc");
-    let silent = client.send(&grpc);
-    assert_eq!((silent.status, told(&silent)), (200, vec![]));
-    assert_eq!(silent.header("grpc-message").as_deref(), Some("thanks"));
 }
 
 // A status and body of one's own, and a status alone, whose body is still the standard one.

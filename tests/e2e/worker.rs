@@ -8,6 +8,7 @@ mod worker_durable;
 mod worker_exact;
 mod worker_failure;
 mod worker_fields;
+mod worker_grpc;
 mod worker_identity;
 mod worker_jwt;
 mod worker_origin;

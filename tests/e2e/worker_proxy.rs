@@ -246,27 +246,6 @@ fn a_denied_request_gets_429_with_every_field() {
     assert_eq!(worker.client().send(&from("192.0.2.2", Request::get("/"))).status, 200);
 }
 
-// Guards: gRPC clients, who read the HTTP status as "unavailable": a trailers-only answer with
-// RESOURCE_EXHAUSTED and the same fields.
-#[test]
-fn a_denied_grpc_request_gets_resource_exhausted() {
-    let origin = serve(|request| request.answer("200 OK", "", ""));
-    let worker = in_front_of(&origin, &policy(1));
-    let call = || {
-        Request::post("/pkg.Service/Call", [0; 5]).header("content-type", "application/grpc+proto")
-    };
-    assert_eq!(send(&worker, call()).status, 200);
-    let denied = send(&worker, call());
-    assert_eq!((denied.status, denied.body.len()), (200, 0));
-    assert_eq!(denied.header("content-type").as_deref(), Some("application/grpc"));
-    assert_eq!(denied.header("grpc-status").as_deref(), Some("8"));
-    let message = denied.header("grpc-message").expect("grpc-message");
-    assert!(message.starts_with("quota exceeded: year; retry in "), "{message}");
-    for name in ["retry-after", "ratelimit", "ratelimit-policy", "cache-control"] {
-        assert!(denied.header(name).is_some(), "{name}");
-    }
-}
-
 // Guards: an origin that limits too. Ours stand beside its fields; and a policy that says nothing on
 // allowed responses adds nothing.
 #[test]

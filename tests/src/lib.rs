@@ -4,6 +4,7 @@
 //! by the test that started it. Nothing here knows Envoy; its helpers stand beside its tests.
 
 pub mod day;
+pub mod grpc;
 pub mod http;
 pub mod http2;
 pub mod identity;

@@ -9,14 +9,14 @@ use std::rc::Rc;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType, LogLevel};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Facts, Failure, Outcome, Plan};
+use tollgate_policy::{Answer, Failure, Outcome, Plan};
 
 use crate::config::Config;
 use crate::enforce::{Enforcement, INSERT, Scratch, SharedData, Stored, Tally};
 use crate::facts::RequestFacts;
 use crate::host::Host;
 use crate::metrics::Metrics;
-use crate::reply::Reply;
+use crate::owed::{Owed, SharedOwed};
 use crate::table::{LAYOUT_VERSION, Seed};
 use crate::waiting::Waiting;
 
@@ -42,7 +42,7 @@ struct Root {
 }
 
 /// A policy in force, with the buffers that its requests use again.
-struct Force {
+pub struct Force {
     config: Config,
     seed: Seed,
     metrics: Metrics,
@@ -95,7 +95,7 @@ impl RootContext for Root {
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
         let (force, waiting) = (self.force.clone(), Rc::clone(&self.waiting));
-        Some(Box::new(Stream { id, force, waiting, plan: None, retried: None }))
+        Some(Box::new(Stream { id, force, waiting, owed: Owed::Nothing, retried: None }))
     }
 }
 
@@ -159,7 +159,7 @@ impl Force {
     }
 
     /// Charges what the response's status brings about.
-    fn settle(&self, plan: &mut Plan) {
+    pub fn settle(&self, plan: &mut Plan) {
         let (Some(status), Some(now)) = (Host.response_status(), Host.now()) else { return };
         if plan.settle(&self.config.policy, status) {
             let tally = self.enforce(plan, now, |enforcement| enforcement.charge());
@@ -188,7 +188,7 @@ impl Force {
         Tally { failures: 1, ..Tally::default() }
     }
 
-    fn outcome<'a>(&'a self, plan: &'a Plan) -> Outcome<'a> {
+    pub fn outcome<'a>(&'a self, plan: &'a Plan) -> Outcome<'a> {
         plan.outcome(&self.config.policy)
     }
 
@@ -199,7 +199,7 @@ impl Force {
         plan
     }
 
-    fn keep(&self, plan: Plan) {
+    pub fn keep(&self, plan: Plan) {
         let mut plans = self.plans.take();
         if plans.len() < SPARE_PLANS {
             plans.push(plan);
@@ -214,16 +214,13 @@ struct Decided {
     now: Timestamp,
 }
 
-/// A plan that a stream and its retry share.
-type SharedPlan = Rc<Cell<Option<Plan>>>;
-
 /// A request that waits to be decided again.
 pub struct Retry {
     force: Rc<Force>,
     facts: RequestFacts<Host>,
     /// When it came.
     since: Timestamp,
-    plan: SharedPlan,
+    owed: SharedOwed,
 }
 
 impl Retry {
@@ -254,14 +251,12 @@ impl Retry {
     fn let_through(&self, decided: Decided, waited: Span) {
         self.force.count(&decided.plan, waited);
         mark(&self.force.outcome(&decided.plan));
-        self.plan.set(Some(decided.plan));
+        self.owed.set(Owed::Fields(decided.plan));
     }
 
     fn refuse(&self, decided: Decided, waited: Span, status: u16) {
         self.force.count(&decided.plan, waited);
-        let content_type = self.facts.header("content-type").unwrap_or_default();
-        Host.reply(&Reply::new(&self.force.outcome(&decided.plan), status, &content_type));
-        self.force.keep(decided.plan);
+        self.owed.set(Owed::refusal(&self.force, &self.facts, decided.plan, status));
     }
 }
 
@@ -275,10 +270,9 @@ struct Stream {
     id: u32,
     force: Option<Rc<Force>>,
     waiting: Rc<Cell<Queue>>,
-    /// Of a request that was let through: its fields go onto the response. `None` for our own answers.
-    plan: Option<Plan>,
+    owed: Owed,
     /// The same of a request that was decided again.
-    retried: Option<SharedPlan>,
+    retried: Option<SharedOwed>,
 }
 
 impl Context for Stream {}
@@ -302,32 +296,28 @@ impl HttpContext for Stream {
         }
         force.count(&decided.plan, Span::ZERO);
         if let Answer::Refuse { status } = answer {
-            let content_type = facts.header("content-type").unwrap_or_default();
-            Host.reply(&Reply::new(&force.outcome(&decided.plan), status, &content_type));
-            force.keep(decided.plan);
+            self.owed = Owed::refusal(&force, &facts, decided.plan, status);
             return Action::Pause;
         }
         mark(&force.outcome(&decided.plan));
-        self.plan = Some(decided.plan);
+        self.owed = Owed::Fields(decided.plan);
         Action::Continue
     }
 
     fn on_http_response_headers(&mut self, _count: usize, _end: bool) -> Action {
-        if let (Some(force), Some(mut plan)) = (self.force.clone(), self.take_plan()) {
-            let outcome = force.outcome(&plan);
-            outcome.headers(&mut |name, value| Host.add_response_header(name, value));
-            if plan.is_deferred() {
-                force.settle(&mut plan);
-            }
-            force.keep(plan);
+        if let Some(force) = self.force.clone() {
+            self.take_owed().put_on_response(&force);
         }
         Action::Continue
     }
 }
 
 impl Stream {
-    fn take_plan(&mut self) -> Option<Plan> {
-        self.plan.take().or_else(|| self.retried.take()?.take())
+    fn take_owed(&mut self) -> Owed {
+        match core::mem::take(&mut self.owed) {
+            Owed::Nothing => self.retried.take().map(|owed| owed.take()).unwrap_or_default(),
+            owed => owed,
+        }
     }
 
     /// Keeps what a waiting request needs when it is let go or decided again.
@@ -341,14 +331,14 @@ impl Stream {
         if !matches!(answer, Answer::Retry(_)) {
             force.count(&decided.plan, Span::ZERO);
             mark(&force.outcome(&decided.plan));
-            self.plan = Some(decided.plan);
+            self.owed = Owed::Fields(decided.plan);
             return;
         }
         force.keep(decided.plan);
-        let plan = SharedPlan::default();
-        self.retried = Some(Rc::clone(&plan));
+        let owed = SharedOwed::default();
+        self.retried = Some(Rc::clone(&owed));
         let mut waiting = self.waiting.take();
-        waiting.retries.insert(self.id, Retry { force, facts, since: decided.now, plan });
+        waiting.retries.insert(self.id, Retry { force, facts, since: decided.now, owed });
         self.waiting.set(waiting);
     }
 
@@ -369,8 +359,8 @@ impl Stream {
 impl Drop for Stream {
     /// A request that never got a response: its client left.
     fn drop(&mut self) {
-        if let (Some(force), Some(plan)) = (self.force.clone(), self.take_plan()) {
-            force.keep(plan);
+        if let Some(force) = self.force.clone() {
+            self.take_owed().forget(&force);
         }
     }
 }

@@ -155,17 +155,12 @@ impl Host {
 
     /// Sets a header of the request that goes on; what the client sent under that name is replaced.
     pub fn set_request_header(self, name: &str, value: &str) {
-        let (name, value) = (name.as_bytes(), value.as_bytes());
-        // SAFETY: the host reads both during the call. A refused line changes nothing for the request.
-        let _ = unsafe {
-            proxy_replace_header_map_value(
-                REQUEST_HEADERS,
-                name.as_ptr(),
-                name.len(),
-                value.as_ptr(),
-                value.len(),
-            )
-        };
+        set_header(REQUEST_HEADERS, name, value);
+    }
+
+    /// Sets a header of the response; what stood under that name is replaced.
+    pub fn set_response_header(self, name: &str, value: &str) {
+        set_header(RESPONSE_HEADERS, name, value);
     }
 
     /// The status of the response.
@@ -231,6 +226,14 @@ impl Host {
             let _ = unsafe { proxy_continue_stream(HTTP_REQUEST) };
         }
     }
+}
+
+fn set_header(map: u32, name: &str, value: &str) {
+    let (name, value) = (name.as_bytes(), value.as_bytes());
+    // SAFETY: the host reads both during the call. A refused line changes nothing for the request.
+    let _ = unsafe {
+        proxy_replace_header_map_value(map, name.as_ptr(), name.len(), value.as_ptr(), value.len())
+    };
 }
 
 impl Source for Host {

@@ -1,7 +1,7 @@
 //! Tollgate as an Envoy HTTP filter: a proxy-wasm module.
 //!
-//! `filter` dispatches Envoy's callbacks, `host` makes every call to Envoy; both exist in the wasm
-//! build alone. The rest is pure and tested natively: `config` (the policy out of the plugin configuration),
+//! `filter` dispatches Envoy's callbacks, `owed` writes onto responses, `host` makes every call to Envoy; these exist
+//! in the wasm build alone. The rest is pure and tested natively: `config` (the policy out of the plugin configuration),
 //! `facts` (what a request is), `table` (which way of which bucket holds a key), `enforce` (load,
 //! decide, commit by compare-and-swap), `denials` (what this worker saw denied), `waiting` (delayed requests), `reply` and `metrics`.
 //!
@@ -16,6 +16,8 @@
 mod filter;
 #[cfg(target_arch = "wasm32")]
 mod host;
+#[cfg(target_arch = "wasm32")]
+mod owed;
 
 pub mod config;
 pub mod denials;

@@ -1,14 +1,11 @@
-//! A refusal as the host sends it: for HTTP a status with fields and a body, for gRPC trailers only.
+//! A refusal as the host sends it: for HTTP a status with fields and a body, for gRPC a bare 200.
 //!
 //! Invariant: nothing but what the policy's outcome says goes out; names of quotas, never keys.
-//! Deliberately absent: host calls.
+//! Deliberately absent: host calls, and the fields of a gRPC answer, which go onto it when it comes.
 
 use tollgate_policy::Outcome;
 
 use crate::pairs::PairsWriter;
-
-/// The gRPC status of a refusal that a failure brings about.
-const UNAVAILABLE: u8 = 14;
 
 /// What answers the request instead of the origin.
 pub struct Reply {
@@ -20,55 +17,23 @@ pub struct Reply {
     pub details: &'static str,
     /// In the host's serialisation of a map.
     pub headers: Vec<u8>,
-    /// The body; the `grpc-message` of a gRPC request.
+    /// The body.
     pub body: Vec<u8>,
 }
 
 impl Reply {
-    /// The answer to a request with this `content-type` that `outcome` refuses with `status`.
-    pub fn new(outcome: &Outcome<'_>, status: u16, content_type: &[u8]) -> Self {
-        let is_grpc = is_grpc(content_type);
+    /// The answer to a request that `outcome` refuses with `status`, or to one of `grpc`'s content type.
+    pub fn new(outcome: &Outcome<'_>, status: u16, grpc: Option<&'static str>) -> Self {
         let mut headers = PairsWriter::default();
-        outcome.headers(&mut |name, value| {
-            // A gRPC answer has the content type of gRPC, which the host sets, and no body.
-            if !(is_grpc && name == "content-type") {
-                headers.push(name, value.as_bytes());
-            }
-        });
-        let (grpc_status, message) = outcome.grpc();
-        let is_failure = grpc_status == UNAVAILABLE;
-        Self {
-            status,
-            grpc_status: grpc_status.into(),
-            details: if is_failure { "tollgate_failure" } else { "tollgate_denied" },
-            headers: headers.finish(),
-            body: if is_grpc { message } else { outcome.body() }.into_bytes(),
+        if grpc.is_none() {
+            outcome.headers(&mut |name, value| headers.push(name, value.as_bytes()));
         }
-    }
-}
-
-/// `application/grpc`, alone or with a suffix: `application/grpc+proto` (gRPC over HTTP/2, "Requests").
-fn is_grpc(content_type: &[u8]) -> bool {
-    let rest = content_type.strip_prefix(b"application/grpc".as_slice());
-    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_grpc;
-
-    #[test]
-    fn grpc_is_known_by_its_content_type() {
-        let rows: [(&[u8], bool); 6] = [
-            (b"application/grpc", true),
-            (b"application/grpc+proto", true),
-            (b"application/grpc;x=y", true),
-            (b"application/grpc-web", false),
-            (b"application/json", false),
-            (b"", false),
-        ];
-        for (content_type, expected) in rows {
-            assert_eq!(is_grpc(content_type), expected);
+        Self {
+            status: if grpc.is_some() { 200 } else { status },
+            grpc_status: outcome.grpc().code.into(),
+            details: if outcome.is_failure() { "tollgate_failure" } else { "tollgate_denied" },
+            headers: headers.finish(),
+            body: if grpc.is_some() { Vec::new() } else { outcome.body().into_bytes() },
         }
     }
 }

@@ -26,6 +26,7 @@ mod document;
 mod explain;
 mod facts;
 mod forwarded;
+mod grpc;
 mod headers;
 mod index;
 mod jwt;
@@ -47,6 +48,7 @@ pub use compile::{Group, Meter, Policy, QuotaSet, Rule, Surface};
 #[cfg(feature = "explain")]
 pub use explain::{RuleInWords, RuleVerdict, Standing, TierInWords};
 pub use facts::Facts;
+pub use grpc::{GrpcStatus, grpc_content_type};
 pub use jwt::{Jwk, Jwt};
 pub use outcome::{Answer, Outcome};
 pub use plan::{Failure, Plan};

@@ -6,7 +6,6 @@
 
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Decision, Span, Verdict};
 
@@ -136,23 +135,10 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// What a gRPC client is told: RESOURCE_EXHAUSTED for a quota or UNAVAILABLE for a failure, and one
-    /// line for a person, %x20-7E.
+    /// True when a failure refuses the request, and no quota does.
     #[must_use]
-    pub fn grpc(&self) -> (u8, String) {
-        if let Some(Cause::Silent(_)) = self.cause() {
-            return (8, self.body()); // not why: that is what the rule wants
-        }
-        let code = if self.cause() == Some(Cause::Failure) { 14 } else { 8 };
-        let message = match self.retry_after() {
-            Some(wait) => {
-                let names = self.violated().collect::<Vec<_>>().join(", ");
-                let seconds = headers::seconds(wait.saturating_add(self.jitter()));
-                format!("quota exceeded: {names}; retry in {seconds} s")
-            }
-            None => self.detail(),
-        };
-        (code, message)
+    pub fn is_failure(&self) -> bool {
+        self.cause() == Some(Cause::Failure)
     }
 
     /// How long until the same request is admitted, if nobody else uses its keys: the longest of the
@@ -225,7 +211,7 @@ impl<'a> Outcome<'a> {
 
     /// Why the request is refused, if it is: the first rule that denies; a quota's word goes before a
     /// failure's.
-    fn cause(&self) -> Option<Cause<'a>> {
+    pub(crate) fn cause(&self) -> Option<Cause<'a>> {
         let mut failure = None;
         for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
             match (self.result(applied), self.rule(applied)) {
@@ -288,7 +274,7 @@ impl<'a> Outcome<'a> {
         waits.max()
     }
 
-    fn detail(&self) -> String {
+    pub(crate) fn detail(&self) -> String {
         match (self.cause(), self.retry_after()) {
             (Some(Cause::MissingKey), _) => "the request lacks what its quota is counted by".into(),
             (Some(Cause::Failure), _) => "the rate limiter cannot decide at the moment".into(),
@@ -333,7 +319,7 @@ impl<'a> Outcome<'a> {
     }
 
     /// What is added to waits: the same for one key at one time, on every surface.
-    fn jitter(&self) -> Span {
+    pub(crate) fn jitter(&self) -> Span {
         let most = self.policy.response.jitter.as_nanos();
         let Some(partition) = self.plan.live().first().filter(|_| most > 0) else {
             return Span::ZERO;
@@ -376,7 +362,7 @@ impl<'a> Outcome<'a> {
     }
 }
 
-fn status_of(cause: Cause<'_>) -> u16 {
+pub(crate) fn status_of(cause: Cause<'_>) -> u16 {
     let of = |reply: &Reply| u16::try_from(reply.status.0).unwrap_or(429);
     match cause {
         Cause::Quota(reply) => reply.map_or(429, of),

@@ -10,7 +10,7 @@
 mod support;
 
 use tollgate_core::Span;
-use tollgate_policy::{Answer, RuleResult, Surface};
+use tollgate_policy::{Answer, Failure, RuleResult, Surface};
 
 use support::{Request, Surfaced, get};
 
@@ -480,4 +480,54 @@ fn a_header_that_nobody_vouches_for_is_warned_about() {
     // A header with one address has no list in which hops could be counted.
     assert_eq!(warnings(&format!(r#"{{{source}, "trusted_hops": 1}}"#)), WARNING);
     assert_eq!(warnings(&format!(r#"{{{source}, "trusted_proxies": ["10.0.0.1"]}}"#)), "");
+}
+
+#[test]
+fn a_grpc_client_is_told_the_truth_or_nothing() {
+    let told = |action: &str, refuse: fn(&mut Surfaced)| {
+        let mut surface =
+            Surfaced::new(&rule(&format!(r#""action": {action}, "on_failure": "deny""#)));
+        surface.check(&get("/", "10.0.0.1"), 0);
+        refuse(&mut surface);
+        let outcome = surface.plan.outcome(&surface.policy);
+        let mut fields = Vec::new();
+        outcome.grpc_headers("application/grpc", &mut |name, value| {
+            fields.push(format!("{name}: {value}"));
+        });
+        let status = outcome.grpc();
+        (status.code, status.message, fields)
+    };
+    let quota: fn(&mut Surfaced) = |surface| {
+        surface.check(&get("/", "10.0.0.1"), 0);
+    };
+    let failure: fn(&mut Surfaced) = |surface| surface.plan.fail(0, Failure::Unreachable);
+
+    let exhausted = "quota exceeded: r; retry in 60 s";
+    for action in [r#""deny""#, r#"{"deny": {"status": 503, "body": "busy"}}"#] {
+        let (code, message, fields) = told(action, quota);
+        assert_eq!((code, message.as_str()), (8, exhausted), "{action}");
+        assert_eq!(
+            fields,
+            [
+                "cache-control: no-store",
+                "retry-after: 60",
+                r#"ratelimit-policy: "r";q=1;w=60"#,
+                r#"ratelimit: "r";r=0;t=60"#,
+                "content-type: application/grpc",
+                "grpc-status: 8",
+                "grpc-message: quota exceeded: r; retry in 60 s",
+            ],
+            "{action}"
+        );
+    }
+    let (code, message, _) = told(r#""deny""#, failure);
+    assert_eq!((code, message.as_str()), (14, "the rate limiter cannot decide at the moment"));
+
+    let silent = ["cache-control: no-store", "content-type: application/grpc"];
+    let (code, message, fields) = told(r#"{"respond": {"status": 200, "body": "ok"}}"#, quota);
+    assert_eq!((code, message.as_str()), (0, ""));
+    assert_eq!(fields, [&silent[..], &["grpc-status: 0"]].concat());
+    let (code, message, fields) = told(r#"{"respond": {"status": 404, "body": "100 %"}}"#, quota);
+    assert_eq!((code, message.as_str()), (12, "100 %"));
+    assert_eq!(fields, [&silent[..], &["grpc-status: 12", "grpc-message: 100 %25"]].concat());
 }

@@ -28,7 +28,7 @@ use worker::{Env, event, js_sys, web_sys};
 use crate::check::CheckRequest;
 use crate::limit::{Objects, decide, settle};
 use crate::naming::told_hash_key;
-use crate::reply::{Caller, Fields, HEALTH_PATH, Reply};
+use crate::reply::{Fields, HEALTH_PATH, Reply};
 use crate::settings::Settings;
 
 /// The path of the service.
@@ -127,8 +127,8 @@ async fn proxy(
 }
 
 fn refuse(outcome: &Outcome<'_>, status: u16, facts: &Incoming<'_>) -> web_sys::Response {
-    let caller = Caller::of(facts.text("content-type").as_deref());
-    send(&Reply::refusal(outcome, status, caller))
+    let content_type = facts.text("content-type").unwrap_or_default();
+    send(&Reply::refusal(outcome, status, &content_type))
 }
 
 /// Use two: somebody else forwards or refuses; we only say which.

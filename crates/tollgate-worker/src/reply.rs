@@ -4,7 +4,7 @@
 //! reply a request gets is decided elsewhere, and nothing here knows the runtime.
 
 use serde::Serialize;
-use tollgate_policy::{Outcome, Problem, Problems};
+use tollgate_policy::{Outcome, Problem, Problems, grpc_content_type};
 
 /// Where the health report is, in both uses.
 pub(crate) const HEALTH_PATH: &str = "/.well-known/tollgate/health";
@@ -86,22 +86,13 @@ impl Reply {
         Self::new(status, PROBLEM, serde_json::to_string(&document).unwrap_or_default())
     }
 
-    /// The refusal of a request, as `caller` can read it.
-    pub(crate) fn refusal(outcome: &Outcome<'_>, status: u16, caller: Caller) -> Self {
-        if caller == Caller::Http {
+    /// The refusal with `status` of a request with this content type.
+    pub(crate) fn refusal(outcome: &Outcome<'_>, status: u16, content_type: &str) -> Self {
+        let Some(kind) = grpc_content_type(content_type.as_bytes()) else {
             return Self { status, fields: Fields::of(outcome), body: outcome.body() };
-        }
-        // A trailers-only response: everything in the header fields, no body.
+        };
         let mut fields = Fields::default();
-        outcome.headers(&mut |name, value| {
-            if name != "content-type" {
-                fields.add(name, value);
-            }
-        });
-        fields.add("content-type", "application/grpc");
-        let (code, message) = outcome.grpc();
-        fields.add("grpc-status", &code.to_string());
-        fields.add("grpc-message", &grpc_message(&message));
+        outcome.grpc_headers(kind, &mut |name, value| fields.add(name, value));
         Self { status: 200, fields, body: String::new() }
     }
 
@@ -115,36 +106,6 @@ impl Reply {
         let reply = Self { status, fields: Fields::default(), body };
         reply.with("content-type", kind).with("cache-control", "no-store")
     }
-}
-
-/// What a client can read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Caller {
-    Http,
-    Grpc,
-}
-
-impl Caller {
-    /// By its content type: gRPC is `application/grpc`, alone or with a suffix or a parameter. gRPC-Web
-    /// is not gRPC: its clients read the HTTP status.
-    pub(crate) fn of(content_type: Option<&str>) -> Self {
-        match content_type.and_then(|value| value.strip_prefix("application/grpc")) {
-            Some(rest) if rest.is_empty() || rest.starts_with(['+', ';']) => Self::Grpc,
-            _ => Self::Http,
-        }
-    }
-}
-
-/// `text` as a `grpc-message`: all but %x20-24 and %x26-7E percent-encoded (gRPC over HTTP/2, Responses).
-fn grpc_message(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b' '..=b'$' | b'&'..=b'~' => out.push(char::from(byte)),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -161,27 +122,5 @@ mod tests {
         let fields = "content-type: application/problem+json\ncache-control: no-store\n";
         assert_eq!(reply.fields.0, fields);
         assert!(!Reply::problem(404, "Not Found", "x").body.contains("errors"));
-    }
-
-    #[test]
-    fn grpc_is_known_by_its_content_type() {
-        let grpc = ["application/grpc", "application/grpc+proto", "application/grpc;x=y"];
-        for value in grpc {
-            assert_eq!(Caller::of(Some(value)), Caller::Grpc, "{value}");
-        }
-        for value in [
-            None,
-            Some("application/json"),
-            Some("application/grpcx"),
-            Some("application/grpc-web"),
-            Some("text/application/grpc"),
-        ] {
-            assert_eq!(Caller::of(value), Caller::Http, "{value:?}");
-        }
-    }
-
-    #[test]
-    fn grpc_messages_are_percent_encoded() {
-        assert_eq!(grpc_message("50 % of \"ä\"\n"), "50 %25 of \"%C3%A4\"%0A");
     }
 }

@@ -120,41 +120,33 @@ impl Report {
             body: None,
             origin_headers: Vec::new(),
         };
-        report.answer(&outcome, request.is_grpc());
+        report.answer(&outcome, request.grpc_content_type());
         report
     }
 
     /// Fills in what the client and the origin see.
-    fn answer(&mut self, outcome: &Outcome<'_>, is_grpc: bool) {
+    fn answer(&mut self, outcome: &Outcome<'_>, grpc: Option<&'static str>) {
         if self.decision.answer == "retry" {
             return; // nothing is sent yet
         }
         let headers = &mut self.headers;
-        outcome.headers(&mut |name, value| headers.push((name.to_owned(), value.to_owned())));
+        let mut add = |name: &str, value: &str| headers.push((name.to_owned(), value.to_owned()));
+        match grpc.filter(|_| self.decision.status.is_some()) {
+            Some(content_type) => outcome.grpc_headers(content_type, &mut add),
+            None => outcome.headers(&mut add),
+        }
         if self.decision.status.is_none() {
             let marks = &mut self.origin_headers;
             outcome.marks(&mut |name, value| marks.push((name.to_owned(), value.to_owned())));
-        } else if is_grpc {
-            self.trailers_only(outcome);
+        } else if grpc.is_some() {
+            self.decision.status = Some(200); // trailers only
+            let code = outcome.grpc().code;
+            let how = if code == 0 { "answer, do not pass on:" } else { "refuse with" };
+            self.decision.words = format!("{how} gRPC status {code}");
+            self.body = Some(String::new());
         } else {
             self.body = Some(outcome.body());
         }
-    }
-
-    /// gRPC reads its own status from the header fields of a 200 without a body.
-    fn trailers_only(&mut self, outcome: &Outcome<'_>) {
-        let (code, message) = outcome.grpc();
-        self.headers.retain(|(name, _)| name != "content-type");
-        for (name, value) in [
-            ("content-type", "application/grpc".to_owned()),
-            ("grpc-status", code.to_string()),
-            ("grpc-message", message),
-        ] {
-            self.headers.push((name.to_owned(), value));
-        }
-        self.decision.status = Some(200);
-        self.decision.words = format!("refuse with gRPC status {code}");
-        self.body = Some(String::new());
     }
 }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use tollgate_policy::Facts;
+use tollgate_policy::{Facts, grpc_content_type};
 
 use crate::End;
 use crate::args::{ExplainArgs, Place};
@@ -33,11 +33,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// True for `application/grpc`, alone, with a suffix or a parameter.
-    pub(super) fn is_grpc(&self) -> bool {
-        let kind = self.header("content-type").unwrap_or_default();
-        let rest = kind.strip_prefix(b"application/grpc".as_slice());
-        rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+    /// The content type of a gRPC answer; `None` when this is no gRPC request.
+    pub(super) fn grpc_content_type(&self) -> Option<&'static str> {
+        grpc_content_type(&self.header("content-type")?)
     }
 }
 
