@@ -72,7 +72,7 @@ impl<'a> At<'a> {
     }
 
     /// True when no further problem will be listed, so that looking for its words is idle.
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.noted() > MAX_PROBLEMS
     }
 

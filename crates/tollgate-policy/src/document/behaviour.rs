@@ -6,10 +6,10 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
-use crate::document::conditions::NonEmpty;
 use crate::document::scalar::{Bounded, HeaderName, Wait};
 use crate::node::Node;
 use crate::read::{At, FromNode, quoted, record, schema};
@@ -101,15 +101,35 @@ pub(crate) enum Charging {
     /// When it is admitted.
     Request,
     /// When its response has one of these statuses.
-    Response(NonEmpty<StatusPattern>),
+    Response(Statuses),
 }
 
 record! {
     /// Charging by response.
     ResponseChargeDoc {
         /// Statuses: "401", or "5xx" for a class.
-        response_status: NonEmpty<StatusPattern>,
+        response_status: Statuses,
     }
+}
+
+/// The statuses that are charged: at least one, and not to be left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Statuses(pub(crate) Vec<StatusPattern>);
+
+impl FromNode for Statuses {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let statuses = Vec::read(node, at)?;
+        if statuses.is_empty() {
+            at.problem(
+                "is empty, so nothing would be charged; give statuses such as \"401\" or \"5xx\""
+                    .into(),
+            );
+            return None;
+        }
+        Some(Self(statuses))
+    }
+
+    schema!({"type": "array", "minItems": 1, "items": StatusPattern::schema()});
 }
 
 impl FromNode for Charging {

@@ -12,7 +12,7 @@ use crate::address::Cidr;
 use crate::document::scalar::{HeaderName, Method, is_token};
 use crate::node::Node;
 use crate::path::Pattern;
-use crate::read::{At, FromNode, quoted, record, schema};
+use crate::read::{At, FromNode, quoted, quoted_text, record, schema};
 
 record! {
     /// Conditions; all that are given must hold, the values of one are alternatives.
@@ -39,7 +39,7 @@ record! {
     }
 }
 
-/// A list of at least one alternative.
+/// A list of at least one alternative, in a field that may be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NonEmpty<T>(pub(crate) Vec<T>);
 
@@ -47,7 +47,7 @@ impl<T: FromNode> FromNode for NonEmpty<T> {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let list = Vec::<T>::read(node, at)?;
         if list.is_empty() {
-            at.problem("is empty, which matches nothing; leave it out to match everything".into());
+            at.problem("is empty; give at least one, or leave it out".into());
             return None;
         }
         Some(Self(list))
@@ -95,18 +95,19 @@ impl FromNode for Host {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named<K>(pub(crate) Vec<(K, Vec<Matcher>)>);
 
-impl<K: FromNode> FromNode for Named<K> {
+impl<K: FromNode + AsRef<[u8]>> FromNode for Named<K> {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let Node::Object(fields) = node else {
             return at.wrong(node, "an object of names and what their values are");
         };
         let (mut named, mut seen) = (Vec::new(), BTreeSet::new());
-        for (name, node) in fields {
+        for (i, (name, node)) in fields.iter().enumerate() {
             let at = at.field(name);
-            if !seen.insert(name) {
-                at.problem("is given twice; give it once".into());
-            }
             let key = K::read(&Node::Text(name.clone()), &at);
+            let is_new = key.as_ref().is_none_or(|key| seen.insert(Vec::from(key.as_ref())));
+            if !is_new && !at.is_full() {
+                at.problem(given_again(name, fields.get(..i).unwrap_or_default()));
+            }
             let matchers = match node {
                 Node::List(_) => NonEmpty::<Matcher>::read(node, &at).map(|list| list.0),
                 _ => Matcher::read(node, &at).map(|one| alloc::vec![one]),
@@ -119,6 +120,18 @@ impl<K: FromNode> FromNode for Named<K> {
     schema!({"type": "object", "additionalProperties": {"anyOf": [
         Matcher::schema(), {"type": "array", "minItems": 1, "items": Matcher::schema()}
     ]}});
+}
+
+/// What is wrong with a `name` that means the same as one of the `earlier` ones.
+fn given_again(name: &str, earlier: &[(String, Node)]) -> String {
+    let is_spelt_so = earlier.iter().any(|(first, _)| first == name);
+    match earlier.iter().find(|(first, _)| first.eq_ignore_ascii_case(name)) {
+        Some((first, _)) if !is_spelt_so => format!(
+            "is {} once more, because capitals make no difference; give it once",
+            quoted_text(first)
+        ),
+        _ => "is given twice; give it once".into(),
+    }
 }
 
 /// What a value must be.

@@ -61,6 +61,12 @@ impl FromNode for Name {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HeaderName(pub(crate) String);
 
+impl AsRef<[u8]> for HeaderName {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
 impl FromNode for HeaderName {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
