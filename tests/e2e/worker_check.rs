@@ -90,13 +90,15 @@ fn a_wrong_request_is_told_every_mistake() {
         let document = problem(&client.send(&Request::post("/check", body)), 400);
         document["errors"].clone()
     };
-    let body = r#"{"method":7,"path":"x","hots":"a","headers":{"a":1},"client_ip":"300.1.1.1"}"#;
+    let body = r#"{"method":7,"path":"x","hots":"a","headers":{"a":1},"client_ip":"300.1.1.1","country":"D","asn":"1"}"#;
     let expected = json!([
-        {"path": "method", "detail": "a number is not a request method; use a token such as \"GET\""},
+        {"path": "", "detail": "unknown field \"hots\"; did you mean \"host\"?"},
+        {"path": "method", "detail": "7 is not a request method; use a token such as \"GET\""},
         {"path": "path", "detail": "\"x\" is not a path; use one that begins with \"/\""},
-        {"path": "", "detail": "unknown field \"hots\"; use \"method\", \"host\", \"path\", \"headers\", \"client_ip\" or \"response_status\""},
-        {"path": "headers.a", "detail": "a number is not a header value; use one line of text"},
+        {"path": "headers.a", "detail": "1 is not a header value; use one line of text"},
         {"path": "client_ip", "detail": "\"300.1.1.1\" is not an address; use IPv4 or IPv6 without a port"},
+        {"path": "country", "detail": "\"D\" is not a country; use two letters, such as \"DE\""},
+        {"path": "asn", "detail": "\"1\" is not a system number; use 0 to 4294967295"},
     ]);
     assert_eq!(mistakes(body), expected);
     let no_json =

@@ -320,3 +320,23 @@ fn countries_and_networks_come_from_the_edge() {
         assert_eq!([from(unknown), from(unknown)], [200, 200], "{unknown}");
     }
 }
+
+// Guards: a caller of /check whose own country is taken for its client's, or who cannot say what it knows of the client.
+#[test]
+fn countries_and_networks_come_from_the_caller_of_check() {
+    let germany = json!({"when": {"countries": ["DE"]}, "key": ["asn"]});
+    let worker = Setup::new(policy(1, germany)).start();
+    let decision = |facts: Value| {
+        let mut body = json!({"method": "GET", "path": "/"});
+        body.as_object_mut().expect("fields").extend(facts.as_object().expect("fields").clone());
+        let caller = json!({"country": "DE", "asn": 64_500}).to_string();
+        let request = Request::post("/check", body.to_string()).header(EDGE_FACTS, caller);
+        answer(&worker.client().send(&request))["decision"].clone()
+    };
+    let german = |asn: u32| decision(json!({"country": "de", "asn": asn}));
+    assert_eq!([german(64_500), german(64_500), german(64_501)], ["allow", "deny", "allow"]);
+    for unknown in [json!({}), json!({"country": "FR", "asn": 64_500}), json!({"country": "DE"})] {
+        let twice = [decision(unknown.clone()), decision(unknown.clone())];
+        assert_eq!(twice, ["allow", "allow"], "{unknown}");
+    }
+}

@@ -21,6 +21,7 @@ extern crate alloc;
 mod address;
 mod compile;
 mod decide;
+mod described;
 mod document;
 #[cfg(feature = "explain")]
 mod explain;
@@ -45,6 +46,7 @@ mod value;
 mod wire;
 
 pub use compile::{Group, Meter, Policy, QuotaSet, Rule, Surface};
+pub use described::DescribedRequest;
 #[cfg(feature = "explain")]
 pub use explain::{RuleInWords, RuleVerdict, Standing, TierInWords};
 pub use facts::Facts;

@@ -52,7 +52,8 @@ impl Node {
     }
 }
 
-fn whole(message: String) -> Problems {
+/// A mistake of the whole document.
+pub(crate) fn whole(message: String) -> Problems {
     Problems(alloc::vec![Problem { path: String::new(), message }])
 }
 

@@ -21,11 +21,12 @@ use std::cell::{OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use tollgate_policy::{Answer, Facts, Outcome, Plan, Policy, Problem, Problems, Surface};
+use tollgate_policy::{
+    Answer, DescribedRequest, Facts, Outcome, Plan, Policy, Problem, Problems, Surface,
+};
 use wasm_bindgen::JsValue;
 use worker::{Env, event, js_sys, web_sys};
 
-use crate::check::CheckRequest;
 use crate::limit::{Objects, decide, settle};
 use crate::naming::told_hash_key;
 use crate::reply::{Fields, HEALTH_PATH, Reply};
@@ -152,9 +153,9 @@ async fn service(gate: &Gate, policy: &Policy, request: &web_sys::Request, targe
     let Some(body) = js::body(request, check::MAX_BODY).await else {
         return Reply::problem(413, "Content Too Large", "send at most 65536 bytes");
     };
-    match CheckRequest::parse(&body) {
+    match DescribedRequest::parse(&body) {
         Ok(facts) => {
-            let status = facts.response_status;
+            let status = facts.response_status();
             let facts = with_claims(policy, facts).await;
             if let Some(status) = status {
                 let mut plan = Plan::new();
