@@ -16,5 +16,6 @@ mod envoy_limits;
 mod envoy_module;
 mod envoy_policy;
 mod envoy_server;
+mod envoy_settings;
 #[path = "../vectors/format.rs"]
 mod vectors;

@@ -16,3 +16,4 @@ mod worker_policy;
 mod worker_proxy;
 mod worker_relaxed;
 mod worker_replay;
+mod worker_settings;

@@ -9,4 +9,5 @@ pub mod http;
 pub mod http2;
 pub mod identity;
 pub mod process;
+pub mod settings;
 pub mod workerd;

@@ -1,0 +1,83 @@
+//! Settings whose effect a client must find the same on every surface: partial enforcement, jitter, bodies.
+//!
+//! Invariant: each check is of what comes back alone. Deliberately absent: how a request gets there.
+
+use serde_json::{Value, json};
+
+use crate::http::{Request, Response};
+
+/// One request for each `x-key` per hour, with these settings of the rule and of the response.
+pub fn policy(rule: &Value, response: &Value) -> Value {
+    let quota = json!({"name": "q", "limit": 1, "window": "1h"});
+    let mut all = json!({"name": "r", "key": [{"header": "x-key"}], "quotas": [quota]});
+    let fields = rule.as_object().expect("fields of a rule").clone();
+    all.as_object_mut().expect("a rule").extend(fields);
+    json!({"version": 1, "response": response, "rules": [all]})
+}
+
+fn of(key: u32) -> Request {
+    Request::get("/").header("x-key", format!("key-{key}"))
+}
+
+/// The percentage that [`check_percent`] wants.
+pub const PERCENT: u32 = 30;
+
+/// The first keys that are enforced; which ones is the policy's word, so every surface has the same.
+const ENFORCED: [u32; 10] = [7, 9, 11, 14, 26, 28, 36, 42, 44, 48];
+
+/// Under `{"mode": {"enforce_percent": PERCENT}}`: about as many keys are refused, the others pass and are told nothing,
+/// and a key stays what it is.
+pub fn check_percent(mut send: impl FnMut(&Request) -> Response) {
+    const KEYS: u32 = 400;
+    let mut enforced = vec![];
+    for key in 0..KEYS {
+        let [first, second, third] = [(); 3].map(|()| send(&of(key)));
+        assert_eq!((first.status, second.status), (200, third.status), "key {key}");
+        match second.status {
+            429 => enforced.push(key),
+            200 => assert_eq!(second.header("ratelimit"), None, "key {key} is told of a limit"),
+            other => panic!("key {key}: {other}"),
+        }
+    }
+    assert_eq!(enforced.get(..ENFORCED.len()), Some(&ENFORCED[..]));
+    // Five standard deviations of 9.2 around 120.
+    assert!((75..=165).contains(&enforced.len()), "{} of {KEYS}", enforced.len());
+}
+
+/// Under `{"jitter": "5m", "body": "text"}`: who is refused is never told to come back earlier than without, nor more
+/// than five minutes later, nor all at once; the fields and the body say the same.
+pub fn check_jitter(mut send: impl FnMut(&Request) -> Response) {
+    const KEYS: u32 = 40;
+    let mut waits = vec![];
+    for key in 0..KEYS {
+        send(&of(key));
+        let denied = send(&of(key));
+        assert_eq!(denied.status, 429, "key {key}");
+        let field = |name| denied.header(name).unwrap_or_else(|| panic!("no {name}: {denied:?}"));
+        let wait: u64 = field("retry-after").parse().expect("whole seconds");
+        assert_eq!(field("ratelimit"), format!("\"q\";r=0;t={wait}"));
+        assert_eq!(denied.text(), format!("try again in {wait} seconds\n"));
+        // Without jitter an hour, less the second at most that the two requests took.
+        assert!((3599..=3600 + 300).contains(&wait), "key {key}: {wait}");
+        waits.push(wait);
+    }
+    waits.sort_unstable();
+    waits.dedup();
+    assert!(waits.len() > 30, "they come back together: {waits:?}");
+    assert!(waits.iter().any(|wait| *wait > 3600 + 100), "hardly any jitter: {waits:?}");
+}
+
+/// What is said besides the fields: the content type and the body under each `body`.
+pub const BODIES: [(&str, Option<&str>, &str); 2] =
+    [("text", Some("text/plain"), "try again in 3600 seconds\n"), ("none", None, "")];
+
+/// Under `{"body": kind}`.
+pub fn check_body(kind: &str, mut send: impl FnMut(&Request) -> Response) {
+    let row = BODIES.iter().find(|row| row.0 == kind);
+    let (_, content_type, body) = row.unwrap_or_else(|| panic!("{kind} is in no row"));
+    send(&of(0));
+    let denied = send(&of(0));
+    assert_eq!((denied.status, denied.text().as_str()), (429, *body));
+    assert_eq!(denied.header("content-type").as_deref(), *content_type);
+    assert_eq!(denied.header("retry-after").as_deref(), Some("3600"));
+}
