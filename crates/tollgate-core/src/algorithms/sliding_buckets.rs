@@ -13,7 +13,8 @@
 //! Deliberately not here: weights. The oldest sub-window counts whole, so no estimate can be wrong.
 
 use crate::algorithms::clock::{is_foreign, kept, ride_out};
-use crate::decision::{Charge, Decision, Verdict};
+use crate::algorithms::ring::Counted;
+use crate::decision::{Charge, Decision};
 use crate::encoding::{position, read_u32, read_u64, write_u32, write_u64};
 use crate::quota::{MAX_BUCKETS, MAX_LIMIT_OF_BUCKETS, MIN_BUCKETS, Quota, QuotaError};
 use crate::time::{LATEST, Span, Timestamp};
@@ -155,37 +156,8 @@ impl SlidingBuckets {
     }
 
     fn decide(&self, state: &[u8], moment: Moment, cost: u64) -> Decision {
-        let limit = self.quota.limit();
-        let charged = moment.used.saturating_add(cost);
-        if cost > limit {
-            self.decision(Verdict::Deny, state, moment, None)
-        } else if charged > limit && cost > 0 {
-            let units = charged.saturating_sub(limit);
-            let retry_after = self.left_at(state, moment, units).since(moment.now);
-            self.decision(Verdict::Deny, state, moment, Some(retry_after))
-        } else {
-            self.decision(Verdict::Allow, state, Moment { used: charged, ..moment }, None)
-        }
-    }
-
-    /// Until the oldest unit leaves no more than `remaining` should be used; with none remaining, until as
-    /// many have left as let one in.
-    fn decision(
-        &self,
-        verdict: Verdict,
-        state: &[u8],
-        moment: Moment,
-        retry_after: Option<Span>,
-    ) -> Decision {
-        let limit = self.quota.limit();
-        let units = moment.used.saturating_add(1).saturating_sub(limit).max(1);
-        Decision {
-            verdict,
-            limit,
-            remaining: limit.saturating_sub(moment.used),
-            retry_after,
-            reset_after: self.left_at(state, moment, units).since(moment.now),
-        }
+        let counted = Counted { limit: self.quota.limit(), used: moment.used, now: moment.now };
+        counted.decide(cost, |units| self.left_at(state, moment, units))
     }
 
     /// When the oldest `units` have left. What is not in the ring (yet) is in `moment.index`.

@@ -12,10 +12,11 @@
 //! [`MAX_LIMIT_OF_LOG`]; a log of equal costs is not compressed.
 
 use crate::algorithms::clock::{is_foreign, kept, ride_out};
-use crate::decision::{Charge, Decision, Verdict};
+use crate::algorithms::ring::Counted;
+use crate::decision::{Charge, Decision};
 use crate::encoding::{position, read_u32, read_u64, write_u32, write_u64};
 use crate::quota::{MAX_LIMIT_OF_LOG, Quota, QuotaError};
-use crate::time::{LATEST, Span, Timestamp};
+use crate::time::{LATEST, Timestamp};
 
 /// The parameters of the sliding log. The state is [`SlidingLog::state_len`] bytes: the place of the oldest
 /// entry and the number of entries (`u32` each), then `limit` times (`u64`).
@@ -135,36 +136,8 @@ impl SlidingLog {
     }
 
     fn decide(&self, state: &[u8], moment: Moment, cost: u64) -> Decision {
-        let limit = self.0.limit();
-        let charged = moment.used.saturating_add(cost);
-        if cost > limit {
-            self.decision(Verdict::Deny, state, moment, None)
-        } else if charged > limit && cost > 0 {
-            let units = charged.saturating_sub(limit);
-            let retry_after = self.left_at(state, moment, units).since(moment.now);
-            self.decision(Verdict::Deny, state, moment, Some(retry_after))
-        } else {
-            self.decision(Verdict::Allow, state, Moment { used: charged, ..moment }, None)
-        }
-    }
-
-    /// Until the oldest entry leaves no more than `remaining` should be used; with none remaining, one
-    /// is admitted then.
-    fn decision(
-        &self,
-        verdict: Verdict,
-        state: &[u8],
-        moment: Moment,
-        retry_after: Option<Span>,
-    ) -> Decision {
-        let limit = self.0.limit();
-        Decision {
-            verdict,
-            limit,
-            remaining: limit.saturating_sub(moment.used),
-            retry_after,
-            reset_after: self.left_at(state, moment, 1).since(moment.now),
-        }
+        let counted = Counted { limit: self.0.limit(), used: moment.used, now: moment.now };
+        counted.decide(cost, |units| self.left_at(state, moment, units))
     }
 
     /// When the oldest `units` entries have left. What is not in the log (yet) is made at `moment.at`.
