@@ -72,6 +72,29 @@ fn a_wrong_setting_is_reported_and_serves_nothing() {
     assert_eq!(worker.client().send(&Request::new("HEAD", HEALTH)).status, 500);
 }
 
+// Guards: a warning that only `tollgate check` gives. It is for whoever reads the log, not for clients, whom it
+// may tell how to get round a limit.
+#[test]
+fn what_is_surely_not_meant_is_logged_and_not_told() {
+    let mut suspicious = policy("allow");
+    suspicious["client_ip"] = json!({"source": "x-forwarded-for"});
+    suspicious["response"] = json!({"partition_key": true});
+    let lines = |setup: Setup| {
+        let worker = setup.start();
+        let health = worker.client().send(&Request::get(HEALTH));
+        assert!(health.status == 200 && !health.text().contains("trusts"), "{}", health.text());
+        let log = worker.log();
+        let lines = log.lines().filter(|line| line.contains("tollgate:")).map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    };
+    let told = lines(Setup::new(suspicious.clone()));
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(told[0].contains("client_ip: trusts nobody"), "{told:#?}");
+    assert!(told[1].contains("pk can be guessed without the secret HASH_KEY"), "{told:#?}");
+    assert_eq!(lines(Setup::new(suspicious).binding("HASH_KEY", "secret")).len(), 1);
+    assert!(lines(Setup::new(policy("allow"))).is_empty());
+}
+
 /// Traps the wasm like a panic does, in the midst of a request with `x-fault: worker` or in the midst of its
 /// object's decision with `x-fault: object`.
 const TRAPS: &str = r#"

@@ -5,6 +5,9 @@
 
 export const policyText = () => globalThis.tollgatePolicy ?? "";
 
+/** For whoever reads the Worker's log. */
+export const warn = (text) => console.warn("tollgate:", text);
+
 export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 /** The object's reply; `undefined` when it fails or says nothing in time. */

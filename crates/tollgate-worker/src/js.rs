@@ -15,6 +15,9 @@ extern "C" {
     #[wasm_bindgen(js_name = policyText)]
     pub(crate) fn policy_text() -> String;
 
+    /// Writes a line to the log of the deployment.
+    pub(crate) fn warn(text: &str);
+
     fn check(objects: &JsValue, name: &str, timeout_ms: u32, request: Uint8Array) -> Promise;
 
     fn refund(

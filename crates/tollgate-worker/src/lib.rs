@@ -218,7 +218,9 @@ impl Gate {
             (Ok(settings), Some(namespace)) => {
                 let objects = Objects { namespace, hash_key: settings.hash_key.clone() };
                 let policy = policy_with(told_hash_key(&settings.hash_key));
-                Ok(Self { policy, settings, objects })
+                let gate = Self { policy, settings, objects };
+                gate.warn();
+                Ok(gate)
             }
             (settings, Some(_)) => Err(settings.err().unwrap_or_default()),
             (settings, None) => {
@@ -227,6 +229,22 @@ impl Gate {
                 problems.0.push(Problem { path: OBJECTS.to_owned(), message });
                 Err(problems)
             }
+        }
+    }
+}
+
+impl Gate {
+    /// Logs what is surely not meant, once per isolate. Not in the health report: everybody may read it, and
+    /// a warning may say how to get round a limit.
+    fn warn(&self) {
+        let Ok(policy) = self.policy.as_ref() else { return };
+        for warning in &policy.warnings().0 {
+            js::warn(&warning.to_string());
+        }
+        if policy.tells_partition_keys() && self.settings.hash_key.is_empty() {
+            js::warn(
+                "response.partition_key: pk can be guessed without the secret HASH_KEY; set it",
+            );
         }
     }
 }

@@ -204,6 +204,12 @@ impl Policy {
         self.fingerprint
     }
 
+    /// True when clients are told the hash of their partition key (`pk`), so that it needs a secret.
+    #[must_use]
+    pub const fn tells_partition_keys(&self) -> bool {
+        self.response.partition_key
+    }
+
     /// Sets what partition keys are hashed with before they are told to clients (`pk`): a secret of the
     /// surface; all zeros until then.
     pub const fn set_hash_key(&mut self, key: [u8; 16]) {
