@@ -208,6 +208,30 @@ proptest! {
         }
     }
 
+    /// Whatever the bytes, and whatever the clock did, what is idle decides like never seen, in every field.
+    #[test]
+    fn any_bytes_are_forgotten_without_loss(
+        limiter in limiter(), seed in prop::collection::vec(any_byte(), 200),
+        index in 0..4_u8, is_empty in any::<bool>(), later in 0..2_000_u64,
+    ) {
+        let mut key = Key::new(limiter);
+        key.state.iter_mut().zip(seed.iter().cycle()).for_each(|(byte, random)| *byte = *random);
+        if is_empty {
+            // What refunds leave: a window of its own with nothing counted in it.
+            key.state.fill(0);
+            key.state[0] = index;
+        }
+        let fresh = Key::new(limiter);
+        let idle_at = limiter.idle_at(&key.state).as_nanos();
+        for now in [idle_at, idle_at.saturating_add(limiter.window().as_nanos() / 1000 * later)] {
+            for cost in [0, 1, limiter.capacity(), limiter.capacity() + 1] {
+                if now < LATEST.as_nanos() {
+                    prop_assert_eq!(key.peek(now, cost), fresh.peek(now, cost), "{:?} {:?}", limiter, key.state);
+                }
+            }
+        }
+    }
+
     /// Refunds of anything, at any time, on any bytes: nothing traps, and still never more than the
     /// capacity is admitted at one instant.
     #[test]

@@ -94,10 +94,12 @@ impl FixedWindow {
     }
 
     /// The time from which `state` decides like a state never seen, and may be forgotten: the end
-    /// of its window.
+    /// of its window, or its start when nothing is counted in it.
     #[must_use]
     pub const fn idle_at(&self, state: FixedWindowState) -> Timestamp {
-        if state.count == 0 { Timestamp::ZERO } else { end_of(state.index, self.0.window()) }
+        // Before the start a late clock is still told when this window ends.
+        let start = Timestamp::start_of(state.index, self.0.window());
+        if state.count == 0 { start } else { start.saturating_add(self.0.window()) }
     }
 
     /// The quota that is held.

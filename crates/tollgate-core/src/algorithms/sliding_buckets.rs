@@ -113,10 +113,13 @@ impl SlidingBuckets {
     /// The time from which `state` decides like a state never seen, and may be forgotten.
     #[must_use]
     pub fn idle_at(&self, state: &[u8]) -> Timestamp {
-        let end = read_u64(state, 0).saturating_add(1);
+        let newest = read_u64(state, 0);
+        let end = newest.saturating_add(1);
         let first = end.saturating_sub(self.counters);
         let used = self.counts(state, first, end).filter(|(_, count)| *count > 0);
-        used.last().map_or(Timestamp::ZERO, |(index, _)| self.leaves_at(index))
+        // With nothing counted a late clock is still told when the newest sub-window leaves.
+        let empty_at = Timestamp::start_of(newest, self.sub_window);
+        used.last().map_or(empty_at, |(index, _)| self.leaves_at(index))
     }
 
     /// The quota that is held.

@@ -96,13 +96,14 @@ impl SlidingWindow {
     }
 
     /// The time from which `state` decides like a state never seen, and may be forgotten: the end of
-    /// the window after the last one that counted something.
+    /// the window after the last one that counted something; the start of the window when none did.
     #[must_use]
     pub const fn idle_at(&self, state: SlidingWindowState) -> Timestamp {
         let span = self.0.window();
-        let end_at = Timestamp::start_of(state.index, span).saturating_add(span);
+        let start_at = Timestamp::start_of(state.index, span);
+        let end_at = start_at.saturating_add(span);
         match (state.previous, state.current) {
-            (0, 0) => Timestamp::ZERO,
+            (0, 0) => start_at, // before it a late clock is still told when this window ends
             (_, 0) => end_at,
             _ => end_at.saturating_add(span),
         }
