@@ -11,6 +11,9 @@ use alloc::vec::Vec;
 const MAX_PATTERN: usize = 1024;
 /// The most segments of a pattern.
 const MAX_SEGMENTS: usize = 64;
+/// Why a pattern is refused that would look as if it matched something.
+const NOT_NORMAL: &str =
+    "has an empty segment, a dot segment or a backslash, which no path has in normal form";
 
 /// One path pattern, in segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +51,12 @@ impl Pattern {
             Some(body) => (body.strip_suffix('/').ok_or("has \"**\" inside a segment")?, true),
             None => (after_slash, false),
         };
-        let segments = body.split('/').map(segment).collect::<Result<_, _>>()?;
+        let segments = body.split('/').map(segment).collect::<Result<Vec<_>, _>>()?;
+        // Only a trailing slash leaves an empty segment in a path's normal form.
+        let full = if rest { segments.len() } else { segments.len().saturating_sub(1) };
+        if segments.iter().take(full).any(|s| matches!(s, Segment::Literal(l) if l.is_empty())) {
+            return Err(NOT_NORMAL);
+        }
         Ok(Self { segments, rest })
     }
 }
@@ -128,12 +136,17 @@ fn segment(text: &str) -> Result<Segment, &'static str> {
     let mut literal = Vec::new();
     normalise(text.as_bytes(), &mut literal);
     // The normal form begins with a slash.
-    Ok(Segment::Literal(literal.split_off(1.min(literal.len()))))
+    let literal = literal.split_off(1.min(literal.len()));
+    if literal.is_empty() != text.is_empty() || text.contains('\\') {
+        return Err(NOT_NORMAL);
+    }
+    Ok(Segment::Literal(literal))
 }
 
 /// Writes the normal form of `target`'s path into `out`, which is cleared first: without query and
-/// fragment, unreserved characters decoded, escapes in upper case, backslashes as slashes, slashes merged, dot
-/// segments resolved, with a leading slash. Never fails: what is no path at all becomes one.
+/// fragment, unreserved characters decoded, escapes in upper case, a percent sign that begins none as `%25`,
+/// backslashes as slashes, slashes merged, dot segments resolved, with a leading slash. Never fails: what is
+/// no path at all becomes one.
 pub(crate) fn normalise(target: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.push(b'/');
@@ -143,6 +156,8 @@ pub(crate) fn normalise(target: &[u8], out: &mut Vec<u8>) {
         rest = after;
         match byte {
             b'/' | b'\\' if !escaped => end_segment(out),
+            // A bare percent sign must not become one with digits that are decoded after it.
+            b'%' => push_escape(out, byte),
             _ if escaped && !is_unreserved(byte) => push_escape(out, byte),
             _ => out.push(byte),
         }
@@ -255,9 +270,10 @@ mod tests {
         check("/Login", "/Login");
         check("/a%2fb", "/a%2Fb");
         check("/a%2Fb", "/a%2Fb");
-        check("/a%zzb", "/a%zzb");
-        check("/a%2", "/a%2");
+        check("/a%zzb", "/a%25zzb");
+        check("/a%2", "/a%252");
         check("/%25", "/%25");
+        check("/%4%31", "/%2541");
         check("/a/.", "/a/");
         check("/a/..", "/");
         check("/a/%2e", "/a/");
@@ -273,6 +289,10 @@ mod tests {
         let message = |text: &str| Pattern::parse(text).map(|_| ()).unwrap_err().to_string();
         assert_eq!(message("login"), "must start with \"/\"");
         assert_eq!(message("/a?b"), "has a query; paths are matched without it");
+        for text in ["/a//b", "//", "/a//**", "/.", "/a/../b", "/a/%2E%2e", "/a\\b", "/\\b", "/\\"]
+        {
+            assert_eq!(message(text), NOT_NORMAL, "{text}");
+        }
         assert_eq!(message("/a**"), "has \"**\" inside a segment");
         assert_eq!(message("/**/a"), "may have \"**\" only at its end");
         assert_eq!(
@@ -294,7 +314,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn the_normal_form_is_its_own(target in proptest::collection::vec(
-            proptest::sample::select(&b"/\\.%25eEaA?#\xff\0 "[..]), 0..40,
+            proptest::sample::select(&b"/\\.%12345eEaA?#\xff\0 "[..]), 0..40,
         )) {
             let (mut out, mut again) = (Vec::new(), Vec::new());
             normalise(&target, &mut out);
