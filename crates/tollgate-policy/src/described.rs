@@ -247,7 +247,7 @@ mod tests {
              method: \"A B\" is not a request method; use a token such as \"GET\"\n\
              path: \"a\" is not a path; use one that begins with \"/\"\n\
              host: \"\" is not a host; use one such as \"example.com\"\n\
-             headers.x y: is not a header name\n\
+             headers.\"x y\": is not a header name\n\
              headers.ok: 5 is not a header value; use one line of text\n\
              headers.nl: \"a\\nb\" is not a header value; use one line of text\n\
              client_ip: \"1.2.3.4:80\" is not an address; use IPv4 or IPv6 without a port\n\

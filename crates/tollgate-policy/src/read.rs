@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
 
+use crate::document::scalar::is_token;
 use crate::node::Node;
 use crate::problem::{Problem, Problems};
 
@@ -95,6 +96,10 @@ impl fmt::Display for At<'_> {
         }
         match self.step {
             Step::Root => Ok(()),
+            // A name of the document's own may be of any length and hold any character.
+            Step::Field(name) if name.len() > MAX_QUOTED || !is_token(name.as_bytes()) => {
+                f.write_str(&quoted_text(name))
+            }
             Step::Field(name) => f.write_str(name),
             Step::Item(index) => write!(f, "[{index}]"),
         }

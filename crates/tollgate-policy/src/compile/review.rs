@@ -138,7 +138,8 @@ fn key_errors(rule: &RuleDoc, document: &Document, surface: Surface, at: &At<'_>
                 "is given twice; give it once".to_string()
             }
             KeyPart::PathParam(name) if !captures(rule, name) => {
-                format!("{{{name}}} is not captured by every path of this rule")
+                let capture = quoted_text(&format!("{{{name}}}"));
+                format!("{capture} is not captured by every path of this rule")
             }
             KeyPart::Country
                 if surface == Surface::Envoy && geo.is_none_or(|g| g.country_header.is_none()) =>
