@@ -115,6 +115,10 @@ impl Pattern {
 }
 
 fn segment(text: &str) -> Result<Segment, &'static str> {
+    // Most segments are their own normal form; without optimisation asking for it takes twice as long.
+    if text.bytes().all(is_unreserved) && !matches!(text, "." | "..") {
+        return Ok(Segment::Literal(text.into()));
+    }
     if text == "*" {
         return Ok(Segment::Any);
     }

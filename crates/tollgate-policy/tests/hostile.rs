@@ -23,17 +23,21 @@ use tollgate_policy::{Answer, Plan, Policy, Surface};
 use support::{Surfaced, get};
 
 /// Compiles a document for both surfaces; true when it is a policy. Never more than a second, also without
-/// optimisation and on a busy machine.
+/// optimisation; on a busy machine the best of three counts.
 fn compile(document: &str) -> bool {
-    let begun = Instant::now();
-    let compiled = Policy::compile(document, Surface::Envoy);
-    let took = begun.elapsed();
+    let timed = || {
+        let begun = Instant::now();
+        (Policy::compile(document, Surface::Envoy), begun.elapsed())
+    };
+    let is_slow = |took: &Duration| *took >= Duration::from_secs(1);
+    let (compiled, took) = timed();
+    let again = (0..2).map_while(|_| is_slow(&took).then(|| timed().1)).find(|took| !is_slow(took));
     let start: String = document.chars().take(60).collect();
-    assert!(took < Duration::from_secs(1), "{took:?}: {start}");
+    assert!(!is_slow(&took) || again.is_some(), "{took:?}: {start}");
     let worker = Policy::compile(document, Surface::Worker);
     if let Err(problems) = &compiled {
         assert!(!problems.0.is_empty(), "{start}");
-        assert!(problems.0.iter().all(|p| p.message.len() < 500), "{start}");
+        assert!(problems.0.iter().all(|p| p.to_string().len() < 1000), "{start}");
     }
     compiled.is_ok() && worker.is_ok()
 }
@@ -78,6 +82,102 @@ fn large_documents_end_in_time() {
     assert!(!compile(&rule(&format!(r#", "key": [{}"host"]"#, fill(r#""host","#)))));
     assert!(!compile(&format!(r#"{{"version": 1, "rules": [{}1]}}"#, fill("1,"))));
     assert!(!compile(&rule(&format!(r#", "tiers": [{}1]"#, fill("{},")))));
+    let name = "n".repeat(MIB / 2);
+    let told = Policy::compile(
+        &rule(&format!(r#", "when": {{"query": {{"{name}": [{}1]}}}}"#, "1,".repeat(5000))),
+        Surface::Envoy,
+    );
+    assert!(told.unwrap_err().to_string().len() < MIB, "a name is repeated with every mistake");
+}
+
+/// The `n`-th item of a list, as JSON.
+type Item = fn(usize) -> String;
+
+/// 1 MiB of the shortest and of different items, for every list that a document may have.
+#[test]
+fn long_lists_end_in_time() {
+    let lists: [(&str, &str, Item, Item); 11] = [
+        ("when", "methods", |_| r#""A""#.into(), |i| format!(r#""A{i}""#)),
+        ("when", "hosts", |_| r#""a""#.into(), |i| format!(r#""h{i}""#)),
+        ("when", "paths", |_| r#""/""#.into(), |i| format!(r#""/{i:x}{}""#, "/a".repeat(60))),
+        ("unless", "paths", |_| r#""/""#.into(), |i| format!(r#""/{i:x}{}""#, "/a".repeat(60))),
+        ("when", "client_cidrs", |_| r#""::""#.into(), |i| format!(r#""::{:x}""#, i % 65536)),
+        ("when", "routes", |_| r#""""#.into(), |i| format!(r#""{i}""#)),
+        ("when", "countries", |_| r#""DE""#.into(), |_| r#""de""#.into()),
+        ("when", "asns", |_| "1".into(), |i| i.to_string()),
+        ("charge", "response_status", |_| r#""401""#.into(), |i| format!(r#""{}""#, 100 + i % 500)),
+        (
+            "client_ip",
+            "trusted_proxies",
+            |_| r#""::""#.into(),
+            |i| format!(r#""::{:x}""#, i % 65536),
+        ),
+        ("jwt", "audiences", |_| r#""""#.into(), |i| format!(r#""{i}""#)),
+    ];
+    for (place, field, same, different) in lists {
+        for item in [same, different] {
+            let value = format!(r#"{{"{field}": [{}]}}"#, mebibyte(item));
+            compile(&with(place, &value));
+            let value = format!(r#"{{"{field}": [{}]}}"#, list(10_001, item));
+            assert!(!compile(&with(place, &value)), "{place}.{field} has no bound");
+        }
+    }
+    for field in ["headers", "query"] {
+        for items in
+            [mebibyte(|i| format!(r#""x{i}":"""#)), list(10_001, |i| format!(r#""x{i}":"*""#))]
+        {
+            assert!(!compile(&with("when", &format!(r#"{{"{field}": {{{items}}}}}"#))));
+        }
+        let values = mebibyte(|_| r#"{"prefix":""}"#.into());
+        assert!(!compile(&with("when", &format!(r#"{{"{field}": {{"x": [{values}]}}}}"#))));
+    }
+}
+
+#[test]
+fn long_lists_of_objects_end_in_time() {
+    const QUOTAS: &str = r#""quotas":[{"limit":1,"window":"1s"}]"#;
+    let items: [(&str, Item); 4] = [
+        ("exempt", |_| "{}".into()),
+        ("exempt", |i| format!(r#"{{"paths":["/x{i}"]}}"#)),
+        ("tiers", |i| format!(r#"{{"name":"{i:x}","when":{{}},{QUOTAS}}}"#)),
+        ("rules", |i| format!(r#"{{"name":"{i:x}","key":[],{QUOTAS}}}"#)),
+    ];
+    for (place, item) in items {
+        assert!(!compile(&with(place, &format!("[{}]", mebibyte(item)))), "{place} has no bound");
+    }
+    let keys = mebibyte(|_| r#"{"kty":"RSA","alg":"RS256","n":"","e":""}"#.into());
+    assert!(!compile(&with("jwt", &format!(r#"{{"keys": [{keys}]}}"#))));
+    for part in [|_| r#""""#.to_string(), |i| format!(r#""::{:x}""#, i % 65536)] as [Item; 2] {
+        let tier = format!(r#"[{{"name": "t", "key_values": [{}], {QUOTAS}}}]"#, mebibyte(part));
+        let document = with("tiers", &tier).replace(r#""key": []"#, r#""key": ["client_ip"]"#);
+        assert!(!compile(&document));
+    }
+}
+
+/// As many items as fit into a document.
+fn mebibyte(item: Item) -> String {
+    const ROOM: usize = (1 << 20) - 300;
+    let mut items = item(0);
+    for i in 1.. {
+        let next = item(i);
+        if items.len() + 1 + next.len() > ROOM {
+            break;
+        }
+        items.push(',');
+        items.push_str(&next);
+    }
+    items
+}
+
+/// A document with this value in this place.
+fn with(place: &str, value: &str) -> String {
+    match place {
+        "rules" => format!(r#"{{"version": 1, "rules": {value}}}"#),
+        "exempt" | "client_ip" | "jwt" => {
+            rule("").replace(r#""rules""#, &format!(r#""{place}": {value}, "rules""#))
+        }
+        _ => rule(&format!(r#", "{place}": {value}"#)),
+    }
 }
 
 #[test]
@@ -88,8 +188,8 @@ fn many_fields_and_duplicates_end_in_time() {
         assert!(!compile(&format!("{{{fields}}}")));
         assert!(!compile(&rule(&format!(r#", "when": {{"headers": {{{fields}}}}}"#))));
     }
-    let headers = list(30_000, |i| format!(r#""x-{i}": "*""#));
-    compile(&rule(&format!(r#", "when": {{"headers": {{{headers}}}}}"#)));
+    let headers = list(10_000, |i| format!(r#""x-{i}": "*""#));
+    assert!(compile(&rule(&format!(r#", "when": {{"headers": {{{headers}}}}}"#))));
     let query = list(30_000, |_| r#""q": "*""#.to_string());
     assert!(!compile(&rule(&format!(r#", "when": {{"query": {{{query}}}}}"#))));
 }
@@ -123,15 +223,22 @@ fn as_much_as_is_allowed_is_a_policy_in_time() {
         r#"{{"name": "t", "key_values": [{values}], "quotas": [{{"limit": 1, "window": "1s"}}]}}"#
     );
     assert!(compile(&rule(&format!(r#", "tiers": [{tier}]"#))));
-    let tiers = list(5_000, |i| {
+    let tiers = list(1_000, |i| {
         format!(
             r#"{{"name": "t{i}", "key_values": ["{i}"], "quotas": [{{"limit": 1, "window": "1s"}}]}}"#
         )
     });
     assert!(compile(&rule(&format!(r#", "tiers": [{tiers}]"#))));
+    let of_all = |i| {
+        const QUOTAS: &str = r#""quotas":[{"limit":9,"window":"1s"}]"#;
+        let tier = |t| format!(r#"{{"name":"{t}","when":{{"asns":[{t}]}},{QUOTAS}}}"#);
+        format!(r#"{{"name":"{i}","key":[],{QUOTAS},"tiers":[{}]}}"#, list(1_000, tier))
+    };
+    let geo = r#"{"version": 1, "geo": {"asn_header": "x-asn"}, "rules": ["#;
+    assert!(compile(&format!("{geo}{}]}}", list(13, of_all))));
     let tiers = list(80_000, |_| "{}".to_string());
     assert!(!compile(&rule(&format!(r#", "tiers": [{tiers}]"#))));
-    let exempt = list(9_000, |i| format!(r#"{{"paths": ["/x{i}"]}}"#));
+    let exempt = list(1_000, |i| format!(r#"{{"paths": ["/x{i}"]}}"#));
     let many = rules(1000, |i| format!(r#"{{"paths": ["/a/{i}/**"]}}"#));
     assert!(compile(&many.replace(r#""rules""#, &format!(r#""exempt": [{exempt}], "rules""#))));
 }

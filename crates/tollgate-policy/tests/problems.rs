@@ -89,6 +89,44 @@ fn what_is_no_document_is_said_so() {
 }
 
 #[test]
+fn lists_have_an_end() {
+    let of = |n: usize, item: &str| vec![item; n].join(",");
+    let quotas = r#""quotas": [{"limit": 1, "window": "1m"}]"#;
+    let rule = |more: &str| format!(r#"{{"name": "a", "key": [], {quotas}{more}}}"#);
+    let document =
+        |top: &str, more: &str| format!(r#"{{"version": 1{top}, "rules": [{}]}}"#, rule(more));
+    let exempt = |n| document(&format!(r#", "exempt": [{}]"#, of(n, r#"{"paths": ["/a"]}"#)), "");
+    check(&exempt(1000), &[]);
+    check(&exempt(1001), &["exempt: has 1001 items; use at most 1000"]);
+    let tiers = |n| {
+        let tier = |i| format!(r#"{{"name": "{i}", "when": {{}}, {quotas}}}"#);
+        let tiers: Vec<_> = (0..n).map(tier).collect();
+        document("", &format!(r#", "tiers": [{}]"#, tiers.join(",")))
+    };
+    check(&tiers(1000), &[]);
+    check(&tiers(1001), &["rules[0].tiers: has 1001 items; use at most 1000"]);
+    let when = |name: &str, n, item: &str| {
+        document("", &format!(r#", "when": {{"{name}": [{}]}}"#, of(n, item)))
+    };
+    check(&when("client_cidrs", 10_000, r#""::""#), &[]);
+    check(
+        &when("client_cidrs", 10_001, r#""::""#),
+        &["rules[0].when.client_cidrs: has 10001 items; use at most 10000"],
+    );
+    let names: Vec<_> = (0..10_001).map(|i| format!(r#""x{i}": "*""#)).collect();
+    check(
+        &document("", &format!(r#", "when": {{"headers": {{{}}}}}"#, names.join(","))),
+        &["rules[0].when.headers: has 10001 items; use at most 10000"],
+    );
+    let fifty = format!(r#""{}""#, "/a".repeat(50));
+    check(&when("paths", 2000, &fifty), &[]);
+    check(
+        &when("paths", 2001, &fifty),
+        &["rules: has 100050 path segments in all; use at most 100000"],
+    );
+}
+
+#[test]
 fn numbers_are_digits() {
     check(
         r#"{"version": 1, "exempt": [{"client_cidrs": ["10.0.0.0/+8"]}], "rules": [{"name": "a", "key": [],

@@ -31,6 +31,8 @@ use crate::value::RECORD_HEADER;
 
 /// The most rules of a policy.
 const MAX_RULES: usize = 1000;
+/// The most segments of all path patterns together that are looked up: each is a node with a table of its own.
+const MAX_PATH_SEGMENTS: usize = 100_000;
 /// The most parts of a key.
 pub(super) const MAX_KEY_PARTS: usize = 8;
 /// Keys held in Envoy unless the policy says otherwise.
@@ -53,7 +55,7 @@ impl Compiler {
             rules: Vec::new(),
             groups: Vec::new(),
             sets: Vec::new(),
-            exempt: document.exempt.clone().unwrap_or_default(),
+            exempt: document.exempt().to_vec(),
             index: Index::new(),
             settings: settings(document, surface),
             response: Response {
@@ -76,6 +78,15 @@ impl Compiler {
         let (rules, at) = (&document.rules, root.field("rules"));
         if rules.len() > MAX_RULES {
             at.problem(format!("has {} rules; use at most {MAX_RULES}", rules.len()));
+            return;
+        }
+        let whens = document.rules().filter_map(|(_, rule)| rule.when.as_ref());
+        let patterns = whens.filter_map(|when| when.paths.as_ref()).flat_map(|paths| &paths.0);
+        let segments: usize = patterns.map(|pattern| pattern.segments.len()).sum();
+        if segments > MAX_PATH_SEGMENTS {
+            at.problem(format!(
+                "has {segments} path segments in all; use at most {MAX_PATH_SEGMENTS}"
+            ));
             return;
         }
         unique(document.rules().map(|(i, rule)| (i, &rule.name)), &at);
@@ -109,7 +120,7 @@ impl Compiler {
     }
 
     fn tiers(&mut self, doc: &RuleDoc, rule: u16, group: u16, at: &At<'_>) -> Vec<Tier> {
-        let docs = doc.tiers.as_deref().unwrap_or_default();
+        let docs = doc.tiers();
         let at = at.field("tiers");
         unique(docs.iter().map(|tier| &tier.name).enumerate(), &at);
         let mut tiers: Vec<(u32, Tier)> = Vec::new();
@@ -216,15 +227,11 @@ fn settings(document: &Document, surface: Surface) -> Settings {
     };
     let conditions = || {
         let of_rule = |rule: &RuleDoc| {
-            let tiers = rule.tiers.iter().flatten().filter_map(|tier| tier.when.clone());
+            let tiers = rule.tiers().iter().filter_map(|tier| tier.when.clone());
             rule.when.iter().chain(&rule.unless).cloned().chain(tiers).collect::<Vec<_>>()
         };
-        document
-            .exempt
-            .iter()
-            .flatten()
-            .cloned()
-            .chain(document.rules().flat_map(move |(_, rule)| of_rule(rule)))
+        let of_rules = document.rules().flat_map(move |(_, rule)| of_rule(rule));
+        document.exempt().iter().cloned().chain(of_rules)
     };
     let key_reads = |wanted: fn(&KeyPart) -> bool| {
         document.rules().any(|(_, rule)| rule.key.iter().any(wanted))

@@ -23,7 +23,7 @@ pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
         signing_key_errors(key, &root.field("jwt").field("keys").item(i));
     }
     let exempt_at = root.field("exempt");
-    for (i, conditions) in document.exempt.iter().flatten().enumerate() {
+    for (i, conditions) in document.exempt().iter().enumerate() {
         surface_errors(conditions, document, surface, &exempt_at.item(i));
     }
     let rules_at = root.field("rules");
@@ -35,7 +35,7 @@ pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
                 surface_errors(conditions, document, surface, &at.field(name));
             }
         }
-        for (j, tier) in rule.tiers.iter().flatten().enumerate() {
+        for (j, tier) in rule.tiers().iter().enumerate() {
             if let Some(when) = &tier.when {
                 surface_errors(when, document, surface, &at.field("tiers").item(j).field("when"));
             }

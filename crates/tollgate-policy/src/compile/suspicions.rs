@@ -64,7 +64,7 @@ fn client_ip_warnings(document: &Document, policy: &Policy, root: &At<'_>) {
 }
 
 fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
-    let mut exempts = document.exempt.iter().flatten().take_while(|_| left.get() > 0);
+    let mut exempts = document.exempt().iter().take_while(|_| left.get() > 0);
     if let Some(i) = exempts.position(|exempt| covers(Some(exempt), rule.when.as_ref(), left)) {
         at.problem(format!("never applies: every request it is for is exempt by exempt[{i}]"));
     }
@@ -73,7 +73,7 @@ fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &
 /// A tier is tried only when those of a higher priority, and the earlier ones of its own, are not for
 /// the request.
 fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
-    let tiers = rule.tiers.as_deref().unwrap_or_default();
+    let tiers = rule.tiers();
     let priority = |tier: &TierDoc| tier.priority.as_ref().map_or(0, |priority| priority.0);
     for (i, tier) in tiers.iter().enumerate() {
         let tried_before = |j: usize, other: &TierDoc| {
@@ -157,7 +157,7 @@ impl Document {
     /// The place of the tier that these quotas are of, in the order of the document.
     fn tier_of(&self, set: &QuotaSet) -> Option<usize> {
         let (_, rule) = self.rules().nth(set.rule())?;
-        let mut names = rule.tiers.iter().flatten().map(|tier| tier.name.0.as_str());
+        let mut names = rule.tiers().iter().map(|tier| tier.name.0.as_str());
         names.position(|name| Some(name) == set.tier())
     }
 }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
+use crate::document::conditions::{AtMost, MAX_VALUES};
 use crate::document::scalar::{Bounded, HeaderName, Wait};
 use crate::node::Node;
 use crate::read::{At, FromNode, quoted, record, schema};
@@ -118,7 +119,7 @@ pub(crate) struct Statuses(pub(crate) Vec<StatusPattern>);
 
 impl FromNode for Statuses {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        let statuses = Vec::read(node, at)?;
+        let AtMost(statuses) = AtMost::<MAX_VALUES, StatusPattern>::read(node, at)?;
         if statuses.is_empty() {
             at.problem(
                 "is empty, so nothing would be charged; give statuses such as \"401\" or \"5xx\""
@@ -129,7 +130,7 @@ impl FromNode for Statuses {
         Some(Self(statuses))
     }
 
-    schema!({"type": "array", "minItems": 1, "items": StatusPattern::schema()});
+    schema!({"type": "array", "minItems": 1, "maxItems": MAX_VALUES, "items": StatusPattern::schema()});
 }
 
 impl FromNode for Charging {

@@ -14,6 +14,9 @@ use crate::node::Node;
 use crate::path::Pattern;
 use crate::read::{At, FromNode, quoted, quoted_text, record, schema};
 
+/// The most values of one condition, and of any other list of alternatives.
+pub(crate) const MAX_VALUES: usize = 10_000;
+
 record! {
     /// Conditions; all that are given must hold, the values of one are alternatives.
     #[derive(Default, PartialEq)]
@@ -39,13 +42,37 @@ record! {
     }
 }
 
+/// A list of at most `MAX` items; the items of a longer one are not looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct AtMost<const MAX: usize, T>(pub(crate) Vec<T>);
+
+impl<const MAX: usize, T: FromNode> FromNode for AtMost<MAX, T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        if let Node::List(items) = node {
+            within(MAX, items.len(), at)?;
+        }
+        Vec::<T>::read(node, at).map(Self)
+    }
+
+    schema!({"type": "array", "maxItems": MAX, "items": T::schema()});
+}
+
+/// `None` after noting that `len` items are more than `most`.
+fn within(most: usize, len: usize, at: &At<'_>) -> Option<()> {
+    if len > most {
+        at.problem(format!("has {len} items; use at most {most}"));
+        return None;
+    }
+    Some(())
+}
+
 /// A list of at least one alternative, in a field that may be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NonEmpty<T>(pub(crate) Vec<T>);
 
 impl<T: FromNode> FromNode for NonEmpty<T> {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        let list = Vec::<T>::read(node, at)?;
+        let AtMost(list) = AtMost::<MAX_VALUES, T>::read(node, at)?;
         if list.is_empty() {
             at.problem("is empty; give at least one, or leave it out".into());
             return None;
@@ -53,7 +80,7 @@ impl<T: FromNode> FromNode for NonEmpty<T> {
         Some(Self(list))
     }
 
-    schema!({"type": "array", "minItems": 1, "items": T::schema()});
+    schema!({"type": "array", "minItems": 1, "maxItems": MAX_VALUES, "items": T::schema()});
 }
 
 /// A host: exact, or every subdomain of a suffix; in lower case.
@@ -100,6 +127,7 @@ impl<K: FromNode + AsRef<[u8]>> FromNode for Named<K> {
         let Node::Object(fields) = node else {
             return at.wrong(node, "an object of names and what their values are");
         };
+        within(MAX_VALUES, fields.len(), at)?;
         let (mut named, mut seen) = (Vec::new(), BTreeSet::new());
         for (i, (name, node)) in fields.iter().enumerate() {
             let at = at.field(name);
@@ -117,8 +145,8 @@ impl<K: FromNode + AsRef<[u8]>> FromNode for Named<K> {
         named.into_iter().collect::<Option<_>>().map(Self)
     }
 
-    schema!({"type": "object", "additionalProperties": {"anyOf": [
-        Matcher::schema(), {"type": "array", "minItems": 1, "items": Matcher::schema()}
+    schema!({"type": "object", "maxProperties": MAX_VALUES, "additionalProperties": {"anyOf": [
+        Matcher::schema(), NonEmpty::<Matcher>::schema()
     ]}});
 }
 

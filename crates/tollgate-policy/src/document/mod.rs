@@ -13,10 +13,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::document::behaviour::{Action, Charging, Cost, Mode};
-use crate::document::conditions::{Conditions, NonEmpty};
+use crate::document::conditions::{AtMost, Conditions, NonEmpty};
 use crate::document::identity::{ClientIpDoc, GeoDoc, JwtDoc, Key};
 use crate::document::scalar::{Bounded, Name, Version, Wait, Window};
 use crate::read::{Lenient, choice, record};
+
+/// The most items of `exempt`: a request is compared with one after the other.
+const MAX_EXEMPT: usize = 1000;
+/// The most tiers of a rule, for the same reason.
+const MAX_TIERS: usize = 1000;
 
 record! {
     /// A Tollgate policy.
@@ -34,13 +39,17 @@ record! {
         /// What happens when a rule's state cannot be read or written; allow by default.
         on_failure: Option<OnFailure>,
         /// Requests that no rule applies to.
-        exempt: Option<Vec<Conditions>>,
+        exempt: Option<AtMost<MAX_EXEMPT, Conditions>>,
         /// The rules; every one that matches applies.
         rules: Vec<Lenient<RuleDoc>>,
     }
 }
 
 impl Document {
+    pub(crate) fn exempt(&self) -> &[Conditions] {
+        self.exempt.as_ref().map_or(&[], |list| &list.0)
+    }
+
     /// The rules that could be read, with their places.
     pub(crate) fn rules(&self) -> impl Iterator<Item = (usize, &RuleDoc)> {
         self.rules.iter().enumerate().filter_map(|(i, rule)| Some((i, rule.0.as_ref()?)))
@@ -83,7 +92,7 @@ record! {
         /// When a request is charged; "request" by default.
         charge: Option<Charging>,
         /// Other quotas for some keys: the first by priority that matches.
-        tiers: Option<Vec<TierDoc>>,
+        tiers: Option<AtMost<MAX_TIERS, TierDoc>>,
         /// How far the rule is enforced; "enforce" by default.
         mode: Option<Mode>,
         /// What happens to a request over the limit; "deny" by default.
@@ -94,6 +103,12 @@ record! {
         capacity: Option<Bounded<4, 16_777_216>>,
         /// Worker: when counts are durable; strict by default.
         durability: Option<Durability>,
+    }
+}
+
+impl RuleDoc {
+    pub(crate) fn tiers(&self) -> &[TierDoc] {
+        self.tiers.as_ref().map_or(&[], |list| &list.0)
     }
 }
 
