@@ -1,0 +1,56 @@
+//! The corpora of `tests/fuzz`, replayed without a fuzzer: what once broke a law stays mended.
+//!
+//! The targets' bodies are the fuzzer's own; `tests/fuzz/README.md` says how a file gets here.
+#![cfg(feature = "explain")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used
+)]
+
+#[path = "../../../tests/fuzz/src/lib.rs"]
+mod fuzz;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Gives every file of a target's corpus to its body.
+fn replay(target: &str, check: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus").join(target);
+    let mut files: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() > 10, "only {} files of {target}", files.len());
+    for file in files {
+        println!("{}", file.display()); // the last one shown is the one that failed
+        let bytes = fs::read(&file).unwrap();
+        let begun = Instant::now();
+        check(&bytes);
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn policies() {
+    replay("policy", fuzz::policy::check);
+}
+
+#[test]
+fn headers() {
+    replay("headers", fuzz::headers::check);
+}
+
+#[test]
+fn paths() {
+    replay("paths", fuzz::paths::check);
+}
+
+#[test]
+fn states() {
+    replay("state", fuzz::state::check);
+}

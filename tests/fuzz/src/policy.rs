@@ -1,0 +1,170 @@
+//! Any text as a policy: it is refused in words, or decides any request.
+//!
+//! A corpus file is the document and, after a line `---`, a request: as it would be sent, or described in
+//! JSON as the Worker's service takes it. Invariant checked: the same document gives the same policy;
+//! a problem is one line that a terminal can show; a refusal charges nothing; what clients are told fits
+//! into header fields; a partition decided elsewhere, over the wire, is decided alike; and what
+//! `explain` says of a rule is what the plan does.
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Answer, DescribedRequest, Facts, Plan, Policy, Problems, Standing, Surface};
+
+use super::request::Request;
+
+/// Between the document and the request.
+const SEPARATOR: &[u8] = b"\n---\n";
+/// A problem's path and message are made for a line of a terminal.
+const LONGEST_PROBLEM: usize = 1000;
+
+/// Compiles for both surfaces, and decides with what was compiled.
+pub fn check(bytes: &[u8]) {
+    let at = bytes.windows(SEPARATOR.len()).position(|window| window == SEPARATOR);
+    let (document, request) = match at {
+        Some(at) => (&bytes[..at], &bytes[at + SEPARATOR.len()..]),
+        None => (bytes, &b"GET / 192.0.2.1"[..]),
+    };
+    let document = String::from_utf8_lossy(document); // a surface refuses what is no text itself
+    let described = DescribedRequest::parse(request);
+    if let Err(problems) = &described {
+        told(problems);
+    }
+    for surface in [Surface::Envoy, Surface::Worker] {
+        match Policy::compile(&document, surface) {
+            Ok(policy) => {
+                let again = Policy::compile(&document, surface).expect("it was a policy");
+                assert_eq!(identity(&policy), identity(&again), "{surface:?}");
+                told(policy.warnings());
+                match &described {
+                    Ok(request) => decided(&policy, request),
+                    Err(_) => decided(&policy, &Request::read(request)),
+                }
+            }
+            Err(problems) => {
+                assert!(!problems.0.is_empty(), "refused without a word");
+                told(&problems);
+                let again = Policy::compile(&document, surface);
+                assert_eq!(again.err(), Some(problems), "{surface:?}");
+            }
+        }
+    }
+}
+
+/// What stores know a policy by, and what people see of it.
+fn identity(policy: &Policy) -> impl PartialEq + std::fmt::Debug {
+    let groups = policy.groups().iter().map(|g| (g.identity(), g.capacity(), g.value_len()));
+    let sets = policy.quota_sets().iter().map(|s| (s.rule(), s.record_len(), s.meters().len()));
+    let names = policy.rules().iter().map(|rule| (rule.name().to_owned(), rule.group()));
+    let lists = (groups.collect::<Vec<_>>(), sets.collect::<Vec<_>>(), names.collect::<Vec<_>>());
+    (policy.fingerprint(), lists, policy.warnings().clone())
+}
+
+fn told(problems: &Problems) {
+    for problem in &problems.0 {
+        let line = problem.to_string();
+        assert!(!problem.message.is_empty(), "nothing is said about {line:?}");
+        assert!(line.len() < LONGEST_PROBLEM, "{} bytes: {line:.100}", line.len());
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+}
+
+fn decided(policy: &Policy, request: &impl Facts) {
+    let now = Timestamp::from_millis(1_780_000_000_000);
+    let mut plan = Plan::new();
+    policy.plan(request, &mut plan);
+    agrees_with_standings(policy, request, &plan);
+    let mut stored: Vec<Vec<u8>> = vec![Vec::new(); plan.len()];
+    for round in 0..3 {
+        for (i, value) in stored.iter().enumerate() {
+            plan.load(policy, i, Some(value));
+        }
+        plan.decide(policy, now);
+        let outcome = plan.outcome(policy);
+        let refused = matches!(outcome.answer(), Answer::Refuse { .. } | Answer::Retry(_));
+        shown(policy, &plan);
+        for (i, value) in stored.iter_mut().enumerate() {
+            assert!(!(refused && plan.changed(i)), "charged for a refusal");
+            let (group, before) = (&policy.groups()[plan.group(i)], value.clone());
+            value.clear();
+            value.extend_from_slice(plan.value(i));
+            assert_eq!(value.len(), group.value_len());
+            assert!(plan.changed(i) || round == 0 || *value == before, "changed uncharged");
+        }
+        if let [value] = stored.as_slice() {
+            decided_elsewhere(policy, request, value, now);
+        }
+        if round == 0 {
+            for status in [200, 401, 503] {
+                let mut plan = Plan::new();
+                policy.plan(request, &mut plan);
+                (0..plan.len()).for_each(|i| plan.load(policy, i, None));
+                plan.decide(policy, now);
+                if plan.settle(policy, status) {
+                    (0..plan.len()).for_each(|i| plan.load(policy, i, None));
+                    plan.decide(policy, now);
+                }
+                shown(policy, &plan);
+            }
+        }
+    }
+}
+
+/// A rule is in the plan exactly when it is said to apply.
+fn agrees_with_standings(policy: &Policy, request: &impl Facts, plan: &Plan) {
+    let standings = policy.standings(request).into_iter().enumerate();
+    let applies = standings.filter(|(_, standing)| *standing == Standing::Applies);
+    let said: Vec<usize> = applies.map(|(i, _)| i).collect();
+    let planned: Vec<usize> = plan.outcome(policy).rules().map(|(i, _)| i).collect();
+    assert_eq!(said, planned, "explain and plan disagree");
+}
+
+/// A plan's one partition, decided by an object: the same answer as here.
+fn decided_elsewhere(policy: &Policy, request: &impl Facts, stored: &[u8], now: Timestamp) {
+    let (mut here, mut front) = (Plan::new(), Plan::new());
+    policy.plan(request, &mut here);
+    here.load(policy, 0, Some(stored));
+    here.decide(policy, now);
+    policy.plan(request, &mut front);
+    let (mut asked, mut replied) = (Vec::new(), Vec::new());
+    front.request(policy, 0, &mut asked);
+    let mut object = Plan::from_request(policy, &asked).expect("a request");
+    object.load(policy, 0, Some(stored));
+    // A part of a key is missing: refused in front, and not the object's business.
+    if front.outcome(policy).rules().count() != object.outcome(policy).rules().count() {
+        return;
+    }
+    object.decide(policy, now);
+    assert_eq!(object.value(0), here.value(0), "charged otherwise");
+    object.reply(policy, &mut replied);
+    front.accept(policy, 0, &replied).expect("a reply");
+    assert_eq!(front.outcome(policy).verdicts(), here.outcome(policy).verdicts());
+    assert_eq!(front.outcome(policy).answer(), here.outcome(policy).answer());
+}
+
+/// Whatever is said to a client fits into a header field, and stays the same when it is said again.
+pub fn shown(policy: &Policy, plan: &Plan) {
+    let outcome = plan.outcome(policy);
+    let mut fields = Vec::new();
+    outcome.headers(&mut |name, value| fields.push((name.to_owned(), value.to_owned())));
+    outcome.marks(&mut |name, value| fields.push((name.to_owned(), value.to_owned())));
+    let printable = |text: &str| text.bytes().all(|b| (0x20..=0x7e).contains(&b));
+    for (name, value) in &fields {
+        assert!(!name.is_empty() && printable(name) && !name.contains([' ', ':']), "{name:?}");
+        assert!(printable(value), "{name}: {value:?}");
+    }
+    let told = outcome.grpc();
+    assert!(told.code <= 16 && printable(&told.message), "{told:?}");
+    outcome.grpc_headers("application/grpc", &mut |name, value| {
+        assert!(printable(value), "{name}: {value:?}");
+    });
+    let body = outcome.body();
+    assert!(printable(body.trim_end_matches('\n')), "{body:?}");
+    if let Answer::Refuse { status } = outcome.answer_after(Span::from_secs(1)) {
+        assert!((200..600).contains(&status), "{status}");
+    }
+    for (rule, _) in outcome.rules() {
+        assert!(rule < policy.rules().len());
+    }
+    let mut again = Vec::new();
+    outcome.headers(&mut |name, value| again.push((name.to_owned(), value.to_owned())));
+    assert!(fields.starts_with(&again), "{fields:?} and then {again:?}");
+}

@@ -1,0 +1,307 @@
+//! Bytes as a store or a peer might give them back: stored states, stored values, requests and replies.
+//!
+//! The first byte of a corpus file chooses which of these the rest is. Invariant checked, whatever the
+//! bytes: nobody gets more than a full quota at one instant; looking says what checking does; a denial
+//! changes no byte and is over exactly when it says; what is idle decides like never seen.
+
+use arbitrary::{Result, Unstructured};
+use tollgate_core::{
+    ALLOWED_SKEW, Algorithm, Charge, Decision, LATEST, Limiter, Quota, Span, Timestamp,
+};
+use tollgate_policy::{Answer, Failure, Plan, Policy, Surface};
+
+use super::policy::shown;
+use super::request::Request;
+
+/// Every algorithm twice: as a rule of its own and as a tier, all counted by one key. None admits
+/// more than 10 units at once.
+const POLICY: &str = r#"{"version": 1, "rules": [
+    {"name": "layers", "key": [], "quotas": [
+        {"name": "gcra", "limit": 10, "window": "1m"},
+        {"name": "tokens", "limit": 20, "window": "1m", "burst": 12, "algorithm": "token-bucket"},
+        {"name": "leak", "limit": 20, "window": "1m", "burst": 12, "algorithm": "leaky-bucket", "strict": true},
+        {"name": "fixed", "limit": 30, "window": "7s", "algorithm": "fixed-window"},
+        {"name": "sliding", "limit": 11, "window": "1h", "algorithm": "sliding-window"},
+        {"name": "parts", "limit": 15, "window": "1m", "algorithm": "sliding-buckets", "buckets": 6},
+        {"name": "log", "limit": 14, "window": "1m", "algorithm": "sliding-log"}]},
+    {"name": "queue", "when": {"methods": ["PUT"]}, "key": [], "action": {"delay": {"max": "5m"}},
+     "quotas": [{"limit": 60, "window": "1m", "burst": 10, "algorithm": "leaky-queue"}]},
+    {"name": "tiers", "when": {"headers": {"x-gold": "*"}}, "key": [], "charge": {"response_status": ["5xx"]},
+     "quotas": [{"limit": 5, "window": "1s"}],
+     "tiers": [{"name": "gold", "when": {"headers": {"x-gold": "1"}}, "quotas": [{"limit": 50, "window": "1s", "algorithm": "sliding-window"}]}]}]}"#;
+/// Bytes before the states of a rule or tier in a stored value.
+const RECORD_HEADER: usize = 8;
+const MOST_AT_ONCE: usize = 10;
+const REQUESTS: [&[u8]; 4] =
+    [b"GET / 192.0.2.1", b"PUT / 192.0.2.1", b"GET /\nx-gold: 1", b"PUT /\nx-gold: 2"];
+
+/// Reads the bytes as what the first of them says.
+pub fn check(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    match kind % 4 {
+        // Too few bytes read as zeros, so that this always ends well.
+        0 => limiter(Unstructured::new(bytes)).unwrap_or_default(),
+        1 => stored_value(Unstructured::new(bytes)).unwrap_or_default(),
+        2 => wire_request(bytes),
+        _ => wire_reply(bytes),
+    }
+}
+
+/// Any limiter on any bytes, at any times.
+fn limiter(mut input: Unstructured<'_>) -> Result<()> {
+    let Some(limiter) = any_limiter(&mut input)? else { return Ok(()) };
+    let mut now = any_time(&mut input)?;
+    let steps = input.int_in_range(1..=24)?;
+    let mut ops = Vec::new();
+    for _ in 0..steps {
+        ops.push((
+            input.arbitrary::<u8>()?,
+            any_cost(&mut input, &limiter)?,
+            any_time(&mut input)?,
+        ));
+    }
+    let mut state = vec![0; limiter.state_len()];
+    let is_own: bool = input.arbitrary()?;
+    let given = if is_own { &[] } else { input.take_rest() };
+    state.iter_mut().zip(given.iter().cycle()).for_each(|(byte, random)| *byte = *random);
+    // A log that nobody wrote is in no order: it holds the quota, but has no exact times to tell.
+    let is_exact = is_own || limiter.algorithm() != Algorithm::SlidingLog;
+    let mut at_once = 0_u64;
+    for (op, cost, other) in ops {
+        match op % 8 {
+            0 => (now, at_once) = (other, 0),
+            1 => (now, at_once) = (now.saturating_add(limiter.window().as_nanos() / 7), 0),
+            2 => {
+                let charge = Charge { at: at(other), cost, delay: Span::from_nanos(other / 3) };
+                limiter.refund(&mut state, charge, at(now));
+                at_once = 0;
+            }
+            _ => {
+                let units = step(&limiter, &mut state, now, cost, is_exact);
+                at_once = at_once.saturating_add(units);
+            }
+        }
+        assert!(at_once <= limiter.capacity(), "{at_once} at once by {limiter:?}");
+    }
+    forgotten(&limiter, &state, now);
+    Ok(())
+}
+
+/// One check with everything that is said about it; the units that were admitted.
+fn step(limiter: &Limiter, state: &mut [u8], now: u64, cost: u64, is_exact: bool) -> u64 {
+    let before = state.to_vec();
+    let looked = limiter.peek(state, at(now), cost);
+    assert_eq!(state, before, "a look changed {limiter:?}");
+    let decision = limiter.check(state, at(now), cost);
+    assert_eq!(looked, decision, "{limiter:?}");
+    assert!(decision.remaining <= limiter.capacity(), "{decision:?} by {limiter:?}");
+    if cost == 0 || !decision.is_admitted() {
+        assert_eq!(state, before, "charged for nothing by {limiter:?}");
+    }
+    if is_exact {
+        exact(limiter, state, now, cost, &decision);
+    }
+    if decision.is_admitted() { cost } else { 0 }
+}
+
+/// What remains is admitted and no unit more; what is denied is admitted after the wait and not earlier.
+fn exact(limiter: &Limiter, state: &[u8], now: u64, cost: u64, decision: &Decision) {
+    let admits = |at_ns, cost| limiter.peek(state, at(at_ns), cost).is_admitted();
+    assert!(admits(now, decision.remaining), "{decision:?} at {now} by {limiter:?} on {state:?}");
+    assert!(
+        !admits(now, decision.remaining + 1),
+        "{decision:?} at {now} by {limiter:?} on {state:?}"
+    );
+    let fits = cost <= limiter.capacity();
+    assert_eq!(decision.retry_after.is_some(), fits && !decision.is_admitted(), "{limiter:?}");
+    if let Some(wait) = decision.retry_after {
+        let then = now.saturating_add(wait.as_nanos());
+        if then < LATEST.as_nanos() {
+            assert!(!admits(then - 1, cost), "early at {now} by {limiter:?} on {state:?}");
+            assert!(admits(then, cost), "late at {now} by {limiter:?} on {state:?}");
+        }
+    }
+}
+
+/// From `idle_at` on, the state decides like one that was never seen; and nobody is locked out: whatever
+/// the bytes, a full quota is there again after the quota's own time and the allowed skew.
+fn forgotten(limiter: &Limiter, state: &[u8], now: u64) {
+    let quota = limiter.quota();
+    let own_time = u128::from(quota.window().as_nanos()) * u128::from(quota.burst().max(2));
+    let wait = limiter.peek(state, at(now), quota.burst()).retry_after.unwrap_or_default();
+    let longest = own_time + u128::from(ALLOWED_SKEW.as_nanos());
+    assert!(u128::from(wait.as_nanos()) <= longest, "{wait:?} by {limiter:?} on {state:?}");
+    let fresh = vec![0; limiter.state_len()];
+    let idle_at = limiter.idle_at(state).as_nanos();
+    for now in [idle_at, idle_at.saturating_add(limiter.window().as_nanos() / 3)] {
+        if now < LATEST.as_nanos() {
+            for cost in [0, 1, limiter.capacity(), limiter.capacity() + 1] {
+                let [kept, lost] = [state, &fresh].map(|s| limiter.peek(s, at(now), cost));
+                assert_eq!(kept, lost, "at {now} by {limiter:?} on {state:?}");
+            }
+        }
+    }
+}
+
+fn any_limiter(input: &mut Unstructured<'_>) -> Result<Option<Limiter>> {
+    let algorithm = match input.int_in_range(0..=7)? {
+        0 => Algorithm::Gcra,
+        1 => Algorithm::TokenBucket,
+        2 => Algorithm::LeakyBucket,
+        3 => Algorithm::LeakyQueue,
+        4 => Algorithm::FixedWindow,
+        5 => Algorithm::SlidingWindow,
+        6 => Algorithm::SlidingBuckets { buckets: input.int_in_range(0..=400)? },
+        _ => Algorithm::SlidingLog,
+    };
+    let is_small: bool = input.arbitrary()?;
+    let limit = if is_small { input.int_in_range(1..=20)? } else { input.arbitrary()? };
+    let window = if is_small {
+        input.int_in_range(1_000_000..=60_000_000_000)?
+    } else {
+        input.arbitrary()?
+    };
+    let burst = if is_small { input.int_in_range(0..=24)? } else { input.arbitrary::<u64>()? };
+    let quota = Quota::new(limit, Span::from_nanos(window));
+    let quota = quota.and_then(|q| if burst == 0 { Ok(q) } else { q.with_burst(burst) });
+    let strict: bool = input.arbitrary()?;
+    let quota = quota.map(|quota| if strict { quota.strict() } else { quota });
+    Ok(quota.and_then(|quota| Limiter::new(algorithm, quota)).ok())
+}
+
+fn any_time(input: &mut Unstructured<'_>) -> Result<u64> {
+    Ok(match input.int_in_range(0..=4)? {
+        0 => input.int_in_range(0..=120_000_000_000)?,
+        1 => 1_780_000_000_000_000_000 + input.int_in_range(0..=120_000_000_000)?,
+        2 => LATEST.as_nanos() - 3 + input.int_in_range(0..=6)?,
+        _ => input.arbitrary()?,
+    })
+}
+
+fn any_cost(input: &mut Unstructured<'_>, limiter: &Limiter) -> Result<u64> {
+    Ok(match input.int_in_range(0..=5)? {
+        0 => input.arbitrary()?,
+        1 => limiter.capacity(),
+        2 => input.int_in_range(0..=20)?,
+        _ => 1,
+    })
+}
+
+const fn at(nanos: u64) -> Timestamp {
+    Timestamp::from_nanos(nanos)
+}
+
+fn policy() -> &'static Policy {
+    thread_local! {
+        static COMPILED: &'static Policy = {
+            let policy = Policy::compile(POLICY, Surface::Worker).expect("a policy");
+            Box::leak(Box::new(policy)) // once a thread
+        };
+    }
+    COMPILED.with(|policy| *policy)
+}
+
+/// Any bytes as what was stored for a key.
+fn stored_value(mut input: Unstructured<'_>) -> Result<()> {
+    let policy = policy();
+    let request = Request::read(REQUESTS[input.int_in_range(0..=REQUESTS.len() - 1)?]);
+    let now = at(any_time(&mut input)?);
+    let keeps_headers: bool = input.arbitrary()?;
+    let mut plan = Plan::new();
+    policy.plan(&request, &mut plan);
+    plan.load(policy, 0, None);
+    let fresh = plan.value(0).to_vec();
+    let given = input.take_rest();
+    let mut stored = given.to_vec();
+    if keeps_headers {
+        // The states are any bytes, the records' headers as they should be.
+        stored = fresh.clone();
+        let mut end = 0; // of the record before: all rules count by one key, in one value
+        for set in policy.quota_sets() {
+            let states = end + RECORD_HEADER..end + set.record_len();
+            end = states.end;
+            stored[states].iter_mut().zip(given.iter().cycle()).for_each(|(b, r)| *b = *r);
+        }
+    }
+    let mut admitted = 0;
+    for _ in 0..2 * MOST_AT_ONCE {
+        policy.plan(&request, &mut plan);
+        plan.load(policy, 0, Some(&stored));
+        let loaded = plan.value(0).to_vec();
+        assert_eq!(loaded.len(), policy.groups()[0].value_len());
+        plan.decide(policy, now);
+        shown(policy, &plan);
+        match plan.outcome(policy).answer() {
+            Answer::Pass | Answer::Delay(_) => admitted += 1,
+            Answer::Retry(_) | Answer::Refuse { .. } => assert_eq!(plan.value(0), loaded),
+        }
+        stored = plan.value(0).to_vec();
+    }
+    assert!(admitted <= MOST_AT_ONCE, "{admitted} at once");
+    let idle_at = policy.groups()[0].idle_at(policy, &stored);
+    if idle_at < LATEST {
+        let decided = |bytes: &[u8]| {
+            let mut plan = Plan::new();
+            policy.plan(&request, &mut plan);
+            plan.load(policy, 0, Some(bytes));
+            plan.decide(policy, idle_at);
+            format!("{:?}", plan.outcome(policy).verdicts())
+        };
+        assert_eq!(decided(&stored), decided(&fresh), "idle, but not like never seen");
+    }
+    Ok(())
+}
+
+/// Any bytes as what the front asks an object.
+fn wire_request(bytes: &[u8]) {
+    let policy = policy();
+    // Where a group is to be named, ours is taken: no fuzzer finds 64 bits by chance.
+    let identity = policy.groups()[0].identity().to_le_bytes();
+    let bytes = [&identity, bytes].concat();
+    let Ok(mut plan) = Plan::from_request(policy, &bytes) else { return };
+    let (mut asked, mut replied) = (Vec::new(), Vec::new());
+    plan.request(policy, 0, &mut asked);
+    let again = Plan::from_request(policy, &asked).expect("what we ask is a request");
+    let mut asked_again = Vec::new();
+    again.request(policy, 0, &mut asked_again);
+    assert_eq!(asked, asked_again);
+    asked.push(0);
+    assert!(Plan::from_request(policy, &asked).is_err(), "taken with a byte too many");
+    plan.load(policy, 0, None);
+    plan.decide(policy, at(1_780_000_000_000_000_000));
+    shown(policy, &plan);
+    plan.reply(policy, &mut replied);
+    let mut front = again;
+    front.accept(policy, 0, &replied).expect("what we reply is a reply");
+    assert_eq!(front.outcome(policy).verdicts(), plan.outcome(policy).verdicts());
+    replied.push(0);
+    assert!(front.accept(policy, 0, &replied).is_err(), "taken with a byte too many");
+    plan.refund(policy, 0, at(1_780_000_000_000_000_000));
+    shown(policy, &plan);
+}
+
+/// Any bytes as what an object answers.
+fn wire_reply(bytes: &[u8]) {
+    let policy = policy();
+    let (kind, reply) = bytes.split_first().unwrap_or((&0, bytes));
+    let request = Request::read(REQUESTS[usize::from(*kind) % REQUESTS.len()]);
+    let mut plan = Plan::new();
+    policy.plan(&request, &mut plan);
+    if plan.accept(policy, 0, reply).is_err() {
+        plan.fail(0, Failure::Corrupt);
+        shown(policy, &plan);
+        return;
+    }
+    shown(policy, &plan);
+    let said = |plan: &Plan| {
+        let mut reply = Vec::new();
+        plan.reply(policy, &mut reply);
+        reply
+    };
+    let first = said(&plan);
+    let mut again = Plan::new();
+    policy.plan(&request, &mut again);
+    again.accept(policy, 0, &first).expect("what we reply is a reply");
+    assert_eq!(said(&again), first);
+    assert_eq!(again.outcome(policy).verdicts(), plan.outcome(policy).verdicts());
+}
