@@ -8,6 +8,7 @@ mod build;
 mod children;
 mod doctor;
 mod env;
+mod fuzz;
 mod metadata;
 mod problem;
 mod progress;
@@ -34,6 +35,8 @@ cargo xtask <command>
                       build the products into target/tollgate/
   bench [core] [sizes] [envoy] [worker] [--seconds N] [--rounds N]
                       measure decisions and requests, as tables in target/tollgate/bench.md
+  fuzz [target ...] [--seconds N] [--keep]
+                      look for inputs that break a law; `--keep` adds to the corpora
   tidy                check what STYLE.md says and a machine can see
   doctor              say which tools are there, which are missing, and why they are needed
   tools               install every tool now (others do it when they need one)
@@ -60,6 +63,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
     match command {
         "bench" => bench::bench(&workspace, rest),
         "build" => build::run(&workspace, rest),
+        "fuzz" => fuzz::fuzz(&workspace, rest),
         "up" => up::up(&workspace, rest),
         "doctor" => doctor::doctor(&workspace),
         "test" => steps::test(&workspace, rest),

@@ -7,6 +7,9 @@ pub const WASM_TARGET: &str = "wasm32-unknown-unknown";
 /// Must equal the library in Cargo.lock; checked before every build of the Worker.
 pub const WASM_BINDGEN: &str = "0.2.130";
 pub const WORKER_BUILD: &str = "0.8.7";
+/// Fuzz targets need flags that only nightly compilers take. Later ones do as well; one is pinned.
+pub const NIGHTLY: &str = "nightly-2026-05-20";
+pub const CARGO_FUZZ: &str = "0.13.2";
 pub const NODE: &str = "22.23.3";
 /// The newest whose lock file holds for every platform; later ones break `npm ci`.
 pub const WRANGLER: &str = "4.156.0";

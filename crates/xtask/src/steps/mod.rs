@@ -9,6 +9,7 @@ mod rust;
 mod servers;
 
 use crate::{
+    fuzz,
     problem::{Problem, Result},
     progress::seconds,
     tools::{self, Tool},
@@ -32,6 +33,12 @@ const STEPS: &[Step] = &[
     Step { group: "native", name: "clippy, wasm", needs: TARGET, run: rust::clippy_wasm },
     Step { group: "native", name: "unit tests, laws and vectors", needs: &[], run: rust::native },
     Step { group: "native", name: "core's laws, optimised", needs: &[], run: rust::release_laws },
+    Step {
+        group: "fuzz",
+        name: "fuzz targets, 10 s each",
+        needs: &fuzz::TOOLS,
+        run: fuzz::briefly,
+    },
     Step { group: "docs", name: "rustdoc", needs: &[], run: rust::docs },
     Step { group: "wasm", name: "core is pure", needs: TARGET, run: crate::build::purity::check },
     Step { group: "wasm", name: "core as wasm in Node", needs: IN_NODE, run: rust::wasm_node },

@@ -8,12 +8,16 @@ use std::process::Command;
 
 /// The end-to-end tests need running servers and are steps of their own.
 const E2E: &str = "tollgate-e2e";
+const FUZZ: &str = "tests/fuzz/Cargo.toml";
 /// What is loaded into a proxy or a Worker.
 const SHIPPED: [&str; 4] =
     ["tollgate-core", "tollgate-policy", "tollgate-envoy", "tollgate-worker"];
 
 pub fn format(workspace: &Workspace) -> Result<()> {
-    cargo(workspace, &["fmt", "--all", "--check"], "run `cargo fmt --all`")
+    cargo(workspace, &["fmt", "--all", "--check"], "run `cargo fmt --all`")?;
+    let manifest = ["--manifest-path", FUZZ]; // a workspace of its own
+    let arguments = [&["fmt", "--all", "--check"], &manifest[..]].concat();
+    cargo(workspace, &arguments, &format!("run `cargo fmt --all --manifest-path {FUZZ}`"))
 }
 
 pub fn clippy_native(workspace: &Workspace) -> Result<()> {

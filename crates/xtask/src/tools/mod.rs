@@ -83,6 +83,26 @@ pub static WORKER_BUILD: Tool = Tool {
     install: cargo_tools::install_worker_build,
 };
 
+pub static NIGHTLY: Tool = Tool {
+    name: "rust nightly",
+    version: versions::NIGHTLY,
+    needed_for: "fuzz, test fuzz",
+    by_hand: "install Rust through rustup and see whether it reaches its server",
+    lane: Lane::Download,
+    check: cargo_tools::check_nightly,
+    install: cargo_tools::install_nightly,
+};
+
+pub static CARGO_FUZZ: Tool = Tool {
+    name: "cargo-fuzz",
+    version: versions::CARGO_FUZZ,
+    needed_for: "fuzz, test fuzz",
+    by_hand: "see whether cargo reaches its registry",
+    lane: Lane::Compile,
+    check: cargo_tools::check_cargo_fuzz,
+    install: cargo_tools::install_cargo_fuzz,
+};
+
 pub static NODE: Tool = Tool {
     name: "node packages",
     version: versions::NODE,
@@ -163,10 +183,12 @@ pub static VALGRIND: Tool = Tool {
     install: |_, job| apt::install(&["valgrind"], job),
 };
 
-pub static ALL: [&Tool; 11] = [
+pub static ALL: [&Tool; 13] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &WORKER_BUILD,
+    &NIGHTLY,
+    &CARGO_FUZZ,
     &NODE,
     &ENVOY,
     &CHROMIUM,

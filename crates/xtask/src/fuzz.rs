@@ -1,0 +1,212 @@
+//! `cargo xtask fuzz`: the targets of `tests/fuzz`, for as long as one likes; the test step, briefly.
+//!
+//! Invariant: the committed corpora change only by `--keep`. A finding comes with the file that brings it
+//! about and the way to see it again without a fuzzer. Everything is built into `target/fuzz`, by a
+//! compiler of its own, so that the other builds stay as they are.
+
+use crate::{
+    problem::{OrProblem, Problem, Result},
+    run,
+    tools::{self, Tool, cargo_tools},
+    versions,
+    workspace::Workspace,
+};
+use std::{fs, process::Command};
+
+pub static TOOLS: [&Tool; 2] = [&tools::NIGHTLY, &tools::CARGO_FUZZ];
+
+const FOLDER: &str = "tests/fuzz";
+/// Of one target in the test step; the corpora are replayed first.
+const BRIEF_SECONDS: u32 = 10;
+const SECONDS: u32 = 60;
+const MOST_SECONDS: u32 = 86_400;
+const USAGE: &str = "cargo xtask fuzz [target ...] [--seconds 1-86400] [--keep]";
+const FIX: &str = "correct tests/fuzz, or what it calls";
+/// What the fuzzer is told: the same seed gives the same inputs; no input takes seconds or much memory.
+const LIMITS: [&str; 4] = ["-seed=1", "-max_len=65536", "-timeout=5", "-rss_limit_mb=2048"];
+
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    targets: Vec<String>,
+    seconds: u32,
+    /// New inputs that reach new code are added to the corpora.
+    keep: bool,
+}
+
+pub fn fuzz(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    let options = parse(arguments, targets(workspace)?)?;
+    tools::ensure(workspace, &TOOLS)?;
+    build(workspace)?;
+    for target in &options.targets {
+        println!("\n=== {target}, {} s", options.seconds);
+        let mut command = fuzzer(workspace, target)?;
+        command.arg(format!("-max_total_time={}", options.seconds));
+        run::shown(&mut command, &again(target))?;
+        if options.keep {
+            run::shown(&mut merge(workspace, target), FIX)?;
+        }
+    }
+    Ok(())
+}
+
+/// Each target on its corpus and then for a few seconds.
+pub fn briefly(workspace: &Workspace) -> Result<()> {
+    build(workspace)?;
+    for target in targets(workspace)? {
+        let mut command = fuzzer(workspace, &target)?;
+        command.arg(format!("-max_total_time={BRIEF_SECONDS}")).arg("-runs=2000000");
+        let (status, _, said) = run::captured(&mut command)?;
+        if !status.success() {
+            let what = format!("fuzzing `{target}` found what must not be");
+            return Err(Problem::new(what, excerpt(&said), again(&target)));
+        }
+        let done = said.lines().rev().find(|line| line.starts_with("Done "));
+        println!("  {target:<8} {}", done.unwrap_or("nothing was run"));
+    }
+    Ok(())
+}
+
+fn parse(arguments: &[String], known: Vec<String>) -> Result<Options> {
+    let refuse = |why: String| Problem::new("cannot fuzz", why, USAGE);
+    let mut options = Options { targets: Vec::new(), seconds: SECONDS, keep: false };
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "--keep" => options.keep = true,
+            "--seconds" => {
+                let number = rest.next().and_then(|text| text.parse().ok());
+                let number = number.filter(|number| (1..=MOST_SECONDS).contains(number));
+                let why = || refuse(format!("--seconds wants 1 to {MOST_SECONDS}"));
+                options.seconds = number.ok_or_else(why)?;
+            }
+            target if known.iter().any(|name| name == target) => {
+                options.targets.push(target.to_owned());
+            }
+            other => return Err(refuse(format!("there is no target {other:?}"))),
+        }
+    }
+    if options.targets.is_empty() {
+        options.targets = known;
+    }
+    Ok(options)
+}
+
+/// The targets, so that none is forgotten: the files of `tests/fuzz/targets`.
+fn targets(workspace: &Workspace) -> Result<Vec<String>> {
+    let folder = workspace.root.join(FOLDER).join("targets");
+    let files = fs::read_dir(&folder)
+        .or_problem(format!("cannot read {}", folder.display()), "restore it with git")?;
+    let names = files.filter_map(|file| {
+        let path = file.ok()?.path();
+        Some(path.file_stem()?.to_str()?.to_owned())
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
+}
+
+fn build(workspace: &Workspace) -> Result<()> {
+    run::shown(&mut cargo_fuzz(workspace, "build"), FIX)
+}
+
+/// The target on a scratch folder, where it writes what it finds, and on its corpus.
+fn fuzzer(workspace: &Workspace, target: &str) -> Result<Command> {
+    let scratch = workspace.out.join("fuzz").join(target);
+    fs::create_dir_all(&scratch).or_problem("cannot create a scratch folder", "free disk space")?;
+    let folder = workspace.root.join(FOLDER);
+    let mut command = cargo_fuzz(workspace, "run");
+    command.arg(target).arg(scratch).arg(folder.join("corpus").join(target));
+    command.arg("--").args(LIMITS);
+    let words = folder.join(format!("{target}.dict"));
+    if words.is_file() {
+        command.arg(format!("-dict={}", words.display()));
+    }
+    Ok(command)
+}
+
+/// Adds to the corpus what reaches code that the corpus does not.
+fn merge(workspace: &Workspace, target: &str) -> Command {
+    let mut command = cargo_fuzz(workspace, "run");
+    command.arg(target).arg(workspace.root.join(FOLDER).join("corpus").join(target));
+    command.arg(workspace.out.join("fuzz").join(target));
+    // As few files as will do, and none for running a loop more often.
+    command.args(["--", "-set_cover_merge=1", "-use_counters=0"]);
+    command
+}
+
+fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
+    let mut command = Command::new("rustup");
+    command
+        .current_dir(&workspace.root)
+        .env("RUSTUP_HOME", cargo_tools::nightly(workspace))
+        .env("CARGO_TARGET_DIR", workspace.target.join("fuzz"))
+        .args(["run", versions::NIGHTLY])
+        .arg(cargo_tools::cargo_fuzz_bin(workspace).join("cargo-fuzz"))
+        // What is tested has no unsafe code, and runs twice as fast without the address sanitizer.
+        .args([verb, "--fuzz-dir", FOLDER, "--sanitizer", "none"]);
+    // What cargo told this program about its own toolchain must not reach the other one.
+    for variable in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn again(target: &str) -> String {
+    format!(
+        "copy the file that was written to {FOLDER}/corpus/{target}/ and run \
+         `cargo test -p tollgate-policy --features explain --test corpora`; see {FOLDER}/README.md"
+    )
+}
+
+/// The law that was broken and the file that broke it, out of all that the fuzzer said.
+fn excerpt(said: &str) -> String {
+    const TOLD: [&str; 3] = ["panicked at", "Test unit written to", "ERROR: libFuzzer"];
+    let lines: Vec<&str> = said.lines().collect();
+    let is_told =
+        |line: &str| line.starts_with("error") || TOLD.iter().any(|words| line.contains(words));
+    // The line after a panic's place is its message.
+    let wanted = (0..lines.len())
+        .filter(|i| is_told(lines[*i]) || *i > 0 && lines[*i - 1].contains("panicked at"));
+    wanted.map(|i| lines[i]).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(text: &str) -> Result<Options> {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        parse(&words, vec!["a".to_owned(), "b".to_owned()])
+    }
+
+    #[test]
+    fn the_command_line_is_read() {
+        let all = options("--seconds 5 --keep").unwrap();
+        assert_eq!((all.targets.len(), all.seconds, all.keep), (2, 5, true));
+        assert_eq!(options("b").unwrap().targets, ["b"]);
+        for wrong in ["c", "--seconds 0", "--seconds", "--seconds x"] {
+            assert!(options(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_target_is_declared_and_has_a_corpus() {
+        let workspace = Workspace::find();
+        let targets = targets(&workspace).unwrap();
+        let manifest = fs::read_to_string(workspace.root.join("tests/fuzz/Cargo.toml")).unwrap();
+        assert_eq!(manifest.matches("[[bin]]").count(), targets.len());
+        for target in targets {
+            assert!(manifest.contains(&format!("path = \"targets/{target}.rs\"")), "{target}");
+            assert!(workspace.root.join(FOLDER).join("corpus").join(&target).is_dir(), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_finding_is_told_in_three_lines() {
+        let said = "#1 NEW\nthread 'x' panicked at src/a.rs:1:2:\nbroken\nstack backtrace:\n\
+                    artifact_prefix='x'; Test unit written to x/crash-1\nBase64: AA==\n";
+        let told = excerpt(said);
+        assert_eq!(told.lines().count(), 3);
+        assert!(told.contains("\nbroken\n") && told.ends_with("x/crash-1"));
+    }
+}
