@@ -11,7 +11,7 @@ use crate::pairs::PairsWriter;
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
-    /// The gRPC status, should the request be gRPC.
+    /// The gRPC status; -1, which is none, for HTTP.
     pub grpc_status: i32,
     /// For the access log: `%RESPONSE_CODE_DETAILS%`.
     pub details: &'static str,
@@ -30,7 +30,7 @@ impl Reply {
         }
         Self {
             status: if grpc.is_some() { 200 } else { status },
-            grpc_status: outcome.grpc().code.into(),
+            grpc_status: grpc.map_or(-1, |_| outcome.grpc().code.into()),
             details: if outcome.is_failure() { "tollgate_failure" } else { "tollgate_denied" },
             headers: headers.finish(),
             body: if grpc.is_some() { Vec::new() } else { outcome.body().into_bytes() },
