@@ -9,7 +9,7 @@ use core::cell::Cell;
 use crate::document::conditions::{Conditions, Named, NonEmpty};
 
 /// The most alternatives that are compared for one document; beyond it one is unsure.
-pub(super) const MAX_COMPARED: usize = 200_000;
+pub(super) const MAX_COMPARED: usize = 50_000;
 
 /// True when `mine` hold whenever `theirs` do, where none given always hold; false when unsure, or when
 /// more would have to be compared than is `left`.

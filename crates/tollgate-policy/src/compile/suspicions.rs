@@ -4,7 +4,9 @@
 
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::cmp::Reverse;
 
 use tollgate_core::{Algorithm, Limiter};
 
@@ -73,21 +75,16 @@ fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &
 /// A tier is tried only when those of a higher priority, and the earlier ones of its own, are not for
 /// the request.
 fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
-    let tiers = rule.tiers();
-    let priority = |tier: &TierDoc| tier.priority.as_ref().map_or(0, |priority| priority.0);
-    for (i, tier) in tiers.iter().enumerate() {
-        let tried_before = |j: usize, other: &TierDoc| {
-            priority(other) > priority(tier) || priority(other) == priority(tier) && j < i
-        };
-        let mut others = tiers.iter().enumerate().take_while(|_| left.get() > 0);
-        let hides = |(j, other): &(usize, &TierDoc)| {
-            *j != i
-                && tried_before(*j, other)
-                && covers(other.when.as_ref(), tier.when.as_ref(), left)
+    let mut tried: Vec<(usize, &TierDoc)> = rule.tiers().iter().enumerate().collect();
+    tried.sort_by_key(|(_, tier)| Reverse(tier.priority.as_ref().map_or(0, |p| p.0)));
+    for (before, (i, tier)) in tried.iter().enumerate() {
+        let mut others = tried.iter().take(before).take_while(|_| left.get() > 0);
+        let hides = |(_, other): &&(usize, &TierDoc)| {
+            covers(other.when.as_ref(), tier.when.as_ref(), left)
                 && covers_values(&other.key_values, &tier.key_values, left)
         };
         if let Some((_, other)) = others.find(hides) {
-            at.item(i).problem(format!(
+            at.item(*i).problem(format!(
                 "never applies: every request it is for gets the tier {} first",
                 quoted_text(&other.name.0)
             ));
