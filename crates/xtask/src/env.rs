@@ -44,6 +44,7 @@ pub fn with_tools<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mu
         .env("ESBUILD_BIN", node::bin(workspace).join("esbuild"))
         .env("WRANGLER_SEND_METRICS", "false")
         .env("CLOUDFLARE_CF_FETCH_ENABLED", "false")
+        .env("WASM_BINDGEN_TEST_TIMEOUT", "120") // seconds in the browser; a busy machine is no failure
         .env("CI", "true") // wrangler asks no questions
 }
 

@@ -32,7 +32,12 @@ const STEPS: &[Step] = &[
     Step { group: "native", name: "clippy, native", needs: &[], run: rust::clippy_native },
     Step { group: "native", name: "clippy, wasm", needs: TARGET, run: rust::clippy_wasm },
     Step { group: "native", name: "unit tests, laws and vectors", needs: &[], run: rust::native },
-    Step { group: "native", name: "core's laws, optimised", needs: &[], run: rust::release_laws },
+    Step {
+        group: "native",
+        name: "laws and decisions, optimised",
+        needs: &[],
+        run: rust::release_laws,
+    },
     Step {
         group: "fuzz",
         name: "fuzz targets, 10 s each",
@@ -42,11 +47,18 @@ const STEPS: &[Step] = &[
     Step { group: "docs", name: "rustdoc", needs: &[], run: rust::docs },
     Step { group: "wasm", name: "core is pure", needs: TARGET, run: crate::build::purity::check },
     Step { group: "wasm", name: "core as wasm in Node", needs: IN_NODE, run: rust::wasm_node },
+    Step { group: "wasm", name: "100,000 decisions, Node", needs: IN_NODE, run: rust::cases_node },
     Step {
         group: "browser",
         name: "core as wasm in Chromium",
         needs: BROWSER,
         run: rust::wasm_browser,
+    },
+    Step {
+        group: "browser",
+        name: "100,000 decisions, Chromium",
+        needs: BROWSER,
+        run: rust::cases_browser,
     },
     Step { group: "envoy", name: "build the filter", needs: TARGET, run: servers::build_envoy },
     Step { group: "envoy", name: "envoy.yaml is valid", needs: SERVERS, run: servers::validate },

@@ -9,6 +9,8 @@ use std::process::Command;
 /// The end-to-end tests need running servers and are steps of their own.
 const E2E: &str = "tollgate-e2e";
 const FUZZ: &str = "tests/fuzz/Cargo.toml";
+/// Random policies and traces that every target answers alike.
+const CASES: &str = "tollgate-cases";
 /// What is loaded into a proxy or a Worker.
 const SHIPPED: [&str; 4] =
     ["tollgate-core", "tollgate-policy", "tollgate-envoy", "tollgate-worker"];
@@ -41,7 +43,9 @@ pub fn native(workspace: &Workspace) -> Result<()> {
 /// What ships has no overflow checks and is optimised, so the laws must hold there too.
 pub fn release_laws(workspace: &Workspace) -> Result<()> {
     let fix = "read the failed law; it passed without optimisation if the step before passed";
-    cargo(workspace, &["test", "-p", "tollgate-core", "--profile", "release-test"], fix)
+    let profile = ["--profile", "release-test"];
+    let packages = ["test", "-p", "tollgate-core", "-p", CASES];
+    cargo(workspace, &[&packages[..], &profile].concat(), fix)
 }
 
 pub fn docs(workspace: &Workspace) -> Result<()> {
@@ -53,16 +57,26 @@ pub fn docs(workspace: &Workspace) -> Result<()> {
 
 /// The test target that runs natively and in Node, and the one that runs in a browser.
 pub fn wasm_node(workspace: &Workspace) -> Result<()> {
-    wasm(workspace, "vectors")
+    wasm(workspace, "tollgate-core", "vectors")
 }
 
 pub fn wasm_browser(workspace: &Workspace) -> Result<()> {
-    wasm(workspace, "vectors_browser")
+    wasm(workspace, "tollgate-core", "vectors_browser")
 }
 
-fn wasm(workspace: &Workspace, test: &str) -> Result<()> {
-    let arguments = ["test", "--target", WASM_TARGET, "-p", "tollgate-core", "--test", test];
-    cargo(workspace, &arguments, "compare with the native vectors; the rows are the same")
+/// The random policies and traces, where the native step has said what must be answered.
+pub fn cases_node(workspace: &Workspace) -> Result<()> {
+    wasm(workspace, CASES, "decisions")
+}
+
+pub fn cases_browser(workspace: &Workspace) -> Result<()> {
+    wasm(workspace, CASES, "decisions_browser")
+}
+
+fn wasm(workspace: &Workspace, package: &str, test: &str) -> Result<()> {
+    let arguments = ["test", "--target", WASM_TARGET, "-p", package, "--test", test];
+    let fix = "compare with the native step of the same test; the rows are the same";
+    cargo(workspace, &arguments, fix)
 }
 
 fn cargo(workspace: &Workspace, arguments: &[&str], fix: &str) -> Result<()> {

@@ -15,7 +15,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-worker", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-cli", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
     ("tollgate-playground", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
-    ("tollgate-e2e", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
+    ("tollgate-cases", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-e2e", &["tollgate-cases", "tollgate-core", "tollgate-policy", "tollgate-sim"]),
     ("xtask", &["tollgate-core", "tollgate-policy"]),
 ];
 

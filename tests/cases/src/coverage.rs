@@ -1,0 +1,91 @@
+//! What the cases really exercise, counted from what the reference said.
+//!
+//! Invariant: a feature counts where it took part in an answer, not where a document mentions it: the
+//! rule that has it applied to the request, and said what is counted.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tollgate_policy::RuleResult;
+
+use crate::{Case, Expected};
+
+/// How often each thing happened.
+#[derive(Default)]
+pub struct Coverage(BTreeMap<String, usize>);
+
+impl Coverage {
+    /// Counts one event of `case`.
+    pub fn add(&mut self, case: &Case, index: usize, expected: &Expected) {
+        let seen = &expected.seen;
+        self.count("events", true);
+        self.count("refused", !seen.passed());
+        self.count("passed, with fields", seen.passed() && !seen.fields.is_empty());
+        self.count("no rule", expected.rules.is_empty());
+        self.count("marked", !seen.marks.is_empty());
+        self.count("waited", !seen.waits_ms.is_empty());
+        self.count("charged by the response", expected.charged_later);
+        self.count("the clock goes back", case.events[index].step_ms < 0);
+        self.count("several rules", expected.rules.len() > 1);
+        self.count("several keys", expected.partitions > 1);
+        self.count("several keys, refused", expected.partitions > 1 && !seen.passed());
+        let lacks_key = seen.body.as_ref().is_some_and(|b| b.contains("lacks what its quota"));
+        self.count("refused without a key", lacks_key);
+        let never = seen.status == 429 && seen.field("retry-after").is_none();
+        self.count("refused for ever", never && !lacks_key);
+        let generation = case.policy["response"]["headers"].as_str().unwrap_or_default();
+        self.count(&format!("generation {generation}"), !seen.fields.is_empty());
+        self.count("pk", seen.field("ratelimit").is_some_and(|field| field.contains(";pk=:")));
+        for (rule, result) in &expected.rules {
+            self.rule(&case.policy["rules"][*rule], *result);
+        }
+    }
+
+    /// How often `name` happened.
+    pub fn of(&self, name: &str) -> usize {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+
+    /// All counts, a line each.
+    pub fn table(&self) -> String {
+        self.0.iter().map(|(name, count)| format!("{count:>8}  {name}\n")).collect()
+    }
+
+    fn count(&mut self, name: &str, happened: bool) {
+        *self.0.entry(name.to_owned()).or_default() += usize::from(happened);
+    }
+
+    fn rule(&mut self, rule: &Value, result: RuleResult) {
+        let said = result.label();
+        for quota in rule["quotas"].as_array().into_iter().flatten() {
+            let algorithm = quota["algorithm"].as_str().unwrap_or_default();
+            self.count(&format!("{algorithm} {said}"), true);
+            self.count("strict", quota["strict"] == true);
+            self.count("burst", !quota["burst"].is_null());
+        }
+        for part in rule["key"].as_array().into_iter().flatten() {
+            let name = match part.as_object().and_then(|object| object.keys().next()) {
+                Some(name) => name,
+                None => part.as_str().unwrap_or_default(),
+            };
+            self.count(&format!("key {name}"), true);
+        }
+        self.count("key of nothing", rule["key"].as_array().is_some_and(Vec::is_empty));
+        for field in ["action", "mode", "charge", "cost", "on_missing"] {
+            let name = match &rule[field] {
+                Value::Object(object) if object.contains_key("header") => "header",
+                Value::Object(object) => object.keys().next().map_or("", String::as_str),
+                Value::String(text) => text,
+                Value::Number(_) => "number",
+                _ => "default",
+            };
+            self.count(&format!("{field} {name} {said}"), true);
+        }
+        for field in ["when", "unless", "tiers", "durability"] {
+            self.count(field, !rule[field].is_null());
+        }
+        for condition in rule["when"].as_object().into_iter().flatten() {
+            self.count(&format!("when {}", condition.0), true);
+        }
+    }
+}

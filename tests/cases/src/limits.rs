@@ -1,0 +1,101 @@
+//! Random traces of one limiter: decisions and the bytes of its state, to the nanosecond.
+//!
+//! Invariant: as for the cases, the same number gives the same trace on every target. Here are the times
+//! that a Worker's clock does not have, large numbers, and the ends of time.
+
+use std::fmt::Write;
+
+use tollgate_core::{Algorithm, Charge, Limiter, Quota, Span, Timestamp};
+
+use crate::random::Random;
+use crate::seen::Digest;
+
+/// Traces of the promise.
+pub const TRACES: u32 = 200;
+/// Steps of each.
+pub const STEPS: usize = 500;
+
+/// Runs the trace `number`; what was decided and stored, as a digest.
+pub fn run(number: u32) -> Digest {
+    let mut random = Random::new(0x11_3175_0000_0000 | u64::from(number));
+    let limiter = limiter(&mut random);
+    let mut state = vec![0; limiter.state_len()];
+    let mut now = *random.pick(&[0, 1_700_000_000_000_000_000, 1 << 63, u64::MAX - (1 << 40)]);
+    let (mut charges, mut line, mut digest) = (vec![], String::new(), Digest::default());
+    for _ in 0..STEPS {
+        now = step(&mut random, &limiter, now);
+        let at = Timestamp::from_nanos(now);
+        let cost = cost(&mut random, &limiter);
+        line.clear();
+        match random.below(10) {
+            0 => write!(line, "{:?}", limiter.peek(&state, at, cost)).expect("text"),
+            1 if !charges.is_empty() => {
+                let index = usize::try_from(random.below(charges.len() as u64)).expect("an index");
+                let charge: Charge = charges.swap_remove(index);
+                limiter.refund(&mut state, charge, at);
+            }
+            _ => {
+                let decision = limiter.check(&mut state, at, cost);
+                charges.extend(decision.charge(at, cost));
+                write!(line, "{decision:?}").expect("text");
+            }
+        }
+        digest.add(&line);
+        digest.add(&state);
+        digest.add(limiter.idle_at(&state).as_nanos().to_le_bytes());
+    }
+    digest
+}
+
+/// A valid limiter: what is drawn and cannot be is drawn again.
+fn limiter(random: &mut Random) -> Limiter {
+    loop {
+        let algorithm = match random.below(8) {
+            0 => Algorithm::Gcra,
+            1 => Algorithm::TokenBucket,
+            2 => Algorithm::LeakyBucket,
+            3 => Algorithm::LeakyQueue,
+            4 => Algorithm::FixedWindow,
+            5 => Algorithm::SlidingWindow,
+            6 => Algorithm::SlidingBuckets { buckets: *random.pick(&[2, 7, 60, 360]) },
+            _ => Algorithm::SlidingLog,
+        };
+        let most = *random.pick(&[1, 5, 10, 100, 1000, 1 << 40]);
+        let limit = random.between(1, most);
+        let longest =
+            *random.pick(&[1_000_000, 1_000_000_000, 60_000_000_000, 31_622_400_000_000_000]);
+        let window = Span::from_nanos(random.between(1_000_000, longest));
+        let burst = if random.chance(30) { random.between(1, 2 * limit) } else { limit };
+        let strict = random.chance(20);
+        let quota = Quota::new(limit, window).and_then(|quota| quota.with_burst(burst));
+        let quota = quota.map(|quota| if strict { quota.strict() } else { quota });
+        if let Ok(limiter) = quota.and_then(|quota| Limiter::new(algorithm, quota)) {
+            return limiter;
+        }
+    }
+}
+
+fn step(random: &mut Random, limiter: &Limiter, now: u64) -> u64 {
+    let window = limiter.window().as_nanos();
+    let interval = window / limiter.limit();
+    match random.below(100) {
+        0..30 => now,
+        30..60 => now.saturating_add(random.below(interval.saturating_mul(2).max(2))),
+        60..85 => now.saturating_add(random.below(window / 4)),
+        85..92 => now.saturating_add(random.between(window - 2, window + 2)),
+        92..95 => now.saturating_add(random.below(window.saturating_mul(5))),
+        95..98 => now.saturating_sub(random.below(30_000_000_000)),
+        _ => now.saturating_sub(random.below(window.saturating_mul(2).max(31_000_000_000))),
+    }
+}
+
+fn cost(random: &mut Random, limiter: &Limiter) -> u64 {
+    match random.below(20) {
+        0 => 0,
+        1 => u64::MAX,
+        2 => limiter.capacity().saturating_add(1),
+        3 => limiter.capacity(),
+        4..7 => random.between(1, limiter.limit()),
+        _ => 1,
+    }
+}

@@ -1,0 +1,286 @@
+//! Random policy documents: every algorithm, action and mode, layers by the same key and by others.
+//!
+//! Invariant: a document is valid on both surfaces and reads only facts that both see alike (the
+//! crate's documentation lists the others).
+
+use serde_json::{Map, Value, json};
+
+use crate::random::Random;
+
+/// A document and what its trace must know.
+pub(crate) struct Written {
+    pub(crate) document: Value,
+    /// The window that most quotas have.
+    pub(crate) window_ms: u64,
+    /// The clock may go back: see [`crate::Case`].
+    pub(crate) wavers: bool,
+}
+
+const WINDOWS: [(u64, &str); 7] = [
+    (500, "500ms"),
+    (1_000, "1s"),
+    (2_500, "2500ms"),
+    (7_000, "7s"),
+    (10_000, "10s"),
+    (60_000, "1m"),
+    (3_600_000, "1h"),
+];
+
+const ALGORITHMS: [&str; 8] = [
+    "gcra",
+    "token-bucket",
+    "leaky-bucket",
+    "leaky-queue",
+    "fixed-window",
+    "sliding-window",
+    "sliding-buckets",
+    "sliding-log",
+];
+
+/// Those that know a burst.
+const KIN_OF_GCRA: usize = 4;
+
+/// A random document.
+pub(crate) fn policy(random: &mut Random) -> Written {
+    let base = usize::try_from(random.below(6)).expect("an index");
+    let (rules, wavers) =
+        if random.chance(20) { (vec![plain(random, base)], true) } else { rules(random, base) };
+    let mut document = json!({"version": 1, "rules": rules, "response": response(random)});
+    if random.chance(50) {
+        document["client_ip"] = client_ip(random);
+    }
+    if random.chance(25) {
+        let exempt = [
+            json!({"headers": {"x-health-check": "*"}}),
+            json!({"client_cidrs": ["203.0.113.0/28"]}),
+            json!({"methods": ["OPTIONS"]}),
+        ];
+        document["exempt"] = json!([random.pick(&exempt)]);
+    }
+    Written { document, window_ms: WINDOWS[base].0, wavers }
+}
+
+/// One rule that counts by one header and refuses: what the core alone can follow.
+fn plain(random: &mut Random, base: usize) -> Value {
+    let count = random.between(1, 2);
+    json!({"name": "plain", "key": [{"header": "x-key"}], "quotas": quotas(random, base, count)})
+}
+
+/// One to four rules by one or two keys.
+fn rules(random: &mut Random, base: usize) -> (Vec<Value>, bool) {
+    let count = random.between(1, 4);
+    let is_layered = count > 1 && random.chance(80);
+    let keys = [key(random), key(random)];
+    let mut rules: Vec<Value> = vec![];
+    for number in 0..count {
+        let key = if is_layered { random.pick(&keys) } else { &keys[0] };
+        rules.push(rule(random, base, number, key));
+    }
+    let first = &rules[0]["key"];
+    let is_refused_unasked = rules.iter().any(|rule| rule["on_missing"] == "deny");
+    let captures = first.to_string().contains("path_param"); // such rules share no key
+    let is_alone = rules.len() == 1
+        || rules.iter().all(|rule| rule["key"] == *first) && !is_refused_unasked && !captures;
+    (rules, is_alone)
+}
+
+fn key(random: &mut Random) -> Value {
+    let parts = [
+        json!({"header": "x-key"}),
+        json!("client_ip"),
+        json!({"header": "x-tenant"}),
+        json!({"cookie": "sid"}),
+        json!({"query": "user"}),
+        json!({"path_param": "id"}),
+        json!("method"),
+        json!("host"),
+        json!("path"),
+    ];
+    let count = *random.pick(&[0, 1, 1, 1, 1, 2, 2, 3]);
+    let mut key: Vec<Value> = vec![];
+    while key.len() < count {
+        let part = random.pick(&parts);
+        if !key.contains(part) {
+            key.push(part.clone());
+        }
+    }
+    json!(key)
+}
+
+fn rule(random: &mut Random, base: usize, number: u64, key: &Value) -> Value {
+    let name = *random.pick(&["rule", "a \"quoted\" \\ name", "a, b; c=1"]);
+    let mut rule = Map::new();
+    rule.insert("name".into(), json!(format!("{name} {number}")));
+    rule.insert("key".into(), key.clone());
+    let count = random.between(1, 3);
+    rule.insert("quotas".into(), json!(quotas(random, base, count)));
+    if let Some(when) = when(random, key) {
+        rule.insert("when".into(), when);
+    }
+    if random.chance(20) {
+        let unless = [json!({"headers": {"x-skip": "*"}}), json!({"query": {"free": "1"}})];
+        rule.insert("unless".into(), random.pick(&unless).clone());
+    }
+    if random.chance(50) {
+        rule.insert("on_missing".into(), json!(random.pick(&["skip", "deny", "shared"])));
+    }
+    if random.chance(40) {
+        rule.insert("cost".into(), cost(random));
+    }
+    if random.chance(25) {
+        let statuses = [json!(["401"]), json!(["4xx", "500"]), json!(["200"])];
+        rule.insert("charge".into(), json!({"response_status": random.pick(&statuses)}));
+    }
+    if random.chance(30) {
+        rule.insert("tiers".into(), tiers(random, base));
+    }
+    if random.chance(30) {
+        let modes = [json!("shadow"), json!({"enforce_percent": random.between(20, 80)})];
+        rule.insert("mode".into(), random.pick(&modes).clone());
+    }
+    if random.chance(65) {
+        rule.insert("action".into(), action(random, base));
+    }
+    if random.chance(30) {
+        rule.insert("durability".into(), json!(random.pick(&["strict", "relaxed"])));
+    }
+    Value::Object(rule)
+}
+
+fn quotas(random: &mut Random, base: usize, count: u64) -> Vec<Value> {
+    let quota = |number| {
+        let mut quota = quota(random, base);
+        if count > 1 || random.chance(30) {
+            quota["name"] = json!(format!("quota {number}"));
+        }
+        quota
+    };
+    (0..count).map(quota).collect()
+}
+
+fn quota(random: &mut Random, base: usize) -> Value {
+    let algorithm = usize::try_from(random.below(8)).expect("an index");
+    let limit = if random.chance(80) { random.between(1, 6) } else { random.between(7, 40) };
+    let (_, window) = WINDOWS[base + usize::from(random.chance(25))];
+    let mut quota = json!({"limit": limit, "window": window, "algorithm": ALGORITHMS[algorithm]});
+    let strict = ALGORITHMS[algorithm] != "fixed-window" && random.chance(15);
+    if strict {
+        quota["strict"] = json!(true);
+    }
+    if algorithm < KIN_OF_GCRA && random.chance(35) {
+        quota["burst"] = json!(random.between(1, if strict { limit } else { 2 * limit }));
+    }
+    if ALGORITHMS[algorithm] == "sliding-buckets" && random.chance(70) {
+        quota["buckets"] = json!(random.pick(&[2, 6, 10, 90]));
+    }
+    quota
+}
+
+fn when(random: &mut Random, key: &Value) -> Option<Value> {
+    let mut when = Map::new();
+    if key.to_string().contains("path_param") {
+        let capturing = ["/users/{id}/**", "/users/{id}", "/*/{id}"];
+        when.insert("paths".into(), json!([random.lean(&capturing)]));
+    } else if random.chance(35) {
+        let paths = ["/**", "/api/**", "/api/*", "/users/*/**", "/a%2Fb", "/caf%C3%A9/*", "/login"];
+        when.insert("paths".into(), json!([random.lean(&paths), random.pick(&paths)]));
+    }
+    if random.chance(15) {
+        let methods = [json!(["GET"]), json!(["GET", "POST", "PUT"]), json!(["POST", "HEAD"])];
+        when.insert("methods".into(), random.pick(&methods).clone());
+    }
+    if random.chance(15) {
+        let hosts = ["*.example.com", "api.example.com", "example.com", "[2001:db8::5]"];
+        when.insert("hosts".into(), json!([random.lean(&hosts)]));
+    }
+    if random.chance(15) {
+        let headers = [
+            json!({"x-plan": {"prefix": "go"}}),
+            json!({"x-tenant": "*"}),
+            json!({"X-Key": ["k1", "k2", {"prefix": "k1, "}]}),
+        ];
+        when.insert("headers".into(), random.pick(&headers).clone());
+    }
+    if random.chance(10) {
+        let query = [json!({"user": "*"}), json!({"q": {"prefix": "a b"}}), json!({"user": "u1"})];
+        when.insert("query".into(), random.pick(&query).clone());
+    }
+    if random.chance(10) {
+        let cidrs =
+            [json!(["192.0.2.0/24", "2001:db8::/32"]), json!(["::/0"]), json!(["0.0.0.0/0"])];
+        when.insert("client_cidrs".into(), random.pick(&cidrs).clone());
+    }
+    (!when.is_empty()).then_some(Value::Object(when))
+}
+
+fn cost(random: &mut Random) -> Value {
+    match random.below(3) {
+        0 => json!(random.between(1, 3)),
+        1 => {
+            json!({"header": "x-cost", "default": random.between(1, 2), "max": random.between(2, 9)})
+        }
+        _ => json!({"content_length_per": random.pick(&[1, 100, 1000])}),
+    }
+}
+
+fn tiers(random: &mut Random, base: usize) -> Value {
+    let count = random.between(1, 2);
+    let tier = |number| {
+        let mut tier = json!({"name": format!("tier {number}")});
+        tier["quotas"] = json!(quotas(random, base, 1));
+        if random.chance(70) {
+            tier["priority"] = json!(random.below(3));
+        }
+        match random.below(3) {
+            0 => tier["when"] = json!({"headers": {"x-plan": "gold"}}),
+            1 => tier["when"] = json!({"methods": ["POST", "PUT"]}),
+            _ => tier["key_values"] = json!(["k2", "u1", "192.0.2.1", "2001:db8::1", "/api/items"]),
+        }
+        tier
+    };
+    (0..count).map(tier).collect()
+}
+
+fn action(random: &mut Random, base: usize) -> Value {
+    let max = *random.pick(&["100ms", "1s", WINDOWS[base.min(4)].1]);
+    match random.below(8) {
+        0 => json!("deny"),
+        1 => json!({"deny": {"status": 503, "body": "come \"back\" later"}}),
+        2 => json!({"deny": {"status": 403}}),
+        3 | 4 => json!({"delay": {"max": max}}),
+        5 => json!({"mark": {"header": "X-Over-Limit", "value": "yes; by=tollgate"}}),
+        6 => json!({"respond": {"status": 200, "body": "ok"}}),
+        _ => json!({"respond": {"status": 202}}),
+    }
+}
+
+fn response(random: &mut Random) -> Value {
+    let headers = ["draft-11", "draft-7", "draft-6", "x-ratelimit", "off"];
+    json!({
+        "headers": random.lean(&headers),
+        "on_allow": random.chance(85),
+        "body": random.pick(&["problem+json", "text", "none"]),
+        "jitter": random.lean(&["0s", "1500ms", "30s"]),
+        "partition_key": random.chance(40),
+    })
+}
+
+fn client_ip(random: &mut Random) -> Value {
+    let sources = [
+        json!("x-forwarded-for"),
+        json!("forwarded"),
+        json!({"header": "x-real-ip"}),
+        json!("connection"),
+    ];
+    let mut client_ip = json!({"source": random.lean(&sources)});
+    if random.chance(50) {
+        client_ip["trusted_hops"] = json!(random.between(1, 3));
+    } else {
+        client_ip["trusted_proxies"] = json!(["10.0.0.0/8", "192.0.2.0/31", "2001:db8:1::/48"]);
+    }
+    if random.chance(40) {
+        client_ip["ipv4_prefix"] = json!(random.pick(&[8, 24, 31]));
+        client_ip["ipv6_prefix"] = json!(random.pick(&[32, 56, 128]));
+    }
+    client_ip
+}

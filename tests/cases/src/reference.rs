@@ -1,0 +1,148 @@
+//! The policy layer over a map: what every surface must say.
+//!
+//! Invariant: nothing is decided here but what the pipeline leaves to a surface: when it is asked again, and
+//! when the response comes.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Answer, Plan, Policy, RuleResult, Surface};
+
+use crate::seen::Seen;
+use crate::{Case, Event, Request};
+
+/// What a surface must answer, and when the request came.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// The surface's clock when the request comes, in milliseconds.
+    pub at_ms: u64,
+    /// What is seen of it.
+    pub seen: Seen,
+    /// What each rule that applied said: its place in the document.
+    pub rules: Vec<(usize, RuleResult)>,
+    /// How many stored values the request counted in.
+    pub partitions: usize,
+    /// The response brought about a charge.
+    pub charged_later: bool,
+}
+
+/// One case under way.
+pub struct Reference<'c> {
+    case: &'c Case,
+    policy: Policy,
+    plan: Plan,
+    store: BTreeMap<Vec<u8>, Vec<u8>>,
+    came_ms: u64,
+    /// When something was decided last.
+    decided_ms: u64,
+    next: usize,
+}
+
+impl<'c> Reference<'c> {
+    /// Nothing has come yet. `hash_key` is what the surface hashes the keys with that it tells clients.
+    pub fn new(case: &'c Case, surface: Surface, hash_key: [u8; 16]) -> Self {
+        let mut policy = Policy::compile(&case.policy.to_string(), surface)
+            .unwrap_or_else(|e| panic!("case {} has no policy: {e}\n{}", case.number, case.policy));
+        policy.set_hash_key(hash_key);
+        let (came_ms, decided_ms) = (case.start_ms, case.start_ms);
+        Self {
+            case,
+            policy,
+            plan: Plan::new(),
+            store: BTreeMap::new(),
+            came_ms,
+            decided_ms,
+            next: 0,
+        }
+    }
+
+    /// The policy in force.
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Everything that is stored.
+    pub const fn store(&self) -> &BTreeMap<Vec<u8>, Vec<u8>> {
+        &self.store
+    }
+
+    fn serve(&mut self, event: &Event) -> Expected {
+        self.came_ms = self.came_ms.saturating_add_signed(event.step_ms);
+        if !self.case.wavers {
+            self.came_ms = self.came_ms.max(self.decided_ms);
+        }
+        let (at_ms, mut waits_ms) = (self.came_ms, vec![]);
+        let answer = self.decide(&event.request, &mut waits_ms);
+        let outcome = self.plan.outcome(&self.policy);
+        let (mut fields, mut marks) = (vec![], vec![]);
+        outcome.headers(&mut |name, value| fields.push((name.to_owned(), value.to_owned())));
+        let (status, body) = match answer {
+            Answer::Refuse { status } => (status, Some(outcome.body())),
+            _ => (event.status, None),
+        };
+        if body.is_none() {
+            outcome.marks(&mut |name, value| marks.push((name.to_owned(), value.to_owned())));
+        }
+        let rules = outcome.rules().collect();
+        let partitions = self.plan.len();
+        let charged_later = body.is_none() && self.settle(at_ms, &waits_ms, status);
+        // Rules that would set the same header set it once.
+        marks.dedup();
+        let body =
+            body.map(|body| if event.request.method == "HEAD" { String::new() } else { body });
+        let seen = Seen { status, waits_ms, fields, marks, body };
+        Expected { at_ms, seen, rules, partitions, charged_later }
+    }
+
+    /// Decides until there is an answer that is not "ask again"; a delay is the last of the waits.
+    fn decide(&mut self, request: &Request, waits_ms: &mut Vec<u64>) -> Answer {
+        loop {
+            let waited = waits_ms.iter().sum::<u64>();
+            self.policy.plan(request, &mut self.plan);
+            self.commit(self.came_ms + waited);
+            let answer = self.plan.outcome(&self.policy).answer_after(Span::from_millis(waited));
+            match answer {
+                Answer::Retry(wait) => waits_ms.push(wait.as_millis_ceil()),
+                Answer::Delay(wait) => {
+                    waits_ms.push(wait.as_millis_ceil());
+                    return answer;
+                }
+                Answer::Pass | Answer::Refuse { .. } => return answer,
+            }
+        }
+    }
+
+    fn settle(&mut self, at_ms: u64, waits_ms: &[u64], status: u16) -> bool {
+        let due = self.plan.is_deferred() && self.plan.settle(&self.policy, status);
+        if due {
+            self.commit(at_ms + waits_ms.iter().sum::<u64>());
+        }
+        due
+    }
+
+    fn commit(&mut self, now_ms: u64) {
+        let Self { policy, plan, store, .. } = self;
+        for i in 0..plan.len() {
+            if plan.applies(i) {
+                plan.load(policy, i, store.get(plan.key(i)).map(Vec::as_slice));
+            }
+        }
+        plan.decide(policy, Timestamp::from_millis(now_ms));
+        for i in 0..plan.len() {
+            if plan.applies(i) && plan.changed(i) {
+                store.insert(plan.key(i).to_vec(), plan.value(i).to_vec());
+            }
+        }
+        self.decided_ms = now_ms;
+    }
+}
+
+impl Iterator for Reference<'_> {
+    type Item = Expected;
+
+    fn next(&mut self) -> Option<Expected> {
+        let event = self.case.events.get(self.next)?;
+        self.next += 1;
+        Some(self.serve(event))
+    }
+}

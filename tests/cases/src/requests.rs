@@ -1,0 +1,175 @@
+//! Random requests: few keys, many spellings, and the same facts on every surface.
+//!
+//! Invariant: what is written here survives HTTP/1.1 unchanged: values have no outer spaces, a body is
+//! announced by its length, and headers that a server treats in its own way do not occur.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use tollgate_policy::Facts;
+
+use crate::random::Random;
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The method.
+    pub method: &'static str,
+    /// Path and query, as sent.
+    pub target: String,
+    /// The header `host`, as sent.
+    pub host: &'static str,
+    /// Every other line, in its order; names in lower case, the same one perhaps twice.
+    pub headers: Vec<(&'static str, String)>,
+    /// The length of its body, which the header `content-length` announces.
+    pub body_len: Option<usize>,
+    /// The connection's other end.
+    pub peer: IpAddr,
+}
+
+const PATHS: [&str; 17] = [
+    "/api/items",
+    "/users/42",
+    "/login",
+    "/",
+    "/api/items/7",
+    "/users/43/orders",
+    "/%61pi/items",
+    "//api///items",
+    "/api/./items",
+    "/api/../users/42",
+    "/users/4%32",
+    "/a%2Fb",
+    "/a%2fb",
+    "/caf%C3%A9/x",
+    "/caf%c3%a9/x",
+    "/users/%2e%2E/login",
+    "/api/;v=1,2/~a!$&'()*+@:",
+];
+
+const QUERIES: [&str; 9] = [
+    "",
+    "?user=u1",
+    "?user=u%31&page",
+    "?q=a+b&user=u2",
+    "?%75ser=u1",
+    "?user=",
+    "?user=u2&user=u1",
+    "?q=a%20b%26c&free=1",
+    "?page=/api/../x?y",
+];
+
+const HOSTS: [&str; 7] = [
+    "api.example.com",
+    "API.Example.com",
+    "api.example.com:8080",
+    "www.api.example.com",
+    "example.com.",
+    "[2001:db8::5]:8443",
+    "other.test",
+];
+
+const PEERS: [&str; 8] = [
+    "192.0.2.1",
+    "198.51.100.7",
+    "192.0.2.9",
+    "203.0.113.9",
+    "10.0.0.5",
+    "2001:db8::1",
+    "2001:db8::1:0:0:2",
+    "2001:db8:1::9",
+];
+
+const FORWARDED_FOR: [&str; 7] = [
+    "203.0.113.7",
+    "203.0.113.7, 10.0.0.1",
+    "198.51.100.1, 192.0.2.9,10.0.0.9",
+    "garbage, 192.0.2.9",
+    "198.51.100.1:5678",
+    "[2001:db8::7]:443, 10.1.1.1",
+    "1.2.3, 10.0.0.1",
+];
+
+const FORWARDED: [&str; 5] = [
+    "for=203.0.113.7",
+    "for=203.0.113.7;proto=http, for=10.0.0.1",
+    "For=\"[2001:db8::7]:4711\"",
+    "for=unknown, for=192.0.2.9",
+    "by=192.0.2.1;proto=https",
+];
+
+const COSTS: [&str; 9] = ["1", "2", "3", "7", "0", "abc", "-1", "18446744073709551616", "007"];
+
+/// A random request.
+pub(crate) fn request(random: &mut Random) -> Request {
+    let method = *random
+        .pick(&["GET", "GET", "GET", "GET", "POST", "POST", "PUT", "HEAD", "DELETE", "OPTIONS"]);
+    let has_body = matches!(method, "POST" | "PUT");
+    let path = if random.chance(60) { *random.lean(&PATHS[..4]) } else { *random.pick(&PATHS) };
+    let query = if random.chance(50) { QUERIES[0] } else { *random.pick(&QUERIES) };
+    Request {
+        method,
+        target: format!("{path}{query}"),
+        host: random.lean::<&str>(&HOSTS),
+        headers: headers(random),
+        body_len: has_body.then(|| *random.pick(&[0, 1, 99, 100, 101, 350, 2001])),
+        peer: random.lean(&PEERS).parse().expect("an address"),
+    }
+}
+
+fn headers(random: &mut Random) -> Vec<(&'static str, String)> {
+    let mut headers = vec![];
+    let mut maybe = |percent, name, values: &[&str]| {
+        if random.chance(percent) {
+            headers.push((name, (*random.lean(values)).to_owned()));
+        }
+    };
+    maybe(85, "x-key", &["k1", "k2", "k3", "", "K1", "k4 and more, like this"]);
+    maybe(5, "x-key", &["k1", "k9"]); // a second line, or the only one
+    maybe(60, "x-tenant", &["t1", "t2"]);
+    maybe(30, "x-plan", &["gold", "go", "silver", "Gold"]);
+    maybe(50, "x-cost", &COSTS);
+    maybe(5, "x-skip", &["1"]);
+    maybe(5, "x-health-check", &["1"]);
+    maybe(5, "x-over-limit", &["from the client"]);
+    maybe(
+        60,
+        "cookie",
+        &["sid=s1; theme=dark", "theme=dark;sid=s2", "sid=", "side=s1", "sid=s1; sid=s2"],
+    );
+    maybe(50, "x-forwarded-for", &FORWARDED_FOR);
+    maybe(5, "x-forwarded-for", &FORWARDED_FOR);
+    maybe(30, "forwarded", &FORWARDED);
+    maybe(30, "x-real-ip", &["203.0.113.20", "2001:db8:2::1", "nobody"]);
+    headers
+}
+
+impl Facts for Request {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.method.as_bytes().into()
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.target.as_bytes().into()
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        match (name, self.body_len) {
+            ("host", _) => Some(self.host.as_bytes().into()),
+            ("content-length", Some(len)) => Some(len.to_string().into_bytes().into()),
+            _ => {
+                let lines: Vec<&str> = self
+                    .headers
+                    .iter()
+                    .filter(|(n, _)| *n == name)
+                    .map(|(_, v)| v.as_str())
+                    .collect();
+                (!lines.is_empty()).then(|| lines.join(", ").into_bytes().into())
+            }
+        }
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        Some(self.peer)
+    }
+}

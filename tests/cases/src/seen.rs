@@ -1,0 +1,87 @@
+//! What a client and the origin see of one request, as text.
+//!
+//! Invariant: every byte that Tollgate adds is in it, so two surfaces that differ anywhere differ here.
+
+use std::fmt;
+
+/// Everything that is observable of one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The response's status.
+    pub status: u16,
+    /// How long the request waited, in milliseconds, each time it was held.
+    pub waits_ms: Vec<u64>,
+    /// The fields that Tollgate added to the response, in their order; names in lower case.
+    pub fields: Vec<(String, String)>,
+    /// The headers that the origin got instead of the client's; names in lower case.
+    pub marks: Vec<(String, String)>,
+    /// The body of a refusal; `None` when the request passed.
+    pub body: Option<String>,
+}
+
+impl Seen {
+    /// The field `name`.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// True when the origin got the request.
+    pub const fn passed(&self) -> bool {
+        self.body.is_none()
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} after {:?} ms", self.status, self.waits_ms)?;
+        self.fields.iter().try_for_each(|(name, value)| writeln!(f, "{name}: {value}"))?;
+        self.marks
+            .iter()
+            .try_for_each(|(name, value)| writeln!(f, "to the origin: {name}: {value}"))?;
+        match &self.body {
+            Some(body) => writeln!(f, "refused: {body:?}"),
+            None => writeln!(f, "passed"),
+        }
+    }
+}
+
+/// A digest of everything that was written to it: FNV-1a, 64 bits. It meets no adversary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Digest {
+    /// Adds bytes.
+    pub fn add(&mut self, bytes: impl AsRef<[u8]>) {
+        for byte in bytes.as_ref() {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// `text` with every `pk` replaced by its place among those that `known` has seen: for a surface whose key
+/// of that hash nobody knows, so that equal ones must still be equal and others differ.
+pub fn hidden_keys(text: &str, known: &mut Vec<String>) -> String {
+    let mut parts = text.split(";pk=:");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (key, rest) = part.split_once(':').unwrap_or((part, ""));
+        let place = known.iter().position(|other| other == key).unwrap_or_else(|| {
+            known.push(key.to_owned());
+            known.len() - 1
+        });
+        out.push_str(&format!(";pk=:{place}:{rest}"));
+    }
+    out
+}

@@ -1,0 +1,223 @@
+//! What the reference does: that the cases exercise what they claim, that the core alone says the same
+//! where it can follow, and the file of digests itself.
+#![cfg(not(target_arch = "wasm32"))]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use tollgate_cases::coverage::Coverage;
+use tollgate_cases::{CASES, Case, EVENTS, Expected, Reference, cases, limits};
+use tollgate_core::{Decision, Limiter, Timestamp};
+use tollgate_policy::Surface;
+
+/// What must happen, and at least how often in all cases together.
+const AT_LEAST: &[(usize, &[&str])] = &[
+    (100_000, &["events"]),
+    (
+        10_000,
+        &[
+            "refused",
+            "passed, with fields",
+            "several rules",
+            "several keys",
+            "no rule",
+            "when",
+            "tiers",
+        ],
+    ),
+    (
+        1_000,
+        &[
+            "several keys, refused",
+            "refused without a key",
+            "refused for ever",
+            "waited",
+            "charged by the response",
+            "marked",
+            "the clock goes back",
+            "strict",
+            "burst",
+            "pk",
+            "unless",
+            "durability",
+            "gcra denied",
+            "token-bucket denied",
+            "leaky-bucket denied",
+            "leaky-queue denied",
+            "leaky-queue delayed",
+            "fixed-window denied",
+            "sliding-window denied",
+            "sliding-buckets denied",
+            "sliding-log denied",
+            "mode shadow shadowed",
+            "mode enforce_percent shadowed",
+            "mode enforce_percent denied",
+            "action deny denied",
+            "action delay denied",
+            "action mark marked",
+            "action respond denied",
+            "charge response_status denied",
+            "cost header denied",
+            "cost content_length_per denied",
+            "cost number denied",
+            "on_missing shared denied",
+            "generation draft-11",
+            "generation draft-7",
+            "generation draft-6",
+            "generation x-ratelimit",
+            "generation off",
+            "key header",
+            "key cookie",
+            "key query",
+            "key path_param",
+            "key client_ip",
+            "key method",
+            "key host",
+            "key path",
+            "key of nothing",
+            "when paths",
+            "when methods",
+            "when hosts",
+            "when headers",
+            "when query",
+            "when client_cidrs",
+        ],
+    ),
+];
+
+#[test]
+fn the_cases_exercise_what_they_claim() {
+    if cases() < CASES {
+        return; // a part of them need not
+    }
+    let mut coverage = Coverage::default();
+    for number in 0..CASES {
+        let case = Case::new(number);
+        for (index, expected) in Reference::new(&case, Surface::Envoy, [7; 16]).enumerate() {
+            coverage.add(&case, index, &expected);
+        }
+    }
+    println!("{}", coverage.table());
+    for (least, names) in AT_LEAST {
+        for name in *names {
+            let count = coverage.of(name);
+            assert!(count >= *least, "{name}: {count} of {least}\n{}", coverage.table());
+        }
+    }
+}
+
+/// The states of one key of a case with one plain rule, decided by the core alone.
+struct ByCore {
+    limiters: Vec<Limiter>,
+    states: BTreeMap<String, Vec<Vec<u8>>>,
+}
+
+impl ByCore {
+    fn new(reference: &Reference<'_>) -> Self {
+        let meters = reference.policy().quota_sets()[0].meters();
+        let limiters = meters.iter().map(|meter| *meter.limiter()).collect();
+        Self { limiters, states: BTreeMap::new() }
+    }
+
+    /// Looks at every quota, then charges all of them or none.
+    fn check(&mut self, key: &str, now: Timestamp) -> (bool, Vec<Decision>) {
+        let fresh = || self.limiters.iter().map(|limiter| vec![0; limiter.state_len()]).collect();
+        let states = self.states.entry(key.to_owned()).or_insert_with(fresh);
+        let each = self.limiters.iter().zip(states.iter());
+        let looked: Vec<Decision> = each.map(|(limiter, s)| limiter.peek(s, now, 1)).collect();
+        let admitted = looked.iter().all(Decision::is_admitted);
+        if admitted {
+            for (limiter, state) in self.limiters.iter().zip(states) {
+                limiter.check(state, now, 1);
+            }
+        }
+        (admitted, looked)
+    }
+}
+
+/// The `x-key` of an event, its lines joined.
+fn key(case: &Case, index: usize) -> Option<String> {
+    let headers = case.events[index].request.headers.iter();
+    let lines: Vec<&str> =
+        headers.filter(|(n, _)| *n == "x-key").map(|(_, v)| v.as_str()).collect();
+    (!lines.is_empty()).then(|| lines.join(", "))
+}
+
+/// Exempt, or without the header that the rule counts by.
+fn is_counted(case: &Case, index: usize) -> bool {
+    case.policy["exempt"].is_null() && key(case, index).is_some()
+}
+
+fn agree(expected: &Expected, admitted: bool, decisions: &[Decision]) {
+    let seen = &expected.seen;
+    assert_eq!(seen.passed(), admitted, "{seen}\n{decisions:?}");
+    let delay = decisions.iter().filter_map(|d| match d.verdict {
+        tollgate_core::Verdict::Delay(wait) if admitted => Some(wait.as_millis_ceil()),
+        _ => None,
+    });
+    assert_eq!(seen.waits_ms, delay.max().into_iter().collect::<Vec<_>>(), "{seen}\n{decisions:?}");
+}
+
+// The policy layer adds nothing to a decision: where one plain rule counts by one header, the core's
+// limiters alone admit the same requests, and their bytes are those that are stored.
+#[test]
+fn the_core_alone_decides_the_same() {
+    let mut compared = 0;
+    for number in 0..cases() {
+        let case = Case::new(number);
+        if case.policy["rules"][0]["name"] != "plain" {
+            continue;
+        }
+        let mut reference = Reference::new(&case, Surface::Envoy, [7; 16]);
+        let mut core = ByCore::new(&reference);
+        for index in 0..case.events.len() {
+            let expected = reference.next().expect("an event");
+            if is_counted(&case, index) {
+                let key = key(&case, index).expect("a key");
+                let now = Timestamp::from_millis(expected.at_ms);
+                let (admitted, decisions) = core.check(&key, now);
+                agree(&expected, admitted, &decisions);
+                compared += 1;
+            }
+        }
+        let mut ours: Vec<Vec<u8>> =
+            core.states.into_values().map(|states| states.concat()).collect();
+        ours.retain(|states| states.iter().any(|byte| *byte != 0));
+        // A record is the states behind a header of eight bytes.
+        let mut theirs: Vec<Vec<u8>> =
+            reference.store().values().map(|value| value[8..].to_vec()).collect();
+        ours.sort();
+        theirs.sort();
+        if case.policy["exempt"].is_null() {
+            assert_eq!(ours, theirs, "case {number}: stored bytes");
+        }
+    }
+    println!("{compared} decisions are the core's");
+    assert!(cases() < CASES || compared >= 8_000, "only {compared}");
+}
+
+// One command renews the digests, and a file that lacks one is not taken for complete.
+#[test]
+fn golden_txt_is_complete() {
+    let lines = [support::policy_digests(), support::limit_digests()].concat();
+    if std::env::var_os("TOLLGATE_BLESS").is_some() {
+        assert_eq!(cases(), CASES, "bless all cases");
+        let head = "# What the reference says to each case; written by TOLLGATE_BLESS=1 cargo test -p tollgate-cases\n";
+        let line = |(kind, number, digest): &support::Line| format!("{kind} {number} {digest}\n");
+        let text: String = lines.iter().map(line).collect();
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/golden.txt");
+        std::fs::write(file, format!("{head}{text}")).expect("golden.txt is written");
+        return;
+    }
+    let promised = CASES as usize + limits::TRACES as usize;
+    assert_eq!(
+        tollgate_cases::GOLDEN.lines().count(),
+        1 + promised,
+        "run `{}`",
+        tollgate_cases::BLESS
+    );
+    assert!(
+        CASES as usize * EVENTS >= 100_000 && limits::TRACES as usize * limits::STEPS >= 100_000
+    );
+}
