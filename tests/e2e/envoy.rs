@@ -3,6 +3,7 @@
 //! Run by `cargo xtask test envoy`, which says where Envoy, the filter and the data are.
 
 mod envoy_answers;
+mod envoy_cases;
 mod envoy_config;
 mod envoy_day;
 mod envoy_exact;

@@ -7,10 +7,12 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use serde_json::Value;
-use wasmi::{Caller, Engine, Extern, Func, Instance, Linker, Memory, Store, Val};
+use wasmi::{Caller, Engine, Extern, Func, Instance, Linker, Memory, Module, Store, Val};
 
 use crate::envoy_server::filter_wasm;
 
@@ -21,6 +23,14 @@ const CAS_MISMATCH: u32 = 8;
 const UNIMPLEMENTED: i32 = 12;
 
 const ROOT: u32 = 1;
+
+/// Compiled once, instantiated for every worker.
+static FILTER: LazyLock<(Engine, Module)> = LazyLock::new(|| {
+    let engine = Engine::default();
+    let wasm = fs::read(filter_wasm()).expect("the filter is readable");
+    let module = Module::new(&engine, wasm).expect("the filter is a module");
+    (engine, module)
+});
 
 /// The host's map, shared by several modules as by Envoy's workers.
 #[derive(Default)]
@@ -48,10 +58,12 @@ impl SharedMap {
 }
 
 /// What a module sees and says.
-#[derive(Default)]
 struct World {
     now_ns: u64,
+    peer: String,
+    status: u16,
     headers: Vec<(Vec<u8>, Vec<u8>)>,
+    marks: Vec<(String, String)>,
     configuration: Vec<u8>,
     shared: Shared,
     metrics: Vec<(String, i64)>,
@@ -62,6 +74,28 @@ struct World {
     streams: Vec<u32>,
     effective: u32,
     resumed: Vec<u32>,
+}
+
+impl World {
+    fn new(shared: &Shared) -> Self {
+        Self {
+            now_ns: 0,
+            peer: "192.0.2.1:1234".into(),
+            status: 200,
+            headers: vec![],
+            marks: vec![],
+            configuration: vec![],
+            shared: Rc::clone(shared),
+            metrics: vec![],
+            log: vec![],
+            reply: None,
+            added: vec![],
+            tick_ms: 0,
+            streams: vec![],
+            effective: 0,
+            resumed: vec![],
+        }
+    }
 }
 
 /// A local answer.
@@ -117,12 +151,9 @@ impl Filter {
     }
 
     fn without_policy(shared: &Shared) -> Self {
-        let engine = Engine::default();
-        let wasm = fs::read(filter_wasm()).expect("the filter is readable");
-        let module = wasmi::Module::new(&engine, wasm).expect("the filter is a module");
-        let world = World { shared: Rc::clone(shared), ..World::default() };
-        let mut store = Store::new(&engine, world);
-        let mut linker = Linker::new(&engine);
+        let (engine, module) = &*FILTER;
+        let mut store = Store::new(engine, World::new(shared));
+        let mut linker = Linker::new(engine);
         define(&mut linker);
         for import in module.imports() {
             // Calls of the SDK that the filter never makes.
@@ -133,7 +164,7 @@ impl Filter {
             });
             let _ = linker.define(import.module(), import.name(), stub); // already there: ours
         }
-        let instance = linker.instantiate_and_start(&mut store, &module).expect("it starts");
+        let instance = linker.instantiate_and_start(&mut store, module).expect("it starts");
         let mut filter = Self { store, instance, next: ROOT + 1 };
         filter.call::<()>("_initialize", &[]);
         filter.call::<()>("proxy_on_context_create", &[ROOT, 0]);
@@ -145,6 +176,26 @@ impl Filter {
         self.store.data_mut().configuration = configuration.to_vec();
         let len = u32::try_from(configuration.len()).expect("short");
         self.call::<u32>("proxy_on_configure", &[ROOT, len]) != 0
+    }
+
+    /// The connection's other end, of the requests from now on.
+    pub fn set_peer(&mut self, peer: IpAddr) {
+        self.store.data_mut().peer = SocketAddr::new(peer, 1234).to_string();
+    }
+
+    /// The status of the origin's responses from now on.
+    pub fn set_status(&mut self, status: u16) {
+        self.store.data_mut().status = status;
+    }
+
+    /// The headers for the origin that were set since the last time.
+    pub fn take_marks(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.store.data_mut().marks)
+    }
+
+    /// The answer to a request that was held.
+    pub fn take_reply(&mut self) -> Option<Reply> {
+        self.store.data_mut().reply.take()
     }
 
     /// One request at a time, from its headers to its end.
@@ -354,6 +405,30 @@ fn define(linker: &mut Linker<World>) {
         .expect("defined once")
         .func_wrap(
             env,
+            "proxy_get_header_map_value",
+            |mut c: C<'_>, map: u32, name: u32, name_len: u32, data: u32, len: u32| {
+                assert_eq!((map, text(&c, name, name_len).as_str()), (2, ":status"));
+                let status = c.data().status.to_string();
+                give(&mut c, status.as_bytes(), data, len);
+                OK
+            },
+        )
+        .expect("defined once")
+        .func_wrap(
+            env,
+            "proxy_replace_header_map_value",
+            |mut c: C<'_>, map: u32, name: u32, name_len: u32, value: u32, value_len: u32| {
+                assert_eq!(map, 0, "marks go onto the request");
+                let (name, value) = (text(&c, name, name_len), text(&c, value, value_len));
+                let marks = &mut c.data_mut().marks;
+                marks.retain(|(known, _)| *known != name);
+                marks.push((name, value));
+                OK
+            },
+        )
+        .expect("defined once")
+        .func_wrap(
+            env,
             "proxy_get_property",
             |mut c: C<'_>, path: u32, path_len: u32, data: u32, len: u32| match read(
                 &c, path, path_len,
@@ -361,7 +436,8 @@ fn define(linker: &mut Linker<World>) {
             .as_slice()
             {
                 b"source\0address" => {
-                    give(&mut c, b"192.0.2.1:1234", data, len);
+                    let peer = c.data().peer.clone();
+                    give(&mut c, peer.as_bytes(), data, len);
                     OK
                 }
                 b"plugin_name" => {

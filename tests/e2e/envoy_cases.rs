@@ -1,0 +1,83 @@
+//! 100,000 random events through the shipped module, at their own times: every answer is the reference's.
+//!
+//! Here the clock is the test's own (`envoy_host`), so a request that must wait is seen to be held until the
+//! millisecond before.
+
+use tollgate_cases::{Case, Event, Expected, Reference, Request, Seen, cases};
+use tollgate_policy::Surface;
+
+use crate::envoy_host::{Answer, Filter, Reply, Shared};
+
+const MS: u64 = 1_000_000;
+
+/// What `random_get` of the small host gives, hence the seed that keys are hashed with.
+const SEED: [u8; 16] = [7; 16];
+
+#[test]
+fn every_case_in_the_module() {
+    let (mut events, mut refused) = (0, 0);
+    for number in 0..cases() {
+        let case = Case::new(number);
+        let mut filter = Filter::new(&case.policy, &Shared::default());
+        for (index, expected) in Reference::new(&case, Surface::Envoy, SEED).enumerate() {
+            let seen = play(&mut filter, &case.events[index], &expected);
+            if seen != expected.seen {
+                panic!("{}", case.difference("the module", index, &expected, &seen.to_string()));
+            }
+            events += 1;
+            refused += usize::from(!seen.passed());
+        }
+    }
+    println!("{events} events in the module, {refused} refused: 0 differences");
+}
+
+/// One request from its headers to its end.
+fn play(filter: &mut Filter, event: &Event, expected: &Expected) -> Seen {
+    filter.set_peer(event.request.peer);
+    filter.set_status(event.status);
+    let mut now = expected.at_ms * MS;
+    let headers = headers(&event.request);
+    let pairs: Vec<_> = headers.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
+    let (mut answer, mut waits_ms) = (filter.request(now, &pairs), vec![]);
+    while let Answer::Held(id) = answer {
+        let wait = u64::from(filter.tick_ms());
+        assert!(filter.tick(now + (wait - 1) * MS).is_empty(), "let go early: {event:?}");
+        now += wait * MS;
+        waits_ms.push(wait);
+        answer = match (filter.tick(now).as_slice(), filter.take_reply()) {
+            ([resumed], None) if *resumed == id => Answer::Passed(filter.respond(id)),
+            ([], Some(reply)) => Answer::Refused(reply),
+            ([], None) => Answer::Held(id),
+            other => panic!("not one thing: {other:?} for {event:?}"),
+        };
+        if !matches!(answer, Answer::Held(_)) {
+            filter.end(id);
+        }
+    }
+    let marks = filter.take_marks();
+    match answer {
+        Answer::Passed(fields) => {
+            Seen { status: event.status, waits_ms, fields, marks, body: None }
+        }
+        Answer::Refused(reply) => refusal(&event.request, reply, waits_ms),
+        Answer::Held(_) => unreachable!("it is held no longer"),
+    }
+}
+
+fn refusal(request: &Request, reply: Reply, waits_ms: Vec<u64>) -> Seen {
+    let body = if request.method == "HEAD" { String::new() } else { reply.body };
+    let status = u16::try_from(reply.status).expect("a status");
+    Seen { status, waits_ms, fields: reply.headers, marks: vec![], body: Some(body) }
+}
+
+/// As Envoy hands them over.
+fn headers(request: &Request) -> Vec<(&'static str, String)> {
+    let mut headers = vec![
+        (":method", request.method.to_owned()),
+        (":path", request.target.clone()),
+        (":authority", request.host.to_owned()),
+    ];
+    headers.extend(request.headers.iter().cloned());
+    headers.extend(request.body_len.map(|len| ("content-length", len.to_string())));
+    headers
+}
