@@ -3,7 +3,8 @@
 //! Every listener has exact connection balancing, so that all workers get connections, and answers
 //! `hello` itself unless the test routes elsewhere.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -148,11 +149,13 @@ pub struct Setup {
     pub dynamic: bool,
     /// The port of the cluster `origin`.
     pub origin: u16,
+    /// Its monotonic clock stands here, in nanoseconds, until the test sets it.
+    pub clock_ns: Option<u64>,
 }
 
 impl Setup {
     pub fn new(workers: u32, listeners: Vec<Listener>) -> Self {
-        Self { workers, listeners, dynamic: false, origin: 0 }
+        Self { workers, listeners, dynamic: false, origin: 0, clock_ns: None }
     }
 
     /// One listener with one policy.
@@ -198,6 +201,11 @@ impl Setup {
         let mut command = Command::new(envoy_bin());
         command.arg("-c").arg(path).args(["--concurrency", &self.workers.to_string()]);
         command.args(["--use-dynamic-base-id", "--drain-time-s", "1", "--log-level", "warning"]);
+        if let Some(clock_ns) = self.clock_ns {
+            set_clock(&dir, clock_ns);
+            let library = process::required_path("TOLLGATE_CLOCK", RUN);
+            command.env("LD_PRELOAD", library).current_dir(dir.path());
+        }
         let mut server = Server::start(command, dir.path().join("envoy.log"));
         server.wait_for_port(admin);
         let ports: Vec<u16> = self.listeners.iter().map(|listener| listener.port).collect();
@@ -223,6 +231,14 @@ impl Setup {
         command.args(["--log-level", "warning"]);
         (Server::start(command, dir.path().join("envoy.log")), dir)
     }
+}
+
+/// See `tests/clock`.
+fn set_clock(dir: &TempDir, clock_ns: u64) {
+    let file =
+        File::options().create(true).truncate(false).write(true).open(dir.path().join("clock"));
+    let written = file.and_then(|file| file.write_all_at(&clock_ns.to_le_bytes(), 0));
+    written.expect("the clock is set");
 }
 
 /// In a bootstrap a listener has no `@type`, in a discovery response it must.
@@ -253,6 +269,11 @@ impl Envoy {
     /// A connection to the first listener.
     pub fn client(&self) -> Client {
         Client::connect(self.ports[0])
+    }
+
+    /// Sets its monotonic clock, if it was started with one ([`Setup::clock_ns`]).
+    pub fn set_clock(&self, clock_ns: u64) {
+        set_clock(&self.dir, clock_ns);
     }
 
     /// Several of them.

@@ -44,6 +44,12 @@ impl Request {
         Self { body: body.into(), ..Self::new("POST", target) }
     }
 
+    /// Sets the body; `content-length` is added.
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
     /// Adds one header line; the same name may be added again. Values may be any bytes.
     pub fn header(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.as_ref().to_vec(), value.as_ref().to_vec()));
@@ -62,7 +68,7 @@ impl Request {
             out.extend_from_slice(value);
             out.extend_from_slice(b"\r\n");
         }
-        if !self.body.is_empty() || self.method == "POST" {
+        if !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT") {
             out.extend_from_slice(format!("content-length: {}\r\n", self.body.len()).as_bytes());
         }
         out.extend_from_slice(b"\r\n");
@@ -153,6 +159,14 @@ impl Client {
     /// Only sends: several clients can so have their requests under way at once.
     pub fn start(&mut self, request: &Request) -> io::Result<()> {
         self.stream.write_all(&request.to_bytes())
+    }
+
+    /// True when something of an answer is there already.
+    pub fn has_answer(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("a socket");
+        let there = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("a socket");
+        !self.read.is_empty() || there.is_ok_and(|read| read > 0)
     }
 
     /// Waits for the answer to one started request; `head` says that it has no body.

@@ -7,6 +7,7 @@
 //! | `TOLLGATE_NODE_BIN` | the Node 22 binary |
 //! | `TOLLGATE_NODE_MODULES` | the folder with wrangler and the other node packages |
 //! | `TOLLGATE_ENVOY_WASM` | the filter as it is shipped |
+//! | `TOLLGATE_CLOCK` | the library that gives a server the clock of a test (`tests/clock`) |
 //! | `TOLLGATE_WORKER_DIR` | the Worker as it is shipped: `entry.mjs` and the modules it imports |
 //! | `TOLLGATE_ENVOY_CONFIG` | the shipped `envoy/envoy.yaml` |
 //! | `TOLLGATE_DATA` | the folder with the real day of traffic; unset where it is absent |
@@ -27,6 +28,7 @@ pub fn for_tests<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut
         .env("TOLLGATE_NODE_BIN", node::node(workspace))
         .env("TOLLGATE_NODE_MODULES", node::modules(workspace))
         .env("TOLLGATE_ENVOY_WASM", workspace.envoy_wasm())
+        .env("TOLLGATE_CLOCK", workspace.clock_library())
         .env("TOLLGATE_WORKER_DIR", workspace.worker_dir())
         .env("TOLLGATE_ENVOY_CONFIG", workspace.root.join("envoy/envoy.yaml"));
     if let Ok(data) = workspace.root.join("../shared/data").canonicalize() {

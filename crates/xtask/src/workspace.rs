@@ -51,6 +51,11 @@ impl Workspace {
         self.out.join("tollgate-envoy.wasm")
     }
 
+    /// What end-to-end tests preload into Envoy, built by their step.
+    pub fn clock_library(&self) -> PathBuf {
+        self.target.join("release-test/libtollgate_clock.so")
+    }
+
     /// What `wrangler deploy` would upload, as plain workerd can serve it.
     pub fn worker_dir(&self) -> PathBuf {
         self.out.join("worker")

@@ -55,6 +55,9 @@ pub fn dry_run(workspace: &Workspace) -> Result<()> {
 }
 
 pub fn e2e_envoy(workspace: &Workspace) -> Result<()> {
+    let mut clock = Command::new("cargo");
+    clock.current_dir(&workspace.root).args(["build", "-p", "tollgate-clock"]);
+    run::shown(clock.args(["--profile", "release-test"]), "correct tests/clock")?;
     e2e(workspace, |name| name.contains("envoy"))
 }
 

@@ -15,6 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-worker", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-cli", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
     ("tollgate-playground", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
+    ("tollgate-clock", &[]),
     ("tollgate-cases", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-e2e", &["tollgate-cases", "tollgate-core", "tollgate-policy", "tollgate-sim"]),
     ("xtask", &["tollgate-core", "tollgate-policy"]),

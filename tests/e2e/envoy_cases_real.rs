@@ -1,0 +1,167 @@
+//! The same 100,000 random events through a real Envoy whose monotonic clock is the test's (`tests/clock`).
+//!
+//! One listener and one plugin for each case, all in one virtual machine, so their tables lie in one shared
+//! map. Clients are who they say they are by the PROXY protocol; the origin is Envoy's own direct response,
+//! which repeats the mark it was given. A request that must wait has no answer a millisecond early.
+//!
+//! What nobody knows is the seed that Envoy's filter drew, so equal `pk` must be equal and others differ.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+use tollgate_cases::{Case, Event, Expected, Reference, Request, Seen, cases, hidden_keys};
+use tollgate_e2e::http::{self, Client, Response};
+use tollgate_policy::Surface;
+
+use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
+
+const MS: u64 = 1_000_000;
+
+/// The header of every policy's marks.
+const MARK: &str = "x-over-limit";
+
+/// Fields that are Envoy's own: the framing of a message, and what the origin adds.
+const ENVOYS: [&str; 6] =
+    ["date", "server", "content-length", "transfer-encoding", "connection", "x-origin"];
+
+/// Reads no policy, and wakes the worker: who sleeps until a time is told that the clock was set.
+fn bell() -> Listener {
+    let mut listener = Listener::new("bell", vec![]);
+    listener.manager = for_leaps(json!({}));
+    listener
+}
+
+/// The clock makes leaps, and no connection is idle because of one.
+fn for_leaps(mut manager: Value) -> Value {
+    manager["stream_idle_timeout"] = json!("0s");
+    manager["common_http_protocol_options"] = json!({"idle_timeout": "0s"});
+    manager
+}
+
+fn listener(case: &Case) -> Listener {
+    let name: &'static str = format!("case-{}", case.number).leak(); // it lives as long as the test
+    let mut filter = tollgate(&case.policy, "vm", As::Text);
+    let plugin = &mut filter["typed_config"]["config"];
+    plugin["name"] = json!(name); // what tables are told apart by
+    let mut listener = Listener::new(name, vec![filter]).behind_proxy_protocol();
+    listener.routes = json!([200, 401, 404, 500].map(origin));
+    listener.manager = for_leaps(json!({"use_remote_address": true, "skip_xff_append": true}));
+    listener
+}
+
+/// The origin that answers with `status`, and with the mark that it got.
+fn origin(status: u16) -> Value {
+    let add = |name: &str, value: &str| json!({"header": {"key": name, "value": value}});
+    json!({
+        "match": {
+            "prefix": "/",
+            "headers": [{"name": "x-status", "string_match": {"exact": status.to_string()}}],
+        },
+        "direct_response": {"status": status, "body": {"inline_string": "origin\n"}},
+        "response_headers_to_add": [add("x-origin", "yes"), add(MARK, &format!("%REQ({MARK})%"))],
+    })
+}
+
+#[test]
+fn every_case_in_a_real_envoy() {
+    let all: Vec<Case> = (0..cases()).map(Case::new).collect();
+    let mut listeners: Vec<Listener> = all.iter().map(listener).collect();
+    listeners.push(bell());
+    let mut setup = Setup::new(1, listeners);
+    setup.clock_ns = Some(all[0].start_ms * MS);
+    let envoy = setup.start();
+    let (mut events, mut refused) = (0, 0);
+    for (case, port) in all.iter().zip(&envoy.ports) {
+        let mut player = Player::new(&envoy, *port);
+        for (index, expected) in Reference::new(case, Surface::Envoy, [0; 16]).enumerate() {
+            let seen = player.play(&case.events[index], &expected);
+            let text = hidden_keys(&seen.to_string(), &mut player.told);
+            let wanted = player.wanted(&case.events[index].request, &expected);
+            if text != wanted {
+                panic!("{}", case.difference("Envoy", index, &expected, &seen.to_string()));
+            }
+            events += 1;
+            refused += usize::from(!seen.passed());
+        }
+    }
+    println!("{events} events in Envoy, {refused} refused: 0 differences");
+}
+
+/// The clients of one case.
+struct Player<'e> {
+    envoy: &'e Envoy,
+    port: u16,
+    clients: BTreeMap<IpAddr, Client>,
+    bell: Client,
+    /// Hashed keys in the order in which they were seen: Envoy's and the reference's.
+    told: Vec<String>,
+    known: Vec<String>,
+}
+
+impl<'e> Player<'e> {
+    fn new(envoy: &'e Envoy, port: u16) -> Self {
+        let bell = Client::connect(*envoy.ports.last().expect("the bell"));
+        Self { envoy, port, clients: BTreeMap::new(), bell, told: vec![], known: vec![] }
+    }
+
+    fn play(&mut self, event: &Event, expected: &Expected) -> Seen {
+        let Self { envoy, port, bell, .. } = self;
+        let mut now_ms = expected.at_ms;
+        envoy.set_clock(now_ms * MS);
+        let connect = || Client::connect_as(event.request.peer, *port);
+        let client = self.clients.entry(event.request.peer).or_insert_with(connect);
+        client.start(&wire(event)).expect("sent");
+        let mut ring = |at_ms: u64| {
+            envoy.set_clock(at_ms * MS);
+            bell.send(&http::Request::get("/"));
+        };
+        for wait in &expected.seen.waits_ms {
+            // After one round of its loop the worker may only be about to read the request, after two it has.
+            ring(now_ms);
+            ring(now_ms);
+            ring(now_ms + wait - 1);
+            assert!(!client.has_answer(), "let go early: {event:?}, {expected:?}");
+            now_ms += wait;
+            ring(now_ms);
+        }
+        let response = client.finish(event.request.method == "HEAD").expect("an answer");
+        seen(&response, expected.seen.waits_ms.clone())
+    }
+
+    /// What a client of Envoy sees if all is as expected: the mark comes back from the origin.
+    fn wanted(&mut self, request: &Request, expected: &Expected) -> String {
+        let mut wanted = expected.seen.clone();
+        let sent = request.headers.iter().find(|(name, _)| *name == MARK);
+        if let (true, true, Some((_, value))) = (wanted.passed(), wanted.marks.is_empty(), sent) {
+            wanted.marks.push((MARK.into(), value.clone()));
+        }
+        hidden_keys(&wanted.to_string(), &mut self.known)
+    }
+}
+
+fn wire(event: &Event) -> http::Request {
+    let request = &event.request;
+    let mut wire = http::Request::new(request.method, &request.target).header("host", request.host);
+    for (name, value) in &request.headers {
+        wire = wire.header(name, value);
+    }
+    wire.header("x-status", event.status.to_string())
+        .body(vec![b'x'; request.body_len.unwrap_or(0)])
+}
+
+fn seen(response: &Response, waits_ms: Vec<u64>) -> Seen {
+    let passed = response.header("x-origin").is_some();
+    let mut seen = Seen { status: response.status, waits_ms, ..Seen::default() };
+    for (name, value) in &response.headers {
+        let value = String::from_utf8(value.clone()).expect("text");
+        let is_origins = passed && name == "content-type";
+        if passed && name == MARK {
+            seen.marks.push((name.clone(), value));
+        } else if !is_origins && !ENVOYS.contains(&name.as_str()) {
+            seen.fields.push((name.clone(), value));
+        }
+    }
+    seen.body = (!passed).then(|| response.text());
+    seen
+}
