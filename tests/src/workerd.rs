@@ -45,7 +45,8 @@ pub const EDGE_FACTS: &str = "x-test-cf";
 
 /// What to start.
 pub struct Setup {
-    policy: String,
+    /// One Worker for each, with objects of its own.
+    policies: Vec<String>,
     bindings: Vec<(String, String)>,
     front: Option<String>,
     files: Files,
@@ -65,7 +66,14 @@ const MEMORY_BYTES: u64 = 1 << 30;
 impl Setup {
     /// The Worker with `policy` and no variables or secrets.
     pub fn new(policy: impl ToString) -> Self {
-        Self { policy: policy.to_string(), bindings: vec![], front: None, files: Files::OnDisk }
+        let policies = vec![policy.to_string()];
+        Self { policies, bindings: vec![], front: None, files: Files::OnDisk }
+    }
+
+    /// One more Worker in the same process, like the others but with `policy` and objects of its own.
+    pub fn also(mut self, policy: impl ToString) -> Self {
+        self.policies.push(policy.to_string());
+        self
     }
 
     /// Sets a variable or secret.
@@ -104,19 +112,47 @@ impl Setup {
             fs::copy(&from, dir.path().join(module))
                 .unwrap_or_else(|e| panic!("cannot copy {}: {e}; run `{RUN}`", from.display()));
         }
-        fs::write(dir.path().join("policy.json"), &self.policy).expect("the policy is written");
+        for (i, policy) in self.policies.iter().enumerate() {
+            fs::write(dir.path().join(policy_file(i)), policy).expect("the policy is written");
+        }
         if let Some(front) = &self.front {
             fs::write(dir.path().join("front.mjs"), front).expect("the module is written");
         }
-        let port = process::free_port();
-        let config = self.config(dir.path(), port);
+        let ports: Vec<u16> = self.policies.iter().map(|_| process::free_port()).collect();
+        let config = self.config(dir.path(), &ports);
         fs::write(dir.path().join("config.capnp"), config).expect("the configuration is written");
-        let server = run(dir.path(), port);
-        Workerd { server, dir, port }
+        let server = run(dir.path(), &ports);
+        Workerd { server, dir, port: ports[0], ports }
     }
 
-    fn config(&self, dir: &Path, port: u16) -> String {
-        let text = |value: &str| json!(value).to_string(); // a Cap'n Proto string is escaped like JSON's
+    fn config(&self, dir: &Path, ports: &[u16]) -> String {
+        let each = |part: fn(usize, u16) -> String| -> String {
+            ports.iter().enumerate().map(|(i, port)| part(i, *port)).collect()
+        };
+        let services = each(|i, _| format!("(name = \"main{i}\", worker = .worker{i}), "));
+        let sockets = each(|i, port| {
+            let http = format!("(cfBlobHeader = \"{EDGE_FACTS}\")");
+            format!(
+                "(name = \"http{i}\", address = \"127.0.0.1:{port}\", http = {http}, service = \"main{i}\"), "
+            )
+        });
+        let objects = text(&dir.join("objects").to_string_lossy());
+        let workers: String = (0..ports.len()).map(|i| self.worker(i)).collect();
+        format!(
+            r#"using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    {services}
+    (name = "objects", disk = (path = {objects}, writable = true)),
+    (name = "internet", network = (allow = ["private", "local"])),
+  ],
+  sockets = [{sockets}],
+);
+{workers}"#
+        )
+    }
+
+    fn worker(&self, i: usize) -> String {
         let front = match self.front {
             Some(_) => r#"(name = "front.mjs", esModule = embed "front.mjs"),"#,
             None => "",
@@ -126,27 +162,19 @@ impl Setup {
             .collect();
         let date = WRANGLER.lines().find(|line| line.starts_with("compatibility_date"));
         let date = date.and_then(|line| line.split('"').nth(1)).expect("a compatibility date");
-        let objects = text(&dir.join("objects").to_string_lossy());
+        let policy = policy_file(i);
+        let key = if i == 0 { OBJECTS.to_owned() } else { format!("{OBJECTS}{i}") };
         format!(
-            r#"using Workerd = import "/workerd/workerd.capnp";
-const config :Workerd.Config = (
-  services = [
-    (name = "main", worker = .worker),
-    (name = "objects", disk = (path = {objects}, writable = true)),
-    (name = "internet", network = (allow = ["private", "local"])),
-  ],
-  sockets = [(name = "http", address = "127.0.0.1:{port}", http = (cfBlobHeader = "{EDGE_FACTS}"), service = "main")],
-);
-const worker :Workerd.Worker = (
+            r#"const worker{i} :Workerd.Worker = (
   modules = [
     {front}
     (name = "entry.mjs", esModule = embed "entry.mjs"),
-    (name = "policy.json", text = embed "policy.json"),
+    (name = "policy.json", text = embed "{policy}"),
     (name = "build/index.js", esModule = embed "build/index.js"),
     (name = "build/index_bg.wasm", wasm = embed "build/index_bg.wasm"),
   ],
   compatibilityDate = "{date}",
-  durableObjectNamespaces = [(className = "Limiter", uniqueKey = "limiter", enableSql = true)],
+  durableObjectNamespaces = [(className = "Limiter", uniqueKey = "{key}", enableSql = true)],
   durableObjectStorage = (localDisk = "objects"),
   bindings = [(name = "LIMITER", durableObjectNamespace = "Limiter"){bindings}],
 );
@@ -155,12 +183,26 @@ const worker :Workerd.Worker = (
     }
 }
 
+/// The unique key of the first Worker's objects, which names their folder.
+const OBJECTS: &str = "limiter";
+
+fn policy_file(i: usize) -> String {
+    format!("policy{i}.json")
+}
+
+/// A Cap'n Proto string is escaped like JSON's.
+fn text(value: &str) -> String {
+    json!(value).to_string()
+}
+
 /// A running workerd, killed when dropped.
 pub struct Workerd {
     server: Server,
     dir: TempDir,
     /// Where it listens.
     pub port: u16,
+    /// The same of all Workers in it.
+    pub ports: Vec<u16>,
 }
 
 impl Workerd {
@@ -176,7 +218,7 @@ impl Workerd {
 
     /// Starts it again after [`kill`](Self::kill), on the same port and the same objects.
     pub fn restart(&mut self) {
-        self.server = run(self.dir.path(), self.port);
+        self.server = run(self.dir.path(), &self.ports);
     }
 
     /// The database files of its objects.
@@ -213,12 +255,12 @@ impl Workerd {
     }
 }
 
-fn run(dir: &Path, port: u16) -> Server {
+fn run(dir: &Path, ports: &[u16]) -> Server {
     let bin = process::required_path("TOLLGATE_WORKERD_BIN", RUN);
     let mut command = Command::new(bin);
     command.current_dir(dir).args(["serve", "config.capnp"]);
     let mut server = Server::start(command, dir.join("workerd.log"));
-    server.wait_for_port(port);
+    ports.iter().for_each(|port| server.wait_for_port(*port));
     server
 }
 

@@ -1,0 +1,85 @@
+// In front of the shipped Worker, for `worker_cases.rs`: the test's clock, and an origin.
+//
+// It changes what the runtime gives, never the Worker: Date.now is what the request says (`x-at`), a request
+// that would sleep wakes at once with the clock as much later, and the origin repeats the mark it was given.
+// Where the clock never goes back (`x-alarms`), an alarm rings before its object is asked again, so what
+// it deletes is proved to be idle.
+//
+// One request at a time: the clock is one for all.
+import Tollgate, { Limiter as Shipped } from "./entry.mjs";
+
+let now = 0;
+let ringsAlarms = false;
+let waits = [];
+let rang = 0;
+let asked = 0; // objects that did not answer yet
+
+Date.now = () => now;
+
+const realSetTimeout = globalThis.setTimeout;
+globalThis.setTimeout = (callback, milliseconds, ...rest) => {
+  // A time limit runs while an object is asked; it is the platform's and never ends.
+  if (asked > 0) return realSetTimeout(callback, milliseconds, ...rest);
+  now += milliseconds;
+  waits.push(milliseconds);
+  return realSetTimeout(callback, 0, ...rest);
+};
+
+const MARK = "x-over-limit";
+
+globalThis.fetch = async (request) => {
+  const headers = { "x-origin": "yes", "content-type": "text/plain" };
+  const mark = request.headers.get(MARK);
+  if (mark !== null) headers[MARK] = mark;
+  const body = request.method === "HEAD" ? null : "origin\n";
+  return new Response(body, { status: Number(request.headers.get("x-status")), headers });
+};
+
+async function counted(call) {
+  asked += 1;
+  try {
+    return await call();
+  } finally {
+    asked -= 1;
+  }
+}
+
+const counting = (objects) => ({
+  getByName: (name) => {
+    const object = objects.getByName(name);
+    return {
+      check: (request) => counted(() => object.check(request)),
+      refund: (request, reply) => counted(() => object.refund(request, reply)),
+    };
+  },
+});
+
+export default class extends Tollgate {
+  constructor(ctx, env) {
+    super(ctx, { ...env, LIMITER: counting(env.LIMITER) });
+  }
+
+  async fetch(request) {
+    now = Number(request.headers.get("x-at"));
+    ringsAlarms = request.headers.get("x-alarms") === "yes";
+    waits = [];
+    rang = 0;
+    const response = await super.fetch(request);
+    response.headers.set("x-waits", JSON.stringify(waits));
+    response.headers.set("x-rang", String(rang));
+    return response;
+  }
+}
+
+export class Limiter extends Shipped {
+  async check(request) {
+    const storage = this.ctx.storage;
+    const alarm = ringsAlarms ? await storage.getAlarm() : null;
+    if (alarm !== null && alarm <= now) {
+      rang += 1;
+      await storage.deleteAlarm();
+      await this.alarm();
+    }
+    return super.check(request);
+  }
+}

@@ -1,0 +1,133 @@
+//! 100,000 random events through the shipped Worker in a real workerd: every answer is the reference's.
+//!
+//! A shipped build reads the platform's clock and nothing else; here a module in front (`worker_cases.mjs`) is
+//! that part of the platform. Everything else is real: sockets, objects, storage, headers. One Worker with
+//! objects of its own for each case.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tollgate_cases::{CASES, Case, Event, Expected, Reference, Request, Seen, cases};
+use tollgate_e2e::http::{self, Client, Response};
+use tollgate_e2e::workerd::{Setup, Workerd};
+use tollgate_policy::Surface;
+
+/// The first half of SHA-256 of nothing: without a secret, keys are hashed with that before clients are told.
+const HASH_KEY: [u8; 16] = [
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
+];
+
+/// The header of every policy's marks.
+const MARK: &str = "x-over-limit";
+
+/// Fields that are the runtime's own, the origin's and the module's in front.
+const OTHERS: [&str; 6] =
+    ["content-length", "transfer-encoding", "connection", "x-origin", "x-waits", "x-rang"];
+
+/// Cases whose Workers are in one process.
+const AT_ONCE: usize = 50;
+/// Cases that are played at the same time.
+const CONNECTIONS: usize = 4;
+
+/// What happened.
+#[derive(Default)]
+struct Tally {
+    events: AtomicUsize,
+    refused: AtomicUsize,
+    alarms: AtomicUsize,
+}
+
+#[test]
+fn every_case_in_workerd() {
+    let all: Vec<Case> = (0..cases()).map(Case::new).collect();
+    let tally = Tally::default();
+    for some in all.chunks(AT_ONCE) {
+        let worker = start(some);
+        let left: Mutex<VecDeque<_>> = Mutex::new(some.iter().zip(&worker.ports).collect());
+        let play_all = || {
+            let next = || left.lock().expect("a queue").pop_front();
+            while let Some((case, port)) = next() {
+                play(case, *port, &tally);
+            }
+        };
+        thread::scope(|scope| {
+            let running: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(play_all)).collect();
+            let ended: Vec<_> = running.into_iter().map(|thread| thread.join()).collect();
+            assert!(ended.iter().all(Result::is_ok), "see above; workerd said:\n{}", worker.log());
+        });
+    }
+    let [events, refused, alarms] =
+        [tally.events, tally.refused, tally.alarms].map(AtomicUsize::into_inner);
+    println!("{events} events in workerd, {refused} refused, {alarms} alarms: 0 differences");
+    assert!(cases() < CASES || alarms > 1_000, "{alarms} alarms rang");
+}
+
+fn start(cases: &[Case]) -> Workerd {
+    let [first, rest @ ..] = cases else { panic!("no cases") };
+    let setup = Setup::new(&first.policy).front(include_str!("worker_cases.mjs")).files_in_memory();
+    let setup = setup.binding("ORIGIN", "http://origin.example");
+    rest.iter().fold(setup, |setup, case| setup.also(&case.policy)).start()
+}
+
+fn play(case: &Case, port: u16, tally: &Tally) {
+    let mut client = Client::connect(port);
+    for (index, expected) in Reference::new(case, Surface::Worker, HASH_KEY).enumerate() {
+        let event = &case.events[index];
+        let response = client.send(&wire(event, &expected, case.wavers));
+        let seen = seen(&response);
+        if seen != wanted(&event.request, &expected) {
+            panic!("{}", case.difference("workerd", index, &expected, &seen.to_string()));
+        }
+        let rang = response.header("x-rang").map_or(0, |rang| rang.parse().expect("a number"));
+        tally.events.fetch_add(1, Ordering::Relaxed);
+        tally.refused.fetch_add(usize::from(!seen.passed()), Ordering::Relaxed);
+        tally.alarms.fetch_add(rang, Ordering::Relaxed);
+    }
+}
+
+fn wire(event: &Event, expected: &Expected, wavers: bool) -> http::Request {
+    let request = &event.request;
+    let mut wire = http::Request::new(request.method, &request.target).header("host", request.host);
+    for (name, value) in &request.headers {
+        wire = wire.header(name, value);
+    }
+    wire.header("cf-connecting-ip", request.peer.to_string())
+        .header("x-status", event.status.to_string())
+        .header("x-at", expected.at_ms.to_string())
+        .header("x-alarms", if wavers { "no" } else { "yes" })
+        .body(vec![b'x'; request.body_len.unwrap_or(0)])
+}
+
+fn seen(response: &Response) -> Seen {
+    let passed = response.header("x-origin").is_some();
+    let waits_ms =
+        response.header("x-waits").map(|waits| serde_json::from_str(&waits).expect("a list"));
+    let waits_ms = waits_ms.unwrap_or_default();
+    let mut seen = Seen { status: response.status, waits_ms, ..Seen::default() };
+    for (name, value) in &response.headers {
+        let value = String::from_utf8(value.clone()).expect("text");
+        let is_origins = passed && name == "content-type";
+        if passed && name == MARK {
+            seen.marks.push((name.clone(), value));
+        } else if !is_origins && !OTHERS.contains(&name.as_str()) {
+            seen.fields.push((name.clone(), value));
+        }
+    }
+    // The platform sorts header fields as the Fetch standard says, those that it knows itself first.
+    seen.fields.sort();
+    seen.body = (!passed).then(|| response.text());
+    seen
+}
+
+/// What a client of the Worker sees if all is as expected: the mark comes back from the origin.
+fn wanted(request: &Request, expected: &Expected) -> Seen {
+    let mut wanted = expected.seen.clone();
+    wanted.fields.sort();
+    let sent = request.headers.iter().find(|(name, _)| *name == MARK);
+    if let (true, true, Some((_, value))) = (wanted.passed(), wanted.marks.is_empty(), sent) {
+        wanted.marks.push((MARK.into(), value.clone()));
+    }
+    wanted
+}
