@@ -271,6 +271,28 @@ fn a_denial_is_repeated_from_memory_and_exactly() {
     );
 }
 
+// Where requests cost differently, another worker may admit a cheap one after this one denied a dear one, so the
+// dear one's wait is no longer what it was: nothing is taken from memory.
+#[test]
+fn a_denial_is_not_repeated_from_memory_where_costs_differ() {
+    let policy = json!({"version": 1, "rules": [{
+        "name": "one",
+        "key": [{"header": "x-user"}],
+        "cost": {"header": "x-cost", "max": 10},
+        "quotas": [{"name": "one", "limit": 10, "window": "1d"}],
+    }]});
+    let shared = Shared::default();
+    let mut workers = [(); 2].map(|()| Filter::new(&policy, &shared));
+    let mut ask = |worker: usize, cost: &str| {
+        let headers = [("x-user", &b"a"[..]), ("x-cost", cost.as_bytes())];
+        workers[worker].request(1, &headers).field("retry-after").map(str::to_owned)
+    };
+    assert_eq!(ask(0, "7"), None);
+    assert_eq!(ask(0, "5").as_deref(), Some("17280"), "two units are missing");
+    assert_eq!(ask(1, "2"), None);
+    assert_eq!(ask(0, "5").as_deref(), Some("34560"), "four units are missing");
+}
+
 // Bytes that are no bucket: the request is answered by `on_failure`, and the next one counts again.
 #[test]
 fn a_corrupt_bucket_is_counted_and_repaired() {

@@ -3,9 +3,10 @@
 //! A denial changes nothing, and until its `retry_after` nobody else is admitted, so the value stays as
 //! it was: a request that is denied on the remembered value is denied on the present one, with the
 //! same numbers. Invariant: only denials are taken from here, never admissions, and only under a
-//! policy of one rule. With several rules of one key the others' quotas go on being charged, and the
-//! numbers would be old; with several keys a charge may be given back, and the denial was false.
-//! That time goes forward is the monotonic clock's promise; that every request costs the same, the policy's.
+//! policy of one rule with one cost. With several rules of one key the others' quotas go on being charged,
+//! and with several costs another worker may admit a cheaper request: the numbers would be old. With
+//! several keys a charge may be given back, and the denial was false. That time goes forward is the
+//! monotonic clock's promise.
 //!
 //! Deliberately absent: any decision; the policy decides on the value like on a loaded one.
 

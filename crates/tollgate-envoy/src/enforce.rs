@@ -191,9 +191,12 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    /// The slot of the only partition of a policy with one rule; see [`Denials`].
+    /// The slot of the only partition of a policy with one rule whose requests cost the same; see [`Denials`].
     fn lone_slot(&self) -> Option<Slot> {
-        if self.config.policy.rules().len() == 1 { self.read(0)?.slot } else { None }
+        match self.config.policy.rules() {
+            [rule] if rule.has_fixed_cost() => self.read(0)?.slot,
+            _ => None,
+        }
     }
 
     fn answer(&self) -> Answer {

@@ -230,6 +230,12 @@ impl Rule {
         self.group.into()
     }
 
+    /// True when every request costs the same: what one is denied by denies the others too.
+    #[must_use]
+    pub const fn has_fixed_cost(&self) -> bool {
+        matches!(self.cost, Cost::Fixed(_))
+    }
+
     /// What the rule's path pattern captured as `name` in `path`.
     pub(crate) fn capture<'p>(&'p self, name: &str, path: &'p [u8]) -> Option<&'p [u8]> {
         let patterns = &self.when.as_ref()?.paths.as_ref()?.0;
