@@ -1,26 +1,29 @@
-//! 100,000 random events through the shipped module, at their own times: every answer is the reference's.
+//! 100,000 random events through the shipped module, at their own times: every answer is the reference's. Two
+//! workers that share one map answer in turn.
 //!
 //! Here the clock is the test's own (`envoy_host`), so a request that must wait is seen to be held until the
 //! millisecond before.
 
-use tollgate_cases::{Case, Event, Expected, Reference, Request, Seen, cases};
+use tollgate_cases::{Case, Event, Expected, HASH_KEY, Reference, Request, Seen, cases};
 use tollgate_policy::Surface;
 
 use crate::envoy_host::{Answer, Filter, Reply, Shared};
 
 const MS: u64 = 1_000_000;
 
-/// What `random_get` of the small host gives, hence the seed that keys are hashed with.
-const SEED: [u8; 16] = [7; 16];
-
 #[test]
 fn every_case_in_the_module() {
     let (mut events, mut refused) = (0, 0);
     for number in 0..cases() {
         let case = Case::new(number);
-        let mut filter = Filter::new(&case.policy, &Shared::default());
-        for (index, expected) in Reference::new(&case, Surface::Envoy, SEED).enumerate() {
-            let seen = play(&mut filter, &case.events[index], &expected);
+        let shared = Shared::default();
+        let mut workers = [(); 2].map(|()| Filter::new(&case.policy, &shared));
+        for (index, expected) in Reference::new(&case, Surface::Envoy, HASH_KEY).enumerate() {
+            let seen = play(
+                &mut workers[if case.wavers { 0 } else { index % 2 }],
+                &case.events[index],
+                &expected,
+            );
             if seen != expected.seen {
                 panic!("{}", case.difference("the module", index, &expected, &seen.to_string()));
             }

@@ -123,8 +123,7 @@ fn seen(response: &Response) -> Seen {
 
 /// What a client of the Worker sees if all is as expected: the mark comes back from the origin.
 fn wanted(request: &Request, expected: &Expected) -> Seen {
-    let mut wanted = expected.seen.clone();
-    wanted.fields.sort();
+    let mut wanted = expected.seen.clone().sorted();
     let sent = request.headers.iter().find(|(name, _)| *name == MARK);
     if let (true, true, Some((_, value))) = (wanted.passed(), wanted.marks.is_empty(), sent) {
         wanted.marks.push((MARK.into(), value.clone()));

@@ -14,11 +14,12 @@
 //!
 //! Left out, because surfaces do not see or do not do it alike:
 //! - routes, countries, systems and claims: each surface has its own source for them;
-//! - header values with bytes outside ASCII: a Worker's platform hands them over as text;
+//! - gRPC clients, whose answers the surfaces' own tests compare;
+//! - header values that are not UTF-8: a Worker's platform hands over U+FFFD for what is none;
 //! - `cookie` and `x-forwarded-for` as plain headers in conditions and keys: Envoy joins their lines in its
 //!   own way;
-//! - requests without a peer (a Unix socket) and with a target that is no path (`*`, a whole URL);
-//! - gRPC clients, whose answers the surfaces' own tests compare;
+//! - requests without a peer (a Unix socket), with a target that is no path (`*`, a whole URL), and with one
+//!   that workerd refuses (`"`, `<`, `>`, `^`, `|` and `` ` `` unescaped);
 //! - failures of a store, the limit of waiting requests and of a table: surfaces fail differently;
 //! - times between milliseconds, which a Worker's clock does not have; [`limits`] has them;
 //! - a clock that goes back where one request counts in several places: the Worker charges and gives
@@ -34,6 +35,7 @@ mod requests;
 mod seen;
 
 use serde_json::Value;
+use tollgate_policy::Surface;
 
 pub use reference::{Expected, Reference};
 pub use requests::Request;
@@ -45,6 +47,10 @@ use random::Random;
 pub const CASES: u32 = 400;
 /// Events of each: [`CASES`] times this is what the project promises to compare, 100,000.
 pub const EVENTS: usize = 250;
+
+/// What keys are hashed with before clients are told, where a test may choose; what the small host of the
+/// filter gives for random bytes (`tests/e2e/envoy_host.rs`).
+pub const HASH_KEY: [u8; 16] = [7; 16];
 
 /// The digest of every case, as the reference made it natively.
 pub const GOLDEN: &str = include_str!("../golden.txt");
@@ -108,6 +114,18 @@ impl Case {
             self.number, expected.at_ms, self.policy, self.events[index], expected.seen
         )
     }
+}
+
+/// The case `number` as the reference answers it here: to be compared with another target's.
+pub fn transcript(number: u32) -> String {
+    let case = Case::new(number);
+    let mut text = format!("case {number}, policy: {}\n", case.policy);
+    for (index, expected) in Reference::new(&case, Surface::Envoy, HASH_KEY).enumerate() {
+        let Event { request, .. } = &case.events[index];
+        let Expected { at_ms, seen, rules, .. } = expected;
+        text.push_str(&format!("\n{index} at {at_ms} ms: {request:?}\n{rules:?}\n{seen}"));
+    }
+    text
 }
 
 /// How long after the request before: often at once, mostly within a window, sometimes far ahead.

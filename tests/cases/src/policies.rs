@@ -43,8 +43,11 @@ const KIN_OF_GCRA: usize = 4;
 /// A random document.
 pub(crate) fn policy(random: &mut Random) -> Written {
     let base = usize::try_from(random.below(6)).expect("an index");
-    let (rules, wavers) =
-        if random.chance(20) { (vec![plain(random, base)], true) } else { rules(random, base) };
+    let (rules, wavers) = if random.chance(20) {
+        (vec![plain(random, base)], random.chance(50))
+    } else {
+        rules(random, base)
+    };
     let mut document = json!({"version": 1, "rules": rules, "response": response(random)});
     if random.chance(50) {
         document["client_ip"] = client_ip(random);
@@ -63,12 +66,17 @@ pub(crate) fn policy(random: &mut Random) -> Written {
 /// One rule that counts by one header and refuses: what the core alone can follow.
 fn plain(random: &mut Random, base: usize) -> Value {
     let count = random.between(1, 2);
-    json!({"name": "plain", "key": [{"header": "x-key"}], "quotas": quotas(random, base, count)})
+    let quotas = quotas(random, base, count);
+    let mut rule = json!({"name": "plain", "key": [{"header": "x-key"}], "quotas": quotas});
+    if random.chance(60) {
+        rule["cost"] = json!({"header": "x-cost", "max": random.between(2, 9)});
+    }
+    rule
 }
 
-/// One to four rules by one or two keys.
+/// One to four rules by one or two keys, sometimes many.
 fn rules(random: &mut Random, base: usize) -> (Vec<Value>, bool) {
-    let count = random.between(1, 4);
+    let count = if random.chance(10) { random.between(5, 16) } else { random.between(1, 4) };
     let is_layered = count > 1 && random.chance(80);
     let keys = [key(random), key(random)];
     let mut rules: Vec<Value> = vec![];
@@ -81,7 +89,7 @@ fn rules(random: &mut Random, base: usize) -> (Vec<Value>, bool) {
     let captures = first.to_string().contains("path_param"); // such rules share no key
     let is_alone = rules.len() == 1
         || rules.iter().all(|rule| rule["key"] == *first) && !is_refused_unasked && !captures;
-    (rules, is_alone)
+    (rules, is_alone && random.chance(50))
 }
 
 fn key(random: &mut Random) -> Value {
@@ -197,7 +205,7 @@ fn when(random: &mut Random, key: &Value) -> Option<Value> {
         let headers = [
             json!({"x-plan": {"prefix": "go"}}),
             json!({"x-tenant": "*"}),
-            json!({"X-Key": ["k1", "k2", {"prefix": "k1, "}]}),
+            json!({"X-Key": ["k1", "k2", {"prefix": "k1, "}, "k\u{fc}"]}),
         ];
         when.insert("headers".into(), random.pick(&headers).clone());
     }

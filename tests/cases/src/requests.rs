@@ -27,7 +27,7 @@ pub struct Request {
     pub peer: IpAddr,
 }
 
-const PATHS: [&str; 17] = [
+const PATHS: [&str; 25] = [
     "/api/items",
     "/users/42",
     "/login",
@@ -45,9 +45,17 @@ const PATHS: [&str; 17] = [
     "/caf%c3%a9/x",
     "/users/%2e%2E/login",
     "/api/;v=1,2/~a!$&'()*+@:",
+    "/api/%zz",
+    "/api/%",
+    "/api/%4",
+    "/api/{x}",
+    "/api\\items",
+    "/users/..",
+    "/..%2fapi/items",
+    "/api/items/",
 ];
 
-const QUERIES: [&str; 9] = [
+const QUERIES: [&str; 12] = [
     "",
     "?user=u1",
     "?user=u%31&page",
@@ -57,6 +65,9 @@ const QUERIES: [&str; 9] = [
     "?user=u2&user=u1",
     "?q=a%20b%26c&free=1",
     "?page=/api/../x?y",
+    "?",
+    "?user=u'1",
+    "?user=u1%zz%",
 ];
 
 const HOSTS: [&str; 7] = [
@@ -100,6 +111,9 @@ const FORWARDED: [&str; 5] = [
 
 const COSTS: [&str; 9] = ["1", "2", "3", "7", "0", "abc", "-1", "18446744073709551616", "007"];
 
+const KEYS: [&str; 9] =
+    ["k1", "k2", "k3", "", "K1", "k4 and more, like this", "k\u{fc}", "long 1", "long 2"];
+
 /// A random request.
 pub(crate) fn request(random: &mut Random) -> Request {
     let method = *random
@@ -121,10 +135,13 @@ fn headers(random: &mut Random) -> Vec<(&'static str, String)> {
     let mut headers = vec![];
     let mut maybe = |percent, name, values: &[&str]| {
         if random.chance(percent) {
-            headers.push((name, (*random.lean(values)).to_owned()));
+            let value = *random.lean(values);
+            // Longer than what is kept of a part of a key.
+            let long = value.strip_prefix("long ").map(|end| "l".repeat(1100) + end);
+            headers.push((name, long.unwrap_or_else(|| value.to_owned())));
         }
     };
-    maybe(85, "x-key", &["k1", "k2", "k3", "", "K1", "k4 and more, like this"]);
+    maybe(85, "x-key", &KEYS);
     maybe(5, "x-key", &["k1", "k9"]); // a second line, or the only one
     maybe(60, "x-tenant", &["t1", "t2"]);
     maybe(30, "x-plan", &["gold", "go", "silver", "Gold"]);
@@ -132,6 +149,8 @@ fn headers(random: &mut Random) -> Vec<(&'static str, String)> {
     maybe(5, "x-skip", &["1"]);
     maybe(5, "x-health-check", &["1"]);
     maybe(5, "x-over-limit", &["from the client"]);
+    maybe(5, "x-cost", &["2"]);
+    maybe(5, "cookie", &["sid=s2; a=b", "c=d"]);
     maybe(
         60,
         "cookie",

@@ -25,6 +25,12 @@ impl Seen {
         self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
+    /// The fields by name, where a server does not keep their order.
+    pub fn sorted(mut self) -> Self {
+        self.fields.sort();
+        self
+    }
+
     /// True when the origin got the request.
     pub const fn passed(&self) -> bool {
         self.body.is_none()

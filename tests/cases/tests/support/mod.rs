@@ -1,7 +1,7 @@
 //! Digests of the cases and of the limiters' traces, and their comparison with `golden.txt`.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use tollgate_cases::{Case, Digest, Reference, cases, golden, limits};
+use tollgate_cases::{Case, Digest, HASH_KEY, Reference, cases, golden, limits, transcript};
 use tollgate_policy::Surface;
 
 /// One line of `golden.txt`: what was run, which one, and its digest.
@@ -20,7 +20,7 @@ fn policy_digest(number: u32) -> Digest {
     let case = Case::new(number);
     let of = |surface| {
         let mut digest = Digest::default();
-        for expected in Reference::new(&case, surface, [7; 16]) {
+        for expected in Reference::new(&case, surface, HASH_KEY) {
             digest.add(expected.at_ms.to_le_bytes());
             digest.add(expected.seen.to_string());
         }
@@ -31,21 +31,21 @@ fn policy_digest(number: u32) -> Digest {
     digest
 }
 
-/// Fails with every line that differs.
+/// Fails with every line that differs, and with all answers of the first case that does.
 pub fn compare(lines: &[Line]) {
-    let wrong: Vec<String> = (lines.iter())
-        .filter(|(kind, number, digest)| golden(kind, *number) != Some(digest.to_string().as_str()))
-        .map(|(kind, number, digest)| {
-            let golden = golden(kind, *number).unwrap_or("nothing");
-            format!("{kind} {number}: {digest} here, {golden} in golden.txt")
-        })
-        .collect();
-    assert!(
-        wrong.is_empty(),
-        "{} of {} differ; if that is meant, run `{}`:\n{}",
+    let differs =
+        |(kind, number, digest): &&Line| golden(kind, *number) != Some(digest.to_string().as_str());
+    let wrong: Vec<&Line> = lines.iter().filter(differs).collect();
+    let Some((kind, first, _)) = wrong.first() else { return };
+    let answers = if *kind == "policy" { transcript(*first) } else { String::new() };
+    let each: Vec<String> =
+        wrong.iter().map(|(kind, number, _)| format!("{kind} {number}")).collect();
+    panic!(
+        "{} of {} differ from golden.txt: {}\nThe answers here follow; those elsewhere: `cargo run -p tollgate-cases \
+         --example show {first}`. If the change is meant: `{}`\n{answers}",
         wrong.len(),
         lines.len(),
-        tollgate_cases::BLESS,
-        wrong.join("\n")
+        each.join(", "),
+        tollgate_cases::BLESS
     );
 }
