@@ -49,7 +49,7 @@ fn play(filter: &mut Filter, event: &Event, expected: &Expected) -> Seen {
         waits_ms.push(wait);
         answer = match (filter.tick(now).as_slice(), filter.take_reply()) {
             ([resumed], None) if *resumed == id => Answer::Passed(filter.respond(id)),
-            ([], Some(reply)) => Answer::Refused(reply),
+            ([], Some(reply)) => Answer::Refused(filter.replied(id, reply)),
             ([], None) => Answer::Held(id),
             other => panic!("not one thing: {other:?} for {event:?}"),
         };

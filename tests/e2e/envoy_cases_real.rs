@@ -27,6 +27,9 @@ const MARK: &str = "x-over-limit";
 const ENVOYS: [&str; 6] =
     ["date", "server", "content-length", "transfer-encoding", "connection", "x-origin"];
 
+/// Those of the origin, Envoy's direct response, which speaks gRPC too.
+const ORIGINS: [&str; 3] = ["content-type", "grpc-status", "grpc-message"];
+
 /// Reads no policy, and wakes the worker: who sleeps until a time is told that the clock was set.
 fn bell() -> Listener {
     let mut listener = Listener::new("bell", vec![]);
@@ -159,8 +162,7 @@ fn seen(response: &Response, waits_ms: Vec<u64>) -> Seen {
     let mut seen = Seen { status: response.status, waits_ms, ..Seen::default() };
     for (name, value) in &response.headers {
         let value = String::from_utf8(value.clone()).expect("text");
-        let is_origins =
-            passed && ["content-type", "grpc-status", "grpc-message"].contains(&&**name);
+        let is_origins = passed && ORIGINS.contains(&name.as_str());
         if passed && name == MARK {
             seen.marks.push((name.clone(), value));
         } else if !is_origins && !ENVOYS.contains(&name.as_str()) {

@@ -204,7 +204,7 @@ impl Filter {
         let answer = match self.outcome(id) {
             Answer::Passed(_) => Answer::Passed(self.respond(id)),
             Answer::Held(_) => return Answer::Held(id),
-            refused => refused,
+            Answer::Refused(reply) => Answer::Refused(self.replied(id, reply)),
         };
         self.end(id);
         answer
@@ -238,6 +238,12 @@ impl Filter {
         self.store.data_mut().added.clear();
         assert_eq!(self.call::<u32>("proxy_on_response_headers", &[id, 0, 1]), 0);
         self.store.data().added.clone()
+    }
+
+    /// The local answer `reply` passes the filter like any other: what is put onto it belongs to it.
+    pub fn replied(&mut self, id: u32, mut reply: Reply) -> Reply {
+        reply.headers.extend(self.respond(id));
+        reply
     }
 
     /// The stream is over.
@@ -418,11 +424,15 @@ fn define(linker: &mut Linker<World>) {
             env,
             "proxy_replace_header_map_value",
             |mut c: C<'_>, map: u32, name: u32, name_len: u32, value: u32, value_len: u32| {
-                assert_eq!(map, 0, "marks go onto the request");
                 let (name, value) = (text(&c, name, name_len), text(&c, value, value_len));
-                let marks = &mut c.data_mut().marks;
-                marks.retain(|(known, _)| *known != name);
-                marks.push((name, value));
+                let world = c.data_mut();
+                let fields = match map {
+                    0 => &mut world.marks,
+                    2 => &mut world.added,
+                    other => panic!("no header of map {other} is set"),
+                };
+                fields.retain(|(known, _)| *known != name);
+                fields.push((name, value));
                 OK
             },
         )

@@ -23,6 +23,7 @@ impl Coverage {
         self.count("passed, with fields", seen.passed() && !seen.fields.is_empty());
         self.count("no rule", expected.rules.is_empty());
         self.count("marked", !seen.marks.is_empty());
+        self.count("refused as gRPC", seen.field("grpc-status").is_some());
         self.count("waited", !seen.waits_ms.is_empty());
         self.count("charged by the response", expected.charged_later);
         self.count("the clock goes back", case.events[index].step_ms < 0);

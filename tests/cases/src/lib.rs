@@ -14,7 +14,6 @@
 //!
 //! Left out, because surfaces do not see or do not do it alike:
 //! - routes, countries, systems and claims: each surface has its own source for them;
-//! - gRPC clients, whose answers the surfaces' own tests compare;
 //! - header values that are not UTF-8: a Worker's platform hands over U+FFFD for what is none;
 //! - `cookie` and `x-forwarded-for` as plain headers in conditions and keys: Envoy joins their lines in its
 //!   own way;
@@ -91,10 +90,13 @@ impl Case {
         let written = policies::policy(&mut random);
         // Far in the future of every real clock: no timer of a server rings because of it.
         let start_ms = 4_102_444_800_000 + random.below(10_000_000_000);
-        let event = |_| Event {
-            step_ms: step_ms(&mut random, &written),
-            request: requests::request(&mut random),
-            status: *random.pick(&[200, 200, 200, 401, 404, 500]),
+        let event = |_| {
+            let step_ms = step_ms(&mut random, &written);
+            let request = requests::request(&mut random);
+            // What goes wrong in gRPC stands in its own status, never in that of HTTP.
+            let statuses: &[u16] =
+                if request.grpc().is_some() { &[200] } else { &[200, 200, 200, 401, 404, 500] };
+            Event { step_ms, request, status: *random.pick(statuses) }
         };
         let events = (0..EVENTS).map(event).collect();
         Self { number, policy: written.document, start_ms, wavers: written.wavers, events }

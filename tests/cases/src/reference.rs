@@ -75,10 +75,20 @@ impl<'c> Reference<'c> {
         let answer = self.decide(&event.request, &mut waits_ms);
         let outcome = self.plan.outcome(&self.policy);
         let (mut fields, mut marks) = (vec![], vec![]);
-        outcome.headers(&mut |name, value| fields.push((name.to_owned(), value.to_owned())));
-        let (status, body) = match answer {
-            Answer::Refuse { status } => (status, Some(outcome.body())),
-            _ => (event.status, None),
+        let mut sink = |name: &str, value: &str| fields.push((name.to_owned(), value.to_owned()));
+        let (status, body) = match (answer, event.request.grpc()) {
+            (Answer::Refuse { .. }, Some(kind)) => {
+                outcome.grpc_headers(kind, &mut sink);
+                (200, Some(String::new()))
+            }
+            (Answer::Refuse { status }, None) => {
+                outcome.headers(&mut sink);
+                (status, Some(outcome.body()))
+            }
+            (Answer::Pass | Answer::Delay(_) | Answer::Retry(_), _) => {
+                outcome.headers(&mut sink);
+                (event.status, None)
+            }
         };
         if body.is_none() {
             outcome.marks(&mut |name, value| marks.push((name.to_owned(), value.to_owned())));

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use tollgate_policy::Facts;
+use tollgate_policy::{Facts, grpc_content_type};
 
 use crate::random::Random;
 
@@ -114,18 +114,31 @@ const COSTS: [&str; 9] = ["1", "2", "3", "7", "0", "abc", "-1", "184467440737095
 const KEYS: [&str; 9] =
     ["k1", "k2", "k3", "", "K1", "k4 and more, like this", "k\u{fc}", "long 1", "long 2"];
 
+const CONTENT_TYPES: [&str; 6] = [
+    "application/grpc",
+    "application/grpc+proto",
+    "Application/gRPC;a=b",
+    "application/grpc-web+proto",
+    "application/grpc-web-text",
+    "application/json",
+];
+
 /// A random request.
 pub(crate) fn request(random: &mut Random) -> Request {
     let method = *random
         .pick(&["GET", "GET", "GET", "GET", "POST", "POST", "PUT", "HEAD", "DELETE", "OPTIONS"]);
     let has_body = matches!(method, "POST" | "PUT");
+    let mut headers = headers(random);
+    if has_body && random.chance(20) {
+        headers.push(("content-type", (*random.lean(&CONTENT_TYPES)).to_owned()));
+    }
     let path = if random.chance(60) { *random.lean(&PATHS[..4]) } else { *random.pick(&PATHS) };
     let query = if random.chance(50) { QUERIES[0] } else { *random.pick(&QUERIES) };
     Request {
         method,
         target: format!("{path}{query}"),
         host: random.lean::<&str>(&HOSTS),
-        headers: headers(random),
+        headers,
         body_len: has_body.then(|| *random.pick(&[0, 1, 99, 100, 101, 350, 2001])),
         peer: random.lean(&PEERS).parse().expect("an address"),
     }
@@ -161,6 +174,13 @@ fn headers(random: &mut Random) -> Vec<(&'static str, String)> {
     maybe(30, "forwarded", &FORWARDED);
     maybe(30, "x-real-ip", &["203.0.113.20", "2001:db8:2::1", "nobody"]);
     headers
+}
+
+impl Request {
+    /// The content type of an answer in gRPC; `None` for other clients.
+    pub fn grpc(&self) -> Option<&'static str> {
+        grpc_content_type(&self.header("content-type")?)
+    }
 }
 
 impl Facts for Request {
