@@ -1,11 +1,10 @@
 //! The core alone: nanoseconds and instructions of one decision, beside `governor`.
 //!
-//! Invariant: both libraries run the same example with the same quota. Instructions are counted by
-//! callgrind at two numbers of decisions and subtracted, so start-up falls out; the stepping of governor's own
-//! clock is taken off its figures, the stepping of ours is not.
+//! Invariant: both libraries run the same example with the same quota; the stepping of governor's own clock
+//! is taken off its figures, the stepping of ours is not.
 
 use super::{
-    Effort,
+    Effort, callgrind,
     figures::{Table, figure, least},
 };
 use crate::{
@@ -133,35 +132,12 @@ fn time_ns(program: &Path, name: &str) -> Result<f64> {
 }
 
 fn instructions_of(program: &Path, name: &str, workload: &str) -> Result<f64> {
-    let (fewer, more) = COUNTED;
-    let count = |decisions| instructions_of_all(program, name, workload, decisions);
-    Ok((count(more)? as f64 - count(fewer)? as f64) / (more - fewer) as f64)
-}
-
-fn instructions_of_all(program: &Path, name: &str, workload: &str, decisions: u64) -> Result<u64> {
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
-    command.args([name, &decisions.to_string(), workload]);
-    let (_, _, said) = run::captured(&mut command)?;
-    let why = format!("{} said:\n{said}", run::line_of(&command));
-    collected(&said).ok_or_else(|| Problem::new("callgrind counted nothing", why, "see above"))
-}
-
-/// The line `==7== Collected : 12345`.
-fn collected(text: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok())
+    callgrind::each(program, COUNTED, |count| vec![name.into(), count, workload.into()])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reads_what_callgrind_counted() {
-        let said = "==7== Events    : Ir\n==7== Collected : 1296183\n==7==\n";
-        assert_eq!(collected(said), Some(1_296_183));
-        assert_eq!(collected("==7== died\n"), None);
-    }
 
     #[test]
     fn the_clock_is_taken_off_governor_and_only_there() {

@@ -4,11 +4,13 @@
 //! ratio is taken within a round, so that a slow minute of the machine falls out. What is measured is CPU time and
 //! instructions. Latencies are not: on a shared machine they measure the neighbours.
 
+mod callgrind;
 mod cpu;
 mod decisions;
 mod envoy;
 mod figures;
 mod load;
+mod lookup;
 mod noop;
 mod worker;
 mod wrk;
@@ -28,18 +30,20 @@ use std::{fs, process::Command, time::Duration};
 const MOST_SECONDS: u32 = 30;
 const MOST_ROUNDS: u32 = 50;
 const USAGE: &str =
-    "cargo xtask bench [core] [sizes] [envoy] [worker] [--seconds 1-30] [--rounds 1-50]";
+    "cargo xtask bench [core] [policy] [sizes] [envoy] [worker] [--seconds 1-30] [--rounds 1-50]";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Core,
+    Policy,
     Sizes,
     Envoy,
     Worker,
 }
 
-const ALL: [(&str, Part); 4] = [
+const ALL: [(&str, Part); 5] = [
     ("core", Part::Core),
+    ("policy", Part::Policy),
     ("sizes", Part::Sizes),
     ("envoy", Part::Envoy),
     ("worker", Part::Worker),
@@ -75,6 +79,7 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     for part in options.parts {
         let text = match part {
             Part::Core => decisions::measure(workspace, options.effort)?,
+            Part::Policy => lookup::measure(workspace, options.effort)?,
             Part::Sizes => sizes(workspace)?,
             Part::Envoy => envoy::measure(workspace, options.effort)?,
             Part::Worker => worker::measure(workspace, options.effort)?,
@@ -115,7 +120,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
 
 fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
     let needs = |part: &Part| match part {
-        Part::Core => vec![&tools::VALGRIND],
+        Part::Core | Part::Policy => vec![&tools::VALGRIND],
         Part::Sizes => vec![],
         Part::Envoy => vec![&tools::ENVOY, &tools::WRK],
         Part::Worker => vec![&tools::ENVOY, &tools::NODE, &tools::WRK],

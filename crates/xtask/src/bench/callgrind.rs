@@ -1,0 +1,45 @@
+//! Instructions that a program executes, exact on any machine however busy.
+//!
+//! Invariant: what a program does once, before and after what is measured, falls out: it is run with two
+//! counts, and the difference is taken.
+
+use crate::{
+    problem::{Problem, Result},
+    run,
+};
+use std::{path::Path, process::Command};
+
+/// Instructions of one of the things that `program` does a given number of times; `arguments` places the number.
+pub fn each(
+    program: &Path,
+    (fewer, more): (u64, u64),
+    arguments: impl Fn(String) -> Vec<String>,
+) -> Result<f64> {
+    let count = |number: u64| all(program, &arguments(number.to_string()));
+    Ok((count(more)? as f64 - count(fewer)? as f64) / (more - fewer) as f64)
+}
+
+fn all(program: &Path, arguments: &[String]) -> Result<u64> {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
+    let (_, _, said) = run::captured(command.args(arguments))?;
+    let why = format!("{} said:\n{said}", run::line_of(&command));
+    collected(&said).ok_or_else(|| Problem::new("callgrind counted nothing", why, "see above"))
+}
+
+/// The line `==7== Collected : 12345`.
+fn collected(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_callgrind_counted() {
+        let said = "==7== Events    : Ir\n==7== Collected : 1296183\n==7==\n";
+        assert_eq!(collected(said), Some(1_296_183));
+        assert_eq!(collected("==7== died\n"), None);
+    }
+}
