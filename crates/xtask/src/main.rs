@@ -33,7 +33,7 @@ cargo xtask <command>
   test [step ...]     run all tests, or the named groups; `test --list` names them
   build [envoy|worker]
                       build the products into target/tollgate/
-  bench [core] [sizes] [envoy] [worker] [--seconds N] [--rounds N]
+  bench [core] [policy] [sizes] [envoy] [worker] [--seconds N] [--rounds N]
                       measure decisions and requests, as tables in target/tollgate/bench.md
   fuzz [target ...] [--seconds N] [--keep]
                       look for inputs that break a law; `--keep` adds to the corpora
