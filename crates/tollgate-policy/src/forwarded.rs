@@ -65,23 +65,25 @@ impl ClientAddress {
             }
             Source::XForwardedFor if vouched => facts
                 .header("x-forwarded-for")
-                .map_or(peer, |list| self.walk(peer, split(&list, parse_node))),
+                .map_or(peer, |list| self.walk(peer, list.rsplit(|b| *b == b','), parse_node)),
             Source::Forwarded if vouched => facts
                 .header("forwarded")
-                .map_or(peer, |list| self.walk(peer, split(&list, parse_element))),
+                .map_or(peer, |list| self.walk(peer, unquoted(&list, b','), parse_element)),
             Source::Header(_) | Source::XForwardedFor | Source::Forwarded => peer,
         }
     }
 
-    /// Walks `entries`, the last one first.
-    fn walk(
+    /// Walks `entries`, the last one first; empty ones are skipped, as lists have it (RFC 9110, 5.6.1).
+    fn walk<'l>(
         &self,
         peer: Option<IpAddr>,
-        entries: impl Iterator<Item = Option<IpAddr>>,
+        entries: impl Iterator<Item = &'l [u8]>,
+        parse: fn(&[u8]) -> Option<IpAddr>,
     ) -> Option<IpAddr> {
         let mut client = peer;
+        let entries = entries.map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty());
         for (i, entry) in entries.take(MAX_ENTRIES).enumerate() {
-            let Some(address) = entry else { return client };
+            let Some(address) = parse(entry) else { return client };
             client = Some(address);
             match &self.trust {
                 Trust::Proxies(trusted) if is_trusted(trusted, address) => {}
@@ -101,16 +103,38 @@ fn is_trusted(trusted: &[Cidr], address: IpAddr) -> bool {
     trusted.iter().any(|cidr| cidr.contains(address))
 }
 
-/// The entries of a comma-separated list from the right; empty ones are skipped, as lists have it
-/// (RFC 9110, 5.6.1).
-fn split(list: &[u8], parse: fn(&[u8]) -> Option<IpAddr>) -> impl Iterator<Item = Option<IpAddr>> {
-    list.rsplit(|b| *b == b',').map(<[u8]>::trim_ascii).filter(|e| !e.is_empty()).map(parse)
+/// The pieces of `list` between separators outside of quotes (RFC 9110, 5.6.4), from the right. A proxy may quote what
+/// its client sent (`host`), separators and all. And what stands further left may be the client's own, with a quote that
+/// never ends: only from the right does it hide nothing.
+fn unquoted(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(list);
+    core::iter::from_fn(move || {
+        let list = rest?;
+        let Some(at) = last_unquoted(list, separator) else { return rest.take() };
+        let (before, piece) = list.split_at_checked(at)?;
+        rest = Some(before);
+        piece.get(1..)
+    })
+}
+
+/// Where the last separator outside of quotes is.
+fn last_unquoted(list: &[u8], separator: u8) -> Option<usize> {
+    let mut is_quoted = false;
+    list.iter().enumerate().rposition(|(i, byte)| {
+        is_quoted ^= *byte == b'"' && !is_escaped(list.get(..i).unwrap_or_default());
+        *byte == separator && !is_quoted
+    })
+}
+
+/// True when what stands `before` a quote makes it part of the text: an odd number of backslashes.
+fn is_escaped(before: &[u8]) -> bool {
+    before.iter().rev().take_while(|byte| **byte == b'\\').count() & 1 == 1
 }
 
 /// The address of one element of Forwarded: `for=192.0.2.60;proto=http;by=203.0.113.43`.
 fn parse_element(element: &[u8]) -> Option<IpAddr> {
     let mut found = None;
-    for pair in element.split(|b| *b == b';') {
+    for pair in unquoted(element, b';') {
         let Some(equals) = pair.iter().position(|b| *b == b'=') else { continue };
         let (name, value) = pair.split_at_checked(equals)?;
         if name.trim_ascii().eq_ignore_ascii_case(b"for") {
