@@ -19,6 +19,8 @@ pub(crate) struct Index {
     hosts: HashMap<Vec<u8>, Vec<u16>>,
     /// By suffix with its leading dot.
     suffixes: HashMap<Vec<u8>, Vec<u16>>,
+    /// Bytes of the longest of them: more of a host is not looked up, or a host of dots would take time by its square.
+    longest_suffix: usize,
     /// Rules with neither a path nor a host condition.
     always: Vec<u16>,
 }
@@ -29,6 +31,7 @@ impl Index {
             paths: Trie { nodes: Vec::new() },
             hosts: HashMap::new(),
             suffixes: HashMap::new(),
+            longest_suffix: 0,
             always: Vec::new(),
         }
     }
@@ -43,7 +46,10 @@ impl Index {
             for host in &hosts.0 {
                 let (map, name) = match host {
                     Host::Exact(name) => (&mut self.hosts, name),
-                    Host::Suffix(name) => (&mut self.suffixes, name),
+                    Host::Suffix(name) => {
+                        self.longest_suffix = self.longest_suffix.max(name.len());
+                        (&mut self.suffixes, name)
+                    }
                 };
                 map.entry(name.clone()).or_default().push(rule);
             }
@@ -62,7 +68,8 @@ impl Index {
             out.extend_from_slice(rules);
         }
         if !self.suffixes.is_empty() {
-            let dots = host.iter().enumerate().filter(|(i, b)| **b == b'.' && *i > 0);
+            let first = host.len().saturating_sub(self.longest_suffix).max(1);
+            let dots = host.iter().enumerate().skip(first).filter(|(_, b)| **b == b'.');
             for suffix in dots.filter_map(|(i, _)| host.get(i..)) {
                 out.extend(self.suffixes.get(suffix).into_iter().flatten());
             }

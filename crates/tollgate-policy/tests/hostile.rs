@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Plan, Policy, Surface};
 
-use support::{Surfaced, get};
+use support::{Request, Surfaced, get};
 
 /// Compiles a document for both surfaces; true when it is a policy. Never more than a second, also without
 /// optimisation; on a busy machine the best of three counts.
@@ -409,8 +409,23 @@ fn every_length_of_path_host_and_header_is_decided() {
             write!(target, "{}", ["a/", "../", "%2e/", "//"][i % 4]).unwrap();
         }
         let begun = Instant::now();
-        let seen = surface.check(&get(&target, "192.0.2.1").header("host", ".a".repeat(len)), 0);
+        let host = ".a".repeat(len).leak();
+        let seen = surface.check(&Request { host, ..get(&target, "192.0.2.1") }, 0);
         assert!(begun.elapsed() < Duration::from_secs(1), "{len}: {:?}", begun.elapsed());
         assert!(!seen.headers.is_empty());
+    }
+}
+
+#[test]
+fn a_host_of_dots_is_looked_up_in_time() {
+    let when = r#", "when": {"hosts": ["*.example.com", "*.a.longer.name.example.org"]}"#;
+    let mut surface = Surfaced::new(&rule(when));
+    for host in [".".repeat(100_000), ".a".repeat(50_000)] {
+        for (host, applies) in [(host.clone(), false), (format!("{host}.example.com"), true)] {
+            let begun = Instant::now();
+            let seen = surface.check(&Request { host: host.leak(), ..get("/", "192.0.2.1") }, 0);
+            assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+            assert_eq!(!seen.headers.is_empty(), applies);
+        }
     }
 }
