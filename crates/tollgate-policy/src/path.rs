@@ -1,8 +1,9 @@
 //! Paths: how a request's path is brought into one form, and the patterns it is matched with.
 //!
-//! Invariant: two spellings of a path that every server treats alike (RFC 3986, 6.2.2; the URL
-//! standard for backslashes) have one normal form here, so no spelling goes round a rule. The query
-//! is not part of a path. Deliberately absent: case folding and trailing slashes, which servers do tell apart.
+//! Invariant: two spellings of a path that servers treat alike (RFC 3986, 6.2.2; the URL standard for
+//! backslashes) have one normal form here, so no spelling goes round a rule: an escape, or not, of the same byte
+//! makes no difference but for those that are a path's syntax. The query is not part of a path. Deliberately absent:
+//! case folding and trailing slashes, which servers do tell apart.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -116,7 +117,7 @@ impl Pattern {
 
 fn segment(text: &str) -> Result<Segment, &'static str> {
     // Most segments are their own normal form; without optimisation asking for it takes twice as long.
-    if text.bytes().all(is_unreserved) && !matches!(text, "." | "..") {
+    if text.bytes().all(is_plain) && !text.contains('*') && !matches!(text, "." | "..") {
         return Ok(Segment::Literal(text.into()));
     }
     if text == "*" {
@@ -148,9 +149,9 @@ fn segment(text: &str) -> Result<Segment, &'static str> {
 }
 
 /// Writes the normal form of `target`'s path into `out`, which is cleared first: without query and
-/// fragment, unreserved characters decoded, escapes in upper case, a percent sign that begins none as `%25`,
-/// backslashes as slashes, slashes merged, dot segments resolved, with a leading slash. Never fails: what is
-/// no path at all becomes one.
+/// fragment, characters that may stand in a segment decoded and all others as escapes in upper case, a percent sign
+/// that begins none as `%25`, backslashes as slashes, slashes merged, dot segments resolved, with a leading slash. Never
+/// fails: what is no path at all becomes one.
 pub(crate) fn normalise(target: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.push(b'/');
@@ -160,10 +161,9 @@ pub(crate) fn normalise(target: &[u8], out: &mut Vec<u8>) {
         rest = after;
         match byte {
             b'/' | b'\\' if !escaped => end_segment(out),
-            // A bare percent sign must not become one with digits that are decoded after it.
-            b'%' => push_escape(out, byte),
-            _ if escaped && !is_unreserved(byte) => push_escape(out, byte),
-            _ => out.push(byte),
+            _ if is_plain(byte) => out.push(byte),
+            // A bare percent sign, too: it must not become one with digits that are decoded after it.
+            _ => push_escape(out, byte),
         }
     }
     end_segment(out);
@@ -227,9 +227,15 @@ fn hex(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// RFC 3986, 2.3.
-const fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+/// What a segment may hold without an escape (RFC 3986, 3.3, `pchar`). Of these only the unreserved ones mean the same
+/// escaped by the letter of 6.2.2.2; servers decode the others, too.
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'@')
+        || matches!(
+            byte,
+            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
+        )
 }
 
 #[cfg(test)]
@@ -269,11 +275,29 @@ mod tests {
     }
 
     #[test]
+    fn every_byte_has_one_spelling() {
+        for spelling in ["/v1/items:batch", "/v1/items%3abatch", "/v1/items%3Abatch"] {
+            check(spelling, "/v1/items:batch");
+        }
+        for spelling in ["/caf\u{e9}", "/caf%c3%a9", "/caf\u{e9}?q"] {
+            check(spelling, "/caf%C3%A9");
+        }
+        for spelling in ["/!$&'()*+,;=:@", "/%21%24%26%27%28%29%2a%2b%2c%3b%3d%3a%40"] {
+            check(spelling, "/!$&'()*+,;=:@");
+        }
+        for spelling in ["/a b{|}^`\"<>", "/a%20b%7b%7C%7d%5e%60%22%3c%3e"] {
+            check(spelling, "/a%20b%7B%7C%7D%5E%60%22%3C%3E");
+        }
+    }
+
+    #[test]
     fn what_servers_tell_apart_stays_apart() {
         check("/login/", "/login/");
         check("/Login", "/Login");
         check("/a%2fb", "/a%2Fb");
         check("/a%2Fb", "/a%2Fb");
+        check("/a%5cb", "/a%5Cb");
+        check("/a%3fb%23", "/a%3Fb%23");
         check("/a%zzb", "/a%25zzb");
         check("/a%2", "/a%252");
         check("/%25", "/%25");

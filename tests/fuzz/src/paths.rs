@@ -122,7 +122,7 @@ fn is_normal(target: &[u8], path: &[u8]) {
     for byte in path {
         match byte {
             b'%' => digits = 3,
-            _ if digits == 0 && byte.is_ascii_alphanumeric() => {
+            _ if digits == 0 && *byte != b'/' => {
                 escapes.extend_from_slice(format!("%{byte:02x}").as_bytes());
                 continue;
             }
@@ -164,8 +164,8 @@ fn naive<'p>(pattern: &str, path: &'p [u8]) -> Option<Vec<&'p [u8]>> {
     Some(captured)
 }
 
-/// Every byte, and whether it must stay an escape: `%41` is `A`, `%2f` is no slash.
-fn unescaped(segment: &[u8]) -> Vec<(u8, bool)> {
+/// The bytes that a segment means, however they are written. A percent sign that begins no escape is one.
+fn unescaped(segment: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut i = 0;
     while i < segment.len() {
@@ -176,9 +176,7 @@ fn unescaped(segment: &[u8]) -> Vec<(u8, bool)> {
             Some((high, low)) => ((high * 16 + low) as u8, 3),
             None => (segment[i], 1),
         };
-        let is_plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        // A percent sign that begins no escape is one.
-        out.push((byte, (len == 3 || byte == b'%') && !is_plain));
+        out.push(byte);
         i += len;
     }
     out
