@@ -32,6 +32,13 @@ pub(crate) fn write_key<F: Facts>(
     complete
 }
 
+/// Appends the key that all requests share that lack a part of it: nothing that a client did send tells them apart, or
+/// whoever leaves one part out could vary another.
+pub(crate) fn write_shared_key(group: &Group, out: &mut Vec<u8>) {
+    out.extend(group.identity().to_le_bytes());
+    group.key.iter().for_each(|_| out.extend(MISSING.to_le_bytes()));
+}
+
 /// Appends one part; `None` when it is missing, which is appended too.
 pub(crate) fn write_part<F: Facts>(
     part: &KeyPart,

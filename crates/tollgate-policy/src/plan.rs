@@ -15,7 +15,7 @@ use crate::compile::{Meter, Policy, Rule, stable_hash};
 use crate::document::OnMissing;
 use crate::document::behaviour::{Action, Charging, Cost, Mode};
 use crate::facts::Facts;
-use crate::key::{parts, write_key};
+use crate::key::{parts, write_key, write_shared_key};
 use crate::outcome::Outcome;
 use crate::request::{Buffers, Known, Request};
 use crate::value;
@@ -128,9 +128,12 @@ impl Policy {
         let start = plan.keys.len();
         let Some(group) = self.groups.get(usize::from(rule.group)) else { return };
         let complete = write_key(group, rule, request, &mut plan.keys);
-        if !complete && rule.on_missing == OnMissing::Skip {
+        if !complete && rule.on_missing != OnMissing::Deny {
             plan.keys.truncate(start);
-            return;
+            if rule.on_missing == OnMissing::Skip {
+                return;
+            }
+            write_shared_key(group, &mut plan.keys);
         }
         let key = plan.keys.get(start..).unwrap_or_default();
         let enforced = rule.is_enforced_for(key);

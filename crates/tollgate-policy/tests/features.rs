@@ -201,6 +201,7 @@ fn a_missing_part_is_skipped_denied_or_shared() {
     let mut shared = Surfaced::new(&rule(&format!(r#"{key}, "on_missing": "shared""#)));
     assert_eq!(shared.check(&at("/"), 0).answer, Answer::Pass);
     assert_eq!(shared.check(&at("/"), 0).answer, DENIED);
+    assert_eq!(shared.check(&get("/", "192.0.2.9"), 0).answer, DENIED, "by nothing else either");
     assert_eq!(
         shared.check(&at("/").header("x-k", ""), 0).answer,
         Answer::Pass,
