@@ -66,7 +66,7 @@ impl Outcome<'_> {
         match self.cause() {
             Some(cause @ Cause::Silent(_)) => {
                 let code = code_of(status_of(cause));
-                let message = if code == OK { String::new() } else { self.body() };
+                let message = if code == OK { String::new() } else { self.content(cause) };
                 GrpcStatus { code, message }
             }
             Some(Cause::Failure) => GrpcStatus { code: UNAVAILABLE, message: self.detail() },

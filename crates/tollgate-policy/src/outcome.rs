@@ -118,10 +118,16 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// The body of a refusal: problem details (RFC 9457), unless the policy says otherwise.
+    /// The body of a refusal: problem details (RFC 9457), unless the policy says otherwise; empty for a status that has
+    /// none.
     #[must_use]
     pub fn body(&self) -> String {
         let Some(cause) = self.cause() else { return String::new() };
+        if is_bodiless(status_of(cause)) { String::new() } else { self.content(cause) }
+    }
+
+    /// What a refusal says, if its status has a body.
+    pub(crate) fn content(&self, cause: Cause<'_>) -> String {
         if let Cause::Quota(Some(Reply { body: Some(body), .. })) = cause {
             return body.0.clone();
         }
@@ -276,8 +282,8 @@ impl<'a> Outcome<'a> {
 
     pub(crate) fn detail(&self) -> String {
         match (self.cause(), self.retry_after()) {
-            (Some(Cause::MissingKey), _) => "the request lacks what its quota is counted by".into(),
             (Some(Cause::Failure), _) => "the rate limiter cannot decide at the moment".into(),
+            _ if self.is_key_missing() => "the request lacks what its quota is counted by".into(),
             (_, Some(wait)) => match headers::seconds(wait.saturating_add(self.jitter())) {
                 1 => "try again in 1 second".into(),
                 seconds => format!("try again in {seconds} seconds"),
@@ -307,14 +313,21 @@ impl<'a> Outcome<'a> {
         body
     }
 
+    /// `None` without a body: Envoy would drop the type, and the surfaces answer alike.
     fn content_type(&self, cause: Cause<'_>) -> Option<&'static str> {
-        match (cause, self.policy.response.body) {
-            (Cause::Silent(Reply { body, .. }), _) => body.as_ref().map(|_| "text/plain"),
-            (Cause::Quota(Some(Reply { body: Some(_), .. })), _) | (_, BodyFormat::Text) => {
-                Some("text/plain")
-            }
-            (_, BodyFormat::ProblemJson) => Some("application/problem+json"),
-            (_, BodyFormat::Empty) => None,
+        if is_bodiless(status_of(cause)) {
+            return None;
+        }
+        let own = match cause {
+            Cause::Silent(reply) => Some(reply.body.as_ref()),
+            Cause::Quota(Some(Reply { body: Some(body), .. })) => Some(Some(body)),
+            _ => None,
+        };
+        match (own, self.policy.response.body) {
+            (Some(body), _) => body.filter(|body| !body.0.is_empty()).map(|_| "text/plain"),
+            (None, BodyFormat::Text) => Some("text/plain"),
+            (None, BodyFormat::ProblemJson) => Some("application/problem+json"),
+            (None, BodyFormat::Empty) => None,
         }
     }
 
@@ -360,6 +373,12 @@ impl<'a> Outcome<'a> {
             })
         })
     }
+}
+
+/// True for a status whose response has no body (RFC 9110, 15.3.5, 15.3.6 and 15.4.5): one that came with it would be
+/// taken for the next response.
+const fn is_bodiless(status: u16) -> bool {
+    matches!(status, 204 | 205 | 304)
 }
 
 pub(crate) fn status_of(cause: Cause<'_>) -> u16 {

@@ -346,6 +346,42 @@ fn actions() {
     );
 }
 
+// Envoy would send a body with any status, and no content type without a body; the Worker's runtime the other way round.
+#[test]
+fn there_is_a_content_type_if_and_only_if_there_is_a_body() {
+    for (action, body) in [
+        (r#"{"respond": {"status": 200, "body": ""}}"#, ""),
+        (r#"{"respond": {"status": 200}}"#, ""),
+        (r#"{"respond": {"status": 204, "body": "lost"}}"#, ""),
+        (r#"{"deny": {"status": 503, "body": ""}}"#, ""),
+        (r#"{"deny": {"status": 503, "body": "busy"}}"#, "busy"),
+        (r#"{"deny": {"status": 204}}"#, ""),
+        (r#"{"deny": {"status": 205, "body": "lost"}}"#, ""),
+        (r#"{"deny": {"status": 304}}"#, ""),
+    ] {
+        let mut surface = Surfaced::new(&rule(&format!(r#""action": {action}"#)));
+        surface.check(&at("/"), 0);
+        let denied = surface.check(&at("/"), 0);
+        assert_eq!(denied.body.as_deref(), Some(body), "{action}");
+        let expected = (!body.is_empty()).then_some("text/plain");
+        assert_eq!(denied.header("content-type"), expected, "{action}");
+    }
+}
+
+#[test]
+fn a_denial_beside_a_missing_part_says_what_is_missing() {
+    let mut surface = Surfaced::new(
+        r#"{"version": 1, "rules": [
+            {"name": "quota", "key": [], "quotas": [{"limit": 1, "window": "1m"}]},
+            {"name": "part", "when": {"methods": ["PUT"]}, "key": [{"header": "x-k"}], "on_missing": "deny",
+             "quotas": [{"limit": 1, "window": "1m"}]}]}"#,
+    );
+    assert_eq!(surface.check(&at("/"), 0).answer, Answer::Pass);
+    let denied = surface.check(&at("/").method("PUT"), 0);
+    assert_eq!((denied.answer, denied.header("retry-after")), (DENIED, None));
+    assert!(denied.body.unwrap().contains("the request lacks what its quota is counted by"));
+}
+
 #[test]
 fn a_request_waits_as_long_as_the_action_lets_it() {
     let mut surface = Surfaced::new(&rule(
