@@ -7,6 +7,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::Ipv6Addr;
 
 use crate::address::Cidr;
 use crate::document::scalar::{HeaderName, Method, is_token};
@@ -100,14 +101,18 @@ impl FromNode for Host {
         let host = text.to_ascii_lowercase();
         let suffix = host.strip_prefix('*').filter(|rest| rest.starts_with('.'));
         let name = suffix.unwrap_or(&host);
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._[:]".contains(&b);
-        let has_port = !name.starts_with('[') && name.contains(':');
-        if name.len() < 2 && suffix.is_some()
-            || name.is_empty()
-            || !name.bytes().all(allowed)
-            || has_port
-        {
+        let bracketed = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+        let is_host = match bracketed {
+            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+            None => !name.is_empty() && name != "." && name.bytes().all(is_name),
+        };
+        if !is_host {
             return at.wrong(node, "a host; use a name without port, or \"*.\" and a name");
+        }
+        if name.ends_with('.') {
+            at.problem(format!("{} ends in a dot, which no host has in normal form", quoted(node)));
+            return None;
         }
         Some(match suffix {
             Some(suffix) => Self::Suffix(suffix.into()),
