@@ -68,13 +68,20 @@ impl Cidr {
         if cidr.masked(address) != cidr.masked_exactly() {
             return Err("it has bits set beyond its prefix");
         }
-        Ok(cidr)
+        // IPv4 mapped into IPv6 has at least the 96 bits that say so, or else bits beyond its prefix.
+        match address.to_canonical() {
+            canonical if canonical != address => {
+                Ok(Self { address: canonical, prefix: prefix.saturating_sub(96) })
+            }
+            _ => Ok(cidr),
+        }
     }
 
     /// True when `address` is in this network; a mapped IPv4 address counts as IPv4.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
-        let (network, address) = (self.address.to_canonical(), address.to_canonical());
-        network.is_ipv4() == address.is_ipv4() && self.masked(address) == self.masked(network)
+        let address = address.to_canonical();
+        self.address.is_ipv4() == address.is_ipv4()
+            && self.masked(address) == self.masked(self.address)
     }
 
     /// True when every address of `other` is in this network.
@@ -131,6 +138,10 @@ mod tests {
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "11.0.0.1", false),
             ("10.0.0.0/8", "::ffff:10.1.1.1", true),
+            ("::ffff:10.0.0.0/104", "10.255.0.1", true),
+            ("::ffff:10.0.0.0/104", "11.0.0.1", false),
+            ("::ffff:0:0/96", "203.0.113.1", true),
+            ("::ffff:192.0.2.1", "192.0.2.1", true),
             ("192.0.2.1", "192.0.2.1", true),
             ("192.0.2.1", "192.0.2.2", false),
             ("0.0.0.0/0", "203.0.113.1", true),
