@@ -191,7 +191,8 @@ impl Cost {
         let number = |name: &str| {
             let value = request.facts.header(name)?;
             let digits = core::str::from_utf8(value.trim_ascii()).ok()?;
-            digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<u64>().ok())?
+            let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+            is_number.then(|| digits.parse().unwrap_or(u64::MAX)) // what has more digits is still a number
         };
         match self {
             Self::Fixed(cost) => *cost,

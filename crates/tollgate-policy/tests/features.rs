@@ -224,7 +224,10 @@ fn costs() {
     assert_eq!(left(header, at("/").header("x-cost", " 12 ")), 988);
     assert_eq!(left(header, at("/").header("x-cost", "900")), 950, "no more than max is believed");
     assert_eq!(left(header, at("/").header("x-cost", "0")), 999, "nothing is free");
-    for nonsense in ["-5", "1e3", "", "9999999999999999999999", "1,1", "+3"] {
+    for large in ["18446744073709551615", "18446744073709551616", "9999999999999999999999"] {
+        assert_eq!(left(header, at("/").header("x-cost", large)), 950, "{large} is a number, too");
+    }
+    for nonsense in ["-5", "1e3", "", "1,1", "+3", " "] {
         assert_eq!(left(header, at("/").header("x-cost", nonsense)), 998, "{nonsense}");
     }
     let length = r#"{"content_length_per": 1024}"#;
