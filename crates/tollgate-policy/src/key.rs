@@ -74,20 +74,18 @@ fn write_address<F: Facts>(address: IpAddr, request: &Request<'_, F>, out: &mut 
     request.settings.prefixes.group(address, |bytes| out.extend_from_slice(bytes));
 }
 
-/// The parts of a key that are there.
-pub(crate) fn parts(key: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The parts of a key, in their order; `None` for one that is missing.
+pub(crate) fn parts(key: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = key.get(IDENTITY_LEN..).unwrap_or_default();
     core::iter::from_fn(move || {
-        loop {
-            let (len, after) = rest.split_first_chunk::<4>()?;
-            let len = u32::from_le_bytes(*len);
-            if len == MISSING {
-                rest = after;
-                continue;
-            }
-            let (part, after) = after.split_at_checked(usize::try_from(len).ok()?)?;
+        let (len, after) = rest.split_first_chunk::<4>()?;
+        let len = u32::from_le_bytes(*len);
+        if len == MISSING {
             rest = after;
-            return Some(part);
+            return Some(None);
         }
+        let (part, after) = after.split_at_checked(usize::try_from(len).ok()?)?;
+        rest = after;
+        Some(Some(part))
     })
 }

@@ -11,9 +11,10 @@ use core::ops::Range;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::compile::{Meter, Policy, Rule, stable_hash};
+use crate::compile::{Group, Meter, Policy, Rule, Tier, stable_hash};
 use crate::document::OnMissing;
 use crate::document::behaviour::{Action, Charging, Cost, Mode};
+use crate::document::identity::KeyPart;
 use crate::facts::Facts;
 use crate::key::{parts, write_key, write_shared_key};
 use crate::outcome::Outcome;
@@ -137,7 +138,7 @@ impl Policy {
         }
         let key = plan.keys.get(start..).unwrap_or_default();
         let enforced = rule.is_enforced_for(key);
-        let set = rule.tier_for(request, key);
+        let set = rule.tier_for(request, group, key);
         let partition = if complete || rule.on_missing == OnMissing::Shared {
             Some(plan.partition(rule.group, start))
         } else {
@@ -175,13 +176,23 @@ impl Rule {
     }
 
     /// The quotas for this request: the first tier that is for it, or the rule's own.
-    fn tier_for<F: Facts>(&self, request: &Request<'_, F>, key: &[u8]) -> u16 {
+    fn tier_for<F: Facts>(&self, request: &Request<'_, F>, group: &Group, key: &[u8]) -> u16 {
         let tier = self.tiers.iter().find(|tier| {
             tier.when.as_ref().is_none_or(|when| when.hold(request, Known::Nothing))
-                && (tier.key_values.is_empty()
-                    || parts(key).any(|part| tier.key_values.contains(part)))
+                && (tier.key_values.is_empty() || tier.names_part_of(group, key))
         });
         tier.map_or(self.set, |tier| tier.set)
+    }
+}
+
+impl Tier {
+    /// True when a part of `key` has one of the values. The bytes of an address are no text: neither is taken for the other.
+    fn names_part_of(&self, group: &Group, key: &[u8]) -> bool {
+        group.key.iter().zip(parts(key)).any(|(part, value)| {
+            let values =
+                if *part == KeyPart::ClientIp { &self.addresses } else { &self.key_values };
+            value.is_some_and(|value| values.contains(value))
+        })
     }
 }
 

@@ -209,6 +209,29 @@ fn a_missing_part_is_skipped_denied_or_shared() {
     );
 }
 
+// The four bytes of 65.66.67.68 are "ABCD".
+#[test]
+fn an_address_and_a_text_of_its_bytes_are_not_the_same_tier() {
+    let limit = |value: &str, address: &str, header: &str| {
+        let tiers = format!(
+            r#""key": ["client_ip", {{"header": "x-k"}}], "tiers":
+               [{{"name": "t", "key_values": ["{value}"], "quotas": [{{"limit": 7, "window": "1m"}}]}}]"#
+        );
+        let seen = Surfaced::new(&rule(&tiers)).check(&get("/", address).header("x-k", header), 0);
+        seen.header("ratelimit-policy").unwrap().to_string()
+    };
+    for (value, address, header, is_tier) in [
+        ("65.66.67.68", "65.66.67.68", "k", true),
+        ("65.66.67.68", "192.0.2.1", "ABCD", false),
+        ("ABCD", "192.0.2.1", "ABCD", true),
+        ("ABCD", "65.66.67.68", "k", false),
+        ("192.0.2.1", "192.0.2.2", "192.0.2.1", true), // a text, too
+    ] {
+        let expected = if is_tier { "\"r\";q=7;w=60" } else { "\"r\";q=1;w=60" };
+        assert_eq!(limit(value, address, header), expected, "{value} {address} {header}");
+    }
+}
+
 #[test]
 fn costs() {
     let left = |cost: &str, request: Request| {

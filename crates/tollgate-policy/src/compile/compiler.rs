@@ -133,26 +133,30 @@ impl Compiler {
             }
             let meters = quotas::meters(&tier.quotas, &doc.name.0, &at.field("quotas"));
             let set = self.quota_set(rule, group, Some(&tier.name), &doc.name, meters);
-            let key_values = self.key_values(doc, tier);
-            let priority = tier.priority.map_or(0, |p| p.0);
-            tiers.push((priority, Tier { when: tier.when.clone(), key_values, set }));
+            let texts = tier.key_values.iter().flat_map(|values| &values.0);
+            let tier_of = Tier {
+                when: tier.when.clone(),
+                key_values: texts.map(|text| text.clone().into_bytes()).collect(),
+                addresses: self.addresses(tier),
+                set,
+            };
+            tiers.push((tier.priority.map_or(0, |p| p.0), tier_of));
         }
         tiers.sort_by_key(|(priority, _)| Reverse(*priority)); // stable: the earlier of two equals first
         tiers.into_iter().map(|(_, tier)| tier).collect()
     }
 
-    /// The values as they stand in a key: an address stands in its grouped form.
-    fn key_values(&self, doc: &RuleDoc, tier: &TierDoc) -> BTreeSet<Vec<u8>> {
-        let mut values = BTreeSet::new();
+    /// The values that are addresses, as these stand in a key.
+    fn addresses(&self, tier: &TierDoc) -> BTreeSet<Vec<u8>> {
+        let mut addresses = BTreeSet::new();
         for text in tier.key_values.iter().flat_map(|values| &values.0) {
-            values.insert(text.clone().into_bytes());
-            if let (true, Ok(address)) = (doc.key.contains(&KeyPart::ClientIp), text.parse()) {
+            if let Ok(address) = text.parse() {
                 self.policy.settings.prefixes.group(address, |bytes| {
-                    values.insert(bytes.into());
+                    addresses.insert(bytes.into());
                 });
             }
         }
-        values
+        addresses
     }
 
     fn quota_set(

@@ -110,6 +110,8 @@ pub(crate) struct Tier {
     pub(crate) when: Option<Conditions>,
     /// Empty: any.
     pub(crate) key_values: BTreeSet<Vec<u8>>,
+    /// Those of them that are addresses, grouped, as they stand in a key.
+    pub(crate) addresses: BTreeSet<Vec<u8>>,
     pub(crate) set: u16,
 }
 
