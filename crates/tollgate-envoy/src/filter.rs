@@ -199,9 +199,10 @@ impl Force {
         plan
     }
 
-    pub fn keep(&self, plan: Plan) {
+    pub fn keep(&self, mut plan: Plan) {
         let mut plans = self.plans.take();
         if plans.len() < SPARE_PLANS {
+            plan.forget_long(); // or long requests, as many as there are plans, would hold their memory for ever
             plans.push(plan);
         }
         self.plans.set(plans);

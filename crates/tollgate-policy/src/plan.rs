@@ -21,6 +21,9 @@ use crate::outcome::Outcome;
 use crate::request::{Buffers, Known, Request};
 use crate::value;
 
+/// Bytes of a buffer that a plan may keep: usual requests fit, and many plans with it are small.
+const MAX_KEPT: usize = 4096;
+
 /// Why a stored value could not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -293,6 +296,16 @@ impl Plan {
     #[must_use]
     pub fn is_deferred(&self) -> bool {
         self.applied.iter().any(|applied| applied.deferred)
+    }
+
+    /// Forgets the request, with the buffers that its length made grow: for a plan that is kept for another one.
+    pub fn forget_long(&mut self) {
+        self.clear();
+        for buffer in self.buffers.all().into_iter().chain([&mut self.keys]) {
+            if buffer.capacity() > MAX_KEPT {
+                *buffer = Vec::new();
+            }
+        }
     }
 
     /// What was decided.

@@ -30,6 +30,12 @@ pub(crate) struct Buffers {
     host: Vec<u8>,
 }
 
+impl Buffers {
+    pub(crate) const fn all(&mut self) -> [&mut Vec<u8>; 2] {
+        [&mut self.path, &mut self.host]
+    }
+}
+
 impl<'a, F: Facts> Request<'a, F> {
     /// Fetches host and path if any rule reads them.
     pub(crate) fn new(facts: &'a F, settings: &'a Settings, mut buffers: Buffers) -> Self {

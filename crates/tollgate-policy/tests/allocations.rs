@@ -19,24 +19,28 @@ struct Counting;
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    static HELD: Cell<usize> = const { Cell::new(0) };
 }
 
-fn count() {
+/// Counts one request of the allocator for `more` bytes in place of `less`.
+fn count(more: usize, less: usize) {
     // A thread that is ending has no count any more, and runs no test.
-    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+    let _ = COUNT.try_with(|count| count.set(count.get() + u64::from(more > 0)));
+    let _ = HELD.try_with(|held| held.set(held.get().wrapping_add(more).wrapping_sub(less)));
 }
 
 // SAFETY: every call is handed to `System` as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size(), 0);
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(0, layout.size());
         unsafe { System.dealloc(pointer, layout) }
     }
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
+        count(new_size, layout.size());
         unsafe { System.realloc(pointer, layout, new_size) }
     }
 }
@@ -233,4 +237,26 @@ fn two_groups_and_exemptions_do_not_allocate() {
     check(&document, 2);
     let exempt = r#""exempt": [{"client_cidrs": ["198.18.0.0/15"]}, {"headers": {"x-health": "*"}}], "rules""#;
     check(&document.replace(r#""rules""#, exempt), 2);
+}
+
+#[test]
+fn a_plan_that_is_kept_holds_no_long_request() {
+    let long: &'static str = "a".repeat(60_000).leak();
+    let path: &'static str = format!("/{long}").leak();
+    let headers = vec![(":path", path), ("host", long), ("x-key", long)];
+    let request = Borrowed(headers.leak());
+    let document = r#"{"version": 1, "rules": [{"name": "r", "key": ["path", "host", {"header": "x-key"}],
+        "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
+    let policy = Policy::compile(document, Surface::Envoy).unwrap();
+    let before = HELD.get();
+    let mut plan = Plan::new();
+    policy.plan(&request, &mut plan);
+    assert_eq!(plan.len(), 1);
+    assert!(HELD.get() - before > 300_000, "it is long");
+    plan.forget_long();
+    assert!(HELD.get() - before < 20_000, "{} bytes are kept", HELD.get() - before);
+    policy.plan(&REQUEST, &mut plan);
+    let kept = HELD.get();
+    plan.forget_long();
+    assert_eq!(HELD.get(), kept, "usual buffers are kept");
 }
