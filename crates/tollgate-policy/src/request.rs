@@ -92,7 +92,9 @@ impl<'a, F: Facts> Request<'a, F> {
         let query =
             target.iter().position(|b| *b == b'?').and_then(|i| target.get(i.saturating_add(1)..));
         let query = query.unwrap_or_default().split(|b| *b == b'#').next().unwrap_or_default();
-        query.split(|b| *b == b'&').filter_map(move |pair| {
+        // Nothing between two ampersands is no parameter (URL standard, form parsing).
+        let pairs = query.split(|b| *b == b'&').filter(|pair| !pair.is_empty());
+        pairs.filter_map(move |pair| {
             let (key, value) = split_once(pair, b'=').unwrap_or((pair, &[]));
             decoded(key).eq(name.iter().copied()).then_some(value)
         })

@@ -112,6 +112,14 @@ fn headers_and_query() {
 }
 
 #[test]
+fn nothing_between_two_ampersands_is_no_parameter() {
+    check_when(
+        r#"{"query": {"": "*"}}"#,
+        &[(at("/"), false), (at("/?"), false), (at("/?a=1&&b=2&"), false), (at("/?=1"), true)],
+    );
+}
+
+#[test]
 fn networks_routes_countries_and_systems() {
     check_when(
         r#"{"client_cidrs": ["192.0.2.0/25", "2001:db8::/32"]}"#,

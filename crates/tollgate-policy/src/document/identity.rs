@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::address::Cidr;
 use crate::document::conditions::NonEmpty;
-use crate::document::scalar::{Bounded, HeaderName};
+use crate::document::scalar::{Bounded, CookieName, HeaderName};
 use crate::node::Node;
 use crate::read::{At, FromNode, record, schema};
 
@@ -161,7 +161,7 @@ record! {
         /// The value of a header.
         header: Option<HeaderName>,
         /// The value of a cookie.
-        cookie: Option<String>,
+        cookie: Option<CookieName>,
         /// The value of a query parameter.
         query: Option<String>,
         /// What a `{name}` of the rule's path pattern captured.
@@ -196,7 +196,7 @@ impl FromNode for KeyPart {
                 }
                 match (fields.len(), doc) {
                     (1, KeyPartDoc { header: Some(name), .. }) => Some(Self::Header(name)),
-                    (1, KeyPartDoc { cookie: Some(name), .. }) => Some(Self::Cookie(name)),
+                    (1, KeyPartDoc { cookie: Some(name), .. }) => Some(Self::Cookie(name.0)),
                     (1, KeyPartDoc { query: Some(name), .. }) => Some(Self::Query(name)),
                     (1, KeyPartDoc { path_param: Some(name), .. }) => Some(Self::PathParam(name)),
                     (1, KeyPartDoc { jwt_claim: Some(name), .. }) => Some(Self::JwtClaim(name)),

@@ -80,6 +80,23 @@ impl FromNode for HeaderName {
     schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$"});
 }
 
+/// The name of a cookie, as it stands before the first `=` of a pair (RFC 6265, 5.2): any name that a pair can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CookieName(pub(crate) String);
+
+impl FromNode for CookieName {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let is_name =
+            |text: &str| !text.is_empty() && text.trim() == text && !text.contains(['=', ';', ',']);
+        match node {
+            Node::Text(text) if is_name(text) => Some(Self(text.clone())),
+            _ => at.wrong(node, "a cookie name"),
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[^=;,]+$"});
+}
+
 /// A request method; methods are case-sensitive (RFC 9110, 9.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Method(pub(crate) String);
