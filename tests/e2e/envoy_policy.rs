@@ -136,18 +136,32 @@ fn a_mark_reaches_the_origin_and_replaces_the_clients_own() {
     assert_eq!((envoy.decisions("r", "allowed"), envoy.decisions("r", "marked")), (1, 2));
 }
 
-// A bot is to believe that it was served: nothing in the answer may tell it of a limit.
+// A bot is to believe that it was served: nothing in the answer may tell it of a limit, and a body with a status that has none
+// would be the next answer on the connection.
 #[test]
 fn an_answer_in_silence_tells_nothing() {
-    let more = json!({"action": {"respond": {"status": 201, "body": "thanks"}}});
-    let envoy = start(&policy(1, "1h", &more));
-    let mut client = envoy.client();
-    let served = client.send(&of("k", "/"));
-    assert_eq!((served.status, told(&served)), (200, vec![]));
-    let silent = client.send(&of("k", "/"));
-    assert_eq!((silent.status, silent.text(), told(&silent)), (201, "thanks".into(), vec![]));
-    assert_eq!(silent.header("content-type").as_deref(), Some("text/plain"));
-    assert_eq!(envoy.decisions("r", "denied"), 1);
+    for (respond, status, body) in [
+        (json!({"status": 201, "body": "thanks"}), 201, "thanks"),
+        (json!({"status": 200, "body": ""}), 200, ""),
+        (json!({"status": 204}), 204, ""),
+        (json!({"status": 204, "body": "lost"}), 204, ""),
+        (json!({"status": 304, "body": "lost"}), 304, ""),
+    ] {
+        let envoy = start(&policy(1, "1h", &json!({"action": {"respond": respond}})));
+        let mut client = envoy.client();
+        let served = client.send(&of("k", "/"));
+        assert_eq!((served.status, told(&served)), (200, vec![]));
+        for denied in 1..=2 {
+            let silent = client.send(&of("k", "/"));
+            assert_eq!(
+                (silent.status, silent.text(), told(&silent)),
+                (status, body.into(), vec![])
+            );
+            let kind = (!body.is_empty()).then_some("text/plain");
+            assert_eq!(silent.header("content-type").as_deref(), kind, "{silent:?}");
+            assert_eq!(envoy.decisions("r", "denied"), denied);
+        }
+    }
 }
 
 // A status and body of one's own, and a status alone, whose body is still the standard one.

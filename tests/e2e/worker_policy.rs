@@ -202,6 +202,7 @@ fn respond_answers_in_silence() {
     let (origin, seen) = marked_origin();
     for (respond, status, body) in [
         (json!({"status": 200, "body": "thanks"}), 200, "thanks"),
+        (json!({"status": 200, "body": ""}), 200, ""),
         (json!({"status": 204}), 204, ""),
         (json!({"status": 204, "body": "lost"}), 204, ""),
         (json!({"status": 304}), 304, ""),
@@ -211,6 +212,8 @@ fn respond_answers_in_silence() {
         assert_eq!(get(&worker).status, 200);
         let banned = get(&worker);
         assert_eq!((banned.status, banned.text().as_str()), (status, body));
+        let kind = (!body.is_empty()).then_some("text/plain");
+        assert_eq!(banned.header("content-type").as_deref(), kind, "{banned:?}");
         assert!(RATE_LIMIT_FIELDS.iter().all(|name| banned.header(name).is_none()), "{banned:?}");
         assert_eq!(banned.header("cache-control").as_deref(), Some("no-store"));
         assert_eq!(seen.lock().expect("a log").len(), 1, "only the first reached the origin");
