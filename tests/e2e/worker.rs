@@ -5,6 +5,7 @@
 mod vectors;
 mod worker_cases;
 mod worker_check;
+mod worker_crowd;
 mod worker_durable;
 mod worker_exact;
 mod worker_failure;

@@ -43,13 +43,24 @@ const DEFERRED: u8 = 2;
 impl Plan {
     /// Appends to `out` what an object needs to decide partition `i`.
     pub fn request(&self, policy: &Policy, i: usize, out: &mut Vec<u8>) {
+        self.write_request(policy, i, 0, out);
+    }
+
+    /// The same for an object that is to say what it would decide, and to charge nothing.
+    pub fn inquiry(&self, policy: &Policy, i: usize, out: &mut Vec<u8>) {
+        self.write_request(policy, i, DEFERRED, out);
+    }
+
+    /// The request with these flags on every rule, beside the rule's own.
+    fn write_request(&self, policy: &Policy, i: usize, flags: u8, out: &mut Vec<u8>) {
         let Some(group) = policy.groups.get(self.group(i)) else { return };
         out.extend(group.identity().to_le_bytes());
-        for applied in self.applied.iter().filter(|applied| applied.partition == Some(i)) {
+        for applied in self.of_partition(i) {
             if let Some(set) = policy.sets.get(usize::from(applied.set)) {
                 out.extend(set.record_id.to_le_bytes());
                 let binding = if applied.binding { BINDING } else { 0 };
-                out.push(binding | if applied.deferred { DEFERRED } else { 0 });
+                let deferred = if applied.deferred { DEFERRED } else { 0 };
+                out.push(binding | deferred | flags);
                 out.extend(applied.cost.to_le_bytes());
             }
         }

@@ -1,8 +1,9 @@
 //! One request's decision: its plan, the objects that decide it, and giving back what a refusal took.
 //!
-//! Invariant: all or nothing. Every key's object decides for itself, at once and at the same time; when the
-//! request is refused for whatever reason, the charges of those that admitted it are taken back
-//! before the refusal is answered. An object that does not answer is a failure, and `on_failure` decides.
+//! Invariant: all or nothing. A request of several keys is first looked at by every key's object and charged only if all
+//! of them would admit it; each then decides for itself, at once and at the same time; when a race was lost and the request is
+//! refused after all, the charges of those that admitted it are taken back before the refusal is answered. An object that
+//! does not answer is a failure, and `on_failure` decides.
 
 use tollgate_core::Span;
 use tollgate_policy::{Answer, Facts, Failure, Plan, Policy};
@@ -68,19 +69,46 @@ pub(crate) async fn settle(
 async fn decide_once(objects: &Objects, policy: &Policy, facts: &impl Facts, waited: Span) -> Plan {
     let mut plan = Plan::new();
     policy.plan(facts, &mut plan);
+    if plan.len() > 1 && !is_admitted_everywhere(objects, policy, &mut plan, waited).await {
+        return plan;
+    }
     let (mut asked, calls): (Vec<_>, Vec<_>) =
         (0..plan.len()).map(|i| objects.ask(policy, &plan, i)).unzip();
     for (i, (asked, call)) in asked.iter_mut().zip(calls).enumerate() {
         asked.reply = call.reply().await.unwrap_or_default();
-        if plan.accept(policy, i, &asked.reply).is_err() {
-            plan.fail(i, Failure::Unreachable);
-        }
+        accept(policy, &mut plan, i, &asked.reply);
     }
-    if matches!(plan.outcome(policy).answer_after(waited), Answer::Refuse { .. } | Answer::Retry(_))
-    {
+    if is_refused(policy, &plan, waited) {
         objects.give_back(policy, &mut plan, &asked).await;
     }
     plan
+}
+
+/// Asks what every object would decide, before any of them charges: what one key refuses never holds a place in the
+/// counts of the others, which a flood would fill.
+async fn is_admitted_everywhere(
+    objects: &Objects,
+    policy: &Policy,
+    plan: &mut Plan,
+    waited: Span,
+) -> bool {
+    let calls: Vec<_> = (0..plan.len()).map(|i| objects.inquire(policy, plan, i)).collect();
+    for (i, call) in calls.into_iter().enumerate() {
+        let reply = call.reply().await.unwrap_or_default();
+        accept(policy, plan, i, &reply);
+    }
+    !is_refused(policy, plan, waited)
+}
+
+fn accept(policy: &Policy, plan: &mut Plan, i: usize, reply: &[u8]) {
+    if plan.accept(policy, i, reply).is_err() {
+        plan.fail(i, Failure::Unreachable);
+    }
+}
+
+fn is_refused(policy: &Policy, plan: &Plan, waited: Span) -> bool {
+    let answer = plan.outcome(policy).answer_after(waited);
+    matches!(answer, Answer::Refuse { .. } | Answer::Retry(_))
 }
 
 impl Objects {
@@ -90,6 +118,12 @@ impl Objects {
         plan.request(policy, i, &mut request);
         let call = Call::check(&self.namespace, &name, &request);
         (Asked { name, request, reply: Vec::new() }, call)
+    }
+
+    fn inquire(&self, policy: &Policy, plan: &Plan, i: usize) -> Call {
+        let mut inquiry = Vec::new();
+        plan.inquiry(policy, i, &mut inquiry);
+        Call::check(&self.namespace, &object_name(&self.hash_key, plan.key(i)), &inquiry)
     }
 
     /// Takes back every charge of a refused request. The new replies say what is left without it.

@@ -1,0 +1,60 @@
+//! Requests of several keys that one of them refuses, while objects are far away.
+//!
+//! Invariant: what a client's own key refuses takes nothing from the counts that it shares with others, not for a moment.
+
+use std::thread;
+use std::time::Duration;
+
+use serde_json::json;
+use tollgate_e2e::http::Request;
+use tollgate_e2e::workerd::{Setup, Workerd, answer};
+
+/// An object that is 20 ms away.
+const FAR: &str = r#"
+import worker, { Limiter as Near } from "./entry.mjs";
+export default worker;
+const travel = () => new Promise((resolve) => setTimeout(resolve, 20));
+async function far(call) {
+  await travel();
+  const reply = call();
+  await travel();
+  return reply;
+}
+export class Limiter extends Near {
+  check(request) { return far(() => super.check(request)); }
+  refund(request, reply) { return far(() => super.refund(request, reply)); }
+}
+"#;
+
+fn decision(worker: &Workerd, client: &str) -> String {
+    let body = json!({"method": "POST", "path": "/login", "client_ip": client});
+    let reply = answer(&worker.client().send(&Request::post("/check", body.to_string())));
+    reply["decision"].as_str().expect("a decision").to_owned()
+}
+
+// Guards: one address that locks everybody out of a count that all share, with requests that its own quota refuses.
+#[test]
+fn a_flood_that_its_own_key_refuses_crowds_nobody_out() {
+    let quota =
+        |limit: u64| json!([{"limit": limit, "window": "366d", "algorithm": "fixed-window"}]);
+    let policy = json!({"version": 1, "rules": [
+        {"name": "each", "key": ["client_ip"], "quotas": quota(1)},
+        {"name": "all", "key": [], "quotas": quota(5)},
+    ]});
+    let worker = &Setup::new(&policy).front(FAR).start();
+    assert_eq!(decision(worker, "192.0.2.66"), "allow");
+    thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    assert_eq!(decision(worker, "192.0.2.66"), "deny");
+                }
+            });
+        }
+        for innocent in 1..=4 {
+            thread::sleep(Duration::from_millis(60));
+            assert_eq!(decision(worker, &format!("198.51.100.{innocent}")), "allow");
+        }
+    });
+    assert_eq!(decision(worker, "198.51.100.5"), "deny", "all five are used");
+}
