@@ -3,7 +3,7 @@
 //! Invariant: what a client's own key refuses takes nothing from the counts that it shares with others, not for a moment.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tollgate_e2e::http::Request;
@@ -57,4 +57,27 @@ fn a_flood_that_its_own_key_refuses_crowds_nobody_out() {
         }
     });
     assert_eq!(decision(worker, "198.51.100.5"), "deny", "all five are used");
+}
+
+/// Objects that say nothing.
+const SILENT: &str = r#"
+import worker, { Limiter as Real } from "./entry.mjs";
+export default worker;
+export class Limiter extends Real {
+  check() { return new Promise(() => setTimeout(() => {}, 60_000)); }
+}
+"#;
+
+// Guards: a request that waits for a silent object once when it is asked and once more when it is charged.
+#[test]
+fn silent_objects_are_waited_for_once() {
+    let quota = json!([{"limit": 1, "window": "366d"}]);
+    let policy = json!({"version": 1, "rules": [
+        {"name": "each", "key": ["client_ip"], "quotas": quota},
+        {"name": "all", "key": [], "quotas": quota},
+    ]});
+    let worker = Setup::new(&policy).front(SILENT).start();
+    let started = Instant::now();
+    assert_eq!(decision(&worker, "192.0.2.1"), "allow");
+    assert!(started.elapsed() < Duration::from_secs(9), "{:?}", started.elapsed());
 }

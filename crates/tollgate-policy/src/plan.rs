@@ -273,6 +273,12 @@ impl Plan {
         }
     }
 
+    /// True when partition `i` could not be loaded, decided or committed.
+    #[must_use]
+    pub fn has_failed(&self, i: usize) -> bool {
+        self.live().get(i).is_some_and(|p| matches!(p.status, Status::Failed(_)))
+    }
+
     /// True when the value of partition `i` was charged and must be committed.
     #[must_use]
     pub fn changed(&self, i: usize) -> bool {

@@ -20,6 +20,7 @@ pub(crate) struct Objects {
 
 /// What one object was asked.
 struct Asked {
+    partition: usize,
     name: String,
     request: Vec<u8>,
     reply: Vec<u8>,
@@ -72,11 +73,12 @@ async fn decide_once(objects: &Objects, policy: &Policy, facts: &impl Facts, wai
     if plan.len() > 1 && !is_admitted_everywhere(objects, policy, &mut plan, waited).await {
         return plan;
     }
-    let (mut asked, calls): (Vec<_>, Vec<_>) =
-        (0..plan.len()).map(|i| objects.ask(policy, &plan, i)).unzip();
-    for (i, (asked, call)) in asked.iter_mut().zip(calls).enumerate() {
+    // What did not answer the inquiry is not waited for once more.
+    let there = (0..plan.len()).filter(|i| !plan.has_failed(*i));
+    let (mut asked, calls): (Vec<_>, Vec<_>) = there.map(|i| objects.ask(policy, &plan, i)).unzip();
+    for (asked, call) in asked.iter_mut().zip(calls) {
         asked.reply = call.reply().await.unwrap_or_default();
-        accept(policy, &mut plan, i, &asked.reply);
+        accept(policy, &mut plan, asked.partition, &asked.reply);
     }
     if is_refused(policy, &plan, waited) {
         objects.give_back(policy, &mut plan, &asked).await;
@@ -117,7 +119,7 @@ impl Objects {
         let mut request = Vec::new();
         plan.request(policy, i, &mut request);
         let call = Call::check(&self.namespace, &name, &request);
-        (Asked { name, request, reply: Vec::new() }, call)
+        (Asked { partition: i, name, request, reply: Vec::new() }, call)
     }
 
     fn inquire(&self, policy: &Policy, plan: &Plan, i: usize) -> Call {
@@ -128,11 +130,11 @@ impl Objects {
 
     /// Takes back every charge of a refused request. The new replies say what is left without it.
     async fn give_back(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
-        let charged = asked.iter().enumerate().filter(|(i, _)| plan.changed(*i));
+        let charged = asked.iter().filter(|asked| plan.changed(asked.partition));
         let refund = |asked: &Asked| {
             Call::refund(&self.namespace, &asked.name, &asked.request, &asked.reply)
         };
-        let calls: Vec<_> = charged.map(|(i, asked)| (i, refund(asked))).collect();
+        let calls: Vec<_> = charged.map(|asked| (asked.partition, refund(asked))).collect();
         for (i, call) in calls {
             if let Some(reply) = call.reply().await {
                 // What cannot be read changes nothing: the request is refused in any case.
