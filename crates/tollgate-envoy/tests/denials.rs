@@ -13,9 +13,12 @@ use tollgate_envoy::config::Config;
 use tollgate_envoy::enforce::{Enforcement, INSERT, Scratch, SharedData, Stored, Written};
 use tollgate_policy::{Facts, Plan};
 
-/// The host's map: each value with the number of its last write.
+/// A value with the number of its last write.
+type Numbered = (Vec<u8>, u32);
+
+/// The host's map.
 #[derive(Default)]
-struct Shared(RefCell<HashMap<Vec<u8>, (Vec<u8>, u32)>>);
+struct Shared(RefCell<HashMap<Vec<u8>, Numbered>>);
 
 impl SharedData for Shared {
     fn get(&self, name: &[u8]) -> Stored {
