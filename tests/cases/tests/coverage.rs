@@ -139,9 +139,10 @@ impl ByCore {
 /// What an event costs: the whole number in `x-cost` if the rule says so, else 1.
 fn cost(case: &Case, index: usize) -> u64 {
     let Some(max) = case.policy["rules"][0]["cost"]["max"].as_u64() else { return 1 };
-    let text =
-        header(case, index, "x-cost").filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-    text.and_then(|text| text.parse().ok()).unwrap_or(1).clamp(1, max)
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let text = header(case, index, "x-cost").filter(|text| is_number(text));
+    // A number beyond 64 bits is a number.
+    text.map_or(1, |text| text.parse().unwrap_or(u64::MAX)).clamp(1, max)
 }
 
 /// A header of an event, its lines joined.
