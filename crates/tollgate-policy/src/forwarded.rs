@@ -43,10 +43,10 @@ impl ClientAddress {
         Self { source, trust }
     }
 
-    /// True when the list of a header is to be walked and nobody is trusted to have written it.
-    pub(crate) fn ignores_its_list(&self) -> bool {
+    /// True when a header is to be read and nobody is trusted to have written it.
+    pub(crate) fn ignores_its_header(&self) -> bool {
         self.trust == Trust::Nobody
-            && matches!(self.source, Source::XForwardedFor | Source::Forwarded)
+            && !matches!(self.source, Source::Connection | Source::CfConnectingIp)
     }
 
     /// The client's address; `None` when the connection has none and nobody vouches for another.
@@ -59,8 +59,7 @@ impl ClientAddress {
         };
         match &self.source {
             Source::Connection | Source::CfConnectingIp => peer,
-            // A single-address header has no list: who sets it is for the document to say.
-            Source::Header(name) if vouched || self.trust == Trust::Nobody => {
+            Source::Header(name) if vouched => {
                 facts.header(&name.0).and_then(|value| parse_node(&value)).or(peer)
             }
             Source::XForwardedFor if vouched => facts

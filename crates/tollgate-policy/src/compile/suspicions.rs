@@ -15,6 +15,7 @@ use crate::compile::{Policy, QuotaSet, Rule};
 use crate::document::behaviour::{Action, Cost, Mode};
 use crate::document::identity::Source;
 use crate::document::{Document, RuleDoc, TierDoc};
+use crate::forwarded::{ClientAddress, Trust};
 use crate::problem::Problems;
 use crate::read::{At, quoted_text};
 
@@ -25,7 +26,7 @@ const LARGE_LOG: u64 = 256;
 pub(super) fn warnings(document: &Document, policy: &Policy) -> Problems {
     let warnings = RefCell::new(Problems::default());
     let root = At::root(&warnings);
-    client_ip_warnings(document, policy, &root);
+    client_ip_warnings(&policy.settings.client, &root);
     if document.rules.is_empty() {
         root.field("rules").problem("is empty: nothing is limited".into());
     }
@@ -48,18 +49,16 @@ pub(super) fn warnings(document: &Document, policy: &Policy) -> Problems {
     warnings.into_inner()
 }
 
-fn client_ip_warnings(document: &Document, policy: &Policy, root: &At<'_>) {
-    if policy.settings.client.ignores_its_list() {
+fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
+    if client.ignores_its_header() {
         root.field("client_ip").problem(
-            "trusts nobody, so the list of addresses is not believed and every client is the connection's other end; \
+            "trusts nobody, so the header is not believed and every client is the connection's other end; \
              give trusted_proxies or trusted_hops"
                 .into(),
         );
     }
-    let client_ip = document.client_ip.as_ref();
-    if let (Source::Header(_), true) =
-        (&policy.settings.client.source, client_ip.is_some_and(|c| c.trusted_proxies.is_none()))
-    {
+    // A header with one address has no list in which hops could be counted.
+    if let (Source::Header(_), Trust::Hops(_)) = (&client.source, &client.trust) {
         root.field("client_ip")
             .problem("believes a header from anybody; give trusted_proxies".into());
     }

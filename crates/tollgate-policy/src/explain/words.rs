@@ -118,7 +118,8 @@ impl Policy {
                 name.0,
                 joined(networks.iter().map(ToString::to_string), " or ")
             ),
-            (Source::Header(name), _) => format!("header {}, whoever sent it", name.0),
+            (Source::Header(name), Trust::Nobody) => whose(&name.0),
+            (Source::Header(name), Trust::Hops(_)) => format!("header {}, whoever sent it", name.0),
         };
         let prefixes = self.settings.prefixes;
         format!("{from}; one client is an IPv4 /{} or an IPv6 /{}", prefixes.ipv4, prefixes.ipv6)
