@@ -27,7 +27,6 @@ pub(super) fn covers_values<T: PartialEq>(
     theirs: &Option<NonEmpty<T>>,
     left: &Cell<usize>,
 ) -> bool {
-    let len = |list: &Option<NonEmpty<T>>| list.as_ref().map_or(0, |list| list.0.len());
     spend(left, len(mine).saturating_mul(len(theirs))) && covered(mine, theirs, PartialEq::eq)
 }
 
@@ -42,7 +41,7 @@ impl Conditions {
     fn covers(&self, other: &Self, left: &Cell<usize>) -> bool {
         spend(left, self.comparisons(other))
             && covered(&self.methods, &other.methods, PartialEq::eq)
-            && covered(&self.hosts, &other.hosts, |mine, theirs| mine == theirs)
+            && covered(&self.hosts, &other.hosts, PartialEq::eq)
             && covered(&self.paths, &other.paths, |mine, theirs| mine.covers(theirs))
             && covered(&self.client_cidrs, &other.client_cidrs, |mine, theirs| mine.covers(theirs))
             && covered(&self.routes, &other.routes, PartialEq::eq)
@@ -51,34 +50,30 @@ impl Conditions {
             && covered_named(&self.headers, &other.headers)
             && covered_named(&self.query, &other.query)
     }
-}
 
-impl Conditions {
     /// At most how many alternatives are compared to see whether these cover `other`.
     fn comparisons(&self, other: &Self) -> usize {
-        let pairs = |mine: [usize; 9], theirs: [usize; 9]| {
-            let products = mine.iter().zip(theirs).map(|(a, b)| a.saturating_mul(b));
-            products.fold(1_usize, usize::saturating_add)
-        };
-        pairs(self.sizes(), other.sizes())
+        let sizes = self.sizes().into_iter().zip(other.sizes());
+        sizes.map(|(mine, theirs)| mine.saturating_mul(theirs)).fold(1, usize::saturating_add)
     }
 
     fn sizes(&self) -> [usize; 9] {
-        fn list<T>(list: &Option<NonEmpty<T>>) -> usize {
-            list.as_ref().map_or(0, |list| list.0.len())
-        }
         [
-            list(&self.methods),
-            list(&self.hosts),
-            list(&self.paths),
-            list(&self.client_cidrs),
-            list(&self.routes),
-            list(&self.countries),
-            list(&self.asns),
+            len(&self.methods),
+            len(&self.hosts),
+            len(&self.paths),
+            len(&self.client_cidrs),
+            len(&self.routes),
+            len(&self.countries),
+            len(&self.asns),
             self.headers.as_ref().map_or(0, |named| named.0.len()),
             self.query.as_ref().map_or(0, |named| named.0.len()),
         ]
     }
+}
+
+fn len<T>(list: &Option<NonEmpty<T>>) -> usize {
+    list.as_ref().map_or(0, |list| list.0.len())
 }
 
 /// True when `mine` is not given, or every alternative of `theirs` is within one of `mine`.
