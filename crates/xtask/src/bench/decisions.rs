@@ -46,11 +46,7 @@ struct Cost {
 }
 
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root);
-    cargo.args(["build", "--release", "-p", "tollgate-core", "--example", "cost"]);
-    run::shown(&mut cargo, "fix what the compiler says")?;
-    let program = workspace.target.join("release/examples/cost");
+    let program = super::example(workspace, "tollgate-core", "cost")?;
     let names: Vec<&str> = [CLOCK, GOVERNOR, GOVERNOR_STATE].into_iter().chain(OURS).collect();
     let mut times = vec![Vec::new(); names.len()];
     for round in 0..effort.rounds {

@@ -24,11 +24,7 @@ const TIMED: u64 = 100_000;
 const COUNTED: (u64, u64) = (1_000, 5_000);
 
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root);
-    cargo.args(["build", "--release", "-p", "tollgate-policy", "--example", "lookup"]);
-    run::shown(&mut cargo, "fix what the compiler says")?;
-    let program = workspace.target.join("release/examples/lookup");
+    let program = super::example(workspace, "tollgate-policy", "lookup")?;
     let heading = [
         "rules found by",
         "ns: 1 rule",

@@ -24,7 +24,7 @@ use crate::{
     workspace::Workspace,
 };
 use figures::{Table, grouped};
-use std::{fs, process::Command, time::Duration};
+use std::{fs, path::PathBuf, process::Command, time::Duration};
 
 /// A run can be stopped with Ctrl-C, but nobody should start one that lasts a night by mistake.
 const MOST_SECONDS: u32 = 30;
@@ -156,6 +156,15 @@ fn heading(workspace: &Workspace, effort: Effort) -> Result<String> {
         versions::ENVOY,
         workerd.map_or("workerd not installed".to_owned(), |text| text.trim().to_owned()),
     ))
+}
+
+/// Builds the example `name` of `package` as it is measured, and says where it is.
+fn example(workspace: &Workspace, package: &str, name: &str) -> Result<PathBuf> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&workspace.root);
+    cargo.args(["build", "--release", "-p", package, "--example", name]);
+    run::shown(&mut cargo, "fix what the compiler says")?;
+    Ok(workspace.target.join("release/examples").join(name))
 }
 
 fn sizes(workspace: &Workspace) -> Result<String> {
