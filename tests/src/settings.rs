@@ -1,13 +1,14 @@
 //! Settings whose effect a client must find the same on every surface: partial enforcement, jitter, bodies.
 //!
-//! Invariant: each check is of what comes back alone. Deliberately absent: how a request gets there.
+//! Invariant: each check is of what comes back alone. A surface starts a server with a policy, and gives the client of
+//! it; the server lives as long as the first of the pair. Deliberately absent: how a request gets there.
 
 use serde_json::{Value, json};
 
-use crate::http::{Request, Response};
+use crate::http::{Client, Request};
 
 /// One request for each `x-key` per hour, with these settings of the rule and of the response.
-pub fn policy(rule: &Value, response: &Value) -> Value {
+fn policy(rule: &Value, response: &Value) -> Value {
     let quota = json!({"name": "q", "limit": 1, "window": "1h"});
     let mut all = json!({"name": "r", "key": [{"header": "x-key"}], "quotas": [quota]});
     let fields = rule.as_object().expect("fields of a rule").clone();
@@ -19,19 +20,18 @@ fn of(key: u32) -> Request {
     Request::get("/").header("x-key", format!("key-{key}"))
 }
 
-/// The percentage that [`check_percent`] wants.
-pub const PERCENT: u32 = 30;
-
 /// The first keys that are enforced; which ones is the policy's word, so every surface has the same.
 const ENFORCED: [u32; 10] = [7, 9, 11, 14, 26, 28, 36, 42, 44, 48];
 
-/// Under `{"mode": {"enforce_percent": PERCENT}}`: about as many keys are refused, the others pass and are told nothing,
+/// Under `{"mode": {"enforce_percent": 30}}`: about as many keys are refused, the others pass and are told nothing,
 /// and a key stays what it is.
-pub fn check_percent(mut send: impl FnMut(&Request) -> Response) {
+pub fn check_percent<S>(start: impl Fn(&Value) -> (S, Client)) {
     const KEYS: u32 = 400;
+    let rule = json!({"mode": {"enforce_percent": 30}});
+    let (_server, mut client) = start(&policy(&rule, &json!({})));
     let mut enforced = vec![];
     for key in 0..KEYS {
-        let [first, second, third] = [(); 3].map(|()| send(&of(key)));
+        let [first, second, third] = [(); 3].map(|()| client.send(&of(key)));
         assert_eq!((first.status, second.status), (200, third.status), "key {key}");
         match second.status {
             429 => enforced.push(key),
@@ -46,12 +46,14 @@ pub fn check_percent(mut send: impl FnMut(&Request) -> Response) {
 
 /// Under `{"jitter": "5m", "body": "text"}`: who is refused is never told to come back earlier than without, nor more
 /// than five minutes later, nor all at once; the fields and the body say the same.
-pub fn check_jitter(mut send: impl FnMut(&Request) -> Response) {
+pub fn check_jitter<S>(start: impl Fn(&Value) -> (S, Client)) {
     const KEYS: u32 = 40;
+    let response = json!({"jitter": "5m", "body": "text"});
+    let (_server, mut client) = start(&policy(&json!({}), &response));
     let mut waits = vec![];
     for key in 0..KEYS {
-        send(&of(key));
-        let denied = send(&of(key));
+        client.send(&of(key));
+        let denied = client.send(&of(key));
         assert_eq!(denied.status, 429, "key {key}");
         let field = |name| denied.header(name).unwrap_or_else(|| panic!("no {name}: {denied:?}"));
         let wait: u64 = field("retry-after").parse().expect("whole seconds");
@@ -68,16 +70,17 @@ pub fn check_jitter(mut send: impl FnMut(&Request) -> Response) {
 }
 
 /// What is said besides the fields: the content type and the body under each `body`.
-pub const BODIES: [(&str, Option<&str>, &str); 2] =
+const BODIES: [(&str, Option<&str>, &str); 2] =
     [("text", Some("text/plain"), "try again in 3600 seconds\n"), ("none", None, "")];
 
-/// Under `{"body": kind}`.
-pub fn check_body(kind: &str, mut send: impl FnMut(&Request) -> Response) {
-    let row = BODIES.iter().find(|row| row.0 == kind);
-    let (_, content_type, body) = row.unwrap_or_else(|| panic!("{kind} is in no row"));
-    send(&of(0));
-    let denied = send(&of(0));
-    assert_eq!((denied.status, denied.text().as_str()), (429, *body));
-    assert_eq!(denied.header("content-type").as_deref(), *content_type);
-    assert_eq!(denied.header("retry-after").as_deref(), Some("3600"));
+/// Under each `{"body": kind}`.
+pub fn check_bodies<S>(start: impl Fn(&Value) -> (S, Client)) {
+    for (kind, content_type, body) in BODIES {
+        let (_server, mut client) = start(&policy(&json!({}), &json!({"body": kind})));
+        client.send(&of(0));
+        let denied = client.send(&of(0));
+        assert_eq!((denied.status, denied.text().as_str()), (429, body), "{kind}");
+        assert_eq!(denied.header("content-type").as_deref(), content_type, "{kind}");
+        assert_eq!(denied.header("retry-after").as_deref(), Some("3600"), "{kind}");
+    }
 }
