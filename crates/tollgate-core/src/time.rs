@@ -11,14 +11,15 @@ use crate::quota::MAX_BURST_SPAN;
 /// A clock that is at most this far behind the time a state was last charged at is taken to be
 /// late: the state is believed, so that no interval is credited twice when a clock oscillates.
 ///
-/// A clock that is further behind was set anew: the next request of a cost that fits at all is
-/// admitted, and the debt it leaves is the old one brought within one burst at the new time. It is
-/// admitted because a denial writes nothing: a debt brought within one burst again at every look
-/// would never drain, and the key would stay locked out until the clock has caught up.
+/// A state beyond what a quota can owe (two bursts) and this skew is foreign: the clock was set back,
+/// or other hands wrote it. The next request of a cost that fits at all is admitted, and the debt it
+/// leaves is the old one brought within one burst at the new time. It is admitted because a denial
+/// writes nothing: a debt brought within one burst again at every look would never drain, and the key
+/// would stay locked out until the clock has caught up.
 ///
-/// 30 s covers NTP steps and the drift between two hosts; it is also the longest that a client can
-/// be made to wait beyond its quota's own time by a clock that stepped back. Hosts that share states
-/// must agree on the time to within it.
+/// So whoever asks, whenever and whatever the state, is denied no longer than two bursts and 30 s
+/// (window counters and the log: their windows and 30 s). 30 s covers NTP steps and the drift between
+/// two hosts. Hosts that share states must agree on the time to within it.
 pub const ALLOWED_SKEW: Span = Span::from_secs(30);
 
 /// The last point in time that is decided at: 575 years after the epoch.

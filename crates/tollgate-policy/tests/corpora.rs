@@ -17,7 +17,6 @@ mod fuzz;
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// Gives every file of a target's corpus to its body.
 fn replay(target: &str, check: fn(&[u8])) {
@@ -29,9 +28,7 @@ fn replay(target: &str, check: fn(&[u8])) {
     for file in files {
         println!("{}", file.display()); // the last one shown is the one that failed
         let bytes = fs::read(&file).unwrap();
-        let begun = Instant::now();
         check(&bytes);
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     }
 }
 

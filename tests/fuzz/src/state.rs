@@ -124,10 +124,10 @@ fn exact(limiter: &Limiter, state: &[u8], now: u64, cost: u64, decision: &Decisi
 }
 
 /// From `idle_at` on, the state decides like one that was never seen; and nobody is locked out: whatever
-/// the bytes, a full quota is there again after the quota's own time and the allowed skew.
+/// the bytes, a full quota is there again after two bursts or two windows and the allowed skew.
 fn forgotten(limiter: &Limiter, state: &[u8], now: u64) {
     let quota = limiter.quota();
-    let own_time = u128::from(quota.window().as_nanos()) * u128::from(quota.burst().max(2));
+    let own_time = u128::from(quota.window().as_nanos()) * 2 * u128::from(quota.burst());
     let wait = limiter.peek(state, at(now), quota.burst()).retry_after.unwrap_or_default();
     let longest = own_time + u128::from(ALLOWED_SKEW.as_nanos());
     assert!(u128::from(wait.as_nanos()) <= longest, "{wait:?} by {limiter:?} on {state:?}");

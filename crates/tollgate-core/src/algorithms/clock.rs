@@ -1,29 +1,47 @@
-//! What a late clock means to the window counters and the log.
+//! How a state that this clock cannot have left is told from a debt, for every algorithm.
 //!
-//! Invariant: the time they decide at never falls while the clock is within [`ALLOWED_SKEW`], so a
-//! clock that oscillates credits no interval twice. GCRA and its kin need none of this: their state is
-//! a time that never falls.
+//! Invariant: the time that the window counters and the log decide at never falls while the clock is
+//! within [`ALLOWED_SKEW`], so a clock that oscillates credits no interval twice. GCRA and its kin
+//! need no such time: their state is one that never falls.
+//!
+//! Deliberately not here: a mark on a foreign state. A denial and a look write nothing, so nobody
+//! remembers that a state was found foreign: left alone, it is foreign until the clock is near enough
+//! for it to be a debt, and holds then for no longer than a debt would.
 
-use crate::time::{ALLOWED_SKEW, Timestamp};
+use crate::time::{ALLOWED_SKEW, Span, Timestamp};
 
-/// The time to decide at when `latest_at` is the state's own latest time: `now`, or `latest_at` when
-/// the clock is late by at most the allowed skew. `None` when the clock was set anew.
-pub(crate) const fn ride_out(latest_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
-    if latest_at.since(now).as_nanos() > ALLOWED_SKEW.as_nanos() {
-        None
-    } else {
-        Some(now.max(latest_at))
-    }
+/// The most that a key may owe, in bursts: one that it took within its quota, and one that was only
+/// known afterwards. Counts keep to the same: twice the limit.
+const BURSTS_OWED: u64 = 2;
+
+/// How far beyond `now` the time in a state may lie: two bursts and the skew. What lies further is
+/// foreign: no request left it by a clock that agrees with this one to within the skew.
+///
+/// `burst_span` is how long one burst takes to grow back, where the state is the time at which all is
+/// paid off; zero where its time is that of a request, and what is owed stands in its counts.
+pub(crate) const fn farthest_ahead(burst_span: Span) -> Span {
+    burst_span.saturating_mul(BURSTS_OWED).saturating_add(ALLOWED_SKEW)
 }
 
-/// The units that stay counted when the clock was set anew: the old ones as far as `cost` still fits
-/// beside them, none for a peek.
+/// The most units that a count is believed to hold.
+pub(crate) const fn most_counted(limit: u64) -> u64 {
+    limit.saturating_mul(BURSTS_OWED)
+}
+
+/// The time to decide at when `latest_at` is the state's own latest time: `now`, or `latest_at` when
+/// the clock is late by at most the allowed skew. `None` when the state is foreign.
+pub(crate) const fn ride_out(latest_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    if is_foreign(latest_at, now) { None } else { Some(now.max(latest_at)) }
+}
+
+/// The units that stay counted when a state was foreign: its own as far as `cost` still fits beside
+/// them, none for a peek.
 pub(crate) fn kept(used: u64, limit: u64, cost: u64) -> u64 {
     if cost == 0 { 0 } else { used.min(limit.saturating_sub(cost)) }
 }
 
-/// True when a charge was decided on a clock that has since been set back further than the skew: the
-/// state was, or will be, brought to the new time without it, so there is nothing to give back.
-pub(crate) const fn is_foreign(charged_at: Timestamp, now: Timestamp) -> bool {
-    charged_at.since(now).as_nanos() > ALLOWED_SKEW.as_nanos()
+/// True when no request can have been decided at `decided_at` by a clock that agrees with this one: the
+/// counts of that time are not believed, and a charge of that time has nothing left to give back.
+pub(crate) const fn is_foreign(decided_at: Timestamp, now: Timestamp) -> bool {
+    decided_at.since(now).as_nanos() > farthest_ahead(Span::ZERO).as_nanos()
 }

@@ -3,10 +3,10 @@
 //! Invariant: `burst_span` is exactly T x burst and at most [`MAX_BURST_SPAN`]. The currency is the
 //! debt, the time until the key is whole again; how it is kept is each algorithm's own business.
 
-use crate::algorithms::clock::is_foreign;
+use crate::algorithms::clock::{farthest_ahead, is_foreign};
 use crate::decision::{Charge, Decision, Verdict};
 use crate::quota::{MAX_BURST_SPAN, Quota, QuotaError};
-use crate::time::{ALLOWED_SKEW, LATEST, Span, Timestamp};
+use crate::time::{LATEST, Span, Timestamp};
 
 /// What GCRA, the token bucket, the leaky bucket and the leaky queue decide by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) struct Rate {
     pub(crate) emission_interval: Span,
     /// T x burst: the debt that a key may carry.
     pub(crate) burst_span: Span,
-    /// The debt that a key may be seen with on a late clock: one burst and the skew.
+    /// The debt that a key may be seen with; a longer one is foreign.
     longest_debt: Span,
 }
 
@@ -32,7 +32,7 @@ impl Rate {
         if burst_span.as_nanos() > MAX_BURST_SPAN.as_nanos() {
             return Err(QuotaError::Burst { largest_burst: largest_burst(&quota) });
         }
-        let longest_debt = burst_span.saturating_add(ALLOWED_SKEW);
+        let longest_debt = farthest_ahead(burst_span);
         Ok(Self { quota, emission_interval, burst_span, longest_debt })
     }
 
@@ -49,9 +49,9 @@ impl Rate {
         Span::from_nanos(self.emission_interval.as_nanos().wrapping_mul(cost))
     }
 
-    /// The debt to decide on `cost` with: `debt` as it stands, unless the clock was set back so far
-    /// that this quota cannot have left it within the allowed skew. Then it is one burst less the room
-    /// for `cost`; nothing for a peek and for a cost that never fits ([`ALLOWED_SKEW`] says why).
+    /// The debt to decide on `cost` with: `debt` as it stands, unless it is foreign. Then it is one burst
+    /// less the room for `cost`; nothing for a peek and for a cost that never fits
+    /// ([`ALLOWED_SKEW`](crate::ALLOWED_SKEW) says why).
     pub(crate) fn standing(&self, debt: Span, cost: u64) -> Span {
         if debt <= self.longest_debt {
             debt

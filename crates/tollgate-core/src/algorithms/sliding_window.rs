@@ -13,7 +13,7 @@
 //! Deliberately not here: a fractional estimate. All products are exact integers, and only the
 //! estimate is rounded, once.
 
-use crate::algorithms::clock::{is_foreign, kept, ride_out};
+use crate::algorithms::clock::{is_foreign, kept, most_counted, ride_out};
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
@@ -123,12 +123,12 @@ impl SlidingWindow {
         if self.0.is_strict() { twice.saturating_sub(1) } else { twice }
     }
 
-    /// The window that `now` counts in; impossible counts are brought down to the limit.
+    /// The window that `now` counts in; impossible counts are brought down to the most that is believed.
     fn bring_to(&self, state: SlidingWindowState, now: Timestamp, cost: u64) -> SlidingWindowState {
         let (span, limit) = (self.0.window(), self.0.limit());
         let index = now.index_of(span);
-        let previous = state.previous.min(limit);
-        let current = state.current.min(limit);
+        let previous = state.previous.min(most_counted(limit));
+        let current = state.current.min(most_counted(limit));
         if index > state.index {
             let next_index = state.index.saturating_add(1);
             let previous = if index == next_index { current } else { 0 };

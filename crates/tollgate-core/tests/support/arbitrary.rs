@@ -14,7 +14,7 @@ pub fn config(cases: u32) -> ProptestConfig {
 }
 
 /// One limiter with its bytes, and what it admitted so far.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Key {
     pub limiter: Limiter,
     pub state: Vec<u8>,
