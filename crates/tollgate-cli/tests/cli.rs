@@ -114,7 +114,7 @@ fn the_fields_of_reports_are_stable() {
     assert_eq!(names(&explain["rules"][0]), "applies name reason verdict");
     assert_eq!(
         names(&explain["rules"][0]["verdict"]),
-        "charged cost enforced key key_hash quotas result tier"
+        "charged cost enforced key key_hash malformed quotas result tier"
     );
     assert_eq!(
         names(&explain["rules"][0]["verdict"]["quotas"][0]),

@@ -136,8 +136,8 @@ impl Plan {
         });
     }
 
-    /// True when the request is refused whatever its quotas say: a key part is missing, or a
-    /// partition failed whose rules deny then.
+    /// True when the request is refused whatever its quotas say: it cannot be read, a key part is
+    /// missing, or a partition failed whose rules deny then.
     fn refused_without_quota(&self, policy: &Policy) -> bool {
         self.applied.iter().filter(|applied| applied.binding).any(|applied| {
             match applied.partition {

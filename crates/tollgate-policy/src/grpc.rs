@@ -16,6 +16,7 @@ use crate::outcome::{Cause, Outcome, status_of};
 
 const OK: u8 = 0;
 const UNKNOWN: u8 = 2;
+const INVALID_ARGUMENT: u8 = 3;
 const PERMISSION_DENIED: u8 = 7;
 const RESOURCE_EXHAUSTED: u8 = 8;
 const UNIMPLEMENTED: u8 = 12;
@@ -58,8 +59,8 @@ pub struct GrpcStatus {
 }
 
 impl Outcome<'_> {
-    /// What a gRPC client is told: RESOURCE_EXHAUSTED for a quota, whatever HTTP status the rule answers with, and
-    /// UNAVAILABLE for a failure. An answer in silence (`respond`) is what the client would make of its HTTP status:
+    /// What a gRPC client is told: RESOURCE_EXHAUSTED for a quota, whatever HTTP status the rule answers with,
+    /// UNAVAILABLE for a failure, and INVALID_ARGUMENT for a request that cannot be read. An answer in silence (`respond`) is what the client would make of its HTTP status:
     /// OK for a success, which says nothing more.
     #[must_use]
     pub fn grpc(&self) -> GrpcStatus {
@@ -70,6 +71,9 @@ impl Outcome<'_> {
                 GrpcStatus { code, message }
             }
             Some(Cause::Failure) => GrpcStatus { code: UNAVAILABLE, message: self.detail() },
+            Some(Cause::Malformed(_)) => {
+                GrpcStatus { code: INVALID_ARGUMENT, message: self.detail() }
+            }
             _ => GrpcStatus { code: RESOURCE_EXHAUSTED, message: self.exhausted() },
         }
     }

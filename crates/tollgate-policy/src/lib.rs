@@ -19,6 +19,8 @@
 extern crate alloc;
 
 mod address;
+mod apply;
+mod body;
 mod compile;
 mod decide;
 mod described;
@@ -32,6 +34,7 @@ mod headers;
 mod index;
 mod jwt;
 mod key;
+mod malformed;
 mod node;
 mod outcome;
 mod path;
@@ -43,6 +46,7 @@ mod result;
 #[cfg(feature = "schema")]
 mod schema;
 mod value;
+mod values;
 mod wire;
 
 pub use compile::{Group, Meter, Policy, QuotaSet, Rule, Surface};
@@ -52,6 +56,7 @@ pub use explain::{RuleInWords, RuleVerdict, Standing, TierInWords};
 pub use facts::Facts;
 pub use grpc::{GrpcStatus, grpc_content_type};
 pub use jwt::{Jwk, Jwt};
+pub use malformed::Malformed;
 pub use outcome::{Answer, Outcome};
 pub use plan::{Failure, Plan};
 pub use problem::{Problem, Problems};

@@ -1,19 +1,18 @@
 //! The answer to one request: pass, wait or refuse, and what is said about it.
 //!
 //! Invariant: an outcome only reads the plan; asking twice gives the same. A quota's refusal is 429
-//! (RFC 6585) unless the policy says otherwise, a failure's is 503: the client did nothing wrong.
+//! (RFC 6585) unless the policy says otherwise, a failure's is 503: the client did nothing wrong. A request
+//! that cannot be read is 400, whatever the policy says: no wait helps.
 //! Names of quotas are told, keys never.
-
-use alloc::format;
-use alloc::string::String;
 
 use tollgate_core::{Algorithm, Decision, Span, Verdict};
 
 use crate::compile::{Meter, Policy, Rule, stable_hash};
 use crate::decide::denies;
+use crate::document::OnFailure;
 use crate::document::behaviour::{Action, Reply};
-use crate::document::{BodyFormat, OnFailure};
-use crate::headers::{self, Telling};
+use crate::headers::Telling;
+use crate::malformed::Malformed;
 use crate::plan::{Applied, Plan, Status};
 use crate::result::RuleResult;
 
@@ -28,7 +27,8 @@ pub enum Answer {
     Retry(Span),
     /// No: answer with this status and the outcome's headers and body.
     Refuse {
-        /// 429 when a quota refuses, 503 when a failure does, or what the rule's action says.
+        /// 429 when a quota refuses, 503 when a failure does, 400 when the request cannot be read, or what
+        /// the rule's action says.
         status: u16,
     },
 }
@@ -42,6 +42,8 @@ pub(crate) enum Cause<'a> {
     Silent(&'a Reply),
     /// The request lacks a part of a key.
     MissingKey,
+    /// What a rule counts by cannot be read.
+    Malformed(Malformed),
     /// A state could not be read or written, and the rule denies then.
     Failure,
 }
@@ -58,7 +60,7 @@ pub(crate) struct Reported<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome<'a> {
     pub(crate) plan: &'a Plan,
-    policy: &'a Policy,
+    pub(crate) policy: &'a Policy,
 }
 
 impl<'a> Outcome<'a> {
@@ -109,35 +111,10 @@ impl<'a> Outcome<'a> {
     /// Calls `sink` with the name and value of every header to set on the request that passes: the marks
     /// of the rules it is over the limit of.
     pub fn marks(&self, sink: &mut dyn FnMut(&'a str, &'a str)) {
-        for applied in
-            self.plan.applied.iter().filter(|applied| self.result(applied) == RuleResult::Marked)
-        {
+        for applied in self.plan.applied.iter().filter(|applied| self.is_marked(applied)) {
             if let Some(Action::Mark(mark)) = self.rule(applied).map(|rule| &rule.action) {
                 sink(&mark.header.0, &mark.value.0);
             }
-        }
-    }
-
-    /// The body of a refusal: problem details (RFC 9457), unless the policy says otherwise; empty for a status that has
-    /// none.
-    #[must_use]
-    pub fn body(&self) -> String {
-        let Some(cause) = self.cause() else { return String::new() };
-        if is_bodiless(status_of(cause)) { String::new() } else { self.content(cause) }
-    }
-
-    /// What a refusal says, if its status has a body.
-    pub(crate) fn content(&self, cause: Cause<'_>) -> String {
-        if let Cause::Quota(Some(Reply { body: Some(body), .. })) = cause {
-            return body.0.clone();
-        }
-        if let Cause::Silent(reply) = cause {
-            return reply.body.as_ref().map(|body| body.0.clone()).unwrap_or_default();
-        }
-        match self.policy.response.body {
-            BodyFormat::Empty => String::new(),
-            BodyFormat::Text => format!("{}\n", self.detail()),
-            BodyFormat::ProblemJson => self.problem(cause),
         }
     }
 
@@ -191,11 +168,24 @@ impl<'a> Outcome<'a> {
         })
     }
 
+    /// True when the rule sets its mark, if it has one. A request that it cannot read gets it, too: else
+    /// any spelling that nobody can count would take the mark off.
+    fn is_marked(&self, applied: &'a Applied) -> bool {
+        match self.result(applied) {
+            RuleResult::Marked => true,
+            RuleResult::Malformed => applied.enforced,
+            _ => false,
+        }
+    }
+
     fn rule(&self, applied: &Applied) -> Option<&'a Rule> {
         self.policy.rules.get(usize::from(applied.rule))
     }
 
     pub(crate) fn result(&self, applied: &'a Applied) -> RuleResult {
+        if applied.malformed.is_some() {
+            return RuleResult::Malformed;
+        }
         let decided = applied.partition.map(|partition| self.status(partition).is_decided());
         if decided == Some(false) {
             return RuleResult::Failed;
@@ -215,11 +205,15 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// Why the request is refused, if it is: the first rule that denies; a quota's word goes before a
-    /// failure's.
+    /// Why the request is refused, if it is: it cannot be read, or else the first rule that denies; a
+    /// quota's word goes before a failure's.
     pub(crate) fn cause(&self) -> Option<Cause<'a>> {
+        let binding = || self.plan.applied.iter().filter(|applied| applied.binding);
+        if let Some(malformed) = binding().find_map(|applied| applied.malformed) {
+            return Some(Cause::Malformed(malformed));
+        }
         let mut failure = None;
-        for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
+        for applied in binding() {
             match (self.result(applied), self.rule(applied)) {
                 (RuleResult::Denied, Some(rule)) => {
                     return Some(match &rule.action {
@@ -242,7 +236,7 @@ impl<'a> Outcome<'a> {
         failure
     }
 
-    fn is_key_missing(&self) -> bool {
+    pub(crate) fn is_key_missing(&self) -> bool {
         self.plan.applied.iter().any(|applied| applied.binding && applied.partition.is_none())
     }
 
@@ -278,57 +272,6 @@ impl<'a> Outcome<'a> {
             }
         });
         waits.max()
-    }
-
-    pub(crate) fn detail(&self) -> String {
-        match (self.cause(), self.retry_after()) {
-            (Some(Cause::Failure), _) => "the rate limiter cannot decide at the moment".into(),
-            _ if self.is_key_missing() => "the request lacks what its quota is counted by".into(),
-            (_, Some(wait)) => match headers::seconds(wait.saturating_add(self.jitter())) {
-                1 => "try again in 1 second".into(),
-                seconds => format!("try again in {seconds} seconds"),
-            },
-            (_, None) => "the request costs more than the quota ever holds".into(),
-        }
-    }
-
-    fn problem(&self, cause: Cause<'_>) -> String {
-        let (kind, title) = match cause {
-            Cause::Failure => ("temporary-reduced-capacity", "Temporary Reduced Capacity"),
-            _ => ("quota-exceeded", "Quota Exceeded"),
-        };
-        let mut body = format!(
-            "{{\"type\":\"https://iana.org/assignments/http-problem-types#{kind}\",\"title\":\"{title}\",\
-             \"status\":{},\"detail\":\"{}\"",
-            status_of(cause),
-            self.detail()
-        );
-        let mut separator = ",\"violated-policies\":[";
-        for name in self.violated() {
-            body.push_str(separator);
-            headers::push_quoted(name, &mut body);
-            separator = ",";
-        }
-        body.push_str(if separator == "," { "]}" } else { "}" });
-        body
-    }
-
-    /// `None` without a body: Envoy would drop the type, and the surfaces answer alike.
-    fn content_type(&self, cause: Cause<'_>) -> Option<&'static str> {
-        if is_bodiless(status_of(cause)) {
-            return None;
-        }
-        let own = match cause {
-            Cause::Silent(reply) => Some(reply.body.as_ref()),
-            Cause::Quota(Some(Reply { body: Some(body), .. })) => Some(Some(body)),
-            _ => None,
-        };
-        match (own, self.policy.response.body) {
-            (Some(body), _) => body.filter(|body| !body.0.is_empty()).map(|_| "text/plain"),
-            (None, BodyFormat::Text) => Some("text/plain"),
-            (None, BodyFormat::ProblemJson) => Some("application/problem+json"),
-            (None, BodyFormat::Empty) => None,
-        }
     }
 
     /// What is added to waits: the same for one key at one time, on every surface.
@@ -375,18 +318,13 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// True for a status whose response has no body (RFC 9110, 15.3.5, 15.3.6 and 15.4.5): one that came with it would be
-/// taken for the next response.
-const fn is_bodiless(status: u16) -> bool {
-    matches!(status, 204 | 205 | 304)
-}
-
 pub(crate) fn status_of(cause: Cause<'_>) -> u16 {
     let of = |reply: &Reply| u16::try_from(reply.status.0).unwrap_or(429);
     match cause {
         Cause::Quota(reply) => reply.map_or(429, of),
         Cause::Silent(reply) => of(reply),
         Cause::MissingKey => 429,
+        Cause::Malformed(_) => 400,
         Cause::Failure => 503,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a plan holds no reference to the request, so a surface may keep it across I/O; it is
 //! reused from request to request and allocates nothing once its buffers have grown. How it is
-//! decided is in `decide`.
+//! filled is in `apply`, how it is decided in `decide`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,14 +11,10 @@ use core::ops::Range;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::compile::{Group, Meter, Policy, Rule, Tier, stable_hash};
-use crate::document::OnMissing;
-use crate::document::behaviour::{Action, Charging, Cost, Mode};
-use crate::document::identity::KeyPart;
-use crate::facts::Facts;
-use crate::key::{parts, write_key, write_shared_key};
+use crate::compile::{Meter, Policy};
+use crate::malformed::Malformed;
 use crate::outcome::Outcome;
-use crate::request::{Buffers, Known, Request};
+use crate::request::Buffers;
 use crate::value;
 
 /// Bytes of a buffer that a plan may keep: usual requests fit, and many plans with it are small.
@@ -43,9 +39,9 @@ pub struct Plan {
     partitions: Vec<Partition>,
     used: usize,
     pub(crate) decisions: Vec<Decision>,
-    keys: Vec<u8>,
-    candidates: Vec<u16>,
-    buffers: Buffers,
+    pub(crate) keys: Vec<u8>,
+    pub(crate) candidates: Vec<u16>,
+    pub(crate) buffers: Buffers,
     /// Where an outcome writes the value of a field.
     pub(crate) text: RefCell<String>,
 }
@@ -56,8 +52,10 @@ pub(crate) struct Applied {
     pub(crate) rule: u16,
     pub(crate) set: u16,
     pub(crate) cost: u64,
-    /// `None` when a key part is missing and the rule refuses such requests.
+    /// `None` when a key part is missing and the rule refuses such requests, or when it is malformed.
     pub(crate) partition: Option<usize>,
+    /// Why the rule cannot read the request: nothing is charged, and a binding rule refuses it.
+    pub(crate) malformed: Option<Malformed>,
     /// Where its decisions begin, one per quota.
     pub(crate) first_decision: usize,
     /// The rule is enforced for this key; a shadow's word is counted, not heard.
@@ -104,119 +102,8 @@ impl Status {
 }
 
 impl Policy {
-    /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never
-    /// fails; without rules the plan is empty.
-    pub fn plan(&self, facts: &impl Facts, plan: &mut Plan) {
-        plan.clear();
-        let request = Request::new(facts, &self.settings, core::mem::take(&mut plan.buffers));
-        if !self.exempt.iter().any(|exempt| exempt.hold(&request, Known::Nothing)) {
-            let mut candidates = core::mem::take(&mut plan.candidates);
-            self.index.find(request.host(), request.path(), &mut candidates);
-            for index in &candidates {
-                self.apply(*index, &request, plan);
-            }
-            plan.candidates = candidates;
-            plan.reserve_decisions(self);
-        }
-        plan.buffers = request.into_buffers();
-    }
-
-    /// Adds the rule `index` to the plan if it applies.
-    fn apply<F: Facts>(&self, index: u16, request: &Request<'_, F>, plan: &mut Plan) {
-        let Some(rule) = self.rules.get(usize::from(index)) else { return };
-        let holds = rule.when.as_ref().is_none_or(|when| when.hold(request, rule.known))
-            && !rule.unless.as_ref().is_some_and(|unless| unless.hold(request, Known::Nothing));
-        if !holds {
-            return;
-        }
-        let start = plan.keys.len();
-        let Some(group) = self.groups.get(usize::from(rule.group)) else { return };
-        let complete = write_key(group, rule, request, &mut plan.keys);
-        if !complete && rule.on_missing != OnMissing::Deny {
-            plan.keys.truncate(start);
-            if rule.on_missing == OnMissing::Skip {
-                return;
-            }
-            write_shared_key(group, &mut plan.keys);
-        }
-        let key = plan.keys.get(start..).unwrap_or_default();
-        let enforced = rule.is_enforced_for(key);
-        let set = rule.tier_for(request, group, key);
-        let partition = if complete || rule.on_missing == OnMissing::Shared {
-            Some(plan.partition(rule.group, start))
-        } else {
-            plan.keys.truncate(start);
-            None
-        };
-        plan.applied.push(Applied {
-            rule: index,
-            set,
-            cost: rule.cost.of(request),
-            partition,
-            first_decision: 0,
-            enforced,
-            binding: enforced && !matches!(rule.action, Action::Mark(_)),
-            deferred: rule.charging != Charging::Request,
-            charged: false,
-        });
-    }
-
     pub(crate) fn meters(&self, applied: &Applied) -> &[Meter] {
         self.sets.get(usize::from(applied.set)).map_or(&[], |set| &set.meters)
-    }
-}
-
-impl Rule {
-    /// True when the rule is enforced for `key`: the same keys every time and everywhere.
-    fn is_enforced_for(&self, key: &[u8]) -> bool {
-        match self.mode {
-            Mode::Enforce => true,
-            Mode::Shadow => false,
-            Mode::EnforcePercent(percent) => {
-                stable_hash(&[key]).checked_rem(100).is_some_and(|slot| slot < u64::from(percent))
-            }
-        }
-    }
-
-    /// The quotas for this request: the first tier that is for it, or the rule's own.
-    fn tier_for<F: Facts>(&self, request: &Request<'_, F>, group: &Group, key: &[u8]) -> u16 {
-        let tier = self.tiers.iter().find(|tier| {
-            tier.when.as_ref().is_none_or(|when| when.hold(request, Known::Nothing))
-                && (tier.key_values.is_empty() || tier.names_part_of(group, key))
-        });
-        tier.map_or(self.set, |tier| tier.set)
-    }
-}
-
-impl Tier {
-    /// True when a part of `key` has one of the values. The bytes of an address are no text: neither is taken for the other.
-    fn names_part_of(&self, group: &Group, key: &[u8]) -> bool {
-        group.key.iter().zip(parts(key)).any(|(part, value)| {
-            let values =
-                if *part == KeyPart::ClientIp { &self.addresses } else { &self.key_values };
-            value.is_some_and(|value| values.contains(value))
-        })
-    }
-}
-
-impl Cost {
-    /// The cost of this request, in quota units; at least 1.
-    fn of<F: Facts>(&self, request: &Request<'_, F>) -> u64 {
-        let number = |name: &str| {
-            let value = request.facts.header(name)?;
-            let digits = core::str::from_utf8(value.trim_ascii()).ok()?;
-            let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-            is_number.then(|| digits.parse().unwrap_or(u64::MAX)) // what has more digits is still a number
-        };
-        match self {
-            Self::Fixed(cost) => *cost,
-            Self::Header { name, default, max } => {
-                number(&name.0).unwrap_or(*default).clamp(1, *max)
-            }
-            Self::ContentLengthPer(bytes) => {
-                number("content-length").map_or(1, |length| length.div_ceil(*bytes).max(1))
-            }
-        }
     }
 }
 
@@ -340,7 +227,7 @@ impl Plan {
         }
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.applied.clear();
         self.used = 0;
         self.decisions.clear();
@@ -349,7 +236,7 @@ impl Plan {
 
     /// The partition of `group` whose key was just written from `start`: an earlier rule's if it has
     /// the same key, which is then taken back.
-    fn partition(&mut self, group: u16, start: usize) -> usize {
+    pub(crate) fn partition(&mut self, group: u16, start: usize) -> usize {
         let known = self.live().iter().position(|p| {
             p.group == group && self.keys.get(p.key.clone()) == self.keys.get(start..)
         });
@@ -373,6 +260,17 @@ impl Plan {
         }
         self.used = i.saturating_add(1);
         i
+    }
+
+    /// Forgets every rule but those that cannot read the request, when one of them refuses it: it is refused
+    /// before anything is loaded, and no store is asked for what is known.
+    pub(crate) fn keep_malformed(&mut self) {
+        let refuses = |applied: &Applied| applied.binding && applied.malformed.is_some();
+        if self.applied.iter().any(refuses) {
+            self.applied.retain(|applied| applied.malformed.is_some());
+            self.used = 0;
+            self.keys.clear();
+        }
     }
 
     /// Makes room for one decision per quota of every applied rule.

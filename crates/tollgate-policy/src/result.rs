@@ -17,12 +17,21 @@ pub enum RuleResult {
     Shadowed,
     /// Its state could not be read or written.
     Failed,
+    /// What it counts by cannot be read from the request.
+    Malformed,
 }
 
 impl RuleResult {
     /// Every result, in the order of [`RuleResult::index`].
-    pub const ALL: [Self; 6] =
-        [Self::Allowed, Self::Denied, Self::Delayed, Self::Marked, Self::Shadowed, Self::Failed];
+    pub const ALL: [Self; 7] = [
+        Self::Allowed,
+        Self::Denied,
+        Self::Delayed,
+        Self::Marked,
+        Self::Shadowed,
+        Self::Failed,
+        Self::Malformed,
+    ];
 
     /// Its place in [`RuleResult::ALL`].
     #[must_use]
@@ -34,6 +43,7 @@ impl RuleResult {
             Self::Marked => 3,
             Self::Shadowed => 4,
             Self::Failed => 5,
+            Self::Malformed => 6,
         }
     }
 
@@ -47,6 +57,7 @@ impl RuleResult {
             Self::Marked => "marked",
             Self::Shadowed => "shadowed",
             Self::Failed => "failed",
+            Self::Malformed => "malformed",
         }
     }
 }

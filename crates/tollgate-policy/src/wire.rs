@@ -92,6 +92,7 @@ impl Plan {
                 set,
                 cost,
                 partition: Some(0),
+                malformed: None,
                 first_decision: 0,
                 enforced: true,
                 binding: flags & BINDING != 0,

@@ -258,9 +258,10 @@ fn costs() {
     for large in ["18446744073709551615", "18446744073709551616", "9999999999999999999999"] {
         assert_eq!(left(header, at("/").header("x-cost", large)), 950, "{large} is a number, too");
     }
-    for nonsense in ["-5", "1e3", "", "1,1", "+3", " "] {
+    for nonsense in ["-5", "1e3", "", "1;1", "+3", " "] {
         assert_eq!(left(header, at("/").header("x-cost", nonsense)), 998, "{nonsense}");
     }
+    assert_eq!(left(header, at("/").header("x-cost", "1,1")), 999, "one cost, said twice");
     let length = r#"{"content_length_per": 1024}"#;
     assert_eq!(left(length, at("/").header("content-length", "1025")), 998);
     assert_eq!(left(length, at("/").header("content-length", "0")), 999);

@@ -32,6 +32,7 @@ impl Coverage {
         self.count("several keys, refused", expected.partitions > 1 && !seen.passed());
         let lacks_key = seen.body.as_ref().is_some_and(|b| b.contains("lacks what its quota"));
         self.count("refused without a key", lacks_key);
+        self.count("refused as malformed", seen.is_malformed());
         let never = seen.status == 429 && seen.field("retry-after").is_none();
         self.count("refused for ever", never && !lacks_key);
         let generation = case.policy["response"]["headers"].as_str().unwrap_or_default();

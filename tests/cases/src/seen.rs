@@ -35,6 +35,11 @@ impl Seen {
     pub const fn passed(&self) -> bool {
         self.body.is_none()
     }
+
+    /// True when it was refused because it cannot be read.
+    pub fn is_malformed(&self) -> bool {
+        self.status == 400 || self.field("grpc-status") == Some("3")
+    }
 }
 
 impl fmt::Display for Seen {

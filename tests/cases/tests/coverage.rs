@@ -14,6 +14,7 @@ use tollgate_policy::Surface;
 /// What must happen, and at least how often in all cases together.
 const AT_LEAST: &[(usize, &[&str])] = &[
     (100_000, &["events"]),
+    (300, &["refused as malformed"]),
     (500, &["refused as gRPC", "the clock goes back"]),
     (
         10_000,
@@ -140,7 +141,7 @@ impl ByCore {
 fn cost(case: &Case, index: usize) -> u64 {
     let Some(max) = case.policy["rules"][0]["cost"]["max"].as_u64() else { return 1 };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let text = header(case, index, "x-cost").filter(|text| is_number(text));
+    let text = one(&header(case, index, "x-cost").unwrap_or_default()).filter(|t| is_number(t));
     // A number beyond 64 bits is a number.
     text.map_or(1, |text| text.parse().unwrap_or(u64::MAX)).clamp(1, max)
 }
@@ -150,6 +151,20 @@ fn header(case: &Case, index: usize, name: &str) -> Option<String> {
     let headers = case.events[index].request.headers.iter();
     let lines: Vec<&str> = headers.filter(|(n, _)| *n == name).map(|(_, v)| v.as_str()).collect();
     (!lines.is_empty()).then(|| lines.join(", "))
+}
+
+/// The one value of a header's lines, as a person would read them; `None` when they differ.
+fn one(lines: &str) -> Option<String> {
+    let mut values = lines.split(',').map(|value| value.trim_matches([' ', '\t']));
+    let values: Vec<&str> = values.by_ref().filter(|value| !value.is_empty()).collect();
+    let first = values.first().copied().unwrap_or_default();
+    values.iter().all(|value| *value == first).then(|| first.to_owned())
+}
+
+/// Values that differ stand where the rule reads one.
+fn is_malformed(case: &Case, index: usize) -> bool {
+    let reads_cost = !case.policy["rules"][0]["cost"]["max"].is_null();
+    reads_cost && one(&header(case, index, "x-cost").unwrap_or_default()).is_none()
 }
 
 /// Exempt, or without the header that the rule counts by.
@@ -181,7 +196,9 @@ fn the_core_alone_decides_the_same() {
         let mut core = ByCore::new(&reference);
         for index in 0..case.events.len() {
             let expected = reference.next().expect("an event");
-            if is_counted(&case, index) {
+            if is_counted(&case, index) && is_malformed(&case, index) {
+                assert!(expected.seen.is_malformed(), "{}", expected.seen);
+            } else if is_counted(&case, index) {
                 let key = header(&case, index, "x-key").expect("a key");
                 let now = Timestamp::from_millis(expected.at_ms);
                 let (admitted, decisions) = core.check(&key, now, cost(&case, index));

@@ -55,9 +55,12 @@ fn verdict_text(verdict: &VerdictReport, out: &mut String) {
     if let Some(tier) = &verdict.tier {
         line(out, 2, "tier", &format!("\"{tier}\""));
     }
-    let hash = verdict.key_hash.as_deref().unwrap_or("a part is missing");
+    let missing = verdict.malformed.unwrap_or("a part is missing");
+    let hash = verdict.key_hash.as_deref().unwrap_or(missing);
     line(out, 2, "key", &format!("{}: {hash}", verdict.key));
-    if verdict.cost != 1 || verdict.charged != "when a request is admitted" {
+    if verdict.malformed.is_some() {
+        // Nothing is charged.
+    } else if verdict.cost != 1 || verdict.charged != "when a request is admitted" {
         line(out, 2, "cost", &format!("{}, charged {}", verdict.cost, verdict.charged));
     }
     if !verdict.enforced {

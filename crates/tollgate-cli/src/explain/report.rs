@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use tollgate_core::{Decision, Verdict};
-use tollgate_policy::{Answer, Outcome, Plan, Policy, QuotaSet, RuleVerdict, Standing};
+use tollgate_policy::{Answer, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict, Standing};
 
 use super::request::Request;
 use crate::args::ExplainArgs;
@@ -53,8 +53,10 @@ pub(super) struct VerdictReport {
     pub(super) result: &'static str,
     pub(super) tier: Option<String>,
     pub(super) key: String,
-    /// 16 hexadecimal digits; `None` when a part is missing and the rule refuses.
+    /// 16 hexadecimal digits; `None` when a part is missing and the rule refuses, or when it is malformed.
     pub(super) key_hash: Option<String>,
+    /// Why the rule cannot read the request.
+    pub(super) malformed: Option<&'static str>,
     pub(super) cost: u64,
     pub(super) charged: String,
     pub(super) enforced: bool,
@@ -190,6 +192,7 @@ fn verdict_report(policy: &Policy, plan: &Plan, verdict: &RuleVerdict<'_>) -> Ve
         tier: set.and_then(QuotaSet::tier).map(str::to_owned),
         key,
         key_hash: verdict.partition.map(|i| format!("{:016x}", plan.key_hash(i))),
+        malformed: verdict.malformed.map(Malformed::detail),
         cost: verdict.cost,
         charged: charge,
         enforced: verdict.is_enforced,

@@ -16,6 +16,7 @@ use crate::compile::{Meter, Policy, Rule, stable_hash};
 use crate::document::OnMissing;
 use crate::facts::Facts;
 use crate::key::write_part;
+use crate::malformed::Malformed;
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::request::{Buffers, Known, Request};
@@ -45,8 +46,11 @@ pub struct RuleVerdict<'a> {
     pub rule: usize,
     /// The index of the quotas in [`Policy::quota_sets`]: the rule's own, or a tier's.
     pub quota_set: usize,
-    /// The partition that the quotas count in; `None` when a key part is missing and the rule denies.
+    /// The partition that the quotas count in; `None` when a key part is missing and the rule denies, or when
+    /// the request is malformed.
     pub partition: Option<usize>,
+    /// Why the rule cannot read the request.
+    pub malformed: Option<Malformed>,
     /// What the request costs, in quota units.
     pub cost: u64,
     /// What the rule said.
@@ -118,6 +122,7 @@ impl<'a> Outcome<'a> {
             rule: usize::from(applied.rule),
             quota_set: usize::from(applied.set),
             partition: applied.partition,
+            malformed: applied.malformed,
             cost: applied.cost,
             result: self.result(applied),
             is_enforced: applied.enforced,

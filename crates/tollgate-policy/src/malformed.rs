@@ -1,0 +1,22 @@
+//! Why a request cannot be read: what a rule counts by has no one meaning.
+//!
+//! Invariant: such a request is refused with 400 by every rule that is enforced and would have to guess,
+//! before anything is loaded or charged. Whichever meaning we took, the origin might take the other, and
+//! its client would have a count of its own for every spelling. The words name places, never values.
+
+/// What cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// Something that has one value is given more than once, with values that differ.
+    Repeated,
+}
+
+impl Malformed {
+    /// What the client is told.
+    #[must_use]
+    pub const fn detail(self) -> &'static str {
+        match self {
+            Self::Repeated => "a field that is read as one value is given several that differ",
+        }
+    }
+}
