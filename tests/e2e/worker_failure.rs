@@ -225,7 +225,8 @@ export class Limiter extends Real {
 #[test]
 fn an_object_that_fails_is_decided_by_on_failure() {
     for on_failure in ["allow", "deny"] {
-        let worker = Setup::new(policy(on_failure)).front(SILENT).start();
+        let setup = Setup::new(policy(on_failure)).binding("OBJECT_TIMEOUT_MS", 500);
+        let worker = setup.front(SILENT).start();
         for fault in ["throws", "garbage", "silent"] {
             let started = Instant::now();
             let request = check_request("GET", "/", "192.0.2.1").header("x-fault", fault);

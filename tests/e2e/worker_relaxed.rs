@@ -58,6 +58,20 @@ fn relaxed_counts_are_exact_and_saved_soon() {
     assert_eq!(ask(&mut worker.client())["decision"], "deny");
 }
 
+// Guards: documents that say two different things about how much a crash forgets.
+#[test]
+fn the_documents_say_when_relaxed_counts_are_written() {
+    let entry = include_str!("../../crates/tollgate-worker/entry.mjs");
+    let (_, rest) = entry.split_once("const SAVE_AFTER_MS = ").expect("the constant");
+    let sentence = format!("{} ms after", rest.split(';').next().expect("a number"));
+    let worker = include_str!("../../docs/worker.md");
+    let policy = include_str!("../../docs/policy.md");
+    let schema = include_str!("../../docs/policy.schema.json");
+    for (name, text) in [("worker.md", worker), ("policy.md", policy), ("schema", schema)] {
+        assert!(text.contains(&sentence), "{name} does not say {sentence:?}");
+    }
+}
+
 // Guards: a write that is put off again and again by new requests: under constant load a crash forgets what came just
 // before it, not everything; and never does it invent admissions.
 #[test]

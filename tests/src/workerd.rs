@@ -47,6 +47,7 @@ pub const EDGE_FACTS: &str = "x-test-cf";
 pub struct Setup {
     /// One Worker for each, with objects of its own.
     policies: Vec<String>,
+    /// Names and Cap'n Proto values.
     bindings: Vec<(String, String)>,
     front: Option<String>,
     files: Files,
@@ -64,10 +65,11 @@ const MEMORY: &str = "/dev/shm";
 const MEMORY_BYTES: u64 = 1 << 30;
 
 impl Setup {
-    /// The Worker with `policy` and no variables or secrets.
+    /// The Worker with `policy` and no variables or secrets, but patience with its objects: on a busy machine they are slow.
     pub fn new(policy: impl ToString) -> Self {
         let policies = vec![policy.to_string()];
-        Self { policies, bindings: vec![], front: None, files: Files::OnDisk }
+        let setup = Self { policies, bindings: vec![], front: None, files: Files::OnDisk };
+        setup.binding("OBJECT_TIMEOUT_MS", 30_000)
     }
 
     /// One more Worker in the same process, like the others but with `policy` and objects of its own.
@@ -77,8 +79,18 @@ impl Setup {
     }
 
     /// Sets a variable or secret.
-    pub fn binding(mut self, name: &str, value: impl ToString) -> Self {
-        self.bindings.push((name.into(), value.to_string()));
+    pub fn binding(self, name: &str, value: impl ToString) -> Self {
+        self.bound(name, format!("text = {}", text(&value.to_string())))
+    }
+
+    /// Sets a variable that is no text.
+    pub fn json_binding(self, name: &str, value: Value) -> Self {
+        self.bound(name, format!("json = {}", text(&value.to_string())))
+    }
+
+    fn bound(mut self, name: &str, value: String) -> Self {
+        self.bindings.retain(|(earlier, _)| earlier != name);
+        self.bindings.push((name.into(), value));
         self
     }
 
@@ -158,7 +170,7 @@ const config :Workerd.Config = (
             None => "",
         };
         let bindings: String = (self.bindings.iter())
-            .map(|(name, value)| format!(", (name = {}, text = {})", text(name), text(value)))
+            .map(|(name, value)| format!(", (name = {}, {value})", text(name)))
             .collect();
         let date = WRANGLER.lines().find(|line| line.starts_with("compatibility_date"));
         let date = date.and_then(|line| line.split('"').nth(1)).expect("a compatibility date");

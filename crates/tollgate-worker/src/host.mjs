@@ -5,44 +5,80 @@
 
 export const policyText = () => globalThis.tollgatePolicy ?? "";
 
-/** For whoever reads the Worker's log. */
+/** For whoever reads the Worker's log: what may go on, and what must not. */
 export const warn = (text) => console.warn("tollgate:", text);
+export const fail = (text) => console.error("tollgate:", text);
 
 export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-/** The object's reply; `undefined` when it fails or says nothing in time. */
-export const check = (objects, name, timeout, request) =>
-  inTime(timeout, checkTwice(objects, name, request));
+/** How often one key's object is called while one request is decided: asked first and then charged, tried again once
+ * in all, and given its charge back once. The platform bounds the calls of one invocation: beyond that every key fails. */
+const MAX_CALLS = 2;
+const MAX_RETRIES = 1;
+const MAX_REFUNDS = 1;
 
-/** The object's reply once it took the charge back. Tried once: to give back twice would admit too many. */
-export const refund = (objects, name, timeout, request, reply) =>
-  inTime(timeout, objects.getByName(name).refund(request, reply));
+/** One key's object, for as long as one request is decided. */
+class KeyObject {
+  #calls = MAX_CALLS;
+  #retries = MAX_RETRIES;
+  #refunds = MAX_REFUNDS;
 
-// The platform says which errors a second try may cure: the object moved, or its code was updated. At worst
-// the request is charged twice.
-async function checkTwice(objects, name, request) {
-  try {
-    return await objects.getByName(name).check(request);
-  } catch (error) {
-    if (!error?.retryable || error.overloaded) throw error;
-    return await objects.getByName(name).check(request);
+  constructor(objects, name, timeout) {
+    this.objects = objects;
+    this.name = name;
+    this.timeout = timeout;
+  }
+
+  /** The object's reply; a text when there is none: why not, empty when the object was too slow. */
+  check(request) {
+    if (this.#calls-- <= 0) return Promise.resolve("it was asked too often");
+    return inTime(this.timeout, (turn) => this.#checkTwice(request, turn));
+  }
+
+  /** The same once it took the charge back. Tried once: to give back twice would admit too many. */
+  refund(request, reply) {
+    if (this.#refunds-- <= 0) return Promise.resolve("it was asked too often");
+    return inTime(this.timeout, async () => await this.objects.getByName(this.name).refund(request, reply));
+  }
+
+  // The platform says which errors a second try may cure: the object moved, or its code was updated. At worst
+  // the request is charged twice.
+  async #checkTwice(request, turn) {
+    try {
+      return await this.objects.getByName(this.name).check(request);
+    } catch (error) {
+      if (!error?.retryable || error.overloaded || turn.isOver || this.#retries-- <= 0) throw error;
+      return await this.objects.getByName(this.name).check(request);
+    }
   }
 }
 
-async function inTime(timeout, reply) {
+export const keyObject = (objects, name, timeout) => new KeyObject(objects, name, timeout);
+
+const LATE = "";
+
+/** What `ask` gives within `timeout` milliseconds. A call cannot be called off: what comes later is dropped. */
+async function inTime(timeout, ask) {
+  const turn = { isOver: false };
   let timer;
-  const late = new Promise((resolve) => {
-    timer = setTimeout(resolve, timeout);
-  });
   try {
-    return await Promise.race([reply, late]);
+    const asked = ask(turn);
+    const late = new Promise((resolve) => {
+      timer = setTimeout(() => {
+        turn.isOver = true;
+        resolve(LATE);
+      }, timeout);
+    });
+    return await Promise.race([asked, late]);
   } catch (error) {
-    console.error("tollgate: an object did not answer:", error?.message);
-    return undefined;
+    return reason(error);
   } finally {
     clearTimeout(timer);
   }
 }
+
+/** Why something failed, never empty. */
+const reason = (error) => String(error?.message || error || "unknown");
 
 export function respond(status, fields, body) {
   // An empty text has a content type, and a status that has no body throws on any.
@@ -52,20 +88,15 @@ export function respond(status, fields, body) {
 
 const BODILESS = new Set([204, 205, 304]);
 
-/** The request for the origin, with `marks` set: what a client sent under those names is replaced. */
-export function withHeaders(request, url, marks) {
-  const forwarded = new Request(url, request);
-  for (const [name, value] of lines(marks)) forwarded.headers.set(name, value);
-  return forwarded;
-}
-
-/** The origin's response, streamed; `undefined` when there is none. */
-export async function fetchFrom(request) {
+/** The origin's response to `request` sent to `url` with `marks` set, streamed; a text when there is none: why not. What a
+ * client sent under the names of the marks is replaced. */
+export async function fetchFrom(request, url, marks) {
   try {
-    return await fetch(request, { redirect: "manual" });
+    const forwarded = new Request(url, request);
+    for (const [name, value] of lines(marks)) forwarded.headers.set(name, value);
+    return await fetch(forwarded, { redirect: "manual" });
   } catch (error) {
-    console.error("tollgate: the origin did not answer:", error?.message);
-    return undefined;
+    return reason(error);
   }
 }
 

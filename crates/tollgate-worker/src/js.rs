@@ -1,6 +1,6 @@
 //! The runtime, seen from Rust: the functions of `host.mjs`, and the clock.
 //!
-//! Invariant: a failure of the runtime is a value here (`None`), never a panic; and the clock is read
+//! Invariant: a failure of the runtime is a value here, never a panic; and the clock is read
 //! by whoever decides, once per request, never by a client. Nothing here decides.
 
 use tollgate_core::Timestamp;
@@ -9,35 +9,40 @@ use wasm_bindgen::prelude::*;
 use worker::js_sys::{self, Array, Promise, Uint8Array};
 use worker::web_sys;
 
+use crate::settings::Binding;
+
 #[wasm_bindgen(module = "/src/host.mjs")]
 extern "C" {
     /// The policy document as bundled; empty when the entry module gave none.
     #[wasm_bindgen(js_name = policyText)]
     pub(crate) fn policy_text() -> String;
 
-    /// Writes a line to the log of the deployment.
+    /// Writes a line to the log of the deployment: something that is surely not meant.
     pub(crate) fn warn(text: &str);
 
-    fn check(objects: &JsValue, name: &str, timeout_ms: u32, request: Uint8Array) -> Promise;
+    /// Writes a line to the log of the deployment: something that does not work.
+    pub(crate) fn fail(text: &str);
 
-    fn refund(
-        objects: &JsValue,
-        name: &str,
-        timeout_ms: u32,
-        request: Uint8Array,
-        reply: Uint8Array,
-    ) -> Promise;
+    /// One key's object, for as long as one request is decided: it bounds its calls.
+    pub(crate) type KeyObject;
+
+    /// The object `name`, given up after so many milliseconds.
+    #[wasm_bindgen(js_name = keyObject)]
+    pub(crate) fn key_object(objects: &JsValue, name: &str, timeout_ms: u32) -> KeyObject;
+
+    #[wasm_bindgen(method)]
+    fn check(this: &KeyObject, request: Uint8Array) -> Promise;
+
+    #[wasm_bindgen(method)]
+    fn refund(this: &KeyObject, request: Uint8Array, reply: Uint8Array) -> Promise;
 
     fn sleep(milliseconds: f64) -> Promise;
 
     /// A response; `fields` are lines of `name: value`.
     pub(crate) fn respond(status: u16, fields: &str, body: &str) -> web_sys::Response;
 
-    #[wasm_bindgen(js_name = withHeaders)]
-    fn with_headers(request: &web_sys::Request, url: &str, marks: &str) -> web_sys::Request;
-
     #[wasm_bindgen(js_name = fetchFrom)]
-    fn fetch_from(request: &web_sys::Request) -> Promise;
+    fn fetch_from(request: &web_sys::Request, url: &str, marks: &str) -> Promise;
 
     #[wasm_bindgen(js_name = withFields)]
     fn with_fields(response: &web_sys::Response, fields: &str) -> web_sys::Response;
@@ -58,39 +63,46 @@ extern "C" {
     fn read_body(request: &web_sys::Request, limit: u32) -> Promise;
 }
 
-/// A Durable Object is given up after this time and its rules' `on_failure` decides: an object that
-/// has to start far away needs about a second.
-const OBJECT_TIMEOUT_MS: u32 = 5_000;
+/// Why there is no reply.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoReply {
+    /// It did not come in time. What was asked may still be done.
+    Late,
+    /// In words of the platform or of the object, for the log.
+    Failed(String),
+}
 
 /// A call of an object that is under way.
 pub(crate) struct Call(Promise);
 
 impl Call {
-    /// Asks the object `name` to check `request`; it is under way at once.
-    pub(crate) fn check(objects: &JsValue, name: &str, request: &[u8]) -> Self {
-        Self(check(objects, name, OBJECT_TIMEOUT_MS, Uint8Array::from(request)))
+    /// Asks `object` to check `request`; it is under way at once.
+    pub(crate) fn check(object: &KeyObject, request: &[u8]) -> Self {
+        Self(object.check(Uint8Array::from(request)))
     }
 
     /// Asks it to take the charge of `request`, answered by `reply`, back.
-    pub(crate) fn refund(objects: &JsValue, name: &str, request: &[u8], reply: &[u8]) -> Self {
-        let (request, reply) = (Uint8Array::from(request), Uint8Array::from(reply));
-        Self(refund(objects, name, OBJECT_TIMEOUT_MS, request, reply))
+    pub(crate) fn refund(object: &KeyObject, request: &[u8], reply: &[u8]) -> Self {
+        Self(object.refund(Uint8Array::from(request), Uint8Array::from(reply)))
     }
 
-    /// What the object answered; `None` when it failed or was too slow.
-    pub(crate) async fn reply(self) -> Option<Vec<u8>> {
-        Some(settled::<Uint8Array>(self.0).await?.to_vec())
+    /// What the object answered.
+    pub(crate) async fn reply(self) -> Result<Vec<u8>, NoReply> {
+        let reply = settled::<Uint8Array>(self.0).await;
+        reply
+            .map(|bytes| bytes.to_vec())
+            .map_err(|why| if why.is_empty() { NoReply::Late } else { NoReply::Failed(why) })
     }
 }
 
-/// The origin's response to `request` sent to `url` with `marks` set on it; `None` when the origin cannot be
-/// reached. Both ways it is streamed.
+/// The origin's response to `request` sent to `url` with `marks` set on it, or why there is none, for the log.
+/// Both ways it is streamed.
 pub(crate) async fn forwarded(
     request: &web_sys::Request,
     url: &str,
     marks: &str,
-) -> Option<web_sys::Response> {
-    settled(fetch_from(&with_headers(request, url, marks))).await
+) -> Result<web_sys::Response, String> {
+    settled(fetch_from(request, url, marks)).await
 }
 
 /// `response` with `fields` added to its own.
@@ -112,12 +124,28 @@ pub(crate) async fn verified(jwt: &Jwt, token: &str) -> Option<JsValue> {
         jwt.audiences.iter().map(|audience| JsValue::from_str(audience)).collect();
     let claims =
         verify(token, keys.into(), jwt.issuer.clone(), audiences.into(), js_sys::Date::now());
-    settled::<js_sys::Object>(claims).await.map(JsValue::from)
+    settled::<js_sys::Object>(claims).await.ok().map(JsValue::from)
 }
 
 /// The body of `request`; `None` when it is longer than `limit` or breaks off.
 pub(crate) async fn body(request: &web_sys::Request, limit: u32) -> Option<Vec<u8>> {
-    Some(settled::<Uint8Array>(read_body(request, limit)).await?.to_vec())
+    Some(settled::<Uint8Array>(read_body(request, limit)).await.ok()?.to_vec())
+}
+
+/// What the deployment binds to `name`.
+pub(crate) fn binding(env: &JsValue, name: &str) -> Option<JsValue> {
+    let value = js_sys::Reflect::get(env, &JsValue::from_str(name)).ok()?;
+    (!value.is_undefined() && !value.is_null()).then_some(value)
+}
+
+/// The same as a setting. A number of wrangler.toml arrives as a number, not as text.
+pub(crate) fn text_binding(env: &JsValue, name: &str) -> Binding {
+    let Some(value) = binding(env, name) else { return Binding::Absent };
+    if let Some(text) = value.as_string() {
+        return Binding::Text(text);
+    }
+    let number = value.as_f64().and_then(|_| js_sys::JSON::stringify(&value).ok());
+    number.map_or(Binding::Other, |digits| Binding::Text(digits.into()))
 }
 
 /// Waits for `milliseconds`.
@@ -125,8 +153,10 @@ pub(crate) async fn wait(milliseconds: u64) {
     let _ = js_sys::futures::JsFuture::from(sleep(number(milliseconds))).await;
 }
 
-async fn settled<T: JsCast>(promise: Promise) -> Option<T> {
-    js_sys::futures::JsFuture::from(promise).await.ok()?.dyn_into().ok()
+/// What `promise` gives; the text that it gives instead of it.
+async fn settled<T: JsCast>(promise: Promise) -> Result<T, String> {
+    let settled = js_sys::futures::JsFuture::from(promise).await.unwrap_or_else(|error| error);
+    settled.dyn_into().map_err(|other| other.as_string().unwrap_or_else(|| "no reply".to_owned()))
 }
 
 /// The time, in whole milliseconds since 1970. On the platform it stands still between I/O.

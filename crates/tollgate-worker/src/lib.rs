@@ -15,6 +15,7 @@ mod object;
 mod reply;
 mod row;
 mod settings;
+mod tally;
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -31,6 +32,7 @@ use crate::limit::{Objects, decide, settle};
 use crate::naming::told_hash_key;
 use crate::reply::{Fields, HEALTH_PATH, Reply};
 use crate::settings::Settings;
+use crate::tally::Trouble;
 
 /// The path of the service.
 const CHECK_PATH: &str = "/check";
@@ -114,12 +116,17 @@ async fn proxy(
         Answer::Retry(_) => return Ok(refuse(&outcome, 429, &facts.facts)), // `decide` has waited long enough
     }
     let (fields, marks) = (Fields::of(&outcome), Fields::marks(&outcome));
-    let Some(response) = js::forwarded(request, &format!("{origin}{target}"), &marks.0).await
-    else {
-        let mut reply = Reply::problem(502, "Bad Gateway", "the origin does not answer");
-        settle(&gate.objects, policy, &mut decided.plan, reply.status).await;
-        reply.fields.0.push_str(&fields.0);
-        return Ok(send(&reply));
+    let forwarded = js::forwarded(request, &format!("{origin}{target}"), &marks.0).await;
+    let response = match forwarded {
+        Ok(response) => response,
+        Err(why) => {
+            let mut reply = Reply::problem(502, "Bad Gateway", "the origin does not answer");
+            gate.objects.tally.borrow_mut().note(Trouble::Origin, &why);
+            settle(&gate.objects, policy, &mut decided.plan, reply.status).await;
+            gate.objects.tell();
+            reply.fields.0.push_str(&fields.0);
+            return Ok(send(&reply));
+        }
     };
     if decided.plan.is_deferred() {
         settle(&gate.objects, policy, &mut decided.plan, response.status()).await;
@@ -211,12 +218,16 @@ fn send(reply: &Reply) -> web_sys::Response {
 
 impl Gate {
     fn open(env: &Env) -> Result<Self, Problems> {
-        let binding = |name: &str| js_sys::Reflect::get(env, &JsValue::from_str(name)).ok();
-        let settings = Settings::read(|name| binding(name)?.as_string());
-        let namespace = binding(OBJECTS).filter(JsValue::is_object);
+        let settings = Settings::read(|name| js::text_binding(env, name));
+        let namespace = js::binding(env, OBJECTS).filter(JsValue::is_object);
         match (settings, namespace) {
             (Ok(settings), Some(namespace)) => {
-                let objects = Objects { namespace, hash_key: settings.hash_key.clone() };
+                let objects = Objects {
+                    namespace,
+                    hash_key: settings.hash_key.clone(),
+                    timeout_ms: settings.object_timeout_ms,
+                    tally: RefCell::default(),
+                };
                 let policy = policy_with(told_hash_key(&settings.hash_key));
                 let gate = Self { policy, settings, objects };
                 gate.warn();

@@ -3,25 +3,33 @@
 //! Invariant: all or nothing. A request of several keys is first looked at by every key's object and charged only if all
 //! of them would admit it; each then decides for itself, at once and at the same time; when a race was lost and the request is
 //! refused after all, the charges of those that admitted it are taken back before the refusal is answered. An object that
-//! does not answer is a failure, and `on_failure` decides.
+//! does not answer in time is a failure, which is counted and logged, and `on_failure` decides. What it was asked it may still
+//! do: such a charge stays, on the strict side. The calls of a request are bounded: `MAX_CALLS` and its neighbours in `host.mjs`.
+
+use std::cell::RefCell;
 
 use tollgate_core::Span;
 use tollgate_policy::{Answer, Facts, Failure, Plan, Policy};
 use wasm_bindgen::JsValue;
 
-use crate::js::{self, Call};
+use crate::js::{self, Call, KeyObject, NoReply};
 use crate::naming::object_name;
+use crate::tally::{Tally, Trouble};
 
 /// The objects, and how they are named.
 pub(crate) struct Objects {
     pub(crate) namespace: JsValue,
     pub(crate) hash_key: Vec<u8>,
+    /// An object that says nothing for so long has failed.
+    pub(crate) timeout_ms: u32,
+    /// Not borrowed across an await.
+    pub(crate) tally: RefCell<Tally>,
 }
 
-/// What one object was asked.
+/// What one object was asked, and what it answered; nothing when it did not.
 struct Asked {
     partition: usize,
-    name: String,
+    object: KeyObject,
     request: Vec<u8>,
     reply: Vec<u8>,
 }
@@ -39,6 +47,7 @@ pub(crate) async fn decide(objects: &Objects, policy: &Policy, facts: &impl Fact
     loop {
         let plan = decide_once(objects, policy, facts, waited).await;
         let Answer::Retry(wait) = plan.outcome(policy).answer_after(waited) else {
+            objects.tell_failures(policy, &plan, waited);
             return Decided { plan, waited };
         };
         js::wait(wait.as_millis_ceil()).await;
@@ -58,54 +67,36 @@ pub(crate) async fn settle(
         return false;
     }
     let due = (0..plan.len()).filter(|i| plan.applies(*i));
-    let calls: Vec<_> = due.map(|i| (i, objects.ask(policy, plan, i).1)).collect();
+    let calls: Vec<_> = due.map(|i| objects.ask(policy, plan, i, objects.of(plan, i))).collect();
     let mut charged = false;
-    for (i, call) in calls {
-        let reply = call.reply().await.unwrap_or_default();
-        charged |= plan.accept(policy, i, &reply).is_ok() && plan.changed(i);
+    for (asked, call) in calls {
+        objects.accept(policy, plan, asked.partition, call.reply().await);
+        charged |= plan.changed(asked.partition);
     }
+    objects.tell();
     charged
 }
 
 async fn decide_once(objects: &Objects, policy: &Policy, facts: &impl Facts, waited: Span) -> Plan {
     let mut plan = Plan::new();
     policy.plan(facts, &mut plan);
-    if plan.len() > 1 && !is_admitted_everywhere(objects, policy, &mut plan, waited).await {
+    let keys: Vec<KeyObject> = (0..plan.len()).map(|i| objects.of(&plan, i)).collect();
+    if keys.len() > 1 && !objects.admit_everywhere(policy, &mut plan, &keys, waited).await {
         return plan;
     }
     // What did not answer the inquiry is not waited for once more.
-    let there = (0..plan.len()).filter(|i| !plan.has_failed(*i));
-    let (mut asked, calls): (Vec<_>, Vec<_>) = there.map(|i| objects.ask(policy, &plan, i)).unzip();
+    let there = keys.into_iter().enumerate().filter(|(i, _)| !plan.has_failed(*i));
+    let (mut asked, calls): (Vec<_>, Vec<_>) =
+        there.map(|(i, object)| objects.ask(policy, &plan, i, object)).unzip();
     for (asked, call) in asked.iter_mut().zip(calls) {
-        asked.reply = call.reply().await.unwrap_or_default();
-        accept(policy, &mut plan, asked.partition, &asked.reply);
+        let reply = call.reply().await;
+        asked.reply = reply.as_ref().cloned().unwrap_or_default();
+        objects.accept(policy, &mut plan, asked.partition, reply);
     }
     if is_refused(policy, &plan, waited) {
         objects.give_back(policy, &mut plan, &asked).await;
     }
     plan
-}
-
-/// Asks what every object would decide, before any of them charges: what one key refuses never holds a place in the
-/// counts of the others, which a flood would fill.
-async fn is_admitted_everywhere(
-    objects: &Objects,
-    policy: &Policy,
-    plan: &mut Plan,
-    waited: Span,
-) -> bool {
-    let calls: Vec<_> = (0..plan.len()).map(|i| objects.inquire(policy, plan, i)).collect();
-    for (i, call) in calls.into_iter().enumerate() {
-        let reply = call.reply().await.unwrap_or_default();
-        accept(policy, plan, i, &reply);
-    }
-    !is_refused(policy, plan, waited)
-}
-
-fn accept(policy: &Policy, plan: &mut Plan, i: usize, reply: &[u8]) {
-    if plan.accept(policy, i, reply).is_err() {
-        plan.fail(i, Failure::Unreachable);
-    }
 }
 
 fn is_refused(policy: &Policy, plan: &Plan, waited: Span) -> bool {
@@ -114,32 +105,89 @@ fn is_refused(policy: &Policy, plan: &Plan, waited: Span) -> bool {
 }
 
 impl Objects {
-    fn ask(&self, policy: &Policy, plan: &Plan, i: usize) -> (Asked, Call) {
+    /// The object of partition `i`.
+    fn of(&self, plan: &Plan, i: usize) -> KeyObject {
         let name = object_name(&self.hash_key, plan.key(i));
-        let mut request = Vec::new();
-        plan.request(policy, i, &mut request);
-        let call = Call::check(&self.namespace, &name, &request);
-        (Asked { partition: i, name, request, reply: Vec::new() }, call)
+        js::key_object(&self.namespace, &name, self.timeout_ms)
     }
 
-    fn inquire(&self, policy: &Policy, plan: &Plan, i: usize) -> Call {
-        let mut inquiry = Vec::new();
-        plan.inquiry(policy, i, &mut inquiry);
-        Call::check(&self.namespace, &object_name(&self.hash_key, plan.key(i)), &inquiry)
+    fn ask(&self, policy: &Policy, plan: &Plan, i: usize, object: KeyObject) -> (Asked, Call) {
+        let mut request = Vec::new();
+        plan.request(policy, i, &mut request);
+        let call = Call::check(&object, &request);
+        (Asked { partition: i, object, request, reply: Vec::new() }, call)
+    }
+
+    /// Asks what every object would decide, before any of them charges: what one key refuses never holds a place in the
+    /// counts of the others, which a flood would fill.
+    async fn admit_everywhere(
+        &self,
+        policy: &Policy,
+        plan: &mut Plan,
+        keys: &[KeyObject],
+        waited: Span,
+    ) -> bool {
+        let inquire = |(i, object): (usize, &KeyObject)| {
+            let mut inquiry = Vec::new();
+            plan.inquiry(policy, i, &mut inquiry);
+            Call::check(object, &inquiry)
+        };
+        let calls: Vec<_> = keys.iter().enumerate().map(inquire).collect();
+        for (i, call) in calls.into_iter().enumerate() {
+            self.accept(policy, plan, i, call.reply().await);
+        }
+        !is_refused(policy, plan, waited)
+    }
+
+    /// Takes the reply of partition `i`'s object; without one the partition has failed.
+    fn accept(&self, policy: &Policy, plan: &mut Plan, i: usize, reply: Result<Vec<u8>, NoReply>) {
+        let (failure, trouble, word) = match reply {
+            Ok(reply) if plan.accept(policy, i, &reply).is_ok() => return,
+            Ok(_) => (Failure::Unreachable, Trouble::Misread, String::new()),
+            Err(NoReply::Late) => (Failure::Unreachable, Trouble::Late, String::new()),
+            Err(NoReply::Failed(word)) => (Failure::Unreachable, Trouble::Failed, word),
+        };
+        plan.fail(i, failure);
+        self.tally.borrow_mut().note(trouble, &word);
     }
 
     /// Takes back every charge of a refused request. The new replies say what is left without it.
     async fn give_back(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
         let charged = asked.iter().filter(|asked| plan.changed(asked.partition));
-        let refund = |asked: &Asked| {
-            Call::refund(&self.namespace, &asked.name, &asked.request, &asked.reply)
-        };
+        let refund = |asked: &Asked| Call::refund(&asked.object, &asked.request, &asked.reply);
         let calls: Vec<_> = charged.map(|asked| (asked.partition, refund(asked))).collect();
         for (i, call) in calls {
-            if let Some(reply) = call.reply().await {
+            match call.reply().await {
                 // What cannot be read changes nothing: the request is refused in any case.
-                let _ = plan.accept(policy, i, &reply);
+                Ok(reply) => drop(plan.accept(policy, i, &reply)),
+                Err(NoReply::Late) => self.tally.borrow_mut().note(Trouble::Late, ""),
+                Err(NoReply::Failed(word)) => {
+                    self.tally.borrow_mut().note(Trouble::Failed, &word);
+                }
             }
+        }
+    }
+
+    /// Counts what `on_failure` decided, if it did.
+    fn tell_failures(&self, policy: &Policy, plan: &Plan, waited: Span) {
+        if (0..plan.len()).any(|i| plan.has_failed(i)) {
+            let outcome = plan.outcome(policy);
+            match outcome.answer_after(waited) {
+                Answer::Pass | Answer::Delay(_) => {
+                    self.tally.borrow_mut().note(Trouble::LetThrough, "");
+                }
+                _ if outcome.is_failure() => self.tally.borrow_mut().note(Trouble::Refused, ""),
+                Answer::Refuse { .. } | Answer::Retry(_) => {}
+            }
+        }
+        self.tell();
+    }
+
+    /// Logs what failed lately, if it is time.
+    pub(crate) fn tell(&self) {
+        let mut tally = self.tally.borrow_mut();
+        if let Some(line) = tally.is_due.then(|| tally.line(js::now())).flatten() {
+            js::fail(&line);
         }
     }
 }

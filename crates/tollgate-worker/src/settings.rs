@@ -8,48 +8,104 @@
 //! | `ORIGIN` | variable | forward admitted requests there; without it this is the service `POST /check` |
 //! | `CHECK_TOKEN` | secret | what `/check` wants as `Authorization: Bearer` |
 //! | `HASH_KEY` | secret | makes the names of objects unguessable |
+//! | `OBJECT_TIMEOUT_MS` | variable | an object that says nothing for so long has failed |
+
+use std::ops::RangeInclusive;
 
 use tollgate_policy::{Problem, Problems};
 
 use crate::naming::Token;
 
+/// How long an object may take, unless the deployment says so. One that has to start far away needs about a second, and
+/// then `on_failure` decides about its first request.
+const OBJECT_TIMEOUT_MS: u32 = 500;
+
+/// Less would give up objects that are near and well; more is longer than clients wait.
+const OBJECT_TIMEOUTS_MS: RangeInclusive<u32> = 10..=30_000;
+
+/// What the deployment has under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Binding {
+    /// Nothing.
+    Absent,
+    /// A text, or a number as it is written.
+    Text(String),
+    /// Something else, such as a secret of a store, which nobody may take for nothing.
+    Other,
+}
+
 /// The settings of one deployment.
-#[derive(Default)]
 pub(crate) struct Settings {
     /// Where admitted requests go: scheme, host and perhaps a path, without a slash at the end.
     pub(crate) origin: Option<String>,
     pub(crate) check_token: Option<Token>,
     pub(crate) hash_key: Vec<u8>,
+    pub(crate) object_timeout_ms: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let object_timeout_ms = OBJECT_TIMEOUT_MS;
+        Self { origin: None, check_token: None, hash_key: Vec::new(), object_timeout_ms }
+    }
 }
 
 impl Settings {
-    /// Reads the settings; `variable` gives the value of a name.
+    /// Reads the settings; `binding` gives what is under a name.
     ///
     /// # Errors
     /// Every wrong setting.
-    pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, Problems> {
+    pub(crate) fn read(binding: impl Fn(&str) -> Binding) -> Result<Self, Problems> {
         let mut problems = Problems::default();
+        let mut wrong = |path: &str, message: String| {
+            problems.0.push(Problem { path: path.to_owned(), message });
+        };
+        let mut text = |name: &str| match binding(name) {
+            Binding::Absent => None,
+            Binding::Text(text) => Some(text),
+            Binding::Other => {
+                wrong(name, "is bound to something that is no text; give it a text".to_owned());
+                None
+            }
+        };
+        let given = [ORIGIN, CHECK_TOKEN, HASH_KEY, TIMEOUT].map(&mut text);
+        let [given_origin, token, hash_key, timeout] = given;
         let mut settings =
-            Self { hash_key: variable("HASH_KEY").unwrap_or_default().into(), ..Self::default() };
-        if let Some(value) = variable("ORIGIN").filter(|value| !value.is_empty()) {
+            Self { hash_key: hash_key.unwrap_or_default().into(), ..Self::default() };
+        if let Some(value) = given_origin.filter(|value| !value.is_empty()) {
             settings.origin = origin(&value);
             if settings.origin.is_none() {
-                let message =
-                    "is not an origin; use one such as \"https://example.com\", without query";
-                problems.0.push(Problem { path: "ORIGIN".into(), message: message.into() });
+                wrong(ORIGIN, NO_ORIGIN.to_owned());
             }
         }
-        if let Some(value) = variable("CHECK_TOKEN") {
+        if let Some(value) = token {
             // An empty secret must not open the service.
             if value.trim().is_empty() {
-                let message = "is empty; give it a value or delete it".into();
-                problems.0.push(Problem { path: "CHECK_TOKEN".into(), message });
+                wrong(CHECK_TOKEN, "is empty; give it a value or delete it".to_owned());
+            } else {
+                settings.check_token = Some(Token::new(value.trim().as_bytes()));
             }
-            settings.check_token = Some(Token::new(value.trim().as_bytes()));
+        }
+        if let Some(value) = timeout {
+            match value.parse().ok().filter(|value| OBJECT_TIMEOUTS_MS.contains(value)) {
+                Some(value) => settings.object_timeout_ms = value,
+                None => {
+                    let (least, most) = (OBJECT_TIMEOUTS_MS.start(), OBJECT_TIMEOUTS_MS.end());
+                    let wanted = "is not a whole number of milliseconds";
+                    wrong(TIMEOUT, format!("{wanted} from {least} to {most}; use one such as 500"));
+                }
+            }
         }
         if problems.0.is_empty() { Ok(settings) } else { Err(problems) }
     }
 }
+
+const ORIGIN: &str = "ORIGIN";
+const CHECK_TOKEN: &str = "CHECK_TOKEN";
+const HASH_KEY: &str = "HASH_KEY";
+const TIMEOUT: &str = "OBJECT_TIMEOUT_MS";
+
+const NO_ORIGIN: &str = "is not an origin; use one such as \"https://example.com\", without query";
 
 fn origin(value: &str) -> Option<String> {
     let rest = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"))?;
@@ -66,9 +122,35 @@ fn origin(value: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn bound(name: &str, binding: Binding) -> Result<Settings, String> {
+        let given = |asked: &str| if asked == name { binding.clone() } else { Binding::Absent };
+        Settings::read(given).map_err(|problems| problems.to_string())
+    }
+
     fn read(name: &str, value: &str) -> Result<Settings, String> {
-        let variable = |asked: &str| (asked == name).then(|| value.to_owned());
-        Settings::read(variable).map_err(|problems| problems.to_string())
+        bound(name, Binding::Text(value.to_owned()))
+    }
+
+    #[test]
+    fn a_time_out_is_a_whole_number_of_milliseconds_within_bounds() {
+        let timeout = |value: &str| read(TIMEOUT, value).map(|settings| settings.object_timeout_ms);
+        assert_eq!(bound("OTHER", Binding::Other).map(|s| s.object_timeout_ms), Ok(500));
+        for (value, expected) in [("10", 10), ("750", 750), ("30000", 30_000)] {
+            assert_eq!(timeout(value), Ok(expected));
+        }
+        let problem = "OBJECT_TIMEOUT_MS: is not a whole number of milliseconds from 10 to 30000; \
+                       use one such as 500";
+        for value in ["9", "30001", "", "0", "-1", "1.5", "1e3", "500ms", " 500", "99999999999"] {
+            assert_eq!(timeout(value).as_ref().map_err(String::as_str), Err(problem), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_bound_to_no_text_is_not_taken_for_absent() {
+        for name in [ORIGIN, CHECK_TOKEN, HASH_KEY, TIMEOUT] {
+            let expected = format!("{name}: is bound to something that is no text; give it a text");
+            assert_eq!(bound(name, Binding::Other).err(), Some(expected));
+        }
     }
 
     #[test]

@@ -175,7 +175,7 @@ choice! {
     Durability ("durability") {
         /// Before the answer leaves.
         "strict" => Strict,
-        /// Within 100 ms after it.
+        /// 50 ms after it, with what came meanwhile.
         "relaxed" => Relaxed,
     }
 }

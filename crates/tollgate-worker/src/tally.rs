@@ -1,0 +1,145 @@
+//! What did not work, counted and told in few lines of the log.
+//!
+//! Invariant: nothing fails in silence, and no flood of failures is a flood of lines: the first is told at once, then at
+//! most one line every ten seconds tells what came since, with totals since the isolate started. A line
+//! holds counts and the platform's last word, never a key. Deliberately absent: a timer, which an isolate has only within a
+//! request; what came last is told by the next request.
+
+use tollgate_core::{Span, Timestamp};
+
+/// The shortest time between two lines.
+const BETWEEN_LINES: Span = Span::from_secs(10);
+
+/// The longest word of the platform that is repeated, in characters.
+const MAX_WORD: usize = 200;
+
+/// What can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// An object said nothing in time.
+    Late,
+    /// An object, or the platform in its place, gave an error.
+    Failed,
+    /// An object answered what is no answer to what it was asked.
+    Misread,
+    /// An object could not read what it had stored.
+    Corrupt,
+    /// A request was let through because of it, by `on_failure`.
+    LetThrough,
+    /// A request was refused because of it, by `on_failure`.
+    Refused,
+    /// The origin gave no response.
+    Origin,
+}
+
+impl Trouble {
+    /// Every one, with its word in a line of the log, where people and their alerts look for it.
+    const ALL: [(Self, &str); 7] = [
+        (Self::Late, "late"),
+        (Self::Failed, "failed"),
+        (Self::Misread, "misread"),
+        (Self::Corrupt, "corrupt"),
+        (Self::LetThrough, "let_through"),
+        (Self::Refused, "refused"),
+        (Self::Origin, "origin"),
+    ];
+}
+
+/// How often each thing failed since the last line, and since the isolate started.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    since: [u64; Trouble::ALL.len()],
+    total: [u64; Trouble::ALL.len()],
+    last_word: String,
+    told_at: Option<Timestamp>,
+    /// Something is not told yet.
+    pub(crate) is_due: bool,
+}
+
+impl Tally {
+    /// Counts one `trouble`; `word` is what the platform says, if anything.
+    pub(crate) fn note(&mut self, trouble: Trouble, word: &str) {
+        for counts in [&mut self.since, &mut self.total] {
+            let of = counts.iter_mut().zip(Trouble::ALL).find(|(_, (kind, _))| *kind == trouble);
+            if let Some((count, _)) = of {
+                *count = count.saturating_add(1);
+            }
+        }
+        if !word.is_empty() {
+            let one_line = word.chars().map(|c| if c.is_control() { ' ' } else { c });
+            self.last_word = one_line.take(MAX_WORD).collect();
+        }
+        self.is_due = true;
+    }
+
+    /// The line to log, if it is time for one.
+    pub(crate) fn line(&mut self, now: Timestamp) -> Option<String> {
+        // A clock that was set back must not silence us.
+        let is_early = |at: Timestamp| at <= now && now < at.saturating_add(BETWEEN_LINES);
+        if !self.is_due || self.told_at.is_some_and(is_early) {
+            return None;
+        }
+        let mut line = String::from("failures: ");
+        line.push_str(&words(&self.since));
+        line.push_str("; since this isolate started: ");
+        line.push_str(&words(&self.total));
+        if !self.last_word.is_empty() {
+            line.push_str("; last error: ");
+            line.push_str(&self.last_word);
+        }
+        self.since = Default::default();
+        self.last_word.clear();
+        self.is_due = false;
+        self.told_at = Some(now);
+        Some(line)
+    }
+}
+
+/// `late=3 let_through=3`: what is not zero.
+fn words(counts: &[u64]) -> String {
+    let some = counts.iter().zip(Trouble::ALL).filter(|(count, _)| **count > 0);
+    some.map(|(count, (_, word))| format!("{word}={count}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::ZERO.saturating_add(Span::from_secs(seconds))
+    }
+
+    #[test]
+    fn the_first_failure_is_told_at_once_and_a_flood_in_one_line() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.line(at(100)), None);
+        tally.note(Trouble::Late, "");
+        tally.note(Trouble::LetThrough, "");
+        let first = "late=1 let_through=1";
+        let expected = format!("failures: {first}; since this isolate started: {first}");
+        assert_eq!(tally.line(at(100)).as_ref(), Some(&expected));
+        assert_eq!(tally.line(at(200)), None, "nothing came since");
+        tally.note(Trouble::Late, "");
+        assert!(tally.line(at(200)).is_some());
+        for second in 200..210 {
+            for _ in 0..1000 {
+                tally.note(Trouble::Failed, "storage\nis broken");
+                tally.note(Trouble::Refused, "");
+            }
+            assert_eq!(tally.line(at(second)), None, "{second}");
+        }
+        let line = "failures: failed=10000 refused=10000; since this isolate started: late=2 \
+                    failed=10000 let_through=1 refused=10000; last error: storage is broken";
+        assert_eq!(tally.line(at(210)).as_deref(), Some(line));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_silence() {
+        let mut tally = Tally::default();
+        tally.note(Trouble::Origin, "x");
+        assert!(tally.line(at(1_000_000)).is_some());
+        tally.note(Trouble::Origin, &"x".repeat(10_000));
+        let line = tally.line(at(5)).expect("a line");
+        assert!(line.len() < 400, "{}", line.len());
+    }
+}

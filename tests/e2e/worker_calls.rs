@@ -1,0 +1,245 @@
+//! What a request may ask of objects, and what becomes of it when they are slow: every call is bounded in time, all calls
+//! are bounded in number, and whatever fails is counted and told.
+//!
+//! Modules in front of `entry.mjs` play the faults and count; no test measures time.
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::Request;
+use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
+
+/// Two keys of the request for `/vip`, one of any other.
+fn policy(on_failure: &str) -> Value {
+    let quota =
+        |name: &str| json!({"name": name, "algorithm": "gcra", "limit": 100, "window": "366d"});
+    json!({"version": 1, "on_failure": on_failure, "rules": [
+        {"name": "client", "key": ["client_ip"], "quotas": [quota("client")]},
+        {"name": "vip", "when": {"paths": ["/vip"]}, "key": ["path"], "quotas": [quota("vip")]},
+    ]})
+}
+
+fn left(answer: &Value, quota: &str) -> u64 {
+    let field = answer["headers"]["ratelimit"].as_str().unwrap_or_default();
+    let of = field.split(", ").find(|item| item.starts_with(&format!("\"{quota}\"")));
+    let r = of.and_then(|item| item.split(";r=").nth(1)).and_then(|rest| rest.split(';').next());
+    r.and_then(|r| r.parse().ok()).unwrap_or_else(|| panic!("no {quota} in {field}"))
+}
+
+/// The lines about failures in the log.
+fn lines(worker: &Workerd) -> Vec<String> {
+    let log = worker.log();
+    let lines = log.lines().filter_map(|line| line.split_once("failures: "));
+    lines.map(|(_, said)| said.to_owned()).collect()
+}
+
+/// Objects that do what they are asked and never answer, while the request says so; `x-later` moves the clock.
+const SILENT: &str = r#"
+import Tollgate, { Limiter as Real } from "./entry.mjs";
+let silent = "";
+const realNow = Date.now;
+export default class extends Tollgate {
+  fetch(request) {
+    silent = request.headers.get("x-silent") ?? "";
+    const later = Number(request.headers.get("x-later") ?? 0);
+    Date.now = () => realNow() + later;
+    return super.fetch(request);
+  }
+}
+let first;
+export class Limiter extends Real {
+  check(request) {
+    const reply = super.check(request);
+    first ??= this.ctx.id.toString();
+    const isSilent = silent === "all" || (silent === "others" && this.ctx.id.toString() !== first);
+    return isSilent ? new Promise(() => setTimeout(() => {}, 60_000)) : reply;
+  }
+}
+"#;
+
+// Guards: failing open in silence. An object that is slow is given up at the time-out, and what then became of the request
+// is in the log: the first at once, a flood in one line, and totals.
+#[test]
+fn slow_objects_are_given_up_counted_and_told_in_few_lines() {
+    for (on_failure, word) in [("allow", "let_through"), ("deny", "refused")] {
+        let worker =
+            Setup::new(policy(on_failure)).binding("OBJECT_TIMEOUT_MS", 20).front(SILENT).start();
+        let mut client = worker.client();
+        let mut ask = |later: u64| {
+            let request = check_request("GET", "/", "192.0.2.1").header("x-silent", "all");
+            answer(&client.send(&request.header("x-later", later.to_string())))
+        };
+        for _ in 0..30 {
+            let failed = ask(0);
+            assert_eq!(failed["decision"], on_failure);
+            assert_eq!(failed["rules"], json!([{"name": "client", "result": "failed"}]));
+            assert_eq!(failed["headers"].get("ratelimit"), None);
+        }
+        let told = lines(&worker);
+        let first = format!("late=1 {word}=1; since this isolate started: late=1 {word}=1");
+        assert_eq!(told.first(), Some(&first));
+        assert!(told.len() < 10, "one line in ten seconds: {told:#?}");
+        ask(3_600_000);
+        let told = lines(&worker);
+        let totals = format!("since this isolate started: late=31 {word}=31");
+        assert!(told.last().is_some_and(|line| line.ends_with(&totals)), "{told:#?}");
+    }
+}
+
+// Guards: one slow key that takes the others with it. They are asked at the same time, they answer and count, and the slow
+// one is not waited for twice.
+#[test]
+fn a_slow_key_does_not_hold_the_others() {
+    let setup = Setup::new(policy("allow")).binding("OBJECT_TIMEOUT_MS", 3_000);
+    let worker = setup.front(SILENT).start();
+    let ask = |silent: &str| {
+        let request = check_request("GET", "/vip", "192.0.2.1").header("x-silent", silent);
+        answer(&worker.client().send(&request))
+    };
+    assert_eq!(left(&ask("none"), "client"), 99);
+    for expected in [98, 97] {
+        let answer = ask("others");
+        assert_eq!((&answer["decision"], left(&answer, "client")), (&json!("allow"), expected));
+        let results =
+            json!([{"name": "client", "result": "allowed"}, {"name": "vip", "result": "failed"}]);
+        assert_eq!(answer["rules"], results);
+    }
+}
+
+// Guards: what is documented of a charge whose answer comes too late: it may have been counted, and it stays.
+#[test]
+fn a_charge_that_answers_too_late_stays() {
+    let worker =
+        Setup::new(policy("allow")).binding("OBJECT_TIMEOUT_MS", 3_000).front(SILENT).start();
+    let ask = |silent: &str| {
+        let request = check_request("GET", "/", "192.0.2.1").header("x-silent", silent);
+        answer(&worker.client().send(&request))
+    };
+    for _ in 0..2 {
+        assert_eq!(ask("all")["rules"], json!([{"name": "client", "result": "failed"}]));
+    }
+    assert_eq!(left(&ask("none"), "client"), 97);
+}
+
+/// Counts the calls of each key of a request, in the order of its keys, and plays the faults that `x-faults` names by key and
+/// call: `{"0:1": "retryable"}`. `drained`: somebody else uses the quota up just before.
+const COUNTING: &str = r#"
+import Tollgate, { Limiter } from "./entry.mjs";
+export { Limiter };
+
+let faults = {};
+let keys = new Map();
+
+const failing = (properties) => Object.assign(new Error("a fault of the test"), properties);
+
+async function play(fault, object, request) {
+  if (fault === "retryable") throw failing({ retryable: true });
+  if (fault === "overloaded") throw failing({ retryable: true, overloaded: true });
+  if (fault === "drained") for (let i = 0; i < 200; i++) await object.check(request);
+}
+
+const counting = (objects) => ({
+  getByName(name) {
+    if (!keys.has(name)) keys.set(name, { index: keys.size, checks: 0, refunds: 0 });
+    const key = keys.get(name);
+    const object = objects.getByName(name);
+    return {
+      async check(request) {
+        key.checks += 1;
+        await play(faults[`${key.index}:${key.checks}`], object, request);
+        return await object.check(request);
+      },
+      async refund(request, reply) {
+        key.refunds += 1;
+        await play(faults[`${key.index}:refund`], object, request);
+        return await object.refund(request, reply);
+      },
+    };
+  },
+});
+
+export default class extends Tollgate {
+  constructor(ctx, env) {
+    super(ctx, { ...env, LIMITER: counting(env.LIMITER) });
+  }
+
+  async fetch(request) {
+    faults = JSON.parse(request.headers.get("x-faults") ?? "{}");
+    keys = new Map();
+    const response = await super.fetch(request);
+    const calls = [...keys.values()].map(({ checks, refunds }) => [checks, refunds]);
+    response.headers.set("x-calls", JSON.stringify(calls));
+    return response;
+  }
+}
+"#;
+
+// Guards: calls without bound, at which the platform ends the invocation and every key fails. Of one key: asked and charged,
+// tried again once in all, given back once; whatever goes wrong, and however often.
+#[test]
+fn the_calls_of_a_request_are_bounded() {
+    let rule = |name: &str| {
+        let quota = json!({"name": name, "algorithm": "gcra", "limit": 100, "window": "366d"});
+        json!({"name": name, "when": {"paths": ["/all"]}, "key": [{"header": name}], "quotas": [quota]})
+    };
+    let one = json!({"name": "one", "when": {"paths": ["/one"]}, "key": ["path"], "quotas":
+        [{"name": "one", "algorithm": "gcra", "limit": 100, "window": "366d"}]});
+    let rules = json!([rule("x-a"), rule("x-b"), rule("x-c"), one]);
+    let policy = json!({"version": 1, "on_failure": "deny", "rules": rules});
+    let worker = Setup::new(policy).front(COUNTING).start();
+    let mut fresh = 0;
+    let mut calls = |path: &str, faults: Value| {
+        fresh += 1;
+        let headers = json!({"x-a": format!("a{fresh}"), "x-b": "b", "x-c": format!("c{fresh}")});
+        let body = json!({"method": "GET", "path": path, "headers": headers});
+        let request = Request::post("/check", body.to_string());
+        let response = worker.client().send(&request.header("x-faults", faults.to_string()));
+        let calls = response.header("x-calls").expect("a count of calls");
+        let answer = answer(&response);
+        (answer["decision"].as_str().expect("a decision").to_owned(), calls)
+    };
+    let retry = "retryable";
+    // One key is asked once, and once again at most.
+    for (faults, decision, expected) in [
+        (json!({}), "allow", "[[1,0]]"),
+        (json!({"0:1": retry}), "allow", "[[2,0]]"),
+        (json!({"0:1": retry, "0:2": retry, "0:3": retry}), "deny", "[[2,0]]"),
+        (json!({"0:1": "overloaded"}), "deny", "[[1,0]]"),
+    ] {
+        assert_eq!(calls("/one", faults.clone()), (decision.into(), expected.into()), "{faults}");
+    }
+    // Of several each is asked and charged; the second try is one for both.
+    let always = |key: usize| (1..9).map(move |call| (format!("{key}:{call}"), json!(retry)));
+    let everything: Value = (0..3).flat_map(always).collect::<serde_json::Map<_, _>>().into();
+    for (faults, decision, expected) in [
+        (json!({}), "allow", "[[2,0],[2,0],[2,0]]"),
+        (everything, "deny", "[[2,0],[2,0],[2,0]]"),
+        (json!({"0:1": retry, "0:3": retry}), "deny", "[[3,0],[2,1],[2,1]]"),
+        (json!({"0:1": retry, "1:2": retry}), "allow", "[[3,0],[3,0],[2,0]]"),
+        // A lost race: the last key is used up by others between inquiry and charge.
+        (json!({"2:2": "drained"}), "deny", "[[2,1],[2,1],[2,0]]"),
+        // The worst of everything.
+        (
+            json!({"0:1": retry, "1:2": retry, "0:refund": retry, "2:1": retry, "2:3": "drained"}),
+            "deny",
+            "[[3,1],[3,1],[3,0]]",
+        ),
+    ] {
+        assert_eq!(calls("/all", faults.clone()), (decision.into(), expected.into()), "{faults}");
+    }
+}
+
+// Guards: a number of wrangler.toml, which arrives as a number, taken for nothing; and a secret of a store, which arrives as an
+// object, taken for none: it would open the service.
+#[test]
+fn bindings_that_are_no_text_are_read_or_refused() {
+    let health = |setup: Setup| {
+        let worker = setup.start();
+        worker.client().send(&Request::get("/.well-known/tollgate/health")).status
+    };
+    let setup = || Setup::new(policy("allow"));
+    assert_eq!(health(setup().json_binding("OBJECT_TIMEOUT_MS", json!(750))), 200);
+    assert_eq!(health(setup().json_binding("OBJECT_TIMEOUT_MS", json!(7))), 500);
+    assert_eq!(health(setup().json_binding("OBJECT_TIMEOUT_MS", json!(10.5))), 500);
+    assert_eq!(health(setup().json_binding("CHECK_TOKEN", json!({"get": "x"}))), 500);
+    assert_eq!(health(setup().json_binding("ORIGIN", json!(["https://example.com"]))), 500);
+    assert_eq!(health(setup().json_binding("HASH_KEY", json!(true))), 500);
+}
