@@ -178,6 +178,41 @@ impl Limiter {
         }
     }
 
+    /// A time before which `units` more cannot have been admitted, one after the other, on a key of which
+    /// this limiter's last word is `decision`, provided that nothing is given back: what a request has
+    /// to wait for at least with the rest of these units ahead of it.
+    ///
+    /// GCRA and its kin: exactly when they have. The fixed window: exactly, if the costs divide the
+    /// limit. The others know here only how many units remain, not when the used ones leave: at most
+    /// one window too early.
+    #[must_use]
+    pub fn soonest(&self, decision: &Decision, units: u64) -> Span {
+        match self {
+            Self::Gcra(gcra) => gcra.rate().soonest(decision, units),
+            Self::TokenBucket(bucket) => bucket.rate().soonest(decision, units),
+            Self::LeakyBucket(bucket) => bucket.rate().soonest(decision, units),
+            Self::LeakyQueue(queue) => queue.rate().soonest(decision, units),
+            Self::FixedWindow(_) => self.refilled(decision, units, decision.reset_after),
+            Self::SlidingWindow(window) => window.soonest(decision, units),
+            Self::SlidingBuckets(_) | Self::SlidingLog(_) => {
+                let some_left = decision.remaining > 0; // and when the next one leaves is not told
+                let next = if some_left { Span::ZERO } else { decision.reset_after };
+                self.refilled(decision, units, next)
+            }
+        }
+    }
+
+    /// When `units` have fitted into what remains, a whole limit from `next` on, and one more in every
+    /// window after that.
+    fn refilled(&self, decision: &Decision, units: u64, next: Span) -> Span {
+        let Some(beyond) = units.checked_sub(decision.remaining).filter(|beyond| *beyond > 0)
+        else {
+            return Span::ZERO;
+        };
+        let windows = beyond.saturating_sub(1).checked_div(self.limit()).unwrap_or(0);
+        next.saturating_add(self.window().saturating_mul(windows))
+    }
+
     /// The algorithm that decides.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {

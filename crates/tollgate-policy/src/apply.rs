@@ -70,6 +70,7 @@ impl Policy {
             binding: enforced && !matches!(rule.action, Action::Mark(_)),
             deferred: counted.is_ok() && rule.charging != Charging::Request,
             charged: false,
+            turned_away: false,
         });
     }
 

@@ -39,6 +39,10 @@ impl Outcome<'_> {
         match (self.cause(), self.retry_after()) {
             (Some(Cause::Malformed(malformed)), _) => malformed.detail().into(),
             (Some(Cause::Failure), _) => "the rate limiter cannot decide at the moment".into(),
+            (Some(Cause::Busy), Some(wait)) => {
+                let seconds = headers::seconds(wait.saturating_add(self.jitter()));
+                format!("too many requests are waiting; try again in {seconds} s")
+            }
             _ if self.is_key_missing() => "the request lacks what its quota is counted by".into(),
             (_, Some(wait)) => match headers::seconds(wait.saturating_add(self.jitter())) {
                 1 => "try again in 1 second".into(),
@@ -51,7 +55,7 @@ impl Outcome<'_> {
     fn problem(&self, cause: Cause<'_>) -> String {
         const REGISTERED: &str = "https://iana.org/assignments/http-problem-types#";
         let (registry, kind, title) = match cause {
-            Cause::Failure => {
+            Cause::Failure | Cause::Busy => {
                 (REGISTERED, "temporary-reduced-capacity", "Temporary Reduced Capacity")
             }
             Cause::Malformed(_) => ("", "about:blank", "Bad Request"),

@@ -24,6 +24,15 @@ impl Plan {
         }
     }
 
+    /// Says what would be decided at `now`, and charges nothing: for a request that has to stand in a line anyway
+    /// ([`Plan::turns`]), to see whether another rule refuses it.
+    pub fn look(&mut self, policy: &Policy, now: Timestamp) {
+        for i in 0..self.len() {
+            self.peek(policy, i, now);
+            self.record(policy, i, now, false);
+        }
+    }
+
     /// Decides partition `i` alone at `now`, after it lost its race and was loaded again, while the
     /// others stay charged. False when it denies now: then the others' charges are to be refunded.
     pub fn redecide(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {

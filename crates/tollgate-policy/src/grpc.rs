@@ -70,7 +70,9 @@ impl Outcome<'_> {
                 let message = if code == OK { String::new() } else { self.content(cause) };
                 GrpcStatus { code, message }
             }
-            Some(Cause::Failure) => GrpcStatus { code: UNAVAILABLE, message: self.detail() },
+            Some(Cause::Failure | Cause::Busy) => {
+                GrpcStatus { code: UNAVAILABLE, message: self.detail() }
+            }
             Some(Cause::Malformed(_)) => {
                 GrpcStatus { code: INVALID_ARGUMENT, message: self.detail() }
             }

@@ -47,6 +47,7 @@ mod result;
 mod schema;
 mod value;
 mod values;
+pub mod waiting;
 mod wire;
 
 pub use compile::{Group, Meter, Policy, QuotaSet, Rule, Surface};

@@ -15,6 +15,7 @@ use crate::headers::Telling;
 use crate::malformed::Malformed;
 use crate::plan::{Applied, Plan, Status};
 use crate::result::RuleResult;
+use crate::waiting::Full;
 
 /// May the request go on?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub(crate) enum Cause<'a> {
     Malformed(Malformed),
     /// A state could not be read or written, and the rule denies then.
     Failure,
+    /// It would have to wait, and too many do.
+    Busy,
 }
 
 /// One quota that was decided, and its decision.
@@ -54,6 +57,16 @@ pub(crate) struct Reported<'a> {
     pub(crate) meter: &'a Meter,
     pub(crate) decision: &'a Decision,
     pub(crate) partition: usize,
+    /// The request would have to wait for its rule and may not.
+    turned_away: bool,
+}
+
+impl Reported<'_> {
+    /// True when it denies, and when the place that it gave was given back because the request may not wait.
+    fn is_violated(&self) -> bool {
+        let gave_place = || self.meter.limiter.algorithm() == Algorithm::LeakyQueue;
+        !self.decision.is_admitted() || (self.turned_away && gave_place())
+    }
 }
 
 /// What was decided on one request.
@@ -80,7 +93,9 @@ impl<'a> Outcome<'a> {
         let Some(cause) = self.cause() else {
             return self.delay().map_or(Answer::Pass, Answer::Delay);
         };
-        if let Some(wait) = self.worth_waiting(waited) {
+        if let Some(wait) = self.worth_waiting(waited)
+            && self.plan.turned_away.is_none()
+        {
             return Answer::Retry(wait);
         }
         Answer::Refuse { status: status_of(cause) }
@@ -128,6 +143,10 @@ impl<'a> Outcome<'a> {
     /// violated quotas'. `None` when it is not refused, and when no wait can help.
     #[must_use]
     pub fn retry_after(&self) -> Option<Span> {
+        if let Some(Full::Late(wait) | Full::Key(wait) | Full::Worker(wait)) = self.plan.turned_away
+        {
+            return Some(wait);
+        }
         if !matches!(self.cause(), Some(Cause::Quota(_))) || self.is_key_missing() {
             return None;
         }
@@ -142,7 +161,7 @@ impl<'a> Outcome<'a> {
 
     /// The names of the quotas that deny and are told about.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
-        self.reported().filter(|r| !r.decision.is_admitted()).map(|r| r.meter.name.as_str())
+        self.reported().filter(|r| r.is_violated()).map(|r| r.meter.name.as_str())
     }
 
     /// What each rule that applied said: its index in [`Policy::rules`] and its result.
@@ -186,6 +205,9 @@ impl<'a> Outcome<'a> {
         if applied.malformed.is_some() {
             return RuleResult::Malformed;
         }
+        if applied.turned_away {
+            return RuleResult::Denied;
+        }
         let decided = applied.partition.map(|partition| self.status(partition).is_decided());
         if decided == Some(false) {
             return RuleResult::Failed;
@@ -211,6 +233,11 @@ impl<'a> Outcome<'a> {
         let binding = || self.plan.applied.iter().filter(|applied| applied.binding);
         if let Some(malformed) = binding().find_map(|applied| applied.malformed) {
             return Some(Cause::Malformed(malformed));
+        }
+        match self.plan.turned_away {
+            Some(Full::Worker(_)) => return Some(Cause::Busy),
+            Some(Full::Key(_) | Full::Late(_)) => return Some(Cause::Quota(None)),
+            None => {}
         }
         let mut failure = None;
         for applied in binding() {
@@ -313,6 +340,7 @@ impl<'a> Outcome<'a> {
                 meter,
                 decision,
                 partition,
+                turned_away: applied.turned_away,
             })
         })
     }
@@ -325,6 +353,6 @@ pub(crate) fn status_of(cause: Cause<'_>) -> u16 {
         Cause::Silent(reply) => of(reply),
         Cause::MissingKey => 429,
         Cause::Malformed(_) => 400,
-        Cause::Failure => 503,
+        Cause::Failure | Cause::Busy => 503,
     }
 }

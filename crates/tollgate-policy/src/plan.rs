@@ -16,6 +16,7 @@ use crate::malformed::Malformed;
 use crate::outcome::Outcome;
 use crate::request::Buffers;
 use crate::value;
+use crate::waiting::Full;
 
 /// Bytes of a buffer that a plan may keep: usual requests fit, and many plans with it are small.
 const MAX_KEPT: usize = 4096;
@@ -36,12 +37,14 @@ pub enum Failure {
 pub struct Plan {
     pub(crate) applied: Vec<Applied>,
     /// Only the first `used` are this request's; the others keep their buffers.
-    partitions: Vec<Partition>,
-    used: usize,
+    pub(crate) partitions: Vec<Partition>,
+    pub(crate) used: usize,
     pub(crate) decisions: Vec<Decision>,
     pub(crate) keys: Vec<u8>,
     pub(crate) candidates: Vec<u16>,
     pub(crate) buffers: Buffers,
+    /// Why it may not wait, when it would have to.
+    pub(crate) turned_away: Option<Full>,
     /// Where an outcome writes the value of a field.
     pub(crate) text: RefCell<String>,
 }
@@ -66,6 +69,8 @@ pub(crate) struct Applied {
     pub(crate) deferred: bool,
     /// This request's cost is in the partition's value.
     pub(crate) charged: bool,
+    /// It would have to wait for this rule and may not.
+    pub(crate) turned_away: bool,
 }
 
 #[derive(Debug, Default)]
@@ -229,6 +234,7 @@ impl Plan {
 
     pub(crate) fn clear(&mut self) {
         self.applied.clear();
+        self.turned_away = None;
         self.used = 0;
         self.decisions.clear();
         self.keys.clear();

@@ -31,6 +31,11 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
+    /// Bytes that they hold.
+    pub(crate) const fn capacity(&self) -> usize {
+        self.path.capacity().saturating_add(self.host.capacity())
+    }
+
     pub(crate) const fn all(&mut self) -> [&mut Vec<u8>; 2] {
         [&mut self.path, &mut self.host]
     }

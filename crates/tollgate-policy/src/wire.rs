@@ -98,6 +98,7 @@ impl Plan {
                 binding: flags & BINDING != 0,
                 deferred: flags & DEFERRED != 0,
                 charged: false,
+                turned_away: false,
             });
         }
         plan.reserve_decisions(policy);

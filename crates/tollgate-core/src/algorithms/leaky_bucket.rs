@@ -92,6 +92,11 @@ impl LeakyBucket {
         state.drained_at.saturating_add(state.level)
     }
 
+    /// What the quota is held by.
+    pub(crate) const fn rate(&self) -> &Rate {
+        &self.0
+    }
+
     /// The quota that is held.
     #[must_use]
     pub const fn quota(&self) -> &Quota {

@@ -96,6 +96,11 @@ impl LeakyQueue {
         state.next_free_at
     }
 
+    /// What the quota is held by.
+    pub(crate) const fn rate(&self) -> &Rate {
+        &self.0
+    }
+
     /// The quota that is held.
     #[must_use]
     pub const fn quota(&self) -> &Quota {

@@ -79,6 +79,16 @@ impl Rate {
         charged_at.saturating_add(span).since(now).min(span)
     }
 
+    /// The time until `units` have been admitted one after the other, from the answer `decision` on: the
+    /// inverse of [`Rate::decision_on_credit`].
+    pub(crate) const fn soonest(&self, decision: &Decision, units: u64) -> Span {
+        let needed = self.span_of(units);
+        if decision.remaining > 0 {
+            return needed.saturating_sub(decision.reset_after);
+        }
+        needed.saturating_add(decision.reset_after).saturating_sub(self.emission_interval)
+    }
+
     /// The answer when `debt` is carried. One burst less the debt is the credit; on a late clock the debt
     /// can be more than a burst, and then nothing remains until one unit has grown back.
     pub(crate) fn decision(

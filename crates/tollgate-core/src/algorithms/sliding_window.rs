@@ -109,6 +109,19 @@ impl SlidingWindow {
         }
     }
 
+    /// A time before which `units` more cannot have been admitted from `decision` on: the estimate never
+    /// falls faster than by a limit in a window, give or take the one unit that is rounded.
+    pub(crate) fn soonest(&self, decision: &Decision, units: u64) -> Span {
+        let beyond = units.saturating_sub(decision.remaining);
+        if beyond == 0 {
+            return Span::ZERO;
+        }
+        let next = if decision.remaining > 0 { Span::ZERO } else { decision.reset_after };
+        let window = self.0.window().as_nanos();
+        let decayed = mul_add_div(beyond.saturating_sub(1), window, 0, self.0.limit());
+        next.max(Span::from_nanos(decayed))
+    }
+
     /// The quota that is held.
     #[must_use]
     pub const fn quota(&self) -> &Quota {

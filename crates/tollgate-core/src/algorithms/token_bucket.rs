@@ -103,6 +103,11 @@ impl TokenBucket {
         state.refilled_at.saturating_add(self.0.span_of(state.missing))
     }
 
+    /// What the quota is held by.
+    pub(crate) const fn rate(&self) -> &Rate {
+        &self.0
+    }
+
     /// The quota that is held.
     #[must_use]
     pub const fn quota(&self) -> &Quota {

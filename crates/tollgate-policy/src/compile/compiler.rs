@@ -21,6 +21,7 @@ use crate::document::identity::{KeyPart, Source};
 use crate::document::scalar::{Name, Version};
 use crate::document::{
     BodyFormat, Document, Durability, HeaderGeneration, OnFailure, OnMissing, RuleDoc, TierDoc,
+    WaitingDoc,
 };
 use crate::forwarded::ClientAddress;
 use crate::index::Index;
@@ -28,6 +29,7 @@ use crate::jwt::Jwt;
 use crate::problem::Problems;
 use crate::read::At;
 use crate::value::RECORD_HEADER;
+use crate::waiting::Limits;
 
 /// The most rules of a policy.
 const MAX_RULES: usize = 1000;
@@ -45,6 +47,18 @@ pub(super) struct Compiler {
     record_ids: BTreeSet<u32>,
     /// Groups by the identity of their keys.
     groups: BTreeMap<u64, u16>,
+}
+
+/// How much may wait, as the document says it.
+fn waiting(doc: Option<&WaitingDoc>) -> Limits {
+    let most = Limits::default();
+    let Some(doc) = doc else { return most };
+    let number = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    Limits {
+        per_key: doc.per_key.map_or(most.per_key, |n| number(n.0)),
+        total: doc.total.map_or(most.total, |n| number(n.0)),
+        bytes: doc.bytes.map_or(most.bytes, |n| number(n.0)),
+    }
 }
 
 impl Compiler {
@@ -66,6 +80,7 @@ impl Compiler {
                 partition_key: response.and_then(|r| r.partition_key).unwrap_or(false),
                 hash_key: [0; 16],
             },
+            waiting: waiting(document.waiting.as_ref()),
             jwt: document.jwt.as_ref().map(Jwt::new),
             warnings: Problems::default(),
             fingerprint,

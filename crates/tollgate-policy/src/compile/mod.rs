@@ -31,6 +31,7 @@ use crate::problem::Problems;
 use crate::read::{At, FromNode};
 use crate::request::Known;
 use crate::value::RECORD_HEADER;
+use crate::waiting::Limits;
 
 pub use quotas::Meter;
 
@@ -55,6 +56,7 @@ pub struct Policy {
     pub(crate) index: Index,
     pub(crate) settings: Settings,
     pub(crate) response: Response,
+    waiting: Limits,
     jwt: Option<Jwt>,
     warnings: Problems,
     fingerprint: u64,
@@ -190,6 +192,12 @@ impl Policy {
     #[must_use]
     pub const fn warnings(&self) -> &Problems {
         &self.warnings
+    }
+
+    /// How much may wait in one worker or isolate.
+    #[must_use]
+    pub const fn waiting(&self) -> Limits {
+        self.waiting
     }
 
     /// Where verified claims come from; `None` when no rule counts by one.

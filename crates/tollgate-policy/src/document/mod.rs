@@ -36,6 +36,8 @@ record! {
         jwt: Option<JwtDoc>,
         /// What is said to clients.
         response: Option<ResponseDoc>,
+        /// How many requests may wait in one Envoy worker or one isolate of the Worker.
+        waiting: Option<WaitingDoc>,
         /// What happens when a rule's state cannot be read or written; allow by default.
         on_failure: Option<OnFailure>,
         /// Requests that no rule applies to.
@@ -69,6 +71,18 @@ record! {
         jitter: Option<Wait>,
         /// Send the partition key, hashed; false by default.
         partition_key: Option<bool>,
+    }
+}
+
+record! {
+    /// How many requests may wait (action delay, leaky-queue) in one Envoy worker or one isolate of the Worker.
+    WaitingDoc {
+        /// For one key of a rule; 1000 by default. One more is refused with 429.
+        per_key: Option<Bounded<1, 1_000_000>>,
+        /// In all; 10000 by default. One more is refused with 503.
+        total: Option<Bounded<1, 1_000_000>>,
+        /// Bytes that they hold in all; 67108864 by default. What does not fit is refused with 503.
+        bytes: Option<Bounded<65_536, 1_073_741_824>>,
     }
 }
 

@@ -1,0 +1,116 @@
+//! A plan that is kept while its request waits: small, countable, and turned away if need be.
+//!
+//! Invariant: what is kept is what deciding again and answering need, the keys, the rules that apply and
+//! their costs and tiers as of arrival; never the request. Stored values are loaded again.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tollgate_core::{Decision, Span, Timestamp, Verdict};
+
+use super::{Full, Turn};
+use crate::compile::Policy;
+use crate::decide::denies;
+use crate::plan::{Applied, Partition, Plan};
+use crate::request::Buffers;
+
+impl Plan {
+    /// Makes the plan small, for keeping it while its request waits. Load and decide it again afterwards.
+    pub fn shrink(&mut self) {
+        let Self { applied, partitions, used, decisions, keys, candidates, buffers, text, .. } =
+            self;
+        partitions.truncate(*used);
+        for partition in partitions.iter_mut() {
+            partition.value = Vec::new();
+        }
+        partitions.shrink_to_fit();
+        applied.shrink_to_fit();
+        decisions.shrink_to_fit();
+        keys.shrink_to_fit();
+        *candidates = Vec::new();
+        *buffers = Buffers::default();
+        *text.get_mut() = String::new();
+    }
+
+    /// Bytes that the plan holds, with itself.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let of = |capacity: usize, size: usize| capacity.saturating_mul(size);
+        let text = self.text.try_borrow().map_or(0, |text| text.capacity());
+        [
+            size_of::<Self>(),
+            of(self.applied.capacity(), size_of::<Applied>()),
+            of(self.partitions.capacity(), size_of::<Partition>()),
+            of(self.decisions.capacity(), size_of::<Decision>()),
+            of(self.candidates.capacity(), size_of::<u16>()),
+            self.keys.capacity(),
+            self.buffers.capacity(),
+            text,
+        ]
+        .into_iter()
+        .chain(self.partitions.iter().map(|partition| partition.value.capacity()))
+        .fold(0, usize::saturating_add)
+    }
+
+    /// Refuses the request, which would have to wait and may not. Afterwards give back what was charged.
+    pub fn turn_away(&mut self, policy: &Policy, full: Full) {
+        let Self { applied, decisions, turned_away, .. } = self;
+        *turned_away = Some(full);
+        for applied in applied.iter_mut().filter(|applied| applied.enforced) {
+            let own = decisions.get(applied.first_decision..).unwrap_or_default();
+            let mut own = own.iter().take(policy.meters(applied).len());
+            let waits = own.any(|decision| matches!(decision.verdict, Verdict::Delay(_)));
+            applied.turned_away = waits || denies(applied, policy, decisions);
+        }
+    }
+
+    /// The place in a `leaky-queue` of a request whose answer is [`Answer::Delay`](crate::Answer::Delay): `None` when it has places in
+    /// several, so that nobody else can use the time that it is let go at.
+    #[must_use]
+    pub fn place(&self, policy: &Policy) -> Option<Turn> {
+        let mut found = None;
+        for applied in self.applied.iter().filter(|applied| applied.charged) {
+            for reported in self.outcome(policy).of_rule(applied) {
+                if let Verdict::Delay(max) = reported.decision.verdict {
+                    let record = policy.sets.get(usize::from(applied.set))?.record_id;
+                    let place =
+                        Turn { partition: applied.partition?, record, cost: applied.cost, max };
+                    if found.replace(place).is_some() {
+                        return None;
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The place of a request is now the one at `at`: what [`Plan::refund`] then takes back.
+    pub fn move_place(&mut self, policy: &Policy, at: Timestamp) {
+        let Some(place) = self.place(policy) else { return };
+        self.with_partition(place.partition, |applied, partition, decisions| {
+            for applied in applied.iter().filter(|applied| applied.charged) {
+                let own = decisions.get_mut(applied.first_decision..).unwrap_or_default();
+                for decision in own.iter_mut().take(policy.meters(applied).len()) {
+                    if let Verdict::Delay(wait) = &mut decision.verdict {
+                        *wait = at.since(partition.at);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Decides a plan of one rule with one quota that has a place already, at `at`: one that was charged to a
+    /// request that left. Nothing is to be committed.
+    pub fn decide_with_place(&mut self, policy: &Policy, now: Timestamp, at: Timestamp) {
+        self.look(policy, now);
+        let wait = at.since(now);
+        if let ([applied], [decision]) =
+            (self.applied.as_mut_slice(), self.decisions.as_mut_slice())
+        {
+            applied.charged = true;
+            decision.verdict =
+                if wait == Span::ZERO { Verdict::Allow } else { Verdict::Delay(wait) };
+            decision.retry_after = None;
+        }
+    }
+}

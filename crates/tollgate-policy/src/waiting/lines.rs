@@ -1,0 +1,252 @@
+//! The lines of a queue: opening and closing, standing and leaving, and when each comes up.
+//!
+//! Invariant: whoever is in `waiters` is in the `order` of exactly one line, and the line's `cost` and the
+//! queue's `bytes` say so; a line without anybody, and without a spare time, is closed.
+
+use alloc::collections::BTreeSet;
+
+use tollgate_core::Timestamp;
+
+use super::Pace;
+use super::agenda::Wake;
+use super::places::Places;
+use super::queue::{
+    Due, Full, Kind, LINE_BYTES, Line, Queue, SOONEST_RETURN, Seat, TIME_BYTES, Ticket,
+    WAITER_BYTES, Waiter,
+};
+
+/// How a line is found: by key, and by cost if it is one of places.
+type Name<K> = (K, Option<u64>);
+
+impl Kind {
+    pub(super) const fn turns() -> Self {
+        Self::Turns { pace: None, deciding: None }
+    }
+}
+
+impl<K> Line<K> {
+    /// Before this time nobody who joins now with `cost` is admitted.
+    fn fits_at(&self, cost: u64, newer: Option<&Pace>) -> Timestamp {
+        let ahead = u64::try_from(self.cost).unwrap_or(u64::MAX);
+        let first_at = self.entry.map_or(Timestamp::ZERO, |(at, ..)| at);
+        let Kind::Turns { pace, .. } = &self.kind else { return first_at };
+        let fits_at = newer.or(pace.as_ref()).map(|pace| pace.fits_at(ahead, cost));
+        fits_at.unwrap_or_default().max(first_at)
+    }
+}
+
+impl<K: Ord + Clone, T> Queue<K, T> {
+    /// Whether one more may wait for its turn.
+    pub(super) fn fits(
+        &self,
+        now: Timestamp,
+        seat: &Seat<K>,
+        line: Option<u64>,
+        pace: Option<&Pace>,
+    ) -> Result<(), Full> {
+        let known = line.and_then(|id| self.lines.get(&id));
+        let fits_at = match known {
+            Some(line) => line.fits_at(seat.cost, pace),
+            None => pace.map_or(now, |pace| pace.fits_at(0, seat.cost)),
+        };
+        let wait = fits_at.since(now).max(SOONEST_RETURN);
+        if fits_at > seat.deadline {
+            return Err(Full::Late(wait));
+        }
+        if self.is_full(line) {
+            return Err(Full::Key(wait));
+        }
+        let opened = if known.is_none() { LINE_BYTES } else { 0 };
+        let paced = pace.map_or(0, Pace::held_bytes);
+        if self.is_out_of(seat.bytes.saturating_add(opened).saturating_add(paced)) {
+            let first_at = self.next_at().unwrap_or(now);
+            return Err(Full::Worker(wait.max(first_at.since(now))));
+        }
+        Ok(())
+    }
+
+    /// True when as many wait in this line as may.
+    pub(super) fn is_full(&self, line: Option<u64>) -> bool {
+        let waiting = line.and_then(|id| self.lines.get(&id)).map_or(0, |line| line.order.len());
+        waiting >= self.limits.per_key
+    }
+
+    /// True when one more waiter, with this many bytes, is more than the worker holds.
+    fn is_out_of(&self, bytes: usize) -> bool {
+        let bytes = self.bytes.saturating_add(bytes).saturating_add(WAITER_BYTES);
+        self.waiters.len() >= self.limits.total || bytes > self.limits.bytes
+    }
+
+    pub(super) fn issue(&mut self) -> u64 {
+        self.issued = self.issued.saturating_add(1);
+        self.issued
+    }
+
+    pub(super) fn open(&mut self, key: Option<Name<K>>, kind: Kind) -> u64 {
+        let id = self.issue();
+        if let Some(name) = &key {
+            self.by_key.insert(name.clone(), id);
+        }
+        let order = BTreeSet::new();
+        self.lines.insert(id, Line { key, order, cost: 0, kind, entry: None, bytes: LINE_BYTES });
+        self.bytes = self.bytes.saturating_add(LINE_BYTES);
+        id
+    }
+
+    /// The line of places of this name.
+    pub(super) fn places_of(&mut self, name: Option<Name<K>>) -> u64 {
+        let known = name.as_ref().and_then(|name| self.by_key.get(name)).copied();
+        known.unwrap_or_else(|| self.open(name, Kind::Places(Places::default())))
+    }
+
+    /// The quotas of a line said something newer.
+    pub(super) fn set_pace(&mut self, id: u64, newer: Option<Pace>) {
+        let (Some(newer), Some(line)) = (newer, self.lines.get_mut(&id)) else { return };
+        if let Kind::Turns { pace, .. } = &mut line.kind {
+            let bytes = LINE_BYTES.saturating_add(newer.held_bytes());
+            self.bytes = self.bytes.saturating_sub(line.bytes).saturating_add(bytes);
+            line.bytes = bytes;
+            *pace = Some(newer);
+        }
+    }
+
+    /// Lets a waiter stand in its line.
+    pub(super) fn stand(&mut self, ticket: u64, mut waiter: Waiter<T>, now: Timestamp) {
+        let id = waiter.line;
+        let Some(line) = self.lines.get_mut(&id) else { return };
+        line.order.insert(ticket);
+        line.cost = line.cost.saturating_add(waiter.cost.into());
+        if matches!(line.kind, Kind::Turns { .. }) {
+            waiter.entry = Some(self.agenda.add(waiter.deadline, Wake::Deadline(ticket)));
+        }
+        self.bytes = self.bytes.saturating_add(waiter.bytes);
+        self.waiters.insert(ticket, waiter);
+        self.schedule(id, now);
+    }
+
+    /// Takes a waiter out of its line, of which the quotas may have said something newer.
+    pub(super) fn unseat(
+        &mut self,
+        ticket: u64,
+        now: Timestamp,
+        newer: Option<Pace>,
+    ) -> Option<Waiter<T>> {
+        let waiter = self.waiters.remove(&ticket)?;
+        self.agenda.remove(waiter.entry);
+        self.bytes = self.bytes.saturating_sub(waiter.bytes);
+        if let Some(line) = self.lines.get_mut(&waiter.line) {
+            line.order.remove(&ticket);
+            line.cost = line.cost.saturating_sub(waiter.cost.into());
+            if let Kind::Turns { deciding, .. } = &mut line.kind {
+                deciding.take_if(|deciding| *deciding == ticket);
+            }
+        }
+        self.set_pace(waiter.line, newer);
+        self.schedule(waiter.line, now);
+        Some(Waiter { entry: None, ..waiter })
+    }
+
+    /// Enters the time at which the first of a line comes up, or closes the line.
+    pub(super) fn schedule(&mut self, id: u64, now: Timestamp) {
+        let Some(line) = self.lines.get_mut(&id) else { return };
+        let first = line.order.first().and_then(|ticket| self.waiters.get(ticket));
+        let fits_at = match (&line.kind, first) {
+            (Kind::Places(places), _) => places.first(),
+            (Kind::Turns { pace, .. }, Some(first)) => {
+                Some(pace.as_ref().map_or(now, |pace| pace.fits_at(0, first.cost)))
+            }
+            (Kind::Turns { .. }, None) => None,
+        };
+        let Some(fits_at) = fits_at else { return self.close(id) };
+        if let Kind::Places(places) = &line.kind {
+            let spare = places.spare_len().saturating_mul(TIME_BYTES);
+            let bytes = LINE_BYTES.saturating_add(spare);
+            self.bytes = self.bytes.saturating_sub(line.bytes).saturating_add(bytes);
+            line.bytes = bytes;
+        }
+        let is_idle = !matches!(line.kind, Kind::Turns { deciding: Some(_), .. });
+        let at = fits_at.max(now);
+        // What is due already keeps its place among all that are.
+        if is_idle && line.entry.is_some_and(|(entered, ..)| fits_at <= entered && entered <= at) {
+            return;
+        }
+        self.agenda.remove(line.entry.take());
+        if is_idle {
+            line.entry = Some(self.agenda.add(at, Wake::Line(id)));
+        }
+    }
+
+    fn close(&mut self, id: u64) {
+        let Some(line) = self.lines.remove(&id) else { return };
+        self.agenda.remove(line.entry);
+        self.bytes = self.bytes.saturating_sub(line.bytes);
+        if let Some(name) = line.key {
+            self.by_key.remove(&name);
+        }
+    }
+
+    /// The first of a line comes up.
+    pub(super) fn wake(&mut self, id: u64, now: Timestamp) -> Option<Due<T>> {
+        let line = self.lines.get_mut(&id)?;
+        line.entry = None;
+        let first = line.order.first().copied();
+        match &mut line.kind {
+            Kind::Turns { deciding, .. } => {
+                let ticket = first?;
+                *deciding = Some(ticket);
+                let waiter = self.waiters.get_mut(&ticket)?;
+                self.agenda.remove(waiter.entry.take());
+                Some(Due::Decide(Ticket(ticket)))
+            }
+            Kind::Places(places) => {
+                let Some(ticket) = places.go().then_some(first).flatten() else {
+                    self.schedule(id, now);
+                    return Some(Due::Unused);
+                };
+                self.unseat(ticket, now, None).map(|waiter| Due::Go(waiter.value))
+            }
+        }
+    }
+
+    /// The deadline of a waiter has come.
+    pub(super) fn give_up(&mut self, ticket: u64, now: Timestamp) -> Option<Due<T>> {
+        let waiter = self.unseat(ticket, now, None)?;
+        let line = self.lines.get(&waiter.line);
+        let fits_at = line.map_or(now, |line| line.fits_at(waiter.cost, None));
+        Some(Due::Over(waiter.value, fits_at.since(now).max(SOONEST_RETURN)))
+    }
+
+    /// Lets a request wait for `at`, or, without, for the next spare time.
+    pub(super) fn take_place(
+        &mut self,
+        now: Timestamp,
+        line: Option<(K, u64)>,
+        at: Option<Timestamp>,
+        bytes: usize,
+        value: T,
+    ) -> Result<Ticket, (Full, T)> {
+        let name = line.map(|(key, cost)| (key, Some(cost)));
+        let known = name.as_ref().and_then(|name| self.by_key.get(name)).copied();
+        let wait = at.unwrap_or(now).since(now).max(SOONEST_RETURN);
+        if self.is_full(known) {
+            return Err((Full::Key(wait), value));
+        }
+        let opened = if known.is_none() { LINE_BYTES } else { 0 };
+        if self.is_out_of(bytes.saturating_add(opened)) {
+            return Err((Full::Worker(wait), value));
+        }
+        let id = self.places_of(name);
+        if let Some(Line { kind: Kind::Places(places), .. }) = self.lines.get_mut(&id) {
+            match at {
+                Some(at) => places.add(at),
+                None => drop(places.take_spare()),
+            }
+        }
+        let ticket = self.issue();
+        let bytes = bytes.saturating_add(WAITER_BYTES);
+        let deadline = Timestamp::MAX;
+        let waiter = Waiter { line: id, cost: 0, deadline, entry: None, bytes, value };
+        self.stand(ticket, waiter, now);
+        Ok(Ticket(ticket))
+    }
+}

@@ -1,0 +1,41 @@
+//! The requests that a surface holds: who stands behind whom, and who is to be looked at when.
+//!
+//! Invariant: the waiters of one key stand in line in the order in which they came, and only the first is
+//! decided again, when its quota admits it at the soonest. So a line costs about one decision per request
+//! that goes, however long it is. Nobody is let go before its time, nobody is kept beyond its deadline,
+//! and no more is held than [`Limits`] allow. Everything here is done in O(log n).
+//!
+//! Places that `leaky-queue` has given out are held here too: they have a time and are not decided again.
+//! When a waiter leaves, those behind it move up, and the last time of the line is the one that is free.
+//!
+//! Deliberately absent: decisions, host calls and clocks. One queue is for one policy in one Envoy worker
+//! or one isolate of the Worker; neither knows of the others, so order is kept within each.
+
+mod agenda;
+mod kept;
+mod lines;
+mod pace;
+mod places;
+mod queue;
+mod turn;
+
+pub use pace::Pace;
+pub use queue::{Due, Full, Queue, Seat, Ticket};
+pub use turn::Turn;
+
+/// How much may wait: in one Envoy worker or one isolate of the Worker, by one policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests that wait for one key.
+    pub per_key: usize,
+    /// Requests in all.
+    pub total: usize,
+    /// Bytes that they hold.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { per_key: 1_000, total: 10_000, bytes: 64 << 20 }
+    }
+}

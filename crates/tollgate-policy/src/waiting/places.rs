@@ -1,0 +1,109 @@
+//! The times that a `leaky-queue` has given out for one key and one cost.
+//!
+//! Invariant: there is one taken time for every waiter, the first waiter's is the soonest, and so on; a
+//! spare time, which is charged but nobody's, is never before a taken one.
+
+use alloc::collections::BTreeMap;
+
+use tollgate_core::Timestamp;
+
+/// The times of a line.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    taken: Times,
+    spare: Times,
+}
+
+impl Places {
+    /// One more waiter, with a time that was charged for it.
+    pub(super) fn add(&mut self, at: Timestamp) {
+        self.taken.add(at);
+        if self.spare.first().is_some_and(|spare| spare < at)
+            && let (Some(later), Some(sooner)) = (self.taken.pop_last(), self.spare.pop_first())
+        {
+            self.taken.add(sooner);
+            self.spare.add(later);
+        }
+    }
+
+    /// One more waiter, with a time that is spare.
+    pub(super) fn take_spare(&mut self) -> Option<Timestamp> {
+        let at = self.spare.pop_first()?;
+        self.taken.add(at);
+        Some(at)
+    }
+
+    /// One waiter less: the time that is nobody's now.
+    pub(super) fn leave(&mut self) -> Option<Timestamp> {
+        self.taken.pop_last()
+    }
+
+    /// A time that could not be given back.
+    pub(super) fn keep(&mut self, at: Timestamp) {
+        self.taken.add(at);
+        if let Some(last) = self.taken.pop_last() {
+            self.spare.add(last);
+        }
+    }
+
+    /// The soonest time, with a waiter or without.
+    pub(super) fn first(&self) -> Option<Timestamp> {
+        self.taken.first().or_else(|| self.spare.first())
+    }
+
+    /// Takes the soonest time; false when nobody has it.
+    pub(super) fn go(&mut self) -> bool {
+        self.taken.pop_first().is_some() || {
+            self.spare.pop_first();
+            false
+        }
+    }
+
+    pub(super) const fn spare_len(&self) -> usize {
+        self.spare.count
+    }
+
+    pub(super) fn next_spare(&self) -> Option<Timestamp> {
+        self.spare.first()
+    }
+}
+
+/// A multiset of times.
+#[derive(Debug, Default)]
+struct Times {
+    numbers: BTreeMap<Timestamp, usize>,
+    count: usize,
+}
+
+impl Times {
+    fn add(&mut self, at: Timestamp) {
+        let number = self.numbers.entry(at).or_default();
+        *number = number.saturating_add(1);
+        self.count = self.count.saturating_add(1);
+    }
+
+    fn first(&self) -> Option<Timestamp> {
+        self.numbers.first_key_value().map(|(at, _)| *at)
+    }
+
+    fn pop_first(&mut self) -> Option<Timestamp> {
+        let at = self.first()?;
+        self.take(at);
+        Some(at)
+    }
+
+    fn pop_last(&mut self) -> Option<Timestamp> {
+        let at = *self.numbers.last_key_value()?.0;
+        self.take(at);
+        Some(at)
+    }
+
+    fn take(&mut self, at: Timestamp) {
+        let Some(number) = self.numbers.get_mut(&at) else { return };
+        *number = number.saturating_sub(1);
+        if *number == 0 {
+            self.numbers.remove(&at);
+        }
+        self.count = self.count.saturating_sub(1);
+    }
+}
