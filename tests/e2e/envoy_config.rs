@@ -127,4 +127,9 @@ fn policies_share_a_vm_without_meeting() {
         "six in all, with the third listener's one"
     );
     assert_eq!(admitted(&mut clients[2], "x-a", "k"), 0);
+    // Nor in the metrics, though their rules have one name.
+    let allowed = |plugin: &str| {
+        envoy.stat(&format!("wasmcustom.tollgate.decisions.plugin={plugin}.rule=a.result=allowed"))
+    };
+    assert_eq!((allowed("small"), allowed("large")), (2, 6));
 }

@@ -133,7 +133,10 @@ fn the_day_is_the_cores(algorithm: Algorithm, name: &str) {
     }
     let sum = |metric: &str| workers.iter().map(|worker| worker.metric(metric)).sum::<i64>();
     assert_eq!(sum("tollgate.evictions"), 0);
-    assert_eq!(sum("tollgate.decisions.rule=client.result=allowed"), admitted as i64);
+    assert_eq!(
+        sum("tollgate.decisions.plugin=tollgate.rule=client.result=allowed"),
+        admitted as i64
+    );
     println!(
         "{name}: {admitted} of {} requests of the day admitted, as by the core",
         expected.len()

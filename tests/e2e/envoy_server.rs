@@ -291,7 +291,9 @@ impl Envoy {
 
     /// `tollgate.decisions` of a rule.
     pub fn decisions(&self, rule: &str, result: &str) -> u64 {
-        self.stat(&format!("wasmcustom.tollgate.decisions.rule={rule}.result={result}"))
+        self.stat(&format!(
+            "wasmcustom.tollgate.decisions.plugin=tollgate.rule={rule}.result={result}"
+        ))
     }
 
     /// Replaces the listeners, as a control plane would, and waits until Envoy took or refused them.

@@ -3,7 +3,7 @@
 //! Invariant: a configuration either compiles as a whole or is refused with every problem, one line
 //! each; nothing is corrected silently. Deliberately absent: host calls.
 
-use tollgate_policy::{Group, Policy, Surface};
+use tollgate_policy::{Group, Policy, Surface, metric_label};
 
 use crate::structpb;
 use crate::table::{MAX_VALUE_LEN, Table};
@@ -14,6 +14,8 @@ pub struct Config {
     pub policy: Policy,
     /// One table for each of the policy's groups, in their order.
     pub tables: Vec<Table>,
+    /// What the plugin is called in the metrics.
+    pub plugin: String,
 }
 
 impl Config {
@@ -37,8 +39,16 @@ impl Config {
         }
         let table = |group: &Group| Table::new(scope, group.identity(), group.capacity());
         let tables = groups.map(table).collect();
-        Ok(Self { policy, tables })
+        Ok(Self { policy, tables, plugin: plugin_label(scope) })
     }
+}
+
+/// The plugin's name, or else its `root_id`, as a part of a metric's name; `tollgate` when it has neither.
+fn plugin_label(scope: &[u8]) -> String {
+    let mut names = scope.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names
+        .next()
+        .map_or_else(|| "tollgate".into(), |name| metric_label(&String::from_utf8_lossy(name)))
 }
 
 fn too_long_value(len: usize) -> String {
@@ -66,6 +76,20 @@ fn document(configuration: &[u8]) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plugin_is_called_by_its_name() {
+        let scopes: [(&[u8], &str); 5] = [
+            (b"edge.v2\0r", "edge_v2"),
+            (b"\0r", "r"),
+            (b"\0", "tollgate"),
+            (b"", "tollgate"),
+            (b"a", "a"),
+        ];
+        for (scope, label) in scopes {
+            assert_eq!(plugin_label(scope), label, "{scope:?}");
+        }
+    }
 
     #[test]
     fn text_is_taken_as_it_is() {

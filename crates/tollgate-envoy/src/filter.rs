@@ -117,7 +117,7 @@ fn agree_on_seed(shared: &impl SharedData) -> Option<Seed> {
 
 impl Force {
     fn new(config: Config, seed: Seed) -> Self {
-        let metrics = Metrics::define(&config.policy, &Host);
+        let metrics = Metrics::define(&config.policy, &config.plugin, &Host);
         let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
         Self { config, seed, metrics, payload, plans: Cell::default(), scratch: Cell::default() }
     }

@@ -1,8 +1,9 @@
 //! What is counted, and under which names.
 //!
 //! Invariant: every counter is defined once, when the policy is configured; a request only adds. Names:
-//! `tollgate.decisions.rule=<rule>.result=<result>`, which two `stats_tags` of the bootstrap turn into
-//! labels, `tollgate.cas_retries`, `tollgate.evictions`, `tollgate.failures`.
+//! `tollgate.decisions.plugin=<plugin>.rule=<rule>.result=<result>`, which three `stats_tags` of the
+//! bootstrap turn into labels, and, of all plugins together, `tollgate.cas_retries`, `tollgate.evictions`,
+//! `tollgate.failures`.
 
 use tollgate_core::Span;
 use tollgate_policy::{Outcome, Policy, RuleResult};
@@ -27,13 +28,17 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Defines the counters of every rule.
-    pub fn define(policy: &Policy, counters: &impl Counters) -> Self {
-        let name = |rule: &str, result| format!("tollgate.decisions.rule={rule}.result={result}");
-        let define_rule =
-            |rule: &str| RuleResult::ALL.map(|result| counters.define(&name(rule, result.label())));
+    /// Defines the counters of every rule. `plugin` is the plugin's label: rules of two plugins may have one name.
+    pub fn define(policy: &Policy, plugin: &str, counters: &impl Counters) -> Self {
+        let define_rule = |rule: &str| {
+            RuleResult::ALL.map(|result| {
+                let result = result.label();
+                let rule = format!("tollgate.decisions.plugin={plugin}.rule={rule}");
+                counters.define(&format!("{rule}.result={result}"))
+            })
+        };
         Self {
-            rules: policy.rules().iter().map(|rule| define_rule(&label(rule.name()))).collect(),
+            rules: policy.rules().iter().map(|rule| define_rule(&rule.label())).collect(),
             retries: counters.define("tollgate.cas_retries"),
             evictions: counters.define("tollgate.evictions"),
             failures: counters.define("tollgate.failures"),
@@ -62,18 +67,45 @@ fn add(counters: &impl Counters, counter: Option<u32>, by: i64) {
     }
 }
 
-/// A rule's name as it stands in a metric's: a dot would end it, other signs confuse exporters.
-fn label(rule: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
-    rule.chars().map(plain).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::label;
+    use super::*;
+    use core::cell::RefCell;
+    use tollgate_policy::Surface;
+
+    #[derive(Default)]
+    struct Names(RefCell<Vec<String>>);
+
+    impl Counters for Names {
+        fn define(&self, name: &str) -> Option<u32> {
+            self.0.borrow_mut().push(name.into());
+            None
+        }
+        fn add(&self, _: u32, _: i64) {}
+    }
 
     #[test]
-    fn labels_have_no_dots_nor_blanks() {
-        assert_eq!(label("api v1.2/x=\"y\""), "api_v1_2_x__y_");
+    fn rules_and_plugins_are_told_apart() {
+        let rule = |name| {
+            format!(
+                r#"{{"name": "{name}", "key": [], "quotas": [{{"limit": 1, "window": "1s"}}]}}"#
+            )
+        };
+        let document =
+            format!(r#"{{"version": 1, "rules": [{}, {}]}}"#, rule("api v1.2/x='y'"), rule("b"));
+        let policy = Policy::compile(&document, Surface::Envoy).unwrap();
+        let names = Names::default();
+        Metrics::define(&policy, "edge", &names);
+        Metrics::define(&policy, "admin", &names);
+        let mut names = names.0.into_inner();
+        let denied = "tollgate.decisions.plugin=edge.rule=api_v1_2_x__y_.result=denied";
+        assert!(names.iter().any(|name| name == denied), "{names:?}");
+        // All but the three that are counted of all plugins together.
+        names.retain(|name| name.starts_with("tollgate.decisions."));
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        assert_eq!(all, 2 * 2 * RuleResult::ALL.len());
     }
 }

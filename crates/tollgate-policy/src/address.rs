@@ -3,6 +3,7 @@
 //! Invariant: one client has one form. An IPv4 address mapped into IPv6 is the IPv4 address; bits
 //! beyond the prefix are zero. IPv6 is grouped by /64 because that is what one customer gets.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -104,6 +105,50 @@ impl Cidr {
     }
 }
 
+/// How much of all IPv4 addresses these networks hold together, in percent, rounded down.
+pub(crate) fn percent_of_ipv4(networks: &[Cidr]) -> u8 {
+    let ranges = networks.iter().filter_map(|cidr| match cidr.address {
+        IpAddr::V4(first) => {
+            let first = first.to_bits();
+            Some((
+                u128::from(first),
+                u128::from(first | !mask_v4(Ipv4Addr::BROADCAST, cidr.prefix)),
+            ))
+        }
+        IpAddr::V6(_) => None,
+    });
+    percent_of(ranges.collect(), (0, u32::MAX.into()))
+}
+
+/// The same of the IPv6 addresses that the Internet uses, 2000::/3 (RFC 4291, 2.4).
+pub(crate) fn percent_of_ipv6(networks: &[Cidr]) -> u8 {
+    const FIRST: u128 = 0x2000 << 112;
+    let ranges = networks.iter().filter_map(|cidr| match cidr.address {
+        IpAddr::V6(first) => {
+            let first = first.to_bits();
+            Some((first, first | !mask_v6(Ipv6Addr::from_bits(u128::MAX), cidr.prefix)))
+        }
+        IpAddr::V4(_) => None,
+    });
+    percent_of(ranges.collect(), (FIRST, FIRST | u128::MAX >> 3))
+}
+
+/// How much of the range `all` these hold together; the first and the last address of each are in it.
+fn percent_of(mut ranges: Vec<(u128, u128)>, all: (u128, u128)) -> u8 {
+    ranges.sort_unstable();
+    let (mut held, mut next) = (0_u128, all.0);
+    for (first, last) in ranges {
+        let (first, last) = (first.max(next), last.min(all.1));
+        if first <= last {
+            held = held.saturating_add(last.saturating_sub(first)).saturating_add(1);
+            next = last.saturating_add(1);
+        }
+    }
+    // In hundredths of the range, which is far larger than a hundred.
+    let hundredth = all.1.saturating_sub(all.0).checked_div(100).unwrap_or(0);
+    held.checked_div(hundredth).and_then(|share| u8::try_from(share).ok()).unwrap_or(0).min(100)
+}
+
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix)
@@ -113,7 +158,6 @@ impl fmt::Display for Cidr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     fn check(ipv4: u32, ipv6: u32, address: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -152,6 +196,32 @@ mod tests {
         ] {
             let cidr = Cidr::parse(network).unwrap();
             assert_eq!(cidr.contains(address.parse().unwrap()), inside, "{address} in {network}");
+        }
+    }
+
+    #[test]
+    fn networks_hold_a_share_of_all_addresses_together() {
+        for (networks, ipv4, ipv6) in [
+            (&["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"][..], 0, 0),
+            (&["0.0.0.0/0"], 100, 0),
+            (&["::ffff:0:0/96"], 100, 0),
+            (&["0.0.0.0/1", "128.0.0.0/1"], 100, 0),
+            (&["128.0.0.0/1", "0.0.0.0/2", "0.0.0.0/1", "200.1.2.3"], 100, 0),
+            (&["0.0.0.0/1"], 50, 0),
+            (&["0.0.0.0/1", "128.0.0.0/2", "192.0.0.0/3"], 87, 0),
+            (&["32.0.0.0/3"], 12, 0),
+            (&["32.0.0.0/4", "48.0.0.0/5"], 9, 0),
+            (&["::/0"], 0, 100),
+            (&["2000::/3", "2001:db8::/32"], 0, 100),
+            (&["2000::/4", "3000::/4"], 0, 100),
+            (&["::/3", "4000::/2", "8000::/1"], 0, 0),
+            (&["fc00::/7", "2001:db8::/32"], 0, 0),
+            (&["0.0.0.0/0", "::/0"], 100, 100),
+            (&["255.255.255.255", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"], 0, 0),
+        ] {
+            let cidrs: Vec<_> = networks.iter().map(|text| Cidr::parse(text).unwrap()).collect();
+            let shares = (percent_of_ipv4(&cidrs), percent_of_ipv6(&cidrs));
+            assert_eq!(shares, (ipv4, ipv6), "{networks:?}");
         }
     }
 

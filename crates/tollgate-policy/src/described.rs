@@ -63,9 +63,9 @@ impl DescribedRequest {
     pub fn parse(json: &[u8]) -> Result<Self, Problems> {
         let text = core::str::from_utf8(json);
         let node = Node::parse(text.map_err(|error| whole(format!("not JSON: {error}")))?)?;
-        let problems = RefCell::default();
-        let doc = RequestDoc::read(&node, &At::root(&problems));
-        let problems: Problems = problems.into_inner();
+        let noted = RefCell::default();
+        let doc = RequestDoc::read(&node, &At::root(&noted));
+        let problems = noted.into_inner().in_order(&node);
         match doc {
             Some(doc) if problems.0.is_empty() => Ok(Self(doc)),
             _ => Err(problems),
@@ -245,8 +245,8 @@ mod tests {
             problems(all),
             "unknown field \"cuntry\"; did you mean \"country\"?\n\
              method: \"A B\" is not a request method; use a token such as \"GET\"\n\
-             path: \"a\" is not a path; use one that begins with \"/\"\n\
              host: \"\" is not a host; use one such as \"example.com\"\n\
+             path: \"a\" is not a path; use one that begins with \"/\"\n\
              headers.\"x y\": is not a header name\n\
              headers.ok: 5 is not a header value; use one line of text\n\
              headers.nl: \"a\\nb\" is not a header value; use one line of text\n\

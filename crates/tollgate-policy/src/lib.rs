@@ -38,6 +38,7 @@ mod malformed;
 mod node;
 mod outcome;
 mod path;
+mod place;
 mod plan;
 mod problem;
 mod read;
@@ -50,7 +51,7 @@ mod values;
 pub mod waiting;
 mod wire;
 
-pub use compile::{Group, Meter, Policy, QuotaSet, Rule, Surface};
+pub use compile::{Group, Meter, Policy, QuotaSet, Rule, Surface, metric_label};
 pub use described::DescribedRequest;
 #[cfg(feature = "explain")]
 pub use explain::{RuleInWords, RuleVerdict, Standing, TierInWords};

@@ -7,104 +7,13 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::RefCell;
-use core::fmt;
 
-use crate::document::scalar::is_token;
 use crate::node::Node;
-use crate::problem::{Problem, Problems};
+
+pub(crate) use crate::place::{At, Noted};
 
 /// The longest piece of a document that a message repeats, in characters.
-const MAX_QUOTED: usize = 60;
-/// The most problems that are listed: beyond these a document is not one that a person wrote.
-const MAX_PROBLEMS: usize = 1000;
-
-/// A place in the document, and where its problems go.
-#[derive(Clone, Copy)]
-pub(crate) struct At<'a> {
-    parent: Option<&'a At<'a>>,
-    step: Step<'a>,
-    problems: &'a RefCell<Problems>,
-}
-
-#[derive(Clone, Copy)]
-enum Step<'a> {
-    Root,
-    Field(&'a str),
-    Item(usize),
-}
-
-impl<'a> At<'a> {
-    /// The document itself.
-    pub(crate) const fn root(problems: &'a RefCell<Problems>) -> Self {
-        Self { parent: None, step: Step::Root, problems }
-    }
-
-    /// The field `name` of this object.
-    pub(crate) const fn field(&'a self, name: &'a str) -> At<'a> {
-        At { parent: Some(self), step: Step::Field(name), problems: self.problems }
-    }
-
-    /// The item `index` of this list.
-    pub(crate) const fn item(&'a self, index: usize) -> At<'a> {
-        At { parent: Some(self), step: Step::Item(index), problems: self.problems }
-    }
-
-    /// How many problems were noted anywhere so far.
-    pub(crate) fn noted(&self) -> usize {
-        self.problems.borrow().0.len()
-    }
-
-    const fn is_root(&self) -> bool {
-        matches!(self.step, Step::Root)
-    }
-
-    /// Notes a problem here.
-    pub(crate) fn problem(&self, message: String) {
-        let mut problems = self.problems.borrow_mut();
-        match problems.0.len() {
-            ..MAX_PROBLEMS => problems.0.push(Problem { path: self.to_string(), message }),
-            MAX_PROBLEMS => {
-                let message = "there are more mistakes than are listed".to_string();
-                problems.0.push(Problem { path: String::new(), message });
-            }
-            _ => {}
-        }
-    }
-
-    /// True when no further problem will be listed, so that looking for its words is idle.
-    pub(crate) fn is_full(&self) -> bool {
-        self.noted() > MAX_PROBLEMS
-    }
-
-    /// Notes that `node` is no value of this place; `wanted` says what is.
-    pub(crate) fn wrong<T>(&self, node: &Node, wanted: &str) -> Option<T> {
-        if !self.is_full() {
-            self.problem(format!("{} is not {wanted}", quoted(node)));
-        }
-        None
-    }
-}
-
-impl fmt::Display for At<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(parent) = self.parent {
-            fmt::Display::fmt(parent, f)?;
-            if matches!(self.step, Step::Field(_)) && !matches!(parent.step, Step::Root) {
-                f.write_str(".")?;
-            }
-        }
-        match self.step {
-            Step::Root => Ok(()),
-            // A name of the document's own may be of any length and hold any character.
-            Step::Field(name) if name.len() > MAX_QUOTED || !is_token(name.as_bytes()) => {
-                f.write_str(&quoted_text(name))
-            }
-            Step::Field(name) => f.write_str(name),
-            Step::Item(index) => write!(f, "[{index}]"),
-        }
-    }
-}
+pub(crate) const MAX_QUOTED: usize = 60;
 
 /// `node` as a message shows it: scalars as written, shortened; containers by their kind.
 pub(crate) fn quoted(node: &Node) -> String {

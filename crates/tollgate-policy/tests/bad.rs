@@ -14,6 +14,7 @@ use tollgate_policy::{Policy, Surface};
 /// too large to keep.
 const SOURCES: &[&str] = &[
     include_str!("../src/read.rs"),
+    include_str!("../src/place.rs"),
     include_str!("../src/node.rs"),
     include_str!("../src/path.rs"),
     include_str!("../src/address.rs"),

@@ -24,15 +24,17 @@ fn every_mistake_is_reported_at_once() {
             r#"on_failure: unknown failure mode "alow"; did you mean "allow"?"#,
             r#"rules[0].name: "" must have 1 to 64 characters"#,
             r#"rules[0].key[1].header: "a b" is not a header name"#,
-            "rules[1].when.methods: is empty; give at least one, or leave it out",
             r#"rules[1].when.paths[0]: "login" must start with "/""#,
+            "rules[1].when.methods: is empty; give at least one, or leave it out",
+            "rules[1].quotas[0].limit: 0 is refused: limit must be 1 to 999999999999999",
+            "rules[1].quotas[0].name: is missing; every one of several quotas needs a name",
             r#"rules[1].quotas[1].window: "0s" is too short; use 1ms to 366d"#,
             r#"rules[1].quotas[1].algorithm: unknown algorithm "gcr"; did you mean "gcra"?"#,
+            "rules[1].quotas[2].name: is the name of an earlier one; names are unique",
             "rules[1].quotas[2].limit: -1 is not a whole number of at least 0",
             r#"rules[1].quotas[2].window: "60" is not a window; use 1ms to 366d, such as "500ms", "10s", "1m", "1h" or "1d""#,
-            "rules[2].quotas[0].limit: is given twice; give it once",
             "rules[2].name: is the name of an earlier one; names are unique",
-            "rules[1].quotas[0].name: is missing; every one of several quotas needs a name",
+            "rules[2].quotas[0].limit: is given twice; give it once",
         ],
     );
 }
@@ -52,8 +54,9 @@ fn what_depends_on_several_values_is_reported_too() {
         &[
             "rules[0].when.methods: is empty; give at least one, or leave it out",
             "rules[0].when.paths: is empty; give at least one, or leave it out",
-            "rules[1].name: is the name of an earlier one; names are unique",
             "rules[0].quotas: has 0 quotas; use 1 to 16",
+            "rules[1].name: is the name of an earlier one; names are unique",
+            "rules[1].quotas[0].limit: 0 is refused: limit must be 1 to 999999999999999",
             "rules[1].quotas[0].name: is missing; every one of several quotas needs a name",
             "rules[1].quotas[1].burst: 3 is refused: this algorithm admits up to its limit at once; leave burst out",
             "rules[1].quotas[2].limit: 2000 is refused: limit must be at most 1024 with this algorithm",
@@ -86,6 +89,25 @@ fn what_is_no_document_is_said_so() {
     );
     check(&document(1001), &["rules: has 1001 rules; use at most 1000"]);
     check(&document(1000), &[]);
+}
+
+#[test]
+fn rules_and_tiers_are_counted_together() {
+    const QUOTAS: &str = r#""quotas":[{"limit":1,"window":"1s"}]"#;
+    let tiers = |n: usize| {
+        let tier = |i: usize| format!(r#"{{"name":"{i}","when":{{}},{QUOTAS}}}"#);
+        (0..n).map(tier).collect::<Vec<_>>().join(",")
+    };
+    let of = |rule: usize, n: usize| {
+        format!(r#"{{"name":"{rule}","key":[],{QUOTAS},"tiers":[{}]}}"#, tiers(n))
+    };
+    let document = |last: usize| {
+        let mut rules: Vec<_> = (0..16).map(|rule| of(rule, 1000)).collect();
+        rules.push(of(16, last));
+        format!(r#"{{"version":1,"rules":[{}]}}"#, rules.join(","))
+    };
+    check(&document(367), &[]);
+    check(&document(368), &["rules: has 16385 rules and tiers in all; use at most 16384"]);
 }
 
 #[test]

@@ -33,6 +33,8 @@ use crate::waiting::Limits;
 
 /// The most rules of a policy.
 const MAX_RULES: usize = 1000;
+/// The most rules and tiers together: each has an index of 16 bits.
+const MAX_SETS: usize = 16_384;
 /// The most segments of all path patterns together that are looked up: each is a node with a table of its own.
 const MAX_PATH_SEGMENTS: usize = 100_000;
 /// The most parts of a key.
@@ -93,6 +95,12 @@ impl Compiler {
         let (rules, at) = (&document.rules, root.field("rules"));
         if rules.len() > MAX_RULES {
             at.problem(format!("has {} rules; use at most {MAX_RULES}", rules.len()));
+            return;
+        }
+        let sets: usize =
+            document.rules().map(|(_, rule)| rule.tiers().len().saturating_add(1)).sum();
+        if sets > MAX_SETS {
+            at.problem(format!("has {sets} rules and tiers in all; use at most {MAX_SETS}"));
             return;
         }
         let whens = document.rules().filter_map(|(_, rule)| rule.when.as_ref());
@@ -296,7 +304,7 @@ fn key_identity(doc: &RuleDoc, prefixes: Prefixes) -> u64 {
     stable_hash(&[text.as_bytes(), owner.as_bytes()])
 }
 
-/// An index that the limits on rules and tiers keep below 65,536.
+/// An index of a rule, a group or a set: [`MAX_RULES`] and [`MAX_SETS`] keep it far below 65,536.
 fn small(i: usize) -> u16 {
     u16::try_from(i).unwrap_or(u16::MAX)
 }

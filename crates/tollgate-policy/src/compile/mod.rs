@@ -28,7 +28,7 @@ use crate::index::Index;
 use crate::jwt::Jwt;
 use crate::node::Node;
 use crate::problem::Problems;
-use crate::read::{At, FromNode};
+use crate::read::{At, FromNode, Noted};
 use crate::request::Known;
 use crate::value::RECORD_HEADER;
 use crate::waiting::Limits;
@@ -147,11 +147,11 @@ impl Policy {
     /// Compiles a document for a surface.
     ///
     /// # Errors
-    /// Every mistake of the document at once, each with its path.
+    /// Every mistake of the document at once, in its order, each with its path.
     pub fn compile(document: &str, surface: Surface) -> Result<Self, Problems> {
         let node = Node::parse(document)?;
-        let problems = RefCell::new(Problems::default());
-        let root = At::root(&problems);
+        let noted = RefCell::new(Noted::default());
+        let root = At::root(&noted);
         let policy = Document::read(&node, &root).map(|read| {
             if root.noted() == 0 {
                 review::unreachable(&read, &root);
@@ -160,10 +160,11 @@ impl Policy {
                 compiler::Compiler::new(&read, surface, stable_hash(&[document.as_bytes()]));
             compiler.rules(&read, &root);
             review::errors(&read, surface, &root);
-            compiler.policy.warnings = suspicions::warnings(&read, &compiler.policy);
+            let warnings = suspicions::warnings(&read, &compiler.policy, surface);
+            compiler.policy.warnings = warnings.in_order(&node);
             compiler.policy
         });
-        let problems = problems.into_inner();
+        let problems = noted.into_inner().in_order(&node);
         match policy {
             Some(policy) if problems.0.is_empty() => Ok(policy),
             _ => Err(problems),
@@ -232,6 +233,12 @@ impl Rule {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The rule's name as a part of a metric's ([`metric_label`]). No two rules of a policy for Envoy have the same.
+    #[must_use]
+    pub fn label(&self) -> String {
+        metric_label(&self.name)
     }
 
     /// The index of the rule's group in [`Policy::groups`]: rules with the same key share one.
@@ -305,6 +312,14 @@ impl QuotaSet {
     pub const fn record_len(&self) -> usize {
         self.len.saturating_add(RECORD_HEADER)
     }
+}
+
+/// `name` as a part of a metric's name: a dot would end it, and other signs confuse exporters, so all but letters,
+/// digits, `-` and `_` are `_`.
+#[must_use]
+pub fn metric_label(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
+    name.chars().map(plain).collect()
 }
 
 /// SipHash-1-3 with a zero key over length-prefixed parts: the same on every target, for ever.

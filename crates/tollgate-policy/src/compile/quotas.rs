@@ -86,6 +86,7 @@ pub(crate) fn meters(quotas: &[Lenient<QuotaDoc>], rule_name: &str, at: &At<'_>)
         at.problem(format!("has {} quotas; use 1 to {MAX_QUOTAS}", quotas.len()));
     }
     let mut meters: Vec<Meter> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
     let mut offset = 0_usize;
     for (i, quota) in quotas.iter().enumerate().take(MAX_QUOTAS) {
         let Some(quota) = &quota.0 else { continue };
@@ -100,28 +101,30 @@ pub(crate) fn meters(quotas: &[Lenient<QuotaDoc>], rule_name: &str, at: &At<'_>)
                 continue;
             }
         };
-        if meters.iter().any(|meter| meter.name == name) {
+        if names.contains(&name) {
             at.field("name").problem(super::TWICE.into());
         }
+        names.push(name.clone());
         if let Some(limiter) = limiter(quota, &at) {
-            meters.push(Meter { name, limiter, window: quota.window.0, offset });
+            meters.push(Meter { name, limiter, window: limiter.window(), offset });
             offset = offset.saturating_add(limiter.state_len());
         }
     }
     meters
 }
 
-/// The limiter of one quota.
+/// The limiter of one quota; `None` when the core refuses it, or its limit or window could not be read.
 fn limiter(doc: &QuotaDoc, at: &At<'_>) -> Option<Limiter> {
     let algorithm = algorithm(doc, at);
-    let built = Quota::new(doc.limit, doc.window.0).and_then(|quota| match doc.burst {
-        Some(burst) => quota.with_burst(burst),
+    let (limit, window) = (doc.limit.0?.0, doc.window.0?.0);
+    let built = Quota::new(limit, window).and_then(|quota| match doc.burst {
+        Some(burst) => quota.with_burst(burst.0),
         None => Ok(quota),
     });
     let built = built.map(|quota| if doc.strict == Some(true) { quota.strict() } else { quota });
     built
         .and_then(|quota| Limiter::new(algorithm, quota))
-        .map_err(|error| explain(error, doc, at))
+        .map_err(|error| explain(error, limit, doc, at))
         .ok()
 }
 
@@ -139,23 +142,23 @@ fn algorithm(doc: &QuotaDoc, at: &At<'_>) -> Algorithm {
         AlgorithmName::FixedWindow => Algorithm::FixedWindow,
         AlgorithmName::SlidingWindow => Algorithm::SlidingWindow,
         AlgorithmName::SlidingBuckets => Algorithm::SlidingBuckets {
-            buckets: doc.buckets.map_or(DEFAULT_BUCKETS, |n| u16::try_from(n).unwrap_or(u16::MAX)),
+            buckets: doc.buckets.map_or(DEFAULT_BUCKETS, |buckets| buckets.0),
         },
         AlgorithmName::SlidingLog => Algorithm::SlidingLog,
     }
 }
 
 /// Notes the core's error where the person who wrote the document can mend it.
-fn explain(error: QuotaError, doc: &QuotaDoc, at: &At<'_>) {
+fn explain(error: QuotaError, limit: u64, doc: &QuotaDoc, at: &At<'_>) {
     let (field, value) = match error {
         QuotaError::Window => ("window", None),
         QuotaError::NoStrict => ("strict", None),
         QuotaError::Burst { .. } | QuotaError::StrictBurst { .. } | QuotaError::NoBurst => {
-            ("burst", doc.burst)
+            ("burst", doc.burst.map(|burst| burst.0))
         }
-        QuotaError::Buckets => ("buckets", doc.buckets),
+        QuotaError::Buckets => ("buckets", doc.buckets.map(|buckets| u64::from(buckets.0))),
         QuotaError::Limit | QuotaError::TooDense { .. } | QuotaError::LimitOfAlgorithm { .. } => {
-            ("limit", Some(doc.limit))
+            ("limit", Some(limit))
         }
     };
     let message = match value {

@@ -3,15 +3,18 @@
 //! Invariant: an error is something that could never do what it says: a rule that cannot apply, a key
 //! part that this surface does not know.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use core::cell::Cell;
 
-use crate::compile::Surface;
 use crate::compile::compiler::MAX_KEY_PARTS;
 use crate::compile::covers::{MAX_COMPARED, covers};
+use crate::compile::{Surface, metric_label};
+use crate::document::behaviour::Action;
 use crate::document::conditions::Conditions;
 use crate::document::identity::{Jwk, KeyPart, Source};
+use crate::document::scalar::HeaderName;
 use crate::document::{Document, RuleDoc};
 use crate::read::{At, quoted_text};
 
@@ -27,8 +30,12 @@ pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
         surface_errors(conditions, document, surface, &exempt_at.item(i));
     }
     let rules_at = root.field("rules");
+    if surface == Surface::Envoy {
+        label_errors(document, &rules_at);
+    }
     for (i, rule) in document.rules() {
         let at = rules_at.item(i);
+        mark_errors(rule, document, &at.field("action").field("mark").field("header"));
         key_errors(rule, document, surface, &at.field("key"));
         for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
             if let Some(conditions) = conditions {
@@ -41,6 +48,48 @@ pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
             }
         }
     }
+}
+
+/// Two rules that are one in the metrics could not be told apart there.
+fn label_errors(document: &Document, rules_at: &At<'_>) {
+    let mut first: BTreeMap<String, (usize, &str)> = BTreeMap::new();
+    for (i, rule) in document.rules() {
+        let name = rule.name.0.as_str();
+        let (earlier, other) = *first.entry(metric_label(name)).or_insert((i, name));
+        if other != name {
+            rules_at.item(i).field("name").problem(format!(
+                "is {} in the metrics, as rules[{earlier}] is; use another name",
+                quoted_text(&metric_label(name))
+            ));
+        }
+    }
+}
+
+/// A mark takes the place of what it is called like, so it may not be called like what the policy reads of a client.
+fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
+    let Some(Action::Mark(mark)) = &rule.action else { return };
+    let name = mark.header.0.as_str();
+    let is = |header: Option<&HeaderName>| header.is_some_and(|header| header.0 == name);
+    let source = document.client_ip.as_ref().and_then(|client_ip| client_ip.source.as_ref());
+    let (geo, jwt) = (document.geo.as_ref(), document.jwt.as_ref());
+    let mut parts = document.rules().flat_map(|(_, rule)| &rule.key);
+    let what = if matches!(source, Some(Source::Header(header)) if is(Some(header))) {
+        "the client's address"
+    } else if is(geo.and_then(|geo| geo.country_header.as_ref())) {
+        "the country"
+    } else if is(geo.and_then(|geo| geo.asn_header.as_ref())) {
+        "the autonomous system"
+    } else if is(jwt.and_then(|jwt| jwt.header.as_ref())) {
+        "the token"
+    } else if parts.any(|part| matches!(part, KeyPart::Header(header) if is(Some(header)))) {
+        "a part of a key"
+    } else {
+        return;
+    };
+    at.problem(format!(
+        "{} is where this policy finds {what}; use a name of its own",
+        quoted_text(name)
+    ));
 }
 
 /// Notes the rules that can never apply, of a document that could be read to the last value: what could

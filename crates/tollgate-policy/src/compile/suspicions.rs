@@ -10,23 +10,24 @@ use core::cmp::Reverse;
 
 use tollgate_core::{Algorithm, Limiter};
 
+use crate::address::{percent_of_ipv4, percent_of_ipv6};
 use crate::compile::covers::{MAX_COMPARED, covers, covers_values};
-use crate::compile::{Policy, QuotaSet, Rule};
+use crate::compile::{Policy, QuotaSet, Rule, Surface};
 use crate::document::behaviour::{Action, Cost, Mode};
-use crate::document::identity::Source;
+use crate::document::identity::{KeyPart, Source};
 use crate::document::{Document, RuleDoc, TierDoc};
 use crate::forwarded::{ClientAddress, Trust};
-use crate::problem::Problems;
-use crate::read::{At, quoted_text};
+use crate::read::{At, Noted, quoted_text};
 
 /// Above this a log takes more than 2 KiB a key.
 const LARGE_LOG: u64 = 256;
 
 /// What is legal but surely not meant.
-pub(super) fn warnings(document: &Document, policy: &Policy) -> Problems {
-    let warnings = RefCell::new(Problems::default());
+pub(super) fn warnings(document: &Document, policy: &Policy, surface: Surface) -> Noted {
+    let warnings = RefCell::new(Noted::default());
     let root = At::root(&warnings);
     client_ip_warnings(&policy.settings.client, &root);
+    trust_warnings(&policy.settings.client, &root);
     if document.rules.is_empty() {
         root.field("rules").problem("is empty: nothing is limited".into());
     }
@@ -35,6 +36,9 @@ pub(super) fn warnings(document: &Document, policy: &Policy) -> Problems {
     for (i, rule) in document.rules() {
         let at = rules_at.item(i);
         exempt_warning(document, rule, &left, &at);
+        if surface == Surface::Worker {
+            few_objects_warning(rule, &at.field("key"));
+        }
         tier_warnings(rule, &left, &at.field("tiers"));
     }
     for set in &policy.sets {
@@ -61,6 +65,40 @@ fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
     if let (Source::Header(_), Trust::Hops(_)) = (&client.source, &client.trust) {
         root.field("client_ip")
             .problem("believes a header from anybody; give trusted_proxies".into());
+    }
+}
+
+/// From this share on, networks are taken to hold clients, too: no proxies have one in eight of all addresses.
+const MANY: u8 = 12;
+
+/// Who trusts (nearly) everybody believes what clients write.
+fn trust_warnings(client: &ClientAddress, root: &At<'_>) {
+    let Trust::Proxies(trusted) = &client.trust else { return };
+    for (family, share) in [("IPv4", percent_of_ipv4(trusted)), ("IPv6", percent_of_ipv6(trusted))]
+    {
+        if share >= MANY {
+            root.field("client_ip").field("trusted_proxies").problem(format!(
+                "trusts {share} % of all {family} addresses, so clients can say who they are; give the networks of \
+                 your proxies only"
+            ));
+        }
+    }
+}
+
+/// Parts of a key that have few values, or one for a whole site.
+const fn has_few_values(part: &KeyPart) -> bool {
+    matches!(part, KeyPart::Method | KeyPart::Host | KeyPart::Country)
+}
+
+/// A key is an object, and an object serves one request after the other.
+fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
+    if rule.key.iter().all(has_few_values) {
+        let which =
+            if rule.key.is_empty() { "one Durable Object" } else { "a few Durable Objects" };
+        at.problem(format!(
+            "sends every request of this rule to {which}, each of which serves about 1000 a second; add a part \
+             such as \"client_ip\", or meet fewer requests"
+        ));
     }
 }
 

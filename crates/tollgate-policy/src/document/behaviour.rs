@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use tollgate_core::Span;
 
 use crate::document::conditions::{AtMost, MAX_VALUES};
-use crate::document::scalar::{Bounded, HeaderName, Wait};
+use crate::document::scalar::{Bounded, HeaderName, MarkHeader, Wait};
 use crate::node::Node;
 use crate::read::{At, FromNode, quoted, record, schema};
 
@@ -264,8 +264,8 @@ record! {
     /// A header for the origin.
     #[derive(PartialEq, Eq)]
     MarkDoc {
-        /// Its name.
-        header: HeaderName,
+        /// Its name: none that says what a request is or whom it is from.
+        header: MarkHeader,
         /// Its value, visible characters and spaces.
         value: Text,
     }

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use crate::document::behaviour::{Action, Charging, Cost, Mode};
 use crate::document::conditions::{AtMost, Conditions, NonEmpty};
 use crate::document::identity::{ClientIpDoc, GeoDoc, JwtDoc, Key};
-use crate::document::scalar::{Bounded, Name, Version, Wait, Window};
+use crate::document::scalar::{Bounded, Buckets, Burst, Limit, Name, Version, Wait, Window};
 use crate::read::{Lenient, choice, record};
 
 /// The most items of `exempt`: a request is compared with one after the other.
@@ -148,17 +148,17 @@ record! {
         /// What clients are told it is called; the rule's name by default.
         name: Option<Lenient<Name>>,
         /// Quota units per window.
-        limit: u64,
+        limit: Lenient<Limit>,
         /// The window.
-        window: Window,
+        window: Lenient<Window>,
         /// Quota units admitted at once when idle; the limit by default.
-        burst: Option<u64>,
+        burst: Option<Burst>,
         /// How it is counted; gcra by default.
         algorithm: Option<AlgorithmName>,
         /// Held more strictly: see the algorithms.
         strict: Option<bool>,
         /// The parts of a sliding-buckets window; 60 by default.
-        buckets: Option<u64>,
+        buckets: Option<Buckets>,
     }
 }
 

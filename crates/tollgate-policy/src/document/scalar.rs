@@ -5,7 +5,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use tollgate_core::Span;
+use tollgate_core::{MAX_BUCKETS, MAX_LIMIT, MIN_BUCKETS, QuotaError, Span};
 
 use crate::node::Node;
 use crate::path::Pattern;
@@ -75,6 +75,79 @@ impl FromNode for HeaderName {
             }
             _ => at.wrong(node, "a header name"),
         }
+    }
+
+    schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$"});
+}
+
+/// A header that a mark may set, in lower case: none that says what a request is, where it goes or whom it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MarkHeader(pub(crate) String);
+
+/// What frames a message, routes it, or identifies a client, to one hop or to an origin. A `-` at the end stands for
+/// every name that begins so.
+const NOT_FOR_MARKS: [&str; 43] = [
+    // The message and its connection (RFC 9110, 7.6.1; RFC 9112, 6; RFC 9113, 8.2.2).
+    "connection",
+    "content-",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-",
+    "te",
+    "trailer",
+    "trailers",
+    "transfer-encoding",
+    "upgrade",
+    // Credentials.
+    "authorization",
+    "cookie",
+    "cookie2",
+    "set-cookie",
+    // The client's address, as proxies say it.
+    "cf-",
+    "client-ip",
+    "cluster-client-ip",
+    "fastly-client-ip",
+    "forwarded",
+    "forwarded-for",
+    "incap-client-ip",
+    "remote-addr",
+    "remote-user",
+    "true-client-ip",
+    "via",
+    "x-appengine-",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-forwarded",
+    "x-forwarded-",
+    "x-originating-ip",
+    "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    // Another target or method than the one that was decided on, and Envoy's own.
+    "x-envoy-",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-",
+];
+
+impl FromNode for MarkHeader {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let HeaderName(name) = HeaderName::read(node, at)?;
+        let means = |not: &str| name == not || not.ends_with('-') && name.starts_with(not);
+        if NOT_FOR_MARKS.iter().any(|not| means(not)) {
+            at.problem(format!(
+                "{} says what a request is or whom it is from; use a name of your own, such as \"x-over-limit\"",
+                quoted_text(&name)
+            ));
+            return None;
+        }
+        Some(Self(name))
     }
 
     schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$"});
@@ -159,6 +232,58 @@ impl FromNode for Window {
     }
 
     schema!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"});
+}
+
+/// Quota units per window: at least 1. What a window and an algorithm allow of it is for the core to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit(pub(crate) u64);
+
+impl FromNode for Limit {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let limit = u64::read(node, at)?;
+        if !(1..=MAX_LIMIT).contains(&limit) {
+            at.problem(format!("{limit} is refused: {}", QuotaError::Limit));
+            return None;
+        }
+        Some(Self(limit))
+    }
+
+    schema!({"type": "integer", "minimum": 1, "maximum": MAX_LIMIT});
+}
+
+/// Quota units at once: at least 1. What the rate allows of it is for the core to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Burst(pub(crate) u64);
+
+impl FromNode for Burst {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let burst = u64::read(node, at)?;
+        if burst == 0 {
+            at.problem("0 is refused: burst must be at least 1".into());
+            return None;
+        }
+        Some(Self(burst))
+    }
+
+    schema!({"type": "integer", "minimum": 1});
+}
+
+/// The parts of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Buckets(pub(crate) u16);
+
+impl FromNode for Buckets {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let buckets = u64::read(node, at)?;
+        let parts = u16::try_from(buckets).ok();
+        let parts = parts.filter(|parts| (MIN_BUCKETS..=MAX_BUCKETS).contains(parts));
+        if parts.is_none() {
+            at.problem(format!("{buckets} is refused: {}", QuotaError::Buckets));
+        }
+        parts.map(Self)
+    }
+
+    schema!({"type": "integer", "minimum": MIN_BUCKETS, "maximum": MAX_BUCKETS});
 }
 
 /// A wait: 0 s to 5 minutes.
