@@ -27,8 +27,8 @@ fn over_http1(envoy: &Envoy) -> impl FnMut(&Request) -> Response {
     move |request| client.send(request)
 }
 
-// The SDK's own call would tell gRPC clients UNAVAILABLE, which they retry at once; Envoy by itself takes neither a
-// parameter nor capitals for gRPC, and gRPC-Web for plain HTTP.
+// A local response without a gRPC status would tell gRPC clients UNAVAILABLE, which they retry at once; Envoy by
+// itself takes neither a parameter nor capitals for gRPC, and gRPC-Web for plain HTTP.
 #[test]
 fn a_refusal_is_trailers_only() {
     check_refusals(over_http2(&start(json!("deny"))));

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use wasmi::{Caller, Engine, Extern, Func, Instance, Linker, Memory, Module, Store, Val};
+use wasmi::{Caller, Engine, Extern, Instance, Linker, Memory, Module, Store, Val};
 
 use crate::envoy_server::filter_wasm;
 
@@ -20,9 +20,11 @@ const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const BAD_ARGUMENT: u32 = 2;
 const CAS_MISMATCH: u32 = 8;
-const UNIMPLEMENTED: i32 = 12;
 
 const ROOT: u32 = 1;
+
+/// Stops a request with its body, whatever `allow_on_headers_stop_iteration` says.
+const STOP_ALL: u32 = 4;
 
 /// Compiled once, instantiated for every worker.
 static FILTER: LazyLock<(Engine, Module)> = LazyLock::new(|| {
@@ -155,15 +157,6 @@ impl Filter {
         let mut store = Store::new(engine, World::new(shared));
         let mut linker = Linker::new(engine);
         define(&mut linker);
-        for import in module.imports() {
-            // Calls of the SDK that the filter never makes.
-            let ty = import.ty().func().expect("only functions are imported").clone();
-            let stub = Func::new(&mut store, ty, |_, _, results| {
-                results.iter_mut().for_each(|result| *result = Val::I32(UNIMPLEMENTED));
-                Ok(())
-            });
-            let _ = linker.define(import.module(), import.name(), stub); // already there: ours
-        }
         let instance = linker.instantiate_and_start(&mut store, module).expect("it starts");
         let mut filter = Self { store, instance, next: ROOT + 1 };
         filter.call::<()>("_initialize", &[]);
@@ -227,8 +220,8 @@ impl Filter {
         let action: u32 = self.call("proxy_on_request_headers", &[id, 0, 1]);
         match (action, self.store.data_mut().reply.take()) {
             (0, None) => Answer::Passed(vec![]),
-            (1, None) => Answer::Held(id),
-            (1, Some(reply)) => Answer::Refused(reply),
+            (STOP_ALL, None) => Answer::Held(id),
+            (STOP_ALL, Some(reply)) => Answer::Refused(reply),
             other => panic!("the filter answers and lets go on: {other:?}"),
         }
     }

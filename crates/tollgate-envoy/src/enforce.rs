@@ -162,6 +162,21 @@ impl<S: SharedData> Enforcement<'_, S> {
         tally
     }
 
+    /// Takes back what was charged earlier: for a request that was to go on, and will not.
+    pub fn take_back(&mut self) -> Tally {
+        let mut tally = Tally::default();
+        self.scratch.reads.resize_with(self.plan.len(), Read::default);
+        for index in 0..self.plan.len() {
+            if self.plan.changed(index) {
+                self.locate(index);
+                if !self.refund(index, &mut tally) {
+                    tally.failures = tally.failures.saturating_add(1);
+                }
+            }
+        }
+        tally
+    }
+
     /// Takes back every charge that was committed: for a request that is refused after all.
     pub fn give_back(&mut self, tally: &mut Tally) {
         for index in 0..self.plan.len() {

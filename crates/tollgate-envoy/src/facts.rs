@@ -35,7 +35,7 @@ pub struct RequestFacts<S> {
     source: S,
     /// The `payload_in_metadata` of the jwt_authn filter, if the policy counts by claims.
     payload: Option<Rc<str>>,
-    headers: OnceCell<Pairs>,
+    headers: OnceCell<Option<Pairs>>,
     peer: OnceCell<Option<IpAddr>>,
 }
 
@@ -45,8 +45,13 @@ impl<S: Source> RequestFacts<S> {
         Self { source, payload, headers: OnceCell::new(), peer: OnceCell::new() }
     }
 
-    fn headers(&self) -> &Pairs {
-        self.headers.get_or_init(|| Pairs::new(self.source.request_headers().unwrap_or_default()))
+    /// True when the headers were asked for, and the host did not give them: what was read of them is nothing.
+    pub fn is_unreadable(&self) -> bool {
+        self.headers.get().is_some_and(Option::is_none)
+    }
+
+    fn headers(&self) -> Option<&Pairs> {
+        self.headers.get_or_init(|| self.source.request_headers().map(Pairs::new)).as_ref()
     }
 }
 
@@ -62,7 +67,7 @@ impl<S: Source> Facts for RequestFacts<S> {
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         // Envoy calls the host `:authority` in every version of HTTP.
         let name = if name == "host" { ":authority" } else { name };
-        self.headers().joined(name.as_bytes())
+        self.headers()?.joined(name.as_bytes())
     }
 
     fn peer(&self) -> Option<IpAddr> {

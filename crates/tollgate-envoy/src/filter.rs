@@ -1,367 +1,263 @@
-//! The filter's contexts: a root for each policy, a stream for each request.
+//! The filter's contexts: a root for each policy, a stream for each request, found by the host's numbers.
 //!
-//! Invariant: a root without a valid policy refuses its configuration, so a stream always has one; nothing
-//! borrows across a host call. Deliberately absent: decisions (the policy's) and unsafe calls (`host`).
+//! Invariant: whatever a host calls, in any order, about any context, known or not, also in the middle of a
+//! call of ours: an answer, never a trap. So a map is only ever borrowed between host calls, never across
+//! one, and an unknown context lets the request go on. Deliberately absent: decisions (the policy's) and
+//! unsafe calls (`host`, `abi`).
 
-use core::cell::Cell;
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use proxy_wasm::traits::{Context, HttpContext, RootContext};
-use proxy_wasm::types::{Action, ContextType, LogLevel};
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Failure, Outcome, Plan};
+use tollgate_policy::{Answer, Plan};
 
-use crate::config::Config;
-use crate::enforce::{Enforcement, INSERT, Scratch, SharedData, Stored, Tally};
+use crate::active_policy::{ActivePolicy, Decided, grpc_type};
 use crate::facts::RequestFacts;
-use crate::host::Host;
-use crate::metrics::Metrics;
-use crate::owed::{Owed, SharedOwed};
-use crate::table::{LAYOUT_VERSION, Seed};
+use crate::pending_response::Pending;
+use crate::proxy::Proxy;
+use crate::reply::Reply;
+use crate::retry::Held;
 use crate::waiting::Waiting;
 
-/// Who waits, and with what.
-type Queue = Waiting<Retry>;
+/// Requests whose turn is taken in one call of the timer. The host handles the response to each refusal inside that of
+/// the one before, so 400 of them end the stack of its thread; the rest has its turn a millisecond later.
+pub const TURNS_PER_TICK: usize = 32;
 
-proxy_wasm::main! {{
-    proxy_wasm::set_log_level(LogLevel::Warn); // also logs the message of a panic
-    proxy_wasm::set_root_context(|_| Box::new(Root::default()));
-}}
-
-/// Plans kept for the next requests; more streams than these at once only allocate.
-const SPARE_PLANS: usize = 256;
-
-/// Tries to agree on a seed: every failed one means that somebody else set it.
-const SEED_TRIES: u32 = 8;
-
-/// One plugin configuration: all root contexts of a `vm_id` share this virtual machine's memory.
-#[derive(Default)]
-struct Root {
-    force: Option<Rc<Force>>,
-    waiting: Rc<Cell<Queue>>,
+/// What the host is to do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It goes on.
+    Continue,
+    /// It stops, its body and trailers too.
+    Stop,
 }
 
-/// A policy in force, with the buffers that its requests use again.
-pub struct Force {
-    config: Config,
-    seed: Seed,
-    metrics: Metrics,
-    /// The `payload_in_metadata` of the jwt_authn filter, if the policy counts by claims.
-    payload: Option<Rc<str>>,
-    plans: Cell<Vec<Plan>>,
-    scratch: Cell<Scratch>,
-}
-
-impl Context for Root {}
-
-impl RootContext for Root {
-    fn on_configure(&mut self, len: usize) -> bool {
-        let problems = match Config::compile(&Host.configuration(len), &Host.plugin_scope()) {
-            Ok(mut config) => match agree_on_seed(&Host) {
-                Some(seed) => {
-                    for warning in &config.policy.warnings().0 {
-                        Host.log_warning(&format!("tollgate: {warning}"));
-                    }
-                    config.policy.set_hash_key(seed);
-                    self.force = Some(Rc::new(Force::new(config, seed)));
-                    return true;
-                }
-                None => vec!["the host gives no random seed or no shared data".into()],
-            },
-            Err(problems) => problems,
-        };
-        for problem in &problems {
-            Host.log_error(&format!("tollgate: {problem}"));
+impl Flow {
+    /// The ABI's number for it. Not 1, which stops the headers alone under `allow_on_headers_stop_iteration`: the body
+    /// would take the request on. 4 stops everything, whatever the operator has set.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Continue => 0,
+            Self::Stop => 4,
         }
-        false
-    }
-
-    fn on_tick(&mut self) {
-        let Some(now) = Host.now() else { return };
-        let mut waiting = self.waiting.take();
-        while let Some(id) = waiting.pop_due(now) {
-            match waiting.retries.remove(&id) {
-                Some(retry) => retry.run(id, now, &mut waiting),
-                None => Host.resume(id),
-            }
-        }
-        Host.set_tick_ms(waiting.tick_ms(now));
-        self.waiting.set(waiting);
-    }
-
-    fn get_type(&self) -> Option<ContextType> {
-        Some(ContextType::HttpContext)
-    }
-
-    fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
-        let (force, waiting) = (self.force.clone(), Rc::clone(&self.waiting));
-        Some(Box::new(Stream { id, force, waiting, owed: Owed::Nothing, retried: None }))
     }
 }
 
-/// The hash's key, the same for every worker: who comes first writes it.
-fn agree_on_seed(shared: &impl SharedData) -> Option<Seed> {
-    const NAME: &[u8] = &[LAYOUT_VERSION, b's', b'e', b'e', b'd'];
-    for _ in 0..SEED_TRIES {
-        match shared.get(NAME) {
-            Stored::Value(bytes, cas) => match Seed::try_from(bytes) {
-                Ok(seed) => return Some(seed),
-                Err(_) => shared.set(NAME, &Host.random_seed()?, cas),
-            },
-            Stored::Absent => shared.set(NAME, &Host.random_seed()?, INSERT),
-            Stored::Unreachable => return None,
-        };
-    }
-    None
+/// All contexts of one virtual machine.
+pub struct Filter<H> {
+    host: H,
+    roots: Cell<BTreeMap<u32, Rc<Root<H>>>>,
+    streams: Cell<BTreeMap<u32, Stream<H>>>,
 }
 
-impl Force {
-    fn new(config: Config, seed: Seed) -> Self {
-        let metrics = Metrics::define(&config.policy, &config.plugin, &Host);
-        let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
-        Self { config, seed, metrics, payload, plans: Cell::default(), scratch: Cell::default() }
-    }
-
-    /// Decides the request of the current context; `None` when no rule applies.
-    fn decide(&self, facts: &RequestFacts<Host>) -> Option<Decided> {
-        let mut plan = self.spare_plan();
-        self.config.policy.plan(facts, &mut plan);
-        if plan.is_empty() {
-            self.keep(plan);
-            return None;
-        }
-        let now = Host.now();
-        let tally = match now {
-            Some(now) => self.enforce(&mut plan, now, |enforcement| enforcement.run()),
-            None => self.fail(&mut plan),
-        };
-        self.metrics.add(&tally, &Host);
-        Some(Decided { plan, now: now.unwrap_or_default() })
-    }
-
-    /// Counts the last word on a request, which came this long after the request.
-    fn count(&self, plan: &Plan, waited: Span) {
-        self.metrics.count(&self.outcome(plan), waited, &Host);
-    }
-
-    fn enforce(
-        &self,
-        plan: &mut Plan,
-        now: Timestamp,
-        step: impl FnOnce(&mut Enforcement<'_, Host>) -> Tally,
-    ) -> Tally {
-        let (config, seed, mut scratch) = (&self.config, &self.seed, self.scratch.take());
-        let shared = &Host;
-        let tally =
-            step(&mut Enforcement { shared, seed, config, plan, scratch: &mut scratch, now });
-        self.scratch.set(scratch);
-        tally
-    }
-
-    /// Charges what the response's status brings about.
-    pub fn settle(&self, plan: &mut Plan) {
-        let (Some(status), Some(now)) = (Host.response_status(), Host.now()) else { return };
-        if plan.settle(&self.config.policy, status) {
-            let tally = self.enforce(plan, now, |enforcement| enforcement.charge());
-            self.metrics.add(&tally, &Host);
-        }
-    }
-
-    /// A request that would wait where too many wait already: as if nothing could be decided.
-    fn turn_away(&self, decided: &mut Decided) {
-        let Decided { plan, now } = decided;
-        let tally = self.enforce(plan, *now, |enforcement| {
-            let mut tally = Tally::default();
-            enforcement.give_back(&mut tally);
-            tally
-        });
-        self.metrics.add(&tally, &Host);
-        self.metrics.add(&self.fail(plan), &Host);
-    }
-
-    /// A host without a clock: nothing can be decided, so `on_failure` does.
-    fn fail(&self, plan: &mut Plan) -> Tally {
-        for partition in 0..plan.len() {
-            plan.fail(partition, Failure::Unreachable);
-        }
-        plan.decide(&self.config.policy, Timestamp::ZERO);
-        Tally { failures: 1, ..Tally::default() }
-    }
-
-    pub fn outcome<'a>(&'a self, plan: &'a Plan) -> Outcome<'a> {
-        plan.outcome(&self.config.policy)
-    }
-
-    fn spare_plan(&self) -> Plan {
-        let mut plans = self.plans.take();
-        let plan = plans.pop().unwrap_or_default();
-        self.plans.set(plans);
-        plan
-    }
-
-    pub fn keep(&self, mut plan: Plan) {
-        let mut plans = self.plans.take();
-        if plans.len() < SPARE_PLANS {
-            plan.forget_long(); // or long requests, as many as there are plans, would hold their memory for ever
-            plans.push(plan);
-        }
-        self.plans.set(plans);
-    }
-}
-
-/// A decided request.
-struct Decided {
-    plan: Plan,
-    now: Timestamp,
-}
-
-/// A request that waits to be decided again.
-pub struct Retry {
-    force: Rc<Force>,
-    facts: RequestFacts<Host>,
-    /// When it came.
-    since: Timestamp,
-    owed: SharedOwed,
-}
-
-impl Retry {
-    /// Decides the stream `id` again at `now`.
-    fn run(self, id: u32, now: Timestamp, waiting: &mut Queue) {
-        if !Host.enter(id) {
-            return; // its client has left
-        }
-        let Some(decided) = self.force.decide(&self.facts) else { return Host.resume(id) };
-        let waited = now.since(self.since);
-        match self.force.outcome(&decided.plan).answer_after(waited) {
-            Answer::Pass => {
-                self.let_through(decided, waited);
-                Host.resume(id);
-            }
-            Answer::Delay(wait) if waiting.push(now.saturating_add(wait), id) => {
-                self.let_through(decided, waited);
-            }
-            Answer::Retry(wait) if waiting.push(now.saturating_add(wait), id) => {
-                self.force.keep(decided.plan);
-                waiting.retries.insert(id, self);
-            }
-            Answer::Delay(_) | Answer::Retry(_) => self.refuse(decided, waited, 429),
-            Answer::Refuse { status } => self.refuse(decided, waited, status),
-        }
-    }
-
-    fn let_through(&self, decided: Decided, waited: Span) {
-        self.force.count(&decided.plan, waited);
-        mark(&self.force.outcome(&decided.plan));
-        self.owed.set(Owed::Fields(decided.plan));
-    }
-
-    fn refuse(&self, decided: Decided, waited: Span, status: u16) {
-        self.force.count(&decided.plan, waited);
-        self.owed.set(Owed::refusal(&self.force, &self.facts, decided.plan, status));
-    }
-}
-
-/// Sets the headers for the origin that rules ask for.
-fn mark(outcome: &Outcome<'_>) {
-    outcome.marks(&mut |name, value| Host.set_request_header(name, value));
+/// One plugin configuration: all roots of a `vm_id` share this virtual machine's memory.
+pub struct Root<H> {
+    host: H,
+    policy: Cell<Option<Rc<ActivePolicy<H>>>>,
+    waiting: Cell<Waiting<()>>,
 }
 
 /// One request.
-struct Stream {
-    id: u32,
-    force: Option<Rc<Force>>,
-    waiting: Rc<Cell<Queue>>,
-    owed: Owed,
-    /// The same of a request that was decided again.
-    retried: Option<SharedOwed>,
+struct Stream<H> {
+    root: Rc<Root<H>>,
+    pending: Pending<H>,
 }
 
-impl Context for Stream {}
+impl<H: Proxy> Filter<H> {
+    /// A filter without contexts.
+    pub const fn new(host: H) -> Self {
+        Self { host, roots: Cell::new(BTreeMap::new()), streams: Cell::new(BTreeMap::new()) }
+    }
 
-impl HttpContext for Stream {
-    fn on_http_request_headers(&mut self, _count: usize, _end: bool) -> Action {
-        let Some(force) = self.force.clone() else { return Action::Continue };
-        let facts = RequestFacts::new(Host, force.payload.clone());
-        let Some(mut decided) = force.decide(&facts) else { return Action::Continue };
-        let mut answer = force.outcome(&decided.plan).answer();
-        if let Answer::Delay(wait) | Answer::Retry(wait) = answer {
-            if self.wait_until(decided.now.saturating_add(wait), decided.now) {
-                self.hold(force, facts, decided, answer);
-                return Action::Pause;
+    /// A context begins: a root if it has no parent, else a stream of that root. One that is there stays as it is:
+    /// the host announces a root again for every listener that shares it.
+    pub fn on_context_create(&self, id: u32, parent: u32) {
+        if parent == 0 {
+            let root = || Rc::new(Root::new(self.host.clone()));
+            with(&self.roots, |roots| {
+                roots.entry(id).or_insert_with(root);
+            });
+        } else if let Some(root) = self.root(parent) {
+            with(&self.streams, |streams| {
+                streams.entry(id).or_insert(Stream { root, pending: Pending::Nothing });
+            });
+        }
+    }
+
+    /// Takes the configuration of a root, `len` bytes; false when it is refused.
+    pub fn on_configure(&self, id: u32, len: usize) -> bool {
+        let Some(root) = self.root(id) else { return false };
+        match ActivePolicy::configure(self.host.clone(), len) {
+            Ok(policy) => {
+                root.policy.set(Some(Rc::new(policy)));
+                true
             }
-            force.turn_away(&mut decided);
-            answer = match force.outcome(&decided.plan).answer() {
+            Err(problems) => {
+                for problem in &problems {
+                    self.host.log_error(&format!("tollgate: {problem}"));
+                }
+                false
+            }
+        }
+    }
+
+    /// Gives those their turn who are due.
+    pub fn on_tick(&self, id: u32) {
+        let Some(root) = self.root(id) else { return };
+        let Some(now) = self.host.now() else { return };
+        for _ in 0..TURNS_PER_TICK {
+            let Some(stream) = with(&root.waiting, |waiting| waiting.pop_due(now)) else { break };
+            match self.take_pending(stream) {
+                Some(Pending::Waiting(held)) => {
+                    let pending = held.take_turn(stream, now, &root);
+                    self.set_pending(stream, pending);
+                }
+                Some(other) => self.set_pending(stream, other),
+                None => {}
+            }
+        }
+        self.host.set_tick_ms(with(&root.waiting, |waiting| waiting.tick_ms(now)));
+    }
+
+    /// Decides a request.
+    pub fn on_request_headers(&self, id: u32) -> Flow {
+        let root =
+            with(&self.streams, |streams| streams.get(&id).map(|stream| Rc::clone(&stream.root)));
+        let Some(root) = root else { return Flow::Continue };
+        let Some(policy) = root.policy() else { return Flow::Continue };
+        if self.host.is_memory_short() {
+            return self.give_up(&policy);
+        }
+        let facts = policy.facts();
+        let (plan, now) = match policy.decide(&facts) {
+            Decided::Nothing => return Flow::Continue,
+            Decided::Unreadable => return self.give_up(&policy),
+            Decided::Plan(plan, now) => (plan, now),
+        };
+        let (flow, pending) = self.first_answer(id, &root, policy, plan, &facts, now);
+        self.set_pending(id, pending);
+        flow
+    }
+
+    fn first_answer(
+        &self,
+        id: u32,
+        root: &Root<H>,
+        policy: Rc<ActivePolicy<H>>,
+        mut plan: Box<Plan>,
+        facts: &RequestFacts<H>,
+        now: Timestamp,
+    ) -> (Flow, Pending<H>) {
+        let mut answer = policy.outcome(&plan).answer();
+        if let Answer::Delay(wait) | Answer::Retry(wait) = answer {
+            if root.wait_until(now.saturating_add(wait), now, id) {
+                let has_place = matches!(answer, Answer::Delay(_));
+                if has_place {
+                    policy.count(&plan, Span::ZERO);
+                    policy.mark(&plan);
+                }
+                let grpc = grpc_type(facts);
+                let held = Held { policy, plan, since: now, grpc, has_place };
+                return (Flow::Stop, Pending::Waiting(Box::new(held)));
+            }
+            policy.turn_away(&mut plan);
+            answer = match policy.outcome(&plan).answer() {
                 Answer::Delay(_) | Answer::Retry(_) => Answer::Refuse { status: 429 },
                 other => other,
             };
         }
-        force.count(&decided.plan, Span::ZERO);
+        policy.count(&plan, Span::ZERO);
         if let Answer::Refuse { status } = answer {
-            self.owed = Owed::refusal(&force, &facts, decided.plan, status);
-            return Action::Pause;
+            let refusal = Pending::refusal(&self.host, policy, plan, status, grpc_type(facts));
+            return (Flow::Stop, refusal);
         }
-        mark(&force.outcome(&decided.plan));
-        self.owed = Owed::Fields(decided.plan);
-        Action::Continue
+        policy.mark(&plan);
+        (Flow::Continue, Pending::Fields(policy, plan))
     }
 
-    fn on_http_response_headers(&mut self, _count: usize, _end: bool) -> Action {
-        if let Some(force) = self.force.clone() {
-            self.take_owed().put_on_response(&force);
+    /// Refuses a request about which nothing can be known. Not `on_failure`: nobody knows whose it would be.
+    fn give_up(&self, policy: &ActivePolicy<H>) -> Flow {
+        policy.count_failure();
+        self.host.reply(&Reply::overloaded());
+        Flow::Stop
+    }
+
+    /// The response to a request, the origin's or ours.
+    pub fn on_response_headers(&self, id: u32) {
+        if let Some(pending) = self.take_pending(id) {
+            pending.put_on_response(&self.host);
         }
-        Action::Continue
+    }
+
+    /// A context ends, with or without a response.
+    pub fn on_delete(&self, id: u32) {
+        if let Some(stream) = with(&self.streams, |streams| streams.remove(&id)) {
+            stream.pending.end();
+        }
+        with(&self.roots, |roots| roots.remove(&id));
+    }
+
+    /// How many contexts there are.
+    pub fn contexts(&self) -> usize {
+        let roots = with(&self.roots, |roots| roots.len());
+        roots.saturating_add(with(&self.streams, |streams| streams.len()))
+    }
+
+    fn root(&self, id: u32) -> Option<Rc<Root<H>>> {
+        with(&self.roots, |roots| roots.get(&id).map(Rc::clone))
+    }
+
+    fn take_pending(&self, id: u32) -> Option<Pending<H>> {
+        with(&self.streams, |streams| {
+            let stream = streams.get_mut(&id)?;
+            Some(core::mem::replace(&mut stream.pending, Pending::Nothing))
+        })
+    }
+
+    /// Sets what is still to be done about a stream; at once, if it ended meanwhile.
+    fn set_pending(&self, id: u32, pending: Pending<H>) {
+        let rest = with(&self.streams, |streams| match streams.get_mut(&id) {
+            Some(stream) => core::mem::replace(&mut stream.pending, pending),
+            None => pending,
+        });
+        rest.end();
     }
 }
 
-impl Stream {
-    fn take_owed(&mut self) -> Owed {
-        match core::mem::take(&mut self.owed) {
-            Owed::Nothing => self.retried.take().map(|owed| owed.take()).unwrap_or_default(),
-            owed => owed,
-        }
+impl<H: Proxy> Root<H> {
+    fn new(host: H) -> Self {
+        Self { host, policy: Cell::new(None), waiting: Cell::default() }
     }
 
-    /// Keeps what a waiting request needs when it is let go or decided again.
-    fn hold(
-        &mut self,
-        force: Rc<Force>,
-        facts: RequestFacts<Host>,
-        decided: Decided,
-        answer: Answer,
-    ) {
-        if !matches!(answer, Answer::Retry(_)) {
-            force.count(&decided.plan, Span::ZERO);
-            mark(&force.outcome(&decided.plan));
-            self.owed = Owed::Fields(decided.plan);
-            return;
-        }
-        force.keep(decided.plan);
-        let owed = SharedOwed::default();
-        self.retried = Some(Rc::clone(&owed));
-        let mut waiting = self.waiting.take();
-        waiting.retries.insert(self.id, Retry { force, facts, since: decided.now, owed });
-        self.waiting.set(waiting);
+    fn policy(&self) -> Option<Rc<ActivePolicy<H>>> {
+        with(&self.policy, |policy| policy.as_ref().map(Rc::clone))
     }
 
-    /// Lets this request wait; false when too many wait already.
-    fn wait_until(&self, due: Timestamp, now: Timestamp) -> bool {
-        let mut waiting = self.waiting.take();
-        let before = waiting.tick_ms(now);
-        let waits = waiting.push(due, self.id);
-        let after = waiting.tick_ms(now);
+    /// The host.
+    pub const fn host(&self) -> &H {
+        &self.host
+    }
+
+    /// Lets the stream `id` wait; false when too many wait already.
+    pub fn wait_until(&self, due: Timestamp, now: Timestamp, id: u32) -> bool {
+        let (before, waits, after) = with(&self.waiting, |waiting| {
+            let before = waiting.tick_ms(now);
+            let waits = waiting.push(due, id);
+            (before, waits, waiting.tick_ms(now))
+        });
         if after != before {
-            Host.set_tick_ms(after);
+            self.host.set_tick_ms(after);
         }
-        self.waiting.set(waiting);
         waits
     }
 }
 
-impl Drop for Stream {
-    /// A request that never got a response: its client left.
-    fn drop(&mut self) {
-        if let Some(force) = self.force.clone() {
-            self.take_owed().forget(&force);
-        }
-    }
+/// Acts on what a cell holds. No host call belongs into `act`: whoever calls back finds the cell empty.
+fn with<T: Default, R>(cell: &Cell<T>, act: impl FnOnce(&mut T) -> R) -> R {
+    let mut value = cell.take();
+    let result = act(&mut value);
+    cell.set(value);
+    result
 }

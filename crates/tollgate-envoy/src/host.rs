@@ -3,9 +3,9 @@
 //! Not by the SDK's `hostcalls`, for these reasons: they panic on a status they do not expect (a trap takes
 //! the worker's VM down), `get_map_value` panics on a header that is not UTF-8, names of shared data must be
 //! text, `send_http_response` can neither say details nor a gRPC status, and there is no
-//! monotonic clock. Invariant: the only `unsafe` of the filter is here, nothing here panics, and
-//! every failure of the host is a value.
-#![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature; nowhere else")]
+//! monotonic clock. Invariant: nothing here panics, and every failure of the host is a value.
+//! Deliberately absent: what the host calls; that is `abi`.
+#![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature")]
 
 use core::ptr::null_mut;
 
@@ -13,7 +13,9 @@ use tollgate_core::Timestamp;
 
 use crate::enforce::{SharedData, Stored, Written};
 use crate::facts::Source;
+use crate::memory;
 use crate::metrics::Counters;
+use crate::proxy::Proxy;
 use crate::reply::Reply;
 use crate::table::Seed;
 
@@ -29,6 +31,7 @@ const COUNTER: u32 = 0;
 const HTTP_REQUEST: u32 = 0;
 const WARN_LEVEL: u32 = 3;
 const ERROR_LEVEL: u32 = 4;
+const CRITICAL_LEVEL: u32 = 5;
 const CLOCK_MONOTONIC: u32 = 1;
 
 #[link(wasm_import_module = "env")]
@@ -110,25 +113,22 @@ unsafe extern "C" {
 #[derive(Clone, Copy)]
 pub struct Host;
 
-impl Host {
-    /// The monotonic clock: immune to steps of the wall clock; the state dies with the process anyway.
-    pub fn now(self) -> Option<Timestamp> {
+impl Proxy for Host {
+    fn now(&self) -> Option<Timestamp> {
         let mut nanos = 0;
         // SAFETY: the host writes eight bytes to `nanos`.
         let status = unsafe { clock_time_get(CLOCK_MONOTONIC, 1, &raw mut nanos) };
         (status == OK).then_some(Timestamp::from_nanos(nanos))
     }
 
-    /// Random bytes that no client can guess.
-    pub fn random_seed(self) -> Option<Seed> {
+    fn random_seed(&self) -> Option<Seed> {
         let mut seed = Seed::default();
         // SAFETY: the host writes `seed.len()` bytes to `seed`.
         let status = unsafe { random_get(seed.as_mut_ptr(), seed.len()) };
         (status == OK).then_some(seed)
     }
 
-    /// The plugin's configuration; empty when there is none.
-    pub fn configuration(self, len: usize) -> Vec<u8> {
+    fn configuration(&self, len: usize) -> Vec<u8> {
         // SAFETY: `returned` passes pointers to live variables.
         returned(|bytes, got| unsafe {
             proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, len, bytes, got)
@@ -136,35 +136,29 @@ impl Host {
         .unwrap_or_default()
     }
 
-    /// What the operator named this plugin: its `name` and its `root_id`.
-    pub fn plugin_scope(self) -> Vec<u8> {
+    fn plugin_scope(&self) -> Vec<u8> {
         let name = property(b"plugin_name").unwrap_or_default();
         let root_id = property(b"plugin_root_id").unwrap_or_default();
         [name, root_id].join(&0)
     }
 
-    /// One line in Envoy's log, at error level.
-    pub fn log_error(self, text: &str) {
+    fn log_error(&self, text: &str) {
         log(ERROR_LEVEL, text);
     }
 
-    /// One line in Envoy's log, at warning level.
-    pub fn log_warning(self, text: &str) {
+    fn log_warning(&self, text: &str) {
         log(WARN_LEVEL, text);
     }
 
-    /// Sets a header of the request that goes on; what the client sent under that name is replaced.
-    pub fn set_request_header(self, name: &str, value: &str) {
+    fn set_request_header(&self, name: &str, value: &str) {
         set_header(REQUEST_HEADERS, name, value);
     }
 
-    /// Sets a header of the response; what stood under that name is replaced.
-    pub fn set_response_header(self, name: &str, value: &str) {
+    fn set_response_header(&self, name: &str, value: &str) {
         set_header(RESPONSE_HEADERS, name, value);
     }
 
-    /// The status of the response.
-    pub fn response_status(self) -> Option<u16> {
+    fn response_status(&self) -> Option<u16> {
         const NAME: &[u8] = b":status";
         // SAFETY: the host reads the name; `returned` passes pointers to live variables.
         let value = returned(|bytes, len| unsafe {
@@ -173,14 +167,12 @@ impl Host {
         core::str::from_utf8(&value).ok()?.parse().ok()
     }
 
-    /// Makes the stream `id` the one that calls are about; false when its client has left.
-    pub fn enter(self, id: u32) -> bool {
+    fn enter(&self, id: u32) -> bool {
         // SAFETY: a plain number. The host answers "bad argument" for a stream that is gone.
         unsafe { proxy_set_effective_context(id) == OK }
     }
 
-    /// Appends a line to the response's headers; what the origin sent stays.
-    pub fn add_response_header(self, name: &str, value: &str) {
+    fn add_response_header(&self, name: &str, value: &str) {
         let (name, value) = (name.as_bytes(), value.as_bytes());
         // SAFETY: the host reads both during the call. A refused line changes nothing for the request.
         let _ = unsafe {
@@ -194,8 +186,7 @@ impl Host {
         };
     }
 
-    /// Answers the request of the current context; false when the host does not.
-    pub fn reply(self, reply: &Reply) -> bool {
+    fn reply(&self, reply: &Reply) -> bool {
         let Reply { status, grpc_status, details, headers, body } = reply;
         // SAFETY: the host reads all of them during the call.
         let status = unsafe {
@@ -213,18 +204,20 @@ impl Host {
         status == OK
     }
 
-    /// Calls the root context of the current context every `ms` milliseconds; 0 stops it.
-    pub fn set_tick_ms(self, ms: u32) {
+    fn set_tick_ms(&self, ms: u32) {
         // SAFETY: plain numbers. The call has no failure in this host.
         let _ = unsafe { proxy_set_tick_period_milliseconds(ms) };
     }
 
-    /// Lets the paused request of the stream `id` go on; nothing happens when its client has left.
-    pub fn resume(self, id: u32) {
+    fn resume(&self, id: u32) {
         if self.enter(id) {
             // SAFETY: a plain number. The stream is there, so it goes on.
             let _ = unsafe { proxy_continue_stream(HTTP_REQUEST) };
         }
+    }
+
+    fn is_memory_short(&self) -> bool {
+        memory::is_short()
     }
 }
 
@@ -294,6 +287,11 @@ impl Counters for Host {
     }
 }
 
+/// One line in the host's log about what must never happen.
+pub fn log_critical(text: &str) {
+    log(CRITICAL_LEVEL, text);
+}
+
 fn log(level: u32, text: &str) {
     // SAFETY: the host reads `text` during the call. Its status changes nothing for us.
     let _ = unsafe { proxy_log(level, text.as_ptr(), text.len()) };
@@ -317,7 +315,7 @@ fn owned(bytes: *mut u8, len: usize) -> Vec<u8> {
     if bytes.is_null() || len == 0 {
         return Vec::new();
     }
-    // SAFETY: the host got `bytes` from the SDK's `malloc` export, which gives away a boxed slice of exactly
-    // `len` bytes of the global allocator, wrote all of them, and keeps no pointer to it.
+    // SAFETY: the host got `bytes` from `abi::malloc`, which takes exactly `len` bytes, aligned as bytes are, from the
+    // global allocator; it wrote all of them, and keeps no pointer to them.
     unsafe { Vec::from_raw_parts(bytes, len, len) }
 }

@@ -1,9 +1,11 @@
 //! Tollgate as an Envoy HTTP filter: a proxy-wasm module.
 //!
-//! `filter` dispatches Envoy's callbacks, `owed` writes onto responses, `host` makes every call to Envoy; these exist
-//! in the wasm build alone. The rest is pure and tested natively: `config` (the policy out of the plugin configuration),
-//! `facts` (what a request is), `table` (which way of which bucket holds a key), `enforce` (load,
-//! decide, commit by compare-and-swap), `denials` (what this worker saw denied), `waiting` (delayed requests), `reply` and `metrics`.
+//! `abi` is what Envoy calls, `host` makes every call to Envoy, `memory` counts what is taken; these exist in the wasm
+//! build alone. The rest runs over any `proxy` and is tested natively: `filter` (contexts and their callbacks),
+//! `active_policy` (a policy in force), `retry` (a request that waits), `pending_response` (what goes onto a response),
+//! `config` (the policy out of the plugin configuration), `facts` (what a request is), `table` (which way of which
+//! bucket holds a key), `enforce` (load, decide, commit by compare-and-swap), `denials` (what this worker saw denied),
+//! `waiting` (whose turn is when), `reply` and `metrics`.
 //!
 //! Invariant: nothing in here can trap on any input; a trap takes the worker's virtual machine down.
 //! Deliberately absent: decisions. Those are `tollgate-policy`'s, the same on every surface.
@@ -13,23 +15,34 @@
 #![deny(unsafe_code)]
 
 #[cfg(target_arch = "wasm32")]
-mod filter;
+mod abi;
 #[cfg(target_arch = "wasm32")]
 mod host;
 #[cfg(target_arch = "wasm32")]
-mod owed;
+mod memory;
+
+/// Every allocation is counted; see `memory`.
+#[cfg(target_arch = "wasm32")]
+#[global_allocator]
+static ALLOCATOR: memory::Counted = memory::Counted;
+
+mod active_policy;
+mod pending_response;
+mod retry;
 
 pub mod config;
 pub mod denials;
 pub mod enforce;
 pub mod facts;
+pub mod filter;
 pub mod metrics;
 pub mod pairs;
+pub mod proxy;
 pub mod reply;
 pub mod structpb;
 pub mod table;
 pub mod waiting;
 
-/// What the module must export, one name a line; every other export of the SDK is a callback that does
-/// nothing here and costs 0.25 to 0.5 us of every request, so the build strips them.
+/// What the module must export, one name a line: every callback that is exported costs 0.25 to 0.5 us of every
+/// request, so the build strips what is not named here (rustc adds two addresses of its own).
 pub const KEPT_EXPORTS: &str = include_str!("exports.txt");

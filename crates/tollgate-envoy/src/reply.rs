@@ -22,6 +22,20 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// The answer to a request about which nothing can be decided, because there is no memory for it.
+    #[must_use]
+    pub fn overloaded() -> Self {
+        let mut headers = PairsWriter::default();
+        headers.push("retry-after", b"1");
+        Self {
+            status: 503,
+            grpc_status: -1,
+            details: "tollgate_overloaded",
+            headers: headers.finish(),
+            body: Vec::new(),
+        }
+    }
+
     /// The answer to a request that `outcome` refuses with `status`, or to one of `grpc`'s content type.
     pub fn new(outcome: &Outcome<'_>, status: u16, grpc: Option<&'static str>) -> Self {
         let mut headers = PairsWriter::default();

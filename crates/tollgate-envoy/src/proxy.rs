@@ -1,0 +1,47 @@
+//! What the filter asks of its host: the calls of the proxy-wasm ABI, as a trait.
+//!
+//! Invariant: every failure of the host is a value. The shipped filter runs on `host`, which makes the calls;
+//! tests run the same filter on hosts that fail, answer nonsense and call back in the middle of a call.
+//! Deliberately absent: what is decided by what the host says.
+
+use tollgate_core::Timestamp;
+
+use crate::enforce::SharedData;
+use crate::facts::Source;
+use crate::metrics::Counters;
+use crate::reply::Reply;
+use crate::table::Seed;
+
+/// The host of this filter, cheap to copy.
+pub trait Proxy: Source + SharedData + Counters + Clone {
+    /// The monotonic clock: immune to steps of the wall clock; the state dies with the process anyway.
+    fn now(&self) -> Option<Timestamp>;
+    /// Random bytes that no client can guess.
+    fn random_seed(&self) -> Option<Seed>;
+    /// The plugin's configuration; empty when there is none.
+    fn configuration(&self, len: usize) -> Vec<u8>;
+    /// What the operator named this plugin: its `name` and its `root_id`.
+    fn plugin_scope(&self) -> Vec<u8>;
+    /// One line in the host's log, at error level.
+    fn log_error(&self, text: &str);
+    /// One line in the host's log, at warning level.
+    fn log_warning(&self, text: &str);
+    /// Sets a header of the request that goes on; what the client sent under that name is replaced.
+    fn set_request_header(&self, name: &str, value: &str);
+    /// Sets a header of the response; what stood under that name is replaced.
+    fn set_response_header(&self, name: &str, value: &str);
+    /// Appends a line to the response's headers; what the origin sent stays.
+    fn add_response_header(&self, name: &str, value: &str);
+    /// The status of the response.
+    fn response_status(&self) -> Option<u16>;
+    /// Makes the stream `id` the one that calls are about; false when its client has left.
+    fn enter(&self, id: u32) -> bool;
+    /// Answers the request of the current context; false when the host does not.
+    fn reply(&self, reply: &Reply) -> bool;
+    /// Lets the paused request of the stream `id` go on; nothing happens when its client has left.
+    fn resume(&self, id: u32);
+    /// Calls the root context of the current context every `ms` milliseconds; 0 stops it.
+    fn set_tick_ms(&self, ms: u32);
+    /// True when so much memory is taken that a request must not take more.
+    fn is_memory_short(&self) -> bool;
+}

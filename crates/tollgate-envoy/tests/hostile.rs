@@ -1,0 +1,335 @@
+//! The filter on a host that is out to trap it.
+//!
+//! Invariant: whatever is called, in any order, about any context, in the middle of any call of ours, and whatever is
+//! answered: an answer, never a panic; and when every context is gone, nothing is left of them.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+
+use tollgate_core::Timestamp;
+use tollgate_envoy::enforce::{SharedData, Stored, Written};
+use tollgate_envoy::facts::Source;
+use tollgate_envoy::filter::{Filter, Flow};
+use tollgate_envoy::metrics::Counters;
+use tollgate_envoy::pairs::PairsWriter;
+use tollgate_envoy::proxy::Proxy;
+use tollgate_envoy::reply::Reply;
+use tollgate_envoy::table::Seed;
+
+/// SplitMix64.
+struct Random(Cell<u64>);
+
+impl Random {
+    fn next(&self) -> u64 {
+        self.0.set(self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        let mut z = self.0.get();
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn one_in(&self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// A value with the number of its last write.
+type Numbered = (Vec<u8>, u32);
+
+struct World {
+    random: Random,
+    /// A call in so many fails, or says nonsense; 0: none does.
+    faults: u64,
+    now_ns: Cell<u64>,
+    shared: RefCell<HashMap<Vec<u8>, Numbered>>,
+    metrics: RefCell<Vec<(String, i64)>>,
+    policies: Vec<String>,
+    filter: RefCell<Weak<Filter<Hostile>>>,
+    depth: Cell<u32>,
+    calls: Cell<u64>,
+}
+
+/// What the filter calls.
+#[derive(Clone)]
+struct Hostile(Rc<World>);
+
+/// More nested than any host.
+const DEEPEST: u32 = 6;
+
+/// Contexts have numbers below this one, so that they meet.
+const IDS: u64 = 12;
+
+impl Hostile {
+    /// True when this call is to fail; before that the host may call the filter in the middle of it.
+    fn fails(&self) -> bool {
+        let world = &self.0;
+        world.calls.set(world.calls.get() + 1);
+        if world.faults == 0 {
+            return false;
+        }
+        if world.random.one_in(world.faults) && world.depth.get() < DEEPEST {
+            let filter = world.filter.borrow().upgrade().expect("it is called by the filter");
+            world.depth.set(world.depth.get() + 1);
+            any_call(&filter, &world.random);
+            world.depth.set(world.depth.get() - 1);
+        }
+        world.random.one_in(world.faults)
+    }
+
+    fn junk(&self) -> Vec<u8> {
+        (0..self.0.random.below(40)).map(|_| self.0.random.next().to_le_bytes()[0]).collect()
+    }
+}
+
+/// One call of the host about any context.
+fn any_call(filter: &Filter<Hostile>, random: &Random) {
+    let id = u32::try_from(random.below(IDS)).unwrap();
+    let other = u32::try_from(random.below(IDS / 3)).unwrap();
+    match random.below(16) {
+        0 => filter.on_context_create(id, 0),
+        1..=3 => filter.on_context_create(id, other),
+        4 => drop(filter.on_configure(id, 100)),
+        5..=8 => drop(filter.on_request_headers(id)),
+        9..=10 => filter.on_response_headers(id),
+        11..=13 => filter.on_tick(id),
+        14 => filter.on_tick(other),
+        _ => filter.on_delete(id),
+    }
+}
+
+impl Source for Hostile {
+    fn request_headers(&self) -> Option<Vec<u8>> {
+        if self.fails() {
+            return self.0.random.one_in(2).then(|| self.junk());
+        }
+        let mut pairs = PairsWriter::default();
+        let key = [b'a' + u8::try_from(self.0.random.below(3)).unwrap()];
+        for (name, value) in
+            [(":method", &b"GET"[..]), (":path", b"/"), (":authority", b"a.example")]
+        {
+            pairs.push(name, value);
+        }
+        pairs.push("x-key", &key);
+        if self.0.random.one_in(3) {
+            pairs.push("content-type", b"application/grpc");
+        }
+        Some(pairs.finish())
+    }
+
+    fn source_address(&self) -> Option<Vec<u8>> {
+        if self.fails() { Some(self.junk()) } else { Some(b"192.0.2.1:1".into()) }
+    }
+
+    fn property(&self, _path: &[u8]) -> Option<Vec<u8>> {
+        if self.fails() { Some(self.junk()) } else { None }
+    }
+}
+
+impl SharedData for Hostile {
+    fn get(&self, name: &[u8]) -> Stored {
+        if self.fails() {
+            let junk = Stored::Value(self.junk(), 1);
+            return if self.0.random.one_in(2) { Stored::Unreachable } else { junk };
+        }
+        match self.0.shared.borrow().get(name) {
+            Some((value, cas)) => Stored::Value(value.clone(), *cas),
+            None => Stored::Absent,
+        }
+    }
+
+    fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
+        if self.fails() {
+            return if self.0.random.one_in(2) { Written::Unreachable } else { Written::Lost };
+        }
+        let mut map = self.0.shared.borrow_mut();
+        let known = map.get(name).map(|(_, cas)| *cas);
+        if known.is_some_and(|known| known != cas) {
+            return Written::Lost;
+        }
+        map.insert(name.to_vec(), (value.to_vec(), known.unwrap_or(1).wrapping_add(2)));
+        Written::Done
+    }
+}
+
+impl Counters for Hostile {
+    fn define(&self, name: &str) -> Option<u32> {
+        if self.fails() {
+            return None;
+        }
+        let mut metrics = self.0.metrics.borrow_mut();
+        let known = metrics.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+            metrics.push((name.into(), 0));
+            metrics.len() - 1
+        });
+        Some(u32::try_from(known).unwrap())
+    }
+
+    fn add(&self, counter: u32, by: i64) {
+        self.0.metrics.borrow_mut()[usize::try_from(counter).unwrap()].1 += by;
+    }
+}
+
+impl Proxy for Hostile {
+    fn now(&self) -> Option<Timestamp> {
+        if self.fails() {
+            return None;
+        }
+        let step =
+            self.0.random.below(if self.0.random.one_in(4) { 2_000_000_000 } else { 50_000 });
+        self.0.now_ns.set(self.0.now_ns.get() + step);
+        Some(Timestamp::from_nanos(self.0.now_ns.get()))
+    }
+
+    fn random_seed(&self) -> Option<Seed> {
+        if self.fails() { None } else { Some(Seed::default()) }
+    }
+
+    fn configuration(&self, _len: usize) -> Vec<u8> {
+        if self.fails() {
+            return self.junk();
+        }
+        let policies = &self.0.policies;
+        let which =
+            usize::try_from(self.0.random.below(u64::try_from(policies.len()).unwrap())).unwrap();
+        policies[which].clone().into_bytes()
+    }
+
+    fn plugin_scope(&self) -> Vec<u8> {
+        if self.fails() { self.junk() } else { b"p".into() }
+    }
+
+    fn log_error(&self, _text: &str) {
+        self.fails();
+    }
+
+    fn log_warning(&self, _text: &str) {
+        self.fails();
+    }
+
+    fn set_request_header(&self, _name: &str, _value: &str) {
+        self.fails();
+    }
+
+    fn set_response_header(&self, _name: &str, _value: &str) {
+        self.fails();
+    }
+
+    fn add_response_header(&self, _name: &str, _value: &str) {
+        self.fails();
+    }
+
+    fn response_status(&self) -> Option<u16> {
+        if self.fails() { None } else { Some(if self.0.random.one_in(2) { 200 } else { 401 }) }
+    }
+
+    fn enter(&self, _id: u32) -> bool {
+        !self.fails()
+    }
+
+    fn reply(&self, _reply: &Reply) -> bool {
+        !self.fails()
+    }
+
+    fn resume(&self, _id: u32) {
+        self.fails();
+    }
+
+    fn set_tick_ms(&self, _ms: u32) {
+        self.fails();
+    }
+
+    fn is_memory_short(&self) -> bool {
+        self.fails()
+    }
+}
+
+/// Policies that wait, refuse, mark and charge by the response.
+fn policies() -> Vec<String> {
+    let rule = |more: &str| {
+        format!(
+            r#"{{"version": 1, "rules": [{{"name": "r", "key": [{{"header": "x-key"}}], {more}}},
+            {{"name": "ip", "key": ["client_ip"], "quotas": [
+                {{"name": "ip", "limit": 50, "window": "1s"}}
+            ]}}]}}"#
+        )
+    };
+    let quota = |algorithm: &str| {
+        format!(
+            r#""quotas": [{{"name": "q", "limit": 4, "window": "1s", "burst": 4, "algorithm": "{algorithm}"}}]"#
+        )
+    };
+    vec![
+        rule(&format!(r#"{}, "action": {{"delay": {{"max": "3s"}}}}"#, quota("gcra"))),
+        rule(&quota("leaky-queue")),
+        rule(&format!(r#"{}, "charge": {{"response_status": ["4xx"]}}"#, quota("gcra"))),
+        rule(&format!(
+            r#"{}, "action": {{"mark": {{"header": "x-over", "value": "1"}}}}"#,
+            quota("gcra")
+        )),
+    ]
+}
+
+fn world(seed: u64, faults: u64, policies: Vec<String>) -> (Rc<Filter<Hostile>>, Rc<World>) {
+    let world = Rc::new(World {
+        random: Random(Cell::new(seed)),
+        faults,
+        now_ns: Cell::new(1),
+        shared: RefCell::default(),
+        metrics: RefCell::default(),
+        policies,
+        filter: RefCell::default(),
+        depth: Cell::new(0),
+        calls: Cell::new(0),
+    });
+    let filter = Rc::new(Filter::new(Hostile(Rc::clone(&world))));
+    *world.filter.borrow_mut() = Rc::downgrade(&filter);
+    (filter, world)
+}
+
+#[test]
+fn no_call_and_no_answer_traps() {
+    let mut calls = 0;
+    for seed in 0..200 {
+        let (filter, world) = world(seed, 3 + seed % 40, policies());
+        for root in 1..4 {
+            filter.on_context_create(root, 0);
+            filter.on_configure(root, 100);
+        }
+        (0..2_000).for_each(|_| any_call(&filter, &world.random));
+        (0..u32::try_from(IDS).unwrap()).for_each(|id| filter.on_delete(id));
+        assert_eq!(filter.contexts(), 0, "seed {seed}");
+        calls += world.calls.get();
+    }
+    println!("{calls} calls of the host");
+    assert!(calls > 200_000, "only {calls}: the law tried too little");
+}
+
+#[test]
+fn the_policies_of_the_law_are_good() {
+    for policy in policies() {
+        let (filter, _) = world(0, 0, vec![policy.clone()]);
+        filter.on_context_create(1, 0);
+        assert!(filter.on_configure(1, 100), "{policy}");
+    }
+}
+
+// A request that nobody knows is not ours to stop.
+#[test]
+fn unknown_contexts_go_on() {
+    let (filter, _) = world(0, 0, policies());
+    assert_eq!(filter.on_request_headers(7), Flow::Continue);
+    filter.on_response_headers(7);
+    filter.on_delete(7);
+    filter.on_tick(7);
+    assert!(!filter.on_configure(7, 100));
+    filter.on_context_create(8, 7);
+    assert_eq!(filter.on_request_headers(8), Flow::Continue);
+    assert_eq!(filter.contexts(), 0);
+}
