@@ -3,12 +3,12 @@
 //! The tokens are fixed, so that no code of ours makes them: HS256 with [`SECRET`] as the key.
 
 use serde_json::{Value, json};
+use tollgate_e2e::claims;
 use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::tokens::{SECRET, signed};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
-/// `0123456789abcdef0123456789abcdef`.
-const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY";
 /// `{"iss":"me","sub":"alice","uid":7,"exp":4102444800}`.
 const ALICE: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpc3MiOiJtZSIsInN1YiI6ImFsaWNlIiwidWlkIjo3LCJleHAiOjQxMDI0NDQ4MDB9.aZBaTbpELzLTSyUal2oQEGFyV9fo4UiZlLYSjV-g3fM";
 /// `{"iss":"me","sub":"bob","uid":8,"exp":4102444800}`.
@@ -50,6 +50,30 @@ fn start(claim: &str, on_missing: &str, before: &[Value]) -> Envoy {
     }]});
     let filters = [before, &[tollgate(&policy, "vm", As::Text)]].concat();
     Setup::new(2, vec![Listener::new("main", filters)]).start()
+}
+
+// Guards: a claim that is a number taken for text because its bytes look like some, and the other way round; and a number that
+// counts elsewhere under another spelling. The same table as for the Worker and the command line.
+#[test]
+fn a_claim_counts_by_the_text_that_the_table_says() {
+    let rows = claims::rows();
+    let policy =
+        json!({"version": 1, "jwt": {"metadata": "payload"}, "rules": claims::rules(&rows)});
+    let filters = vec![jwt_authn(), tollgate(&policy, "vm", As::Text)];
+    let envoy = Setup::new(1, vec![Listener::new("main", filters)]).start();
+    let payload =
+        |row: &claims::Row| format!("{{\"iss\":\"me\",\"exp\":4102444800,\"c\":{}}}", row.json);
+    let tokens = signed(&rows.iter().map(payload).collect::<Vec<_>>());
+    let mut wrong = vec![];
+    for (row, token) in rows.iter().zip(tokens) {
+        let request = Request::get("/").header("authorization", format!("Bearer {token}"));
+        let answer = envoy.client().send(&request);
+        let field = answer.header("ratelimit-policy");
+        if answer.status != 200 || field != claims::expected_field(&rows, row.text.as_deref()) {
+            wrong.push(format!("{}: {} {field:?}", row.json, answer.status));
+        }
+    }
+    assert!(wrong.is_empty() && rows.len() >= 40, "{}", wrong.join("\n"));
 }
 
 /// How many of the next nine requests with this token pass before the first refusal.

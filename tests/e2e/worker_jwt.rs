@@ -6,7 +6,9 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use tollgate_e2e::claims;
 use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::tokens::{SECRET, signed};
 use tollgate_e2e::workerd::{Setup, answer, node_bin};
 
 use crate::worker_origin::serve;
@@ -131,4 +133,27 @@ fn in_front_of_an_origin_users_have_buckets_of_their_own() {
     assert_eq!((none.status, none.header("retry-after")), (429, None));
     let other = send(tokens["other"].as_str().expect("a token"));
     assert_eq!(other.status, 200, "another user");
+}
+
+// Guards: a claim that counts here under another text than in Envoy: JavaScript prints large numbers with an exponent.
+#[test]
+fn a_claim_counts_by_the_text_that_the_table_says() {
+    let rows = claims::rows();
+    let keys = json!([{"kty": "oct", "alg": "HS256", "k": SECRET}]);
+    let policy = json!({"version": 1, "jwt": {"keys": keys}, "rules": claims::rules(&rows)});
+    let worker = Setup::new(policy).start();
+    let mut client = worker.client();
+    let payload = |row: &claims::Row| format!("{{\"c\":{}}}", row.json);
+    let tokens = signed(&rows.iter().map(payload).collect::<Vec<_>>());
+    let mut wrong = vec![];
+    for (row, token) in rows.iter().zip(tokens) {
+        let answer = ask(&mut client, "/", &format!("Bearer {token}"));
+        let field = answer["headers"]["ratelimit-policy"].as_str().map(ToOwned::to_owned);
+        if answer["decision"] != "allow"
+            || field != claims::expected_field(&rows, row.text.as_deref())
+        {
+            wrong.push(format!("{}: {answer}", row.json));
+        }
+    }
+    assert!(wrong.is_empty() && rows.len() >= 40, "{}", wrong.join("\n"));
 }

@@ -3,6 +3,7 @@
 //! Invariant: nothing listens or connects beyond the loopback interface, and a process is stopped only
 //! by the test that started it. Nothing here knows Envoy; its helpers stand beside its tests.
 
+pub mod claims;
 pub mod day;
 pub mod grpc;
 pub mod http;
@@ -10,4 +11,5 @@ pub mod http2;
 pub mod identity;
 pub mod process;
 pub mod settings;
+pub mod tokens;
 pub mod workerd;

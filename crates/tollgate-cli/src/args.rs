@@ -67,9 +67,9 @@ pub(crate) struct ExplainArgs {
     /// Worker: the client's autonomous system number
     #[arg(long)]
     pub(crate) asn: Option<u32>,
-    /// A claim of the verified token, name=value; may be repeated
+    /// A claim of the verified token, name=text or name:=JSON; may be repeated
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = claim)]
-    pub(crate) claims: Vec<(String, String)>,
+    pub(crate) claims: Vec<Claim>,
     /// Where the policy is enforced
     #[arg(long, value_enum, default_value_t = Place::Envoy)]
     pub(crate) surface: Place,
@@ -85,6 +85,13 @@ pub(crate) struct ExplainArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A claim as it counts; without a text it counts as absent.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) name: String,
+    pub(crate) text: Option<String>,
 }
 
 /// One surface.
@@ -149,9 +156,27 @@ fn header(text: &str) -> Result<(String, String), String> {
     Ok((token(name)?.to_ascii_lowercase(), value.trim().to_owned()))
 }
 
-fn claim(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("use name=value")?;
-    Ok((name.to_owned(), value.to_owned()))
+fn claim(text: &str) -> Result<Claim, String> {
+    let (name, value) = text.split_once('=').ok_or("use name=text or name:=JSON")?;
+    Ok(match name.strip_suffix(':') {
+        Some(name) => Claim { name: name.to_owned(), text: json_claim(value)? },
+        None => Claim { name: name.to_owned(), text: Some(value.to_owned()) },
+    })
+}
+
+/// A claim given as JSON as the text that it counts by; `None` for a list, an object and null.
+fn json_claim(json: &str) -> Result<Option<String>, String> {
+    let wrong = |error: serde_json::Error| format!("not JSON: {error}");
+    // A number is only looked at here: the parser refuses what is beyond a double, which a token may hold.
+    let _: serde::de::IgnoredAny = serde_json::from_str(json).map_err(wrong)?;
+    if let Ok(number) = json.trim_ascii().parse::<f64>() {
+        return Ok(tollgate_policy::decimal(number));
+    }
+    Ok(match serde_json::from_str(json).map_err(wrong)? {
+        serde_json::Value::String(text) => Some(text),
+        serde_json::Value::Bool(truth) => Some(truth.to_string()),
+        _ => None,
+    })
 }
 
 fn span(text: &str) -> Result<Span, String> {

@@ -137,7 +137,7 @@ fn a_key_is_never_shown() {
 
 #[test]
 fn misuse_ends_with_2() {
-    let rows: [(&[&str], &str); 16] = [
+    let rows: [(&[&str], &str); 17] = [
         (&[], "Usage"),
         (&["chekc", "good.json"], "unrecognized subcommand"),
         (&["check"], "required arguments"),
@@ -149,7 +149,8 @@ fn misuse_ends_with_2() {
         (&["explain", "good.json", "--path", "login"], "begin it with"),
         (&["explain", "good.json", "--method", "GE T"], "use letters, digits"),
         (&["explain", "good.json", "--header", "x-api-key"], "use 'name: value'"),
-        (&["explain", "good.json", "--claim", "sub"], "use name=value"),
+        (&["explain", "good.json", "--claim", "sub"], "use name=text or name:=JSON"),
+        (&["explain", "good.json", "--claim", "sub:=alice"], "not JSON"),
         (&["explain", "good.json", "--repeat", "0"], "0 is not in 1..=1000000"),
         (&["explain", "good.json", "--every", "2"], "use a whole number and a unit"),
         (&["explain", "good.json", "--country", "DE"], "exist in the Worker only"),

@@ -14,8 +14,8 @@ use std::rc::Rc;
 
 use tollgate_policy::Facts;
 
+use crate::claims;
 use crate::pairs::Pairs;
-use crate::structpb;
 
 /// The host calls behind the facts.
 pub trait Source {
@@ -27,9 +27,6 @@ pub trait Source {
     fn property(&self, path: &[u8]) -> Option<Vec<u8>>;
 }
 
-/// Where the jwt_authn filter leaves what it verified; the name of the payload and the claim follow.
-const VERIFIED: &[u8] = b"metadata\0filter_metadata\0envoy.filters.http.jwt_authn";
-
 /// The facts of one request.
 pub struct RequestFacts<S> {
     source: S,
@@ -37,12 +34,20 @@ pub struct RequestFacts<S> {
     payload: Option<Rc<str>>,
     headers: OnceCell<Option<Pairs>>,
     peer: OnceCell<Option<IpAddr>>,
+    /// What the filters in front left, all of it: only the whole message says which claims are numbers.
+    metadata: OnceCell<Vec<u8>>,
 }
 
 impl<S: Source> RequestFacts<S> {
     /// No host call yet.
     pub const fn new(source: S, payload: Option<Rc<str>>) -> Self {
-        Self { source, payload, headers: OnceCell::new(), peer: OnceCell::new() }
+        Self {
+            source,
+            payload,
+            headers: OnceCell::new(),
+            peer: OnceCell::new(),
+            metadata: OnceCell::new(),
+        }
     }
 
     /// True when the headers were asked for, and the host did not give them: what was read of them is nothing.
@@ -80,26 +85,8 @@ impl<S: Source> Facts for RequestFacts<S> {
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let payload = self.payload.as_ref()?;
-        let path = [VERIFIED, payload.as_bytes(), name.as_bytes()].join(&0);
-        self.source.property(&path).map(|value| Cow::Owned(claim_text(value)))
-    }
-}
-
-/// A claim as text. Envoy hands a string over as it is, a number as the eight bytes of a double and a
-/// boolean as one byte, without saying which: a value with control bytes is no text.
-fn claim_text(value: Vec<u8>) -> Vec<u8> {
-    if !value.iter().any(u8::is_ascii_control) {
-        return value;
-    }
-    match value.as_slice() {
-        [0] => b"false".into(),
-        [1] => b"true".into(),
-        bytes => match <[u8; 8]>::try_from(bytes) {
-            Ok(bytes) => {
-                structpb::number_text(f64::from_le_bytes(bytes)).map_or(value, String::into_bytes)
-            }
-            Err(_) => value,
-        },
+        let metadata = || self.source.property(b"metadata").unwrap_or_default();
+        claims::claim(self.metadata.get_or_init(metadata), payload, name)
     }
 }
 
@@ -137,12 +124,10 @@ mod tests {
             Some(self.address.into())
         }
         fn property(&self, path: &[u8]) -> Option<Vec<u8>> {
-            let claim = |name: &str| [VERIFIED, b"payload", name.as_bytes()].join(&0);
+            self.asked.update(|asked| asked.saturating_add(1));
             match path {
                 b"xds\0route_name" => Some(b"api".into()),
-                _ if path == claim("sub") => Some(b"user-042".into()),
-                _ if path == claim("n") => Some(7.0_f64.to_le_bytes().into()),
-                _ if path == claim("admin") => Some(vec![1]),
+                b"metadata" => Some(claims::tests::metadata()),
                 _ => None,
             }
         }
@@ -157,6 +142,7 @@ mod tests {
         assert_eq!(claim("n"), Some(b"7".to_vec()));
         assert_eq!(claim("admin"), Some(b"true".to_vec()));
         assert_eq!(claim("none"), None);
+        assert_eq!(fake.asked.get(), 1, "once for all claims");
         assert_eq!(facts.route().map(Cow::into_owned), Some(b"api".to_vec()));
         assert_eq!(RequestFacts::new(&fake, None).claim("sub"), None);
     }

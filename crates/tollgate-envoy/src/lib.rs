@@ -3,7 +3,7 @@
 //! `abi` is what Envoy calls, `host` makes every call to Envoy, `memory` counts what is taken; these exist in the wasm
 //! build alone. The rest runs over any `proxy` and is tested natively: `filter` (contexts and their callbacks),
 //! `active_policy` (a policy in force), `retry` (a request that waits), `pending_response` (what goes onto a response),
-//! `config` (the policy out of the plugin configuration), `facts` (what a request is), `table` (which way of which
+//! `config` (the policy out of the plugin configuration), `facts` and `claims` (what a request is), `table` (which way of which
 //! bucket holds a key), `enforce` (load, decide, commit by compare-and-swap), `denials` (what this worker saw denied),
 //! `waiting` (whose turn is when), `reply` and `metrics`.
 //!
@@ -30,6 +30,7 @@ mod active_policy;
 mod pending_response;
 mod retry;
 
+pub mod claims;
 pub mod config;
 pub mod denials;
 pub mod enforce;

@@ -23,6 +23,7 @@ mod apply;
 mod body;
 mod compile;
 mod decide;
+mod decimal;
 mod described;
 mod document;
 #[cfg(feature = "explain")]
@@ -52,6 +53,7 @@ pub mod waiting;
 mod wire;
 
 pub use compile::{Group, Meter, Policy, QuotaSet, Rule, Surface, metric_label};
+pub use decimal::decimal;
 pub use described::DescribedRequest;
 #[cfg(feature = "explain")]
 pub use explain::{RuleInWords, RuleVerdict, Standing, TierInWords};

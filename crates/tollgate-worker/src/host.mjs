@@ -162,7 +162,8 @@ export async function verify(token, keys, issuer, audiences, nowMs) {
       if (alg !== header.alg || (kid !== undefined && header.kid !== undefined && kid !== header.kid)) continue;
       const key = await importedKey(alg, json);
       if (!key || !(await crypto.subtle.verify(ALGORITHMS[alg], key, signature, signed))) continue;
-      const claims = JSON.parse(new TextDecoder().decode(bytesOf(parts[1])));
+      // What is not UTF-8 is no token (RFC 7519, 7.2): put right, several claims would be one.
+      const claims = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytesOf(parts[1])));
       return isValid(claims, issuer, audiences, nowMs / 1000) ? claims : undefined;
     }
   } catch {

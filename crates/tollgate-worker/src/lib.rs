@@ -23,9 +23,9 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use tollgate_policy::{
-    Answer, DescribedRequest, Facts, Outcome, Plan, Policy, Problem, Problems, Surface,
+    Answer, DescribedRequest, Facts, Outcome, Plan, Policy, Problem, Problems, Surface, decimal,
 };
-use wasm_bindgen::JsValue;
+use wasm_bindgen::{JsCast, JsValue};
 use worker::{Env, event, js_sys, web_sys};
 
 use crate::limit::{Objects, decide, settle};
@@ -358,12 +358,12 @@ impl<F: Facts> Facts for WithClaims<F> {
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let value = js_sys::Reflect::get(self.claims.as_ref()?, &JsValue::from_str(name)).ok()?;
-        let text = match value.as_string() {
-            Some(text) => text,
-            None if value.as_f64().is_some() || value.as_bool().is_some() => {
-                js_sys::JSON::stringify(&value).ok()?.into()
-            }
-            None => return None,
+        let text = match (value.dyn_ref::<js_sys::JsString>(), value.as_f64(), value.as_bool()) {
+            // Half a surrogate pair is no text: all of them would be one key.
+            (Some(text), ..) => text.is_valid_utf16().then(|| String::from(text))?,
+            (_, Some(number), _) => decimal(number)?,
+            (.., Some(truth)) => truth.to_string(),
+            _ => return None,
         };
         Some(text.into_bytes().into())
     }

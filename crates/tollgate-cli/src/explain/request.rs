@@ -86,7 +86,7 @@ impl Facts for Request<'_> {
     }
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        let (_, value) = self.args.claims.iter().find(|(given, _)| given == name)?;
-        Some(value.as_bytes().into())
+        let claim = self.args.claims.iter().find(|claim| claim.name == name)?;
+        claim.text.as_ref().map(|text| text.as_bytes().into())
     }
 }

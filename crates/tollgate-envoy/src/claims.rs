@@ -1,0 +1,166 @@
+//! Claims of a verified token, out of the stream's metadata: the message of protobuf that says of every value what it is.
+//!
+//! Invariant: a claim is text, a number or a truth value, as the token had it; a list, an object and null are no claim. The host
+//! would give one claim by its own path, but without its kind: eight bytes are then a text or a double. Any bytes end, in a
+//! claim or in none.
+//!
+//! Deliberately absent: verifying. What stands here was put there by the jwt_authn filter in front.
+//!
+//! Source: `envoy.config.core.v3.Metadata` and google/protobuf/struct.proto.
+
+use std::borrow::Cow;
+
+use tollgate_policy::decimal;
+
+use crate::structpb::{Field, Reader};
+
+/// Where the jwt_authn filter leaves what it verified.
+const VERIFIER: &[u8] = b"envoy.filters.http.jwt_authn";
+
+/// The claim `name` under `payload`, the filter's `payload_in_metadata`, in a serialised `Metadata`.
+pub fn claim<'a>(metadata: &'a [u8], payload: &str, name: &str) -> Option<Cow<'a, [u8]>> {
+    let verified = entry(metadata, VERIFIER)?;
+    let Field::Bytes(5, claims) = only_field(entry(verified, payload.as_bytes())?)? else {
+        return None;
+    };
+    text(only_field(entry(claims, name.as_bytes())?)?)
+}
+
+/// A claim's value as the text that it counts by.
+fn text(value: Field<'_>) -> Option<Cow<'_, [u8]>> {
+    match value {
+        Field::Double(2, number) => Some(decimal(number)?.into_bytes().into()),
+        Field::Bytes(3, text) => Some(text.into()),
+        Field::Varint(4, 0) => Some(b"false".into()),
+        Field::Varint(4, _) => Some(b"true".into()),
+        _ => None,
+    }
+}
+
+/// The value of `key` in the map that is field 1 of a message: the last one, as protobuf has it.
+fn entry<'a>(message: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let mut found = None;
+    let mut fields = Reader(message);
+    while let Some(field) = fields.next_field().ok()? {
+        let Field::Bytes(1, pair) = field else { continue };
+        let (mut name, mut value) = (&b""[..], &b""[..]);
+        let mut pair = Reader(pair);
+        while let Some(field) = pair.next_field().ok()? {
+            match field {
+                Field::Bytes(1, bytes) => name = bytes,
+                Field::Bytes(2, bytes) => value = bytes,
+                _ => {}
+            }
+        }
+        if name == key {
+            found = Some(value);
+        }
+    }
+    found
+}
+
+/// The last field of a message: of a value, which has one of several, the one that counts.
+fn only_field(message: &[u8]) -> Option<Field<'_>> {
+    let mut last = None;
+    let mut fields = Reader(message);
+    while let Some(field) = fields.next_field().ok()? {
+        last = Some(field);
+    }
+    last
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    fn message(number: u8, bytes: &[u8]) -> Vec<u8> {
+        let mut out = vec![number << 3 | 2];
+        let mut len = bytes.len();
+        while len >= 0x80 {
+            out.push(u8::try_from(len & 0x7f).unwrap() | 0x80);
+            len >>= 7;
+        }
+        out.push(u8::try_from(len).unwrap());
+        out.extend_from_slice(bytes);
+        out
+    }
+
+    fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
+        let entry = |(key, value): &(&str, Vec<u8>)| {
+            message(1, &[message(1, key.as_bytes()), message(2, value)].concat())
+        };
+        entries.iter().flat_map(entry).collect()
+    }
+
+    fn number(value: f64) -> Vec<u8> {
+        [&[2 << 3 | 1][..], &value.to_le_bytes()].concat()
+    }
+
+    /// What Envoy gives for `metadata` when jwt_authn has left these claims, beside what others left.
+    pub fn metadata() -> Vec<u8> {
+        let claims = map(&[
+            ("sub", message(3, b"user-042")),
+            ("n", number(7.0)),
+            ("id", number(50_000_000_000_123.0)),
+            ("admin", vec![4 << 3, 1]),
+            ("guest", vec![4 << 3, 0]),
+            ("eight", message(3, &7.0_f64.to_le_bytes())),
+            ("one", message(3, b"\x01")),
+            ("empty", message(3, b"")),
+            ("null", vec![1 << 3, 0]),
+            ("list", message(6, &message(1, &message(3, b"a")))),
+            ("object", message(5, &map(&[("a", message(3, b"b"))]))),
+            ("none", vec![]),
+        ]);
+        let others = map(&[("payload", message(5, &map(&[("sub", message(3, b"forged"))])))]);
+        let verified = map(&[("header", message(5, &[])), ("payload", message(5, &claims))]);
+        [
+            map(&[("a.filter", others), ("envoy.filters.http.jwt_authn", verified)]),
+            message(2, b"\x0a\x01a"), // typed metadata of somebody else
+        ]
+        .concat()
+    }
+
+    // Guards: eight bytes of text taken for a number, and a number for text: the kind is in the message.
+    #[test]
+    fn a_claim_has_the_kind_that_the_token_gave_it() {
+        let metadata = metadata();
+        let rows: [(&str, Option<&[u8]>); 13] = [
+            ("sub", Some(b"user-042")),
+            ("n", Some(b"7")),
+            ("id", Some(b"50000000000123")),
+            ("admin", Some(b"true")),
+            ("guest", Some(b"false")),
+            ("eight", Some(&7.0_f64.to_le_bytes())),
+            ("one", Some(b"\x01")),
+            ("empty", Some(b"")),
+            ("null", None),
+            ("list", None),
+            ("object", None),
+            ("none", None),
+            ("absent", None),
+        ];
+        for (name, expected) in rows {
+            assert_eq!(claim(&metadata, "payload", name).as_deref(), expected, "{name}");
+        }
+        for payload in ["header", "sub", "", "other"] {
+            assert_eq!(claim(&metadata, payload, "sub"), None, "{payload}");
+        }
+        assert_eq!(claim(&[], "payload", "sub"), None);
+    }
+
+    #[test]
+    fn no_cut_and_no_flipped_bit_traps() {
+        let whole = metadata();
+        for len in 0..whole.len() {
+            let _ = claim(&whole[..len], "payload", "sub");
+        }
+        for byte in 0..whole.len() {
+            for bit in 0..8 {
+                let mut bent = whole.clone();
+                bent[byte] ^= 1 << bit;
+                let _ = claim(&bent, "payload", "id");
+            }
+        }
+    }
+}
