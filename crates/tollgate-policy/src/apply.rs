@@ -8,13 +8,14 @@ use alloc::vec::Vec;
 use crate::compile::{Group, Policy, Rule, Tier, stable_hash};
 use crate::document::OnMissing;
 use crate::document::behaviour::{Action, Charging, Cost, Mode};
-use crate::document::identity::KeyPart;
+use crate::document::conditions::Conditions;
+use crate::document::identity::{KeyPart, Repeated};
 use crate::facts::Facts;
 use crate::key::{parts, write_key, write_shared_key};
 use crate::malformed::Malformed;
 use crate::plan::{Applied, Plan};
 use crate::request::{Known, Request};
-use crate::values::{elements, the_one};
+use crate::values::{Reading, elements, the_one};
 
 impl Policy {
     /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never
@@ -22,7 +23,7 @@ impl Policy {
     pub fn plan(&self, facts: &impl Facts, plan: &mut Plan) {
         plan.clear();
         let request = Request::new(facts, &self.settings, core::mem::take(&mut plan.buffers));
-        if !self.exempt.iter().any(|exempt| exempt.hold(&request, Known::Nothing)) {
+        if !self.exempt.iter().any(|exempt| exempt.surely_hold(&request)) {
             let mut candidates = core::mem::take(&mut plan.candidates);
             self.index.find(request.host(), request.path(), &mut candidates);
             for index in &candidates {
@@ -38,13 +39,16 @@ impl Policy {
     /// Adds the rule `index` to the plan if it applies.
     fn apply<F: Facts>(&self, index: u16, request: &Request<'_, F>, plan: &mut Plan) {
         let Some(rule) = self.rules.get(usize::from(index)) else { return };
-        let holds = rule.when.as_ref().is_none_or(|when| when.hold(request, rule.known))
-            && !rule.unless.as_ref().is_some_and(|unless| unless.hold(request, Known::Nothing));
-        if !holds {
+        let when = match &rule.when {
+            Some(when) => when.hold(request, rule.known, Reading::Any),
+            None => Ok(true),
+        };
+        let is_let_off = || rule.unless.as_ref().is_some_and(|unless| unless.surely_hold(request));
+        if when == Ok(false) || is_let_off() {
             return;
         }
         let start = plan.keys.len();
-        let counted = match self.counted(rule, request, &mut plan.keys) {
+        let counted = match when.and_then(|_| self.counted(rule, request, &mut plan.keys)) {
             Ok(None) => return plan.keys.truncate(start),
             Ok(Some(counted)) => Ok(counted),
             Err(malformed) => Err(malformed),
@@ -84,7 +88,7 @@ impl Policy {
     ) -> Result<Option<Counted>, Malformed> {
         let start = keys.len();
         let Some(group) = self.groups.get(usize::from(rule.group)) else { return Ok(None) };
-        let complete = write_key(group, rule, request, keys);
+        let complete = write_key(group, rule, request, keys)?;
         if !complete && rule.on_missing != OnMissing::Deny {
             keys.truncate(start);
             if rule.on_missing == OnMissing::Skip {
@@ -94,7 +98,7 @@ impl Policy {
         }
         let key = keys.get(start..).unwrap_or_default();
         Ok(Some(Counted {
-            set: rule.tier_for(request, group, key),
+            set: rule.tier_for(request, group, key)?,
             cost: rule.cost.of(request)?,
             has_key: complete || rule.on_missing == OnMissing::Shared,
         }))
@@ -129,12 +133,21 @@ impl Rule {
     }
 
     /// The quotas for this request: the first tier that is for it, or the rule's own.
-    fn tier_for<F: Facts>(&self, request: &Request<'_, F>, group: &Group, key: &[u8]) -> u16 {
-        let tier = self.tiers.iter().find(|tier| {
-            tier.when.as_ref().is_none_or(|when| when.hold(request, Known::Nothing))
-                && (tier.key_values.is_empty() || tier.names_part_of(group, key))
-        });
-        tier.map_or(self.set, |tier| tier.set)
+    fn tier_for<F: Facts>(
+        &self,
+        request: &Request<'_, F>,
+        group: &Group,
+        key: &[u8],
+    ) -> Result<u16, Malformed> {
+        for tier in &self.tiers {
+            let reading = Reading::Main(request.settings.repeated, tier.repeated);
+            let is_for_key = tier.key_values.is_empty() || tier.names_part_of(group, key);
+            let holds = |when: &Conditions| when.hold(request, Known::Nothing, reading);
+            if is_for_key && tier.when.as_ref().map_or(Ok(true), holds)? {
+                return Ok(tier.set);
+            }
+        }
+        Ok(self.set)
     }
 }
 
@@ -152,17 +165,20 @@ impl Tier {
 impl Cost {
     /// The cost of this request, in quota units; at least 1.
     fn of<F: Facts>(&self, request: &Request<'_, F>) -> Result<u64, Malformed> {
-        let number = |name: &str| match request.facts.header(name) {
-            Some(value) => Ok(the_one(elements(&value))?.and_then(whole_number)),
+        let number = |name: &str, repeated| match request.facts.header(name) {
+            Some(value) => Ok(the_one(elements(&value), repeated)?.and_then(whole_number)),
             None => Ok(None),
         };
         Ok(match self {
             Self::Fixed(cost) => *cost,
-            Self::Header { name, default, max } => {
-                number(&name.0)?.unwrap_or(*default).clamp(1, *max)
+            Self::Header { name, default, max, repeated } => {
+                let repeated = Repeated::of_one(*repeated, request.settings.repeated);
+                number(&name.0, repeated)?.unwrap_or(*default).clamp(1, *max)
             }
             Self::ContentLengthPer(bytes) => {
-                number("content-length")?.map_or(1, |length| length.div_ceil(*bytes).max(1))
+                // RFC 9110, 8.6: of lengths that differ none is meant.
+                let length = number("content-length", Repeated::Refuse)?;
+                length.map_or(1, |length| length.div_ceil(*bytes).max(1))
             }
         })
     }

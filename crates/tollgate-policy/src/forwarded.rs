@@ -12,6 +12,7 @@ use core::net::IpAddr;
 use crate::address::Cidr;
 use crate::document::identity::{ClientIpDoc, Source};
 use crate::facts::Facts;
+use crate::values::elements;
 
 /// The longest list that is walked, in entries from the right.
 const MAX_ENTRIES: usize = 64;
@@ -60,7 +61,11 @@ impl ClientAddress {
         match &self.source {
             Source::Connection | Source::CfConnectingIp => peer,
             Source::Header(name) if vouched => {
-                facts.header(&name.0).and_then(|value| parse_node(&value)).or(peer)
+                let value = facts.header(&name.0).unwrap_or_default();
+                let mut addresses = elements(&value).map(parse_node);
+                let first = addresses.next().flatten();
+                // Of two that differ nobody vouches for either.
+                first.filter(|_| addresses.all(|address| address == first)).or(peer)
             }
             Source::XForwardedFor if vouched => facts
                 .header("x-forwarded-for")

@@ -1,13 +1,16 @@
 //! How a surface verifies tokens, as the policy says it.
 //!
-//! Invariant: nothing here reads a token. Envoy takes claims from what its jwt_authn filter verified;
-//! the Worker verifies with these keys before it plans.
+//! Invariant: nothing here believes a token. Envoy takes claims from what its jwt_authn filter verified;
+//! the Worker verifies the token that is found here with these keys before it plans.
 
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::compile::Policy;
 use crate::document::identity::{self, JwtDoc};
+use crate::facts::Facts;
+use crate::values::token;
 
 /// Where verified claims come from.
 #[derive(Clone, Debug)]
@@ -33,6 +36,18 @@ pub struct Jwk {
     pub kid: Option<String>,
     /// The key as JSON, for `SubtleCrypto.importKey`.
     pub json: String,
+}
+
+impl Policy {
+    /// Worker: the token of a request, when a rule counts by what it claims. None of several that differ, whose
+    /// request every such rule refuses.
+    #[must_use]
+    pub fn token(&self, facts: &impl Facts) -> Option<Vec<u8>> {
+        let (header, repeated) = self.settings.token.as_ref().filter(|_| self.jwt().is_some())?;
+        let value = facts.header(&header.0)?;
+        let token = token(&header.0, &value, *repeated).ok().flatten();
+        token.map(<[u8]>::to_vec)
+    }
 }
 
 impl Jwt {

@@ -4,13 +4,17 @@
 //! part is prefixed with its length, so no value can imitate two; a missing part differs from every
 //! value. The bytes hold what clients sent: they are hashed by the surface, never stored or logged.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::compile::{Group, Rule};
-use crate::document::identity::KeyPart;
+use crate::cookies::write_cookie;
+use crate::document::identity::{KeyPart, Repeated};
 use crate::facts::Facts;
+use crate::malformed::Malformed;
 use crate::request::{Request, decoded};
+use crate::values::{elements, write_header, write_one};
 
 /// The length that stands for a part that is not there.
 const MISSING: u32 = u32::MAX;
@@ -18,18 +22,21 @@ const MISSING: u32 = u32::MAX;
 const IDENTITY_LEN: usize = 8;
 
 /// Appends the key of `group` for this request to `out`; true when every part is there.
+///
+/// # Errors
+/// A part has several values, and none of them is meant.
 pub(crate) fn write_key<F: Facts>(
     group: &Group,
     rule: &Rule,
     request: &Request<'_, F>,
     out: &mut Vec<u8>,
-) -> bool {
+) -> Result<bool, Malformed> {
     out.extend(group.identity().to_le_bytes());
     let mut complete = true;
     for part in &group.key {
-        complete &= write_part(part, rule, request, out).is_some();
+        complete &= write_part(part, rule, request, out)?;
     }
-    complete
+    Ok(complete)
 }
 
 /// Appends the key that all requests share that lack a part of it: nothing that a client did send tells them apart, or
@@ -39,35 +46,87 @@ pub(crate) fn write_shared_key(group: &Group, out: &mut Vec<u8>) {
     group.key.iter().for_each(|_| out.extend(MISSING.to_le_bytes()));
 }
 
-/// Appends one part; `None` when it is missing, which is appended too.
+/// Appends one part; false when it is missing, which is appended too.
+///
+/// # Errors
+/// It has several values, and none of them is meant.
 pub(crate) fn write_part<F: Facts>(
     part: &KeyPart,
     rule: &Rule,
     request: &Request<'_, F>,
     out: &mut Vec<u8>,
-) -> Option<()> {
+) -> Result<bool, Malformed> {
     let start = out.len();
     out.extend(MISSING.to_le_bytes());
-    match part {
-        KeyPart::ClientIp => write_address(request.client()?, request, out),
-        KeyPart::Method => out.extend_from_slice(request.method()),
-        KeyPart::Host => {
-            out.extend_from_slice(Some(request.host()).filter(|host| !host.is_empty())?)
+    let is_there = write_value(part, rule, request, out)?;
+    if is_there {
+        let len = out.len().saturating_sub(start).saturating_sub(size_of::<u32>());
+        let len = u32::try_from(len).unwrap_or(MISSING.saturating_sub(1));
+        if let Some(prefix) = out.get_mut(start..).and_then(|written| written.first_chunk_mut()) {
+            *prefix = len.to_le_bytes();
         }
-        KeyPart::Path => out.extend_from_slice(request.path()),
-        KeyPart::Country => out.extend(request.country()?.iter().map(u8::to_ascii_uppercase)),
-        KeyPart::Asn => out.extend_from_slice(&request.asn()?),
-        KeyPart::Header(name) => out.extend_from_slice(&request.facts.header(&name.0)?),
-        KeyPart::Cookie(name) => out.extend_from_slice(&request.cookie(name.as_bytes())?),
-        KeyPart::Query(name) => out.extend(decoded(request.query(name.as_bytes()).next()?)),
-        KeyPart::PathParam(name) => out.extend_from_slice(rule.capture(name, request.path())?),
-        KeyPart::JwtClaim(name) => out.extend_from_slice(&request.facts.claim(name)?),
     }
-    let len = out.len().saturating_sub(start).saturating_sub(size_of::<u32>());
-    let len = u32::try_from(len).unwrap_or(MISSING.saturating_sub(1));
-    let prefix = out.get_mut(start..)?.first_chunk_mut::<4>()?;
-    *prefix = len.to_le_bytes();
-    Some(())
+    Ok(is_there)
+}
+
+/// Appends the value of one part; false when it is missing, and nothing is appended.
+fn write_value<F: Facts>(
+    part: &KeyPart,
+    rule: &Rule,
+    request: &Request<'_, F>,
+    out: &mut Vec<u8>,
+) -> Result<bool, Malformed> {
+    let default = request.settings.repeated;
+    let mut put = |value: Option<&[u8]>| {
+        out.extend_from_slice(value.unwrap_or_default());
+        Ok(value.is_some())
+    };
+    match part {
+        KeyPart::ClientIp => match request.client() {
+            Some(address) => write_address(address, request, out),
+            None => return Ok(false),
+        },
+        KeyPart::Method => return put(Some(request.method())),
+        KeyPart::Host => return put(Some(request.host()).filter(|host| !host.is_empty())),
+        KeyPart::Path => return put(Some(request.path())),
+        KeyPart::PathParam(name) => return put(rule.capture(name, request.path())),
+        KeyPart::JwtClaim(name) => return put(request.claim(name)?.as_deref()),
+        KeyPart::Country => return write_fact(request.country(), default, out),
+        KeyPart::Asn => return write_fact(request.asn(), default, out),
+        KeyPart::Header(name, repeated) => match request.facts.header(&name.0) {
+            Some(value) => write_header(&name.0, &value, repeated.unwrap_or(default), out)?,
+            None => return Ok(false),
+        },
+        KeyPart::Cookie(name, repeated) => match request.facts.header("cookie") {
+            Some(header) => {
+                let repeated = repeated.unwrap_or(default);
+                return write_cookie(&header, name.as_bytes(), repeated, out);
+            }
+            None => return Ok(false),
+        },
+        KeyPart::Query(name, repeated) => {
+            let values = request.query(name.as_bytes());
+            return write_one(values, repeated.unwrap_or(default), out, |value, out| {
+                out.extend(decoded(value));
+                Ok(())
+            });
+        }
+    }
+    Ok(true)
+}
+
+/// Appends what a proxy or the platform says about the client, in upper case.
+fn write_fact(
+    fact: Option<Cow<'_, [u8]>>,
+    repeated: Repeated,
+    out: &mut Vec<u8>,
+) -> Result<bool, Malformed> {
+    let Some(fact) = fact else { return Ok(false) };
+    write_one(elements(&fact), repeated, out, |value, out| {
+        out.extend(value.iter().map(u8::to_ascii_uppercase));
+        Ok(())
+    })?;
+    Ok(true)
 }
 
 fn write_address<F: Facts>(address: IpAddr, request: &Request<'_, F>, out: &mut Vec<u8>) {

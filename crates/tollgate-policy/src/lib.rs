@@ -22,6 +22,7 @@ mod address;
 mod apply;
 mod body;
 mod compile;
+mod cookies;
 mod decide;
 mod decimal;
 mod described;

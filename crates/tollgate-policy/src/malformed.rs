@@ -9,6 +9,10 @@
 pub enum Malformed {
     /// Something that has one value is given more than once, with values that differ.
     Repeated,
+    /// A control character stands where a value is read.
+    Control,
+    /// The base64 of a user's name and password is none.
+    Credentials,
 }
 
 impl Malformed {
@@ -17,6 +21,8 @@ impl Malformed {
     pub const fn detail(self) -> &'static str {
         match self {
             Self::Repeated => "a field that is read as one value is given several that differ",
+            Self::Control => "a field holds a control character",
+            Self::Credentials => "the credentials are not base64",
         }
     }
 }

@@ -11,7 +11,9 @@ use core::net::IpAddr;
 use crate::compile::Settings;
 use crate::document::conditions::{Conditions, Host, Matcher, NonEmpty};
 use crate::facts::Facts;
+use crate::malformed::Malformed;
 use crate::path::normalise;
+use crate::values::{Reading, elements, header_matches, the_one, token, write_one};
 
 /// The facts of a request, memoised.
 pub(crate) struct Request<'a, F> {
@@ -105,29 +107,40 @@ impl<'a, F: Facts> Request<'a, F> {
         })
     }
 
-    /// The value of the first cookie called `name` (RFC 6265, 5.4).
-    pub(crate) fn cookie(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
-        let find = |header: &[u8]| -> Option<(usize, usize)> {
-            let pairs = header.split(|b| matches!(b, b';' | b','));
-            for pair in pairs {
-                let Some((key, value)) = split_once(pair, b'=') else { continue };
-                if key.trim_ascii() == name {
-                    let value = value.trim_ascii();
-                    let start = value.as_ptr().addr().saturating_sub(header.as_ptr().addr());
-                    return Some((start, start.saturating_add(value.len())));
-                }
-            }
-            None
-        };
-        let header = self.facts.header("cookie")?;
-        let (start, end) = find(&header)?;
-        Some(match header {
-            Cow::Borrowed(bytes) => Cow::Borrowed(bytes.get(start..end)?),
-            Cow::Owned(mut bytes) => {
-                bytes.truncate(end);
-                Cow::Owned(bytes.split_off(start.min(end)))
+    /// True when the values of the query parameter `name` are what one of `wanted` is.
+    fn query_matches(
+        &self,
+        name: &[u8],
+        wanted: &[Matcher],
+        reading: Reading,
+    ) -> Result<bool, Malformed> {
+        let is_wanted = |value: &[u8]| wanted.iter().any(|m| m.matches_encoded(value));
+        Ok(match reading {
+            Reading::Any => self.query(name).any(is_wanted),
+            Reading::Every => self.query(name).next().is_some() && self.query(name).all(is_wanted),
+            Reading::Main(default, own) => {
+                let mut value = Vec::new();
+                let repeated = own.unwrap_or(default);
+                let is_there = write_one(self.query(name), repeated, &mut value, |value, out| {
+                    out.extend(decoded(value));
+                    Ok(())
+                })?;
+                is_there && wanted.iter().any(|matcher| matcher.matches(&value))
             }
         })
+    }
+
+    /// The claim `name` of a verified token.
+    ///
+    /// # Errors
+    /// The request has several tokens that differ, of which the surface verified one.
+    pub(crate) fn claim(&self, name: &str) -> Result<Option<Cow<'_, [u8]>>, Malformed> {
+        if let Some((header, repeated)) = &self.settings.token
+            && let Some(value) = self.facts.header(&header.0)
+        {
+            token(&header.0, &value, *repeated)?;
+        }
+        Ok(self.facts.claim(name))
     }
 }
 
@@ -140,29 +153,55 @@ pub(crate) enum Known {
 }
 
 impl Conditions {
+    /// True when every condition holds, however the request is read: for what lets it off.
+    pub(crate) fn surely_hold<F: Facts>(&self, request: &Request<'_, F>) -> bool {
+        self.hold(request, Known::Nothing, Reading::Every) == Ok(true)
+    }
+
     /// True when every condition that is given holds, except the one that is `known` to.
-    pub(crate) fn hold<F: Facts>(&self, request: &Request<'_, F>, known: Known) -> bool {
-        self.hold_for_names(request, known)
+    ///
+    /// # Errors
+    /// None fails, and one cannot be told.
+    pub(crate) fn hold<F: Facts>(
+        &self,
+        request: &Request<'_, F>,
+        known: Known,
+        reading: Reading,
+    ) -> Result<bool, Malformed> {
+        let mut unclear = Ok(true);
+        let mut holds = |held: Result<bool, Malformed>| {
+            held.unwrap_or_else(|malformed| {
+                unclear = Err(malformed);
+                true
+            })
+        };
+        let hold = self.hold_for_target(request, known)
+            && self.headers.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
+                let value = request.facts.header(&name.0);
+                value.is_some_and(|value| holds(header_matches(&name.0, &value, wanted, reading)))
+            })
+            && self.query.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
+                holds(request.query_matches(name.as_bytes(), wanted, reading))
+            })
             && each(&self.client_cidrs, |list| {
                 request.client().is_some_and(|client| list.iter().any(|cidr| cidr.contains(client)))
             })
             && each(&self.routes, |list| {
-                request
-                    .facts
-                    .route()
-                    .is_some_and(|route| list.iter().any(|r| r.as_bytes() == route.as_ref()))
+                let route = request.facts.route();
+                route.is_some_and(|route| list.iter().any(|r| r.as_bytes() == route.as_ref()))
             })
             && each(&self.countries, |list| {
-                request
-                    .country()
-                    .is_some_and(|c| list.iter().any(|country| country.0.eq_ignore_ascii_case(&c)))
+                let is_one = |c: &[u8]| list.iter().any(|code| code.0.eq_ignore_ascii_case(c));
+                request.country().is_some_and(|c| holds(fact_matches(&c, is_one, reading)))
             })
             && each(&self.asns, |list| {
-                request.asn().is_some_and(|a| list.iter().any(|asn| asn.0.as_slice() == a.as_ref()))
-            })
+                let is_one = |a: &[u8]| list.iter().any(|asn| asn.0 == a);
+                request.asn().is_some_and(|a| holds(fact_matches(&a, is_one, reading)))
+            });
+        if hold { unclear } else { Ok(false) }
     }
 
-    fn hold_for_names<F: Facts>(&self, request: &Request<'_, F>, known: Known) -> bool {
+    fn hold_for_target<F: Facts>(&self, request: &Request<'_, F>, known: Known) -> bool {
         each(&self.methods, |list| list.iter().any(|m| m.0.as_bytes() == request.method()))
             && (known == Known::Host
                 || each(&self.hosts, |list| list.iter().any(|host| host.matches(request.host()))))
@@ -170,18 +209,20 @@ impl Conditions {
                 || each(&self.paths, |list| {
                     list.iter().any(|p| p.matches(request.path()).is_some())
                 }))
-            && self.headers.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
-                request
-                    .facts
-                    .header(&name.0)
-                    .is_some_and(|value| wanted.iter().any(|m| m.matches(&value)))
-            })
-            && self.query.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
-                request
-                    .query(name.as_bytes())
-                    .any(|value| wanted.iter().any(|m| m.matches_encoded(value)))
-            })
     }
+}
+
+/// True when what a proxy says about the client `is_one` of those that are wanted.
+fn fact_matches(
+    fact: &[u8],
+    is_one: impl Fn(&[u8]) -> bool,
+    reading: Reading,
+) -> Result<bool, Malformed> {
+    Ok(match reading {
+        Reading::Any => elements(fact).any(is_one),
+        Reading::Every => elements(fact).next().is_some() && elements(fact).all(is_one),
+        Reading::Main(repeated, _) => the_one(elements(fact), repeated)?.is_some_and(is_one),
+    })
 }
 
 /// True when the condition is not given or one of its alternatives holds.
@@ -235,7 +276,7 @@ pub(crate) fn decoded(bytes: &[u8]) -> impl Iterator<Item = u8> + '_ {
     })
 }
 
-fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|b| *b == separator)?;
     Some((bytes.get(..at)?, bytes.get(at.saturating_add(1)..)?))
 }

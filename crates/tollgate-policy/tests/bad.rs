@@ -28,6 +28,7 @@ const SOURCES: &[&str] = &[
     include_str!("../src/compile/quotas.rs"),
     include_str!("../src/compile/review.rs"),
     include_str!("../src/compile/suspicions.rs"),
+    include_str!("../src/compile/white_space.rs"),
     include_str!("../../tollgate-core/src/quota.rs"),
 ];
 

@@ -314,14 +314,9 @@ struct WithClaims<F> {
 /// Verifies the request's token, if any rule counts by what it claims.
 async fn with_claims<F: Facts>(policy: &Policy, facts: F) -> WithClaims<F> {
     let Some(jwt) = policy.jwt() else { return WithClaims { facts, claims: None } };
-    let header =
-        facts.header(&jwt.header).map(|value| String::from_utf8_lossy(&value).into_owned());
-    let token = header.as_deref().map(|value| match value.split_at_checked(7) {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer ") => token.trim(),
-        _ => value.trim(),
-    });
+    let token = policy.token(&facts).and_then(|token| String::from_utf8(token).ok());
     let claims = match token {
-        Some(token) => js::verified(jwt, token).await,
+        Some(token) => js::verified(jwt, &token).await,
         None => None,
     };
     WithClaims { facts, claims }

@@ -41,7 +41,9 @@ impl Token {
 
     /// True when `authorization` is `Bearer` and this token (RFC 6750 section 2.1).
     pub(crate) fn authorizes(&self, authorization: Option<&str>) -> bool {
-        let Some((scheme, given)) = authorization.and_then(|value| value.split_once(' ')) else {
+        let Some((scheme, given)) =
+            authorization.and_then(|value| value.trim().split_once([' ', '\t']))
+        else {
             return false;
         };
         scheme.eq_ignore_ascii_case("bearer") && self.is(given.trim().as_bytes())
@@ -67,6 +69,7 @@ mod tests {
         let token = Token::new(b"t0ken");
         assert!(token.authorizes(Some("Bearer t0ken")));
         assert!(token.authorizes(Some("bearer t0ken")));
+        assert!(token.authorizes(Some(" Bearer\t t0ken ")));
         for wrong in [None, Some(""), Some("t0ken"), Some("Basic t0ken"), Some("Bearer t0ke")] {
             assert!(!token.authorizes(wrong), "{wrong:?}");
         }

@@ -63,6 +63,8 @@ pub(crate) fn policy(random: &mut Random) -> Written {
     Written { document, window_ms: WINDOWS[base].0, wavers }
 }
 
+const REPEATED: [&str; 4] = ["refuse", "first", "last", "join"];
+
 /// One rule that counts by one header and refuses: what the core alone can follow.
 fn plain(random: &mut Random, base: usize) -> Value {
     let count = random.between(1, 2);
@@ -97,8 +99,11 @@ fn key(random: &mut Random) -> Value {
         json!({"header": "x-key"}),
         json!("client_ip"),
         json!({"header": "x-tenant"}),
+        json!({"header": "x-key", "repeated": random.pick(&REPEATED)}),
         json!({"cookie": "sid"}),
+        json!({"cookie": "sid", "repeated": random.pick(&REPEATED)}),
         json!({"query": "user"}),
+        json!({"query": "user", "repeated": random.pick(&REPEATED)}),
         json!({"path_param": "id"}),
         json!("method"),
         json!("host"),
@@ -227,6 +232,9 @@ fn cost(random: &mut Random) -> Value {
         1 => {
             json!({"header": "x-cost", "default": random.between(1, 2), "max": random.between(2, 9)})
         }
+        2 if random.chance(30) => {
+            json!({"header": "x-cost", "max": 9, "repeated": random.pick(&REPEATED[..3])})
+        }
         _ => json!({"content_length_per": random.pick(&[1, 100, 1000])}),
     }
 }
@@ -240,7 +248,12 @@ fn tiers(random: &mut Random, base: usize) -> Value {
             tier["priority"] = json!(random.below(3));
         }
         match random.below(3) {
-            0 => tier["when"] = json!({"headers": {"x-plan": "gold"}}),
+            0 => {
+                tier["when"] = json!({"headers": {"x-plan": "gold"}});
+                if random.chance(30) {
+                    tier["repeated"] = json!(random.pick(&REPEATED));
+                }
+            }
             1 => tier["when"] = json!({"methods": ["POST", "PUT"]}),
             _ => tier["key_values"] = json!(["k2", "u1", "192.0.2.1", "2001:db8::1", "/api/items"]),
         }

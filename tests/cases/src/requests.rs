@@ -1,7 +1,8 @@
 //! Random requests: few keys, many spellings, and the same facts on every surface.
 //!
-//! Invariant: what is written here survives HTTP/1.1 unchanged: values have no outer spaces, a body is
-//! announced by its length, and headers that a server treats in its own way do not occur.
+//! Invariant: what is written here means the same after any way through HTTP/1.1: a server may take the white space
+//! off a value or join its lines, a body is announced by its length, and headers that a server treats in its own
+//! way do not occur.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -55,7 +56,7 @@ const PATHS: [&str; 25] = [
     "/api/items/",
 ];
 
-const QUERIES: [&str; 12] = [
+const QUERIES: [&str; 14] = [
     "",
     "?user=u1",
     "?user=u%31&page",
@@ -63,6 +64,8 @@ const QUERIES: [&str; 12] = [
     "?%75ser=u1",
     "?user=",
     "?user=u2&user=u1",
+    "?user=u2&user=u%32",
+    "?user=u1+&%75ser=u1%20",
     "?q=a%20b%26c&free=1",
     "?page=/api/../x?y",
     "?",
@@ -109,10 +112,39 @@ const FORWARDED: [&str; 5] = [
     "by=192.0.2.1;proto=https",
 ];
 
-const COSTS: [&str; 9] = ["1", "2", "3", "7", "0", "abc", "-1", "18446744073709551616", "007"];
+const COSTS: [&str; 14] = [
+    "1",
+    "2",
+    "3",
+    "7",
+    "0",
+    "abc",
+    "-1",
+    "18446744073709551616",
+    "007",
+    "\t2 ",
+    "+2",
+    "3, 3",
+    "3,1",
+    "1 2",
+];
 
-const KEYS: [&str; 9] =
-    ["k1", "k2", "k3", "", "K1", "k4 and more, like this", "k\u{fc}", "long 1", "long 2"];
+const KEYS: [&str; 14] = [
+    "k1",
+    "k2",
+    "k3",
+    "",
+    "K1",
+    "k4 and more, like this",
+    "k\u{fc}",
+    "long 1",
+    "long 2",
+    " k1\t",
+    "k2,k2",
+    ",k3 ,",
+    "k1\tk2",
+    "k1, k2",
+];
 
 const CONTENT_TYPES: [&str; 6] = [
     "application/grpc",
@@ -157,7 +189,7 @@ fn headers(random: &mut Random) -> Vec<(&'static str, String)> {
     maybe(85, "x-key", &KEYS);
     maybe(5, "x-key", &["k1", "k9"]); // a second line, or the only one
     maybe(60, "x-tenant", &["t1", "t2"]);
-    maybe(30, "x-plan", &["gold", "go", "silver", "Gold"]);
+    maybe(30, "x-plan", &["gold", "go", "silver", "Gold", "gold, gold", "silver,gold"]);
     maybe(50, "x-cost", &COSTS);
     maybe(5, "x-skip", &["1"]);
     maybe(5, "x-health-check", &["1"]);
@@ -167,7 +199,15 @@ fn headers(random: &mut Random) -> Vec<(&'static str, String)> {
     maybe(
         60,
         "cookie",
-        &["sid=s1; theme=dark", "theme=dark;sid=s2", "sid=", "side=s1", "sid=s1; sid=s2"],
+        &[
+            "sid=s1; theme=dark",
+            "theme=dark;sid=s2",
+            "sid=",
+            "side=s1",
+            "sid=s1; sid=s2",
+            "sid=\"s1\"",
+            "sid=%731;\tsid = s1",
+        ],
     );
     maybe(50, "x-forwarded-for", &FORWARDED_FOR);
     maybe(5, "x-forwarded-for", &FORWARDED_FOR);

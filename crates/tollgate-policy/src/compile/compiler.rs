@@ -17,7 +17,8 @@ use super::{
 };
 use crate::address::Prefixes;
 use crate::document::behaviour::{Action, Charging, Cost, Mode};
-use crate::document::identity::{KeyPart, Source};
+use crate::document::identity::{JwtDoc, Key, KeyPart, Repeated, Source};
+use crate::document::scalar::HeaderName;
 use crate::document::scalar::{Name, Version};
 use crate::document::{
     BodyFormat, Document, Durability, HeaderGeneration, OnFailure, OnMissing, RuleDoc, TierDoc,
@@ -159,6 +160,7 @@ impl Compiler {
             let texts = tier.key_values.iter().flat_map(|values| &values.0);
             let tier_of = Tier {
                 when: tier.when.clone(),
+                repeated: tier.repeated,
                 key_values: texts.map(|text| text.clone().into_bytes()).collect(),
                 addresses: self.addresses(tier),
                 set,
@@ -213,11 +215,12 @@ impl Compiler {
             let message = format!("has {} parts; use at most {MAX_KEY_PARTS}", doc.key.len());
             at.field("key").problem(message);
         }
-        let identity = key_identity(doc, self.policy.settings.prefixes);
+        let Settings { prefixes, repeated, .. } = self.policy.settings;
+        let key: Key = doc.key.iter().map(|part| part.resolved(repeated)).collect();
+        let identity = key_identity(&key, &doc.name.0, prefixes);
         let next = small(self.policy.groups.len());
         let index = *self.groups.entry(identity).or_insert(next);
         if index == next {
-            let key = doc.key.clone();
             let new =
                 Group { key, identity, capacity: 0, strict: false, sets: Vec::new(), value_len: 0 };
             self.policy.groups.push(new);
@@ -263,6 +266,7 @@ fn settings(document: &Document, surface: Surface) -> Settings {
     let key_reads = |wanted: fn(&KeyPart) -> bool| {
         document.rules().any(|(_, rule)| rule.key.iter().any(wanted))
     };
+    let repeated = document.repeated.unwrap_or(Repeated::Refuse);
     Settings {
         client: ClientAddress::new(client, default),
         prefixes: Prefixes {
@@ -271,11 +275,23 @@ fn settings(document: &Document, surface: Surface) -> Settings {
         },
         country_header: geo.and_then(|geo| geo.country_header.clone()),
         asn_header: geo.and_then(|geo| geo.asn_header.clone()),
+        repeated,
+        token: document
+            .jwt
+            .as_ref()
+            .filter(|_| surface == Surface::Worker)
+            .map(|jwt| token(jwt, repeated)),
         reads_path: conditions().any(|c| c.paths.is_some())
             || key_reads(|part| matches!(part, KeyPart::Path | KeyPart::PathParam(_))),
         reads_host: conditions().any(|c| c.hosts.is_some())
             || key_reads(|part| *part == KeyPart::Host),
     }
+}
+
+/// Where the token is, and what several of them mean.
+fn token(jwt: &JwtDoc, default: Repeated) -> (HeaderName, Repeated) {
+    let header = jwt.header.clone().unwrap_or_else(|| HeaderName("authorization".into()));
+    (header, Repeated::of_one(jwt.repeated, default))
 }
 
 /// Notes every name that was there before.
@@ -289,18 +305,21 @@ fn unique<'a>(names: impl Iterator<Item = (usize, &'a Name)>, at: &At<'_>) {
 }
 
 /// The identity of a key definition: a change of what clients are counted by begins a new table.
-fn key_identity(doc: &RuleDoc, prefixes: Prefixes) -> u64 {
+fn key_identity(key: &Key, rule: &str, prefixes: Prefixes) -> u64 {
     let mut text = String::new();
-    for part in &doc.key {
+    for part in key {
         let [kind, name] = part.identity();
         text.push_str(&format!("{kind} {}:{name}\n", name.len()));
+        if let Some(repeated) = part.unusual() {
+            text.push_str(&format!("{repeated:?}\n"));
+        }
         if *part == KeyPart::ClientIp {
             text.push_str(&format!("/{}/{}\n", prefixes.ipv4, prefixes.ipv6));
         }
     }
     // What a path captures is the rule's own, so such a rule shares its table with no other.
-    let is_private = doc.key.iter().any(|part| matches!(part, KeyPart::PathParam(_)));
-    let owner = if is_private { doc.name.0.as_str() } else { "" };
+    let is_private = key.iter().any(|part| matches!(part, KeyPart::PathParam(_)));
+    let owner = if is_private { rule } else { "" };
     stable_hash(&[text.as_bytes(), owner.as_bytes()])
 }
 

@@ -8,6 +8,7 @@ mod covers;
 mod quotas;
 mod review;
 mod suspicions;
+mod white_space;
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -20,7 +21,7 @@ use siphasher::sip::SipHasher13;
 use crate::address::Prefixes;
 use crate::document::behaviour::{Action, Charging, Cost, Mode};
 use crate::document::conditions::Conditions;
-use crate::document::identity::{Key, KeyPart};
+use crate::document::identity::{Key, KeyPart, Repeated};
 use crate::document::scalar::HeaderName;
 use crate::document::{BodyFormat, Document, HeaderGeneration, OnFailure, OnMissing};
 use crate::forwarded::ClientAddress;
@@ -69,6 +70,10 @@ pub(crate) struct Settings {
     pub(crate) prefixes: Prefixes,
     pub(crate) country_header: Option<HeaderName>,
     pub(crate) asn_header: Option<HeaderName>,
+    /// What several values mean where nothing else is said.
+    pub(crate) repeated: Repeated,
+    /// Worker: where the token is that is verified, and what several of them mean.
+    pub(crate) token: Option<(HeaderName, Repeated)>,
     pub(crate) reads_path: bool,
     pub(crate) reads_host: bool,
 }
@@ -110,6 +115,8 @@ pub struct Rule {
 #[derive(Clone, Debug)]
 pub(crate) struct Tier {
     pub(crate) when: Option<Conditions>,
+    /// What several values mean of what `when` is on.
+    pub(crate) repeated: Option<Repeated>,
     /// Empty: any.
     pub(crate) key_values: BTreeSet<Vec<u8>>,
     /// Those of them that are addresses, grouped, as they stand in a key.

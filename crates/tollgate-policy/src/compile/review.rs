@@ -11,9 +11,9 @@ use core::cell::Cell;
 use crate::compile::compiler::MAX_KEY_PARTS;
 use crate::compile::covers::{MAX_COMPARED, covers};
 use crate::compile::{Surface, metric_label};
-use crate::document::behaviour::Action;
+use crate::document::behaviour::{Action, NO_JOIN};
 use crate::document::conditions::Conditions;
-use crate::document::identity::{Jwk, KeyPart, Source};
+use crate::document::identity::{Jwk, KeyPart, Repeated, Source};
 use crate::document::scalar::HeaderName;
 use crate::document::{Document, RuleDoc};
 use crate::read::{At, quoted_text};
@@ -21,6 +21,10 @@ use crate::read::{At, quoted_text};
 /// Notes what can never be.
 pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
     client_ip_errors(document, surface, root);
+    let token_mode = document.jwt.as_ref().and_then(|jwt| jwt.repeated);
+    if token_mode == Some(Repeated::Join) {
+        root.field("jwt").field("repeated").problem(NO_JOIN.into());
+    }
     let keys = document.jwt.as_ref().and_then(|jwt| jwt.keys.as_ref());
     for (i, key) in keys.iter().flat_map(|keys| &keys.0).enumerate() {
         signing_key_errors(key, &root.field("jwt").field("keys").item(i));
@@ -81,7 +85,7 @@ fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
         "the autonomous system"
     } else if is(jwt.and_then(|jwt| jwt.header.as_ref())) {
         "the token"
-    } else if parts.any(|part| matches!(part, KeyPart::Header(header) if is(Some(header)))) {
+    } else if parts.any(|part| matches!(part, KeyPart::Header(header, _) if is(Some(header)))) {
         "a part of a key"
     } else {
         return;

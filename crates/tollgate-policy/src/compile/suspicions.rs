@@ -12,7 +12,7 @@ use tollgate_core::{Algorithm, Limiter};
 
 use crate::address::{percent_of_ipv4, percent_of_ipv6};
 use crate::compile::covers::{MAX_COMPARED, covers, covers_values};
-use crate::compile::{Policy, QuotaSet, Rule, Surface};
+use crate::compile::{Policy, QuotaSet, Rule, Surface, white_space};
 use crate::document::behaviour::{Action, Cost, Mode};
 use crate::document::identity::{KeyPart, Source};
 use crate::document::{Document, RuleDoc, TierDoc};
@@ -31,6 +31,9 @@ pub(super) fn warnings(document: &Document, policy: &Policy, surface: Surface) -
     if document.rules.is_empty() {
         root.field("rules").problem("is empty: nothing is limited".into());
     }
+    for (i, exempt) in document.exempt().iter().enumerate() {
+        white_space::of_conditions(exempt, &root.field("exempt").item(i));
+    }
     let rules_at = root.field("rules");
     let left = Cell::new(MAX_COMPARED);
     for (i, rule) in document.rules() {
@@ -40,6 +43,7 @@ pub(super) fn warnings(document: &Document, policy: &Policy, surface: Surface) -
             few_objects_warning(rule, &at.field("key"));
         }
         tier_warnings(rule, &left, &at.field("tiers"));
+        white_space::of_rule(rule, &at);
     }
     for set in &policy.sets {
         let at = rules_at.item(set.rule());

@@ -11,12 +11,17 @@ use alloc::vec::Vec;
 use tollgate_core::Span;
 
 use crate::document::conditions::{AtMost, MAX_VALUES};
+use crate::document::identity::Repeated;
 use crate::document::scalar::{Bounded, HeaderName, MarkHeader, Wait};
 use crate::node::Node;
 use crate::read::{At, FromNode, quoted, record, schema};
 
 /// The highest cost of one request, and the highest that `max` may name.
 const MAX_COST: u64 = 1_000_000_000;
+
+/// Why a cost or a token has fewer modes than a key.
+pub(crate) const NO_JOIN: &str =
+    "\"join\" makes a list, and one value is read here; use \"refuse\", \"first\" or \"last\"";
 
 /// What one request costs, in quota units.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub(crate) enum Cost {
         default: u64,
         /// At most this.
         max: u64,
+        /// What several costs mean.
+        repeated: Option<Repeated>,
     },
     /// One unit per this many bytes of body announced, rounded up, at least 1.
     ContentLengthPer(u64),
@@ -45,6 +52,8 @@ record! {
         default: Option<Units>,
         /// The highest cost that is believed.
         max: Units,
+        /// What several costs mean that differ; "join" is none of these.
+        repeated: Option<Repeated>,
     }
 }
 
@@ -84,7 +93,11 @@ impl FromNode for Cost {
                 if default > doc.max.0 {
                     at.field("default").problem(format!("{default} is more than max, {}", doc.max.0));
                 }
-                Some(Self::Header { name: doc.header, default, max: doc.max.0 })
+                if doc.repeated == Some(Repeated::Join) {
+                    at.field("repeated").problem(NO_JOIN.into());
+                }
+                let (max, repeated) = (doc.max.0, doc.repeated);
+                Some(Self::Header { name: doc.header, default, max, repeated })
             }
             _ => at.wrong(
                 node,

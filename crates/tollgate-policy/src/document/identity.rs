@@ -10,7 +10,21 @@ use crate::address::Cidr;
 use crate::document::conditions::NonEmpty;
 use crate::document::scalar::{Bounded, CookieName, HeaderName};
 use crate::node::Node;
-use crate::read::{At, FromNode, record, schema};
+use crate::read::{At, FromNode, choice, record, schema};
+
+choice! {
+    /// What is meant by several values of something that is read as one.
+    Repeated ("mode") {
+        /// The one that all of them are; a request whose values differ is refused with 400.
+        "refuse" => Refuse,
+        /// The first one.
+        "first" => First,
+        /// The last one.
+        "last" => Last,
+        /// All of them together, in their order.
+        "join" => Join,
+    }
+}
 
 record! {
     /// Who the client is.
@@ -92,6 +106,8 @@ record! {
         metadata: Option<String>,
         /// Worker: the header with the token, after "Bearer "; authorization by default.
         header: Option<HeaderName>,
+        /// Worker: what several tokens mean that differ; "join" is none of these.
+        repeated: Option<Repeated>,
         /// Worker: the only issuer that is accepted.
         issuer: Option<String>,
         /// Worker: the token must be for one of these.
@@ -144,11 +160,11 @@ pub(crate) enum KeyPart {
     /// The client's autonomous system number.
     Asn,
     /// The value of a header.
-    Header(HeaderName),
+    Header(HeaderName, Option<Repeated>),
     /// The value of a cookie.
-    Cookie(String),
+    Cookie(String, Option<Repeated>),
     /// The value of a query parameter.
-    Query(String),
+    Query(String, Option<Repeated>),
     /// What a `{name}` of the rule's path pattern captured.
     PathParam(String),
     /// A claim of a verified token.
@@ -156,7 +172,7 @@ pub(crate) enum KeyPart {
 }
 
 record! {
-    /// The key parts that have a name; exactly one is given.
+    /// The key parts that have a name; exactly one is given, and what several of its values mean.
     KeyPartDoc {
         /// The value of a header.
         header: Option<HeaderName>,
@@ -168,6 +184,8 @@ record! {
         path_param: Option<String>,
         /// A claim of a verified token.
         jwt_claim: Option<String>,
+        /// What several values mean; for a header, a cookie or a query parameter.
+        repeated: Option<Repeated>,
     }
 }
 
@@ -194,10 +212,26 @@ impl FromNode for KeyPart {
                 if at.noted() > noted {
                     return None;
                 }
-                match (fields.len(), doc) {
-                    (1, KeyPartDoc { header: Some(name), .. }) => Some(Self::Header(name)),
-                    (1, KeyPartDoc { cookie: Some(name), .. }) => Some(Self::Cookie(name.0)),
-                    (1, KeyPartDoc { query: Some(name), .. }) => Some(Self::Query(name)),
+                let repeated = doc.repeated;
+                let names = fields.len().saturating_sub(repeated.iter().count());
+                match (names, doc) {
+                    (1, KeyPartDoc { header: Some(name), .. }) => {
+                        Some(Self::Header(name, repeated))
+                    }
+                    (1, KeyPartDoc { cookie: Some(name), .. }) => {
+                        Some(Self::Cookie(name.0, repeated))
+                    }
+                    (1, KeyPartDoc { query: Some(name), .. }) => Some(Self::Query(name, repeated)),
+                    (
+                        1,
+                        KeyPartDoc { path_param: Some(_), .. }
+                        | KeyPartDoc { jwt_claim: Some(_), .. },
+                    ) if repeated.is_some() => {
+                        at.field("repeated").problem(
+                            "is for a header, a cookie or a query parameter; leave it out".into(),
+                        );
+                        None
+                    }
                     (1, KeyPartDoc { path_param: Some(name), .. }) => Some(Self::PathParam(name)),
                     (1, KeyPartDoc { jwt_claim: Some(name), .. }) => Some(Self::JwtClaim(name)),
                     _ => at.wrong(node, WANTED),
@@ -222,13 +256,96 @@ impl KeyPart {
             Self::Path => ["path", ""],
             Self::Country => ["country", ""],
             Self::Asn => ["asn", ""],
-            Self::Header(name) => ["header", &name.0],
-            Self::Cookie(name) => ["cookie", name],
-            Self::Query(name) => ["query", name],
+            Self::Header(name, _) => ["header", &name.0],
+            Self::Cookie(name, _) => ["cookie", name],
+            Self::Query(name, _) => ["query", name],
             Self::PathParam(name) => ["path_param", name],
             Self::JwtClaim(name) => ["jwt_claim", name],
         }
     }
+}
+
+impl KeyPart {
+    /// The same part, which now says what several values mean: what it says itself, or else what lies in its
+    /// name, or else the `default`.
+    pub(crate) fn resolved(&self, default: Repeated) -> Self {
+        match self.clone() {
+            Self::Header(name, own) => {
+                let repeated = Repeated::of_header(&name.0, own, default);
+                Self::Header(name, Some(repeated))
+            }
+            Self::Cookie(name, own) => Self::Cookie(name, own.or(Some(default))),
+            Self::Query(name, own) => Self::Query(name, own.or(Some(default))),
+            other => other,
+        }
+    }
+
+    /// What several values mean, where that is not what a policy without a word about it says.
+    pub(crate) fn unusual(&self) -> Option<Repeated> {
+        match self {
+            Self::Header(name, repeated) => {
+                let usual = Repeated::of_header(&name.0, None, Repeated::Refuse);
+                repeated.filter(|repeated| *repeated != usual)
+            }
+            Self::Cookie(_, repeated) | Self::Query(_, repeated) => {
+                repeated.filter(|repeated| *repeated != Repeated::Refuse)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Repeated {
+    /// What several values of the header `name` mean: the place's `own` word, or else the list that it is by
+    /// nature, or else the `default`.
+    pub(crate) fn of_header(name: &str, own: Option<Self>, default: Self) -> Self {
+        own.unwrap_or(if is_list(name) { Self::Join } else { default })
+    }
+
+    /// The same where one value is wanted and a list is none.
+    pub(crate) fn of_one(own: Option<Self>, default: Self) -> Self {
+        match own.unwrap_or(default) {
+            Self::Join => Self::Refuse,
+            one => one,
+        }
+    }
+}
+
+/// True for a header whose value is a list, or holds commas, by its definition: every honest request would
+/// have several values.
+fn is_list(name: &str) -> bool {
+    const PREFIXES: [&str; 6] =
+        ["accept", "access-control-request-", "if-", "sec-ch-", "sec-websocket-", "x-forwarded-"];
+    const NAMES: [&str; 27] = [
+        "baggage",
+        "cache-control",
+        "connection",
+        "content-encoding",
+        "content-language",
+        "cookie",
+        "date",
+        "expires",
+        "forwarded",
+        "keep-alive",
+        "last-modified",
+        "link",
+        "pragma",
+        "prefer",
+        "priority",
+        "range",
+        "referer",
+        "signature",
+        "signature-input",
+        "te",
+        "tracestate",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "user-agent",
+        "via",
+        "warning",
+    ];
+    NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The parts of a key.

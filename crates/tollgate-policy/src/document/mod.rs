@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use crate::document::behaviour::{Action, Charging, Cost, Mode};
 use crate::document::conditions::{AtMost, Conditions, NonEmpty};
-use crate::document::identity::{ClientIpDoc, GeoDoc, JwtDoc, Key};
+use crate::document::identity::{ClientIpDoc, GeoDoc, JwtDoc, Key, Repeated};
 use crate::document::scalar::{Bounded, Buckets, Burst, Limit, Name, Version, Wait, Window};
 use crate::read::{Lenient, choice, record};
 
@@ -34,6 +34,8 @@ record! {
         geo: Option<GeoDoc>,
         /// Where verified claims come from.
         jwt: Option<JwtDoc>,
+        /// What several values mean of something that is read as one, where nothing else is said; "refuse" by default.
+        repeated: Option<Repeated>,
         /// What is said to clients.
         response: Option<ResponseDoc>,
         /// How many requests may wait in one Envoy worker or one isolate of the Worker.
@@ -135,6 +137,8 @@ record! {
         priority: Option<Bounded<0, 1_000_000>>,
         /// The tier is for requests with these conditions.
         when: Option<Conditions>,
+        /// What several values mean of a header or query parameter in `when`.
+        repeated: Option<Repeated>,
         /// The tier is for keys of which one part has one of these values.
         key_values: Option<NonEmpty<String>>,
         /// The quotas.

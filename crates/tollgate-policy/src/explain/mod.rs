@@ -14,6 +14,7 @@ use tollgate_core::Decision;
 
 use crate::compile::{Meter, Policy, Rule, stable_hash};
 use crate::document::OnMissing;
+use crate::document::conditions::Conditions;
 use crate::facts::Facts;
 use crate::key::write_part;
 use crate::malformed::Malformed;
@@ -21,6 +22,7 @@ use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::request::{Buffers, Known, Request};
 use crate::result::RuleResult;
+use crate::values::Reading;
 
 pub use words::{RuleInWords, TierInWords};
 
@@ -69,7 +71,7 @@ impl Policy {
     #[must_use]
     pub fn standings(&self, facts: &impl Facts) -> Vec<Standing> {
         let request = Request::new(facts, &self.settings, Buffers::default());
-        let exempt = self.exempt.iter().position(|e| e.hold(&request, Known::Nothing));
+        let exempt = self.exempt.iter().position(|exempt| exempt.surely_hold(&request));
         let standing = |rule| match exempt {
             Some(i) => Standing::Exempt(i),
             None => self.standing(rule, &request),
@@ -86,15 +88,16 @@ impl Policy {
 
     fn standing<F: Facts>(&self, rule: &Rule, request: &Request<'_, F>) -> Standing {
         let conditions = rule.when.iter().flat_map(words::one_by_one);
-        if let Some(failed) = conditions.into_iter().find(|c| !c.hold(request, Known::Nothing)) {
+        let fails = |c: &Conditions| c.hold(request, Known::Nothing, Reading::Any) == Ok(false);
+        if let Some(failed) = conditions.into_iter().find(fails) {
             return Standing::WhenFails(words::conditions(&failed));
         }
-        if let Some(unless) = rule.unless.as_ref().filter(|u| u.hold(request, Known::Nothing)) {
+        if let Some(unless) = rule.unless.as_ref().filter(|unless| unless.surely_hold(request)) {
             return Standing::UnlessHolds(words::conditions(unless));
         }
         let key = self.groups.get(usize::from(rule.group)).map_or(&[][..], |group| &group.key);
         let mut missing =
-            key.iter().filter(|part| write_part(part, rule, request, &mut Vec::new()).is_none());
+            key.iter().filter(|part| write_part(part, rule, request, &mut Vec::new()) == Ok(false));
         match missing.next() {
             Some(part) if rule.on_missing == OnMissing::Skip => {
                 Standing::KeyMissing(words::key_part(part))

@@ -14,7 +14,7 @@ use tollgate_core::Span;
 use crate::compile::{Policy, Rule, Tier};
 use crate::document::behaviour::{Action, Charging, Cost, Mode, Reply, StatusPattern};
 use crate::document::conditions::{Conditions, Host, Matcher, Named, NonEmpty};
-use crate::document::identity::{KeyPart, Source};
+use crate::document::identity::{KeyPart, Repeated, Source};
 use crate::document::{OnFailure, OnMissing};
 use crate::forwarded::Trust;
 use crate::path::{Pattern, Segment};
@@ -222,11 +222,25 @@ pub(super) fn key_part(part: &KeyPart) -> String {
         KeyPart::Path => "path".to_owned(),
         KeyPart::Country => "country".to_owned(),
         KeyPart::Asn => "AS number".to_owned(),
-        KeyPart::Header(name) => format!("header {}", name.0),
-        KeyPart::Cookie(name) => format!("cookie {name}"),
-        KeyPart::Query(name) => format!("query parameter {name}"),
+        KeyPart::Header(name, _) => format!("header {}{}", name.0, unusual(part)),
+        KeyPart::Cookie(name, _) => format!("cookie {name}{}", unusual(part)),
+        KeyPart::Query(name, _) => format!("query parameter {name}{}", unusual(part)),
         KeyPart::PathParam(name) => format!("path segment {{{name}}}"),
         KeyPart::JwtClaim(name) => format!("verified claim {name}"),
+    }
+}
+
+/// ` (the first of several)`, where several are not refused.
+fn unusual(part: &KeyPart) -> &'static str {
+    part.unusual().map_or("", which)
+}
+
+const fn which(repeated: Repeated) -> &'static str {
+    match repeated {
+        Repeated::Refuse => " (several are refused)",
+        Repeated::First => " (the first of several)",
+        Repeated::Last => " (the last of several)",
+        Repeated::Join => " (several together)",
     }
 }
 
@@ -234,8 +248,9 @@ fn cost(cost: &Cost) -> String {
     match cost {
         Cost::Fixed(1) => "1 unit a request".to_owned(),
         Cost::Fixed(n) => format!("{n} units a request"),
-        Cost::Header { name, default, max } => {
-            format!("header {}, at most {max}; without it {default}", name.0)
+        Cost::Header { name, default, max, repeated } => {
+            let which = repeated.map_or("", which);
+            format!("header {}{which}, at most {max}; without it {default}", name.0)
         }
         Cost::ContentLengthPer(bytes) => {
             format!("1 unit for every {bytes} bytes of content-length, at least 1")

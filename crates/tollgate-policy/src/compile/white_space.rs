@@ -1,0 +1,49 @@
+//! White space round a value that a document wants: no header's value has any.
+//!
+//! Invariant: what is warned of never matches a header, because the white space round it is taken off first.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::document::RuleDoc;
+use crate::document::conditions::{Conditions, Matcher};
+use crate::read::{At, quoted_text};
+use crate::values::trimmed;
+
+const NEVER: &str =
+    "has white space round it, which no header's value has, so it never matches one";
+
+/// Notes the values of a rule that never match.
+pub(super) fn of_rule(rule: &RuleDoc, at: &At<'_>) {
+    for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
+        if let Some(conditions) = conditions {
+            of_conditions(conditions, &at.field(name));
+        }
+    }
+    for (i, tier) in rule.tiers().iter().enumerate() {
+        let at = at.field("tiers");
+        if let Some(when) = &tier.when {
+            of_conditions(when, &at.item(i).field("when"));
+        }
+        let values = tier.key_values.iter().flat_map(|values| &values.0);
+        for value in values.filter(|value| trimmed(value.as_bytes()) != value.as_bytes()) {
+            at.item(i).field("key_values").problem(format!("{} {NEVER}", quoted_text(value)));
+        }
+    }
+}
+
+/// Notes the values that headers are compared with and that never match.
+pub(super) fn of_conditions(conditions: &Conditions, at: &At<'_>) {
+    let at = at.field("headers");
+    for (name, matchers) in conditions.headers.iter().flat_map(|named| &named.0) {
+        for matcher in matchers {
+            let text = match matcher {
+                Matcher::Exact(text) if trimmed(text) != text => text,
+                Matcher::Prefix(text) if matches!(text.first(), Some(b' ' | b'\t')) => text,
+                _ => continue,
+            };
+            let text = quoted_text(&String::from_utf8_lossy(text));
+            at.field(&name.0).problem(format!("{text} {NEVER}"));
+        }
+    }
+}
