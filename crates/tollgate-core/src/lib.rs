@@ -42,7 +42,7 @@ pub use algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
 pub use algorithms::token_bucket::{TokenBucket, TokenBucketState};
 pub use decision::{Charge, Decision, Verdict};
 pub use encoding::ENCODING_VERSION;
-pub use limiter::Limiter;
+pub use limiter::{FULLY_USED, Limiter};
 pub use quota::{
     Algorithm, MAX_BUCKETS, MAX_BURST_SPAN, MAX_LIMIT, MAX_LIMIT_OF_BUCKETS, MAX_LIMIT_OF_LOG,
     MAX_WINDOW, MIN_BUCKETS, MIN_WINDOW, Quota, QuotaError,

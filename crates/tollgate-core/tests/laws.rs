@@ -13,7 +13,7 @@ mod support;
 
 use proptest::prelude::*;
 use support::arbitrary::*;
-use tollgate_core::{Algorithm, Limiter, Span, Verdict};
+use tollgate_core::{Algorithm, FULLY_USED, Limiter, Span, Verdict};
 
 const CASES: u32 = if cfg!(debug_assertions) { 400 } else { 4_000 };
 
@@ -220,6 +220,68 @@ proptest! {
         let kept = run(&mut kept, idle_at, &steps, |_, _, _, _| {});
         let forgotten = run(&mut forgotten, idle_at, &steps, |_, _, _, _| {});
         prop_assert_eq!(format!("{kept:?}"), format!("{forgotten:?}"));
+    }
+
+    /// The share used is what is not left, rounded up; never seen is 0, and all of it exactly when not one
+    /// more unit is admitted.
+    #[test]
+    fn the_share_used_is_what_does_not_remain(
+        limiter in limiter(), start in start(), steps in steps(40),
+    ) {
+        let mut key = Key::new(limiter);
+        let capacity = limiter.capacity();
+        prop_assert_eq!(key.used(start), 0);
+        run(&mut key, start, &steps, |key, now, _, _| {
+            let used = u64::from(key.used(now));
+            let left = key.peek(now, 0).remaining;
+            let exact = (capacity - left) * u64::from(FULLY_USED);
+            assert!(used * capacity >= exact && exact + capacity > used * capacity, "{limiter:?}");
+            assert_eq!(used == 0, left == capacity, "{limiter:?}");
+            let exhausted = !key.peek(now, 1).is_admitted();
+            assert_eq!(used == u64::from(FULLY_USED), exhausted, "{limiter:?}");
+        });
+    }
+
+    /// No charge lowers the share used, and time alone never raises it; from `idle_at` on it is 0.
+    #[test]
+    fn the_share_used_grows_by_charges_only(
+        limiter in limiter(), start in start(), steps in steps(40),
+        later in prop::collection::vec(0..300_u64, 1..20),
+    ) {
+        let mut key = Key::new(limiter);
+        let mut before = (start, key.clone());
+        let mut last = start;
+        run(&mut key, start, &steps, |key, now, _, _| {
+            let unchanged = before.1.used(now);
+            assert!(unchanged <= before.1.used(before.0), "time raised it: {limiter:?}");
+            assert!(key.used(now) >= unchanged, "a charge lowered it: {limiter:?}");
+            before = (now, key.clone());
+            last = now;
+        });
+        let mut share = key.used(last);
+        for thousandths in later {
+            last += limiter.window().as_nanos() / 1000 * thousandths;
+            let now = key.used(last);
+            prop_assert!(now <= share, "{:?}", limiter);
+            share = now;
+        }
+        let idle_at = limiter.idle_at(&key.state).as_nanos();
+        prop_assert_eq!(key.used(idle_at.max(last)), 0);
+    }
+
+    /// Any bytes have a share that agrees with what remains; bytes of another length have none.
+    #[test]
+    fn any_bytes_have_a_share(
+        limiter in limiter(), bytes in prop::collection::vec(any::<u8>(), 120), now in any::<u64>(),
+    ) {
+        let mut key = Key::new(limiter);
+        key.state.iter_mut().zip(bytes.iter().cycle()).for_each(|(to, from)| *to = *from);
+        let left = key.peek(now, 0).remaining;
+        prop_assert!(key.used(now) <= FULLY_USED);
+        prop_assert_eq!(key.used(now) == 0, left == limiter.capacity(), "{:?}", limiter);
+        prop_assert_eq!(key.used(now) == FULLY_USED, left == 0, "{:?}", limiter);
+        key.state.push(0);
+        prop_assert_eq!(key.used(now), 0);
     }
 
     /// A larger quota never denies more, in this sense, for every algorithm and all costs: of the requests

@@ -33,6 +33,10 @@ impl Key {
         self.limiter.peek(&self.state, at(now), cost)
     }
 
+    pub fn used(&self, now: u64) -> u32 {
+        self.limiter.used(&self.state, at(now))
+    }
+
     /// Takes back an admission; `decision` and `charged_at` are of its check.
     pub fn refund(&mut self, decision: &Decision, charged_at: u64, cost: u64, now: u64) {
         let charge = decision.charge(at(charged_at), cost).expect("admitted");
