@@ -9,7 +9,6 @@ mod check;
 mod explain;
 mod output;
 mod source;
-mod table;
 mod words;
 
 use std::process::ExitCode;

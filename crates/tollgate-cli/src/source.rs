@@ -5,11 +5,10 @@
 use std::path::Path;
 
 use serde::Serialize;
-use tollgate_policy::{Group, Policy, Problem, Problems};
+use tollgate_policy::{Group, MAX_VALUE_LEN, Policy, Problem, Problems};
 
 use crate::End;
 use crate::args::Place;
-use crate::table::MAX_VALUE_LEN;
 
 /// A problem or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

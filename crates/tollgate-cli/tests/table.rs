@@ -1,4 +1,4 @@
-//! The memory that `check` prints is what the filter's table takes.
+//! The memory that `check` prints is what the filter's table takes: its bytes are made here and counted.
 //!
 //! The table is compiled here from its source, because surfaces never import each other.
 #![allow(
@@ -20,9 +20,9 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tollgate_core::Timestamp;
 
-use table::{Bucket, MAX_VALUE_LEN, NAME_LEN, WAYS};
+use table::{Bucket, Table};
+use tollgate_policy::{MAX_VALUE_LEN, TableSize};
 
 fn check(name: &str, policy: &Value) -> Value {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -32,13 +32,14 @@ fn check(name: &str, policy: &Value) -> Value {
 }
 
 /// Bytes of a bucket that holds as many values of `len` bytes as it can.
-fn full_bucket(len: usize) -> usize {
+fn full_bucket(len: usize, ways: usize) -> usize {
     let value = vec![0; len];
-    let mut bytes = Vec::new();
-    for key in 1..=u64::try_from(WAYS).unwrap() {
+    let mut bytes = Bucket::empty(0).to_vec();
+    for key in 1..=u64::try_from(ways).unwrap() + 1 {
         let mut out = Vec::new();
         let way = (NonZeroU64::new(key).unwrap(), &value[..]);
-        Bucket::parse(&bytes).unwrap().with(way, Timestamp::ZERO, |_| Timestamp::MAX, &mut out);
+        let lost = Bucket::parse(&bytes).unwrap().with(way, ways, |_| Some(()), &mut out);
+        assert_eq!(lost.is_some(), key > u64::try_from(ways).unwrap());
         bytes = out;
     }
     bytes.len()
@@ -46,19 +47,25 @@ fn full_bucket(len: usize) -> usize {
 
 #[test]
 fn the_printed_memory_is_the_tables() {
-    for (limit, algorithm, capacity) in
-        [(10, "gcra", 4), (3, "sliding-log", 65_536), (7, "sliding-buckets", 9)]
-    {
+    for (limit, algorithm, capacity) in [
+        (10, "gcra", 4),
+        (3, "sliding-log", 65_536),
+        (7, "sliding-buckets", 9),
+        (900, "sliding-log", 1000),
+    ] {
         let policy = json!({"version": 1, "rules": [{"name": "r", "key": [], "capacity": capacity,
             "quotas": [{"limit": limit, "window": "1m", "algorithm": algorithm}]}]});
         let memory = check("sizes.json", &policy)["rules"][0]["memory"].clone();
         let len = usize::try_from(memory["value_bytes"].as_u64().unwrap()).unwrap();
-        let buckets = usize::try_from(capacity).unwrap().div_ceil(WAYS);
-        let expected = buckets * (NAME_LEN + full_bucket(len));
+        let size = TableSize::new(capacity, len);
+        let table = Table::new(b"", 0, size);
+        let buckets = 1_usize << table.extent().level;
+        let full = full_bucket(len, size.ways());
+        let expected = buckets * (table.name(0).len() + full);
         assert_eq!(memory["envoy"]["table_bytes"], json!(expected), "{algorithm}");
         let per_key = memory["envoy"]["bytes_per_key"].as_u64().unwrap();
-        let ways = full_bucket(len) - 1;
-        assert_eq!(usize::try_from(per_key).unwrap() * WAYS, ways, "{algorithm}");
+        let ways = full - Bucket::empty(0).len();
+        assert_eq!(usize::try_from(per_key).unwrap() * size.ways(), ways, "{algorithm}");
     }
 }
 

@@ -233,6 +233,13 @@ impl Span {
         if unit.0 == 0 { 0 } else { self.0.div_ceil(unit.0) }
     }
 
+    /// The longer of two lengths.
+    #[must_use]
+    #[inline]
+    pub const fn max(self, other: Self) -> Self {
+        if self.0 >= other.0 { self } else { other }
+    }
+
     /// The shorter of two lengths.
     #[must_use]
     #[inline]

@@ -11,6 +11,7 @@ use tollgate_policy::{Facts, Failure, Outcome, Plan};
 
 use crate::config::Config;
 use crate::enforce::{Enforcement, INSERT, Scratch, Stored, Tally};
+use crate::extents;
 use crate::facts::RequestFacts;
 use crate::metrics::Metrics;
 use crate::proxy::Proxy;
@@ -52,9 +53,13 @@ impl<H: Proxy> ActivePolicy<H> {
     /// Every problem, one line each.
     pub fn configure(host: H, len: usize) -> Result<Self, Vec<String>> {
         let mut config = Config::compile(&host.configuration(len), &host.plugin_scope())?;
-        let Some(seed) = agree_on_seed(&host) else {
+        let agreed = (agree_on_seed(&host), extents::agree(&host, &mut config));
+        let (Some(seed), Some(lines)) = agreed else {
             return Err(vec!["the host gives no random seed or no shared data".into()]);
         };
+        for line in &lines {
+            host.log_warning(&format!("tollgate: {line}"));
+        }
         for warning in &config.policy.warnings().0 {
             host.log_warning(&format!("tollgate: {warning}"));
         }

@@ -3,10 +3,10 @@
 //! Invariant: a configuration either compiles as a whole or is refused with every problem, one line
 //! each; nothing is corrected silently. Deliberately absent: host calls.
 
-use tollgate_policy::{Group, Policy, Surface, metric_label};
+use tollgate_policy::{Group, MAX_VALUE_LEN, Policy, Surface, metric_label};
 
 use crate::structpb;
-use crate::table::{MAX_VALUE_LEN, Table};
+use crate::table::Table;
 
 /// A policy in force.
 pub struct Config {
@@ -37,7 +37,7 @@ impl Config {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let table = |group: &Group| Table::new(scope, group.identity(), group.capacity());
+        let table = |group: &Group| Table::new(scope, group.identity(), group.table_size());
         let tables = groups.map(table).collect();
         Ok(Self { policy, tables, plugin: plugin_label(scope) })
     }

@@ -10,7 +10,7 @@
 //!
 //! Deliberately absent: any decision; the policy decides on the value like on a loaded one.
 
-use crate::table::Slot;
+use core::num::NonZeroU64;
 
 /// Keys remembered by one worker for one policy; a key that falls onto another's place replaces it.
 const PLACES: u64 = 4096;
@@ -18,81 +18,79 @@ const PLACES: u64 = 4096;
 /// Longer values (logs) are not remembered: 4096 of them would be 32 MB.
 const MAX_VALUE_LEN: usize = 256;
 
-/// Values on which a request was denied.
+/// Values on which a request was denied, by the fingerprint of the key.
 #[derive(Default)]
 pub struct Denials {
-    places: Vec<Option<(Slot, Vec<u8>)>>,
+    places: Vec<Option<(NonZeroU64, Vec<u8>)>>,
 }
 
 impl Denials {
-    /// The value on which `slot` was denied last.
-    pub fn get(&self, slot: Slot) -> Option<&[u8]> {
-        let (known, value) = self.places.get(place(slot))?.as_ref()?;
-        (*known == slot).then_some(value)
+    /// The value on which the key was denied last.
+    pub fn get(&self, key: NonZeroU64) -> Option<&[u8]> {
+        let (known, value) = self.places.get(place(key))?.as_ref()?;
+        (*known == key).then_some(value)
     }
 
-    /// Remembers `value`, on which `slot` was just denied.
-    pub fn put(&mut self, slot: Slot, value: &[u8]) {
+    /// Remembers `value`, on which the key was just denied.
+    pub fn put(&mut self, key: NonZeroU64, value: &[u8]) {
         if value.len() > MAX_VALUE_LEN {
             return;
         }
         if self.places.is_empty() {
             self.places.resize(usize::try_from(PLACES).unwrap_or(0), None);
         }
-        let Some(place) = self.places.get_mut(place(slot)) else { return };
+        let Some(place) = self.places.get_mut(place(key)) else { return };
         match place {
             Some((known, bytes)) => {
-                *known = slot;
+                *known = key;
                 bytes.clear();
                 bytes.extend_from_slice(value);
             }
-            None => *place = Some((slot, value.to_vec())),
+            None => *place = Some((key, value.to_vec())),
         }
     }
 
-    /// Forgets `slot`: it was admitted.
-    pub fn forget(&mut self, slot: Slot) {
-        if self.get(slot).is_some()
-            && let Some(place) = self.places.get_mut(place(slot))
+    /// Forgets the key: it was admitted.
+    pub fn forget(&mut self, key: NonZeroU64) {
+        if self.get(key).is_some()
+            && let Some(place) = self.places.get_mut(place(key))
         {
             *place = None;
         }
     }
 }
 
-fn place(slot: Slot) -> usize {
-    let random = slot.fingerprint.get().checked_rem(PLACES).unwrap_or(0);
+fn place(key: NonZeroU64) -> usize {
+    let random = key.get().checked_rem(PLACES).unwrap_or(0);
     usize::try_from(random).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::num::NonZeroU64;
 
-    fn slot(bucket: u32, fingerprint: u64) -> Slot {
-        Slot { bucket, fingerprint: NonZeroU64::new(fingerprint).unwrap() }
+    fn key(fingerprint: u64) -> NonZeroU64 {
+        NonZeroU64::new(fingerprint).unwrap()
     }
 
     #[test]
     fn a_key_is_found_until_another_takes_its_place() {
         let mut denials = Denials::default();
-        assert_eq!(denials.get(slot(1, 5)), None);
-        denials.put(slot(1, 5), b"five");
-        assert_eq!(denials.get(slot(1, 5)), Some(&b"five"[..]));
-        assert_eq!(denials.get(slot(2, 5)), None);
-        assert_eq!(denials.get(slot(1, 5 + 4096)), None);
-        denials.put(slot(1, 5 + 4096), b"other");
-        assert_eq!(denials.get(slot(1, 5)), None);
-        assert_eq!(denials.get(slot(1, 5 + 4096)), Some(&b"other"[..]));
+        assert_eq!(denials.get(key(5)), None);
+        denials.put(key(5), b"five");
+        assert_eq!(denials.get(key(5)), Some(&b"five"[..]));
+        assert_eq!(denials.get(key(5 + 4096)), None);
+        denials.put(key(5 + 4096), b"other");
+        assert_eq!(denials.get(key(5)), None);
+        assert_eq!(denials.get(key(5 + 4096)), Some(&b"other"[..]));
     }
 
     #[test]
     fn long_values_are_not_kept() {
         let mut denials = Denials::default();
-        denials.put(slot(1, 5), &[0; MAX_VALUE_LEN + 1]);
-        assert_eq!(denials.get(slot(1, 5)), None);
-        denials.put(slot(1, 5), &[0; MAX_VALUE_LEN]);
-        assert!(denials.get(slot(1, 5)).is_some());
+        denials.put(key(5), &[0; MAX_VALUE_LEN + 1]);
+        assert_eq!(denials.get(key(5)), None);
+        denials.put(key(5), &[0; MAX_VALUE_LEN]);
+        assert!(denials.get(key(5)).is_some());
     }
 }

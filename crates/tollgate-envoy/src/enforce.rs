@@ -6,12 +6,15 @@
 //!
 //! Deliberately absent: any decision; those are the policy's. No host calls either: [`SharedData`] stands for them.
 
-use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Failure, Plan};
+use core::num::NonZeroU64;
+
+use tollgate_core::{FULLY_USED, Timestamp};
+use tollgate_policy::{Answer, Failure, Group, Plan, Policy, UsedShare};
 
 use crate::config::Config;
 use crate::denials::Denials;
-use crate::table::{Bucket, LAYOUT_VERSION, Loss, Seed, Slot};
+use crate::places;
+use crate::table::{Bucket, Seed, Table};
 
 /// How often a commit is tried: 32 losses in a row need 32 other commits to the same bucket within
 /// some microseconds each; measured with four workers on one key, one in two hundred is lost once.
@@ -57,6 +60,8 @@ pub struct Tally {
     pub retries: i64,
     /// Live states that another key took the place of.
     pub evictions: i64,
+    /// Those of them whose key had used half of a quota or more: somebody who was limited, or near it.
+    pub evictions_half_used: i64,
     /// Partitions that could not be read or written.
     pub failures: i64,
 }
@@ -64,7 +69,8 @@ pub struct Tally {
 /// A bucket as it was read, and where.
 #[derive(Default)]
 struct Read {
-    slot: Option<Slot>,
+    fingerprint: Option<NonZeroU64>,
+    bucket: u32,
     bytes: Vec<u8>,
     cas: u32,
     committed: bool,
@@ -92,6 +98,18 @@ pub struct Enforcement<'a, S> {
     pub scratch: &'a mut Scratch,
     /// Read once for the request.
     pub now: Timestamp,
+}
+
+/// What a key's value weighs against the others of a full bucket: the greatest share used, then the time at
+/// which it is forgotten anyway. `None` when it can be forgotten without loss.
+fn claim(
+    policy: &Policy,
+    group: &Group,
+    value: &[u8],
+    now: Timestamp,
+) -> Option<(UsedShare, Timestamp)> {
+    let idle_at = group.idle_at(policy, value);
+    (idle_at > now).then(|| (group.used_share(policy, value, now), idle_at))
 }
 
 /// How a commit ended for good.
@@ -189,8 +207,8 @@ impl<S: SharedData> Enforcement<'_, S> {
 
     /// Decides on the value of an earlier denial, if there is one; true when that denies still.
     fn is_denied_as_before(&mut self) -> bool {
-        let Some(slot) = self.lone_slot() else { return false };
-        let Some(value) = self.scratch.denials.get(slot) else { return false };
+        let Some(key) = self.lone_key() else { return false };
+        let Some(value) = self.scratch.denials.get(key) else { return false };
         self.plan.load(&self.config.policy, 0, Some(value));
         self.plan.decide(&self.config.policy, self.now);
         matches!(self.answer(), Answer::Refuse { .. })
@@ -198,18 +216,18 @@ impl<S: SharedData> Enforcement<'_, S> {
 
     /// Remembers the value of a denial by a quota, and forgets it after an admission.
     fn remember_denial(&mut self) {
-        let Some(slot) = self.lone_slot() else { return };
+        let Some(key) = self.lone_key() else { return };
         if self.plan.outcome(&self.config.policy).violated().next().is_some() {
-            self.scratch.denials.put(slot, self.plan.value(0));
+            self.scratch.denials.put(key, self.plan.value(0));
         } else {
-            self.scratch.denials.forget(slot);
+            self.scratch.denials.forget(key);
         }
     }
 
-    /// The slot of the only partition of a policy with one rule whose requests cost the same; see [`Denials`].
-    fn lone_slot(&self) -> Option<Slot> {
+    /// The key of the only partition of a policy with one rule whose requests cost the same; see [`Denials`].
+    fn lone_key(&self) -> Option<NonZeroU64> {
         match self.config.policy.rules() {
-            [rule] if rule.has_fixed_cost() => self.read(0)?.slot,
+            [rule] if rule.has_fixed_cost() => self.read(0)?.fingerprint,
             _ => None,
         }
     }
@@ -228,11 +246,9 @@ impl<S: SharedData> Enforcement<'_, S> {
     }
 
     fn locate(&mut self, index: usize) {
-        let table = self.config.tables.get(self.plan.group(index));
-        let slot = table.map(|table| table.slot(self.seed, self.plan.key(index)));
+        let fingerprint = Some(Table::fingerprint(self.seed, self.plan.key(index)));
         if let Some(read) = self.scratch.reads.get_mut(index) {
-            *read =
-                Read { slot, bytes: core::mem::take(&mut read.bytes), cas: 0, committed: false };
+            *read = Read { fingerprint, ..Read::default() };
         }
     }
 
@@ -240,22 +256,11 @@ impl<S: SharedData> Enforcement<'_, S> {
     fn load(&mut self, index: usize) -> Result<(), Failure> {
         let table = self.config.tables.get(self.plan.group(index)).ok_or(Failure::Unreachable)?;
         let read = self.scratch.reads.get_mut(index).ok_or(Failure::Unreachable)?;
-        let slot = read.slot.ok_or(Failure::Unreachable)?;
-        let name = table.name(slot.bucket);
-        match self.shared.get(&name) {
-            Stored::Absent => {
-                read.bytes.clear();
-                read.cas = INSERT;
-            }
-            Stored::Value(bytes, cas) => (read.bytes, read.cas) = (bytes, cas),
-            Stored::Unreachable => return Err(Failure::Unreachable),
-        }
-        let Ok(bucket) = Bucket::parse(&read.bytes) else {
-            // An empty bucket in its place, unless somebody else was faster.
-            let _ = self.shared.set(&name, &[LAYOUT_VERSION], read.cas);
-            return Err(Failure::Corrupt);
-        };
-        self.plan.load(&self.config.policy, index, bucket.find(slot.fingerprint));
+        let fingerprint = read.fingerprint.ok_or(Failure::Unreachable)?;
+        let place = places::find(self.shared, table, fingerprint)?;
+        (read.bucket, read.bytes, read.cas) = (place.bucket, place.bytes, place.cas);
+        let bucket = Bucket::parse(&read.bytes).map_err(|_| Failure::Corrupt)?;
+        self.plan.load(&self.config.policy, index, bucket.find(fingerprint));
         Ok(())
     }
 
@@ -309,16 +314,23 @@ impl<S: SharedData> Enforcement<'_, S> {
         let (Some(table), Some(group), Some(read)) = (table, group, read) else {
             return Written::Unreachable;
         };
-        let (Some(slot), Ok(bucket)) = (read.slot, Bucket::parse(&read.bytes)) else {
+        let (Some(fingerprint), Ok(bucket)) = (read.fingerprint, Bucket::parse(&read.bytes)) else {
             return Written::Unreachable;
         };
-        let way = (slot.fingerprint, self.plan.value(index));
+        let way = (fingerprint, self.plan.value(index));
         let out = &mut self.scratch.out;
-        let loss = bucket.with(way, self.now, |value| group.idle_at(policy, value), out);
-        let written = self.shared.set(&table.name(slot.bucket), out, read.cas);
+        let now = self.now;
+        let lost =
+            bucket.with(way, table.size().ways(), |value| claim(policy, group, value, now), out);
+        let written = self.shared.set(&table.name(read.bucket), out, read.cas);
         if written == Written::Done {
             self.set_committed(index, true);
-            tally.evictions = tally.evictions.saturating_add(i64::from(loss == Loss::Live));
+            if let Some((share, _)) = lost {
+                tally.evictions = tally.evictions.saturating_add(1);
+                let is_half_used = share.enforced.saturating_mul(2) >= FULLY_USED;
+                tally.evictions_half_used =
+                    tally.evictions_half_used.saturating_add(is_half_used.into());
+            }
         }
         written
     }

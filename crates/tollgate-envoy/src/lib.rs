@@ -3,9 +3,10 @@
 //! `abi` is what Envoy calls, `host` makes every call to Envoy, `memory` counts what is taken; these exist in the wasm
 //! build alone. The rest runs over any `proxy` and is tested natively: `filter` (contexts and their callbacks),
 //! `active_policy` (a policy in force), `retry` (a request that waits), `pending_response` (what goes onto a response),
-//! `config` (the policy out of the plugin configuration), `facts` and `claims` (what a request is), `table` (which way of which
-//! bucket holds a key), `enforce` (load, decide, commit by compare-and-swap), `denials` (what this worker saw denied),
-//! `waiting` (whose turn is when), `reply` and `metrics`.
+//! `config` (the policy out of the plugin configuration), `facts` and `claims` (what a request is), `table` (which bucket
+//! holds a key, and who leaves a full one), `places` (the way there while tables grow), `extents` (how far they
+//! reach), `enforce` (load, decide, commit by compare-and-swap), `denials` (what this worker saw denied), `waiting`
+//! (whose turn is when), `reply` and `metrics`.
 //!
 //! Invariant: nothing in here can trap on any input; a trap takes the worker's virtual machine down.
 //! Deliberately absent: decisions. Those are `tollgate-policy`'s, the same on every surface.
@@ -34,10 +35,12 @@ pub mod claims;
 pub mod config;
 pub mod denials;
 pub mod enforce;
+pub mod extents;
 pub mod facts;
 pub mod filter;
 pub mod metrics;
 pub mod pairs;
+pub mod places;
 pub mod proxy;
 pub mod reply;
 pub mod structpb;

@@ -2,8 +2,11 @@
 //!
 //! Invariant: every counter is defined once, when the policy is configured; a request only adds. Names:
 //! `tollgate.decisions.plugin=<plugin>.rule=<rule>.result=<result>`, which three `stats_tags` of the
-//! bootstrap turn into labels, and, of all plugins together, `tollgate.cas_retries`, `tollgate.evictions`,
-//! `tollgate.failures`.
+//! bootstrap turn into labels, and, of all plugins together: `tollgate.cas_retries`, commits that lost a race and
+//! were decided again; `tollgate.evictions`, live keys that left a full bucket to another, and
+//! `tollgate.evictions_half_used`, those of them that had used half of a quota or more (while it stands
+//! still, a full table forgave nobody who was limited); `tollgate.failures`, states that could not be read or
+//! written.
 
 use tollgate_core::Span;
 use tollgate_policy::{Outcome, Policy, RuleResult};
@@ -24,6 +27,7 @@ pub struct Metrics {
     rules: Vec<[Option<u32>; RuleResult::ALL.len()]>,
     retries: Option<u32>,
     evictions: Option<u32>,
+    evictions_half_used: Option<u32>,
     failures: Option<u32>,
 }
 
@@ -41,6 +45,7 @@ impl Metrics {
             rules: policy.rules().iter().map(|rule| define_rule(&rule.label())).collect(),
             retries: counters.define("tollgate.cas_retries"),
             evictions: counters.define("tollgate.evictions"),
+            evictions_half_used: counters.define("tollgate.evictions_half_used"),
             failures: counters.define("tollgate.failures"),
         }
     }
@@ -57,6 +62,7 @@ impl Metrics {
     pub fn add(&self, tally: &Tally, counters: &impl Counters) {
         add(counters, self.retries, tally.retries);
         add(counters, self.evictions, tally.evictions);
+        add(counters, self.evictions_half_used, tally.evictions_half_used);
         add(counters, self.failures, tally.failures);
     }
 }

@@ -48,6 +48,7 @@ mod request;
 mod result;
 #[cfg(feature = "schema")]
 mod schema;
+mod table_size;
 mod value;
 mod values;
 pub mod waiting;
@@ -68,4 +69,8 @@ pub use problem::{Problem, Problems};
 pub use result::RuleResult;
 #[cfg(feature = "schema")]
 pub use schema::schema;
+pub use table_size::{
+    BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER, WORD,
+};
+pub use value::UsedShare;
 pub use wire::WireError;

@@ -7,12 +7,44 @@
 
 use alloc::vec::Vec;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{FULLY_USED, Span, Timestamp};
 
-use crate::compile::{Group, Policy, QuotaSet};
+use crate::compile::{Group, Meter, Policy, QuotaSet};
+use crate::document::behaviour::Mode;
 
 /// Bytes before a record's states.
 pub(crate) const RECORD_HEADER: usize = 8;
+
+/// How much of its quotas a value has used: who has the least is forgotten first.
+///
+/// The greatest share of all quotas counts, not what was used: 5 of 5 is refused, 500 of 1,000 is not. Shadow
+/// quotas come last, because forgetting one lets nobody in: whoever uses up a quota that refuses nobody
+/// must not outlast whoever is refused. Of those that are refused now, who would be let in soonest
+/// has the least: else one request under "1 a second" would weigh as much as a day's quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UsedShare {
+    /// The greatest share of the quotas that are enforced, in parts of [`FULLY_USED`].
+    pub enforced: u32,
+    /// How long the quotas of these that are used up refuse one more unit.
+    pub refuses_for: Span,
+    /// The greatest share of the quotas of rules in shadow.
+    pub shadow: u32,
+}
+
+impl UsedShare {
+    fn take_in(&mut self, is_shadow: bool, meter: &Meter, state: &[u8], now: Timestamp) {
+        let used = meter.limiter.used(state, now);
+        if is_shadow {
+            self.shadow = self.shadow.max(used);
+            return;
+        }
+        self.enforced = self.enforced.max(used);
+        if used == FULLY_USED {
+            let wait = meter.limiter.peek(state, now, 0).reset_after;
+            self.refuses_for = self.refuses_for.max(wait);
+        }
+    }
+}
 
 impl Group {
     /// The time from which everything in `value` decides like never seen, so that a store may
@@ -20,16 +52,41 @@ impl Group {
     #[must_use]
     pub fn idle_at(&self, policy: &Policy, value: &[u8]) -> Timestamp {
         let mut latest = Timestamp::ZERO;
+        self.each_state(policy, value, |_, meter, state| {
+            latest = latest.max(meter.limiter.idle_at(state));
+        });
+        latest
+    }
+
+    /// How much of its quotas `value` has used at `now`. Any bytes are accepted; records of other rules do
+    /// not count.
+    #[must_use]
+    pub fn used_share(&self, policy: &Policy, value: &[u8], now: Timestamp) -> UsedShare {
+        let mut share = UsedShare::default();
+        self.each_state(policy, value, |set, meter, state| {
+            let rule = policy.rules.get(usize::from(set.rule));
+            let is_shadow = rule.is_some_and(|rule| matches!(rule.mode, Mode::Shadow));
+            share.take_in(is_shadow, meter, state, now);
+        });
+        share
+    }
+
+    /// Calls `each` with every quota of the group that `value` has a state of.
+    fn each_state(
+        &self,
+        policy: &Policy,
+        value: &[u8],
+        mut each: impl FnMut(&QuotaSet, &Meter, &[u8]),
+    ) {
         for set in self.sets.iter().filter_map(|i| policy.sets.get(usize::from(*i))) {
             // Wherever it lies: a value may be of an earlier policy's layout.
             let Some(states) = states(set, value).or_else(|| find(value, set)) else { continue };
             for meter in &set.meters {
                 if let Some(state) = meter.state(states) {
-                    latest = latest.max(meter.limiter.idle_at(state));
+                    each(set, meter, state);
                 }
             }
         }
-        latest
     }
 }
 

@@ -11,7 +11,7 @@ use tollgate_policy::{Meter, Policy, QuotaSet, Rule};
 
 use crate::args::{CheckArgs, Place};
 use crate::source::{Compiled, Finding};
-use crate::{End, output, source, table, words};
+use crate::{End, output, source, words};
 
 /// What `--json` prints. Documented in docs/policy.md.
 #[derive(Debug, Serialize)]
@@ -196,8 +196,8 @@ fn memory(policy: &Policy, i: usize, rule: &Rule, places: &[Place]) -> Option<Me
         value_bytes: group.value_len(),
         envoy: places.contains(&Place::Envoy).then(|| EnvoyReport {
             capacity: group.capacity(),
-            bytes_per_key: table::bytes_per_key(group),
-            table_bytes: table::bytes_of_table(group),
+            bytes_per_key: group.table_size().bytes_per_key(),
+            table_bytes: group.table_size().bytes(),
         }),
         worker: places.contains(&Place::Worker).then(|| WorkerReport {
             durability: if group.is_strict() { "strict" } else { "relaxed" },

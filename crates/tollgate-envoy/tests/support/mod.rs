@@ -1,0 +1,184 @@
+//! What the tests of the tables share: a host's map for any number of threads, and workers that use it.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::arithmetic_side_effects,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests; each test binary uses a part"
+)]
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+use tollgate_core::Timestamp;
+use tollgate_envoy::config::Config;
+use tollgate_envoy::enforce::{Enforcement, Scratch, SharedData, Stored, Tally, Written};
+use tollgate_envoy::extents;
+use tollgate_policy::{Answer, Facts, Plan};
+
+/// The random key of the hash.
+pub const SEED: [u8; 16] = [7; 16];
+
+/// A value with the number of its last write.
+type Numbered = (Vec<u8>, u32);
+
+/// The host's map: an absent name takes any number, a present one only its own.
+#[derive(Default)]
+pub struct Shared(Mutex<HashMap<Vec<u8>, Numbered>>);
+
+impl Shared {
+    pub fn entries(&self) -> HashMap<Vec<u8>, Numbered> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Bytes of all names and values.
+    pub fn bytes(&self) -> usize {
+        self.0.lock().unwrap().iter().map(|(name, (value, _))| name.len() + value.len()).sum()
+    }
+
+    pub fn put(&self, name: &[u8], value: &[u8]) {
+        self.0.lock().unwrap().insert(name.to_vec(), (value.to_vec(), 1));
+    }
+}
+
+impl SharedData for Shared {
+    fn get(&self, name: &[u8]) -> Stored {
+        match self.0.lock().unwrap().get(name) {
+            Some((value, cas)) => Stored::Value(value.clone(), *cas),
+            None => Stored::Absent,
+        }
+    }
+
+    fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
+        let mut map = self.0.lock().unwrap();
+        match map.get_mut(name) {
+            Some((_, own)) if *own != cas => Written::Lost,
+            Some((stored, own)) => {
+                stored.clear();
+                stored.extend_from_slice(value);
+                *own += 1;
+                Written::Done
+            }
+            None => {
+                map.insert(name.to_vec(), (value.to_vec(), 1));
+                Written::Done
+            }
+        }
+    }
+}
+
+/// A host that calls somebody before every call to the map: another worker.
+pub struct Interrupted<'a> {
+    pub shared: &'a Shared,
+    /// Called with the number of the host call that comes next.
+    pub meanwhile: RefCell<&'a mut dyn FnMut(usize)>,
+    pub calls: RefCell<usize>,
+}
+
+impl Interrupted<'_> {
+    fn interrupt(&self) {
+        let call = *self.calls.borrow();
+        *self.calls.borrow_mut() += 1;
+        (self.meanwhile.borrow_mut())(call);
+    }
+}
+
+impl SharedData for Interrupted<'_> {
+    fn get(&self, name: &[u8]) -> Stored {
+        self.interrupt();
+        self.shared.get(name)
+    }
+
+    fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
+        self.interrupt();
+        self.shared.set(name, value, cas)
+    }
+}
+
+/// A request of the client `key`.
+struct Of<'a>(&'a [u8]);
+
+impl Facts for Of<'_> {
+    fn method(&self) -> Cow<'_, [u8]> {
+        b"GET".into()
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        b"/".into()
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        (name == "x-key").then(|| self.0.into())
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        None
+    }
+}
+
+/// A policy with one rule by `x-key`.
+pub fn policy(capacity: u32, quotas: &Value) -> Value {
+    json!({"version": 1, "rules": [
+        {"name": "r", "key": [{"header": "x-key"}], "capacity": capacity, "quotas": quotas},
+    ]})
+}
+
+/// One quota.
+pub fn quota(limit: u32, algorithm: &str) -> Value {
+    json!([{"name": "q", "limit": limit, "window": "1d", "algorithm": algorithm}])
+}
+
+/// A worker with a policy in force.
+pub struct Worker {
+    pub config: Config,
+    /// What it logged when it was configured.
+    pub log: Vec<String>,
+    plan: Plan,
+    scratch: Scratch,
+}
+
+impl Worker {
+    pub fn new(policy: &Value, shared: &impl SharedData) -> Self {
+        let mut config = Config::compile(policy.to_string().as_bytes(), b"scope").unwrap();
+        let log = extents::agree(shared, &mut config).expect("the map answers");
+        Self { config, log, plan: Plan::new(), scratch: Scratch::default() }
+    }
+
+    /// One request; true when it passes.
+    pub fn ask(&mut self, shared: &impl SharedData, key: &[u8], now: u64) -> (bool, Tally) {
+        self.config.policy.plan(&Of(key), &mut self.plan);
+        let mut enforcement = Enforcement {
+            shared,
+            seed: &SEED,
+            config: &self.config,
+            plan: &mut self.plan,
+            scratch: &mut self.scratch,
+            now: Timestamp::from_nanos(now),
+        };
+        let tally = enforcement.run();
+        let answer = self.plan.outcome(&self.config.policy).answer();
+        (matches!(answer, Answer::Pass | Answer::Delay(_)), tally)
+    }
+
+    /// What is hashed of a request of `key`.
+    pub fn key_of(&mut self, key: &[u8]) -> Vec<u8> {
+        self.config.policy.plan(&Of(key), &mut self.plan);
+        self.plan.key(0).to_vec()
+    }
+
+    /// How many requests of `key` pass before the first that does not, at most `most`.
+    pub fn passes(&mut self, shared: &impl SharedData, key: &[u8], now: u64, most: usize) -> usize {
+        (0..most).take_while(|_| self.ask(shared, key, now).0).count()
+    }
+
+    /// Forgets what it saw denied.
+    pub fn forget(&mut self) {
+        self.scratch = Scratch::default();
+    }
+}
