@@ -8,6 +8,7 @@ mod envoy_cases_real;
 mod envoy_config;
 mod envoy_day;
 mod envoy_exact;
+mod envoy_flood;
 mod envoy_grpc;
 mod envoy_headers;
 mod envoy_host;

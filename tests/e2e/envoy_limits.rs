@@ -45,6 +45,7 @@ fn a_table_overflows_without_growing() {
 
     let evictions = envoy.stat("wasmcustom.tollgate.evictions");
     assert!(evictions > KEYS as u64 - 512, "{evictions}");
+    assert_eq!(envoy.stat("wasmcustom.tollgate.evictions_half_used"), 0);
     assert_eq!(victim.send(&heavy).status, 429, "who owes most is forgotten last");
 }
 

@@ -1,0 +1,211 @@
+//! Floods of keys through a real Envoy, and tables that grow under its feet: who has used everything gets nothing.
+//!
+//! Envoy takes some ten thousand requests a second, so the same with millions of keys runs natively: `crates/tollgate-envoy/tests/crowd.rs`.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::process;
+
+use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
+
+/// Connections of one sprayer, each with one request under way: Envoy ends a connection that pipelines faster than
+/// its answers leave.
+const CONNECTIONS: usize = 16;
+/// Clients that have used everything.
+const SPENT: usize = 10;
+
+fn policy(capacity: u32, limit: u32, algorithm: &str) -> Value {
+    json!({"version": 1, "response": {"on_allow": false}, "rules": [{
+        "name": "r",
+        "key": [{"header": "x-key"}],
+        "capacity": capacity,
+        "quotas": [{"name": "q", "limit": limit, "window": "1d", "algorithm": algorithm}],
+    }]})
+}
+
+fn of(key: &str) -> Request {
+    Request::get("/").header("x-key", key)
+}
+
+/// How many of `count` requests of `key` pass.
+fn passed(client: &mut Client, key: &str, count: usize) -> usize {
+    let request = of(key);
+    (0..count).filter(|_| client.send(&request).status == 200).count()
+}
+
+/// One request of each key.
+fn spray(clients: &mut [Client], keys: Range<usize>) {
+    for first in keys.clone().step_by(CONNECTIONS) {
+        let batch = first..(first + CONNECTIONS).min(keys.end);
+        for (key, client) in batch.clone().zip(&mut *clients) {
+            client.start(&of(&format!("nobody-sent-this-{key}"))).expect("taken");
+        }
+        for client in clients.iter_mut().take(batch.len()) {
+            assert_eq!(client.finish(false).expect("answered").status, 200);
+        }
+    }
+}
+
+/// Sprays `keys` fresh keys on two threads while `SPENT` clients that have used everything, and one that has used a
+/// little, go on trying.
+fn flood(keys: usize, capacity: u32, limit: u32, algorithm: &str) {
+    let envoy = Setup::policy(2, &policy(capacity, limit, algorithm)).start();
+    let most = usize::try_from(limit).expect("small");
+    let mut client = envoy.client();
+    let spent: Vec<String> = (0..SPENT).map(|number| format!("spent-{number}")).collect();
+    for key in &spent {
+        assert_eq!(passed(&mut client, key, most + 2), most);
+    }
+    assert_eq!(passed(&mut client, "heavy", 3), 3);
+    let is_over = AtomicBool::new(false);
+    let (tries, let_in, heavy) = thread::scope(|scope| {
+        let trying = scope.spawn(|| {
+            let (mut tries, mut let_in, mut heavy) = (0_usize, 0, 3);
+            while !is_over.load(Ordering::Relaxed) || tries == 0 {
+                let_in += spent.iter().map(|key| passed(&mut client, key, 1)).sum::<usize>();
+                heavy += passed(&mut client, "heavy", 1);
+                tries += SPENT;
+            }
+            (tries, let_in, heavy)
+        });
+        let halves = [0..keys / 2, keys / 2..keys].map(|half| {
+            let mut clients = envoy.clients(CONNECTIONS);
+            scope.spawn(move || spray(&mut clients, half))
+        });
+        let done = halves.map(thread::ScopedJoinHandle::join);
+        is_over.store(true, Ordering::Relaxed);
+        assert!(done.iter().all(Result::is_ok), "every key that is new passes");
+        trying.join().expect("the clients that try")
+    });
+    assert_eq!(let_in, 0, "of {tries} tries of who had used everything");
+    assert!(heavy <= most, "{heavy} of {most} passed");
+    let stat = |name: &str| envoy.stat(&format!("wasmcustom.tollgate.{name}"));
+    assert_eq!((stat("failures"), stat("evictions_half_used")), (0, 0));
+    println!(
+        "{keys} keys, capacity {capacity}: 0 of {tries} tries passed, {} evictions",
+        stat("evictions")
+    );
+    // Twice as many places as keys, and up to twice that.
+    let places = (usize::try_from(capacity).expect("small") * 2).next_power_of_two();
+    let full = u64::try_from(keys.saturating_sub(places)).expect("small");
+    assert!(stat("evictions") >= full, "the table overflowed {} times", stat("evictions"));
+}
+
+#[test]
+fn a_flood_through_a_small_table_lets_nobody_in_again() {
+    flood(60_000, 1000, 5, "sliding-window");
+}
+
+#[test]
+fn a_flood_under_a_larger_limit_lets_nobody_in_again() {
+    flood(40_000, 1000, 60, "fixed-window");
+}
+
+// More than the 131,072 places of a table of the default size.
+#[test]
+fn a_flood_through_a_table_of_the_default_size_lets_nobody_in_again() {
+    flood(180_000, 65_536, 5, "gcra");
+}
+
+/// The policy on a port. A rule that everybody passes names it, so that clients are told which one is in force.
+fn listener(port: u16, policy: &Value, name: &str) -> Listener {
+    let mut policy = policy.clone();
+    policy["response"] = json!({});
+    let told = json!({"name": "told", "key": [], "quotas": [{"name": name, "limit": 999_999, "window": "1m"}]});
+    policy["rules"].as_array_mut().expect("rules").push(told);
+    Listener { port, ..Listener::new("main", vec![tollgate(&policy, "vm", As::Text)]) }
+}
+
+/// Puts the policy in place of the one before and waits until it decides.
+fn replace(envoy: &mut Envoy, port: u16, policy: &Value, name: &str) {
+    assert!(envoy.replace_listeners(&[listener(port, policy, name)]));
+    process::wait_until("the policy is in force", process::READY_WITHIN, || {
+        let answer = envoy.client().send(&of(name));
+        answer.header("ratelimit-policy")?.contains(&format!("\"{name}\"")).then_some(())
+    });
+}
+
+fn all_are_refused(envoy: &Envoy, keys: &[String]) {
+    for mut client in envoy.clients(4) {
+        for key in keys {
+            assert_eq!(client.send(&of(key)).status, 429, "{key}");
+        }
+    }
+}
+
+// The operator asks for another capacity while clients are counted; who has used everything stays refused.
+#[test]
+fn another_capacity_forgets_nobody() {
+    const KEYS: usize = 30;
+    let port = process::free_port();
+    let sized = |capacity: u32| policy(capacity, 5, "gcra");
+    let mut setup = Setup::new(2, vec![listener(port, &sized(64), "first")]);
+    setup.dynamic = true;
+    let mut envoy = setup.start();
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("spent-{number}")).collect();
+    let mut old = envoy.client();
+    for key in &keys {
+        assert_eq!(passed(&mut old, key, 7), 5);
+    }
+    for (capacity, name) in [(100_000, "second"), (1_000_000, "third")] {
+        replace(&mut envoy, port, &sized(capacity), name);
+        all_are_refused(&envoy, &keys);
+        // A fresh key is counted once, by whichever workers.
+        let key = format!("new-{capacity}");
+        let admitted: usize = envoy.clients(8).iter_mut().map(|c| passed(c, &key, 2)).sum();
+        assert_eq!(admitted, 5);
+        assert!(!envoy.server.log().contains("keeps the room"), "growing loses nothing");
+    }
+    // A second rule with the same key may ask for more, too.
+    let mut two = sized(64);
+    let mut other = two["rules"][0].clone();
+    (other["name"], other["capacity"]) = (json!("other"), json!(4_000_000));
+    other["quotas"][0] = json!({"name": "other", "limit": 500, "window": "1d"});
+    two["rules"].as_array_mut().expect("rules").push(other);
+    replace(&mut envoy, port, &two, "fourth");
+    all_are_refused(&envoy, &keys);
+    // And back: the room stays, and the log says so.
+    replace(&mut envoy, port, &sized(64), "fifth");
+    all_are_refused(&envoy, &keys);
+    let line = "the table of rule \"r\" keeps the room for 4194304 keys that it once had";
+    assert!(envoy.server.log().contains(line), "{}", envoy.server.log());
+    assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
+    assert_eq!(envoy.stat("wasmcustom.tollgate.evictions"), 0);
+}
+
+// Clients race for fresh keys while the table grows under them: every key passes five times, not once more or less.
+#[test]
+fn fresh_keys_are_exact_while_the_table_grows() {
+    const KEYS: usize = 600;
+    let port = process::free_port();
+    let sized = |capacity: u32| listener(port, &policy(capacity, 5, "gcra"), "any");
+    let mut setup = Setup::new(2, vec![sized(1000)]);
+    setup.dynamic = true;
+    let mut envoy = setup.start();
+    let mut admitted = vec![0; KEYS];
+    let mut ask_all = |envoy: &Envoy, tries: usize| {
+        let mut clients = envoy.clients(8);
+        for (key, admitted) in admitted.iter_mut().enumerate() {
+            let request = of(&format!("racer-{key}"));
+            for client in clients.iter_mut().take(tries) {
+                client.start(&request).expect("taken");
+            }
+            for client in clients.iter_mut().take(tries) {
+                *admitted += usize::from(client.finish(false).expect("answered").status == 200);
+            }
+        }
+    };
+    ask_all(&envoy, 2);
+    for capacity in [4000, 64_000, 1_000_000] {
+        // While the new listener is being made, and afterwards: workers take it over one by one.
+        assert!(envoy.replace_listeners(&[sized(capacity)]));
+        ask_all(&envoy, 2);
+    }
+    let wrong = admitted.iter().filter(|admitted| **admitted != 5).count();
+    assert_eq!(wrong, 0, "of {KEYS} keys");
+    assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
+}
