@@ -48,8 +48,9 @@ fn a_wrong_policy_is_reported_and_serves_nothing() {
             assert!(refused.text().contains(HEALTH), "{}", refused.text());
         }
     }
-    let worker = Setup::new("not json").start();
-    let health = worker.client().send(&Request::get(HEALTH)).text();
+    let worker = Setup::new("not json").binding("CHECK_TOKEN", "t").start();
+    let report = Request::get(HEALTH).header("authorization", "Bearer t");
+    let health = worker.client().send(&report).text();
     assert!(health.contains("not JSON"), "{health}");
 }
 
@@ -62,9 +63,10 @@ fn a_wrong_setting_is_reported_and_serves_nothing() {
     let worker = setup.start();
     let health = worker.client().send(&Request::get(HEALTH));
     let report: Value = serde_json::from_slice(&health.body).expect("JSON");
+    let detail = "is wrong; the log says why, and this report to the bearer of CHECK_TOKEN";
     let expected = json!([
-        {"path": "ORIGIN", "detail": "is not an origin; use one such as \"https://example.com\", without query"},
-        {"path": "CHECK_TOKEN", "detail": "is empty; give it a value or delete it"},
+        {"path": "ORIGIN", "detail": detail},
+        {"path": "CHECK_TOKEN", "detail": detail},
     ]);
     assert_eq!((health.status, &report["errors"]), (500, &expected));
     assert_eq!(worker.client().send(&check_request("GET", "/", "192.0.2.1")).status, 500);
@@ -80,7 +82,7 @@ fn what_is_surely_not_meant_is_logged_and_not_told() {
     suspicious["client_ip"] = json!({"source": "x-forwarded-for"});
     suspicious["response"] = json!({"partition_key": true});
     let lines = |setup: Setup| {
-        let worker = setup.start();
+        let worker = setup.binding("CHECK_TOKEN", "t").start();
         let health = worker.client().send(&Request::get(HEALTH));
         assert!(health.status == 200 && !health.text().contains("trusts"), "{}", health.text());
         let log = worker.log();

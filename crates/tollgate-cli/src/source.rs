@@ -61,7 +61,7 @@ pub(crate) fn compile(document: &str, places: &[Place]) -> Compiled {
 pub(crate) fn merge(found: &[(Place, Problems)], surfaces: usize) -> Vec<Finding> {
     let mut merged: Vec<Finding> = Vec::new();
     for (place, problems) in found {
-        for Problem { path, message } in &problems.0 {
+        for Problem { path, message, .. } in &problems.0 {
             let having = found.iter().filter(|(_, other)| {
                 other.0.iter().any(|p| p.path == *path && p.message == *message)
             });
@@ -85,5 +85,5 @@ fn fits(policy: Policy, place: Place) -> Result<Policy, Problems> {
         "the quotas of one key take {longest} bytes together, more than {MAX_VALUE_LEN}; use another \
          algorithm than sliding-log or fewer quotas"
     );
-    Err(Problems(vec![Problem { path: "rules".to_owned(), message }]))
+    Err(Problems(vec![Problem::new("rules", message)]))
 }

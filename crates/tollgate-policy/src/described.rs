@@ -170,7 +170,7 @@ impl FromNode for Lines {
         };
         let mut lines = BTreeMap::<String, String>::new();
         for (name, node) in fields {
-            let at = at.field(name);
+            let at = at.own(name);
             if !is_token(name.as_bytes()) {
                 at.problem("is not a header name".into());
             } else if let Some(Line(line)) = Line::read(node, &at) {

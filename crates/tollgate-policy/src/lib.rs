@@ -72,5 +72,5 @@ pub use schema::schema;
 pub use table_size::{
     BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER, WORD,
 };
-pub use value::UsedShare;
+pub use value::{UsedShare, is_value};
 pub use wire::WireError;

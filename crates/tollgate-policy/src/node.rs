@@ -54,7 +54,7 @@ impl Node {
 
 /// A mistake of the whole document.
 pub(crate) fn whole(message: String) -> Problems {
-    Problems(alloc::vec![Problem { path: String::new(), message }])
+    Problems(alloc::vec![Problem::new("", message)])
 }
 
 impl<'de> Deserialize<'de> for Node {

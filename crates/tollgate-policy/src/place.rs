@@ -2,6 +2,7 @@
 //!
 //! Invariant: problems come out in the order of the document, whichever of the passes over it found them:
 //! a place before what lies in it, what is missing after what is there. Of one place, as they were found.
+//! What everybody may see of a place is names of this crate and numbers, nothing of the document: a field's name is static.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -28,7 +29,10 @@ pub(crate) struct At<'a> {
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Root,
-    Field(&'a str),
+    /// A name that every document has; never one of the document's own.
+    Field(&'static str),
+    /// A name that the document chose.
+    Own(&'a str),
     Item(usize),
 }
 
@@ -50,8 +54,13 @@ impl<'a> At<'a> {
     }
 
     /// The field `name` of this object.
-    pub(crate) const fn field(&'a self, name: &'a str) -> At<'a> {
+    pub(crate) const fn field(&'a self, name: &'static str) -> At<'a> {
         At { parent: Some(self), step: Step::Field(name), noted: self.noted }
+    }
+
+    /// The field of this object that the document itself named.
+    pub(crate) const fn own(&'a self, name: &'a str) -> At<'a> {
+        At { parent: Some(self), step: Step::Own(name), noted: self.noted }
     }
 
     /// The item `index` of this list.
@@ -72,10 +81,13 @@ impl<'a> At<'a> {
     pub(crate) fn problem(&self, message: String) {
         let mut noted = self.noted.borrow_mut();
         if noted.0.len() < MAX_PROBLEMS {
-            noted.0.push((self.way(), Problem { path: self.to_string(), message }));
+            let (path, mut place) = (self.to_string(), String::new());
+            // Writing to a string cannot fail.
+            let _ = self.write(&mut place, false);
+            noted.0.push((self.way(), Problem { path, place, message }));
         } else if noted.0.len() == MAX_PROBLEMS {
             let message = "there are more mistakes than are listed".to_string();
-            noted.0.push((Vec::new(), Problem { path: String::new(), message }));
+            noted.0.push((Vec::new(), Problem::new("", message)));
         }
     }
 
@@ -96,30 +108,37 @@ impl<'a> At<'a> {
         let mut way = self.parent.map_or_else(Vec::new, Self::way);
         match self.step {
             Step::Root => {}
-            Step::Field(name) => way.push(Move::Field(name.to_string())),
+            Step::Field(name) | Step::Own(name) => way.push(Move::Field(name.to_string())),
             Step::Item(index) => way.push(Move::Item(index)),
         }
         way
+    }
+
+    /// Writes the path; without what the document named itself unless it `tells_own` names.
+    fn write(&self, out: &mut dyn fmt::Write, tells_own: bool) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.write(out, tells_own)?;
+            let is_named = matches!(self.step, Step::Field(_) | Step::Own(_));
+            if is_named && !matches!(parent.step, Step::Root) {
+                out.write_str(".")?;
+            }
+        }
+        match self.step {
+            Step::Root => Ok(()),
+            Step::Own(_) if !tells_own => out.write_str("*"),
+            // It may be of any length and hold any character.
+            Step::Own(name) if name.len() > MAX_QUOTED || !is_token(name.as_bytes()) => {
+                out.write_str(&quoted_text(name))
+            }
+            Step::Field(name) | Step::Own(name) => out.write_str(name),
+            Step::Item(index) => write!(out, "[{index}]"),
+        }
     }
 }
 
 impl fmt::Display for At<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(parent) = self.parent {
-            fmt::Display::fmt(parent, f)?;
-            if matches!(self.step, Step::Field(_)) && !matches!(parent.step, Step::Root) {
-                f.write_str(".")?;
-            }
-        }
-        match self.step {
-            Step::Root => Ok(()),
-            // A name of the document's own may be of any length and hold any character.
-            Step::Field(name) if name.len() > MAX_QUOTED || !is_token(name.as_bytes()) => {
-                f.write_str(&quoted_text(name))
-            }
-            Step::Field(name) => f.write_str(name),
-            Step::Item(index) => write!(f, "[{index}]"),
-        }
+        self.write(f, true)
     }
 }
 

@@ -153,7 +153,7 @@ pub(crate) struct Fields<'n> {
 
 impl<'n> Fields<'n> {
     /// Opens `node` as an object; unknown and duplicate names are problems of their own.
-    pub(crate) fn open(node: &'n Node, at: &At<'_>, known: &[&str]) -> Option<Self> {
+    pub(crate) fn open(node: &'n Node, at: &At<'_>, known: &[&'static str]) -> Option<Self> {
         let Node::Object(fields) = node else {
             return at.wrong(node, "an object");
         };
@@ -164,10 +164,12 @@ impl<'n> Fields<'n> {
             if name == "$schema" && at.is_root() {
                 continue; // for editors
             }
-            if !known.contains(&name.as_str()) {
-                at.problem(unknown("field", name, known));
-            } else if fields.iter().take(i).any(|(earlier, _)| earlier == name) {
-                at.field(name).problem("is given twice; give it once".to_string());
+            match known.iter().find(|known| **known == name.as_str()) {
+                None => at.problem(unknown("field", name, known)),
+                Some(known) if fields.iter().take(i).any(|(earlier, _)| earlier == name) => {
+                    at.field(known).problem("is given twice; give it once".to_string());
+                }
+                Some(_) => {}
             }
         }
         Some(Self { fields })

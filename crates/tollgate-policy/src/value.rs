@@ -90,6 +90,20 @@ impl Group {
     }
 }
 
+/// True for bytes that a policy stored, this one or an earlier one: at least one record, and whole ones. What is not was
+/// never a value, or was damaged, and a surface fails it with [`Failure::Corrupt`](crate::Failure::Corrupt).
+#[must_use]
+pub fn is_value(stored: &[u8]) -> bool {
+    let mut rest = stored;
+    while let Some((_, len)) = record_header(rest) {
+        let Some(after) = len.checked_add(RECORD_HEADER).and_then(|end| rest.get(end..)) else {
+            return false;
+        };
+        rest = after;
+    }
+    rest.is_empty() && !stored.is_empty()
+}
+
 /// Brings `stored` into the current layout of `group`, in `value`; nothing stored is all zero states.
 pub(crate) fn load(policy: &Policy, group: &Group, stored: &[u8], value: &mut Vec<u8>) {
     value.clear();

@@ -4,33 +4,43 @@
 //! ([`tollgate_policy::DescribedRequest`]), in the words of the policy document.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use tollgate_policy::{Answer, Outcome, Policy, RuleResult};
+use tollgate_policy::{Answer, Outcome, Policy, RuleResult, grpc_content_type};
 
 use crate::limit::Decided;
 
 /// The longest request: 64 KiB.
 pub(crate) const MAX_BODY: u32 = 64 * 1024;
 
-/// The answer, as JSON: `{"decision","rules","violated","retry_after_ms","headers"}`, `delay_ms` when the decision
-/// is to wait, `request_headers` when the request is to be marked, `report` when its response's status is wanted.
-pub(crate) fn answer(outcome: &Outcome<'_>, policy: &Policy, decided: &Decided) -> String {
-    serde_json::to_string(&CheckAnswer { outcome, policy, decided }).unwrap_or_default()
+/// The answer, as JSON, to a request with this content type: `{"decision","rules","violated","retry_after_ms","headers"}`;
+/// `delay_ms` when the decision is to wait, `request_headers` when the request is to be marked, `report` when its response's
+/// status is wanted; for a refusal the response that the policy gives: `status`, `content_type`, `body`, `grpc` for a client of
+/// gRPC, and `failure` when no quota refuses.
+pub(crate) fn answer(
+    outcome: &Outcome<'_>,
+    policy: &Policy,
+    decided: &Decided,
+    content_type: &[u8],
+) -> String {
+    let answer = CheckAnswer { outcome, policy, decided, content_type };
+    serde_json::to_string(&answer).unwrap_or_default()
 }
 
 struct CheckAnswer<'a> {
     outcome: &'a Outcome<'a>,
     policy: &'a Policy,
     decided: &'a Decided,
+    content_type: &'a [u8],
 }
 
 impl Serialize for CheckAnswer<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { outcome, policy, decided } = self;
+        let Self { outcome, policy, decided, .. } = self;
         let mut map = serializer.serialize_map(None)?;
-        let (decision, delay) = match outcome.answer_after(decided.waited) {
-            Answer::Pass => ("allow", None),
-            Answer::Delay(delay) => ("delay", Some(delay)),
-            Answer::Refuse { .. } | Answer::Retry(_) => ("deny", None),
+        let (decision, delay, status) = match outcome.answer_after(decided.waited) {
+            Answer::Pass => ("allow", None, None),
+            Answer::Delay(delay) => ("delay", Some(delay), None),
+            Answer::Refuse { status } => ("deny", None, Some(status)),
+            Answer::Retry(_) => ("deny", None, Some(429)),
         };
         map.serialize_entry("decision", decision)?;
         let rules: Vec<_> = outcome
@@ -47,6 +57,9 @@ impl Serialize for CheckAnswer<'_> {
             map.serialize_entry("delay_ms", &delay.as_millis_ceil())?;
         }
         map.serialize_entry("headers", &HeaderFields(outcome))?;
+        if let Some(status) = status {
+            self.refusal(status, &mut map)?;
+        }
         let mut marks = Vec::new();
         outcome.marks(&mut |name, value| marks.push((name, value)));
         if !marks.is_empty() {
@@ -57,6 +70,40 @@ impl Serialize for CheckAnswer<'_> {
         }
         map.end()
     }
+}
+
+impl CheckAnswer<'_> {
+    /// The response that the policy gives, as it is given in front of an origin.
+    fn refusal<M: SerializeMap>(&self, status: u16, map: &mut M) -> Result<(), M::Error> {
+        let outcome = self.outcome;
+        if let Some(kind) = grpc_content_type(self.content_type) {
+            let grpc = outcome.grpc();
+            map.serialize_entry("status", &200)?;
+            map.serialize_entry("content_type", kind)?;
+            map.serialize_entry("body", "")?;
+            map.serialize_entry("grpc", &GrpcAnswer { status: grpc.code, message: &grpc.message })?;
+        } else {
+            let mut content_type = None;
+            outcome.headers(&mut |name, value| {
+                if name == "content-type" {
+                    content_type = Some(value.to_owned());
+                }
+            });
+            map.serialize_entry("status", &status)?;
+            map.serialize_entry("content_type", &content_type)?;
+            map.serialize_entry("body", &outcome.body())?;
+        }
+        if outcome.is_failure() {
+            map.serialize_entry("failure", &true)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(serde::Serialize)]
+struct GrpcAnswer<'a> {
+    status: u8,
+    message: &'a str,
 }
 
 #[derive(serde::Serialize)]
@@ -72,8 +119,7 @@ impl<'a> RuleAnswer<'a> {
     }
 }
 
-/// The fields a caller may copy into its own response: all but the content type, which belongs to
-/// a body that the caller does not get.
+/// The fields a caller may copy into its own response: all but the content type, which goes with the body.
 struct HeaderFields<'a>(&'a Outcome<'a>);
 
 impl Serialize for HeaderFields<'_> {

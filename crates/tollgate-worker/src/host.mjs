@@ -3,7 +3,11 @@
 // Invariant: nothing here throws and nothing here decides; what failed comes back as `undefined`.
 // Lines of header fields cross as one string, `name: value\n` each.
 
-export const policyText = () => globalThis.tollgatePolicy ?? "";
+export const policyText = () => (typeof globalThis.tollgatePolicy === "string" ? globalThis.tollgatePolicy : "");
+
+export const isUrl = (text) => URL.canParse(text);
+
+export const isNamespace = (value) => typeof value?.getByName === "function";
 
 /** For whoever reads the Worker's log: what may go on, and what must not. */
 export const warn = (text) => console.warn("tollgate:", text);
@@ -80,10 +84,16 @@ async function inTime(timeout, ask) {
 /** Why something failed, never empty. */
 const reason = (error) => String(error?.message || error || "unknown");
 
+// What throws here would leave the request without an answer: wasm has no way to catch it.
 export function respond(status, fields, body) {
-  // An empty text has a content type, and a status that has no body throws on any.
-  const content = body === "" || BODILESS.has(status) ? null : body;
-  return new Response(content, { status, headers: [...lines(fields)] });
+  try {
+    // An empty text has a content type, and a status that has no body throws on any.
+    const content = body === "" || BODILESS.has(status) ? null : body;
+    return new Response(content, { status, headers: [...lines(fields)] });
+  } catch (error) {
+    fail(`a response cannot be made: ${reason(error)}`);
+    return new Response(null, { status: 500 });
+  }
 }
 
 const BODILESS = new Set([204, 205, 304]);
@@ -102,8 +112,13 @@ export async function fetchFrom(request, url, marks) {
 
 /** The response with `fields` added to its own. */
 export function withFields(response, fields) {
-  const copy = new Response(response.body, response); // a fetched response's headers are immutable
-  for (const [name, value] of lines(fields)) copy.headers.append(name, value);
+  let copy = response;
+  try {
+    copy = new Response(response.body, response); // a fetched response's headers are immutable
+    for (const [name, value] of lines(fields)) copy.headers.append(name, value);
+  } catch (error) {
+    fail(`a response is passed on without its fields: ${reason(error)}`);
+  }
   return copy;
 }
 

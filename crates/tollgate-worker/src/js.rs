@@ -38,6 +38,14 @@ extern "C" {
 
     fn sleep(milliseconds: f64) -> Promise;
 
+    /// True for what a request can be sent to.
+    #[wasm_bindgen(js_name = isUrl)]
+    pub(crate) fn is_url(text: &str) -> bool;
+
+    /// True for what names Durable Objects.
+    #[wasm_bindgen(js_name = isNamespace)]
+    pub(crate) fn is_namespace(value: &JsValue) -> bool;
+
     /// A response; `fields` are lines of `name: value`.
     pub(crate) fn respond(status: u16, fields: &str, body: &str) -> web_sys::Response;
 

@@ -8,6 +8,8 @@
 //! panics. The types of the `worker` crate stay here, in `object` and in `js`.
 
 mod check;
+mod deployment;
+mod health;
 mod js;
 mod limit;
 mod naming;
@@ -18,60 +20,19 @@ mod settings;
 mod tally;
 
 use std::borrow::Cow;
-use std::cell::{OnceCell, RefCell};
 use std::net::IpAddr;
-use std::rc::Rc;
 
-use tollgate_policy::{
-    Answer, DescribedRequest, Facts, Outcome, Plan, Policy, Problem, Problems, Surface, decimal,
-};
+use tollgate_policy::{Answer, DescribedRequest, Facts, Outcome, Plan, Policy, decimal};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{Env, event, js_sys, web_sys};
 
-use crate::limit::{Objects, decide, settle};
-use crate::naming::told_hash_key;
+use crate::deployment::{Deployment, Gate};
+use crate::limit::{decide, settle};
 use crate::reply::{Fields, HEALTH_PATH, Reply};
-use crate::settings::Settings;
 use crate::tally::Trouble;
 
 /// The path of the service.
 const CHECK_PATH: &str = "/check";
-
-/// The name of the Durable Object binding in wrangler.toml.
-const OBJECTS: &str = "LIMITER";
-
-/// Everything a request needs, made once per isolate: its bindings and its policy cannot change.
-struct Gate {
-    policy: Rc<Result<Policy, Problems>>,
-    settings: Settings,
-    objects: Objects,
-}
-
-thread_local! {
-    static GATE: OnceCell<Rc<Result<Gate, Problems>>> = const { OnceCell::new() };
-    static POLICY: RefCell<Option<Rc<Result<Policy, Problems>>>> = const { RefCell::new(None) };
-}
-
-/// The bundled policy, compiled once per isolate.
-fn policy() -> Rc<Result<Policy, Problems>> {
-    with_policy(|policy| policy.clone())
-}
-
-/// The same, which from now on hashes what it tells clients about their keys with `hash_key`. Objects, which
-/// tell nobody, may have compiled it before, but hold it only while they decide.
-fn policy_with(hash_key: [u8; 16]) -> Rc<Result<Policy, Problems>> {
-    with_policy(|policy| {
-        if let Some(Ok(policy)) = Rc::get_mut(policy) {
-            policy.set_hash_key(hash_key);
-        }
-        policy.clone()
-    })
-}
-
-fn with_policy<T>(act: impl FnOnce(&mut Rc<Result<Policy, Problems>>) -> T) -> T {
-    let compile = || Rc::new(Policy::compile(&js::policy_text(), Surface::Worker));
-    POLICY.with_borrow_mut(|policy| act(policy.get_or_insert_with(compile)))
-}
 
 /// Answers one request. Never fails.
 #[event(fetch)]
@@ -82,18 +43,20 @@ async fn fetch(
 ) -> worker::Result<web_sys::Response> {
     let url = request.url();
     let target = target(&url);
-    let gate = GATE.with(|gate| gate.get_or_init(|| Rc::new(Gate::open(&env))).clone());
+    let deployment = Deployment::of(&env);
     if path(target) == HEALTH_PATH {
-        return Ok(send(&health(&request, &gate)));
+        return Ok(send(&health(&deployment, &request)));
     }
-    let (gate, policy) = match gate.as_ref().as_ref().map(|gate| (gate, gate.policy.as_ref())) {
+    let gate = deployment.gate.as_ref().map(|gate| (gate, gate.policy.as_ref()));
+    let (gate, policy) = match gate {
         Ok((gate, Ok(policy))) => (gate, policy),
-        _ => return Ok(send(&misconfigured())),
+        _ => return Ok(send(&health::misconfigured())),
     };
-    match &gate.settings.origin {
-        Some(origin) => proxy(gate, policy, origin, &request, target).await,
-        None => Ok(send(&service(gate, policy, &request, target).await)),
+    if let Some(origin) = &gate.settings.origin {
+        return proxy(gate, policy, origin, &request, target).await;
     }
+    let is_authorized = deployment.authorizes(&request);
+    Ok(send(&service(gate, policy, &request, target, is_authorized).await))
 }
 
 /// Use one: the request goes on to the origin, if the policy admits it.
@@ -140,7 +103,13 @@ fn refuse(outcome: &Outcome<'_>, status: u16, facts: &Incoming<'_>) -> web_sys::
 }
 
 /// Use two: somebody else forwards or refuses; we only say which.
-async fn service(gate: &Gate, policy: &Policy, request: &web_sys::Request, target: &str) -> Reply {
+async fn service(
+    gate: &Gate,
+    policy: &Policy,
+    request: &web_sys::Request,
+    target: &str,
+    is_authorized: bool,
+) -> Reply {
     if path(target) != CHECK_PATH {
         return Reply::problem(
             404,
@@ -151,9 +120,7 @@ async fn service(gate: &Gate, policy: &Policy, request: &web_sys::Request, targe
     if request.method() != "POST" {
         return not_allowed("POST");
     }
-    let authorization = request.headers().get("authorization").ok().flatten();
-    let token = gate.settings.check_token.as_ref();
-    if token.is_some_and(|token| !token.authorizes(authorization.as_deref())) {
+    if !is_authorized {
         let detail = "send \"authorization: Bearer\" with the token of this service";
         return Reply::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
     }
@@ -171,7 +138,9 @@ async fn service(gate: &Gate, policy: &Policy, request: &web_sys::Request, targe
                 return Reply::json(format!("{{\"charged\":{charged}}}"));
             }
             let decided = decide(&gate.objects, policy, &facts).await;
-            Reply::json(check::answer(&decided.plan.outcome(policy), policy, &decided))
+            let content_type = facts.header("content-type").unwrap_or_default();
+            let outcome = decided.plan.outcome(policy);
+            Reply::json(check::answer(&outcome, policy, &decided, &content_type))
         }
         Err(problems) => {
             Reply::problems(400, "Bad Request", "the check request is wrong; see errors", &problems)
@@ -179,32 +148,12 @@ async fn service(gate: &Gate, policy: &Policy, request: &web_sys::Request, targe
     }
 }
 
-/// What is wrong with this deployment, if anything.
-fn health(request: &web_sys::Request, gate: &Result<Gate, Problems>) -> Reply {
-    if !matches!(request.method().as_str(), "GET" | "HEAD") {
-        return not_allowed("GET, HEAD");
+fn health(deployment: &Deployment, request: &web_sys::Request) -> Reply {
+    if matches!(request.method().as_str(), "GET" | "HEAD") {
+        deployment.health(request)
+    } else {
+        not_allowed("GET, HEAD")
     }
-    let policy = policy();
-    let nothing = Problems::default();
-    let settings = gate.as_ref().err().unwrap_or(&nothing);
-    let rules = policy.as_ref().as_ref().err().unwrap_or(&nothing);
-    let problems = Problems(settings.0.iter().chain(&rules.0).cloned().collect());
-    match policy.as_ref() {
-        Ok(policy) if problems.0.is_empty() => Reply::json(format!(
-            "{{\"status\":\"ok\",\"rules\":{},\"policy\":\"{:016x}\"}}",
-            policy.rules().len(),
-            policy.fingerprint(),
-        )),
-        _ => {
-            let detail = "every request is refused until this is corrected; see errors";
-            Reply::problems(500, "Misconfigured", detail, &problems)
-        }
-    }
-}
-
-fn misconfigured() -> Reply {
-    let detail = "the policy or a setting is wrong; see /.well-known/tollgate/health";
-    Reply::problem(500, "Misconfigured", detail)
 }
 
 fn not_allowed(methods: &str) -> Reply {
@@ -214,50 +163,6 @@ fn not_allowed(methods: &str) -> Reply {
 
 fn send(reply: &Reply) -> web_sys::Response {
     js::respond(reply.status, &reply.fields.0, &reply.body)
-}
-
-impl Gate {
-    fn open(env: &Env) -> Result<Self, Problems> {
-        let settings = Settings::read(|name| js::text_binding(env, name));
-        let namespace = js::binding(env, OBJECTS).filter(JsValue::is_object);
-        match (settings, namespace) {
-            (Ok(settings), Some(namespace)) => {
-                let objects = Objects {
-                    namespace,
-                    hash_key: settings.hash_key.clone(),
-                    timeout_ms: settings.object_timeout_ms,
-                    tally: RefCell::default(),
-                };
-                let policy = policy_with(told_hash_key(&settings.hash_key));
-                let gate = Self { policy, settings, objects };
-                gate.warn();
-                Ok(gate)
-            }
-            (settings, Some(_)) => Err(settings.err().unwrap_or_default()),
-            (settings, None) => {
-                let mut problems = settings.err().unwrap_or_default();
-                let message = "the Durable Object binding is missing; see wrangler.toml".to_owned();
-                problems.0.push(Problem { path: OBJECTS.to_owned(), message });
-                Err(problems)
-            }
-        }
-    }
-}
-
-impl Gate {
-    /// Logs what is surely not meant, once per isolate. Not in the health report: everybody may read it, and
-    /// a warning may say how to get round a limit.
-    fn warn(&self) {
-        let Ok(policy) = self.policy.as_ref() else { return };
-        for warning in &policy.warnings().0 {
-            js::warn(&warning.to_string());
-        }
-        if policy.tells_partition_keys() && self.settings.hash_key.is_empty() {
-            js::warn(
-                "response.partition_key: pk can be guessed without the secret HASH_KEY; set it",
-            );
-        }
-    }
 }
 
 /// The facts of a request in front of an origin. The platform sets CF-Connecting-IP and removes what

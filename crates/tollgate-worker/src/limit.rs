@@ -143,6 +143,7 @@ impl Objects {
     fn accept(&self, policy: &Policy, plan: &mut Plan, i: usize, reply: Result<Vec<u8>, NoReply>) {
         let (failure, trouble, word) = match reply {
             Ok(reply) if plan.accept(policy, i, &reply).is_ok() => return,
+            Ok(reply) if reply.is_empty() => (Failure::Corrupt, Trouble::Corrupt, String::new()),
             Ok(_) => (Failure::Unreachable, Trouble::Misread, String::new()),
             Err(NoReply::Late) => (Failure::Unreachable, Trouble::Late, String::new()),
             Err(NoReply::Failed(word)) => (Failure::Unreachable, Trouble::Failed, word),

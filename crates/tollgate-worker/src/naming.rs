@@ -69,8 +69,12 @@ mod tests {
         let token = Token::new(b"t0ken");
         assert!(token.authorizes(Some("Bearer t0ken")));
         assert!(token.authorizes(Some("bearer t0ken")));
+        assert!(token.authorizes(Some("BEARER   t0ken ")));
         assert!(token.authorizes(Some(" Bearer\t t0ken ")));
-        for wrong in [None, Some(""), Some("t0ken"), Some("Basic t0ken"), Some("Bearer t0ke")] {
+        let odd =
+            ["Bearer t0ken, Bearer t0ken", "Bearer t0ken t0ken", "Bearer", "Bearer ", "t0ken", ""];
+        let odd = odd.into_iter().chain(["Bearer,t0ken", "Bearer=t0ken"]);
+        for wrong in odd.map(Some).chain([None, Some("Basic t0ken"), Some("Bearer t0ke")]) {
             assert!(!token.authorizes(wrong), "{wrong:?}");
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a decision and its write are one synchronous step, so no other request comes between, and
 //! the platform holds the reply back until the write is durable. A denial writes nothing. Memory is
-//! only a copy of the row: an object that was evicted, or whose wasm instance aborted, reads it again.
+//! only a copy of the row: an object that was evicted, or whose wasm instance aborted, reads it again. A row that cannot be
+//! read fails the one request that finds it and is removed: the count begins anew, as in Envoy.
 //!
 //! Under `durability: relaxed` memory is ahead of the row until [`Limiter::save`], which `entry.mjs` calls soon
 //! after: one write for everything admitted meanwhile. What a crash in between forgets is admitted again.
@@ -12,11 +13,12 @@ use std::cell::RefCell;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Group, Plan, Policy, WireError};
 use wasm_bindgen::prelude::*;
-use worker::js_sys::{Array, Date, Function, Object, Promise, Uint8Array};
+use worker::js_sys::{Array, ArrayBuffer, Date, Function, Object, Promise, Uint8Array};
 use worker::worker_sys::DurableObjectStorage;
 
+use crate::deployment::policy;
+use crate::js;
 use crate::row::{self, Row};
-use crate::{js, policy};
 
 /// The object behind `Limiter` of `entry.mjs`. No method is asynchronous, and none panics.
 #[wasm_bindgen]
@@ -44,14 +46,15 @@ impl Limiter {
         Self { storage, save_soon, memory: RefCell::default() }
     }
 
-    /// Decides a request of `Plan::request`; the answer is for `Plan::accept`.
+    /// Decides a request of `Plan::request`; the answer is for `Plan::accept`, and empty when what was stored could not
+    /// be read.
     ///
     /// # Errors
     /// The bytes are no request, the other side has another policy, or storage fails. Nothing is charged then.
     pub fn check(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
         with_policy(|policy| {
             let mut plan = Plan::from_request(policy, request).map_err(other_side)?;
-            self.with_memory(|memory| {
+            let reply = self.with_memory(|memory| {
                 let now = js::now();
                 plan.load(policy, 0, memory.value());
                 plan.decide(policy, now);
@@ -59,7 +62,8 @@ impl Limiter {
                     self.commit(memory, policy, &plan, now)?;
                 }
                 Ok(reply(policy, &plan))
-            })
+            })?;
+            Ok(reply.unwrap_or_default())
         })
     }
 
@@ -75,13 +79,14 @@ impl Limiter {
             if !plan.changed(0) {
                 return Ok(reply(policy, &plan));
             }
-            self.with_memory(|memory| {
+            let reply = self.with_memory(|memory| {
                 let now = js::now();
                 plan.load(policy, 0, memory.value());
                 plan.refund(policy, 0, now);
                 self.commit(memory, policy, &plan, now)?;
                 Ok(reply(policy, &plan))
-            })
+            })?;
+            Ok(reply.unwrap_or_default())
         })
     }
 
@@ -90,7 +95,7 @@ impl Limiter {
     /// # Errors
     /// Storage fails; it is still to be written then, and the next admission asks again.
     pub fn save(&self) -> Result<(), JsValue> {
-        self.with_memory(|memory| self.write_unsaved(memory, js::now()))
+        self.with_memory(|memory| self.write_unsaved(memory, js::now())).map(drop)
     }
 
     /// Deletes the storage when everything in it is idle, else sets the alarm again. The promise is settled
@@ -99,7 +104,7 @@ impl Limiter {
     /// # Errors
     /// Storage fails; the platform then calls again.
     pub fn alarm(&self) -> Result<Promise, JsValue> {
-        self.with_memory(|memory| {
+        let done = self.with_memory(|memory| {
             let now = js::now();
             let idle_at = match &memory.row {
                 Some(row) => idle_at(row, now),
@@ -115,30 +120,41 @@ impl Limiter {
                 row.alarm_at = alarm_at;
             }
             self.set_alarm(alarm_at)
-        })
+        })?;
+        done.map_or_else(|| self.storage.delete_all(), Ok)
     }
 }
 
 impl Limiter {
-    /// Calls `step` with what storage holds, read before if it is not in memory.
+    /// Calls `step` with what storage holds, read before if it is not in memory; `None` when it could not be read, and
+    /// then it is gone.
     fn with_memory<T>(
         &self,
         step: impl FnOnce(&mut Memory) -> Result<T, JsValue>,
-    ) -> Result<T, JsValue> {
+    ) -> Result<Option<T>, JsValue> {
         let mut memory = self.memory.try_borrow_mut().map_err(|_| error("re-entered"))?;
         if let Some(memory) = memory.as_mut() {
-            return step(memory);
+            return step(memory).map(Some);
         }
-        step(memory.insert(self.read()?))
+        let (found, is_corrupt) = self.read()?;
+        let memory = memory.insert(found);
+        if is_corrupt { Ok(None) } else { step(memory).map(Some) }
     }
 
-    fn read(&self) -> Result<Memory, JsValue> {
+    /// What storage holds, and whether that was no row: it is removed then.
+    fn read(&self) -> Result<(Memory, bool), JsValue> {
         if self.first(row::FIND)?.is_none() {
-            return Ok(Memory::default());
+            return Ok((Memory::default(), false));
         }
-        let row = self.first(row::LOAD)?.map(|value| Uint8Array::new(&value).to_vec());
-        let row = row.and_then(|bytes| Row::decode(&bytes));
-        Ok(Memory { has_table: true, row, unsaved: None })
+        let stored = self.first(row::LOAD)?;
+        // Bytes only: of anything else the platform would make some, or throw.
+        let bytes = stored.as_ref().and_then(|stored| stored.dyn_ref::<ArrayBuffer>());
+        let row = bytes.and_then(|bytes| Row::decode(&Uint8Array::new(bytes).to_vec()));
+        let is_corrupt = stored.is_some() && row.is_none();
+        if is_corrupt {
+            self.storage.sql().exec(row::CLEAR, Array::new())?;
+        }
+        Ok((Memory { has_table: true, row, unsaved: None }, is_corrupt))
     }
 
     /// The first column of the first row that `query` finds.

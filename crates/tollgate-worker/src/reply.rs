@@ -114,8 +114,7 @@ mod tests {
 
     #[test]
     fn a_problem_is_a_document_with_its_errors() {
-        let errors =
-            Problems(vec![Problem { path: "a[0]".into(), message: "\"x\" is not y".into() }]);
+        let errors = Problems(vec![Problem::new("a[0]", "\"x\" is not y".into())]);
         let reply = Reply::problems(400, "Bad Request", "the check request is wrong", &errors);
         let body = r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":"the check request is wrong","errors":[{"path":"a[0]","detail":"\"x\" is not y"}]}"#;
         assert_eq!((reply.status, reply.body.as_str()), (400, body));

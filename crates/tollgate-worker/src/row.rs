@@ -10,6 +10,7 @@
 //! | n | the group's value |
 
 use tollgate_core::{Span, Timestamp};
+use tollgate_policy::is_value;
 
 /// Creates the table; only an object that admitted something has one.
 pub(crate) const CREATE: &str =
@@ -20,6 +21,9 @@ pub(crate) const FIND: &str = "SELECT 1 FROM sqlite_master WHERE name = 'state_v
 
 /// Reads the row.
 pub(crate) const LOAD: &str = "SELECT row FROM state_v1 WHERE id = 0";
+
+/// Removes a row that is none.
+pub(crate) const CLEAR: &str = "DELETE FROM state_v1";
 
 /// Writes the row: one row written, whether it was there or not.
 pub(crate) const SAVE: &str = "INSERT INTO state_v1 (id, row) VALUES (0, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row";
@@ -55,11 +59,11 @@ impl Row {
         bytes
     }
 
-    /// The row in `bytes`; `None` when they are too short to be one.
+    /// The row in `bytes`; `None` when no policy wrote them.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (group, rest) = bytes.split_first_chunk()?;
         let (alarm_at, value) = rest.split_first_chunk()?;
-        Some(Self {
+        is_value(value).then(|| Self {
             group: u64::from_le_bytes(*group),
             alarm_at: Timestamp::from_nanos(u64::from_le_bytes(*alarm_at)),
             value: value.to_vec(),
@@ -89,11 +93,27 @@ mod tests {
 
     #[test]
     fn a_row_comes_back() {
-        let row = Row { group: 7, alarm_at: at(9), value: vec![1, 2, 3] };
-        assert_eq!(row.encode().len(), 19);
-        assert_eq!(Row::decode(&row.encode()), Some(row));
-        assert_eq!(Row::decode(&[0; 15]), None);
-        assert_eq!(Row::decode(&[0; 16]).map(|row| row.value), Some(vec![]));
+        // One record: its identity, the length of its states, the states.
+        let value = [[3, 0, 0, 0], [4, 0, 0, 0], [9, 8, 7, 6]].concat();
+        let row = Row { group: 7, alarm_at: at(9), value: value.clone() };
+        let bytes = row.encode();
+        assert_eq!(bytes.len(), 28);
+        assert_eq!(Row::decode(&bytes), Some(row));
+        let with = |value: &[u8]| Row::decode(&[&bytes[..16], value].concat());
+        assert!(with(&[value.as_slice(), &value].concat()).is_some(), "two records");
+        for (what, value) in [
+            ("nothing", &[][..]),
+            ("half a head", &value[..5]),
+            ("half a record", &value[..10]),
+            ("a byte too many", &[&value[..], &[1]].concat()),
+            ("zeros", &[0; 40]),
+            ("a length without end", &[255; 40]),
+        ] {
+            assert_eq!(with(value), None, "{what}");
+        }
+        for length in 0..16 {
+            assert_eq!(Row::decode(&bytes[..length]), None, "{length}");
+        }
     }
 
     // `set_at`, `idle_at`, `now` and the expected alarm, in seconds.

@@ -38,7 +38,6 @@ pub(crate) enum Binding {
 pub(crate) struct Settings {
     /// Where admitted requests go: scheme, host and perhaps a path, without a slash at the end.
     pub(crate) origin: Option<String>,
-    pub(crate) check_token: Option<Token>,
     pub(crate) hash_key: Vec<u8>,
     pub(crate) object_timeout_ms: u32,
 }
@@ -46,7 +45,7 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let object_timeout_ms = OBJECT_TIMEOUT_MS;
-        Self { origin: None, check_token: None, hash_key: Vec::new(), object_timeout_ms }
+        Self { origin: None, hash_key: Vec::new(), object_timeout_ms }
     }
 }
 
@@ -58,7 +57,7 @@ impl Settings {
     pub(crate) fn read(binding: impl Fn(&str) -> Binding) -> Result<Self, Problems> {
         let mut problems = Problems::default();
         let mut wrong = |path: &str, message: String| {
-            problems.0.push(Problem { path: path.to_owned(), message });
+            problems.0.push(Problem::new(path, message));
         };
         let mut text = |name: &str| match binding(name) {
             Binding::Absent => None,
@@ -78,13 +77,9 @@ impl Settings {
                 wrong(ORIGIN, NO_ORIGIN.to_owned());
             }
         }
-        if let Some(value) = token {
-            // An empty secret must not open the service.
-            if value.trim().is_empty() {
-                wrong(CHECK_TOKEN, "is empty; give it a value or delete it".to_owned());
-            } else {
-                settings.check_token = Some(Token::new(value.trim().as_bytes()));
-            }
+        // An empty secret must not open the service.
+        if token.as_deref().is_some_and(|value| value.trim().is_empty()) {
+            wrong(CHECK_TOKEN, "is empty; give it a value or delete it".to_owned());
         }
         if let Some(value) = timeout {
             match value.parse().ok().filter(|value| OBJECT_TIMEOUTS_MS.contains(value)) {
@@ -100,12 +95,23 @@ impl Settings {
     }
 }
 
-const ORIGIN: &str = "ORIGIN";
+/// What `CHECK_TOKEN` is, whatever is wrong beside it: its bearer may read what.
+pub(crate) fn check_token(binding: impl Fn(&str) -> Binding) -> Option<Token> {
+    match binding(CHECK_TOKEN) {
+        Binding::Text(value) if !value.trim().is_empty() => {
+            Some(Token::new(value.trim().as_bytes()))
+        }
+        Binding::Text(_) | Binding::Absent | Binding::Other => None,
+    }
+}
+
+pub(crate) const ORIGIN: &str = "ORIGIN";
 const CHECK_TOKEN: &str = "CHECK_TOKEN";
 const HASH_KEY: &str = "HASH_KEY";
 const TIMEOUT: &str = "OBJECT_TIMEOUT_MS";
 
-const NO_ORIGIN: &str = "is not an origin; use one such as \"https://example.com\", without query";
+pub(crate) const NO_ORIGIN: &str =
+    "is not an origin; use one such as \"https://example.com\", without query";
 
 fn origin(value: &str) -> Option<String> {
     let rest = value.strip_prefix("https://").or_else(|| value.strip_prefix("http://"))?;
@@ -177,7 +183,12 @@ mod tests {
     fn an_empty_token_does_not_open_the_service() {
         let problem = "CHECK_TOKEN: is empty; give it a value or delete it";
         assert_eq!(read("CHECK_TOKEN", " ").err().as_deref(), Some(problem));
-        assert!(read("CHECK_TOKEN", "t").is_ok_and(|settings| settings.check_token.is_some()));
-        assert!(read("OTHER", "").is_ok_and(|settings| settings.check_token.is_none()));
+        assert!(read("CHECK_TOKEN", "t").is_ok() && read("OTHER", "").is_ok());
+        let token = |binding: Binding| check_token(|_| binding.clone());
+        for none in [Binding::Absent, Binding::Other, Binding::Text(" ".into())] {
+            assert!(token(none).is_none());
+        }
+        let token = token(Binding::Text(" t ".into())).expect("a token");
+        assert!(token.authorizes(Some("Bearer t")) && !token.authorizes(Some("Bearer  ")));
     }
 }

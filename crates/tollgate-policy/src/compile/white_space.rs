@@ -43,7 +43,7 @@ pub(super) fn of_conditions(conditions: &Conditions, at: &At<'_>) {
                 _ => continue,
             };
             let text = quoted_text(&String::from_utf8_lossy(text));
-            at.field(&name.0).problem(format!("{text} {NEVER}"));
+            at.own(&name.0).problem(format!("{text} {NEVER}"));
         }
     }
 }

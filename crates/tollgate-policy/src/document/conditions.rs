@@ -135,7 +135,7 @@ impl<K: FromNode + AsRef<[u8]>> FromNode for Named<K> {
         within(MAX_VALUES, fields.len(), at)?;
         let (mut named, mut seen) = (Vec::new(), BTreeSet::new());
         for (i, (name, node)) in fields.iter().enumerate() {
-            let at = at.field(name);
+            let at = at.own(name);
             let key = K::read(&Node::Text(name.clone()), &at);
             let is_new = key.as_ref().is_none_or(|key| seen.insert(Vec::from(key.as_ref())));
             if !is_new && !at.is_full() {

@@ -1,0 +1,154 @@
+//! What an isolate runs: its policy and its bindings, looked at once.
+//!
+//! Invariant: a wrong policy or setting is never half used. It is in the log, one line each, once an isolate, and in the
+//! health report; what is only surely not meant is in the log. Nothing here decides about a request.
+
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+
+use tollgate_policy::{Policy, Problem, Problems, Surface};
+use worker::{Env, web_sys};
+
+use crate::limit::Objects;
+use crate::naming::{Token, told_hash_key};
+use crate::reply::Reply;
+use crate::settings::{self, Settings};
+use crate::{health, js};
+
+/// The name of the Durable Object binding in wrangler.toml.
+const OBJECTS: &str = "LIMITER";
+
+/// What this isolate found when it started: its bindings and its policy cannot change.
+pub(crate) struct Deployment {
+    /// Who has it may ask `/check`, and read in the health report what is wrong.
+    check_token: Option<Token>,
+    pub(crate) gate: Result<Gate, Problems>,
+}
+
+/// Everything a request needs.
+pub(crate) struct Gate {
+    pub(crate) policy: Rc<Result<Policy, Problems>>,
+    pub(crate) settings: Settings,
+    pub(crate) objects: Objects,
+}
+
+thread_local! {
+    static DEPLOYMENT: OnceCell<Rc<Deployment>> = const { OnceCell::new() };
+    static POLICY: RefCell<Option<Rc<Result<Policy, Problems>>>> = const { RefCell::new(None) };
+}
+
+/// The bundled policy, compiled once per isolate.
+pub(crate) fn policy() -> Rc<Result<Policy, Problems>> {
+    with_policy(|policy| policy.clone())
+}
+
+/// The same, which from now on hashes what it tells clients about their keys with `hash_key`. Objects, which
+/// tell nobody, may have compiled it before, but hold it only while they decide.
+fn policy_with(hash_key: [u8; 16]) -> Rc<Result<Policy, Problems>> {
+    with_policy(|policy| {
+        if let Some(Ok(policy)) = Rc::get_mut(policy) {
+            policy.set_hash_key(hash_key);
+        }
+        policy.clone()
+    })
+}
+
+fn with_policy<T>(act: impl FnOnce(&mut Rc<Result<Policy, Problems>>) -> T) -> T {
+    let compile = || {
+        let text = js::policy_text();
+        if text.is_empty() {
+            let message =
+                "the policy is missing; policy.json is bundled as a text module, see wrangler.toml";
+            return Rc::new(Err(Problems(vec![Problem::new("", message.to_owned())])));
+        }
+        Rc::new(Policy::compile(&text, Surface::Worker))
+    };
+    POLICY.with_borrow_mut(|policy| act(policy.get_or_insert_with(compile)))
+}
+
+impl Deployment {
+    /// The one of this isolate.
+    pub(crate) fn of(env: &Env) -> Rc<Self> {
+        DEPLOYMENT.with(|it| it.get_or_init(|| Rc::new(Self::new(env))).clone())
+    }
+
+    /// Looks at the bindings and the policy, and logs what is wrong and what is surely not meant.
+    fn new(env: &Env) -> Self {
+        let binding = |name: &str| js::text_binding(env, name);
+        let check_token = settings::check_token(binding);
+        let gate = Gate::open(env, Settings::read(binding));
+        let nothing = Problems::default();
+        health::log(gate.as_ref().err().unwrap_or(&nothing), &policy(), js::fail);
+        if let Ok(gate) = &gate {
+            gate.warn(check_token.is_some());
+        }
+        Self { check_token, gate }
+    }
+
+    /// True when the request's token is this deployment's, or none is wanted.
+    pub(crate) fn authorizes(&self, request: &web_sys::Request) -> bool {
+        self.check_token.is_none() || self.trusts(request)
+    }
+
+    /// True when the request has this deployment's token.
+    fn trusts(&self, request: &web_sys::Request) -> bool {
+        let authorization = request.headers().get("authorization").ok().flatten();
+        let token = self.check_token.as_ref();
+        token.is_some_and(|token| token.authorizes(authorization.as_deref()))
+    }
+
+    /// What is wrong with this deployment, if anything.
+    pub(crate) fn health(&self, request: &web_sys::Request) -> Reply {
+        let nothing = Problems::default();
+        let settings = self.gate.as_ref().err().unwrap_or(&nothing);
+        health::report(settings, &policy(), self.trusts(request))
+    }
+}
+
+impl Gate {
+    fn open(env: &Env, settings: Result<Settings, Problems>) -> Result<Self, Problems> {
+        let (settings, mut problems) = match settings {
+            Ok(settings) => (settings, Problems::default()),
+            Err(problems) => (Settings::default(), problems),
+        };
+        if settings.origin.as_deref().is_some_and(|origin| !js::is_url(origin)) {
+            problems.0.push(Problem::new(settings::ORIGIN, settings::NO_ORIGIN.to_owned()));
+        }
+        let namespace = js::binding(env, OBJECTS).filter(js::is_namespace).unwrap_or_default();
+        if namespace.is_undefined() {
+            let message = "the Durable Object binding is missing; see wrangler.toml".to_owned();
+            problems.0.push(Problem::new(OBJECTS, message));
+        }
+        if !problems.0.is_empty() {
+            return Err(problems);
+        }
+        let objects = Objects {
+            namespace,
+            hash_key: settings.hash_key.clone(),
+            timeout_ms: settings.object_timeout_ms,
+            tally: RefCell::default(),
+        };
+        let policy = policy_with(told_hash_key(&settings.hash_key));
+        Ok(Self { policy, settings, objects })
+    }
+
+    /// Logs what is surely not meant, once per isolate. Not in the health report: everybody may read it, and
+    /// a warning may say how to get round a limit.
+    fn warn(&self, has_token: bool) {
+        let Ok(policy) = self.policy.as_ref() else { return };
+        for warning in &policy.warnings().0 {
+            js::warn(&warning.to_string());
+        }
+        if policy.tells_partition_keys() && self.settings.hash_key.is_empty() {
+            js::warn(
+                "response.partition_key: pk can be guessed without the secret HASH_KEY; set it",
+            );
+        }
+        if self.settings.origin.is_none() && !has_token {
+            js::warn(
+                "CHECK_TOKEN: is not set, so whoever reaches POST /check can spend anybody's quota; set it, \
+                 or let only a service binding reach this Worker",
+            );
+        }
+    }
+}
