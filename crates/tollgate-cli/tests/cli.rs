@@ -99,7 +99,10 @@ fn the_fields_of_reports_are_stable() {
     let (check, _) = report(&["check", "good.json"]);
     let names =
         |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(names(&check), "client_ip exempt ok problems rules surfaces warnings");
+    assert_eq!(
+        names(&check),
+        "client_ip escaped_slashes exempt ok problems rules surfaces warnings"
+    );
     assert_eq!(
         names(&check["rules"][0]),
         "action applies charge cost key memory mode name on_failure on_missing quotas tiers"
@@ -109,7 +112,7 @@ fn the_fields_of_reports_are_stable() {
         report(&["explain", "good.json", "--method", "POST", "--path", "/login", "--ip", "::1"]);
     assert_eq!(
         names(&explain),
-        "before body client decision headers origin_headers request rules surface"
+        "before body client decision headers origin_headers paths request rules surface"
     );
     assert_eq!(names(&explain["rules"][0]), "applies name reason verdict");
     assert_eq!(

@@ -25,7 +25,7 @@ impl Policy {
         let request = Request::new(facts, &self.settings, core::mem::take(&mut plan.buffers));
         if !self.exempt.iter().any(|exempt| exempt.surely_hold(&request)) {
             let mut candidates = core::mem::take(&mut plan.candidates);
-            self.index.find(request.host(), request.path(), &mut candidates);
+            self.index.find(request.host(), request.paths().all(), &mut candidates);
             for index in &candidates {
                 self.apply(*index, &request, plan);
             }
@@ -88,6 +88,9 @@ impl Policy {
     ) -> Result<Option<Counted>, Malformed> {
         let start = keys.len();
         let Some(group) = self.groups.get(usize::from(rule.group)) else { return Ok(None) };
+        if rule.is_in_dispute(group, request.paths()) {
+            return Err(Malformed::Path);
+        }
         let complete = write_key(group, rule, request, keys)?;
         if !complete && rule.on_missing != OnMissing::Deny {
             keys.truncate(start);

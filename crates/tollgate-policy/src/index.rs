@@ -59,11 +59,19 @@ impl Index {
         Known::Nothing
     }
 
-    /// Fills `out` with the candidates for a request, in order, each once.
-    pub(crate) fn find(&self, host: &[u8], path: &[u8], out: &mut Vec<u16>) {
+    /// Fills `out` with the candidates for a request, in order, each once: those that any of the readings of
+    /// its path finds.
+    pub(crate) fn find<'p>(
+        &self,
+        host: &[u8],
+        readings: impl Iterator<Item = &'p [u8]>,
+        out: &mut Vec<u16>,
+    ) {
         out.clear();
         out.extend_from_slice(&self.always);
-        self.paths.walk(0, Some(path.strip_prefix(b"/").unwrap_or(path)), out);
+        for path in readings {
+            self.paths.walk(0, Some(path.strip_prefix(b"/").unwrap_or(path)), out);
+        }
         if let Some(rules) = self.hosts.get(host) {
             out.extend_from_slice(rules);
         }
@@ -161,7 +169,7 @@ mod tests {
             index.insert(Some(when), u16::try_from(i).unwrap());
         }
         let mut found = Vec::new();
-        index.find(host.as_bytes(), path.as_bytes(), &mut found);
+        index.find(host.as_bytes(), core::iter::once(path.as_bytes()), &mut found);
         assert_eq!(found, expected, "{host} {path}");
     }
 

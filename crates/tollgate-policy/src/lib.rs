@@ -44,6 +44,7 @@ mod place;
 mod plan;
 mod problem;
 mod read;
+mod readings;
 mod request;
 mod result;
 #[cfg(feature = "schema")]

@@ -13,6 +13,8 @@ pub enum Malformed {
     Control,
     /// The base64 of a user's name and password is none.
     Credentials,
+    /// The path, by which the rule counts: servers differ in what it is, not only in its slashes.
+    Path,
 }
 
 impl Malformed {
@@ -23,6 +25,7 @@ impl Malformed {
             Self::Repeated => "a field that is read as one value is given several that differ",
             Self::Control => "a field holds a control character",
             Self::Credentials => "the credentials are not base64",
+            Self::Path => "the path is another one to other servers; send it without dot segments",
         }
     }
 }

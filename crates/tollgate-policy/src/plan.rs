@@ -199,7 +199,7 @@ impl Plan {
     /// Forgets the request, with the buffers that its length made grow: for a plan that is kept for another one.
     pub fn forget_long(&mut self) {
         self.clear();
-        for buffer in self.buffers.all().into_iter().chain([&mut self.keys]) {
+        for buffer in self.buffers.all().chain([&mut self.keys]) {
             if buffer.capacity() > MAX_KEPT {
                 *buffer = Vec::new();
             }

@@ -12,7 +12,7 @@ use crate::compile::Settings;
 use crate::document::conditions::{Conditions, Host, Matcher, NonEmpty};
 use crate::facts::Facts;
 use crate::malformed::Malformed;
-use crate::path::normalise;
+use crate::readings::Paths;
 use crate::values::{Reading, elements, header_matches, the_one, token, write_one};
 
 /// The facts of a request, memoised.
@@ -28,18 +28,18 @@ pub(crate) struct Request<'a, F> {
 /// What a request's normal forms are written into; reused from request to request.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    path: Vec<u8>,
+    paths: Paths,
     host: Vec<u8>,
 }
 
 impl Buffers {
     /// Bytes that they hold.
     pub(crate) const fn capacity(&self) -> usize {
-        self.path.capacity().saturating_add(self.host.capacity())
+        self.paths.capacity().saturating_add(self.host.capacity())
     }
 
-    pub(crate) const fn all(&mut self) -> [&mut Vec<u8>; 2] {
-        [&mut self.path, &mut self.host]
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Vec<u8>> {
+        self.paths.buffers().into_iter().chain([&mut self.host])
     }
 }
 
@@ -48,7 +48,8 @@ impl<'a, F: Facts> Request<'a, F> {
     pub(crate) fn new(facts: &'a F, settings: &'a Settings, mut buffers: Buffers) -> Self {
         let target = OnceCell::new();
         if settings.reads_path {
-            normalise(target.get_or_init(|| facts.target()), &mut buffers.path);
+            let target = target.get_or_init(|| facts.target());
+            buffers.paths.read(target, settings.escaped_slashes);
         }
         if settings.reads_host {
             normalise_host(&facts.host(), &mut buffers.host);
@@ -65,9 +66,9 @@ impl<'a, F: Facts> Request<'a, F> {
         self.method.get_or_init(|| self.facts.method())
     }
 
-    /// The path in normal form.
-    pub(crate) fn path(&self) -> &[u8] {
-        &self.buffers.path
+    /// The path in every reading.
+    pub(crate) const fn paths(&self) -> &Paths {
+        &self.buffers.paths
     }
 
     /// The host in normal form.
@@ -175,7 +176,7 @@ impl Conditions {
                 true
             })
         };
-        let hold = self.hold_for_target(request, known)
+        let hold = self.hold_for_target(request, known, reading)
             && self.headers.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
                 let value = request.facts.header(&name.0);
                 value.is_some_and(|value| holds(header_matches(&name.0, &value, wanted, reading)))
@@ -201,13 +202,24 @@ impl Conditions {
         if hold { unclear } else { Ok(false) }
     }
 
-    fn hold_for_target<F: Facts>(&self, request: &Request<'_, F>, known: Known) -> bool {
+    fn hold_for_target<F: Facts>(
+        &self,
+        request: &Request<'_, F>,
+        known: Known,
+        reading: Reading,
+    ) -> bool {
         each(&self.methods, |list| list.iter().any(|m| m.0.as_bytes() == request.method()))
             && (known == Known::Host
                 || each(&self.hosts, |list| list.iter().any(|host| host.matches(request.host()))))
             && (known == Known::Path
                 || each(&self.paths, |list| {
-                    list.iter().any(|p| p.matches(request.path()).is_some())
+                    let paths = request.paths();
+                    let matches = |path| list.iter().any(|p| p.matches(path).is_some());
+                    match reading {
+                        Reading::Any => paths.all().any(matches),
+                        Reading::Every => paths.all().all(matches),
+                        Reading::Main(..) => matches(paths.main()),
+                    }
                 }))
     }
 }

@@ -47,6 +47,19 @@ fn paths() {
     replay("paths", fuzz::paths::check);
 }
 
+/// What servers differ in, in every order.
+#[test]
+fn paths_of_few_pieces() {
+    const PIECES: [&str; 11] =
+        ["/a", "/..", "/", "..", "%2f", "\\", "%5C", "/.", "%2e", "%252f", "b%zz"];
+    const LONGEST: u32 = 3;
+    for number in 0..11_usize.pow(LONGEST) {
+        let digits = (0..LONGEST).map(|i| number / 11_usize.pow(i) % 11);
+        let target: String = digits.map(|digit| PIECES[digit]).collect();
+        fuzz::paths::check(format!("/a\n/{{x}}/**\n\n{target}").as_bytes());
+    }
+}
+
 #[test]
 fn states() {
     replay("state", fuzz::state::check);

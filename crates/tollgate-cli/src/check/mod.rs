@@ -21,6 +21,7 @@ struct Report {
     problems: Vec<Finding>,
     warnings: Vec<Finding>,
     client_ip: Vec<ClientReport>,
+    escaped_slashes: Option<&'static str>,
     exempt: Vec<String>,
     rules: Vec<RuleReport>,
 }
@@ -121,6 +122,7 @@ fn report(compiled: &Compiled, places: &[Place]) -> Report {
         problems: compiled.problems.clone(),
         warnings: source::merge(&warnings, places.len()),
         client_ip: policies.iter().map(client).collect(),
+        escaped_slashes: first.and_then(Policy::escaped_slashes_in_words),
         exempt: first.map(Policy::exempt_in_words).unwrap_or_default(),
         rules: first.map(|policy| rules(policy, places)).unwrap_or_default(),
     }

@@ -14,6 +14,9 @@ pub(super) fn text(report: &Report) -> String {
         let name = client.surface;
         line(&mut out, 0, "client", &format!("{name}: {}", client.source));
     }
+    if let Some(slashes) = report.escaped_slashes {
+        line(&mut out, 0, "slashes", slashes);
+    }
     for exempt in &report.exempt {
         line(&mut out, 0, "exempt", exempt);
     }

@@ -9,6 +9,9 @@ pub(super) fn text(report: &Report) -> String {
     let mut out = String::new();
     let client = report.client.map_or("unknown".to_owned(), |ip| ip.to_string());
     line(&mut out, 0, "client", &client);
+    if report.paths.len() > 1 {
+        line(&mut out, 0, "path", &format!("servers read {}", report.paths.join(" or ")));
+    }
     if report.request > 1 {
         line(&mut out, 0, "request", &number(report.request, &report.before));
     }

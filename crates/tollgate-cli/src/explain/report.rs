@@ -17,6 +17,8 @@ use crate::words;
 pub(super) struct Report {
     pub(super) surface: &'static str,
     pub(super) client: Option<IpAddr>,
+    /// Every way in which servers read the path, the one that keys take first.
+    pub(super) paths: Vec<String>,
     pub(super) request: u32,
     pub(super) before: Before,
     pub(super) rules: Vec<RuleReport>,
@@ -114,6 +116,7 @@ impl Report {
         let mut report = Self {
             surface: args.surface.name(),
             client: policy.client(request),
+            paths: policy.readings(request),
             request: args.repeat,
             before,
             rules: rules(policy, request, plan, &outcome),

@@ -21,8 +21,8 @@ use crate::document::identity::{JwtDoc, Key, KeyPart, Repeated, Source};
 use crate::document::scalar::HeaderName;
 use crate::document::scalar::{Name, Version};
 use crate::document::{
-    BodyFormat, Document, Durability, HeaderGeneration, OnFailure, OnMissing, RuleDoc, TierDoc,
-    WaitingDoc,
+    BodyFormat, Document, Durability, EscapedSlashes, HeaderGeneration, OnFailure, OnMissing,
+    RuleDoc, TierDoc, WaitingDoc,
 };
 use crate::forwarded::ClientAddress;
 use crate::index::Index;
@@ -281,6 +281,7 @@ fn settings(document: &Document, surface: Surface) -> Settings {
             .as_ref()
             .filter(|_| surface == Surface::Worker)
             .map(|jwt| token(jwt, repeated)),
+        escaped_slashes: document.escaped_slashes.unwrap_or(EscapedSlashes::Separator),
         reads_path: conditions().any(|c| c.paths.is_some())
             || key_reads(|part| matches!(part, KeyPart::Path | KeyPart::PathParam(_))),
         reads_host: conditions().any(|c| c.hosts.is_some())

@@ -42,6 +42,8 @@ record! {
         waiting: Option<WaitingDoc>,
         /// What happens when a rule's state cannot be read or written; allow by default.
         on_failure: Option<OnFailure>,
+        /// What `%2F` and `%5C` are in a path; separator by default.
+        escaped_slashes: Option<EscapedSlashes>,
         /// Requests that no rule applies to.
         exempt: Option<AtMost<MAX_EXEMPT, Conditions>>,
         /// The rules; every one that matches applies.
@@ -173,6 +175,16 @@ choice! {
         "allow" => Allow,
         /// The request is refused with 503.
         "deny" => Deny,
+    }
+}
+
+choice! {
+    /// What an escaped slash or backslash is in a path.
+    EscapedSlashes ("reading") {
+        /// Perhaps a slash: a rule holds if its path matches either way, an exemption only if both do.
+        "separator" => Separator,
+        /// A letter of its segment.
+        "literal" => Literal,
     }
 }
 

@@ -86,6 +86,15 @@ impl Policy {
         Request::new(facts, &self.settings, Buffers::default()).client().map(|ip| ip.to_canonical())
     }
 
+    /// Every way in which servers read the request's path, in normal form, the one that keys take first: one,
+    /// unless the path has what they differ in. None when no rule reads paths.
+    #[must_use]
+    pub fn readings(&self, facts: &impl Facts) -> Vec<String> {
+        let request = Request::new(facts, &self.settings, Buffers::default());
+        let readings = request.paths().all().filter(|_| self.settings.reads_path);
+        readings.map(|path| String::from_utf8_lossy(path).into_owned()).collect()
+    }
+
     fn standing<F: Facts>(&self, rule: &Rule, request: &Request<'_, F>) -> Standing {
         let conditions = rule.when.iter().flat_map(words::one_by_one);
         let fails = |c: &Conditions| c.hold(request, Known::Nothing, Reading::Any) == Ok(false);

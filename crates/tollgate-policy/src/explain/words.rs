@@ -15,7 +15,7 @@ use crate::compile::{Policy, Rule, Tier};
 use crate::document::behaviour::{Action, Charging, Cost, Mode, Reply, StatusPattern};
 use crate::document::conditions::{Conditions, Host, Matcher, Named, NonEmpty};
 use crate::document::identity::{KeyPart, Repeated, Source};
-use crate::document::{OnFailure, OnMissing};
+use crate::document::{EscapedSlashes, OnFailure, OnMissing};
 use crate::forwarded::Trust;
 use crate::path::{Pattern, Segment};
 
@@ -91,6 +91,15 @@ impl Policy {
     #[must_use]
     pub fn exempt_in_words(&self) -> Vec<String> {
         self.exempt.iter().map(requests_with).collect()
+    }
+
+    /// What an escaped slash is in a path, in words; `None` for what it is by default.
+    #[must_use]
+    pub fn escaped_slashes_in_words(&self) -> Option<&'static str> {
+        match self.settings.escaped_slashes {
+            EscapedSlashes::Separator => None,
+            EscapedSlashes::Literal => Some("%2F and %5C in a path are letters of their segment"),
+        }
     }
 
     /// Where the client's address comes from, in words.
