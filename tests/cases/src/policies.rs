@@ -57,8 +57,12 @@ pub(crate) fn policy(random: &mut Random) -> Written {
             json!({"headers": {"x-health-check": "*"}}),
             json!({"client_cidrs": ["203.0.113.0/28"]}),
             json!({"methods": ["OPTIONS"]}),
+            json!({"paths": ["/api/items/**", "/login"]}),
         ];
         document["exempt"] = json!([random.pick(&exempt)]);
+    }
+    if random.chance(20) {
+        document["escaped_slashes"] = json!(random.pick(&["literal", "literal", "separator"]));
     }
     Written { document, window_ms: WINDOWS[base].0, wavers }
 }

@@ -28,7 +28,7 @@ pub struct Request {
     pub peer: IpAddr,
 }
 
-const PATHS: [&str; 25] = [
+const PATHS: [&str; 30] = [
     "/api/items",
     "/users/42",
     "/login",
@@ -50,9 +50,14 @@ const PATHS: [&str; 25] = [
     "/api/%",
     "/api/%4",
     "/api/{x}",
-    "/api\\items",
     "/users/..",
     "/..%2fapi/items",
+    "/x/..%2Flogin",
+    "/%2flogin",
+    "/users%2F42",
+    "/users/42%5Corders",
+    "/users/%2e%2e%5capi%2Fitems",
+    "/users/42%2F",
     "/api/items/",
 ];
 
