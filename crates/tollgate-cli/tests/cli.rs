@@ -117,7 +117,7 @@ fn the_fields_of_reports_are_stable() {
     assert_eq!(names(&explain["rules"][0]), "applies name reason verdict");
     assert_eq!(
         names(&explain["rules"][0]["verdict"]),
-        "charged cost enforced key key_hash malformed quotas result tier"
+        "charged chosen_in_secret cost enforced key key_hash malformed quotas result tier"
     );
     assert_eq!(
         names(&explain["rules"][0]["verdict"]["quotas"][0]),

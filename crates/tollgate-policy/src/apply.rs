@@ -5,9 +5,9 @@
 
 use alloc::vec::Vec;
 
-use crate::compile::{Group, Policy, Rule, Tier, stable_hash};
+use crate::compile::{Group, Policy, Rule, Tier};
 use crate::document::OnMissing;
-use crate::document::behaviour::{Action, Charging, Cost, Mode};
+use crate::document::behaviour::{Action, Charging, Cost, Mode, Share};
 use crate::document::conditions::Conditions;
 use crate::document::identity::{KeyPart, Repeated};
 use crate::facts::Facts;
@@ -54,7 +54,10 @@ impl Policy {
             Err(malformed) => Err(malformed),
         };
         let enforced = match counted {
-            Ok(_) => rule.is_enforced_for(plan.keys.get(start..).unwrap_or_default()),
+            Ok(_) => {
+                let key = plan.keys.get(start..).unwrap_or_default();
+                rule.is_enforced_for(key, self.response.hash_key)
+            }
             Err(_) => rule.is_enforced_for_any(),
         };
         let partition = if counted.is_ok_and(|counted| counted.has_key) {
@@ -121,17 +124,15 @@ impl Rule {
     /// True when there are keys that the rule is enforced for. A request that cannot be read might be of
     /// any of them.
     const fn is_enforced_for_any(&self) -> bool {
-        !matches!(self.mode, Mode::Shadow | Mode::EnforcePercent(0))
+        !matches!(self.mode, Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. }))
     }
 
-    /// True when the rule is enforced for `key`: the same keys every time and everywhere.
-    fn is_enforced_for(&self, key: &[u8]) -> bool {
+    /// True when the rule is enforced for `key`: the same keys every time, and everywhere if it has a salt.
+    fn is_enforced_for(&self, key: &[u8], secret: Option<[u8; 16]>) -> bool {
         match self.mode {
             Mode::Enforce => true,
             Mode::Shadow => false,
-            Mode::EnforcePercent(percent) => {
-                stable_hash(&[key]).checked_rem(100).is_some_and(|slot| slot < u64::from(percent))
-            }
+            Mode::EnforcePercent(share) => share.holds(self.name(), key, secret),
         }
     }
 

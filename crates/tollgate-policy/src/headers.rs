@@ -130,7 +130,7 @@ impl<'a> Telling<'a> {
         if !self.response.partition_key {
             return;
         }
-        let mut hasher = SipHasher13::new_with_key(&self.response.hash_key);
+        let mut hasher = SipHasher13::new_with_key(&self.response.hash_key.unwrap_or_default());
         hasher.write(key);
         let mut buffer = [0; 12];
         if let Ok(encoded) = Base64::encode(&hasher.finish().to_be_bytes(), &mut buffer) {

@@ -337,21 +337,54 @@ fn a_shadow_is_counted_and_never_heard() {
     assert_eq!(results, [(0, RuleResult::Shadowed)]);
 }
 
+/// Which of a thousand clients a rule of this name and mode is enforced for, with this secret of the surface.
+fn enforced(name: &str, mode: &str, secret: Option<[u8; 16]>) -> Vec<u32> {
+    let document = rule(&format!(r#""mode": {mode}"#))
+        .replace(r#""name": "r""#, &format!(r#""name": "{name}""#));
+    let mut surface = Surfaced::new(&document);
+    if let Some(secret) = secret {
+        surface.policy.set_hash_key(secret);
+    }
+    let mut is_enforced = |i: &u32| {
+        let request = get("/", &format!("10.0.{}.{}", i / 250, i % 250));
+        surface.check(&request, 0);
+        surface.check(&request, 0).answer == DENIED
+    };
+    (0..1000).filter(|i| is_enforced(i)).collect()
+}
+
 #[test]
 fn a_percentage_of_keys_is_enforced_and_always_the_same() {
-    let mut surface = Surfaced::new(&rule(r#""mode": {"enforce_percent": 30}"#));
-    let enforced = |surface: &mut Surfaced| {
-        (0..1000_u32)
-            .filter(|i| {
-                let request = get("/", &format!("10.0.{}.{}", i / 250, i % 250));
-                surface.check(&request, 0);
-                surface.check(&request, 0).answer == DENIED
-            })
-            .collect::<Vec<_>>()
-    };
-    let first = enforced(&mut surface);
+    let salted = |salt: &str| format!(r#"{{"enforce_percent": 30, "salt": "{salt}"}}"#);
+    let (one, other) = (salted("sixteen letters."), salted("another salt, no guess"));
+    let first = enforced("a", &one, None);
     assert!((250..350).contains(&first.len()), "{}", first.len());
-    assert_eq!(first, enforced(&mut surface));
+    assert_eq!(first, enforced("a", &one, None));
+    assert_eq!(first, enforced("a", &one, Some([7; 16])), "the salt is the same on every surface");
+    // Of 30 % of 30 % there are about 90 in both, whatever else they are.
+    let shared = |theirs: &[u32]| first.iter().filter(|i| theirs.contains(i)).count();
+    for theirs in [
+        enforced("b", &one, None),
+        enforced("a", &other, None),
+        enforced("a", UNSALTED, Some([7; 16])),
+    ] {
+        assert!((250..350).contains(&theirs.len()) && (40..150).contains(&shared(&theirs)));
+    }
+}
+
+const UNSALTED: &str = r#"{"enforce_percent": 30}"#;
+
+/// Without a salt the surface's secret chooses; where there is none, nobody can say, and it is enforced.
+#[test]
+fn without_a_salt_the_secret_of_the_surface_chooses() {
+    let first = enforced("a", UNSALTED, Some([7; 16]));
+    assert_eq!(first, enforced("a", UNSALTED, Some([7; 16])));
+    assert_ne!(first, enforced("a", UNSALTED, Some([8; 16])));
+    assert_eq!(enforced("a", UNSALTED, None).len(), 1000);
+    assert_eq!(enforced("a", r#"{"enforce_percent": 0}"#, None).len(), 0);
+    for secret in [None, Some([7; 16])] {
+        assert_eq!(enforced("a", r#"{"enforce_percent": 100}"#, secret).len(), 1000);
+    }
 }
 
 #[test]

@@ -42,8 +42,9 @@ pub(crate) fn policy() -> Rc<Result<Policy, Problems>> {
     with_policy(|policy| policy.clone())
 }
 
-/// The same, which from now on hashes what it tells clients about their keys with `hash_key`. Objects, which
-/// tell nobody, may have compiled it before, but hold it only while they decide.
+/// The same, which from now on hashes with `hash_key` what it tells clients about their keys, and chooses by it the
+/// keys that rules are enforced for. Objects, which do neither, may have compiled it before, but hold it only while
+/// they decide.
 fn policy_with(hash_key: [u8; 16]) -> Rc<Result<Policy, Problems>> {
     with_policy(|policy| {
         if let Some(Ok(policy)) = Rc::get_mut(policy) {
@@ -142,6 +143,12 @@ impl Gate {
         if policy.tells_partition_keys() && self.settings.hash_key.is_empty() {
             js::warn(
                 "response.partition_key: pk can be guessed without the secret HASH_KEY; set it",
+            );
+        }
+        if policy.chooses_keys() && self.settings.hash_key.is_empty() {
+            js::warn(
+                "enforce_percent: without a salt or the secret HASH_KEY clients can compute which keys are not \
+                 enforced; set one",
             );
         }
         if self.settings.origin.is_none() && !has_token {

@@ -152,7 +152,9 @@ fn rule(random: &mut Random, base: usize, number: u64, key: &Value) -> Value {
         rule.insert("tiers".into(), tiers(random, base));
     }
     if random.chance(30) {
-        let modes = [json!("shadow"), json!({"enforce_percent": random.between(20, 80)})];
+        let percent = random.between(20, 80);
+        let share = json!({"enforce_percent": percent, "salt": "the same on all surfaces"});
+        let modes = [json!("shadow"), share];
         rule.insert("mode".into(), random.pick(&modes).clone());
     }
     if random.chance(65) {

@@ -66,6 +66,11 @@ fn verdict_text(verdict: &VerdictReport, out: &mut String) {
     } else if verdict.cost != 1 || verdict.charged != "when a request is admitted" {
         line(out, 2, "cost", &format!("{}, charged {}", verdict.cost, verdict.charged));
     }
+    if verdict.chosen_in_secret {
+        let said =
+            "a secret of the surface chooses the keys it is enforced for; here as if for this one";
+        line(out, 2, "mode", said);
+    }
     if !verdict.enforced {
         line(out, 2, "mode", "not enforced for this key: counted only, and the client is not told");
     }

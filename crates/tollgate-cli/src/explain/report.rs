@@ -62,6 +62,8 @@ pub(super) struct VerdictReport {
     pub(super) cost: u64,
     pub(super) charged: String,
     pub(super) enforced: bool,
+    /// Only the surface knows which keys the rule is enforced for; `enforced` is as if for this one.
+    pub(super) chosen_in_secret: bool,
     pub(super) quotas: Vec<QuotaReport>,
 }
 
@@ -199,6 +201,10 @@ fn verdict_report(policy: &Policy, plan: &Plan, verdict: &RuleVerdict<'_>) -> Ve
         cost: verdict.cost,
         charged: charge,
         enforced: verdict.is_enforced,
+        chosen_in_secret: policy
+            .rules()
+            .get(verdict.rule)
+            .is_some_and(tollgate_policy::Rule::chooses_keys),
         quotas: verdict.quotas.iter().map(|(name, decision)| quota(name, decision, set)).collect(),
     }
 }

@@ -81,7 +81,7 @@ impl Compiler {
                 body: response.and_then(|r| r.body).unwrap_or(BodyFormat::ProblemJson),
                 jitter: response.and_then(|r| r.jitter).map_or(Span::ZERO, |w| w.0),
                 partition_key: response.and_then(|r| r.partition_key).unwrap_or(false),
-                hash_key: [0; 16],
+                hash_key: None,
             },
             waiting: waiting(document.waiting.as_ref()),
             jwt: document.jwt.as_ref().map(Jwt::new),

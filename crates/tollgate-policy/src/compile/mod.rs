@@ -20,7 +20,7 @@ use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use crate::address::Prefixes;
-use crate::document::behaviour::{Action, Charging, Cost, Mode};
+use crate::document::behaviour::{Action, Charging, Cost, Mode, Share};
 use crate::document::conditions::Conditions;
 use crate::document::identity::{Key, KeyPart, Repeated};
 use crate::document::scalar::HeaderName;
@@ -92,7 +92,7 @@ pub(crate) struct Response {
     pub(crate) jitter: tollgate_core::Span,
     pub(crate) partition_key: bool,
     /// What partition keys are hashed with before they are told to clients.
-    pub(crate) hash_key: [u8; 16],
+    pub(crate) hash_key: Option<[u8; 16]>,
 }
 
 /// One rule as compiled.
@@ -233,10 +233,16 @@ impl Policy {
         self.response.partition_key
     }
 
-    /// Sets what partition keys are hashed with before they are told to clients (`pk`): a secret of the
-    /// surface; all zeros until then.
+    /// True when a secret of the surface chooses the keys that a rule is enforced for.
+    #[must_use]
+    pub fn chooses_keys(&self) -> bool {
+        self.rules.iter().any(Rule::chooses_keys)
+    }
+
+    /// Sets the secret of the surface. Partition keys are hashed with it before they are told to clients (`pk`, by zeros
+    /// until then), and it chooses the keys that a rule with `enforce_percent` and no salt is enforced for (all until then).
     pub const fn set_hash_key(&mut self, key: [u8; 16]) {
-        self.response.hash_key = key;
+        self.response.hash_key = Some(key);
     }
 }
 
@@ -257,6 +263,13 @@ impl Rule {
     #[must_use]
     pub fn group(&self) -> usize {
         self.group.into()
+    }
+
+    /// True when a secret of the surface chooses the keys that the rule is enforced for, so that nobody else can say
+    /// which ones these are.
+    #[must_use]
+    pub const fn chooses_keys(&self) -> bool {
+        matches!(self.mode, Mode::EnforcePercent(Share { percent: 1..=99, hash_key: None }))
     }
 
     /// True when every request costs the same: what one is denied by denies the others too.

@@ -7,6 +7,7 @@ use alloc::string::String;
 
 use tollgate_core::{MAX_BUCKETS, MAX_LIMIT, MIN_BUCKETS, QuotaError, Span};
 
+use crate::compile::stable_hash;
 use crate::node::Node;
 use crate::path::Pattern;
 use crate::read::{At, FromNode, quoted, quoted_text, schema};
@@ -151,6 +152,42 @@ impl FromNode for MarkHeader {
     }
 
     schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$"});
+}
+
+/// What makes a hash another one than everybody's: 16 to 128 characters of %x20-7E.
+#[derive(Clone, Debug)]
+pub(crate) struct Salt(String);
+
+impl Salt {
+    /// The key of a hash, 128 bits.
+    pub(crate) fn hash_key(&self) -> [u8; 16] {
+        let half = |which: &[u8]| stable_hash(&[which, self.0.as_bytes()]).to_le_bytes();
+        let mut key = [0; 16];
+        for (byte, made) in key.iter_mut().zip(half(b"first").into_iter().chain(half(b"second"))) {
+            *byte = made;
+        }
+        key
+    }
+}
+
+impl FromNode for Salt {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text)
+                if (16..=128).contains(&text.len())
+                    && text.bytes().all(|b| (0x20..=0x7e).contains(&b)) =>
+            {
+                Some(Self(text.clone()))
+            }
+            // It is a secret, so it is not repeated.
+            _ => {
+                at.problem("is not a salt; use 16 to 128 characters of %x20-7E".into());
+                None
+            }
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[ -~]{16,128}$"});
 }
 
 /// The name of a cookie, as it stands before the first `=` of a pair (RFC 6265, 5.2): any name that a pair can have.

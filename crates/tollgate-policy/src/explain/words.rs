@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use tollgate_core::Span;
 
 use crate::compile::{Policy, Rule, Tier};
-use crate::document::behaviour::{Action, Charging, Cost, Mode, Reply, StatusPattern};
+use crate::document::behaviour::{Action, Charging, Cost, Mode, Reply, Share, StatusPattern};
 use crate::document::conditions::{Conditions, Host, Matcher, Named, NonEmpty};
 use crate::document::identity::{KeyPart, Repeated, Source};
 use crate::document::{EscapedSlashes, OnFailure, OnMissing};
@@ -288,8 +288,9 @@ fn mode(mode: Mode) -> String {
     match mode {
         Mode::Enforce => "enforced for every key".to_owned(),
         Mode::Shadow => "shadow: decided and counted, never refused".to_owned(),
-        Mode::EnforcePercent(percent) => {
-            format!("enforced for {percent} % of the keys, always the same ones")
+        Mode::EnforcePercent(Share { percent, hash_key }) => {
+            let by = if hash_key.is_some() { "the salt" } else { "a secret of the surface" };
+            format!("enforced for {percent} % of the keys, which {by} chooses")
         }
     }
 }
