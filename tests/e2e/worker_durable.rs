@@ -130,6 +130,58 @@ fn the_alarm_deletes_idle_storage_and_only_that() {
     assert_eq!(decide("/short", CLIENT), "allow", "a deleted object works again");
 }
 
+/// Objects that never touch their storage, while the request says so.
+const IDLE: &str = r#"
+import Tollgate, { Limiter as Real } from "./entry.mjs";
+let isIdle = false;
+export default class extends Tollgate {
+  fetch(request) {
+    isIdle = request.headers.has("x-idle");
+    return super.fetch(request);
+  }
+}
+export class Limiter extends Real {
+  check(request) {
+    return isIdle ? new Uint8Array(0) : super.check(request);
+  }
+}
+"#;
+
+// Guards: storage that a flood of refused keys fills. An object that only ever refused holds nothing; the empty file that plain
+// workerd makes for each object is made for one that does nothing at all, too, so nothing in the Worker can prevent it.
+#[test]
+fn an_object_that_only_refused_stores_nothing() {
+    let quota = |name: &str, window: &str| json!({"name": name, "algorithm": "fixed-window", "limit": 1, "window": window});
+    let rule = |name: &str, key: &str| json!({"name": name, "key": [key], "quotas": [quota(name, "366d")]});
+    let rules = json!([rule("all", "path"), rule("each", "client_ip")]);
+    let worker = Setup::new(json!({"version": 1, "rules": rules})).front(IDLE).start();
+    let ask = |ip: u32, is_idle: bool| {
+        let request = check_request("GET", "/", &format!("192.0.2.{ip}"));
+        let request = if is_idle { request.header("x-idle", "yes") } else { request };
+        answer(&worker.client().send(&request))["decision"].clone()
+    };
+    assert_eq!(ask(1, false), "allow");
+    assert_eq!((worker.databases().len(), tables(&worker)), (2, 2));
+    let before = worker.databases();
+    for ip in 2..12 {
+        assert_eq!(ask(ip, false), "deny", "the path's count is used up");
+    }
+    assert_eq!(
+        (worker.databases().len(), tables(&worker)),
+        (12, 2),
+        "refused clients store nothing"
+    );
+    assert_eq!(ask(100, true), "allow", "a failure");
+    assert_eq!(
+        worker.databases().len(),
+        13,
+        "workerd makes a file for an object that does nothing"
+    );
+    let new = worker.databases().into_iter().filter(|path| !before.contains(path));
+    let sizes: Vec<u64> = new.map(|path| fs::metadata(path).expect("a file").len()).collect();
+    assert!(sizes.iter().all(|size| *size == sizes[0] && *size <= 4096), "{sizes:?}");
+}
+
 /// How many databases hold our table.
 pub fn tables(worker: &Workerd) -> usize {
     let holds_table = |path: &std::path::PathBuf| {

@@ -237,3 +237,18 @@ fn a_value_of_an_earlier_layout_is_not_idle_before_its_time() {
     let policy = Policy::compile(&after, Surface::Envoy).unwrap();
     assert_eq!(policy.groups()[0].idle_at(&policy, &stored), idle_at);
 }
+
+#[test]
+fn every_committed_value_is_one_and_what_was_cut_is_none() {
+    let policy = Policy::compile(PER_CLIENT, Surface::Worker).unwrap();
+    let mut plan = Plan::new();
+    policy.plan(&get("/api/x", "192.0.2.1"), &mut plan);
+    plan.load(&policy, 0, None);
+    plan.decide(&policy, Timestamp::ZERO.saturating_add(Span::from_secs(9)));
+    let value = plan.value(0);
+    assert!(plan.changed(0) && tollgate_policy::is_value(value));
+    for length in 0..value.len() {
+        assert!(!tollgate_policy::is_value(&value[..length]), "{length}");
+    }
+    assert!(!tollgate_policy::is_value(&vec![0; value.len()]));
+}

@@ -160,7 +160,8 @@ impl Objects {
         for (i, call) in calls {
             match call.reply().await {
                 // What cannot be read changes nothing: the request is refused in any case.
-                Ok(reply) => drop(plan.accept(policy, i, &reply)),
+                Ok(reply) if plan.accept(policy, i, &reply).is_ok() => {}
+                Ok(_) => self.tally.borrow_mut().note(Trouble::Misread, ""),
                 Err(NoReply::Late) => self.tally.borrow_mut().note(Trouble::Late, ""),
                 Err(NoReply::Failed(word)) => {
                     self.tally.borrow_mut().note(Trouble::Failed, &word);
