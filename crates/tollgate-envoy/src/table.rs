@@ -19,6 +19,7 @@
 
 use core::hash::Hasher;
 use core::num::NonZeroU64;
+use core::ops::Range;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use tollgate_policy::{BUCKET_NAME, MAX_WAYS, TableSize, WORD};
@@ -210,27 +211,36 @@ impl<'a> Bucket<'a> {
         claim: impl Fn(&[u8]) -> Option<C>,
         out: &mut Vec<u8>,
     ) -> Option<C> {
-        let own = Way { fingerprint, value };
-        let is_there = self.find(fingerprint).is_some();
-        let (leaves, lost) = if is_there || self.keys < ways {
-            (fingerprint, None)
-        } else {
+        let there = self.place(fingerprint);
+        let (place, lost) = if there.is_empty() && self.keys >= ways {
             let claims = self.ways.map(|way| (claim(way.value), way.fingerprint));
             // Idle ways are `None`, which is less than any claim.
-            claims.min().map_or((fingerprint, None), |(lost, leaves)| (leaves, lost))
+            let least = claims.min();
+            least.map_or((there, None), |(lost, leaves)| (self.place(leaves), lost))
+        } else {
+            (there, None)
         };
         out.clear();
         out.extend_from_slice(&Self::empty(self.level));
-        let mut is_written = false;
-        for way in self.ways {
-            let takes_over = way.fingerprint == leaves;
-            is_written |= takes_over;
-            if takes_over { own.write(out) } else { way.write(out) }
-        }
-        if !is_written {
-            own.write(out);
-        }
+        out.extend_from_slice(self.ways.0.get(..place.start).unwrap_or_default());
+        Way { fingerprint, value }.write(out);
+        out.extend_from_slice(self.ways.0.get(place.end..).unwrap_or_default());
         lost
+    }
+
+    /// Where the way with this fingerprint is in the bytes of all ways; nothing at their end if there is none.
+    fn place(&self, fingerprint: NonZeroU64) -> Range<usize> {
+        let all = self.ways.0.len();
+        let mut ways = self.ways;
+        let mut start = 0;
+        while let Some(way) = ways.next() {
+            let end = all.saturating_sub(ways.0.len());
+            if way.fingerprint == fingerprint {
+                return start..end;
+            }
+            start = end;
+        }
+        all..all
     }
 
     /// The upper half of this bucket, which has the number `bucket`, that one of its keys belongs to at

@@ -148,7 +148,6 @@ fn interrupted(
     let host =
         Interrupted { shared, meanwhile: RefCell::new(&mut meanwhile), calls: RefCell::new(0) };
     let mine = usize::from(one.ask(&host, keys[0], NOW).0);
-    drop(host);
     (mine + admitted, reached)
 }
 
