@@ -20,5 +20,6 @@ mod envoy_module;
 mod envoy_policy;
 mod envoy_server;
 mod envoy_settings;
+mod envoy_values;
 #[path = "../vectors/format.rs"]
 mod vectors;

@@ -1,9 +1,11 @@
 //! One request over HTTP/2 in the clear, with prior knowledge of it, as gRPC clients send theirs.
 //!
 //! Invariant: the answer comes back as the frames had it: whether the header fields ended the stream is told apart from a
-//! body that is empty. The protocol is the `h2` crate's, not ours.
+//! body that is empty. The protocol is the `h2` crate's, not ours, but for [`status_of`], which sends what no honest
+//! client would.
 
-use std::net::Ipv4Addr;
+use std::io::{self, Read, Write};
+use std::net::{self, Ipv4Addr};
 
 use http::Request as Head;
 use tokio::net::TcpStream;
@@ -52,4 +54,73 @@ async fn exchange(port: u16, request: &Request) -> Result<Answer, Box<dyn std::e
     }
     connection.abort();
     Ok(Answer { response, is_trailers_only })
+}
+
+/// The status of the answer to a request of exactly these fields, pseudo-fields first; `None` when the stream or the
+/// connection is closed instead. Fields are sent as they are, without a table (RFC 7541, 6.2.3).
+pub fn status_of(port: u16, fields: &[(&[u8], &[u8])]) -> Option<u16> {
+    let mut stream = net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
+    stream.set_read_timeout(Some(ANSWER_WITHIN)).expect("a time-out");
+    let mut block = vec![];
+    for (name, value) in fields {
+        block.push(0x10);
+        for text in [name, value] {
+            push_length(text.len(), &mut block);
+            block.extend_from_slice(text);
+        }
+    }
+    let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    push_frame(4, 0, 0, &[], &mut out);
+    push_frame(1, 0x5, 1, &block, &mut out); // the stream and the fields end here
+    stream.write_all(&out).expect("a request");
+    loop {
+        let (kind, stream_id, payload) = read_frame(&mut stream).ok()?;
+        match (kind, stream_id) {
+            (1, 1) => return Some(status(&payload)),
+            (3 | 7, _) => return None,
+            _ => {}
+        }
+    }
+}
+
+fn push_length(length: usize, out: &mut Vec<u8>) {
+    let small = u8::try_from(length).ok().filter(|length| *length < 127);
+    out.push(small.unwrap_or(127));
+    if small.is_none() {
+        let rest = length - 127;
+        assert!(rest < 1 << 14, "a field of a test is short");
+        out.extend([0x80 | (rest & 0x7f) as u8, (rest >> 7) as u8]);
+    }
+}
+
+fn push_frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
+    let length = u32::try_from(payload.len()).expect("a short frame");
+    out.extend_from_slice(&length.to_be_bytes()[1..]);
+    out.extend([kind, flags]);
+    out.extend_from_slice(&stream.to_be_bytes());
+    out.extend_from_slice(payload);
+}
+
+fn read_frame(stream: &mut net::TcpStream) -> io::Result<(u8, u32, Vec<u8>)> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head)?;
+    let [a, b, c, kind, _, id @ ..] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+    stream.read_exact(&mut payload)?;
+    Ok((kind, u32::from_be_bytes(id), payload))
+}
+
+/// The status at the front of a block of fields: of the static table, or in digits, which a server may write in
+/// Huffman's code (RFC 7541, A and B).
+fn status(block: &[u8]) -> u16 {
+    let start = block.iter().position(|byte| !(0x20..0x40).contains(byte)); // a new size of the table
+    match &block[start.unwrap_or(0)..] {
+        [0x88, ..] => 200,
+        [0x8c, ..] => 400,
+        [0x08 | 0x18 | 0x48, 3, digits @ ..] => {
+            std::str::from_utf8(&digits[..3]).expect("digits").parse().expect("a status")
+        }
+        [0x08 | 0x18 | 0x48, 0x83, 0x68, 0x4f, 0xff, ..] => 429,
+        other => panic!("a status that this test does not know: {other:?}"),
+    }
 }

@@ -12,4 +12,5 @@ pub mod identity;
 pub mod process;
 pub mod settings;
 pub mod tokens;
+pub mod values;
 pub mod workerd;

@@ -25,7 +25,7 @@ impl Policy {
         let request = Request::new(facts, &self.settings, core::mem::take(&mut plan.buffers));
         if !self.exempt.iter().any(|exempt| exempt.surely_hold(&request)) {
             let mut candidates = core::mem::take(&mut plan.candidates);
-            self.index.find(request.host(), request.paths().all(), &mut candidates);
+            self.index.find(request.host().ok(), request.paths().all(), &mut candidates);
             for index in &candidates {
                 self.apply(*index, &request, plan);
             }

@@ -60,10 +60,10 @@ impl Index {
     }
 
     /// Fills `out` with the candidates for a request, in order, each once: those that any of the readings of
-    /// its path finds.
+    /// its path finds. A `host` of which nobody knows what it is may be any.
     pub(crate) fn find<'p>(
         &self,
-        host: &[u8],
+        host: Option<&[u8]>,
         readings: impl Iterator<Item = &'p [u8]>,
         out: &mut Vec<u16>,
     ) {
@@ -72,6 +72,18 @@ impl Index {
         for path in readings {
             self.paths.walk(0, Some(path.strip_prefix(b"/").unwrap_or(path)), out);
         }
+        match host {
+            Some(host) => self.find_host(host, out),
+            None => out.extend(self.hosts.values().chain(self.suffixes.values()).flatten()),
+        }
+        if out.len() > 1 {
+            out.sort_unstable();
+            out.dedup();
+        }
+    }
+
+    /// Appends the rules of every host that matches, some perhaps twice.
+    fn find_host(&self, host: &[u8], out: &mut Vec<u16>) {
         if let Some(rules) = self.hosts.get(host) {
             out.extend_from_slice(rules);
         }
@@ -81,10 +93,6 @@ impl Index {
             for suffix in dots.filter_map(|(i, _)| host.get(i..)) {
                 out.extend(self.suffixes.get(suffix).into_iter().flatten());
             }
-        }
-        if out.len() > 1 {
-            out.sort_unstable();
-            out.dedup();
         }
     }
 }
@@ -169,7 +177,7 @@ mod tests {
             index.insert(Some(when), u16::try_from(i).unwrap());
         }
         let mut found = Vec::new();
-        index.find(host.as_bytes(), core::iter::once(path.as_bytes()), &mut found);
+        index.find(Some(host.as_bytes()), core::iter::once(path.as_bytes()), &mut found);
         assert_eq!(found, expected, "{host} {path}");
     }
 
@@ -206,5 +214,12 @@ mod tests {
         check(&conditions, "example.com", "/", &[2, 3]);
         check(&conditions, ".com", "/", &[]);
         check(&conditions, "", "/", &[]);
+        let mut index = Index::new();
+        for (when, i) in conditions.iter().zip(0..) {
+            index.insert(Some(when), i);
+        }
+        let mut found = Vec::new();
+        index.find(None, core::iter::empty(), &mut found);
+        assert_eq!(found, [0, 1, 2, 3], "nobody knows which");
     }
 }

@@ -87,7 +87,7 @@ fn write_value<F: Facts>(
             None => return Ok(false),
         },
         KeyPart::Method => return put(Some(request.method())),
-        KeyPart::Host => return put(Some(request.host()).filter(|host| !host.is_empty())),
+        KeyPart::Host => return put(Some(request.host()?).filter(|host| !host.is_empty())),
         KeyPart::Path => return put(Some(request.paths().main())),
         KeyPart::PathParam(name) => return put(rule.capture(name, request.paths()).as_deref()),
         KeyPart::JwtClaim(name) => return put(request.claim(name)?.as_deref()),

@@ -20,6 +20,7 @@ extern crate alloc;
 
 mod address;
 mod apply;
+mod authority;
 mod body;
 mod compile;
 mod cookies;

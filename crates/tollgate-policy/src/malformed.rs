@@ -11,6 +11,8 @@ pub enum Malformed {
     Repeated,
     /// A control character stands where a value is read.
     Control,
+    /// What names the host is no authority.
+    Authority,
     /// The base64 of a user's name and password is none.
     Credentials,
     /// The path, by which the rule counts: servers differ in what it is, not only in its slashes.
@@ -24,6 +26,7 @@ impl Malformed {
         match self {
             Self::Repeated => "a field that is read as one value is given several that differ",
             Self::Control => "a field holds a control character",
+            Self::Authority => "the host is not a name or an address, and perhaps a port",
             Self::Credentials => "the credentials are not base64",
             Self::Path => "the path is another one to other servers; send it without dot segments",
         }

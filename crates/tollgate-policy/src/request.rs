@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 use core::net::IpAddr;
 
+use crate::authority::write_host;
 use crate::compile::Settings;
 use crate::document::conditions::{Conditions, Host, Matcher, NonEmpty};
 use crate::facts::Facts;
@@ -20,6 +21,7 @@ pub(crate) struct Request<'a, F> {
     pub(crate) facts: &'a F,
     pub(crate) settings: &'a Settings,
     buffers: Buffers,
+    host: Result<(), Malformed>,
     method: OnceCell<Cow<'a, [u8]>>,
     target: OnceCell<Cow<'a, [u8]>>,
     client: OnceCell<Option<IpAddr>>,
@@ -47,14 +49,23 @@ impl<'a, F: Facts> Request<'a, F> {
     /// Fetches host and path if any rule reads them.
     pub(crate) fn new(facts: &'a F, settings: &'a Settings, mut buffers: Buffers) -> Self {
         let target = OnceCell::new();
+        let mut host = Ok(());
         if settings.reads_path {
             let target = target.get_or_init(|| facts.target());
             buffers.paths.read(target, settings.escaped_slashes);
         }
         if settings.reads_host {
-            normalise_host(&facts.host(), &mut buffers.host);
+            host = write_host(&facts.host(), &mut buffers.host);
         }
-        Self { facts, settings, buffers, method: OnceCell::new(), target, client: OnceCell::new() }
+        Self {
+            facts,
+            settings,
+            buffers,
+            host,
+            method: OnceCell::new(),
+            target,
+            client: OnceCell::new(),
+        }
     }
 
     /// Gives the buffers back.
@@ -71,9 +82,12 @@ impl<'a, F: Facts> Request<'a, F> {
         &self.buffers.paths
     }
 
-    /// The host in normal form.
-    pub(crate) fn host(&self) -> &[u8] {
-        &self.buffers.host
+    /// The host in normal form; empty when there is none.
+    ///
+    /// # Errors
+    /// What names it is no authority.
+    pub(crate) fn host(&self) -> Result<&[u8], Malformed> {
+        self.host.map(|()| self.buffers.host.as_slice())
     }
 
     pub(crate) fn client(&self) -> Option<IpAddr> {
@@ -177,6 +191,11 @@ impl Conditions {
             })
         };
         let hold = self.hold_for_target(request, known, reading)
+            && each(&self.hosts, |list| {
+                holds(request.host().map(|host| {
+                    known == Known::Host || list.iter().any(|wanted| wanted.matches(host))
+                }))
+            })
             && self.headers.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
                 let value = request.facts.header(&name.0);
                 value.is_some_and(|value| holds(header_matches(&name.0, &value, wanted, reading)))
@@ -209,8 +228,6 @@ impl Conditions {
         reading: Reading,
     ) -> bool {
         each(&self.methods, |list| list.iter().any(|m| m.0.as_bytes() == request.method()))
-            && (known == Known::Host
-                || each(&self.hosts, |list| list.iter().any(|host| host.matches(request.host()))))
             && (known == Known::Path
                 || each(&self.paths, |list| {
                     let paths = request.paths();
@@ -264,18 +281,6 @@ impl Matcher {
             }
         }
     }
-}
-
-/// Writes `host` without port and trailing dot, in lower case, into `out`, which is cleared first.
-fn normalise_host(host: &[u8], out: &mut Vec<u8>) {
-    out.clear();
-    let name = match host.iter().rposition(|b| *b == b':') {
-        Some(colon) if !host.get(colon..).unwrap_or_default().contains(&b']') => {
-            host.get(..colon).unwrap_or(host)
-        }
-        _ => host,
-    };
-    out.extend(name.strip_suffix(b".").unwrap_or(name).iter().map(u8::to_ascii_lowercase));
 }
 
 /// The bytes of a query key or value: `+` is a space, `%41` is `A` (URL standard, form decoding).

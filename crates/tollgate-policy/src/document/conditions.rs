@@ -7,9 +7,9 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::Ipv6Addr;
 
 use crate::address::Cidr;
+use crate::authority::write_host;
 use crate::document::scalar::{HeaderName, Method, is_token};
 use crate::node::Node;
 use crate::path::Pattern;
@@ -98,16 +98,14 @@ impl FromNode for Host {
         let Node::Text(text) = node else {
             return at.wrong(node, "a host");
         };
-        let host = text.to_ascii_lowercase();
-        let suffix = host.strip_prefix('*').filter(|rest| rest.starts_with('.'));
-        let name = suffix.unwrap_or(&host);
-        let bracketed = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
-        let is_host = match bracketed {
-            Some(address) => address.parse::<Ipv6Addr>().is_ok(),
-            None => !name.is_empty() && name != "." && name.bytes().all(is_name),
-        };
-        if !is_host {
+        let suffix = text.strip_prefix("*.");
+        let name = suffix.unwrap_or(text);
+        let mut host = Vec::new();
+        let is_host = write_host(name.as_bytes(), &mut host).is_ok();
+        // A request may have a port and white space round it; a condition has neither.
+        let is_bare = name.ends_with(']') || !name.contains([':', ' ', '\t']);
+        let is_suffix_of_address = suffix.is_some() && name.starts_with('[');
+        if !is_host || host.is_empty() || !is_bare || is_suffix_of_address {
             return at.wrong(node, "a host; use a name without port, or \"*.\" and a name");
         }
         if name.ends_with('.') {
@@ -115,8 +113,11 @@ impl FromNode for Host {
             return None;
         }
         Some(match suffix {
-            Some(suffix) => Self::Suffix(suffix.into()),
-            None => Self::Exact(host.into()),
+            Some(_) => {
+                host.insert(0, b'.');
+                Self::Suffix(host)
+            }
+            None => Self::Exact(host),
         })
     }
 
