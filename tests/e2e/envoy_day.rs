@@ -18,7 +18,7 @@ fn the_real_day_adds_up() {
     let policy = json!({"version": 1, "rules": [{
         "name": "client",
         "key": [{"header": "x-client"}],
-        "quotas": [{"name": "client", "limit": LIMIT, "window": "1h"}],
+        "quotas": [{"name": "client", "limit": LIMIT, "window": "366d"}],
     }]});
     let envoy = Setup::policy(2, &policy).start();
     let hits = day();
@@ -42,8 +42,7 @@ fn the_real_day_adds_up() {
             *admitted.entry(client).or_default() += count;
         }
     });
-    // One unit comes back every six minutes: none while this test runs.
-    assert!(started.elapsed().as_secs() < 300);
+    // One unit comes back every five weeks: none while this test runs.
     let mut asked: HashMap<&str, usize> = HashMap::new();
     hits.iter().for_each(|hit| *asked.entry(&hit.client).or_default() += 1);
     for (client, asked) in &asked {

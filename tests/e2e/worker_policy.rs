@@ -248,14 +248,13 @@ fn delay_waits_until_the_request_is_admitted() {
 // Guards: connections that pile up: who would wait longer than allowed is refused at once.
 #[test]
 fn delay_refuses_who_would_wait_too_long() {
-    let worker = setup(&login(), &waiting("60s", "2s")).start();
+    // If it waited, it would for longer than this client has patience.
+    let worker = setup(&login(), &waiting("1h", "5m")).start();
     assert_eq!(send(&worker, Request::get("/good")).status, 200);
-    let started = Instant::now();
     let refused = get(&worker);
     assert_eq!(refused.status, 429);
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     let wait: u64 = refused.header("retry-after").and_then(|s| s.parse().ok()).expect("seconds");
-    assert!((55..=60).contains(&wait), "{wait}");
+    assert!((3_500..=3_600).contains(&wait), "{wait}");
 }
 
 // Guards: a shadow that refuses, that talks, or that says nothing to its owner: it decides and counts, and the client

@@ -280,7 +280,6 @@ fn a_queue_delays_the_request() {
     let second = started.elapsed();
     // The object's clock has milliseconds, ours began before it.
     assert!(second >= Duration::from_millis(990), "{first:?} {second:?}");
-    assert!(second < Duration::from_secs(10), "{second:?}");
 }
 
 // Guards: an origin that is down. The client is told so, in time, and what was charged.

@@ -1,7 +1,8 @@
-//! `cargo xtask fuzz`: the targets of `tests/fuzz`, for as long as one likes; the test step, briefly.
+//! `cargo xtask fuzz`: the targets of `tests/fuzz` and the laws of the property tests, for as long as one likes and
+//! with a fresh seed each time; the test step, briefly and the same each time.
 //!
-//! Invariant: the committed corpora change only by `--keep`. A finding comes with the file that brings it
-//! about and the way to see it again without a fuzzer. Everything is built into `target/fuzz`, by a
+//! Invariant: the committed corpora change only by `--keep`. A finding comes with what to commit and the way to see it
+//! again without a fuzzer. Everything is built into `target/fuzz`, by a
 //! compiler of its own, so that the other builds stay as they are.
 
 use crate::{
@@ -11,19 +12,29 @@ use crate::{
     versions,
     workspace::Workspace,
 };
-use std::{fs, process::Command};
+use std::{
+    fs,
+    hash::{BuildHasher, Hasher, RandomState},
+    process::Command,
+    time::{Duration, Instant},
+};
 
 pub static TOOLS: [&Tool; 2] = [&tools::NIGHTLY, &tools::CARGO_FUZZ];
 
 const FOLDER: &str = "tests/fuzz";
-/// Of one target in the test step; the corpora are replayed first.
-const BRIEF_SECONDS: u32 = 10;
+/// Inputs for one target in the test step, those of its corpus among them: a number, so that a slow machine tries the
+/// same ones.
+const BRIEF: [&str; 3] = ["-seed=1", "-runs=50000", "-timeout=600"];
+/// The property tests, as if they were a target.
+const LAWS: &str = "laws";
 const SECONDS: u32 = 60;
 const MOST_SECONDS: u32 = 86_400;
-const USAGE: &str = "cargo xtask fuzz [target ...] [--seconds 1-86400] [--keep]";
+const USAGE: &str = "cargo xtask fuzz [target ...] [laws] [--seconds 1-86400] [--keep]";
 const FIX: &str = "correct tests/fuzz, or what it calls";
-/// What the fuzzer is told: the same seed gives the same inputs; no input takes seconds or much memory.
-const LIMITS: [&str; 4] = ["-seed=1", "-max_len=65536", "-timeout=5", "-rss_limit_mb=2048"];
+/// No input is large or takes much memory.
+const LIMITS: [&str; 2] = ["-max_len=65536", "-rss_limit_mb=2048"];
+/// Nor seconds, when somebody watches.
+const PATIENCE: &str = "-timeout=5";
 
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
@@ -34,27 +45,62 @@ struct Options {
 }
 
 pub fn fuzz(workspace: &Workspace, arguments: &[String]) -> Result<()> {
-    let options = parse(arguments, targets(workspace)?)?;
-    tools::ensure(workspace, &TOOLS)?;
-    build(workspace)?;
+    let mut known = targets(workspace)?;
+    known.push(LAWS.to_owned());
+    let mut options = parse(arguments, known)?;
+    let with_laws = options.targets.iter().any(|target| target == LAWS);
+    options.targets.retain(|target| target != LAWS);
+    if !options.targets.is_empty() {
+        tools::ensure(workspace, &TOOLS)?;
+        build(workspace)?;
+    }
     for target in &options.targets {
         println!("\n=== {target}, {} s", options.seconds);
-        let mut command = fuzzer(workspace, target)?;
-        command.arg(format!("-max_total_time={}", options.seconds));
+        let mut command = fuzzer(workspace, target, target)?;
+        command.arg(PATIENCE).arg(format!("-max_total_time={}", options.seconds));
         run::shown(&mut command, &again(target))?;
         if options.keep {
             run::shown(&mut merge(workspace, target), FIX)?;
         }
     }
+    if with_laws {
+        laws(workspace, options.seconds)?;
+    }
     Ok(())
 }
 
-/// Each target on its corpus and then for a few seconds.
+/// The property tests with one fresh seed after the other, for so long; at least once.
+fn laws(workspace: &Workspace, seconds: u32) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let seed = RandomState::new().build_hasher().finish();
+        println!("\n=== {LAWS}, seed {seed}");
+        let tests = "test --profile release-test -p tollgate-core -p tollgate-policy";
+        let mut command = Command::new("cargo");
+        command.current_dir(&workspace.root).env(SEED, seed.to_string());
+        let fix = format!(
+            "see it again with `{SEED}={seed} cargo {tests}`; mend it, give the case a row of its own, and commit \
+             both with the .regressions file that `git status` shows"
+        );
+        run::shown(command.args(tests.split(' ')), &fix)?;
+        if started.elapsed() >= Duration::from_secs(seconds.into()) {
+            return Ok(());
+        }
+    }
+}
+
+/// What proptest takes its seed from; `.cargo/config.toml` sets it for every other run.
+const SEED: &str = "PROPTEST_RNG_SEED";
+
+/// Each target on its corpus and then on a number of inputs, the same ones each time: nothing that an earlier run found
+/// is looked at.
 pub fn briefly(workspace: &Workspace) -> Result<()> {
     build(workspace)?;
     for target in targets(workspace)? {
-        let mut command = fuzzer(workspace, &target)?;
-        command.arg(format!("-max_total_time={BRIEF_SECONDS}")).arg("-runs=2000000");
+        let scratch = format!("brief-{target}");
+        let _ = fs::remove_dir_all(workspace.out.join("fuzz").join(&scratch));
+        let mut command = fuzzer(workspace, &target, &scratch)?;
+        command.args(BRIEF);
         let (status, _, said) = run::captured(&mut command)?;
         if !status.success() {
             let what = format!("fuzzing `{target}` found what must not be");
@@ -110,8 +156,8 @@ fn build(workspace: &Workspace) -> Result<()> {
 }
 
 /// The target on a scratch folder, where it writes what it finds, and on its corpus.
-fn fuzzer(workspace: &Workspace, target: &str) -> Result<Command> {
-    let scratch = workspace.out.join("fuzz").join(target);
+fn fuzzer(workspace: &Workspace, target: &str, scratch: &str) -> Result<Command> {
+    let scratch = workspace.out.join("fuzz").join(scratch);
     fs::create_dir_all(&scratch).or_problem("cannot create a scratch folder", "free disk space")?;
     let folder = workspace.root.join(FOLDER);
     let mut command = cargo_fuzz(workspace, "run");
@@ -173,6 +219,12 @@ fn excerpt(said: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_other_run_has_one_seed() {
+        let config = fs::read_to_string(Workspace::find().root.join(".cargo/config.toml")).unwrap();
+        assert!(config.contains(&format!("\n[env]\n{SEED} = \"1\"\n")), "{config}");
+    }
 
     fn options(text: &str) -> Result<Options> {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();

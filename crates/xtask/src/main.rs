@@ -35,8 +35,8 @@ cargo xtask <command>
                       build the products into target/tollgate/
   bench [core] [policy] [sizes] [envoy] [worker] [--seconds N] [--rounds N]
                       measure decisions and requests, as tables in target/tollgate/bench.md
-  fuzz [target ...] [--seconds N] [--keep]
-                      look for inputs that break a law; `--keep` adds to the corpora
+  fuzz [target ...] [laws] [--seconds N] [--keep]
+                      look for inputs that break a law, with fresh seeds; `--keep` adds to the corpora
   tidy                check what STYLE.md says and a machine can see
   doctor              say which tools are there, which are missing, and why they are needed
   tools               install every tool now (others do it when they need one)

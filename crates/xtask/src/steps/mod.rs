@@ -40,7 +40,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         group: "fuzz",
-        name: "fuzz targets, 10 s each",
+        name: "fuzz targets, 50,000 inputs each",
         needs: &fuzz::TOOLS,
         run: fuzz::briefly,
     },
