@@ -137,9 +137,7 @@ impl Gate {
     /// a warning may say how to get round a limit.
     fn warn(&self, has_token: bool) {
         let Ok(policy) = self.policy.as_ref() else { return };
-        for warning in &policy.warnings().0 {
-            js::warn(&warning.to_string());
-        }
+        health::log_each(policy.warnings(), "", &mut js::warn);
         if policy.tells_partition_keys() && self.settings.hash_key.is_empty() {
             js::warn(
                 "response.partition_key: pk can be guessed without the secret HASH_KEY; set it",

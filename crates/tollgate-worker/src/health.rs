@@ -41,12 +41,17 @@ pub(crate) fn log(
     policy: &Result<Policy, Problems>,
     mut line: impl FnMut(&str),
 ) {
-    let problems = all(settings, policy);
+    let prefix = "misconfigured, every request is answered with 500: ";
+    log_each(&all(settings, policy), prefix, &mut line);
+}
+
+/// Logs so many of `problems`, one line each, and how many more there are.
+pub(crate) fn log_each(problems: &Problems, prefix: &str, line: &mut dyn FnMut(&str)) {
     for problem in problems.0.iter().take(MAX_LINES) {
-        line(&format!("misconfigured, every request is answered with 500: {problem}"));
+        line(&format!("{prefix}{problem}"));
     }
     if let Some(more) = problems.0.len().checked_sub(MAX_LINES).filter(|more| *more > 0) {
-        line(&format!("misconfigured: {more} more; run `tollgate check`"));
+        line(&format!("{prefix}and {more} more; run `tollgate check`"));
     }
 }
 
@@ -98,7 +103,8 @@ mod tests {
         let mut lines = vec![];
         log(&settings, &policy, |line| lines.push(line.to_owned()));
         assert_eq!(lines.len(), MAX_LINES + 1);
-        let last = "misconfigured: 980 more; run `tollgate check`";
+        let last =
+            "misconfigured, every request is answered with 500: and 980 more; run `tollgate check`";
         assert_eq!(lines.last().map(String::as_str), Some(last));
         log(&Problems::default(), &policy, |line| panic!("{line}"));
     }
