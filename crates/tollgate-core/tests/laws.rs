@@ -73,6 +73,31 @@ proptest! {
         }
     }
 
+    /// `soonest` is never later than the time at which costs have gone one after the other, each as soon as it can; GCRA and
+    /// its kin say exactly that time, all others exactly when one unit fits that does not fit now.
+    #[test]
+    fn soonest_is_never_late(limiter in limiter(), start in start(), steps in steps(20), costs in prop::collection::vec(1_u64..=3, 1..20)) {
+        let mut key = Key::new(limiter);
+        let mut last = start;
+        run(&mut key, start, &steps, |_, now, _, _| last = now);
+        let mut state = key.state.clone();
+        let denied = limiter.peek(&state, at(last), limiter.capacity());
+        let first = if denied.is_admitted() { limiter.peek(&state, at(last), 0) } else { denied };
+        let (mut now, mut units) = (last, 0);
+        for cost in costs.iter().map(|cost| (*cost).min(limiter.capacity())) {
+            while let Some(wait) = limiter.check(&mut state, at(now), cost).retry_after {
+                now += wait.as_nanos();
+            }
+            units += cost;
+            let soonest = limiter.soonest(&first, units).as_nanos();
+            prop_assert!(soonest <= now - last, "{units} units: {soonest} > {} by {limiter:?}", now - last);
+            let is_exact = is_of_rate(limiter.algorithm()) || units == 1;
+            if is_exact && limiter.algorithm() != Algorithm::LeakyQueue {
+                prop_assert_eq!(soonest, now - last, "{} units by {:?}", units, limiter);
+            }
+        }
+    }
+
     /// A denial names the first nanosecond at which the same cost is admitted; none if it never is.
     #[test]
     fn denied_until_retry_after_and_allowed_at_it(limiter in limiter(), start in start(), steps in steps(40)) {

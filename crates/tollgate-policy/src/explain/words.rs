@@ -18,6 +18,7 @@ use crate::document::identity::{KeyPart, Repeated, Source};
 use crate::document::{EscapedSlashes, OnFailure, OnMissing};
 use crate::forwarded::Trust;
 use crate::path::{Pattern, Segment};
+use crate::waiting::Limits;
 
 /// One rule in words; each is a phrase without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +78,7 @@ impl Policy {
             cost: cost(&rule.cost),
             charge: charging(&rule.charging),
             mode: mode(rule.mode),
-            action: action(&rule.action),
+            action: action(self, &rule.action),
             on_failure: match rule.on_failure {
                 OnFailure::Allow => "let the request pass",
                 OnFailure::Deny => "refuse with 503",
@@ -295,11 +296,18 @@ fn mode(mode: Mode) -> String {
     }
 }
 
-fn action(action: &Action) -> String {
+fn action(policy: &Policy, action: &Action) -> String {
     match action {
         Action::Deny(None) => "refuse with 429".to_owned(),
         Action::Deny(Some(reply)) => format!("refuse with {}", answer(reply)),
-        Action::Delay(longest) => format!("wait at most {}, then refuse with 429", span(*longest)),
+        Action::Delay(longest) => {
+            let Limits { per_key, total, bytes } = policy.waiting();
+            format!(
+                "wait in line at most {}, then refuse with 429; a worker holds {per_key} requests of a key, \
+                 {total} in all, {bytes} bytes",
+                span(*longest)
+            )
+        }
         Action::Mark(mark) => format!("pass on with {}: {}", mark.header.0, mark.value.0),
         Action::Respond(reply) => {
             format!("answer {} without saying why, and do not pass on", answer(reply))

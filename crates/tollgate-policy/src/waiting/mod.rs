@@ -16,10 +16,12 @@ mod kept;
 mod lines;
 mod pace;
 mod places;
+mod poll;
 mod queue;
 mod turn;
 
 pub use pace::Pace;
+pub use poll::Poll;
 pub use queue::{Due, Full, Queue, Seat, Ticket};
 pub use turn::Turn;
 

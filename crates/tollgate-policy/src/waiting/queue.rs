@@ -327,5 +327,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
-mod tests;
+#[path = "tests/line.rs"]
+mod line;
+#[cfg(test)]
+#[path = "tests/model.rs"]
+mod model;

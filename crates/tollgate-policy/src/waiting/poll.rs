@@ -1,0 +1,79 @@
+//! A queue without a timer of its own: every waiter comes and asks.
+//!
+//! For the Worker, where a request can only be woken by its own timer, and where one whose client has left may be
+//! stopped without a word. So each waiter says until when it will ask again, and is forgotten when it does not.
+//!
+//! Invariant: the same line, order and times as with [`Queue::pop`]; what a waiter is told to wait for is never
+//! later than its turn if those ahead of it stay.
+
+use tollgate_core::{Span, Timestamp};
+
+use super::queue::{Due, Kind, Queue, Ticket};
+
+/// What a waiter that asks is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    /// It is its turn: decide it again, then call [`Queue::done`] or [`Queue::again`].
+    Decide,
+    /// Its time has come, and it has left the queue.
+    Go,
+    /// Ask again then.
+    Wait(Timestamp),
+    /// Its deadline has come, and it has left the queue. It may be worth coming back after this time.
+    Over(Span),
+}
+
+impl<K: Ord + Clone, T> Queue<K, T> {
+    /// What `ticket` is to do at `now`.
+    pub fn poll(&mut self, ticket: Ticket, now: Timestamp) -> Poll {
+        let Some(waiter) = self.waiters.get(&ticket.0) else { return Poll::Over(Span::ZERO) };
+        let (id, cost, deadline) = (waiter.line, waiter.cost, waiter.deadline);
+        let Some(line) = self.lines.get_mut(&id) else { return Poll::Over(Span::ZERO) };
+        let turn = match &mut line.kind {
+            Kind::Places(places) => match places.first() {
+                Some(at) if at > now => return Poll::Wait(at),
+                _ => {
+                    places.go();
+                    let _ = self.unseat(ticket.0, now, None);
+                    return Poll::Go;
+                }
+            },
+            Kind::Turns { pace, .. } => {
+                let before = line.order.range(..ticket.0);
+                let ahead = before.filter_map(|ticket| self.waiters.get(ticket)).map(|w| w.cost);
+                let ahead = ahead.fold(0, u64::saturating_add);
+                let fits_at = pace.as_ref().map_or(now, |pace| pace.fits_at(ahead, cost));
+                let is_first = line.order.first() == Some(&ticket.0);
+                let first_at = line.entry.map_or(now, |(at, ..)| at);
+                (is_first && line.entry.is_some(), fits_at.max(first_at))
+            }
+        };
+        match turn {
+            (true, at) if at <= now && at <= deadline => {
+                self.agenda.remove(self.lines.get_mut(&id).and_then(|line| line.entry.take()));
+                match self.wake(id, now) {
+                    Some(Due::Decide(_)) => Poll::Decide,
+                    _ => Poll::Wait(now),
+                }
+            }
+            _ if deadline <= now => match self.give_up(ticket.0, now) {
+                Some(Due::Over(_, wait)) => Poll::Over(wait),
+                _ => Poll::Over(Span::ZERO),
+            },
+            (_, at) => Poll::Wait(at.min(deadline)),
+        }
+    }
+
+    /// Forgets every waiter that `is_there` says is gone.
+    pub fn retain(&mut self, now: Timestamp, mut is_there: impl FnMut(&T) -> bool) {
+        let gone: alloc::vec::Vec<u64> = self
+            .waiters
+            .iter()
+            .filter(|(_, waiter)| !is_there(&waiter.value))
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in gone {
+            let _ = self.leave(Ticket(ticket), now);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What waiting needs of plans: decided again as they came, small while they are kept, turned away without `on_failure`.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::waiting::{Full, Limits, Pace};
+use tollgate_policy::{Answer, Plan, Policy, RuleResult, Surface};
+
+use support::{Request, get};
+
+const TURN: &str = r#"{"version": 1, "rules": [
+    {"name": "turn", "key": [{"header": "x-key"}], "action": {"delay": {"max": "10s"}},
+     "cost": {"header": "x-cost", "max": 9}, "quotas": [{"limit": 4, "window": "4s"}],
+     "tiers": [{"name": "paid", "when": {"headers": {"x-plan": "paid"}}, "quotas": [{"limit": 8, "window": "4s"}]}]}]}"#;
+
+const QUEUE: &str = r#"{"version": 1, "rules": [{"name": "q", "key": ["client_ip"], "action": {"delay": {"max": "1m"}},
+    "quotas": [{"limit": 1, "window": "1s", "burst": 9, "algorithm": "leaky-queue"}]}]}"#;
+
+fn policy(document: &str) -> Policy {
+    Policy::compile(document, Surface::Envoy).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn planned(policy: &Policy, request: &Request) -> Plan {
+    let mut plan = Plan::new();
+    policy.plan(request, &mut plan);
+    plan
+}
+
+/// Decides on what is stored and stores what was charged.
+fn decide(policy: &Policy, plan: &mut Plan, stored: &mut Vec<u8>, now: u64) -> Answer {
+    plan.load(policy, 0, Some(stored));
+    plan.decide(policy, at(now));
+    if plan.changed(0) {
+        *stored = plan.value(0).to_vec();
+    }
+    plan.outcome(policy).answer()
+}
+
+fn request(cost: &str) -> Request {
+    get("/", "192.0.2.1").header("x-key", "k").header("x-cost", cost)
+}
+
+#[test]
+fn a_kept_plan_is_decided_again_as_it_came() {
+    let (policy, mut stored) = (policy(TURN), Vec::new());
+    let mut first = planned(&policy, &request("4"));
+    assert_eq!(decide(&policy, &mut first, &mut stored, 1_000), Answer::Pass);
+    let mut waits = planned(&policy, &request("3"));
+    let answer = decide(&policy, &mut waits, &mut stored, 1_000);
+    assert_eq!(answer, Answer::Retry(Span::from_secs(3)));
+    let outcome = waits.outcome(&policy);
+    let turn = outcome.turn().unwrap();
+    assert_eq!((turn.partition, turn.cost, turn.max), (0, 3, Span::from_secs(10)));
+    assert_eq!(waits.turns(&policy).collect::<Vec<_>>(), [turn]);
+    waits.shrink();
+    assert_eq!(
+        decide(&policy, &mut waits, &mut stored, 3_999),
+        Answer::Retry(Span::from_millis(1))
+    );
+    assert_eq!(decide(&policy, &mut waits, &mut stored, 4_000), Answer::Pass);
+    // Its cost was charged once: the next unit comes a second later.
+    let mut next = planned(&policy, &request("1"));
+    assert_eq!(decide(&policy, &mut next, &mut stored, 4_000), Answer::Retry(Span::from_secs(1)));
+    // Another tier is another line.
+    let paid = planned(&policy, &request("1").header("x-plan", "paid"));
+    assert_ne!(paid.turns(&policy).next().unwrap().record, turn.record);
+}
+
+#[test]
+fn what_is_kept_is_small_and_counted() {
+    let policy = policy(
+        r#"{"version": 1, "rules": [{"name": "turn", "when": {"paths": ["/**"]}, "key": ["client_ip"],
+        "action": {"delay": {"max": "10s"}}, "quotas": [{"limit": 1, "window": "1s", "algorithm": "sliding-log"}]}]}"#,
+    );
+    let long = format!("/{}", "a".repeat(60_000));
+    let mut plan = planned(&policy, &get(&long, "192.0.2.1"));
+    plan.load(&policy, 0, None);
+    plan.decide(&policy, at(1));
+    assert!(plan.held_bytes() > 60_000, "{}", plan.held_bytes());
+    plan.shrink();
+    assert!(plan.held_bytes() < 2_000, "{}", plan.held_bytes());
+    // A long key is a part of what is kept.
+    let policy = self::policy(TURN);
+    let mut plan = planned(&policy, &get("/", "192.0.2.1").header("x-key", "k".repeat(5_000)));
+    plan.shrink();
+    assert!((5_000..8_000).contains(&plan.held_bytes()), "{}", plan.held_bytes());
+}
+
+#[test]
+fn whoever_may_not_wait_is_refused_and_told_when_to_come_back() {
+    let wait = Span::from_millis(6_500);
+    for (document, full, status, title) in [
+        (TURN, Full::Late(wait), 429, "quota-exceeded"),
+        (TURN, Full::Key(wait), 429, "quota-exceeded"),
+        (TURN, Full::Worker(wait), 503, "temporary-reduced-capacity"),
+        (QUEUE, Full::Key(wait), 429, "quota-exceeded"),
+        (QUEUE, Full::Worker(wait), 503, "temporary-reduced-capacity"),
+    ] {
+        let (policy, mut stored) = (policy(document), Vec::new());
+        let mut first = planned(&policy, &request("4"));
+        decide(&policy, &mut first, &mut stored, 1_000);
+        let before = stored.clone();
+        let mut plan = planned(&policy, &request("3"));
+        let answer = decide(&policy, &mut plan, &mut stored, 1_000);
+        assert!(matches!(answer, Answer::Retry(_) | Answer::Delay(_)), "{answer:?}");
+        plan.turn_away(&policy, full);
+        if plan.changed(0) {
+            plan.load(&policy, 0, Some(&stored));
+            plan.refund(&policy, 0, at(1_000));
+            assert_eq!(plan.value(0), before, "its place is given back");
+        }
+        let outcome = plan.outcome(&policy);
+        assert_eq!(outcome.answer(), Answer::Refuse { status }, "{full:?}");
+        assert_eq!(outcome.retry_after(), Some(wait));
+        assert!(!outcome.is_failure());
+        assert_eq!(outcome.rules().next(), Some((0, RuleResult::Denied)));
+        assert_eq!(outcome.violated().count(), 1);
+        assert!(outcome.body().contains(title), "{}", outcome.body());
+        let mut retry_after = None;
+        outcome.headers(&mut |name, value| {
+            if name == "retry-after" {
+                retry_after = Some(value.to_owned());
+            }
+        });
+        assert_eq!(retry_after.as_deref(), Some("7"));
+    }
+}
+
+#[test]
+fn a_look_charges_nothing_and_says_who_refuses() {
+    let policy = policy(
+        r#"{"version": 1, "rules": [
+        {"name": "turn", "key": [], "action": {"delay": {"max": "10s"}}, "quotas": [{"limit": 1, "window": "1s"}]},
+        {"name": "each", "key": [], "quotas": [{"limit": 2, "window": "1h"}]}]}"#,
+    );
+    let request = get("/", "192.0.2.1");
+    let mut stored = Vec::new();
+    let mut plan = planned(&policy, &request);
+    assert_eq!(decide(&policy, &mut plan, &mut stored, 1_000), Answer::Pass);
+    let mut look = planned(&policy, &request);
+    look.load(&policy, 0, Some(&stored));
+    look.look(&policy, at(1_000));
+    assert_eq!(look.outcome(&policy).answer(), Answer::Retry(Span::from_secs(1)));
+    assert!(!look.changed(0));
+    assert_eq!(look.value(0), stored);
+    let turn = look.turns(&policy).next().unwrap();
+    let pace: Pace = look.pace(&policy, &turn, at(1_000)).unwrap();
+    assert_eq!((pace.fits_at(0, 1), pace.fits_at(4, 1)), (at(2_000), at(6_000)));
+    assert_eq!(decide(&policy, &mut plan, &mut stored, 2_000), Answer::Pass);
+    look.load(&policy, 0, Some(&stored));
+    look.look(&policy, at(2_000));
+    assert_eq!(look.outcome(&policy).answer(), Answer::Refuse { status: 429 }, "by the other rule");
+}
+
+#[test]
+fn a_place_can_be_another_one() {
+    let (policy, mut stored) = (policy(QUEUE), Vec::new());
+    let request = get("/", "192.0.2.1");
+    let mut plans: Vec<Plan> = (0..4).map(|_| planned(&policy, &request)).collect();
+    for plan in &mut plans {
+        decide(&policy, plan, &mut stored, 1_000);
+    }
+    let last = plans[3].value(0).to_vec();
+    // The second leaves; those behind move up, and what it gives back is the last time.
+    let leaves = &mut plans[1];
+    assert_eq!(leaves.place(&policy).unwrap().cost, 1);
+    leaves.move_place(&policy, at(4_000));
+    leaves.load(&policy, 0, Some(&last));
+    leaves.refund(&policy, 0, at(1_500));
+    let mut next = planned(&policy, &request);
+    let mut stored = leaves.value(0).to_vec();
+    let answer = decide(&policy, &mut next, &mut stored, 1_500);
+    assert_eq!(answer, Answer::Delay(Span::from_millis(2_500)), "at 4 s, where the last one was");
+    // A time that could not be given back serves the next one, and is not charged again.
+    let mut spare = planned(&policy, &request);
+    spare.load(&policy, 0, Some(&stored));
+    spare.decide_with_place(&policy, at(1_500), at(3_000));
+    assert_eq!(spare.outcome(&policy).answer(), Answer::Delay(Span::from_millis(1_500)));
+    assert!(!spare.changed(0));
+    assert_eq!(spare.value(0), stored);
+}
+
+#[test]
+fn limits_are_settings() {
+    let compile = |waiting: &str| {
+        let document = format!(r#"{{"version": 1, "waiting": {waiting}, "rules": []}}"#);
+        Policy::compile(&document, Surface::Worker).map(|policy| policy.waiting())
+    };
+    let defaults = Limits { per_key: 1_000, total: 10_000, bytes: 64 << 20 };
+    assert_eq!(compile("{}").unwrap(), defaults);
+    assert_eq!(policy(TURN).waiting(), defaults);
+    let set = compile(r#"{"per_key": 1, "total": 1000000, "bytes": 65536}"#).unwrap();
+    assert_eq!(set, Limits { per_key: 1, total: 1_000_000, bytes: 65_536 });
+    for wrong in [
+        r#"{"per_key": 0}"#,
+        r#"{"total": 1000001}"#,
+        r#"{"bytes": 65535}"#,
+        r#"{"bytes": "64MiB"}"#,
+        r#"{"each": 1}"#,
+        "10",
+    ] {
+        assert!(compile(wrong).is_err(), "{wrong}");
+    }
+}
