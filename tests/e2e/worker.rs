@@ -24,3 +24,4 @@ mod worker_proxy;
 mod worker_relaxed;
 mod worker_replay;
 mod worker_settings;
+mod worker_wait;

@@ -13,6 +13,7 @@ use crate::limit::Objects;
 use crate::naming::{Token, told_hash_key};
 use crate::reply::Reply;
 use crate::settings::{self, Settings};
+use crate::wait::Lines;
 use crate::{health, js};
 
 /// The name of the Durable Object binding in wrangler.toml.
@@ -123,13 +124,15 @@ impl Gate {
         if !problems.0.is_empty() {
             return Err(problems);
         }
+        let policy = policy_with(told_hash_key(&settings.hash_key));
+        let limits = policy.as_ref().as_ref().map(Policy::waiting).unwrap_or_default();
         let objects = Objects {
             namespace,
             hash_key: settings.hash_key.clone(),
             timeout_ms: settings.object_timeout_ms,
             tally: RefCell::default(),
+            lines: Lines::new(limits),
         };
-        let policy = policy_with(told_hash_key(&settings.hash_key));
         Ok(Self { policy, settings, objects })
     }
 

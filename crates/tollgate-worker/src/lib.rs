@@ -18,6 +18,7 @@ mod reply;
 mod row;
 mod settings;
 mod tally;
+mod wait;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -70,11 +71,10 @@ async fn proxy(
     let headers = request.headers();
     let facts = Incoming { request, method: request.method(), target, headers: &headers };
     let facts = with_claims(policy, facts).await;
-    let mut decided = decide(&gate.objects, policy, &facts).await;
+    let mut decided = decide(&gate.objects, policy, &facts, true).await;
     let outcome = decided.plan.outcome(policy);
     match outcome.answer_after(decided.waited) {
-        Answer::Pass => {}
-        Answer::Delay(delay) => js::wait(delay.as_millis_ceil()).await,
+        Answer::Pass | Answer::Delay(_) => {} // it has waited
         Answer::Refuse { status } => return Ok(refuse(&outcome, status, &facts.facts)),
         Answer::Retry(_) => return Ok(refuse(&outcome, 429, &facts.facts)), // `decide` has waited long enough
     }
@@ -137,7 +137,7 @@ async fn service(
                 let charged = settle(&gate.objects, policy, &mut plan, status).await;
                 return Reply::json(format!("{{\"charged\":{charged}}}"));
             }
-            let decided = decide(&gate.objects, policy, &facts).await;
+            let decided = decide(&gate.objects, policy, &facts, false).await;
             let content_type = facts.header("content-type").unwrap_or_default();
             let outcome = decided.plan.outcome(policy);
             Reply::json(check::answer(&outcome, policy, &decided, &content_type))

@@ -15,6 +15,7 @@ use wasm_bindgen::JsValue;
 use crate::js::{self, Call, KeyObject, NoReply};
 use crate::naming::object_name;
 use crate::tally::{Tally, Trouble};
+use crate::wait::{self, Lines};
 
 /// The objects, and how they are named.
 pub(crate) struct Objects {
@@ -24,10 +25,12 @@ pub(crate) struct Objects {
     pub(crate) timeout_ms: u32,
     /// Not borrowed across an await.
     pub(crate) tally: RefCell<Tally>,
+    /// Who waits.
+    pub(crate) lines: Lines,
 }
 
 /// What one object was asked, and what it answered; nothing when it did not.
-struct Asked {
+pub(crate) struct Asked {
     partition: usize,
     object: KeyObject,
     request: Vec<u8>,
@@ -41,18 +44,20 @@ pub(crate) struct Decided {
     pub(crate) waited: Span,
 }
 
-/// Decides a request, letting it wait as long as its rules allow.
-pub(crate) async fn decide(objects: &Objects, policy: &Policy, facts: &impl Facts) -> Decided {
-    let mut waited = Span::ZERO;
-    loop {
-        let plan = decide_once(objects, policy, facts, waited).await;
-        let Answer::Retry(wait) = plan.outcome(policy).answer_after(waited) else {
-            objects.tell_failures(policy, &plan, waited);
-            return Decided { plan, waited };
-        };
-        js::wait(wait.as_millis_ceil()).await;
-        waited = waited.saturating_add(wait);
-    }
+/// Decides a request, letting it wait as long as its rules allow. Whoever only asks (`holds` is false) waits for a place in
+/// a `leaky-queue` itself.
+pub(crate) async fn decide(
+    objects: &Objects,
+    policy: &Policy,
+    facts: &impl Facts,
+    holds: bool,
+) -> Decided {
+    let mut plan = Plan::new();
+    policy.plan(facts, &mut plan);
+    let mut decided = Decided { plan, waited: Span::ZERO };
+    wait::decide(objects, policy, &mut decided, holds).await;
+    objects.tell_failures(policy, &decided.plan, decided.waited);
+    decided
 }
 
 /// Charges what a response's `status` brings about; false when nothing. Once this is over it is durable,
@@ -77,26 +82,41 @@ pub(crate) async fn settle(
     charged
 }
 
-async fn decide_once(objects: &Objects, policy: &Policy, facts: &impl Facts, waited: Span) -> Plan {
-    let mut plan = Plan::new();
-    policy.plan(facts, &mut plan);
-    let keys: Vec<KeyObject> = (0..plan.len()).map(|i| objects.of(&plan, i)).collect();
-    if keys.len() > 1 && !objects.admit_everywhere(policy, &mut plan, &keys, waited).await {
-        return plan;
+/// Decides the plan once, all or nothing, and says what was asked.
+pub(crate) async fn decide_once(
+    objects: &Objects,
+    policy: &Policy,
+    plan: &mut Plan,
+    waited: Span,
+) -> Vec<Asked> {
+    let keys = objects.of_all(plan);
+    if keys.len() > 1 && !objects.admit_everywhere(policy, plan, &keys, waited).await {
+        return Vec::new();
     }
+    charge(objects, policy, plan, keys, waited).await
+}
+
+/// The second half of it.
+async fn charge(
+    objects: &Objects,
+    policy: &Policy,
+    plan: &mut Plan,
+    keys: Vec<KeyObject>,
+    waited: Span,
+) -> Vec<Asked> {
     // What did not answer the inquiry is not waited for once more.
     let there = keys.into_iter().enumerate().filter(|(i, _)| !plan.has_failed(*i));
     let (mut asked, calls): (Vec<_>, Vec<_>) =
-        there.map(|(i, object)| objects.ask(policy, &plan, i, object)).unzip();
+        there.map(|(i, object)| objects.ask(policy, plan, i, object)).unzip();
     for (asked, call) in asked.iter_mut().zip(calls) {
         let reply = call.reply().await;
         asked.reply = reply.as_ref().cloned().unwrap_or_default();
-        objects.accept(policy, &mut plan, asked.partition, reply);
+        objects.accept(policy, plan, asked.partition, reply);
     }
-    if is_refused(policy, &plan, waited) {
-        objects.give_back(policy, &mut plan, &asked).await;
+    if is_refused(policy, plan, waited) {
+        objects.give_back(policy, plan, &asked).await;
     }
-    plan
+    asked
 }
 
 fn is_refused(policy: &Policy, plan: &Plan, waited: Span) -> bool {
@@ -105,6 +125,11 @@ fn is_refused(policy: &Policy, plan: &Plan, waited: Span) -> bool {
 }
 
 impl Objects {
+    /// The objects of all partitions.
+    fn of_all(&self, plan: &Plan) -> Vec<KeyObject> {
+        (0..plan.len()).map(|i| self.of(plan, i)).collect()
+    }
+
     /// The object of partition `i`.
     fn of(&self, plan: &Plan, i: usize) -> KeyObject {
         let name = object_name(&self.hash_key, plan.key(i));
@@ -118,6 +143,18 @@ impl Objects {
         (Asked { partition: i, object, request, reply: Vec::new() }, call)
     }
 
+    /// Asks what every object would decide, for a request that has to wait behind others; false when it has its answer: it
+    /// is refused, or what it would wait for has failed.
+    pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> bool {
+        let keys = self.of_all(plan);
+        self.inquire(policy, plan, &keys).await;
+        if (0..plan.len()).any(|i| plan.has_failed(i)) {
+            charge(self, policy, plan, keys, Span::ZERO).await;
+            return false;
+        }
+        !matches!(plan.outcome(policy).answer(), Answer::Refuse { .. })
+    }
+
     /// Asks what every object would decide, before any of them charges: what one key refuses never holds a place in the
     /// counts of the others, which a flood would fill.
     async fn admit_everywhere(
@@ -127,6 +164,11 @@ impl Objects {
         keys: &[KeyObject],
         waited: Span,
     ) -> bool {
+        self.inquire(policy, plan, keys).await;
+        !is_refused(policy, plan, waited)
+    }
+
+    async fn inquire(&self, policy: &Policy, plan: &mut Plan, keys: &[KeyObject]) {
         let inquire = |(i, object): (usize, &KeyObject)| {
             let mut inquiry = Vec::new();
             plan.inquiry(policy, i, &mut inquiry);
@@ -136,7 +178,6 @@ impl Objects {
         for (i, call) in calls.into_iter().enumerate() {
             self.accept(policy, plan, i, call.reply().await);
         }
-        !is_refused(policy, plan, waited)
     }
 
     /// Takes the reply of partition `i`'s object; without one the partition has failed.
@@ -153,7 +194,7 @@ impl Objects {
     }
 
     /// Takes back every charge of a refused request. The new replies say what is left without it.
-    async fn give_back(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
+    pub(crate) async fn give_back(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
         let charged = asked.iter().filter(|asked| plan.changed(asked.partition));
         let refund = |asked: &Asked| Call::refund(&asked.object, &asked.request, &asked.reply);
         let calls: Vec<_> = charged.map(|asked| (asked.partition, refund(asked))).collect();

@@ -1,0 +1,217 @@
+//! Waiting in the Worker: the requests that this isolate holds stand in line, one line for each key of a rule.
+//!
+//! Invariant: while others wait for its key a request goes behind them and charges nothing; only the first of a line
+//! asks the key's object again, when that may admit it. So a line costs about one call for every request that comes
+//! and one for every request that goes. Isolates do not know of each other: order is kept within each.
+//!
+//! Every request wakes itself by a timer of its own: in the runtime one request may not do I/O for another. A request whose
+//! client has left may be stopped without a word, so whoever does not ask again in time is forgotten, and its turn is the
+//! next one's.
+
+use std::cell::{Cell, RefCell};
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::waiting::{Full, Limits, Poll, Queue, Seat, Ticket, Turn};
+use tollgate_policy::{Answer, Plan, Policy};
+
+use crate::js;
+use crate::limit::{Decided, Objects, decide_once};
+use crate::naming::object_name;
+
+/// A waiter asks again at least so often, because those ahead of it may have left.
+const LONGEST_SLEEP: Span = Span::from_secs(1);
+/// Asking again and again for its turn while the first is being decided.
+const SHORTEST_SLEEP: Span = Span::from_millis(5);
+/// Whoever is so late to ask again is gone: a timer of a busy isolate may be late, too.
+const PATIENCE: Span = Span::from_secs(10);
+/// What the runtime holds for a request that waits, beside its plan: about as much as the headers of most requests.
+const REQUEST_BYTES: usize = 16 * 1024;
+
+/// The object's name, and the rule or tier.
+type Line = (String, u32);
+
+/// The waiting requests of this isolate.
+pub(crate) struct Lines {
+    /// With each the time until which it will have asked again. Not borrowed across an await.
+    queue: RefCell<Queue<Line, Timestamp>>,
+    swept_at: Cell<Timestamp>,
+}
+
+impl Lines {
+    pub(crate) const fn new(limits: Limits) -> Self {
+        Self { queue: RefCell::new(Queue::new(limits)), swept_at: Cell::new(Timestamp::ZERO) }
+    }
+
+    /// Forgets, once in a while, whoever is gone.
+    fn sweep(&self, now: Timestamp) {
+        if now.since(self.swept_at.get()) >= LONGEST_SLEEP {
+            self.swept_at.set(now);
+            self.queue.borrow_mut().retain(now, |asks_until| *asks_until >= now);
+        }
+    }
+
+    /// What the waiter is to do.
+    fn poll(&self, ticket: Ticket, now: Timestamp) -> Poll {
+        self.sweep(now);
+        self.queue.borrow_mut().poll(ticket, now)
+    }
+
+    /// The waiter will have asked again soon after `at`.
+    fn expect(&self, ticket: Ticket, at: Timestamp) {
+        if let Some(asks_until) = self.queue.borrow_mut().value_mut(ticket) {
+            *asks_until = at.saturating_add(PATIENCE);
+        }
+    }
+}
+
+/// Decides a request, letting it wait in this isolate as long as its rules allow.
+pub(crate) async fn decide(objects: &Objects, policy: &Policy, decided: &mut Decided, holds: bool) {
+    let since = js::now();
+    let mut request = Waiter { objects, policy, since, decided };
+    let Some((turn, ticket)) = request.arrive(holds).await else { return };
+    request.wait(turn, ticket).await;
+}
+
+/// A request on its way, which may wait.
+struct Waiter<'a> {
+    objects: &'a Objects,
+    policy: &'a Policy,
+    /// When it came.
+    since: Timestamp,
+    decided: &'a mut Decided,
+}
+
+impl Waiter<'_> {
+    /// The request comes: the line that it stands in, if it waits.
+    async fn arrive(&mut self, holds: bool) -> Option<(Option<Turn>, Ticket)> {
+        let (objects, policy) = (self.objects, self.policy);
+        objects.lines.sweep(self.since);
+        if let Some(turn) = self.behind_others() {
+            if !objects.look(policy, &mut self.decided.plan).await {
+                return None;
+            }
+            return Some((Some(turn), self.join(turn)?));
+        }
+        let asked = decide_once(objects, policy, &mut self.decided.plan, Span::ZERO).await;
+        match self.decided.plan.outcome(policy).answer() {
+            Answer::Retry(_) => {
+                let turn = self.decided.plan.outcome(policy).turn()?;
+                Some((Some(turn), self.join(turn)?))
+            }
+            Answer::Delay(wait) if holds => match self.hold(wait) {
+                Ok(ticket) => Some((None, ticket)),
+                Err(full) => {
+                    self.decided.plan.turn_away(policy, full);
+                    objects.give_back(policy, &mut self.decided.plan, &asked).await;
+                    None
+                }
+            },
+            _ => None,
+        }
+    }
+
+    /// Waits until the request has its answer.
+    async fn wait(&mut self, mut turn: Option<Turn>, ticket: Ticket) {
+        let (objects, policy) = (self.objects, self.policy);
+        loop {
+            let now = js::now();
+            self.decided.waited = now.since(self.since);
+            match (objects.lines.poll(ticket, now), turn) {
+                (Poll::Wait(at), _) => self.sleep(ticket, now, at).await,
+                (Poll::Go, _) | (Poll::Decide, None) => return,
+                (Poll::Over(wait), _) => {
+                    return self.decided.plan.turn_away(policy, Full::Late(wait));
+                }
+                (Poll::Decide, Some(stood_in)) => {
+                    // Three calls of each key at the most: asked, charged, given back.
+                    let calls = Span::from_millis(u64::from(objects.timeout_ms)).saturating_mul(4);
+                    objects.lines.expect(ticket, now.saturating_add(calls));
+                    let waited = self.decided.waited;
+                    decide_once(objects, policy, &mut self.decided.plan, waited).await;
+                    turn = self.decided_again(ticket, stood_in);
+                    if turn.is_none() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where the request waits on after it was decided again; nowhere, if it has its answer.
+    fn decided_again(&mut self, ticket: Ticket, stood_in: Turn) -> Option<Turn> {
+        let (policy, now) = (self.policy, js::now());
+        let plan = &mut self.decided.plan;
+        let mut queue = self.objects.lines.queue.borrow_mut();
+        let again =
+            matches!(plan.outcome(policy).answer_after(self.decided.waited), Answer::Retry(_))
+                .then(|| plan.outcome(policy).turn())
+                .flatten()
+                .and_then(|turn| Some((turn, plan.pace(policy, &turn, now)?)));
+        let Some((turn, pace)) = again else {
+            queue.done(ticket, now, plan.pace(policy, &stood_in, now));
+            return None;
+        };
+        let seat = seat(self.objects, plan, turn, self.since);
+        match queue.again(ticket, now, seat, pace) {
+            Ok(()) => Some(turn),
+            Err(full) => {
+                let full = full.map_or(Full::Late(Span::ZERO), |(full, _)| full);
+                plan.turn_away(policy, full);
+                None
+            }
+        }
+    }
+
+    async fn sleep(&self, ticket: Ticket, now: Timestamp, at: Timestamp) {
+        let sleep = at.since(now).max(SHORTEST_SLEEP).min(LONGEST_SLEEP);
+        self.objects.lines.expect(ticket, now.saturating_add(sleep));
+        js::wait(sleep.as_millis_ceil()).await;
+    }
+
+    /// The line of those who wait already for a key of this request.
+    fn behind_others(&self) -> Option<Turn> {
+        let queue = self.objects.lines.queue.borrow();
+        let plan = &self.decided.plan;
+        if queue.is_empty() {
+            return None;
+        }
+        plan.turns(self.policy).find(|turn| queue.has_line(&line(self.objects, plan, *turn)))
+    }
+
+    /// Goes behind them, or is turned away.
+    fn join(&mut self, turn: Turn) -> Option<Ticket> {
+        let (policy, now) = (self.policy, js::now());
+        let plan = &mut self.decided.plan;
+        plan.shrink();
+        let seat = seat(self.objects, plan, turn, self.since);
+        let pace = plan.pace(policy, &turn, now);
+        let joined = self.objects.lines.queue.borrow_mut().join(now, seat, pace, now);
+        joined.map_err(|(full, _)| plan.turn_away(policy, full)).ok()
+    }
+
+    /// Waits for its place in a `leaky-queue`.
+    fn hold(&mut self, wait: Span) -> Result<Ticket, Full> {
+        let now = js::now();
+        let plan = &mut self.decided.plan;
+        plan.shrink();
+        let place = plan.place(self.policy);
+        let line = place.map(|place| (line(self.objects, plan, place), place.cost));
+        let bytes = plan.held_bytes().saturating_add(REQUEST_BYTES);
+        let at = now.saturating_add(wait);
+        let held = self.objects.lines.queue.borrow_mut().hold(now, line, at, bytes, now);
+        held.map_err(|(full, _)| full)
+    }
+}
+
+fn line(objects: &Objects, plan: &Plan, turn: Turn) -> Line {
+    (object_name(&objects.hash_key, plan.key(turn.partition)), turn.record)
+}
+
+fn seat(objects: &Objects, plan: &Plan, turn: Turn, since: Timestamp) -> Seat<Line> {
+    Seat {
+        key: line(objects, plan, turn),
+        cost: turn.cost,
+        deadline: since.saturating_add(turn.max),
+        bytes: plan.held_bytes().saturating_add(REQUEST_BYTES),
+    }
+}

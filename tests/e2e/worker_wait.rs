@@ -1,0 +1,137 @@
+//! Requests that wait for their turn in the Worker: in line, with one call of the key's object a turn.
+//!
+//! A module in front of `entry.mjs` counts calls and notes who came and who was answered; no test measures time.
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::workerd::{Setup, Workerd, answer};
+
+const NOTING: &str = r#"
+import Tollgate, { Limiter as Real } from "./entry.mjs";
+let calls = 0;
+const came = [], answered = [];
+export default class extends Tollgate {
+  async fetch(request) {
+    if (request.headers.has("x-noted")) return Response.json({ calls, came, answered });
+    const who = request.headers.get("x-who");
+    came.push(who);
+    const response = await super.fetch(request);
+    const { decision } = await response.clone().json();
+    answered.push([who, decision]);
+    return response;
+  }
+}
+export class Limiter extends Real {
+  check(request) {
+    calls += 1;
+    return super.check(request);
+  }
+}
+"#;
+
+/// One count for everybody: `limit` in a window, one at once, and the rest waits.
+fn worker(window: &str, limit: u32, max: &str, waiting: Value) -> Workerd {
+    let quota = json!({"limit": limit, "window": window, "burst": 1, "algorithm": "gcra"});
+    let rule = json!({"name": "turn", "key": ["path"], "action": {"delay": {"max": max}}, "quotas": [quota]});
+    let policy = json!({"version": 1, "waiting": waiting, "rules": [rule]});
+    Setup::new(policy).front(NOTING).start()
+}
+
+fn request(who: usize) -> Request {
+    let body = json!({"method": "GET", "path": "/", "client_ip": "192.0.2.1"});
+    Request::post("/check", body.to_string()).header("x-who", who.to_string())
+}
+
+/// All at once, each on a connection of its own; the answers in the order of the requests.
+fn all_at_once(worker: &Workerd, number: usize) -> Vec<Value> {
+    let mut clients: Vec<Client> = (0..number).map(|_| worker.client()).collect();
+    for (who, client) in clients.iter_mut().enumerate() {
+        client.start(&request(who)).expect("the request is sent");
+    }
+    let finish = |client: &mut Client| answer(&client.finish(false).expect("an answer"));
+    clients.iter_mut().map(finish).collect()
+}
+
+fn noted(worker: &Workerd) -> Value {
+    answer(&worker.client().send(&Request::get("/").header("x-noted", "1")))
+}
+
+fn number(answers: &[Value], decision: &str) -> usize {
+    answers.iter().filter(|answer| answer["decision"] == decision).count()
+}
+
+// Guards: a herd. Each waiter asked the object again at its own time, as many as there are for one unit: 200 waiters made
+// 17,700 calls. Now everybody asks when it comes and when it is its turn.
+#[test]
+fn waiters_ask_once_when_they_come_and_once_when_it_is_their_turn() {
+    let worker = worker("1s", 40, "5m", json!({}));
+    let answers = all_at_once(&worker, 200);
+    assert_eq!(number(&answers, "allow"), 200);
+    let noted = noted(&worker);
+    let calls = noted["calls"].as_u64().expect("calls");
+    // A timer may fire a little early, and then the object says so.
+    assert!((200..=440).contains(&calls), "{calls} calls");
+}
+
+// Guards: a late-comer that is admitted because its call comes just when a unit is there. Whoever finds a line goes behind it.
+#[test]
+fn whoever_finds_a_line_goes_behind_it() {
+    let worker = worker("3s", 1, "5m", json!({}));
+    let mut clients: Vec<Client> = (0..6).map(|_| worker.client()).collect();
+    for (who, client) in clients.iter_mut().enumerate() {
+        client.start(&request(who)).expect("the request is sent");
+        while noted(&worker)["calls"].as_u64().expect("calls") <= who as u64 {}
+    }
+    for client in &mut clients {
+        assert_eq!(answer(&client.finish(false).expect("an answer"))["decision"], "allow");
+    }
+    let noted = noted(&worker);
+    let answered = noted["answered"].as_array().expect("a list").iter().map(|pair| &pair[0]);
+    let came = noted["came"].as_array().expect("a list");
+    assert_eq!(came.iter().collect::<Vec<_>>(), answered.collect::<Vec<_>>());
+}
+
+// Guards: 220 of 1,000 requests without an answer a minute after `max`. Who cannot be let through in time is refused at once,
+// with the time to come back; the others when their turn comes, or when their time is over.
+#[test]
+fn whoever_cannot_be_let_through_in_time_is_refused_at_once() {
+    let worker = worker("1s", 10, "3s", json!({}));
+    let answers = all_at_once(&worker, 1_000);
+    let (allowed, denied) = (number(&answers, "allow"), number(&answers, "deny"));
+    assert_eq!(allowed + denied, 1_000);
+    // One at once, thirty in three seconds; more while the machine takes its time over a thousand connections.
+    assert!(allowed >= 10, "{allowed} allowed");
+    for denied in answers.iter().filter(|answer| answer["decision"] == "deny") {
+        let retry_after = denied["retry_after_ms"].as_u64().expect("a time to come back");
+        assert!((1_000..=10_000).contains(&retry_after), "{denied}");
+        assert_eq!(denied["failure"].as_str(), None, "{denied}");
+    }
+    let noted = noted(&worker);
+    let calls = noted["calls"].as_u64().expect("calls");
+    assert!(calls <= 1_000 + 2 * allowed as u64 + 100, "{calls} calls, {allowed} allowed");
+}
+
+// Guards: limits that `on_failure` would answer: whoever is too many is refused, though a failure would let it pass.
+#[test]
+fn too_many_are_refused_and_never_let_through() {
+    for (waiting, status) in [(json!({"per_key": 5}), 429), (json!({"total": 5}), 503)] {
+        let worker = worker("1s", 1, "5m", waiting);
+        let mut clients: Vec<Client> = (0..30).map(|_| worker.client()).collect();
+        for (who, client) in clients.iter_mut().enumerate() {
+            client.start(&request(who)).expect("the request is sent");
+        }
+        let refused = loop {
+            let noted = noted(&worker);
+            let answered = noted["answered"].as_array().expect("a list").clone();
+            let refused = answered.iter().filter(|pair| pair[1] == "deny").count();
+            if refused > 0 && answered.len() + 5 >= 30 {
+                break refused;
+            }
+        };
+        assert!(refused >= 20, "{refused}");
+        let denied = answer(&worker.client().send(&request(99)));
+        assert_eq!(denied["decision"], "deny", "{denied}");
+        assert_eq!(denied["status"], status, "{denied}");
+        assert!(denied["retry_after_ms"].as_u64() >= Some(1_000), "{denied}");
+    }
+}
