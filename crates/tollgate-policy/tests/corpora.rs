@@ -47,6 +47,18 @@ fn paths() {
     replay("paths", fuzz::paths::check);
 }
 
+/// What makes several values of one, in every order.
+#[test]
+fn values_of_few_pieces() {
+    const PIECES: [&str; 8] = ["a", "b", ",", ", ", " ", "\t", "ab", "\x0b"];
+    const LONGEST: u32 = 4;
+    for number in 0..8_usize.pow(LONGEST) {
+        let digits = (0..LONGEST).map(|i| number / 8_usize.pow(i) % 8);
+        let list: String = digits.map(|digit| PIECES[digit]).collect();
+        fuzz::values::check(list.as_bytes(), b"b");
+    }
+}
+
 /// What servers differ in, in every order.
 #[test]
 fn paths_of_few_pieces() {

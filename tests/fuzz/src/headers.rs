@@ -4,7 +4,8 @@
 //! line that an attacker writes in front of everything, and the lines of the header. Invariant
 //! checked: the client is the peer or stands in the headers; who is not trusted speaks for himself
 //! only; once what two parties write on the left of closed quotes makes no difference, nothing there does; and what
-//! one more proxy appends on the right says who the client is exactly as far as that proxy is trusted.
+//! one more proxy appends on the right says who the client is exactly as far as that proxy is trusted. The same lines
+//! are a header that a key is taken from, with the laws of `values`.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -12,6 +13,7 @@ use std::net::IpAddr;
 use tollgate_policy::{Policy, Surface};
 
 use super::request::{Request, address, split_once};
+use super::values;
 
 /// The `client_ip` of a policy, the header it reads, and who is believed.
 struct Settings {
@@ -89,6 +91,7 @@ pub fn check(bytes: &[u8]) {
     let which = usize::from(first.first().copied().unwrap_or(0)) % SETTINGS.len();
     let (settings, peer) = (&SETTINGS[which], address(peer));
     let list = lines.split(|b| *b == b'\n').collect::<Vec<_>>().join(&b", "[..]);
+    values::check(&list, attack);
     let find = |list: &[u8]| client(which, &Request::from_peer(peer, settings.header, list));
 
     let found = find(&list);

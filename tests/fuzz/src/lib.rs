@@ -8,3 +8,4 @@ pub mod paths;
 pub mod policy;
 pub mod request;
 pub mod state;
+pub mod values;
