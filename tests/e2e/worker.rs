@@ -5,6 +5,7 @@
 mod vectors;
 mod worker_calls;
 mod worker_cases;
+mod worker_charging;
 mod worker_check;
 mod worker_corrupt;
 mod worker_crowd;

@@ -9,6 +9,7 @@ pub mod grpc;
 pub mod http;
 pub mod http2;
 pub mod identity;
+pub mod login;
 pub mod process;
 pub mod settings;
 pub mod tokens;

@@ -111,11 +111,16 @@ impl<H: Proxy> ActivePolicy<H> {
         self.metrics.add(&Tally { failures: 1, ..Tally::default() }, &self.host);
     }
 
-    /// Charges what the response's status brings about.
+    /// Charges and gives back what the response brings about.
     pub fn settle(&self, plan: &mut Plan) {
-        let (Some(status), Some(now)) = (self.host.response_status(), self.host.now()) else {
-            return;
-        };
+        if plan.is_deferred() {
+            self.settle_as(plan, self.host.response_status());
+        }
+    }
+
+    /// The same for this status; `None` when there is no response.
+    fn settle_as(&self, plan: &mut Plan, status: Option<u16>) {
+        let Some(now) = self.host.now() else { return };
         if plan.settle(&self.config.policy, status) {
             let tally = self.enforce(plan, now, |enforcement| enforcement.charge());
             self.metrics.add(&tally, &self.host);
@@ -124,7 +129,10 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// The stream of a request that was let through ended before it had a response: its client left, or the host
     /// gave it up.
-    pub fn end_without_status(&self, plan: Box<Plan>) {
+    pub fn end_without_status(&self, mut plan: Box<Plan>) {
+        if plan.is_deferred() {
+            self.settle_as(&mut plan, None);
+        }
         self.keep(plan);
     }
 

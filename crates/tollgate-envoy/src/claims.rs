@@ -70,6 +70,7 @@ fn only_field(message: &[u8]) -> Option<Field<'_>> {
 }
 
 #[cfg(test)]
+#[allow(missing_docs)]
 pub mod tests {
     use super::*;
 

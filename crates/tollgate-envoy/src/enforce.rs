@@ -156,7 +156,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         tally
     }
 
-    /// Charges what a settled plan ([`Plan::settle`]) still owes.
+    /// Charges what a settled plan ([`Plan::settle`]) still owes, and gives back what it held.
     pub fn charge(&mut self) -> Tally {
         let mut tally = Tally::default();
         self.scratch.reads.resize_with(self.plan.len(), Read::default);
@@ -224,10 +224,11 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    /// The key of the only partition of a policy with one rule whose requests cost the same; see [`Denials`].
+    /// The key of the only partition of a policy with one rule whose requests cost the same and that gives no place
+    /// back; see [`Denials`].
     fn lone_key(&self) -> Option<NonZeroU64> {
         match self.config.policy.rules() {
-            [rule] if rule.has_fixed_cost() => self.read(0)?.fingerprint,
+            [rule] if rule.has_fixed_cost() && !rule.gives_back() => self.read(0)?.fingerprint,
             _ => None,
         }
     }
@@ -295,6 +296,7 @@ impl<S: SharedData> Enforcement<'_, S> {
             match self.write(index, tally) {
                 Written::Done => {
                     self.set_committed(index, false);
+                    self.plan.refunded(&self.config.policy, index, self.now);
                     return true;
                 }
                 Written::Unreachable => return false,

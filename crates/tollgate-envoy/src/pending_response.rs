@@ -53,9 +53,7 @@ impl<H: Proxy> Pending<H> {
                 policy
                     .outcome(&plan)
                     .headers(&mut |name, value| host.add_response_header(name, value));
-                if plan.is_deferred() {
-                    policy.settle(&mut plan);
-                }
+                policy.settle(&mut plan);
                 policy.keep(plan);
             }
             Self::Trailers(policy, plan, kind) => {

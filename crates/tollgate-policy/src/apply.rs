@@ -13,7 +13,7 @@ use crate::document::identity::{KeyPart, Repeated};
 use crate::facts::Facts;
 use crate::key::{parts, write_key, write_shared_key};
 use crate::malformed::Malformed;
-use crate::plan::{Applied, Plan};
+use crate::plan::{Applied, Due, Plan};
 use crate::request::{Known, Request};
 use crate::values::{Reading, elements, the_one};
 
@@ -75,8 +75,8 @@ impl Policy {
             first_decision: 0,
             enforced,
             binding: enforced && !matches!(rule.action, Action::Mark(_)),
-            deferred: counted.is_ok() && rule.charging != Charging::Request,
-            charged: false,
+            due: if counted.is_ok() { rule.due() } else { Due::Now },
+            charged: None,
             turned_away: false,
         });
     }
@@ -121,6 +121,15 @@ struct Counted {
 }
 
 impl Rule {
+    /// When a request is charged.
+    const fn due(&self) -> Due {
+        match &self.charging {
+            Charging::Request => Due::Now,
+            Charging::Response(charge) if charge.reserves() => Due::Held,
+            Charging::Response(_) => Due::Later,
+        }
+    }
+
     /// True when there are keys that the rule is enforced for. A request that cannot be read might be of
     /// any of them.
     const fn is_enforced_for_any(&self) -> bool {

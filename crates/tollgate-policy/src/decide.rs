@@ -2,14 +2,15 @@
 //!
 //! Invariant: a request is charged to every quota of every binding rule that applies, or, when one
 //! of them denies, to none. A rule that only marks or shadows is charged when the request passes and
-//! its own quotas admit it. A rule that charges by the response is only looked at until then.
+//! its own quotas admit it. A rule that charges by the response is only looked at until then, or holds a place.
+//! What is given back was charged, and is given back once, however often its commit loses a race.
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::compile::{Meter, Policy, Rule};
 use crate::document::OnFailure;
 use crate::document::behaviour::{Action, Charging};
-use crate::plan::{Applied, Partition, Plan, Status};
+use crate::plan::{Applied, Due, Partition, Plan, Status};
 use crate::value;
 
 impl Plan {
@@ -42,21 +43,27 @@ impl Plan {
     }
 
     /// Takes this request's charge back from partition `i`, which was committed and then loaded
-    /// again. What is to be committed afterwards is [`Plan::value`].
+    /// again. What is to be committed afterwards is [`Plan::value`]; when it lost its race: load and take back again, and
+    /// once it stands: [`Plan::refunded`].
     pub fn refund(&mut self, policy: &Policy, i: usize, now: Timestamp) {
         self.with_partition(i, |applied, partition, decisions| {
-            let at = partition.at;
+            for applied in applied.iter().filter(|applied| applied.partition == Some(i)) {
+                take_back(policy, applied, &mut partition.value, decisions, now);
+            }
+        });
+    }
+
+    /// The charge of partition `i` was taken back: says what its quotas have left without it.
+    pub fn refunded(&mut self, policy: &Policy, i: usize, now: Timestamp) {
+        self.with_partition(i, |applied, partition, decisions| {
             for applied in applied.iter_mut().filter(|applied| applied.partition == Some(i)) {
-                let charged = core::mem::take(&mut applied.charged);
+                applied.charged = None;
                 each_meter(
                     policy,
                     applied,
                     &mut partition.value,
                     decisions,
                     |meter, state, decision| {
-                        if let (true, Some(charge)) = (charged, decision.charge(at, applied.cost)) {
-                            meter.limiter.refund(state, charge, now);
-                        }
                         if decision.is_admitted() {
                             *decision = meter.limiter.peek(state, now, 0);
                         }
@@ -67,22 +74,22 @@ impl Plan {
         });
     }
 
-    /// Turns the plan of a request that passed into the charge that its response's `status` brings
-    /// about; false when there is none. Then load, decide and commit as before: the partitions that
-    /// [`Plan::applies`] to. What no longer fits is not charged: the quota is used up as it is.
-    pub fn settle(&mut self, policy: &Policy, status: u16) -> bool {
+    /// Turns the plan of a request that passed into what its response's `status` brings about: charges, and places
+    /// that are given back; false when there is neither. `None` is a request whose client left before there was a
+    /// response. Then load, decide and commit as before: the partitions that [`Plan::applies`] to. What no longer fits is not
+    /// charged: the quota is used up as it is.
+    pub fn settle(&mut self, policy: &Policy, status: Option<u16>) -> bool {
         let Self { applied, decisions, .. } = self;
         applied.retain_mut(|applied| {
             let charging = policy.rules.get(usize::from(applied.rule)).map(|rule| &rule.charging);
-            let due = match charging {
-                Some(Charging::Response(statuses)) => {
-                    statuses.0.iter().any(|pattern| pattern.matches(status))
-                }
-                Some(Charging::Request) | None => false,
-            };
-            let was_due = core::mem::take(&mut applied.deferred);
+            let Some(Charging::Response(charge)) = charging else { return false };
             applied.binding = false;
-            due && was_due && !denies(applied, policy, decisions)
+            applied.due = match (applied.due, charge.charges(status)) {
+                (Due::Later, true) if !denies(applied, policy, decisions) => Due::Now,
+                (Due::Held, false) if applied.charged.is_some() => Due::GivenBack,
+                _ => return false,
+            };
+            true
         });
         !self.applied.is_empty()
     }
@@ -95,7 +102,9 @@ impl Plan {
                 return;
             }
             partition.at = now;
-            for applied in applied.iter().filter(|applied| applied.partition == Some(i)) {
+            let counted = applied.iter().filter(|applied| applied.partition == Some(i));
+            // What was decided on a charge is needed to take it back.
+            for applied in counted.filter(|applied| applied.due != Due::GivenBack) {
                 let longest =
                     policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
                 each_meter(
@@ -122,9 +131,14 @@ impl Plan {
             }
             partition.status = Status::Uncharged;
             for applied in applied.iter_mut().filter(|applied| applied.partition == Some(i)) {
-                applied.charged =
-                    admitted && !applied.deferred && !denies(applied, policy, decisions);
-                let charged = applied.charged;
+                if applied.due == Due::GivenBack {
+                    take_back(policy, applied, &mut partition.value, decisions, now);
+                    partition.status = Status::Charged;
+                    continue;
+                }
+                let charged =
+                    admitted && applied.due != Due::Later && !denies(applied, policy, decisions);
+                applied.charged = charged.then_some(now);
                 each_meter(
                     policy,
                     applied,
@@ -193,6 +207,23 @@ fn at_most(decision: Decision, longest: Option<Span>) -> Decision {
 pub(crate) fn denies(applied: &Applied, policy: &Policy, decisions: &[Decision]) -> bool {
     let decisions = decisions.get(applied.first_decision..).unwrap_or_default();
     decisions.iter().take(policy.meters(applied).len()).any(|decision| !decision.is_admitted())
+}
+
+/// Takes the rule's charge, if there is one, out of `value`, and leaves everything else as it is: so that it can be taken out
+/// of a newer value once more.
+fn take_back(
+    policy: &Policy,
+    applied: &Applied,
+    value: &mut [u8],
+    decisions: &mut [Decision],
+    now: Timestamp,
+) {
+    let Some(at) = applied.charged else { return };
+    each_meter(policy, applied, value, decisions, |meter, state, decision| {
+        if let Some(charge) = decision.charge(at, applied.cost) {
+            meter.limiter.refund(state, charge, now);
+        }
+    });
 }
 
 /// Calls `each` with every quota of the rule: its parameters, its state in `value`, its decision.

@@ -65,12 +65,24 @@ pub(crate) struct Applied {
     pub(crate) enforced: bool,
     /// A denial of this rule stops the request: it is enforced, and does more than mark.
     pub(crate) binding: bool,
-    /// Charged when the response is known, not now.
-    pub(crate) deferred: bool,
-    /// This request's cost is in the partition's value.
-    pub(crate) charged: bool,
+    pub(crate) due: Due,
+    /// This request's cost is in the partition's value, since then.
+    pub(crate) charged: Option<Timestamp>,
     /// It would have to wait for this rule and may not.
     pub(crate) turned_away: bool,
+}
+
+/// When a rule charges a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// When it is decided.
+    Now,
+    /// When it is decided; the response may bring it back.
+    Held,
+    /// When the response is known; until then it is only looked at.
+    Later,
+    /// Never: what was charged is taken back when it is decided the next time.
+    GivenBack,
 }
 
 #[derive(Debug, Default)]
@@ -163,6 +175,9 @@ impl Plan {
         if let Some(partition) = self.live_mut(i) {
             partition.status = Status::Failed(failure);
         }
+        // Nothing of it was stored, so nothing may come back.
+        let counted = self.applied.iter_mut().filter(|applied| applied.partition == Some(i));
+        counted.for_each(|applied| applied.charged = None);
     }
 
     /// True when partition `i` could not be loaded, decided or committed.
@@ -190,10 +205,22 @@ impl Plan {
         group.map_or(Timestamp::ZERO, |group| group.idle_at(policy, self.value(i)))
     }
 
-    /// True when a rule that applies charges by the response: keep the plan and [`Plan::settle`] it then.
+    /// True when a rule that applies charges by the response, or gives back what it holds: keep the plan and
+    /// [`Plan::settle`] it then.
     #[must_use]
     pub fn is_deferred(&self) -> bool {
-        self.applied.iter().any(|applied| applied.deferred)
+        self.applied.iter().any(|applied| match applied.due {
+            Due::Later => true,
+            Due::Held => applied.charged.is_some(),
+            Due::Now | Due::GivenBack => false,
+        })
+    }
+
+    /// True when a settled plan has charges of partition `i` to take back: whoever commits it twice admits too many.
+    #[must_use]
+    pub fn gives_back(&self, i: usize) -> bool {
+        let mut counted = self.applied.iter().filter(|applied| applied.partition == Some(i));
+        counted.any(|applied| applied.due == Due::GivenBack)
     }
 
     /// Forgets the request, with the buffers that its length made grow: for a plan that is kept for another one.

@@ -4,8 +4,8 @@
 //! costs; an object accepts a request only if it knows every rule in it, so that two versions of a policy
 //! never decide by each other's quotas. All numbers are little-endian.
 //!
-//! Request: group identity `u64`, then per rule: record identity `u32`, flags `u8` (1 binding, 2 deferred),
-//! cost `u64`. Reply: time of the decision `u64`, then per rule: charged `u8`, and per quota: verdict `u8`, delay,
+//! Request: group identity `u64`, then per rule: record identity `u32`, flags `u8` (1 binding, 2 charged later),
+//! cost `u64`; with the flags 4, for a charge that is to be taken back: its time `u64` and per quota its delay `u64`. Reply: time of the decision `u64`, then per rule: charged `u8`, and per quota: verdict `u8`, delay,
 //! limit, remaining, `retry_after` (all ones: none) and `reset_after`, each `u64`.
 
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use core::fmt;
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::compile::Policy;
-use crate::plan::{Applied, Plan, Status};
+use crate::plan::{Applied, Due, Plan, Status};
 
 /// Why bytes from elsewhere cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,8 @@ impl core::error::Error for WireError {}
 
 const NO_WAIT: u64 = u64::MAX;
 const BINDING: u8 = 1;
-const DEFERRED: u8 = 2;
+const LATER: u8 = 2;
+const GIVEN_BACK: u8 = 4;
 
 impl Plan {
     /// Appends to `out` what an object needs to decide partition `i`.
@@ -48,7 +49,7 @@ impl Plan {
 
     /// The same for an object that is to say what it would decide, and to charge nothing.
     pub fn inquiry(&self, policy: &Policy, i: usize, out: &mut Vec<u8>) {
-        self.write_request(policy, i, DEFERRED, out);
+        self.write_request(policy, i, LATER, out);
     }
 
     /// The request with these flags on every rule, beside the rule's own.
@@ -59,10 +60,27 @@ impl Plan {
             if let Some(set) = policy.sets.get(usize::from(applied.set)) {
                 out.extend(set.record_id.to_le_bytes());
                 let binding = if applied.binding { BINDING } else { 0 };
-                let deferred = if applied.deferred { DEFERRED } else { 0 };
-                out.push(binding | deferred | flags);
+                let due = match applied.due {
+                    Due::Now | Due::Held => 0,
+                    Due::Later => LATER,
+                    Due::GivenBack => GIVEN_BACK,
+                };
+                out.push(binding | due | flags);
                 out.extend(applied.cost.to_le_bytes());
+                if applied.due == Due::GivenBack {
+                    self.write_charge(policy, applied, out);
+                }
             }
+        }
+    }
+
+    fn write_charge(&self, policy: &Policy, applied: &Applied, out: &mut Vec<u8>) {
+        let at = applied.charged.unwrap_or_default();
+        out.extend(at.as_nanos().to_le_bytes());
+        let decisions = self.decisions.get(applied.first_decision..).unwrap_or_default();
+        for decision in decisions.iter().take(policy.meters(applied).len()) {
+            let charge = decision.charge(at, applied.cost);
+            out.extend(charge.map_or(0, |charge| charge.delay.as_nanos()).to_le_bytes());
         }
     }
 
@@ -77,6 +95,7 @@ impl Plan {
         let group = group.and_then(|i| u16::try_from(i).ok()).ok_or(WireError::OtherPolicy)?;
         let mut plan = Self::new();
         plan.add_partition(group, 0..0);
+        let mut verdicts = Vec::new();
         while !bytes.0.is_empty() {
             let (id, flags, cost) = (bytes.u32()?, bytes.u8()?, bytes.u64()?);
             let (set, found) = (0_u16..)
@@ -87,6 +106,19 @@ impl Plan {
             if rule.group != group || plan.applied.iter().any(|applied| applied.set == set) {
                 return Err(WireError::Malformed);
             }
+            let (due, charged) = match flags & !BINDING {
+                0 => (Due::Now, None),
+                LATER => (Due::Later, None),
+                GIVEN_BACK => (Due::GivenBack, Some(Timestamp::from_nanos(bytes.u64()?))),
+                _ => return Err(WireError::Malformed),
+            };
+            for _ in &found.meters {
+                let delay = charged.map(|_| bytes.u64()).transpose()?.unwrap_or(0);
+                verdicts.push(match delay {
+                    0 => Verdict::Allow,
+                    _ => Verdict::Delay(Span::from_nanos(delay)),
+                });
+            }
             plan.applied.push(Applied {
                 rule: found.rule,
                 set,
@@ -96,12 +128,15 @@ impl Plan {
                 first_decision: 0,
                 enforced: true,
                 binding: flags & BINDING != 0,
-                deferred: flags & DEFERRED != 0,
-                charged: false,
+                due,
+                charged,
                 turned_away: false,
             });
         }
         plan.reserve_decisions(policy);
+        for (decision, verdict) in plan.decisions.iter_mut().zip(verdicts) {
+            decision.verdict = verdict; // of a charge that is to be taken back; any other is decided anew
+        }
         Ok(plan)
     }
 
@@ -109,7 +144,7 @@ impl Plan {
     pub fn reply(&self, policy: &Policy, out: &mut Vec<u8>) {
         out.extend(self.live().first().map_or(0, |p| p.at.as_nanos()).to_le_bytes());
         for applied in self.of_partition(0) {
-            out.push(u8::from(applied.charged));
+            out.push(u8::from(applied.charged.is_some() && applied.due != Due::GivenBack));
             let decisions = self.decisions.get(applied.first_decision..).unwrap_or_default();
             for decision in decisions.iter().take(policy.meters(applied).len()) {
                 write_decision(decision, out);
@@ -128,11 +163,11 @@ impl Plan {
         let Self { applied, decisions, .. } = self;
         for applied in applied.iter_mut().filter(|applied| applied.partition == Some(i)) {
             applied.charged = match bytes.u8()? {
-                0 => false,
-                1 => true,
+                0 => None,
+                1 => Some(at),
                 _ => return Err(WireError::Malformed),
             };
-            if applied.charged {
+            if applied.charged.is_some() {
                 status = Status::Charged;
             }
             let slots = decisions.get_mut(applied.first_decision..).unwrap_or_default();

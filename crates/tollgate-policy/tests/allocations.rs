@@ -124,7 +124,7 @@ fn check(document: &str, partitions: usize) {
             stored.clear();
             stored.extend_from_slice(plan.value(i));
         }
-        if plan.is_deferred() && plan.settle(&policy, 401) {
+        if plan.is_deferred() && plan.settle(&policy, Some(401)) {
             for (i, stored) in stored.iter().enumerate() {
                 plan.load(&policy, i, (!stored.is_empty()).then_some(stored));
             }

@@ -143,8 +143,13 @@ fn a_lost_race_is_decided_again_and_rolled_back() {
     plan.load(policy, 1, Some(&theirs));
     assert!(!plan.redecide(policy, 1, now));
     plan.load(policy, 0, Some(&committed));
+    // Its commit loses a race, too: another worker wrote the same value once more.
     plan.refund(policy, 0, now);
     let refunded = plan.value(0).to_vec();
+    plan.load(policy, 0, Some(&committed));
+    plan.refund(policy, 0, now);
+    assert_eq!(plan.value(0), refunded, "nothing is forgotten by a race that was lost");
+    plan.refunded(policy, 0, now);
     let refused = seen(policy, &plan, Span::ZERO);
     assert_eq!(refused.answer, Answer::Refuse { status: 429 });
     assert_eq!(refused.header("ratelimit"), Some(r#""key";r=10;t=60, "ip";r=0;t=60"#));

@@ -23,7 +23,7 @@ const OBJECTS: &str = "LIMITER";
 pub(crate) struct Deployment {
     /// Who has it may ask `/check`, and read in the health report what is wrong.
     check_token: Option<Token>,
-    pub(crate) gate: Result<Gate, Problems>,
+    gate: Result<Gate, Problems>,
 }
 
 /// Everything a request needs.
@@ -87,6 +87,12 @@ impl Deployment {
         Self { check_token, gate }
     }
 
+    /// The gate and its policy, if nothing is wrong.
+    pub(crate) fn opened(&self) -> Option<(&Gate, &Policy)> {
+        let gate = self.gate.as_ref().ok()?;
+        Some((gate, gate.policy.as_ref().as_ref().ok()?))
+    }
+
     /// True when the request's token is this deployment's, or none is wanted.
     pub(crate) fn authorizes(&self, request: &web_sys::Request) -> bool {
         self.check_token.is_none() || self.trusts(request)
@@ -133,7 +139,22 @@ impl Gate {
             tally: RefCell::default(),
             lines: Lines::new(limits),
         };
-        Ok(Self { policy, settings, objects })
+        let gate = Self { policy, settings, objects };
+        let problems = gate.unreturned_places();
+        if problems.0.is_empty() { Ok(gate) } else { Err(problems) }
+    }
+
+    /// Rules that hold places which nobody would give back: a caller of `POST /check` reports a status, and nothing
+    /// knows any more what the request was charged.
+    fn unreturned_places(&self) -> Problems {
+        let rules = self.policy.as_ref().as_ref().map_or(&[][..], Policy::rules).iter().enumerate();
+        let is_service = self.settings.origin.is_none();
+        let held = rules.filter(|(_, rule)| is_service && rule.gives_back());
+        let problem = |(i, _)| {
+            let message = "needs ORIGIN, POST /check gives no place back; leave it out".to_owned();
+            Problem::new(&format!("rules[{i}].charge.reserve"), message)
+        };
+        Problems(held.map(problem).collect())
     }
 
     /// Logs what is surely not meant, once per isolate. Not in the health report: everybody may read it, and

@@ -45,6 +45,12 @@ class KeyObject {
     return inTime(this.timeout, async () => await this.objects.getByName(this.name).refund(request, reply));
   }
 
+  /** The same for what a response brings about, when it gives places back: tried once, too. */
+  settle(request) {
+    if (this.#refunds-- <= 0) return Promise.resolve("it was asked too often");
+    return inTime(this.timeout, async () => await this.objects.getByName(this.name).check(request));
+  }
+
   // The platform says which errors a second try may cure: the object moved, or its code was updated. At worst
   // the request is charged twice.
   async #checkTwice(request, turn) {

@@ -36,6 +36,9 @@ extern "C" {
     #[wasm_bindgen(method)]
     fn refund(this: &KeyObject, request: Uint8Array, reply: Uint8Array) -> Promise;
 
+    #[wasm_bindgen(method)]
+    fn settle(this: &KeyObject, request: Uint8Array) -> Promise;
+
     fn sleep(milliseconds: f64) -> Promise;
 
     /// True for what a request can be sent to.
@@ -92,6 +95,11 @@ impl Call {
     /// Asks it to take the charge of `request`, answered by `reply`, back.
     pub(crate) fn refund(object: &KeyObject, request: &[u8], reply: &[u8]) -> Self {
         Self(object.refund(Uint8Array::from(request), Uint8Array::from(reply)))
+    }
+
+    /// Asks it to carry out `request`, which gives places back.
+    pub(crate) fn settle(object: &KeyObject, request: &[u8]) -> Self {
+        Self(object.settle(Uint8Array::from(request)))
     }
 
     /// What the object answered.

@@ -9,6 +9,7 @@
 
 mod check;
 mod deployment;
+mod forward;
 mod health;
 mod js;
 mod limit;
@@ -22,15 +23,16 @@ mod wait;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use tollgate_policy::{Answer, DescribedRequest, Facts, Outcome, Plan, Policy, decimal};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{Env, event, js_sys, web_sys};
 
 use crate::deployment::{Deployment, Gate};
+use crate::forward::Forward;
 use crate::limit::{decide, settle};
 use crate::reply::{Fields, HEALTH_PATH, Reply};
-use crate::tally::Trouble;
 
 /// The path of the service.
 const CHECK_PATH: &str = "/check";
@@ -40,7 +42,7 @@ const CHECK_PATH: &str = "/check";
 async fn fetch(
     request: web_sys::Request,
     env: Env,
-    _context: worker::Context,
+    context: worker::Context,
 ) -> worker::Result<web_sys::Response> {
     let url = request.url();
     let target = target(&url);
@@ -48,53 +50,44 @@ async fn fetch(
     if path(target) == HEALTH_PATH {
         return Ok(send(&health(&deployment, &request)));
     }
-    let gate = deployment.gate.as_ref().map(|gate| (gate, gate.policy.as_ref()));
-    let (gate, policy) = match gate {
-        Ok((gate, Ok(policy))) => (gate, policy),
-        _ => return Ok(send(&health::misconfigured())),
+    let Some((gate, policy)) = deployment.opened() else {
+        return Ok(send(&health::misconfigured()));
     };
     if let Some(origin) = &gate.settings.origin {
-        return proxy(gate, policy, origin, &request, target).await;
+        return match proxy(gate, policy, origin, &request, target).await {
+            Ok(forward) => forward.run(Rc::clone(&deployment), &context).await,
+            Err(refusal) => Ok(refusal),
+        };
     }
     let is_authorized = deployment.authorizes(&request);
     Ok(send(&service(gate, policy, &request, target, is_authorized).await))
 }
 
-/// Use one: the request goes on to the origin, if the policy admits it.
+/// Use one: the request goes on to the origin, if the policy admits it; else it is answered here.
 async fn proxy(
     gate: &Gate,
     policy: &Policy,
     origin: &str,
     request: &web_sys::Request,
     target: &str,
-) -> worker::Result<web_sys::Response> {
+) -> Result<Forward, web_sys::Response> {
     let headers = request.headers();
     let facts = Incoming { request, method: request.method(), target, headers: &headers };
     let facts = with_claims(policy, facts).await;
-    let mut decided = decide(&gate.objects, policy, &facts, true).await;
+    let decided = decide(&gate.objects, policy, &facts, true).await;
     let outcome = decided.plan.outcome(policy);
     match outcome.answer_after(decided.waited) {
         Answer::Pass | Answer::Delay(_) => {} // it has waited
-        Answer::Refuse { status } => return Ok(refuse(&outcome, status, &facts.facts)),
-        Answer::Retry(_) => return Ok(refuse(&outcome, 429, &facts.facts)), // `decide` has waited long enough
+        Answer::Refuse { status } => return Err(refuse(&outcome, status, &facts.facts)),
+        Answer::Retry(_) => return Err(refuse(&outcome, 429, &facts.facts)), // `decide` has waited long enough
     }
-    let (fields, marks) = (Fields::of(&outcome), Fields::marks(&outcome));
-    let forwarded = js::forwarded(request, &format!("{origin}{target}"), &marks.0).await;
-    let response = match forwarded {
-        Ok(response) => response,
-        Err(why) => {
-            let mut reply = Reply::problem(502, "Bad Gateway", "the origin does not answer");
-            gate.objects.tally.borrow_mut().note(Trouble::Origin, &why);
-            settle(&gate.objects, policy, &mut decided.plan, reply.status).await;
-            gate.objects.tell();
-            reply.fields.0.push_str(&fields.0);
-            return Ok(send(&reply));
-        }
-    };
-    if decided.plan.is_deferred() {
-        settle(&gate.objects, policy, &mut decided.plan, response.status()).await;
-    }
-    Ok(js::extended(response, &fields.0))
+    Ok(Forward {
+        request: Clone::clone(request), // the handle; `Request.clone` would read the body twice
+        url: format!("{origin}{target}"),
+        fields: Fields::of(&outcome),
+        marks: Fields::marks(&outcome),
+        plan: decided.plan,
+    })
 }
 
 fn refuse(outcome: &Outcome<'_>, status: u16, facts: &Incoming<'_>) -> web_sys::Response {

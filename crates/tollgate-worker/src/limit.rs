@@ -60,15 +60,15 @@ pub(crate) async fn decide(
     decided
 }
 
-/// Charges what a response's `status` brings about; false when nothing. Once this is over it is durable,
-/// so a client that is told of a failed attempt is told after the attempt was counted.
+/// Charges and gives back what a response's `status` brings about; false when nothing was charged or given back. Once
+/// this is over it is durable, so a client that is told of a failed attempt is told after the attempt was counted.
 pub(crate) async fn settle(
     objects: &Objects,
     policy: &Policy,
     plan: &mut Plan,
     status: u16,
 ) -> bool {
-    if !plan.settle(policy, status) {
+    if !plan.settle(policy, Some(status)) {
         return false;
     }
     let due = (0..plan.len()).filter(|i| plan.applies(*i));
@@ -139,7 +139,8 @@ impl Objects {
     fn ask(&self, policy: &Policy, plan: &Plan, i: usize, object: KeyObject) -> (Asked, Call) {
         let mut request = Vec::new();
         plan.request(policy, i, &mut request);
-        let call = Call::check(&object, &request);
+        let call = if plan.gives_back(i) { Call::settle } else { Call::check };
+        let call = call(&object, &request);
         (Asked { partition: i, object, request, reply: Vec::new() }, call)
     }
 

@@ -84,6 +84,7 @@ impl Limiter {
                 plan.load(policy, 0, memory.value());
                 plan.refund(policy, 0, now);
                 self.commit(memory, policy, &plan, now)?;
+                plan.refunded(policy, 0, now);
                 Ok(reply(policy, &plan))
             })?;
             Ok(reply.unwrap_or_default())

@@ -76,6 +76,7 @@ impl Coverage {
         for field in ["action", "mode", "charge", "cost", "on_missing"] {
             let name = match &rule[field] {
                 Value::Object(object) if object.contains_key("header") => "header",
+                Value::Object(object) if object.contains_key("reserve") => "reserve",
                 Value::Object(object) => object.keys().next().map_or("", String::as_str),
                 Value::String(text) => text,
                 Value::Number(_) => "number",

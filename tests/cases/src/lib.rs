@@ -21,6 +21,7 @@
 //!   that workerd refuses (`"`, `<`, `>`, `^`, `|` and `` ` `` unescaped);
 //! - backslashes, and dots beside what servers resolve differently, but for escaped slashes: a Worker's platform has
 //!   made one path of them before anybody is asked;
+//! - clients that leave before the response: Envoy then never learns its status, the Worker does;
 //! - failures of a store, the limit of waiting requests and of a table: surfaces fail differently;
 //! - times between milliseconds, which a Worker's clock does not have; [`limits`] has them;
 //! - a clock that goes back where one request counts in several places: the Worker charges and gives

@@ -146,7 +146,11 @@ fn rule(random: &mut Random, base: usize, number: u64, key: &Value) -> Value {
     }
     if random.chance(25) {
         let statuses = [json!(["401"]), json!(["4xx", "500"]), json!(["200"])];
-        rule.insert("charge".into(), json!({"response_status": random.pick(&statuses)}));
+        let mut charge = json!({"response_status": random.pick(&statuses)});
+        if random.chance(50) {
+            charge["reserve"] = json!(true);
+        }
+        rule.insert("charge".into(), charge);
     }
     if random.chance(30) {
         rule.insert("tiers".into(), tiers(random, base));

@@ -123,7 +123,7 @@ impl<'c> Reference<'c> {
     }
 
     fn settle(&mut self, at_ms: u64, waits_ms: &[u64], status: u16) -> bool {
-        let due = self.plan.is_deferred() && self.plan.settle(&self.policy, status);
+        let due = self.plan.is_deferred() && self.plan.settle(&self.policy, Some(status));
         if due {
             self.commit(at_ms + waits_ms.iter().sum::<u64>());
         }

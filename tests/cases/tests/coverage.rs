@@ -59,6 +59,8 @@ const AT_LEAST: &[(usize, &[&str])] = &[
             "action mark marked",
             "action respond denied",
             "charge response_status denied",
+            "charge reserve allowed",
+            "charge reserve denied",
             "cost header denied",
             "cost content_length_per denied",
             "cost number denied",

@@ -93,7 +93,7 @@ fn decided(policy: &Policy, request: &impl Facts) {
             decided_elsewhere(policy, request, value, now);
         }
         if round == 0 {
-            for status in [200, 401, 503] {
+            for status in [Some(200), Some(401), Some(503), None] {
                 let mut plan = Plan::new();
                 policy.plan(request, &mut plan);
                 (0..plan.len()).for_each(|i| plan.load(policy, i, None));

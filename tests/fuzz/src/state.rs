@@ -26,7 +26,7 @@ const POLICY: &str = r#"{"version": 1, "rules": [
         {"name": "log", "limit": 14, "window": "1m", "algorithm": "sliding-log"}]},
     {"name": "queue", "when": {"methods": ["PUT"]}, "key": [], "action": {"delay": {"max": "5m"}},
      "quotas": [{"limit": 60, "window": "1m", "burst": 10, "algorithm": "leaky-queue"}]},
-    {"name": "tiers", "when": {"headers": {"x-gold": "*"}}, "key": [], "charge": {"response_status": ["5xx"]},
+    {"name": "tiers", "when": {"headers": {"x-gold": "*"}}, "key": [], "charge": {"response_status": ["5xx"], "reserve": true, "on_abort": "skip"},
      "quotas": [{"limit": 5, "window": "1s"}],
      "tiers": [{"name": "gold", "when": {"headers": {"x-gold": "1"}}, "quotas": [{"limit": 50, "window": "1s", "algorithm": "sliding-window"}]}]}]}"#;
 /// Bytes before the states of a rule or tier in a stored value.
@@ -277,6 +277,7 @@ fn wire_request(bytes: &[u8]) {
     replied.push(0);
     assert!(front.accept(policy, 0, &replied).is_err(), "taken with a byte too many");
     plan.refund(policy, 0, at(1_780_000_000_000_000_000));
+    plan.refunded(policy, 0, at(1_780_000_000_000_000_000));
     shown(policy, &plan);
 }
 

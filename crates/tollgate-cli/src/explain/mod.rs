@@ -66,7 +66,7 @@ impl Gate<'_> {
     fn settle(&mut self, status: u16) {
         let answer = self.plan.outcome(self.policy).answer();
         let passed = matches!(answer, Answer::Pass | Answer::Delay(_));
-        if passed && self.plan.is_deferred() && self.plan.settle(self.policy, status) {
+        if passed && self.plan.is_deferred() && self.plan.settle(self.policy, Some(status)) {
             self.commit();
         }
     }

@@ -278,6 +278,12 @@ impl Rule {
         matches!(self.cost, Cost::Fixed(_))
     }
 
+    /// True when a place may be given back, so that a denial is not final until its time.
+    #[must_use]
+    pub const fn gives_back(&self) -> bool {
+        matches!(&self.charging, Charging::Response(charge) if charge.reserves())
+    }
+
     /// What the rule's path pattern captured as `name`, in the first reading of the path that matches.
     pub(crate) fn capture<'p>(&'p self, name: &str, paths: &'p Paths) -> Option<Cow<'p, [u8]>> {
         self.captures(name, paths).next()

@@ -12,8 +12,8 @@ use tollgate_core::{Algorithm, Limiter};
 
 use crate::address::{percent_of_ipv4, percent_of_ipv6};
 use crate::compile::covers::{MAX_COMPARED, covers, covers_values};
-use crate::compile::{Policy, QuotaSet, Rule, Surface, white_space};
-use crate::document::behaviour::{Action, Cost, Mode};
+use crate::compile::{Meter, Policy, QuotaSet, Rule, Surface, white_space};
+use crate::document::behaviour::{Action, Charging, Cost, Mode};
 use crate::document::identity::{KeyPart, Source};
 use crate::document::{Document, RuleDoc, TierDoc};
 use crate::forwarded::{ClientAddress, Trust};
@@ -42,12 +42,14 @@ pub(super) fn warnings(document: &Document, policy: &Policy, surface: Surface) -
         if surface == Surface::Worker {
             few_objects_warning(rule, &at.field("key"));
         }
+        guess_warning(rule, &at.field("charge"));
         tier_warnings(rule, &left, &at.field("tiers"));
         white_space::of_rule(rule, &at);
     }
     for set in &policy.sets {
         let at = rules_at.item(set.rule());
         cost_warnings(policy, set, &at.field("cost"));
+        held_warnings(policy, set, &at.field("charge"));
         match document.tier_of(set) {
             Some(i) => quota_warnings(set, &at.field("tiers").item(i).field("quotas")),
             None => quota_warnings(set, &at.field("quotas")),
@@ -161,6 +163,34 @@ fn cost_warnings(policy: &Policy, set: &QuotaSet, at: &At<'_>) {
             "{cost} is more than {} ever holds, which is {}, so it admits no request",
             quoted_text(meter.name()),
             meter.limiter().capacity()
+        ));
+    }
+}
+
+/// Who guesses passwords sends many guesses before the first is answered.
+fn guess_warning(rule: &RuleDoc, at: &At<'_>) {
+    let Some(Charging::Response(charge)) = &rule.charge else { return };
+    let is_guess = [401, 403].into_iter().any(|status| charge.charges(Some(status)));
+    if is_guess && !charge.reserves() {
+        at.problem(
+            "is made when the response comes, so requests that are under way together all pass, however many; give \
+             \"reserve\": true"
+                .into(),
+        );
+    }
+}
+
+/// A queue holds times, and the response comes when its time is over.
+fn held_warnings(policy: &Policy, set: &QuotaSet, at: &At<'_>) {
+    if !policy.rules.get(set.rule()).is_some_and(Rule::gives_back) {
+        return;
+    }
+    let is_queue = |meter: &&Meter| meter.limiter().algorithm() == Algorithm::LeakyQueue;
+    for meter in set.meters().iter().filter(is_queue) {
+        at.problem(format!(
+            "holds places of {}, a leaky-queue, which cannot be given back once another request is behind; use another \
+             algorithm",
+            quoted_text(meter.name())
         ));
     }
 }

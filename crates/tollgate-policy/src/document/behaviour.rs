@@ -116,16 +116,57 @@ impl FromNode for Cost {
 pub(crate) enum Charging {
     /// When it is admitted.
     Request,
-    /// When its response has one of these statuses.
-    Response(Statuses),
+    /// By its response.
+    Response(ResponseChargeDoc),
 }
 
 record! {
     /// Charging by response.
+    #[derive(PartialEq, Eq)]
     ResponseChargeDoc {
         /// Statuses: "401", or "5xx" for a class.
         response_status: Statuses,
+        /// A place is held from the request on, and given back when the response is not charged; false by default.
+        reserve: Option<bool>,
+        /// What a request without a response is; "charge" by default.
+        on_abort: Option<OnAbort>,
     }
+}
+
+impl ResponseChargeDoc {
+    /// True when a response with this status is charged; without one, its client left before.
+    pub(crate) fn charges(&self, status: Option<u16>) -> bool {
+        match status {
+            Some(status) => self.response_status.0.iter().any(|pattern| pattern.matches(status)),
+            None => self.on_abort != Some(OnAbort::Skip),
+        }
+    }
+
+    /// True when places are held.
+    pub(crate) const fn reserves(&self) -> bool {
+        matches!(self.reserve, Some(true))
+    }
+}
+
+/// What a request is charged that never had a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnAbort {
+    /// As for a status that is charged.
+    Charge,
+    /// Nothing.
+    Skip,
+}
+
+impl FromNode for OnAbort {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if text == "charge" => Some(Self::Charge),
+            Node::Text(text) if text == "skip" => Some(Self::Skip),
+            _ => at.wrong(node, "\"charge\" or \"skip\""),
+        }
+    }
+
+    schema!({"enum": ["charge", "skip"]});
 }
 
 /// The statuses that are charged: at least one, and not to be left out.
@@ -152,9 +193,7 @@ impl FromNode for Charging {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
             Node::Text(text) if text == "request" => Some(Self::Request),
-            Node::Object(_) => {
-                ResponseChargeDoc::read(node, at).map(|d| Self::Response(d.response_status))
-            }
+            Node::Object(_) => ResponseChargeDoc::read(node, at).map(Self::Response),
             _ => at.wrong(node, "\"request\" or {\"response_status\": [\"401\", \"5xx\"]}"),
         }
     }

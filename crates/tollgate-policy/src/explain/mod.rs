@@ -19,7 +19,7 @@ use crate::facts::Facts;
 use crate::key::write_part;
 use crate::malformed::Malformed;
 use crate::outcome::Outcome;
-use crate::plan::Plan;
+use crate::plan::{Due, Plan};
 use crate::request::{Buffers, Known, Request};
 use crate::result::RuleResult;
 use crate::values::Reading;
@@ -59,7 +59,7 @@ pub struct RuleVerdict<'a> {
     pub result: RuleResult,
     /// False for a shadow: counted, not heard.
     pub is_enforced: bool,
-    /// True when the rule charges by the response.
+    /// True when the rule charges when the response is known, and holds nothing until then.
     pub is_deferred: bool,
     /// The name of every quota that was decided, and its decision.
     pub quotas: Vec<(&'a str, Decision)>,
@@ -138,7 +138,7 @@ impl<'a> Outcome<'a> {
             cost: applied.cost,
             result: self.result(applied),
             is_enforced: applied.enforced,
-            is_deferred: applied.deferred,
+            is_deferred: applied.due == Due::Later,
             quotas: self.of_rule(applied).map(|r| quota(r.meter, r.decision)).collect(),
         });
         verdicts.collect()

@@ -271,11 +271,15 @@ fn cost(cost: &Cost) -> String {
 fn charging(charging: &Charging) -> String {
     match charging {
         Charging::Request => "when a request is admitted".to_owned(),
-        Charging::Response(statuses) => {
-            format!(
-                "when the response has status {}",
-                joined(statuses.0.iter().map(status), " or ")
-            )
+        Charging::Response(charge) => {
+            let statuses = joined(charge.response_status.0.iter().map(status), " or ");
+            let never = if charge.charges(None) { ", or never comes" } else { "" };
+            let when = if charge.reserves() {
+                "when a request is admitted, and given back unless"
+            } else {
+                "when"
+            };
+            format!("{when} the response has status {statuses}{never}")
         }
     }
 }

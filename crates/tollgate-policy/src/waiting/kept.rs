@@ -69,7 +69,7 @@ impl Plan {
     #[must_use]
     pub fn place(&self, policy: &Policy) -> Option<Turn> {
         let mut found = None;
-        for applied in self.applied.iter().filter(|applied| applied.charged) {
+        for applied in self.applied.iter().filter(|applied| applied.charged.is_some()) {
             for reported in self.outcome(policy).of_rule(applied) {
                 if let Verdict::Delay(max) = reported.decision.verdict {
                     let record = policy.sets.get(usize::from(applied.set))?.record_id;
@@ -88,7 +88,7 @@ impl Plan {
     pub fn move_place(&mut self, policy: &Policy, at: Timestamp) {
         let Some(place) = self.place(policy) else { return };
         self.with_partition(place.partition, |applied, partition, decisions| {
-            for applied in applied.iter().filter(|applied| applied.charged) {
+            for applied in applied.iter().filter(|applied| applied.charged.is_some()) {
                 let own = decisions.get_mut(applied.first_decision..).unwrap_or_default();
                 for decision in own.iter_mut().take(policy.meters(applied).len()) {
                     if let Verdict::Delay(wait) = &mut decision.verdict {
@@ -107,7 +107,7 @@ impl Plan {
         if let ([applied], [decision]) =
             (self.applied.as_mut_slice(), self.decisions.as_mut_slice())
         {
-            applied.charged = true;
+            applied.charged = Some(now);
             decision.verdict =
                 if wait == Span::ZERO { Verdict::Allow } else { Verdict::Delay(wait) };
             decision.retry_after = None;

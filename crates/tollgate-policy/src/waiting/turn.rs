@@ -9,7 +9,7 @@ use super::Pace;
 use crate::compile::{Meter, Policy};
 use crate::document::behaviour::Action;
 use crate::outcome::Outcome;
-use crate::plan::{Applied, Plan};
+use crate::plan::{Applied, Due, Plan};
 
 /// A line that a request stands in, or would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Plan {
         let quotas = self.outcome(policy).of_rule(applied);
         let mut quotas = quotas.map(|r| (r.meter.limiter, *r.decision)).peekable();
         quotas.peek()?;
-        Some(Pace::new(at, applied.cost, applied.deferred, quotas))
+        Some(Pace::new(at, applied.cost, applied.due == Due::Later, quotas))
     }
 }
 

@@ -122,9 +122,9 @@ impl Surfaced {
         seen(&self.policy, &self.plan, self.waited)
     }
 
-    /// Charges what the response's status brings about; false when nothing.
-    pub fn settle(&mut self, status: u16, millis: u64) -> bool {
-        let due = self.plan.settle(&self.policy, status);
+    /// Charges and gives back what the response's status brings about, or its absence; false when nothing.
+    pub fn settle(&mut self, status: impl Into<Option<u16>>, millis: u64) -> bool {
+        let due = self.plan.settle(&self.policy, status.into());
         if due {
             self.commit(millis);
         }

@@ -1,0 +1,270 @@
+//! Charging by the response: what holds a place meanwhile, what gives it back, and what a client that leaves is charged.
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod support;
+
+use proptest::prelude::*;
+use tollgate_core::Timestamp;
+use tollgate_policy::{Answer, Failure, Plan, RuleResult};
+
+use support::{Request, Surfaced};
+
+const DENIED: Answer = Answer::Refuse { status: 429 };
+
+/// A policy of these rules, each with a name and a key.
+fn rules(rules: &[&str]) -> String {
+    let rule = |(i, more): (usize, &&str)| {
+        format!(
+            r#"{{"name": "r{i}", "key": [{{"header": "x-key"}}], "on_missing": "shared", {more}}}"#
+        )
+    };
+    let rules: Vec<String> = rules.iter().enumerate().map(rule).collect();
+    format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(","))
+}
+
+/// One rule of these quotas, with this charge for a 401.
+fn guarded(charge: &str, quota: &str) -> Surfaced {
+    let charge = format!(r#""charge": {{"response_status": ["401"]{charge}}}"#);
+    Surfaced::new(&rules(&[&format!(r#"{charge}, "quotas": [{quota}]"#)]))
+}
+
+const FIVE: &str = r#"{"limit": 5, "window": "1h", "algorithm": "sliding-log"}"#;
+const RESERVE: &str = r#", "reserve": true"#;
+
+/// The plan of a request that was let through, to be settled later.
+fn sent(surface: &mut Surfaced, millis: u64) -> Option<Plan> {
+    let seen = surface.check(&login(), millis);
+    (seen.answer == Answer::Pass).then(|| std::mem::take(&mut surface.plan))
+}
+
+fn login() -> Request {
+    Request { method: "POST", target: "/login".into(), ..Request::default() }
+}
+
+fn answered(
+    surface: &mut Surfaced,
+    plan: Plan,
+    status: impl Into<Option<u16>>,
+    millis: u64,
+) -> bool {
+    surface.plan = plan;
+    surface.settle(status, millis)
+}
+
+// Guards: parallel guesses. As many as the limit are under way, whatever becomes of them; a success brings its place
+// back, a failure does not.
+#[test]
+fn a_held_place_is_given_back_by_a_status_that_is_not_charged() {
+    let mut surface = guarded(RESERVE, FIVE);
+    let mut under_way: Vec<Plan> = (0..1000).filter_map(|_| sent(&mut surface, 0)).collect();
+    assert_eq!(under_way.len(), 5);
+    assert!(under_way.iter().all(Plan::is_deferred));
+    assert!(!answered(&mut surface, under_way.remove(0), 401, 10), "its place stays taken");
+    assert!(sent(&mut surface, 10).is_none());
+    for plan in under_way {
+        assert!(answered(&mut surface, plan, 200, 10));
+    }
+    let next: Vec<Plan> = (0..1000).filter_map(|_| sent(&mut surface, 20)).collect();
+    assert_eq!(next.len(), 4, "one has failed");
+}
+
+// Without it all of them are let through, which `check` warns of.
+#[test]
+fn without_a_held_place_all_under_way_pass() {
+    let mut surface = guarded("", FIVE);
+    let under_way: Vec<Plan> = (0..1000).filter_map(|_| sent(&mut surface, 0)).collect();
+    assert_eq!(under_way.len(), 1000);
+    let charged =
+        under_way.into_iter().filter_map(|plan| answered(&mut surface, plan, 401, 1).then_some(()));
+    assert_eq!(charged.count(), 1000, "each is due, and what no longer fits is left out");
+    assert!(sent(&mut surface, 2).is_none());
+}
+
+// Guards: work that the origin did for a client that did not wait for it, again and again.
+#[test]
+fn a_client_that_leaves_is_charged_unless_the_policy_says_otherwise() {
+    for (charge, passed) in [
+        ("", 5),
+        (r#", "on_abort": "charge""#, 5),
+        (r#", "on_abort": "skip""#, 20),
+        (r#", "reserve": true"#, 5),
+        (r#", "reserve": true, "on_abort": "charge""#, 5),
+        (r#", "reserve": true, "on_abort": "skip""#, 20),
+        (r#", "reserve": false"#, 5),
+    ] {
+        let mut surface = guarded(charge, FIVE);
+        let mut count = 0;
+        for _ in 0..20 {
+            let Some(plan) = sent(&mut surface, 0) else { break };
+            answered(&mut surface, plan, None, 0);
+            count += 1;
+        }
+        assert_eq!(count, passed, "{charge}");
+    }
+}
+
+// Guards: a place that comes back twice, or that was never stored: one more request than the limit.
+#[test]
+fn a_place_is_given_back_once_and_only_if_it_was_taken() {
+    let mut surface = guarded(RESERVE, FIVE);
+    let first = sent(&mut surface, 0).unwrap();
+    assert!(answered(&mut surface, first, 200, 0));
+    assert!(!surface.settle(200, 0), "it was settled");
+    assert!(!surface.plan.is_deferred());
+    let _ = sent(&mut surface, 0).unwrap();
+    // The commit of another one fails: the host did not answer, and the rule lets it through.
+    surface.policy.plan(&login(), &mut surface.plan);
+    surface.plan.load(&surface.policy, 0, None);
+    surface.plan.decide(&surface.policy, Timestamp::ZERO);
+    surface.plan.fail(0, Failure::Contended);
+    assert!(!surface.plan.is_deferred() && !surface.settle(200, 0), "nothing was stored");
+    assert_eq!((0..9).filter_map(|_| sent(&mut surface, 0)).count(), 4);
+}
+
+// A refused request holds nothing; nor does one that another rule refuses.
+#[test]
+fn what_is_refused_holds_no_place() {
+    let held =
+        format!(r#""charge": {{"response_status": ["401"], "reserve": true}}, "quotas": [{FIVE}]"#);
+    let other = r#""quotas": [{"limit": 1, "window": "1h"}]"#;
+    let mut surface = Surfaced::new(&rules(&[&held, other]));
+    let first = sent(&mut surface, 0).unwrap();
+    for _ in 0..9 {
+        assert_eq!(surface.check(&login(), 0).answer, DENIED);
+        assert!(!surface.settle(200, 0), "nothing to give back");
+    }
+    assert!(answered(&mut surface, first, 200, 0));
+    let denied = surface.check(&login(), 0);
+    assert_eq!(denied.header("ratelimit"), Some(r#""r0";r=5;t=3600, "r1";r=0;t=3600"#));
+}
+
+// Two rules of one key lie in one value: what one gives back and the other charges is one commit.
+#[test]
+fn rules_of_one_key_are_settled_together() {
+    let held =
+        format!(r#""charge": {{"response_status": ["401"], "reserve": true}}, "quotas": [{FIVE}]"#);
+    let later = format!(r#""charge": {{"response_status": ["2xx"]}}, "quotas": [{FIVE}]"#);
+    let always = format!(r#""quotas": [{FIVE}]"#);
+    let mut surface = Surfaced::new(&rules(&[&held, &later, &always]));
+    let plan = sent(&mut surface, 0).unwrap();
+    assert_eq!(plan.len(), 1);
+    assert!(answered(&mut surface, plan, 200, 0));
+    let seen = surface.check(&login(), 0);
+    assert_eq!(
+        seen.header("ratelimit"),
+        Some(r#""r0";r=4;t=2880, "r1";r=4;t=2880, "r2";r=3;t=2160"#)
+    );
+}
+
+// A window that is over is over: nothing comes back into the next one.
+#[test]
+fn nothing_is_given_back_into_another_window() {
+    let quota = r#"{"limit": 2, "window": "1h", "algorithm": "fixed-window"}"#;
+    let mut surface = guarded(RESERVE, quota);
+    let late = sent(&mut surface, 3_599_000).unwrap();
+    assert!(sent(&mut surface, 3_600_000).is_some() && sent(&mut surface, 3_600_000).is_some());
+    answered(&mut surface, late, 200, 3_600_001);
+    assert!(sent(&mut surface, 3_600_002).is_none(), "two were let through in this hour");
+}
+
+// A shadow holds and gives back, too, or its numbers would not be those of the rule once it is enforced.
+#[test]
+fn a_shadow_counts_as_if_it_were_enforced() {
+    let held = format!(
+        r#""mode": "shadow", "charge": {{"response_status": ["401"], "reserve": true}}, "quotas": [{FIVE}]"#
+    );
+    let mut surface = Surfaced::new(&rules(&[&held]));
+    let mut results = vec![];
+    let mut under_way = vec![];
+    for _ in 0..7 {
+        under_way.push(sent(&mut surface, 0).unwrap());
+        let plan = under_way.last().unwrap();
+        results.extend(plan.outcome(&surface.policy).rules().map(|(_, result)| result));
+    }
+    let shadowed = results.iter().filter(|result| **result == RuleResult::Shadowed);
+    assert_eq!(shadowed.count(), 2);
+    let given =
+        under_way.into_iter().filter_map(|plan| answered(&mut surface, plan, 200, 0).then_some(()));
+    assert_eq!(given.count(), 5, "two held nothing");
+}
+
+const ALGORITHMS: [&str; 7] = [
+    "gcra",
+    "token-bucket",
+    "leaky-bucket",
+    "fixed-window",
+    "sliding-window",
+    "sliding-buckets",
+    "sliding-log",
+];
+
+proptest! {
+    /// Guesses and their answers in any order, some without an answer: at most the limit ever fail, and once every
+    /// answer was a success at one time the count is as if nothing had come.
+    #[test]
+    fn no_order_of_answers_admits_more_than_the_limit(
+        algorithm in 0..ALGORITHMS.len(),
+        limit in 1..6_usize,
+        steps in prop::collection::vec((any::<prop::sample::Index>(), 0..5_u8), 1..80),
+    ) {
+        let quota = format!(r#"{{"limit": {limit}, "window": "1h", "algorithm": "{}"}}"#, ALGORITHMS[algorithm]);
+        let mut surface = guarded(RESERVE, &quota);
+        let (mut under_way, mut failed) = (vec![], 0);
+        for (index, step) in steps {
+            if step < 3 || under_way.is_empty() {
+                under_way.extend(sent(&mut surface, 7_200_000));
+            } else {
+                let plan = under_way.swap_remove(index.index(under_way.len()));
+                let status = if step == 3 { Some(200) } else { None };
+                failed += usize::from(status.is_none());
+                answered(&mut surface, plan, status, 7_200_000);
+            }
+            prop_assert!(under_way.len() + failed <= limit);
+        }
+        for plan in under_way {
+            answered(&mut surface, plan, 200, 7_200_000);
+        }
+        let mut left = 0;
+        while left <= limit && sent(&mut surface, 7_200_000).is_some() {
+            left += 1;
+        }
+        prop_assert_eq!(left + failed, limit, "every place that was not used up came back");
+    }
+
+    /// The Worker settles in the object, by the bytes of the wire: the same value as here.
+    #[test]
+    fn an_object_settles_as_the_plan_does(
+        algorithm in 0..ALGORITHMS.len(),
+        before in 0..4_u64,
+        later in 0..4_000_000_u64,
+        status in prop::option::of(prop::sample::select(vec![200_u16, 401])),
+    ) {
+        let quota = format!(r#"{{"limit": 5, "window": "1h", "algorithm": "{}"}}"#, ALGORITHMS[algorithm]);
+        let held = format!(r#""charge": {{"response_status": ["401"], "reserve": true, "on_abort": "skip"}}, "quotas": [{quota}]"#);
+        let charged_later = format!(r#""charge": {{"response_status": ["2xx"]}}, "quotas": [{quota}]"#);
+        let mut surface = Surfaced::new(&rules(&[&held, &charged_later]));
+        for millis in 0..before {
+            let _ = sent(&mut surface, 7_200_000 + millis);
+        }
+        let now = 7_200_000 + before;
+        let mut plan = sent(&mut surface, now).unwrap();
+        let key = plan.key(0).to_vec();
+        let stored = surface.store[&key].clone();
+        let policy = &surface.policy;
+        prop_assert!(plan.settle(policy, status) || status == Some(401));
+        let mut request = vec![];
+        plan.request(policy, 0, &mut request);
+        prop_assert_eq!(plan.gives_back(0), plan.applies(0) && status != Some(401));
+        let now = Timestamp::from_millis(now + later);
+        let mut object = Plan::from_request(policy, &request).unwrap();
+        let mut reply = vec![];
+        for plan in [&mut object, &mut plan] {
+            plan.load(policy, 0, Some(&stored));
+            plan.decide(policy, now);
+        }
+        object.reply(policy, &mut reply);
+        prop_assert_eq!(object.value(0), plan.value(0));
+        prop_assert_eq!(object.changed(0), plan.changed(0));
+        prop_assert!(plan.accept(policy, 0, &reply).is_ok());
+    }
+}

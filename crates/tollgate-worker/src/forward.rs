@@ -1,0 +1,74 @@
+//! A request on its way to the origin, and what the origin's response brings about.
+//!
+//! Invariant: what a response charges or gives back is carried out before the response is sent, and also when the client
+//! has left meanwhile. An origin that does not answer is our 502, a status like others. Nothing is decided here.
+
+use std::rc::Rc;
+
+use tollgate_policy::{Plan, Policy};
+use wasm_bindgen::JsCast;
+use worker::{Context, js_sys, web_sys};
+
+use crate::deployment::{Deployment, Gate};
+use crate::limit::settle;
+use crate::reply::{Fields, Reply};
+use crate::tally::Trouble;
+use crate::{health, js, send};
+
+/// A request that goes on, with all that is needed when its client has left.
+pub(crate) struct Forward {
+    pub(crate) request: web_sys::Request,
+    pub(crate) url: String,
+    /// For the response.
+    pub(crate) fields: Fields,
+    /// For the origin.
+    pub(crate) marks: Fields,
+    pub(crate) plan: Plan,
+}
+
+impl Forward {
+    /// The origin's response. Where its status matters the platform is asked to let us wait for it although the client
+    /// leaves, which it does for another 30 s.
+    pub(crate) async fn run(
+        self,
+        deployment: Rc<Deployment>,
+        context: &Context,
+    ) -> worker::Result<web_sys::Response> {
+        if !self.plan.is_deferred() {
+            return Ok(self.response(&deployment).await);
+        }
+        let response = async move { Ok(self.response(&deployment).await.into()) };
+        let response = js_sys::futures::future_to_promise(response);
+        let lasting = response.clone();
+        context.wait_until(async move {
+            let _ = js_sys::futures::JsFuture::from(lasting).await; // it is answered below
+        });
+        Ok(js_sys::futures::JsFuture::from(response).await?.dyn_into()?)
+    }
+
+    async fn response(mut self, deployment: &Deployment) -> web_sys::Response {
+        let Some((gate, policy)) = deployment.opened() else {
+            return send(&health::misconfigured());
+        };
+        match js::forwarded(&self.request, &self.url, &self.marks.0).await {
+            Ok(response) => {
+                self.settle(gate, policy, response.status()).await;
+                js::extended(response, &self.fields.0)
+            }
+            Err(why) => {
+                let mut reply = Reply::problem(502, "Bad Gateway", "the origin does not answer");
+                gate.objects.tally.borrow_mut().note(Trouble::Origin, &why);
+                self.settle(gate, policy, reply.status).await;
+                gate.objects.tell();
+                reply.fields.0.push_str(&self.fields.0);
+                send(&reply)
+            }
+        }
+    }
+
+    async fn settle(&mut self, gate: &Gate, policy: &Policy, status: u16) {
+        if self.plan.is_deferred() {
+            settle(&gate.objects, policy, &mut self.plan, status).await;
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Charging by the response in front of an origin: clients that do not wait for it, and many at once.
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::login::Login;
+use tollgate_e2e::process::{READY_WITHIN, wait_until};
+use tollgate_e2e::workerd::{Setup, Workerd};
+
+/// So many failed logins of one client in a year.
+fn policy(limit: u32, charge: &Value) -> Value {
+    let mut charging = json!({"response_status": ["401", "403"]});
+    let more = charge.as_object().expect("fields").clone();
+    charging.as_object_mut().expect("an object").extend(more);
+    json!({"version": 1, "rules": [{
+        "name": "login",
+        "key": [{"header": "x-user"}],
+        "charge": charging,
+        "quotas": [{"limit": limit, "window": "366d", "algorithm": "sliding-log"}],
+    }]})
+}
+
+fn start(limit: u32, charge: &Value, login: &Login) -> Workerd {
+    let origin = format!("http://127.0.0.1:{}", login.port);
+    Setup::new(policy(limit, charge)).binding("ORIGIN", origin).start()
+}
+
+fn of(user: &str, target: &str) -> Request {
+    Request::post(target, "a password").header("x-user", user)
+}
+
+/// Starts a request on each of `clients`, and waits until all of them are answered or at the origin.
+fn at_once(clients: &mut [Client], request: &Request, login: &Login, reached: usize) {
+    let (before, refused) = (login.arrived(), clients.len() - reached);
+    for client in clients.iter_mut() {
+        client.start(request).expect("taken");
+    }
+    wait_until("all are refused or held", READY_WITHIN, || {
+        let answered = clients.iter_mut().filter(|client| client.has_answer()).count();
+        (answered == refused && login.arrived() - before == reached).then_some(())
+    });
+}
+
+/// How often each of two statuses is answered.
+fn answers(clients: &mut [Client], statuses: [u16; 2]) -> [usize; 2] {
+    let mut counts = [0, 0];
+    for client in clients {
+        let status = client.finish(false).expect("answered").status;
+        let place = statuses.iter().position(|of| *of == status);
+        counts[place.unwrap_or_else(|| panic!("{status}"))] += 1;
+    }
+    counts
+}
+
+// Guards: passwords guessed in parallel. With a held place exactly the limit reaches the origin, without one all do.
+#[test]
+fn parallel_guesses_are_bounded_by_held_places() {
+    const GUESSES: usize = 1000;
+    let login = Login::start();
+    let worker = start(5, &json!({"reserve": true}), &login);
+    let connect = |count: usize| -> Vec<Client> { (0..count).map(|_| worker.client()).collect() };
+    let mut clients = connect(GUESSES);
+    login.hold(true);
+    at_once(&mut clients, &of("u", "/401"), &login, 5);
+    login.hold(false);
+    assert_eq!(answers(&mut clients, [401, 429]), [5, GUESSES - 5]);
+    assert_eq!(worker.client().send(&of("u", "/200")).status, 429, "they are used up");
+
+    // Successes bring their places back, all of them and none twice.
+    let mut waiting = connect(100);
+    let mut rounds = 0;
+    while !waiting.is_empty() && rounds < 100 {
+        rounds += 1;
+        waiting.iter_mut().for_each(|client| client.start(&of("v", "/200")).expect("taken"));
+        waiting.retain_mut(|client| {
+            let status = client.finish(false).expect("answered").status;
+            assert!([200, 429].contains(&status), "{status}");
+            status == 429
+        });
+    }
+    assert_eq!((waiting.len(), login.arrived()), (0, 105), "after {rounds} rounds");
+    assert!(login.most_at_once() <= 5, "{} at once", login.most_at_once());
+    let mut clients = connect(20);
+    login.hold(true);
+    at_once(&mut clients, &of("v", "/200"), &login, 5);
+    login.hold(false);
+    assert_eq!(answers(&mut clients, [200, 429]), [5, 15]);
+}
+
+#[test]
+fn without_a_held_place_all_under_way_pass() {
+    let login = Login::start();
+    let worker = start(5, &json!({}), &login);
+    let mut clients: Vec<Client> = (0..100).map(|_| worker.client()).collect();
+    login.hold(true);
+    at_once(&mut clients, &of("u", "/401"), &login, 100);
+    login.hold(false);
+    assert_eq!(answers(&mut clients, [401, 429]), [100, 0]);
+    assert_eq!(worker.client().send(&of("u", "/200")).status, 429, "used up as it is");
+}
+
+// Guards: work that the origin does for a client that does not wait for it: it is charged by the status all the same, and
+// a success is not, whatever the policy says of clients that leave.
+#[test]
+fn a_client_that_leaves_is_charged_by_the_origins_status() {
+    for charge in [json!({}), json!({"reserve": true}), json!({"on_abort": "skip"})] {
+        let login = Login::start();
+        let worker = start(2, &charge, &login);
+        for (round, target) in ["/200", "/200", "/200", "/401", "/401"].into_iter().enumerate() {
+            login.hold(true);
+            let arrived = login.arrived();
+            let mut client = worker.client();
+            client.start(&of("u", target)).expect("taken");
+            wait_until("the origin has it", READY_WITHIN, || {
+                (login.arrived() > arrived).then_some(())
+            });
+            drop(client);
+            // The other way round for half of them: the answer comes before anybody noticed.
+            if round % 2 == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            }
+            login.hold(false);
+            // What it brings about comes after its answer: the next one waits until there is room again.
+            let left = if target == "/200" { 2 } else { 4 - round };
+            wait_until("it is settled", READY_WITHIN, || {
+                let answer = worker.client().send(&Request::get("/404").header("x-user", "u"));
+                let field = answer.header("ratelimit").expect("the field");
+                let places = if charge["reserve"] == true { left.saturating_sub(1) } else { left };
+                let wanted = if left == 0 {
+                    answer.status == 429
+                } else {
+                    field.contains(&format!(";r={places};"))
+                };
+                wanted.then_some(())
+            });
+        }
+        assert_eq!(worker.client().send(&of("u", "/200")).status, 429, "{charge}");
+        assert_eq!(login.left(), 0, "{charge}: the origin was let finish");
+    }
+}
+
+// A caller of /check could not give a place back, so such a policy is refused, by the name of the field.
+#[test]
+fn the_service_refuses_rules_that_hold_places() {
+    let worker = Setup::new(policy(5, &json!({"reserve": true}))).start();
+    let mut client = worker.client();
+    let check = client.send(&Request::post("/check", r#"{"method":"POST","path":"/login"}"#));
+    assert_eq!(check.status, 500);
+    let health = client.send(&Request::get("/.well-known/tollgate/health"));
+    assert_eq!(health.status, 500);
+    assert!(health.text().contains("rules[0].charge.reserve"), "{}", health.text());
+}

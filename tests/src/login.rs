@@ -1,0 +1,105 @@
+//! An origin that checks passwords: it answers with the status that the path names, `/401` or `/200`, and counts what
+//! reaches it. It can hold its answers, as one does that hashes slowly.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+/// The origin, for as long as the test runs.
+pub struct Login {
+    /// Where it listens.
+    pub port: u16,
+    seen: Arc<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    is_held: AtomicBool,
+    arrived: AtomicUsize,
+    under_way: AtomicUsize,
+    most: AtomicUsize,
+    left: AtomicUsize,
+}
+
+impl Login {
+    /// Starts it.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port for the origin");
+        let port = listener.local_addr().expect("an address").port();
+        let seen = Arc::new(Seen::default());
+        let shared = Arc::clone(&seen);
+        thread::spawn(move || {
+            for connection in listener.incoming().flatten() {
+                let seen = Arc::clone(&shared);
+                thread::spawn(move || while seen.serve(&connection).is_some() {});
+            }
+        });
+        Self { port, seen }
+    }
+
+    /// Holds answers from now on, or sends all that are held.
+    pub fn hold(&self, is_held: bool) {
+        self.seen.is_held.store(is_held, SeqCst);
+    }
+
+    /// Requests that have come.
+    pub fn arrived(&self) -> usize {
+        self.seen.arrived.load(SeqCst)
+    }
+
+    /// As many as were ever here at once.
+    pub fn most_at_once(&self) -> usize {
+        self.seen.most.load(SeqCst)
+    }
+
+    /// Those that were taken away before they were answered.
+    pub fn left(&self) -> usize {
+        self.seen.left.load(SeqCst)
+    }
+}
+
+impl Seen {
+    /// Serves one request; `None` when there is no more.
+    fn serve(&self, connection: &TcpStream) -> Option<()> {
+        let mut reader = BufReader::new(connection);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head).ok()? == 0 {
+                return None;
+            }
+        }
+        let lines = head.to_ascii_lowercase();
+        let announced = lines.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; announced.map_or(0, |length| length.parse().unwrap_or(0))];
+        reader.read_exact(&mut body).ok()?;
+        self.arrived.fetch_add(1, SeqCst);
+        let under_way = self.under_way.fetch_add(1, SeqCst) + 1;
+        self.most.fetch_max(under_way, SeqCst);
+        let is_there = self.wait(connection);
+        self.under_way.fetch_sub(1, SeqCst);
+        if !is_there {
+            self.left.fetch_add(1, SeqCst);
+            return None;
+        }
+        let status = head.split('/').nth(1).and_then(|word| word.get(..3)).unwrap_or("200");
+        let answer = format!("HTTP/1.1 {status} Checked\r\ncontent-length: 0\r\n\r\n");
+        (&mut &*connection).write_all(answer.as_bytes()).ok()
+    }
+
+    /// False when the other side went away meanwhile.
+    fn wait(&self, connection: &TcpStream) -> bool {
+        connection.set_read_timeout(Some(Duration::from_millis(20))).expect("a time-out");
+        let mut is_there = true;
+        while is_there && self.is_held.load(SeqCst) {
+            is_there = match connection.peek(&mut [0]) {
+                Ok(read) => read > 0,
+                Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+            };
+        }
+        connection.set_read_timeout(None).expect("no time-out");
+        is_there
+    }
+}
