@@ -20,6 +20,10 @@ use crate::table::{LAYOUT_VERSION, Seed};
 /// Plans kept for the next requests; more streams than these at once only allocate.
 const SPARE_PLANS: usize = 256;
 
+/// Said once per worker and configuration.
+const LOCAL_PROXY: &str = "tollgate: a proxy on this machine sends requests, and the policy takes the address of the \
+    connection, so all of its clients are one; set xff_num_trusted_hops, or client_ip with trusted_proxies";
+
 /// Tries to agree on a seed: every failed one means that somebody else set it.
 const SEED_TRIES: u32 = 8;
 
@@ -34,6 +38,8 @@ pub struct ActivePolicy<H> {
     #[allow(clippy::vec_box, reason = "plans go from hand to hand, by their address")]
     plans: Cell<Vec<Box<Plan>>>,
     scratch: Cell<Scratch>,
+    /// True once the log says that a proxy of this machine makes all clients one.
+    warned: Cell<bool>,
 }
 
 /// What came of a request's first decision.
@@ -67,7 +73,8 @@ impl<H: Proxy> ActivePolicy<H> {
         let metrics = Metrics::define(&config.policy, &config.plugin, &host);
         let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
         let (plans, scratch) = (Cell::default(), Cell::default());
-        Ok(Self { host, config, seed, metrics, payload, plans, scratch })
+        let warned = Cell::new(false);
+        Ok(Self { host, config, seed, metrics, payload, plans, scratch, warned })
     }
 
     /// The facts of the request of the current context.
@@ -86,6 +93,13 @@ impl<H: Proxy> ActivePolicy<H> {
         if plan.is_empty() {
             self.keep(plan);
             return Decided::Nothing;
+        }
+        if !self.warned.get()
+            && self.config.policy.takes_the_connection()
+            && facts.is_from_a_proxy_of_this_machine()
+        {
+            self.warned.set(true);
+            self.host.log_warning(LOCAL_PROXY);
         }
         let now = self.host.now();
         self.decide_at(&mut plan, now);

@@ -55,6 +55,20 @@ impl<S: Source> RequestFacts<S> {
         self.headers.get().is_some_and(Option::is_none)
     }
 
+    /// True when the address was asked for and is this machine's own, and the request has come through a proxy: then
+    /// all clients of that proxy are one. Envoy itself may have added the address of its peer to the list.
+    pub fn is_from_a_proxy_of_this_machine(&self) -> bool {
+        let Some(Some(peer)) = self.peer.get() else { return false };
+        let is_peer = |one: &[u8]| {
+            let text = core::str::from_utf8(one.trim_ascii()).ok();
+            text.and_then(|text| text.parse().ok()).is_some_and(|ip: IpAddr| ip == *peer)
+        };
+        let is_more = |list: Cow<'_, [u8]>| !list.split(|byte| *byte == b',').all(is_peer);
+        peer.to_canonical().is_loopback()
+            && (self.header("forwarded").is_some()
+                || self.header("x-forwarded-for").is_some_and(is_more))
+    }
+
     fn headers(&self) -> Option<&Pairs> {
         self.headers.get_or_init(|| self.source.request_headers().map(Pairs::new)).as_ref()
     }
@@ -130,6 +144,26 @@ mod tests {
                 b"metadata" => Some(claims::tests::metadata()),
                 _ => None,
             }
+        }
+    }
+
+    #[test]
+    fn a_proxy_of_this_machine_is_known_by_whom_it_speaks_for() {
+        for (address, headers, is_proxy) in [
+            ("127.0.0.1:4711", vec![("x-forwarded-for", "203.0.113.9")], true),
+            ("[::1]:4711", vec![("x-forwarded-for", "203.0.113.9, ::1")], true),
+            ("127.0.0.1:4711", vec![("forwarded", "for=203.0.113.9")], true),
+            ("127.0.0.1:4711", vec![("x-forwarded-for", "127.0.0.1")], false),
+            ("127.0.0.1:4711", vec![], false),
+            ("192.0.2.1:4711", vec![("x-forwarded-for", "203.0.113.9")], false),
+        ] {
+            let pairs: Vec<_> =
+                headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+            let fake = fake(serialise(&pairs), address);
+            let facts = RequestFacts::new(&fake, None);
+            assert!(!facts.is_from_a_proxy_of_this_machine(), "nobody has asked for the address");
+            facts.peer();
+            assert_eq!(facts.is_from_a_proxy_of_this_machine(), is_proxy, "{address} {headers:?}");
         }
     }
 

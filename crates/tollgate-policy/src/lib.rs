@@ -10,9 +10,9 @@
 //!    lost race is decided again: [`Plan::redecide`]; what was committed elsewhere is given back: [`Plan::refund`].
 //! 5. [`Plan::outcome`] is the answer, and writes the header fields and the body.
 //!
-//! The one invariant: nothing here does I/O, reads a clock or knows a surface, so the same document
-//! and facts give the same decisions and the same header bytes everywhere. There is deliberately no
-//! `Store` trait: a proxy is synchronous with compare-and-swap, a Durable Object asynchronous and single-threaded.
+//! The one invariant: nothing here does I/O or reads a clock, and a [`Surface`] is known only while a document is
+//! compiled (what it may ask for, and where the client's address comes from by default), so the same document and facts
+//! give the same decisions and the same header bytes everywhere. There is deliberately no `Store` trait: a proxy is synchronous with compare-and-swap, a Durable Object asynchronous and single-threaded.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -22,7 +22,7 @@ use siphasher::sip::SipHasher13;
 use crate::address::Prefixes;
 use crate::document::behaviour::{Action, Charging, Cost, Mode, Share};
 use crate::document::conditions::Conditions;
-use crate::document::identity::{Key, KeyPart, Repeated};
+use crate::document::identity::{Key, KeyPart, Repeated, Source};
 use crate::document::scalar::HeaderName;
 use crate::document::{
     BodyFormat, Document, EscapedSlashes, HeaderGeneration, OnFailure, OnMissing,
@@ -211,6 +211,12 @@ impl Policy {
     #[must_use]
     pub const fn waiting(&self) -> Limits {
         self.waiting
+    }
+
+    /// True when the client's address is the connection's other end, whatever a header says.
+    #[must_use]
+    pub fn takes_the_connection(&self) -> bool {
+        self.settings.client.source == Source::Connection
     }
 
     /// Where verified claims come from; `None` when no rule counts by one.
