@@ -13,6 +13,7 @@ mod envoy_flood;
 mod envoy_grpc;
 mod envoy_headers;
 mod envoy_host;
+mod envoy_hostile;
 mod envoy_identity;
 mod envoy_jwt;
 mod envoy_layers;
@@ -22,5 +23,6 @@ mod envoy_policy;
 mod envoy_server;
 mod envoy_settings;
 mod envoy_values;
+mod envoy_waiting;
 #[path = "../vectors/format.rs"]
 mod vectors;

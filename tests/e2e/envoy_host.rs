@@ -402,6 +402,14 @@ fn define(linker: &mut Linker<World>) {
             },
         )
         .expect("defined once")
+        .func_wrap(env, "proxy_get_header_map_size", |mut c: C<'_>, map: u32, at: u32| {
+            assert_eq!(map, 0, "only a request that waits is measured");
+            let headers = c.data().headers.iter();
+            let size: usize = headers.map(|(name, value)| name.len() + value.len()).sum();
+            write(&mut c, at, &u32::try_from(size).expect("short").to_le_bytes());
+            OK
+        })
+        .expect("defined once")
         .func_wrap(
             env,
             "proxy_get_header_map_value",

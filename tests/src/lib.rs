@@ -4,6 +4,7 @@
 //! by the test that started it. Nothing here knows Envoy; its helpers stand beside its tests.
 
 pub mod claims;
+pub mod crowd;
 pub mod day;
 pub mod grpc;
 pub mod http;

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, setrlimit};
 
 /// A server that is not ready within this time fails the test.
 pub const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -58,6 +58,16 @@ pub fn free_port() -> u16 {
         }
     }
     panic!("no free port");
+}
+
+/// Raises the limit of open files that this process has and servers inherit, as far as it may be raised.
+pub fn allow_open_files(wanted: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(wanted).min(wanted);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+        setrlimit(Resource::Nofile, raised).expect("the limit of open files cannot be raised");
+    }
 }
 
 /// Waits until `ready` answers something; a failed test after `within`.

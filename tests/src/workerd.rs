@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fs::statvfs;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use crate::http::{Client, Request, Response};
@@ -109,7 +108,7 @@ impl Setup {
 
     /// Starts it and waits until it listens.
     pub fn start(self) -> Workerd {
-        allow_many_files();
+        process::allow_open_files(OPEN_FILES);
         let has_room = || {
             statvfs(MEMORY).is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) > MEMORY_BYTES)
         };
@@ -274,16 +273,6 @@ fn run(dir: &Path, ports: &[u16]) -> Server {
     let mut server = Server::start(command, dir.join("workerd.log"));
     ports.iter().for_each(|port| server.wait_for_port(*port));
     server
-}
-
-/// Raises the limit of open files that servers inherit, as far as it may be raised.
-fn allow_many_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.unwrap_or(OPEN_FILES).min(OPEN_FILES);
-    if limit.current.is_some_and(|current| current < wanted) {
-        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
-        setrlimit(Resource::Nofile, raised).expect("the limit of open files cannot be raised");
-    }
 }
 
 /// `POST /check` for a client's request.

@@ -7,15 +7,17 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
+use tollgate_policy::waiting::{Full, Limits, Pace, Turn};
 use tollgate_policy::{Facts, Failure, Outcome, Plan};
 
 use crate::config::Config;
 use crate::enforce::{Enforcement, INSERT, Scratch, Stored, Tally};
 use crate::extents;
 use crate::facts::RequestFacts;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Wait};
 use crate::proxy::Proxy;
-use crate::table::{LAYOUT_VERSION, Seed};
+use crate::table::{LAYOUT_VERSION, Seed, Table, digest};
+use crate::waiting::{Line, Waiting};
 
 /// Plans kept for the next requests; more streams than these at once only allocate.
 const SPARE_PLANS: usize = 256;
@@ -23,6 +25,9 @@ const SPARE_PLANS: usize = 256;
 /// Said once per worker and configuration.
 const LOCAL_PROXY: &str = "tollgate: a proxy on this machine sends requests, and the policy takes the address of the \
     connection, so all of its clients are one; set xff_num_trusted_hops, or client_ip with trusted_proxies";
+
+/// The longest key that is kept as it is while its request is under way, in bytes; what a client sends may be longer.
+const LONGEST_KEY: usize = 1024;
 
 /// Tries to agree on a seed: every failed one means that somebody else set it.
 const SEED_TRIES: u32 = 8;
@@ -42,14 +47,14 @@ pub struct ActivePolicy<H> {
     warned: Cell<bool>,
 }
 
-/// What came of a request's first decision.
-pub enum Decided {
+/// Which rules apply to a request.
+pub enum Planned {
     /// No rule applies.
     Nothing,
     /// The host did not say what the request is, so nobody knows which rules apply.
     Unreadable,
-    /// The plan says.
-    Plan(Box<Plan>, Timestamp),
+    /// These do.
+    Plan(Box<Plan>),
 }
 
 impl<H: Proxy> ActivePolicy<H> {
@@ -82,18 +87,21 @@ impl<H: Proxy> ActivePolicy<H> {
         RequestFacts::new(self.host.clone(), self.payload.clone())
     }
 
-    /// Decides the request of the current context.
-    pub fn decide(&self, facts: &RequestFacts<H>) -> Decided {
+    /// Which rules apply to the request of the current context.
+    pub fn plan(&self, facts: &RequestFacts<H>) -> Planned {
         let mut plan = self.spare_plan();
         self.config.policy.plan(facts, &mut plan);
-        if facts.is_unreadable() {
+        if facts.is_unreadable() || plan.is_empty() {
             self.keep(plan);
-            return Decided::Unreadable;
+            return if facts.is_unreadable() { Planned::Unreadable } else { Planned::Nothing };
         }
-        if plan.is_empty() {
-            self.keep(plan);
-            return Decided::Nothing;
-        }
+        self.warn_of_a_proxy(facts);
+        plan.trim(LONGEST_KEY, |key| digest(&self.seed, key));
+        Planned::Plan(plan)
+    }
+
+    /// Says once if a proxy of this machine makes all of its clients one.
+    fn warn_of_a_proxy(&self, facts: &RequestFacts<H>) {
         if !self.warned.get()
             && self.config.policy.takes_the_connection()
             && facts.is_from_a_proxy_of_this_machine()
@@ -101,9 +109,6 @@ impl<H: Proxy> ActivePolicy<H> {
             self.warned.set(true);
             self.host.log_warning(LOCAL_PROXY);
         }
-        let now = self.host.now();
-        self.decide_at(&mut plan, now);
-        Decided::Plan(plan, now.unwrap_or_default())
     }
 
     /// Decides a plan again, or for the first time; without a clock nothing can be decided, so `on_failure` does.
@@ -150,19 +155,87 @@ impl<H: Proxy> ActivePolicy<H> {
         self.keep(plan);
     }
 
-    /// Takes back what a request was charged that will not go on.
-    pub fn take_back(&self, plan: &mut Plan) {
-        if let Some(now) = self.host.now() {
-            let tally = self.enforce(plan, now, |enforcement| enforcement.take_back());
-            self.metrics.add(&tally, &self.host);
-        }
+    /// Takes back what a request was charged that will not go on; false when not all of it could be.
+    pub fn take_back(&self, plan: &mut Plan, now: Timestamp) -> bool {
+        let mut is_back = true;
+        let tally = self.enforce(plan, now, |enforcement| {
+            let mut tally = Tally::default();
+            is_back = enforcement.take_back(&mut tally);
+            tally
+        });
+        self.metrics.add(&tally, &self.host);
+        is_back
     }
 
-    /// A request that would wait where too many wait already: as if nothing could be decided.
-    pub fn turn_away(&self, plan: &mut Plan) {
-        self.take_back(plan);
-        let tally = self.fail(plan);
+    /// Says what would be decided, and charges nothing.
+    pub fn look(&self, plan: &mut Plan, now: Timestamp) {
+        let look = |plan: &mut Plan, config: &Config| plan.look(&config.policy, now);
+        let tally = self.enforce(plan, now, |enforcement| enforcement.look(look));
         self.metrics.add(&tally, &self.host);
+    }
+
+    /// Gives a request the time `at`, which another one was charged for; false when its state cannot be read.
+    pub fn give_place(&self, plan: &mut Plan, now: Timestamp, at: Timestamp) -> bool {
+        let mut is_given = false;
+        let give = |plan: &mut Plan, config: &Config| {
+            is_given = (0..plan.len()).all(|partition| !plan.has_failed(partition));
+            if is_given {
+                plan.decide_with_place(&config.policy, now, at);
+            }
+        };
+        let tally = self.enforce(plan, now, |enforcement| enforcement.look(give));
+        self.metrics.add(&tally, &self.host);
+        is_given
+    }
+
+    /// Refuses a request that may not wait.
+    pub fn turn_away(&self, plan: &mut Plan, full: Full) {
+        plan.turn_away(&self.config.policy, full);
+    }
+
+    /// How much may wait.
+    pub fn limits(&self) -> Limits {
+        self.config.policy.waiting()
+    }
+
+    /// The lines that a request has to stand in if others do.
+    pub fn turns<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = Turn> + use<'a, H> {
+        plan.turns(&self.config.policy)
+    }
+
+    /// The line of spare times that a request may have one of.
+    pub fn spare_line(&self, plan: &Plan) -> Option<Turn> {
+        plan.spare_line(&self.config.policy)
+    }
+
+    /// What the quotas of a line say.
+    pub fn pace(&self, plan: &Plan, turn: &Turn, now: Timestamp) -> Option<Pace> {
+        plan.pace(&self.config.policy, turn, now)
+    }
+
+    /// The place that a request has in a `leaky-queue`.
+    pub fn place(&self, plan: &Plan) -> Option<Turn> {
+        plan.place(&self.config.policy)
+    }
+
+    /// Its place is the one at `at` from now on.
+    pub fn move_place(&self, plan: &mut Plan, at: Timestamp) {
+        plan.move_place(&self.config.policy, at);
+    }
+
+    /// Whose line it is.
+    pub fn line(&self, plan: &Plan, turn: &Turn) -> Line {
+        (turn.record, Table::fingerprint(&self.seed, plan.key(turn.partition)).get())
+    }
+
+    /// Counts what happened to a request that waits, or would.
+    pub fn count_wait(&self, wait: Wait) {
+        self.metrics.count_wait(wait, &self.host);
+    }
+
+    /// Sets the timer and the gauges of those who wait.
+    pub fn settle_waiting(&self, waiting: &Waiting<H>, now: Timestamp) {
+        waiting.settle(now, &self.metrics);
     }
 
     fn fail(&self, plan: &mut Plan) -> Tally {

@@ -180,19 +180,42 @@ impl<S: SharedData> Enforcement<'_, S> {
         tally
     }
 
-    /// Takes back what was charged earlier: for a request that was to go on, and will not.
-    pub fn take_back(&mut self) -> Tally {
+    /// Loads every partition and charges none: `act` then says what would be.
+    pub fn look(&mut self, act: impl FnOnce(&mut Plan, &Config)) -> Tally {
         let mut tally = Tally::default();
         self.scratch.reads.resize_with(self.plan.len(), Read::default);
         for index in 0..self.plan.len() {
-            if self.plan.changed(index) {
-                self.locate(index);
-                if !self.refund(index, &mut tally) {
-                    tally.failures = tally.failures.saturating_add(1);
-                }
+            self.locate(index);
+            if let Err(failure) = self.load(index) {
+                self.fail(index, failure, &mut tally);
             }
         }
+        act(self.plan, self.config);
         tally
+    }
+
+    /// Takes back what was charged earlier, for a request that was to go on and will not; false when something
+    /// could not be found again: a `leaky-queue` takes back its last place only.
+    pub fn take_back(&mut self, tally: &mut Tally) -> bool {
+        let mut all = true;
+        self.scratch.reads.resize_with(self.plan.len(), Read::default);
+        for index in 0..self.plan.len() {
+            if !self.plan.is_charged(index) {
+                continue;
+            }
+            self.locate(index);
+            let before = self.load(index).is_ok().then(|| self.idle_at(index));
+            let refunded = self.refund(index, tally);
+            if !refunded {
+                tally.failures = tally.failures.saturating_add(1);
+            }
+            all &= refunded && before != Some(self.idle_at(index));
+        }
+        all
+    }
+
+    fn idle_at(&self, index: usize) -> Timestamp {
+        self.plan.idle_at(&self.config.policy, index)
     }
 
     /// Takes back every charge that was committed: for a request that is refused after all.

@@ -9,11 +9,11 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Plan};
+use tollgate_policy::waiting::Due;
 
-use crate::active_policy::{ActivePolicy, Decided, grpc_type};
-use crate::facts::RequestFacts;
+use crate::active_policy::{ActivePolicy, Planned};
+use crate::arrival::Arrival;
+use crate::metrics::Wait;
 use crate::pending_response::Pending;
 use crate::proxy::Proxy;
 use crate::reply::Reply;
@@ -53,10 +53,9 @@ pub struct Filter<H> {
 }
 
 /// One plugin configuration: all roots of a `vm_id` share this virtual machine's memory.
-pub struct Root<H> {
-    host: H,
+struct Root<H> {
     policy: Cell<Option<Rc<ActivePolicy<H>>>>,
-    waiting: Cell<Waiting<()>>,
+    waiting: Rc<Waiting<H>>,
 }
 
 /// One request.
@@ -91,6 +90,7 @@ impl<H: Proxy> Filter<H> {
         let Some(root) = self.root(id) else { return false };
         match ActivePolicy::configure(self.host.clone(), len) {
             Ok(policy) => {
+                root.waiting.set_limits(policy.limits());
                 root.policy.set(Some(Rc::new(policy)));
                 true
             }
@@ -106,19 +106,44 @@ impl<H: Proxy> Filter<H> {
     /// Gives those their turn who are due.
     pub fn on_tick(&self, id: u32) {
         let Some(root) = self.root(id) else { return };
-        let Some(now) = self.host.now() else { return };
+        let (Some(now), Some(policy)) = (self.host.now(), root.policy()) else { return };
+        root.waiting.has_fired();
         for _ in 0..TURNS_PER_TICK {
-            let Some(stream) = with(&root.waiting, |waiting| waiting.pop_due(now)) else { break };
-            match self.take_pending(stream) {
-                Some(Pending::Waiting(held)) => {
-                    let pending = held.take_turn(stream, now, &root);
-                    self.set_pending(stream, pending);
+            let due = root.waiting.with(|queue| {
+                let due = queue.pop(now)?;
+                let stream = match &due {
+                    Due::Decide(ticket) => queue.value_mut(*ticket).copied(),
+                    _ => None,
+                };
+                Some((due, stream))
+            });
+            match due.flatten() {
+                None => break,
+                Some((Due::Decide(ticket), stream)) => {
+                    let turn = |held: Held<H>| held.take_turn(now);
+                    if !stream.is_some_and(|stream| self.give_turn(stream, turn)) {
+                        root.waiting.with(|queue| queue.done(ticket, now, None));
+                    }
                 }
-                Some(other) => self.set_pending(stream, other),
-                None => {}
+                Some((Due::Go(stream), _)) => drop(self.give_turn(stream, Held::go)),
+                Some((Due::Over(stream, wait), _)) => {
+                    self.give_turn(stream, |held| held.give_up(wait, now));
+                }
+                Some((Due::Unused, _)) => policy.count_wait(Wait::Unused),
             }
         }
-        self.host.set_tick_ms(with(&root.waiting, |waiting| waiting.tick_ms(now)));
+        policy.settle_waiting(&root.waiting, now);
+    }
+
+    /// Acts on a stream that waits; false when it does not.
+    fn give_turn(&self, id: u32, act: impl FnOnce(Held<H>) -> Pending<H>) -> bool {
+        let Some(pending) = self.take_pending(id) else { return false };
+        let (waits, pending) = match pending {
+            Pending::Waiting(held) => (true, act(*held)),
+            other => (false, other),
+        };
+        self.set_pending(id, pending);
+        waits
     }
 
     /// Decides a request.
@@ -131,50 +156,17 @@ impl<H: Proxy> Filter<H> {
             return self.give_up(&policy);
         }
         let facts = policy.facts();
-        let (plan, now) = match policy.decide(&facts) {
-            Decided::Nothing => return Flow::Continue,
-            Decided::Unreadable => return self.give_up(&policy),
-            Decided::Plan(plan, now) => (plan, now),
+        let plan = match policy.plan(&facts) {
+            Planned::Nothing => return Flow::Continue,
+            Planned::Unreadable => return self.give_up(&policy),
+            Planned::Plan(plan) => plan,
         };
-        let (flow, pending) = self.first_answer(id, &root, policy, plan, &facts, now);
+        let arrival =
+            Arrival { host: &self.host, id, policy, waiting: &root.waiting, facts: &facts };
+        let pending = arrival.decide(plan);
+        let flow = if matches!(pending, Pending::Fields(..)) { Flow::Continue } else { Flow::Stop };
         self.set_pending(id, pending);
         flow
-    }
-
-    fn first_answer(
-        &self,
-        id: u32,
-        root: &Root<H>,
-        policy: Rc<ActivePolicy<H>>,
-        mut plan: Box<Plan>,
-        facts: &RequestFacts<H>,
-        now: Timestamp,
-    ) -> (Flow, Pending<H>) {
-        let mut answer = policy.outcome(&plan).answer();
-        if let Answer::Delay(wait) | Answer::Retry(wait) = answer {
-            if root.wait_until(now.saturating_add(wait), now, id) {
-                let has_place = matches!(answer, Answer::Delay(_));
-                if has_place {
-                    policy.count(&plan, Span::ZERO);
-                    policy.mark(&plan);
-                }
-                let grpc = grpc_type(facts);
-                let held = Held { policy, plan, since: now, grpc, has_place };
-                return (Flow::Stop, Pending::Waiting(Box::new(held)));
-            }
-            policy.turn_away(&mut plan);
-            answer = match policy.outcome(&plan).answer() {
-                Answer::Delay(_) | Answer::Retry(_) => Answer::Refuse { status: 429 },
-                other => other,
-            };
-        }
-        policy.count(&plan, Span::ZERO);
-        if let Answer::Refuse { status } = answer {
-            let refusal = Pending::refusal(&self.host, policy, plan, status, grpc_type(facts));
-            return (Flow::Stop, refusal);
-        }
-        policy.mark(&plan);
-        (Flow::Continue, Pending::Fields(policy, plan))
     }
 
     /// Refuses a request about which nothing can be known. Not `on_failure`: nobody knows whose it would be.
@@ -205,6 +197,12 @@ impl<H: Proxy> Filter<H> {
         roots.saturating_add(with(&self.streams, |streams| streams.len()))
     }
 
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        let roots: Vec<_> = with(&self.roots, |roots| roots.values().map(Rc::clone).collect());
+        roots.iter().fold(0, |sum, root| sum.saturating_add(root.waiting.len()))
+    }
+
     fn root(&self, id: u32) -> Option<Rc<Root<H>>> {
         with(&self.roots, |roots| roots.get(&id).map(Rc::clone))
     }
@@ -228,29 +226,11 @@ impl<H: Proxy> Filter<H> {
 
 impl<H: Proxy> Root<H> {
     fn new(host: H) -> Self {
-        Self { host, policy: Cell::new(None), waiting: Cell::default() }
+        Self { policy: Cell::new(None), waiting: Rc::new(Waiting::new(host)) }
     }
 
     fn policy(&self) -> Option<Rc<ActivePolicy<H>>> {
         with(&self.policy, |policy| policy.as_ref().map(Rc::clone))
-    }
-
-    /// The host.
-    pub const fn host(&self) -> &H {
-        &self.host
-    }
-
-    /// Lets the stream `id` wait; false when too many wait already.
-    pub fn wait_until(&self, due: Timestamp, now: Timestamp, id: u32) -> bool {
-        let (before, waits, after) = with(&self.waiting, |waiting| {
-            let before = waiting.tick_ms(now);
-            let waits = waiting.push(due, id);
-            (before, waits, waiting.tick_ms(now))
-        });
-        if after != before {
-            self.host.set_tick_ms(after);
-        }
-        waits
     }
 }
 

@@ -28,6 +28,7 @@ const REQUEST_HEADERS: u32 = 0;
 const RESPONSE_HEADERS: u32 = 2;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const COUNTER: u32 = 0;
+const GAUGE: u32 = 1;
 const HTTP_REQUEST: u32 = 0;
 const WARN_LEVEL: u32 = 3;
 const ERROR_LEVEL: u32 = 4;
@@ -59,6 +60,7 @@ unsafe extern "C" {
         value_len: usize,
     ) -> u32;
     fn proxy_get_header_map_pairs(map: u32, bytes: *mut *mut u8, len: *mut usize) -> u32;
+    fn proxy_get_header_map_size(map: u32, size: *mut usize) -> u32;
     fn proxy_add_header_map_value(
         map: u32,
         name: *const u8,
@@ -216,6 +218,13 @@ impl Proxy for Host {
         }
     }
 
+    fn request_bytes(&self) -> usize {
+        let mut size = 0;
+        // SAFETY: the host writes four bytes to `size`.
+        let status = unsafe { proxy_get_header_map_size(REQUEST_HEADERS, &raw mut size) };
+        if status == OK { size } else { 0 }
+    }
+
     fn is_memory_short(&self) -> bool {
         memory::is_short()
     }
@@ -274,17 +283,24 @@ impl SharedData for Host {
 
 impl Counters for Host {
     fn define(&self, name: &str) -> Option<u32> {
-        let mut metric = 0;
-        // SAFETY: the host reads `name` and writes four bytes to `metric`.
-        let status =
-            unsafe { proxy_define_metric(COUNTER, name.as_ptr(), name.len(), &raw mut metric) };
-        (status == OK).then_some(metric)
+        define(COUNTER, name)
+    }
+
+    fn define_gauge(&self, name: &str) -> Option<u32> {
+        define(GAUGE, name)
     }
 
     fn add(&self, counter: u32, by: i64) {
         // SAFETY: plain numbers. A counter that does not count must not stop a request.
         let _ = unsafe { proxy_increment_metric(counter, by) };
     }
+}
+
+fn define(kind: u32, name: &str) -> Option<u32> {
+    let mut metric = 0;
+    // SAFETY: the host reads `name` and writes four bytes to `metric`.
+    let status = unsafe { proxy_define_metric(kind, name.as_ptr(), name.len(), &raw mut metric) };
+    (status == OK).then_some(metric)
 }
 
 /// One line in the host's log about what must never happen.

@@ -2,11 +2,12 @@
 //!
 //! `abi` is what Envoy calls, `host` makes every call to Envoy, `memory` counts what is taken; these exist in the wasm
 //! build alone. The rest runs over any `proxy` and is tested natively: `filter` (contexts and their callbacks),
-//! `active_policy` (a policy in force), `retry` (a request that waits), `pending_response` (what goes onto a response),
+//! `active_policy` (a policy in force), `arrival` (a request's first decision), `retry` (a request that waits),
+//! `pending_response` (what goes onto a response),
 //! `config` (the policy out of the plugin configuration), `facts` and `claims` (what a request is), `table` (which bucket
 //! holds a key, and who leaves a full one), `places` (the way there while tables grow), `extents` (how far they
 //! reach), `enforce` (load, decide, commit by compare-and-swap), `denials` (what this worker saw denied), `waiting`
-//! (whose turn is when), `reply` and `metrics`.
+//! (the timer of those who wait), `reply` and `metrics`.
 //!
 //! Invariant: nothing in here can trap on any input; a trap takes the worker's virtual machine down.
 //! Deliberately absent: decisions. Those are `tollgate-policy`'s, the same on every surface.
@@ -28,8 +29,10 @@ mod memory;
 static ALLOCATOR: memory::Counted = memory::Counted;
 
 mod active_policy;
+mod arrival;
 mod pending_response;
 mod retry;
+mod waiting;
 
 pub mod claims;
 pub mod config;
@@ -45,7 +48,6 @@ pub mod proxy;
 pub mod reply;
 pub mod structpb;
 pub mod table;
-pub mod waiting;
 
 /// What the module must export, one name a line: every callback that is exported costs 0.25 to 0.5 us of every
 /// request, so the build strips what is not named here (rustc adds two addresses of its own).

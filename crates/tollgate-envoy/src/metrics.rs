@@ -6,7 +6,8 @@
 //! were decided again; `tollgate.evictions`, live keys that left a full bucket to another, and
 //! `tollgate.evictions_half_used`, those of them that had used half of a quota or more (while it stands
 //! still, a full table forgave nobody who was limited); `tollgate.failures`, states that could not be read or
-//! written.
+//! written. Of requests that wait: the gauges `tollgate.waiting` and `tollgate.waiting_bytes`; `tollgate.waiting_full`,
+//! refused because too many wait; `tollgate.waiting_left`, whose clients left; and `tollgate.places_unused`.
 
 use tollgate_core::Span;
 use tollgate_policy::{Outcome, Policy, RuleResult};
@@ -17,6 +18,8 @@ use crate::enforce::Tally;
 pub trait Counters {
     /// The number of the counter `name`, the same for the same name; `None` if the host has none.
     fn define(&self, name: &str) -> Option<u32>;
+    /// The same for a gauge, which may go down again.
+    fn define_gauge(&self, name: &str) -> Option<u32>;
     /// Adds to it.
     fn add(&self, counter: u32, by: i64);
 }
@@ -29,6 +32,21 @@ pub struct Metrics {
     evictions: Option<u32>,
     evictions_half_used: Option<u32>,
     failures: Option<u32>,
+    waiting: [Option<u32>; 2],
+    left: Option<u32>,
+    unused: Option<u32>,
+    full: Option<u32>,
+}
+
+/// What happens to requests that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// One was refused because too many wait.
+    Full,
+    /// The client of one left.
+    Left,
+    /// A time of a `leaky-queue` passed that a client had left and nobody else could use.
+    Unused,
 }
 
 impl Metrics {
@@ -47,6 +65,11 @@ impl Metrics {
             evictions: counters.define("tollgate.evictions"),
             evictions_half_used: counters.define("tollgate.evictions_half_used"),
             failures: counters.define("tollgate.failures"),
+            waiting: ["tollgate.waiting", "tollgate.waiting_bytes"]
+                .map(|name| counters.define_gauge(name)),
+            left: counters.define("tollgate.waiting_left"),
+            unused: counters.define("tollgate.places_unused"),
+            full: counters.define("tollgate.waiting_full"),
         }
     }
 
@@ -55,6 +78,25 @@ impl Metrics {
         for (rule, result) in outcome.rules_after(waited) {
             let counter = self.rules.get(rule).and_then(|row| *row.get(result.index())?);
             add(counters, counter, 1);
+        }
+    }
+
+    /// Counts what happened to a request that waits, or would.
+    pub fn count_wait(&self, wait: Wait, counters: &impl Counters) {
+        let counter = match wait {
+            Wait::Full => self.full,
+            Wait::Left => self.left,
+            Wait::Unused => self.unused,
+        };
+        add(counters, counter, 1);
+    }
+
+    /// So many more, or fewer, wait now, with so many bytes.
+    pub fn change_waiting(&self, by: [i64; 2], counters: &impl Counters) {
+        for (gauge, by) in self.waiting.into_iter().zip(by) {
+            if let (Some(gauge), true) = (gauge, by != 0) {
+                counters.add(gauge, by);
+            }
         }
     }
 
@@ -87,6 +129,9 @@ mod tests {
             self.0.borrow_mut().push(name.into());
             None
         }
+        fn define_gauge(&self, name: &str) -> Option<u32> {
+            self.define(name)
+        }
         fn add(&self, _: u32, _: i64) {}
     }
 
@@ -106,7 +151,7 @@ mod tests {
         let mut names = names.0.into_inner();
         let denied = "tollgate.decisions.plugin=edge.rule=api_v1_2_x__y_.result=denied";
         assert!(names.iter().any(|name| name == denied), "{names:?}");
-        // All but the three that are counted of all plugins together.
+        // All but those that are counted of all plugins together.
         names.retain(|name| name.starts_with("tollgate.decisions."));
         let all = names.len();
         names.sort();

@@ -34,6 +34,8 @@ pub trait Proxy: Source + SharedData + Counters + Clone {
     fn add_response_header(&self, name: &str, value: &str);
     /// The status of the response.
     fn response_status(&self) -> Option<u16>;
+    /// Bytes of the request's headers, which the host holds as long as the request waits.
+    fn request_bytes(&self) -> usize;
     /// Makes the stream `id` the one that calls are about; false when its client has left.
     fn enter(&self, id: u32) -> bool;
     /// Answers the request of the current context; false when the host does not.

@@ -1,78 +1,234 @@
 //! A request that waits: held at its headers, given its turn by the timer, or given up when its client leaves.
 //!
-//! Invariant: what is held is the plan, not the request; a request that ends while it waits gives its
-//! charge back at once. Deliberately absent: whose turn is when; that is `waiting`'s.
+//! Invariant: what is held is the plan, not the request; a request that ends while it waits leaves its line and gives its
+//! charge back at once. Deliberately absent: whose turn is when; that is the queue's.
 
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
+use tollgate_policy::waiting::{Full, Seat, Ticket, Turn};
 use tollgate_policy::{Answer, Plan};
 
 use crate::active_policy::ActivePolicy;
-use crate::filter::Root;
+use crate::metrics::Wait;
 use crate::pending_response::Pending;
 use crate::proxy::Proxy;
+use crate::waiting::Waiting;
 
-/// A request that waits.
+/// When nobody knows better.
+const SOON: Span = Span::from_secs(1);
+
+/// A request that waits, or is about to.
 pub struct Held<H> {
+    pub host: H,
+    pub id: u32,
     pub policy: Rc<ActivePolicy<H>>,
+    pub waiting: Rc<Waiting<H>>,
     pub plan: Box<Plan>,
     /// When it came.
     pub since: Timestamp,
+    /// Bytes of its headers, which the host holds meanwhile.
+    pub header_bytes: usize,
     /// The content type of its refusal, if it is a gRPC request.
     pub grpc: Option<&'static str>,
-    /// Its place is taken: when its turn comes it goes on, without another decision.
-    pub has_place: bool,
+    pub seat: Option<Seated>,
+}
+
+/// Where it waits.
+#[derive(Clone, Copy)]
+pub struct Seated {
+    ticket: Ticket,
+    /// The line that it stands in; `None` when it has a place: when its time comes it goes on, without another decision.
+    turn: Option<Turn>,
 }
 
 impl<H: Proxy> Held<H> {
-    /// The turn of the stream `id` comes at `now`: it goes on, is refused, or waits on.
-    pub fn take_turn(mut self: Box<Self>, id: u32, now: Timestamp, root: &Root<H>) -> Pending<H> {
-        let host = root.host();
-        if self.has_place {
-            host.resume(id);
-            return Pending::Fields(self.policy, self.plan);
+    /// Stands in the line of `turn` until its turn comes; refuses it when it may not.
+    pub fn stand(mut self, turn: Turn, now: Timestamp) -> Pending<H> {
+        let pace = self.policy.pace(&self.plan, &turn, now);
+        self.plan.shrink();
+        let (seat, id) = (self.seat_in(&turn), self.id);
+        let joined = self.waiting.with(|queue| queue.join(now, seat, pace, id));
+        match joined {
+            Some(Ok(ticket)) => self.seated(ticket, Some(turn), now),
+            Some(Err((full, _))) => self.turn_away(full, now),
+            None => self.turn_away(Full::Worker(SOON), now),
         }
-        if !host.enter(id) {
+    }
+
+    /// Waits for the time `at` that a `leaky-queue` has given it; gives it back when it may not.
+    pub fn wait_for(mut self, at: Timestamp, now: Timestamp) -> Pending<H> {
+        let line = self.policy.place(&self.plan).map(|place| (self.line_of(&place), place.cost));
+        self.plan.shrink();
+        let (bytes, id) = (self.bytes(), self.id);
+        match self.waiting.with(|queue| queue.hold(now, line, at, bytes, id)) {
+            Some(Ok(ticket)) => {
+                self.let_through(now.since(self.since));
+                self.seated(ticket, None, now)
+            }
+            Some(Err((full, _))) => self.turn_away(full, now),
+            None => self.turn_away(Full::Worker(SOON), now),
+        }
+    }
+
+    /// Waits for the time that a client left which went before; its plan says so already.
+    pub fn wait_for_spare(mut self, place: Turn, now: Timestamp) -> Pending<H> {
+        let line = (self.line_of(&place), place.cost);
+        self.plan.shrink();
+        let (bytes, id) = (self.bytes(), self.id);
+        match self.waiting.with(|queue| queue.hold_spare(now, line, bytes, id)) {
+            Some(Ok(ticket)) => {
+                self.let_through(now.since(self.since));
+                self.seated(ticket, None, now)
+            }
+            Some(Err((full, _))) => self.refuse_full(full, now),
+            None => self.refuse_full(Full::Worker(SOON), now),
+        }
+    }
+
+    fn seated(mut self, ticket: Ticket, turn: Option<Turn>, now: Timestamp) -> Pending<H> {
+        self.seat = Some(Seated { ticket, turn });
+        self.policy.settle_waiting(&self.waiting, now);
+        Pending::Waiting(Box::new(self))
+    }
+
+    fn line_of(&self, turn: &Turn) -> crate::waiting::Line {
+        self.policy.line(&self.plan, turn)
+    }
+
+    fn bytes(&self) -> usize {
+        self.plan.held_bytes().saturating_add(size_of::<Self>()).saturating_add(self.header_bytes)
+    }
+
+    fn seat_in(&self, turn: &Turn) -> Seat<crate::waiting::Line> {
+        let deadline = self.since.saturating_add(turn.max);
+        Seat { key: self.line_of(turn), cost: turn.cost, deadline, bytes: self.bytes() }
+    }
+
+    /// Its turn comes at `now`: it goes on, is refused, or waits on.
+    pub fn take_turn(mut self, now: Timestamp) -> Pending<H> {
+        let Some(Seated { ticket, turn: Some(turn) }) = self.seat else { return self.go() };
+        if !self.host.enter(self.id) {
             self.abandon(); // its client has left
             return Pending::Nothing;
         }
         self.policy.decide_at(&mut self.plan, Some(now));
         let waited = now.since(self.since);
-        match self.policy.outcome(&self.plan).answer_after(waited) {
+        let answer = self.policy.outcome(&self.plan).answer_after(waited);
+        let pace = self.policy.pace(&self.plan, &turn, now);
+        if let (Answer::Retry(_), Some(pace)) = (answer, pace.clone()) {
+            return self.wait_on(ticket, pace, now);
+        }
+        self.seat = None;
+        self.waiting.with(|queue| queue.done(ticket, now, pace));
+        match answer {
             Answer::Pass => {
                 self.let_through(waited);
-                host.resume(id);
-                Pending::Fields(self.policy, self.plan)
+                self.go()
             }
-            Answer::Delay(wait) if root.wait_until(now.saturating_add(wait), now, id) => {
-                self.let_through(waited);
-                self.has_place = true;
-                Pending::Waiting(self)
-            }
-            Answer::Retry(wait) if root.wait_until(now.saturating_add(wait), now, id) => {
-                Pending::Waiting(self)
-            }
-            Answer::Delay(_) | Answer::Retry(_) => self.refuse(host, waited, 429),
-            Answer::Refuse { status } => self.refuse(host, waited, status),
+            Answer::Delay(wait) => self.wait_for(now.saturating_add(wait), now),
+            Answer::Retry(wait) => self.turn_away(Full::Late(wait), now),
+            Answer::Refuse { status } => self.refuse(status, waited),
         }
     }
 
-    fn let_through(&self, waited: Span) {
+    fn wait_on(
+        mut self,
+        ticket: Ticket,
+        pace: tollgate_policy::waiting::Pace,
+        now: Timestamp,
+    ) -> Pending<H> {
+        let turn = self.policy.outcome(&self.plan).turn();
+        self.plan.shrink();
+        let again = turn.and_then(|turn| {
+            let seat = self.seat_in(&turn);
+            self.waiting.with(|queue| queue.again(ticket, now, seat, pace))
+        });
+        match again {
+            Some(Ok(())) => {
+                self.seat = Some(Seated { ticket, turn });
+                Pending::Waiting(Box::new(self))
+            }
+            Some(Err(Some((full, _)))) => {
+                self.seat = None;
+                self.turn_away(full, now)
+            }
+            _ => {
+                self.seat = None;
+                self.waiting.with(|queue| queue.done(ticket, now, None));
+                self.turn_away(Full::Late(SOON), now)
+            }
+        }
+    }
+
+    /// Its time has come.
+    pub fn go(self) -> Pending<H> {
+        self.host.resume(self.id);
+        Pending::Fields(self.policy, self.plan)
+    }
+
+    /// It has waited as long as its rule lets it; it may be worth coming back after `wait`.
+    pub fn give_up(mut self, wait: Span, now: Timestamp) -> Pending<H> {
+        self.seat = None;
+        if self.host.enter(self.id) {
+            self.turn_away(Full::Late(wait), now)
+        } else {
+            Pending::Nothing
+        }
+    }
+
+    /// What is said of a request that is let through, once its place is sure.
+    pub fn let_through(&self, waited: Span) {
         self.policy.count(&self.plan, waited);
         self.policy.mark(&self.plan);
     }
 
-    fn refuse(self, host: &H, waited: Span, status: u16) -> Pending<H> {
-        self.policy.count(&self.plan, waited);
-        Pending::refusal(host, self.policy, self.plan, status, self.grpc)
+    /// Refuses it because it may not wait, and gives back what it was charged.
+    pub fn turn_away(mut self, full: Full, now: Timestamp) -> Pending<H> {
+        self.policy.turn_away(&mut self.plan, full);
+        self.policy.take_back(&mut self.plan, now);
+        self.refuse_full(full, now)
     }
 
-    /// It will not go on: what it was charged is taken back.
-    pub fn abandon(mut self) {
-        if self.has_place {
-            self.policy.take_back(&mut self.plan);
+    /// Refuses it because it may not wait; it was charged nothing.
+    fn refuse_full(mut self, full: Full, now: Timestamp) -> Pending<H> {
+        if matches!(full, Full::Key(_) | Full::Worker(_)) {
+            self.policy.count_wait(Wait::Full);
         }
+        self.policy.turn_away(&mut self.plan, full);
+        let status = match self.policy.outcome(&self.plan).answer() {
+            Answer::Refuse { status } => status,
+            _ => 503,
+        };
+        let waited = now.since(self.since);
+        self.refuse(status, waited)
+    }
+
+    /// Answers it in the origin's place.
+    pub fn refuse(self, status: u16, waited: Span) -> Pending<H> {
+        self.policy.count(&self.plan, waited);
+        Pending::refusal(&self.host, self.policy, self.plan, status, self.grpc)
+    }
+
+    /// It will not go on: it leaves its line, those behind it move up, and what it was charged is taken back.
+    pub fn abandon(mut self) {
+        let Some(Seated { ticket, turn }) = self.seat else { return self.policy.keep(self.plan) };
+        let now = self.host.now().unwrap_or_default();
+        let freed = self.waiting.with(|queue| queue.leave(ticket, now)).flatten();
+        let freed = freed.and_then(|(_, freed)| freed);
+        self.policy.count_wait(Wait::Left);
+        if turn.is_none() {
+            if let Some(freed) = &freed {
+                self.policy.move_place(&mut self.plan, freed.at);
+            }
+            let is_back = self.policy.take_back(&mut self.plan, now);
+            if let (Some(freed), false) = (freed, is_back)
+                && self.waiting.with(|queue| queue.keep(now, freed)) != Some(true)
+            {
+                self.policy.count_wait(Wait::Unused);
+            }
+        }
+        self.policy.settle_waiting(&self.waiting, now);
         self.policy.keep(self.plan);
     }
 }

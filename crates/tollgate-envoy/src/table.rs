@@ -51,6 +51,13 @@ pub struct Extent {
     pub level: u8,
 }
 
+/// A key that is too long to be kept: nobody without the seed finds another one with the same digest.
+pub fn digest(seed: &Seed, key: &[u8]) -> [u8; 16] {
+    let mut hasher = SipHasher13::new_with_key(seed);
+    hasher.write(key);
+    hasher.finish128().as_bytes()
+}
+
 impl Table {
     /// The table of the group `group`, as large as its policy asks for.
     ///

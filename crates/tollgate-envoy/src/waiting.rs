@@ -1,90 +1,97 @@
-//! The requests that were told to wait: when each is due, soonest first.
+//! The requests of one root that wait, with the host's timer and gauges beside them.
 //!
-//! Invariant: at most [`MAX_WAITING`] wait, and nobody is let go before its time. A client that leaves
-//! keeps its entry until it is due; resuming it then does nothing. Deliberately absent: host calls.
+//! Invariant: the timer is set for the next time that the queue names, the gauges say what the queue holds, and nothing
+//! is borrowed across a host call. Deliberately absent: whose turn is when; that is `tollgate_policy::waiting`'s.
 
-use core::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::cell::Cell;
 
 use tollgate_core::Timestamp;
+use tollgate_policy::waiting::{Limits, Queue};
 
-/// Requests that one policy holds in one worker: each is an open stream with its buffers.
-pub const MAX_WAITING: usize = 10_000;
+use crate::metrics::Metrics;
+use crate::proxy::Proxy;
 
-/// The waiting requests of one policy in one worker.
-pub struct Waiting<R> {
-    heap: BinaryHeap<Reverse<(Timestamp, u32)>>,
-    /// What is done with a stream when it is due, other than to let it go on.
-    pub retries: BTreeMap<u32, R>,
+/// Whose line it is: the rule or tier with its quotas, and the fingerprint of its key.
+pub type Line = (u32, u64);
+
+/// Who waits, by the numbers of their streams.
+pub type Streams = Queue<Line, u32>;
+
+/// What waits at one root.
+pub struct Waiting<H> {
+    host: H,
+    queue: Cell<Option<Streams>>,
+    /// When the timer is to fire.
+    timer: Cell<Option<Timestamp>>,
+    /// What the gauges say.
+    reported: Cell<[i64; 2]>,
 }
 
-impl<R> Default for Waiting<R> {
-    fn default() -> Self {
-        Self { heap: BinaryHeap::new(), retries: BTreeMap::new() }
+impl<H: Proxy> Waiting<H> {
+    /// Nobody waits.
+    pub fn new(host: H) -> Self {
+        let queue = Some(Queue::new(Limits::default()));
+        Self { host, queue: Cell::new(queue), timer: Cell::default(), reported: Cell::default() }
+    }
+
+    /// As many may wait; unless some do, for whom it stays as it was.
+    pub fn set_limits(&self, limits: Limits) {
+        self.with(|queue| {
+            if queue.is_empty() && queue.next_at().is_none() {
+                *queue = Queue::new(limits);
+            }
+        });
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.with(|queue| queue.len()).unwrap_or_default()
+    }
+
+    /// Acts on the queue. No host call belongs into `act`: whoever calls back finds no queue.
+    pub fn with<R>(&self, act: impl FnOnce(&mut Streams) -> R) -> Option<R> {
+        let mut queue = self.queue.take();
+        let result = queue.as_mut().map(act);
+        self.queue.set(queue);
+        result
+    }
+
+    /// The timer fires, and goes on with its period until it is set again.
+    pub fn has_fired(&self) {
+        self.timer.set(Some(Timestamp::ZERO));
+    }
+
+    /// Sets timer and gauges after the queue has changed.
+    pub fn settle(&self, now: Timestamp, metrics: &Metrics) {
+        let state = self.with(|queue| (queue.next_at(), [queue.len(), queue.bytes()]));
+        let Some((next_at, held)) = state else { return };
+        if self.timer.replace(next_at) != next_at {
+            self.host.set_tick_ms(next_at.map_or(0, |at| tick_ms(at, now)));
+        }
+        let held = held.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+        let [waiters, bytes] = self.reported.replace(held);
+        let [more, more_bytes] = held;
+        let by = [more.saturating_sub(waiters), more_bytes.saturating_sub(bytes)];
+        metrics.change_waiting(by, &self.host);
     }
 }
 
-impl<R> Waiting<R> {
-    /// Lets the stream `id` wait until `due`; false when too many wait already.
-    #[must_use]
-    pub fn push(&mut self, due: Timestamp, id: u32) -> bool {
-        if self.heap.len() >= MAX_WAITING {
-            return false;
-        }
-        self.heap.push(Reverse((due, id)));
-        true
-    }
-
-    /// The next stream that is due at `now`.
-    pub fn pop_due(&mut self, now: Timestamp) -> Option<u32> {
-        let Reverse((due, id)) = *self.heap.peek()?;
-        if due > now {
-            return None;
-        }
-        self.heap.pop();
-        Some(id)
-    }
-
-    /// In how many milliseconds the next one is due, rounded up and at least 1: the period of the
-    /// host's tick. Zero, which switches the tick off, when nobody waits.
-    pub fn tick_ms(&self, now: Timestamp) -> u32 {
-        let Some(Reverse((due, _))) = self.heap.peek() else { return 0 };
-        u32::try_from(due.since(now).as_millis_ceil()).unwrap_or(u32::MAX).max(1)
-    }
+/// In how many milliseconds the host's timer is to fire for `at`, rounded up and at least 1: 0 would stop it.
+fn tick_ms(at: Timestamp, now: Timestamp) -> u32 {
+    u32::try_from(at.since(now).as_millis_ceil()).unwrap_or(u32::MAX).max(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(nanos: u64) -> Timestamp {
-        Timestamp::from_nanos(nanos)
-    }
-
     #[test]
-    fn the_soonest_goes_first_and_never_early() {
-        let mut waiting = Waiting::<()>::default();
-        for (due, id) in [(3_000_000, 1), (1_000_001, 2), (3_000_000, 0)] {
-            assert!(waiting.push(at(due), id));
-        }
-        assert_eq!(waiting.tick_ms(at(0)), 2);
-        assert_eq!(waiting.pop_due(at(1_000_000)), None);
-        assert_eq!(waiting.pop_due(at(1_000_001)), Some(2));
-        assert_eq!(waiting.pop_due(at(1_000_001)), None);
-        assert_eq!(waiting.tick_ms(at(5_000_000)), 1);
-        assert_eq!(waiting.pop_due(at(5_000_000)), Some(0));
-        assert_eq!(waiting.pop_due(at(5_000_000)), Some(1));
-        assert_eq!((waiting.pop_due(at(u64::MAX)), waiting.tick_ms(at(0))), (None, 0));
-    }
-
-    #[test]
-    fn the_number_is_bounded() {
-        let mut waiting = Waiting::<()>::default();
-        for id in 0..MAX_WAITING {
-            assert!(waiting.push(at(1), u32::try_from(id).unwrap()));
-        }
-        assert!(!waiting.push(at(1), 0));
-        assert!(waiting.pop_due(at(1)).is_some());
-        assert!(waiting.push(at(1), 0));
+    fn the_timer_never_fires_early_and_never_stops_by_itself() {
+        let at = Timestamp::from_nanos;
+        assert_eq!(tick_ms(at(1_000_001), at(0)), 2);
+        assert_eq!(tick_ms(at(1_000_000), at(0)), 1);
+        assert_eq!(tick_ms(at(5), at(5)), 1);
+        assert_eq!(tick_ms(at(5), at(9)), 1);
+        assert_eq!(tick_ms(at(u64::MAX), at(0)), u32::MAX);
     }
 }

@@ -46,7 +46,7 @@ type Numbered = (Vec<u8>, u32);
 struct World {
     random: Random,
     /// A call in so many fails, or says nonsense; 0: none does.
-    faults: u64,
+    faults: Cell<u64>,
     now_ns: Cell<u64>,
     shared: RefCell<HashMap<Vec<u8>, Numbered>>,
     metrics: RefCell<Vec<(String, i64)>>,
@@ -71,16 +71,17 @@ impl Hostile {
     fn fails(&self) -> bool {
         let world = &self.0;
         world.calls.set(world.calls.get() + 1);
-        if world.faults == 0 {
+        let faults = world.faults.get();
+        if faults == 0 {
             return false;
         }
-        if world.random.one_in(world.faults) && world.depth.get() < DEEPEST {
+        if world.random.one_in(faults) && world.depth.get() < DEEPEST {
             let filter = world.filter.borrow().upgrade().expect("it is called by the filter");
             world.depth.set(world.depth.get() + 1);
             any_call(&filter, &world.random);
             world.depth.set(world.depth.get() - 1);
         }
-        world.random.one_in(world.faults)
+        world.random.one_in(faults)
     }
 
     fn junk(&self) -> Vec<u8> {
@@ -171,6 +172,10 @@ impl Counters for Hostile {
         Some(u32::try_from(known).unwrap())
     }
 
+    fn define_gauge(&self, name: &str) -> Option<u32> {
+        self.define(name)
+    }
+
     fn add(&self, counter: u32, by: i64) {
         self.0.metrics.borrow_mut()[usize::try_from(counter).unwrap()].1 += by;
     }
@@ -229,6 +234,10 @@ impl Proxy for Hostile {
         if self.fails() { None } else { Some(if self.0.random.one_in(2) { 200 } else { 401 }) }
     }
 
+    fn request_bytes(&self) -> usize {
+        usize::try_from(self.0.random.below(if self.fails() { u64::MAX } else { 500 })).unwrap()
+    }
+
     fn enter(&self, _id: u32) -> bool {
         !self.fails()
     }
@@ -279,7 +288,7 @@ fn policies() -> Vec<String> {
 fn world(seed: u64, faults: u64, policies: Vec<String>) -> (Rc<Filter<Hostile>>, Rc<World>) {
     let world = Rc::new(World {
         random: Random(Cell::new(seed)),
-        faults,
+        faults: Cell::new(faults),
         now_ns: Cell::new(1),
         shared: RefCell::default(),
         metrics: RefCell::default(),
@@ -303,6 +312,10 @@ fn no_call_and_no_answer_traps() {
             filter.on_configure(root, 100);
         }
         (0..2_000).for_each(|_| any_call(&filter, &world.random));
+        world.faults.set(0);
+        // A response, ours or not, ends the wait of whoever still does.
+        (0..u32::try_from(IDS).unwrap()).for_each(|id| filter.on_response_headers(id));
+        assert_eq!(filter.waiting(), 0, "seed {seed}");
         (0..u32::try_from(IDS).unwrap()).for_each(|id| filter.on_delete(id));
         assert_eq!(filter.contexts(), 0, "seed {seed}");
         calls += world.calls.get();

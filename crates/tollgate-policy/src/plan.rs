@@ -88,7 +88,7 @@ pub(crate) enum Due {
 #[derive(Debug, Default)]
 pub(crate) struct Partition {
     pub(crate) group: u16,
-    key: Range<usize>,
+    pub(crate) key: Range<usize>,
     pub(crate) value: Vec<u8>,
     /// The time of the decision.
     pub(crate) at: Timestamp,

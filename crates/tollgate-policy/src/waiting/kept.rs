@@ -6,12 +6,13 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tollgate_core::{Decision, Span, Timestamp, Verdict};
+use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
 use super::{Full, Turn};
 use crate::compile::Policy;
 use crate::decide::denies;
-use crate::plan::{Applied, Partition, Plan};
+use crate::document::behaviour::Action;
+use crate::plan::{Applied, Due, Partition, Plan};
 use crate::request::Buffers;
 
 impl Plan {
@@ -30,6 +31,57 @@ impl Plan {
         *candidates = Vec::new();
         *buffers = Buffers::default();
         *text.get_mut() = String::new();
+    }
+
+    /// Lets go of what a long request made grow, for a plan that is kept until the response: a key longer than `longest`
+    /// is its digest from now on, here and in whatever is stored under it.
+    pub fn trim(&mut self, longest: usize, digest: impl Fn(&[u8]) -> [u8; 16]) {
+        for buffer in self.buffers.all() {
+            if buffer.capacity() > longest {
+                *buffer = Vec::new();
+            }
+        }
+        if self.keys.len() <= longest {
+            return;
+        }
+        let mut keys = Vec::new();
+        for partition in self.partitions.iter_mut().take(self.used) {
+            let key = self.keys.get(partition.key.clone()).unwrap_or_default();
+            let start = keys.len();
+            if key.len() > longest {
+                keys.extend(digest(key));
+            } else {
+                keys.extend_from_slice(key);
+            }
+            partition.key = start..keys.len();
+        }
+        self.keys = keys;
+    }
+
+    /// True when the cost of this request is in the stored value of partition `i`.
+    #[must_use]
+    pub fn is_charged(&self, i: usize) -> bool {
+        let charged = self
+            .applied
+            .iter()
+            .any(|applied| applied.partition == Some(i) && applied.charged.is_some());
+        charged && !self.has_failed(i)
+    }
+
+    /// The line of spare times ([`Queue::spare`](super::Queue::spare)) that a request which was not decided yet may be given one of: if
+    /// nothing but one `leaky-queue` is asked about it.
+    #[must_use]
+    pub fn spare_line(&self, policy: &Policy) -> Option<Turn> {
+        let [applied] = self.applied.as_slice() else { return None };
+        let [meter] = policy.meters(applied) else { return None };
+        let is_queue = meter.limiter.algorithm() == Algorithm::LeakyQueue;
+        if !is_queue || !applied.enforced || applied.due != Due::Now {
+            return None;
+        }
+        let record = policy.sets.get(usize::from(applied.set))?.record_id;
+        let rule = policy.rules.get(usize::from(applied.rule))?;
+        let max = if let Action::Delay(max) = rule.action { max } else { Span::MAX };
+        Some(Turn { partition: applied.partition?, record, cost: applied.cost, max })
     }
 
     /// Bytes that the plan holds, with itself.

@@ -1,0 +1,112 @@
+//! A request that has just come: it goes on, is refused, or waits.
+//!
+//! Invariant: whoever has to wait stands behind those who came before, without a decision of its own. Deliberately
+//! absent: what becomes of it while it waits; that is `retry`'s.
+
+use std::rc::Rc;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::waiting::{Full, Turn};
+use tollgate_policy::{Answer, Plan};
+
+use crate::active_policy::{ActivePolicy, grpc_type};
+use crate::facts::RequestFacts;
+use crate::pending_response::Pending;
+use crate::proxy::Proxy;
+use crate::retry::Held;
+use crate::waiting::Waiting;
+
+/// A request of the current context.
+pub struct Arrival<'a, H> {
+    pub host: &'a H,
+    pub id: u32,
+    pub policy: Rc<ActivePolicy<H>>,
+    pub waiting: &'a Rc<Waiting<H>>,
+    pub facts: &'a RequestFacts<H>,
+}
+
+impl<H: Proxy> Arrival<'_, H> {
+    /// Decides it.
+    pub fn decide(self, mut plan: Box<Plan>) -> Pending<H> {
+        let clock = self.host.now();
+        let now = clock.unwrap_or_default();
+        if clock.is_some() && self.waiting.with(|queue| queue.next_at().is_some()) == Some(true) {
+            if let Some(turn) = self.line_ahead(&plan) {
+                return self.follow(plan, turn, now);
+            }
+            if let Some((place, at)) = self.spare(&plan, now)
+                && self.policy.give_place(&mut plan, now, at)
+            {
+                return self.held(plan, now).wait_for_spare(place, now);
+            }
+        }
+        self.policy.decide_at(&mut plan, clock);
+        match self.policy.outcome(&plan).answer() {
+            Answer::Pass => {
+                self.let_through(&plan);
+                Pending::Fields(self.policy, plan)
+            }
+            Answer::Delay(wait) => {
+                let held = self.held(plan, now);
+                held.wait_for(now.saturating_add(wait), now)
+            }
+            Answer::Retry(wait) => match self.policy.outcome(&plan).turn() {
+                Some(turn) => self.held(plan, now).stand(turn, now),
+                None => self.held(plan, now).turn_away(Full::Late(wait), now),
+            },
+            Answer::Refuse { status } => self.refuse(plan, status),
+        }
+    }
+
+    /// The first line of others that it has to stand in. It waits no longer than every one of its rules lets it.
+    fn line_ahead(&self, plan: &Plan) -> Option<Turn> {
+        let mut turns = self.policy.turns(plan);
+        let turn = turns.find(|turn| {
+            let line = self.policy.line(plan, turn);
+            self.waiting.with(|queue| queue.has_line(&line)) == Some(true)
+        })?;
+        let max = self.policy.turns(plan).map(|turn| turn.max).min().unwrap_or(turn.max);
+        Some(Turn { max, ..turn })
+    }
+
+    /// Stands behind others, unless a rule refuses it.
+    fn follow(self, mut plan: Box<Plan>, turn: Turn, now: Timestamp) -> Pending<H> {
+        self.policy.look(&mut plan, now);
+        match self.policy.outcome(&plan).answer() {
+            Answer::Refuse { status } => self.refuse(plan, status),
+            _ => self.held(plan, now).stand(turn, now),
+        }
+    }
+
+    /// A time of a `leaky-queue` that a client has left, if it may have that.
+    fn spare(&self, plan: &Plan, now: Timestamp) -> Option<(Turn, Timestamp)> {
+        let place = self.policy.spare_line(plan)?;
+        let line = (self.policy.line(plan, &place), place.cost);
+        let at = self.waiting.with(|queue| queue.spare(&line)).flatten()?;
+        (at > now && at.since(now) <= place.max).then_some((place, at))
+    }
+
+    fn let_through(&self, plan: &Plan) {
+        self.policy.count(plan, Span::ZERO);
+        self.policy.mark(plan);
+    }
+
+    fn refuse(self, plan: Box<Plan>, status: u16) -> Pending<H> {
+        self.policy.count(&plan, Span::ZERO);
+        Pending::refusal(self.host, self.policy, plan, status, grpc_type(self.facts))
+    }
+
+    fn held(self, plan: Box<Plan>, now: Timestamp) -> Held<H> {
+        Held {
+            host: self.host.clone(),
+            id: self.id,
+            policy: self.policy,
+            waiting: Rc::clone(self.waiting),
+            plan,
+            since: now,
+            header_bytes: self.host.request_bytes(),
+            grpc: grpc_type(self.facts),
+            seat: None,
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Crowds that wait: let go, refused and abandoned in every mixture, and nothing of them is left.
+//!
+//! Envoy's failure policy is the default one here: one trap, and every later request of that worker is 503.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_e2e::crowd::{End, Fate, Member, gather};
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::process;
+
+use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
+
+/// Longer than any wait that a policy here allows, by far.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What waits here: turns of a key, places in a queue, and a gate that closes before those whose turn comes.
+fn policy() -> Value {
+    let delay = json!({"delay": {"max": "2s"}});
+    json!({
+        "version": 1,
+        "waiting": {"per_key": 20_000, "total": 20_000},
+        "rules": [
+            {
+                "name": "turn", "when": {"paths": ["/turn"]}, "key": [{"header": "x-key"}],
+                "quotas": [{"limit": 1, "window": "1s", "algorithm": "fixed-window"}],
+                "action": delay,
+            },
+            {
+                "name": "queue", "when": {"paths": ["/queue"]}, "key": [{"header": "x-key"}],
+                "quotas": [{"limit": 3, "window": "1s", "burst": 6, "algorithm": "leaky-queue"}],
+            },
+            {
+                "name": "gate", "when": {"paths": ["/turn"]}, "key": [{"header": "x-gate"}],
+                "on_missing": "skip",
+                "quotas": [{"limit": 1, "window": "1d", "algorithm": "fixed-window"}],
+            },
+        ],
+    })
+}
+
+fn assert_nobody_waits(envoy: &Envoy) {
+    process::wait_until("nobody waits any more", PATIENCE, || {
+        (envoy.stat("wasmcustom.tollgate.waiting") == 0).then_some(())
+    });
+}
+
+/// One trap, and the worker's machine is gone.
+fn assert_no_trap(envoy: &Envoy) {
+    let log = envoy.server.log();
+    assert!(!log.contains("Function: proxy_on"), "{log}");
+    for name in ["vm_reload", "vm_reload_success", "vm_reload_failure", "vm_reload_backoff"] {
+        assert_eq!(envoy.stat(&format!("wasm.tollgate.{name}")), 0, "{name}");
+    }
+    for mut client in envoy.clients(8) {
+        assert_eq!(client.send(&Request::get("/free")).status, 200, "a worker traps");
+    }
+}
+
+/// SplitMix64: the same crowd every time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// A crowd of `count`, over both protocols: some stay for their answer, some leave, most of these near the time when
+/// others are let go.
+fn crowd(round: u64, count: usize) -> Vec<Member> {
+    let mut random = Random(round);
+    let keys = u64::try_from(count).expect("few") / 6 + 1;
+    let member = |_| {
+        let path = if random.below(4) == 0 { "/queue" } else { "/turn" };
+        let mut request =
+            Request::get(path).header("x-key", format!("{round}-{}", random.below(keys)));
+        if random.below(3) == 0 {
+            request = request.header("x-gate", format!("{round}-{}", random.below(keys)));
+        }
+        let fate = match random.below(3) {
+            0 => Fate::LeavesAfter(Duration::from_millis(random.below(2_200))),
+            _ => Fate::Stays,
+        };
+        Member { request: Arc::new(request), is_http2: random.below(2) == 0, fate }
+    };
+    (0..count).map(member).collect()
+}
+
+// 28 rounds, the first of them of 10,000.
+#[test]
+fn nobody_is_forgotten_in_a_crowd() {
+    const ROUNDS: u64 = 28;
+    process::allow_open_files(30_000);
+    let envoy = Setup::policy(2, &policy()).start();
+    gather(envoy.ports[0], crowd(1_000, 2_000), PATIENCE);
+    assert_nobody_waits(&envoy);
+    let before = envoy.server.resident_bytes();
+    let (mut passed, mut refused, mut left) = (0, 0, 0);
+    for round in 0..ROUNDS {
+        let count = if round == 0 { 10_000 } else { 24 + 8 * usize::try_from(round).expect("few") };
+        for end in gather(envoy.ports[0], crowd(round, count), PATIENCE) {
+            match end {
+                End::Answer(200) => passed += 1,
+                End::Answer(429) => refused += 1,
+                End::Left => left += 1,
+                other => panic!("round {round}: {other:?}; {}", envoy.server.log()),
+            }
+        }
+        assert_nobody_waits(&envoy);
+        assert_no_trap(&envoy);
+    }
+    let grown = envoy.server.resident_bytes().saturating_sub(before);
+    println!("{passed} passed, {refused} refused, {left} left; {grown} bytes more than before");
+    assert!(passed > 1_000 && refused > 1_000 && left > 1_000, "{passed} {refused} {left}");
+    assert!(grown < 64 << 20, "{grown} bytes more than before");
+}
+
+// All windows end at the same time, and the gate is closed by then: Envoy would handle the response to each refusal inside the
+// one before, on one stack.
+#[test]
+fn four_hundred_are_refused_at_once() {
+    const COUNT: usize = 400;
+    process::allow_open_files(4_000);
+    let rule = |name: &str, header: &str, limit: usize, window: &str, more: Value| {
+        let mut rule = json!({
+            "name": name, "key": [{"header": header}],
+            "quotas": [{"limit": limit, "window": window, "algorithm": "fixed-window"}],
+        });
+        rule.as_object_mut().expect("an object").extend(more.as_object().expect("more").clone());
+        rule
+    };
+    let policy = json!({"version": 1, "rules": [
+        rule("probe", "x-key", 1, "10s", json!({"when": {"paths": ["/probe"]}})),
+        rule("turn", "x-key", 1, "10s", json!({"unless": {"paths": ["/probe"]}, "action": {"delay": {"max": "25s"}}})),
+        rule("gate", "x-gate", COUNT + 1, "1d", json!({})),
+    ]});
+    let envoy = Setup::policy(1, &policy).start();
+    // All must come in one window, and a busy machine may be too slow for that: then once more.
+    let refused = (0..8).find_map(|attempt| refused_together(&envoy, COUNT, attempt));
+    let statuses = refused.expect("400 requests twice within ten seconds");
+    assert!(statuses.iter().all(|status| *status == 429), "{statuses:?}");
+    assert_nobody_waits(&envoy);
+    assert_no_trap(&envoy);
+}
+
+/// How those ended who waited for the end of the window, behind a gate that was closed meanwhile; `None` when not all
+/// of them had to wait.
+fn refused_together(envoy: &Envoy, count: usize, attempt: usize) -> Option<Vec<u16>> {
+    let request = |i: usize| {
+        let key = format!("{attempt}-{i}");
+        Request::get("/").header("x-key", key).header("x-gate", attempt.to_string())
+    };
+    let mut clients = envoy.clients(count);
+    let mut last = envoy.client();
+    let send_all = |clients: &mut Vec<Client>| {
+        for (i, client) in clients.iter_mut().enumerate() {
+            client.start(&request(i)).expect("taken");
+        }
+    };
+    let finish_all = |clients: &mut Vec<Client>| -> Vec<u16> {
+        let finish = |client: &mut Client| client.finish(false).expect("answered").status;
+        clients.iter_mut().map(finish).collect()
+    };
+    let probe = Request::get("/probe").header("x-key", "probe");
+    last.send(&probe);
+    process::wait_until("a new window", PATIENCE, || {
+        (last.send(&probe).status == 200).then_some(())
+    });
+    send_all(&mut clients);
+    assert!(finish_all(&mut clients).iter().all(|status| *status == 200));
+    send_all(&mut clients);
+    let started = Instant::now();
+    while envoy.stat("wasmcustom.tollgate.waiting") < u64::try_from(count).expect("few") {
+        if started.elapsed() > Duration::from_secs(12) {
+            finish_all(&mut clients);
+            return None;
+        }
+    }
+    assert_eq!(last.send(&request(count)).status, 200, "the last one through the gate");
+    Some(finish_all(&mut clients))
+}
+
+// Everybody closes at once: their places are free at once, and what they were charged is given back.
+#[test]
+fn a_crowd_that_leaves_takes_nothing_with_it() {
+    const COUNT: usize = 10_050;
+    process::allow_open_files(30_000);
+    for algorithm in ["leaky-queue", "gcra"] {
+        let policy = json!({
+            "version": 1,
+            "waiting": {"per_key": 20_000, "total": 20_000},
+            "rules": [{
+                "name": "line", "key": [], "on_failure": "deny",
+                // 12,000 fit within five minutes.
+                "quotas": [{"limit": 40, "window": "1s", "burst": if algorithm == "gcra" { 40 } else { 12_000 }, "algorithm": algorithm}],
+                "action": {"delay": {"max": "5m"}},
+            }],
+        });
+        let envoy = Setup::policy(1, &policy).start();
+        let fate = Fate::LeavesAfter(Duration::from_secs(12));
+        let member =
+            |i| Member { request: Arc::new(Request::get("/")), is_http2: i % 4 == 0, fate };
+        let ends = gather(envoy.ports[0], (0..COUNT).map(member).collect(), PATIENCE);
+        let left = ends.iter().filter(|end| **end == End::Left).count();
+        let passed = ends.iter().filter(|end| **end == End::Answer(200)).count();
+        println!("{algorithm}: {left} left, {passed} passed");
+        assert_eq!(left + passed, COUNT, "{algorithm}: nobody is refused");
+        assert!(left > COUNT / 2, "{algorithm}: {left}");
+        assert_nobody_waits(&envoy);
+        // Those who came later were to wait for minutes.
+        let started = Instant::now();
+        assert_eq!(envoy.client().send(&Request::get("/")).status, 200);
+        assert!(started.elapsed() < Duration::from_secs(40), "the places stayed: {algorithm}");
+        assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
+        assert_no_trap(&envoy);
+    }
+}
+
+// The host holds a header block as long as its request waits, and HPACK makes large ones of few bytes: they are bounded.
+#[test]
+fn large_headers_wait_in_bounded_memory() {
+    const COUNT: usize = 3_000;
+    process::allow_open_files(30_000);
+    let policy = json!({
+        "version": 1,
+        "waiting": {"per_key": 20_000, "total": 20_000},
+        "rules": [{
+            "name": "line", "key": [{"header": "x-key"}], "on_failure": "deny",
+            "quotas": [{"limit": 40, "window": "1s", "burst": 12_000, "algorithm": "leaky-queue"}],
+            "action": {"delay": {"max": "5m"}},
+        }],
+    });
+    let envoy = Setup::policy(1, &policy).start();
+    let mut request = Request::get("/").header("x-key", "k".repeat(2_000));
+    for _ in 0..13 {
+        request = request.header("x-large", "v".repeat(4_000));
+    }
+    let request = Arc::new(request);
+    let fate = Fate::LeavesAfter(Duration::from_secs(20));
+    let member = move |i| Member { request: Arc::clone(&request), is_http2: i % 2 == 0, fate };
+    let port = envoy.ports[0];
+    let crowd =
+        std::thread::spawn(move || gather(port, (0..COUNT).map(member).collect(), PATIENCE));
+    let mut most = 0;
+    while !crowd.is_finished() {
+        most = most.max(envoy.stat("wasmcustom.tollgate.waiting_bytes"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let ends = crowd.join().expect("a crowd");
+    let count = |end: End| ends.iter().filter(|other| **other == end).count();
+    let (left, full) = (count(End::Left), count(End::Answer(503)));
+    println!("{left} left, {full} found no room; {most} bytes at most");
+    assert_eq!(left + full + count(End::Answer(200)), COUNT, "{ends:?}");
+    assert!(full > 500 && left > 500, "{left} waited, {full} did not");
+    assert!(most > 32 << 20 && most <= 64 << 20, "{most}");
+    assert_nobody_waits(&envoy);
+    assert_no_trap(&envoy);
+}
+
+// An operator may let filters see bodies while headers are stopped: a request with a body waits all the same.
+#[test]
+fn a_request_with_a_body_waits_too() {
+    let policy = json!({"version": 1, "rules": [{
+        "name": "line", "key": [],
+        "quotas": [{"limit": 1, "window": "1s", "burst": 4, "algorithm": "leaky-queue"}],
+    }]});
+    let mut filter = tollgate(&policy, "vm", As::Text);
+    filter["typed_config"]["config"]["allow_on_headers_stop_iteration"] = json!(true);
+    let envoy = Setup::new(1, vec![Listener::new("main", vec![filter])]).start();
+    let post = Request::post("/", vec![b'x'; 100_000]);
+    let started = Instant::now();
+    let mut clients = envoy.clients(3);
+    for client in &mut clients {
+        client.start(&post).expect("taken");
+    }
+    for (i, client) in (0..).zip(&mut clients) {
+        assert_eq!(client.finish(false).expect("answered").status, 200);
+        // The queue's clock starts after ours, so its places are not before these.
+        assert!(started.elapsed() >= Duration::from_secs(i), "place {i}: {:?}", started.elapsed());
+    }
+}
