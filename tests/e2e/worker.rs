@@ -25,4 +25,5 @@ mod worker_proxy;
 mod worker_relaxed;
 mod worker_replay;
 mod worker_settings;
+mod worker_values;
 mod worker_wait;
