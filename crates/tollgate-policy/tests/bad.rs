@@ -23,6 +23,7 @@ const SOURCES: &[&str] = &[
     include_str!("../src/document/conditions.rs"),
     include_str!("../src/document/identity.rs"),
     include_str!("../src/document/behaviour.rs"),
+    include_str!("../src/document/mode.rs"),
     include_str!("../src/compile/compiler.rs"),
     include_str!("../src/compile/mod.rs"),
     include_str!("../src/compile/quotas.rs"),

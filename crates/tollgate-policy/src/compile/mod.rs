@@ -5,6 +5,7 @@
 
 mod compiler;
 mod covers;
+mod label;
 mod quotas;
 mod review;
 mod suspicions;
@@ -38,6 +39,7 @@ use crate::request::Known;
 use crate::value::RECORD_HEADER;
 use crate::waiting::Limits;
 
+pub use label::metric_label;
 pub use quotas::Meter;
 
 const TWICE: &str = "is the name of an earlier one; names are unique";
@@ -383,14 +385,6 @@ impl QuotaSet {
     pub const fn record_len(&self) -> usize {
         self.len.saturating_add(RECORD_HEADER)
     }
-}
-
-/// `name` as a part of a metric's name: a dot would end it, and other signs confuse exporters, so all but letters,
-/// digits, `-` and `_` are `_`.
-#[must_use]
-pub fn metric_label(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_') { c } else { '_' };
-    name.chars().map(plain).collect()
 }
 
 /// SipHash-1-3 with a zero key over length-prefixed parts: the same on every target, for ever.

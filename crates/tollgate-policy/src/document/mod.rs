@@ -7,6 +7,7 @@
 pub(crate) mod behaviour;
 pub(crate) mod conditions;
 pub(crate) mod identity;
+pub(crate) mod mode;
 pub(crate) mod scalar;
 
 use alloc::string::String;

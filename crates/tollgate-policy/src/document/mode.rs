@@ -1,0 +1,71 @@
+//! How far a rule is enforced, and for which keys.
+//!
+//! Invariant: a key that is enforced is so every time, and which ones are cannot be computed by a client.
+
+use core::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use crate::document::scalar::{Bounded, Salt};
+use crate::node::Node;
+use crate::read::{At, FromNode, record, schema};
+
+/// How far a rule is enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// For every key.
+    Enforce,
+    /// For none: decided and counted, never refused.
+    Shadow,
+    /// For a share of the keys, always the same ones.
+    EnforcePercent(Share),
+}
+
+/// A percentage of keys, chosen by a hash that clients cannot compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) percent: u32,
+    /// What the document's salt makes of the hash; without one it is a secret of the surface.
+    pub(crate) hash_key: Option<[u8; 16]>,
+}
+
+impl Share {
+    /// True when `rule` is enforced for `key`. `secret` is the surface's; where nobody has set one, nobody can say
+    /// which keys it will be, and it is enforced for each.
+    pub(crate) fn holds(self, rule: &str, key: &[u8], secret: Option<[u8; 16]>) -> bool {
+        let Some(hash_key) = self.hash_key.or(secret) else { return self.percent > 0 };
+        let mut hasher = SipHasher13::new_with_key(&hash_key);
+        // Each rule has keys of its own: else who is lucky once is lucky with every rule.
+        hasher.write_u64(u64::try_from(rule.len()).unwrap_or(u64::MAX));
+        hasher.write(rule.as_bytes());
+        hasher.write(key);
+        hasher.finish().checked_rem(100).is_some_and(|slot| slot < u64::from(self.percent))
+    }
+}
+
+record! {
+    /// Partial enforcement.
+    PercentDoc {
+        /// The percentage of keys that the rule is enforced for; the same keys every time.
+        enforce_percent: Bounded<0, 100>,
+        /// Chooses the keys, the same ones on every surface. Keep it to yourself; without it a secret of the surface does.
+        salt: Option<Salt>,
+    }
+}
+
+impl FromNode for Mode {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if text == "enforce" => Some(Self::Enforce),
+            Node::Text(text) if text == "shadow" => Some(Self::Shadow),
+            Node::Object(_) => {
+                let doc = PercentDoc::read(node, at)?;
+                let hash_key = doc.salt.map(|salt| salt.hash_key());
+                Some(Self::EnforcePercent(Share { percent: doc.enforce_percent.0, hash_key }))
+            }
+            _ => at.wrong(node, "a mode; use \"enforce\", \"shadow\" or {\"enforce_percent\": 10}"),
+        }
+    }
+
+    schema!({"anyOf": [{"enum": ["enforce", "shadow"]}, PercentDoc::schema()]});
+}
