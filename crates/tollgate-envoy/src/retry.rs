@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Seat, Ticket, Turn};
+use tollgate_policy::waiting::{Full, Pace, Seat, Ticket, Turn};
 use tollgate_policy::{Answer, Plan};
 
 use crate::active_policy::ActivePolicy;
@@ -115,10 +115,13 @@ impl<H: Proxy> Held<H> {
         self.policy.decide_at(&mut self.plan, Some(now));
         let waited = now.since(self.since);
         let answer = self.policy.outcome(&self.plan).answer_after(waited);
-        let pace = self.policy.pace(&self.plan, &turn, now);
-        if let (Answer::Retry(_), Some(pace)) = (answer, pace.clone()) {
-            return self.wait_on(ticket, pace, now);
+        // It may be another rule that holds it up now: then it goes over to that line, at that pace.
+        let next = self.policy.outcome(&self.plan).turn();
+        let next = next.and_then(|next| Some((next, self.policy.pace(&self.plan, &next, now)?)));
+        if let (Answer::Retry(_), Some((next, pace))) = (answer, next) {
+            return self.wait_on(ticket, next, pace, now);
         }
+        let pace = self.policy.pace(&self.plan, &turn, now);
         self.seat = None;
         self.waiting.with(|queue| queue.done(ticket, now, pace));
         match answer {
@@ -132,21 +135,13 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    fn wait_on(
-        mut self,
-        ticket: Ticket,
-        pace: tollgate_policy::waiting::Pace,
-        now: Timestamp,
-    ) -> Pending<H> {
-        let turn = self.policy.outcome(&self.plan).turn();
+    fn wait_on(mut self, ticket: Ticket, turn: Turn, pace: Pace, now: Timestamp) -> Pending<H> {
         self.plan.shrink();
-        let again = turn.and_then(|turn| {
-            let seat = self.seat_in(&turn);
-            self.waiting.with(|queue| queue.again(ticket, now, seat, pace))
-        });
+        let seat = self.seat_in(&turn);
+        let again = self.waiting.with(|queue| queue.again(ticket, now, seat, pace));
         match again {
             Some(Ok(())) => {
-                self.seat = Some(Seated { ticket, turn });
+                self.seat = Some(Seated { ticket, turn: Some(turn) });
                 Pending::Waiting(Box::new(self))
             }
             Some(Err(Some((full, _)))) => {

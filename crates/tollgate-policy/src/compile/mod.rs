@@ -63,7 +63,7 @@ pub struct Policy {
     pub(crate) index: Index,
     pub(crate) settings: Settings,
     pub(crate) response: Response,
-    waiting: Limits,
+    pub(crate) waiting: Limits,
     jwt: Option<Jwt>,
     warnings: Problems,
     fingerprint: u64,
@@ -207,12 +207,6 @@ impl Policy {
     #[must_use]
     pub const fn warnings(&self) -> &Problems {
         &self.warnings
-    }
-
-    /// How much may wait in one worker or isolate.
-    #[must_use]
-    pub const fn waiting(&self) -> Limits {
-        self.waiting
     }
 
     /// True when the client's address is the connection's other end, whatever a header says.

@@ -25,6 +25,8 @@ pub use poll::Poll;
 pub use queue::{Due, Full, Queue, Seat, Ticket};
 pub use turn::Turn;
 
+use crate::compile::Policy;
+
 /// How much may wait: in one Envoy worker or one isolate of the Worker, by one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -39,5 +41,13 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { per_key: 1_000, total: 10_000, bytes: 64 << 20 }
+    }
+}
+
+impl Policy {
+    /// How much may wait in one worker or isolate.
+    #[must_use]
+    pub const fn waiting(&self) -> Limits {
+        self.waiting
     }
 }

@@ -1,0 +1,285 @@
+//! Thousands of requests that wait for one key: how often they are decided, in which order they go, and who is refused.
+//!
+//! Invariant: reads of the shared data are counted, not time: a line costs about one for every request that comes and one
+//! for every request that goes, however long it is.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::arithmetic_side_effects)]
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_envoy::enforce::{SharedData, Stored, Written};
+use tollgate_envoy::facts::Source;
+use tollgate_envoy::filter::{Filter, Flow};
+use tollgate_envoy::metrics::Counters;
+use tollgate_envoy::pairs::PairsWriter;
+use tollgate_envoy::proxy::Proxy;
+use tollgate_envoy::reply::Reply;
+use tollgate_envoy::table::Seed;
+
+/// A value with the number of its last write.
+type Numbered = (Vec<u8>, u32);
+
+/// A host whose clock stands still until the test moves it.
+#[derive(Default)]
+struct World {
+    policy: String,
+    path: Cell<&'static str>,
+    /// The last number of the client's address.
+    client: Cell<u8>,
+    now: Cell<Timestamp>,
+    tick_ms: Cell<u32>,
+    shared: RefCell<HashMap<Vec<u8>, Numbered>>,
+    reads: Cell<u64>,
+    /// Streams that went on, in their order, and how many were answered in the origin's place.
+    resumed: RefCell<Vec<u32>>,
+    refused: RefCell<Vec<u16>>,
+}
+
+#[derive(Clone)]
+struct Host(Rc<World>);
+
+impl Source for Host {
+    fn request_headers(&self) -> Option<Vec<u8>> {
+        let mut pairs = PairsWriter::default();
+        for (name, value) in
+            [(":method", "GET"), (":path", self.0.path.get()), (":authority", "a.example")]
+        {
+            pairs.push(name, value.as_bytes());
+        }
+        Some(pairs.finish())
+    }
+
+    fn source_address(&self) -> Option<Vec<u8>> {
+        Some(format!("192.0.2.{}:1", self.0.client.get()).into_bytes())
+    }
+
+    fn property(&self, _path: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+impl SharedData for Host {
+    fn get(&self, name: &[u8]) -> Stored {
+        self.0.reads.set(self.0.reads.get() + 1);
+        match self.0.shared.borrow().get(name) {
+            Some((value, cas)) => Stored::Value(value.clone(), *cas),
+            None => Stored::Absent,
+        }
+    }
+
+    fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
+        let mut map = self.0.shared.borrow_mut();
+        let known = map.get(name).map(|(_, cas)| *cas);
+        if known.is_some_and(|known| known != cas) {
+            return Written::Lost;
+        }
+        map.insert(name.to_vec(), (value.to_vec(), known.unwrap_or(1) + 2));
+        Written::Done
+    }
+}
+
+impl Counters for Host {
+    fn define(&self, _name: &str) -> Option<u32> {
+        None
+    }
+
+    fn define_gauge(&self, _name: &str) -> Option<u32> {
+        None
+    }
+
+    fn add(&self, _counter: u32, _by: i64) {}
+}
+
+impl Proxy for Host {
+    fn now(&self) -> Option<Timestamp> {
+        Some(self.0.now.get())
+    }
+
+    fn random_seed(&self) -> Option<Seed> {
+        Some(Seed::default())
+    }
+
+    fn configuration(&self, _len: usize) -> Vec<u8> {
+        self.0.policy.clone().into_bytes()
+    }
+
+    fn plugin_scope(&self) -> Vec<u8> {
+        b"p".into()
+    }
+
+    fn log_error(&self, text: &str) {
+        panic!("{text}");
+    }
+
+    fn log_warning(&self, _text: &str) {}
+
+    fn set_request_header(&self, _name: &str, _value: &str) {}
+
+    fn set_response_header(&self, _name: &str, _value: &str) {}
+
+    fn add_response_header(&self, _name: &str, _value: &str) {}
+
+    fn response_status(&self) -> Option<u16> {
+        Some(200)
+    }
+
+    fn request_bytes(&self) -> usize {
+        100
+    }
+
+    fn enter(&self, _id: u32) -> bool {
+        true
+    }
+
+    fn reply(&self, reply: &Reply) -> bool {
+        self.0.refused.borrow_mut().push(reply.status);
+        true
+    }
+
+    fn resume(&self, id: u32) {
+        self.0.resumed.borrow_mut().push(id);
+    }
+
+    fn set_tick_ms(&self, ms: u32) {
+        self.0.tick_ms.set(ms);
+    }
+
+    fn is_memory_short(&self) -> bool {
+        false
+    }
+}
+
+const ROOT: u32 = 1;
+const FIRST: u32 = 10;
+
+/// "100 a second, one at once" for `/slow`, which waits at most `max`; `/free` has a quota of its own.
+fn filter(max: &str, waiting: &str) -> (Filter<Host>, Rc<World>) {
+    let policy = format!(
+        r#"{{"version": 1, "waiting": {waiting}, "rules": [
+        {{"name": "slow", "when": {{"paths": ["/slow"]}}, "key": ["client_ip"], "action": {{"delay": {{"max": "{max}"}}}},
+          "quotas": [{{"limit": 100, "window": "1s", "burst": 1}}]}},
+        {{"name": "free", "when": {{"paths": ["/free"]}}, "key": ["path"], "quotas": [{{"limit": 1000000, "window": "1s"}}]}}]}}"#
+    );
+    with_policy(policy)
+}
+
+fn with_policy(policy: String) -> (Filter<Host>, Rc<World>) {
+    let world = Rc::new(World { policy, ..World::default() });
+    world.now.set(Timestamp::from_millis(1_000));
+    let filter = Filter::new(Host(Rc::clone(&world)));
+    filter.on_context_create(ROOT, 0);
+    assert!(filter.on_configure(ROOT, 100));
+    (filter, world)
+}
+
+fn come(filter: &Filter<Host>, world: &World, id: u32, path: &'static str) -> Flow {
+    world.path.set(path);
+    filter.on_context_create(id, ROOT);
+    filter.on_request_headers(id)
+}
+
+/// Moves the clock to the next tick, which fires.
+fn tick(filter: &Filter<Host>, world: &World) {
+    let wait = Span::from_millis(world.tick_ms.get().into());
+    assert_ne!(wait, Span::ZERO, "the timer stands still though somebody waits");
+    world.now.set(world.now.get().saturating_add(wait));
+    filter.on_tick(ROOT);
+}
+
+// Guards: a herd. Every waiter was decided at its own time, as many as there are for one unit: 5,000 held connections took a
+// worker's whole time.
+#[test]
+fn five_thousand_waiters_are_decided_once_each_and_in_order() {
+    const CROWD: u32 = 5_000;
+    let (filter, world) = filter("1m", r#"{"per_key": 10000}"#);
+    assert_eq!(come(&filter, &world, FIRST, "/slow"), Flow::Continue);
+    for id in 1..=CROWD {
+        assert_ne!(come(&filter, &world, FIRST + id, "/slow"), Flow::Continue);
+    }
+    let arrivals = world.reads.take();
+    assert!(arrivals <= 2 * u64::from(CROWD), "{arrivals} reads by {CROWD} that came");
+    let mut ticks = 0;
+    while filter.waiting() > 0 {
+        let went = world.resumed.borrow().len();
+        tick(&filter, &world);
+        ticks += 1;
+        assert!(world.resumed.borrow().len() - went <= 2, "one every 10 ms");
+        // Another route is answered at once between any two ticks.
+        assert_eq!(come(&filter, &world, 1_000_000 + ticks, "/free"), Flow::Continue);
+        filter.on_delete(1_000_000 + ticks);
+    }
+    let resumed = world.resumed.borrow();
+    assert_eq!(*resumed, (1..=CROWD).map(|id| FIRST + id).collect::<Vec<_>>());
+    assert!(world.refused.borrow().is_empty());
+    let decisions = world.reads.get() - u64::from(ticks);
+    assert!(decisions <= u64::from(CROWD) + 10, "{decisions} decisions on {CROWD}");
+}
+
+// Guards: waiting in vain. Three seconds let 300 through; everybody else is told so when it comes.
+#[test]
+fn whoever_cannot_go_in_time_is_refused_at_once() {
+    let (filter, world) = filter("3s", "{}");
+    for id in 0..=1_000 {
+        come(&filter, &world, FIRST + id, "/slow");
+    }
+    assert_eq!((filter.waiting(), world.refused.borrow().len()), (300, 700));
+    while filter.waiting() > 0 {
+        tick(&filter, &world);
+    }
+    assert_eq!(world.resumed.borrow().len(), 300, "nobody waited in vain");
+    assert!(world.refused.borrow().iter().all(|status| *status == 429));
+    assert!(world.now.get() <= Timestamp::from_millis(4_000), "within three seconds");
+}
+
+// Guards: a full list, which was `on_failure`, by default allow: everybody passed uncounted.
+#[test]
+fn too_many_are_refused_and_never_let_through() {
+    for (waiting, status) in [(r#"{"per_key": 20}"#, 429), (r#"{"total": 20}"#, 503)] {
+        let (filter, world) = filter("1m", waiting);
+        let passed = (0..100)
+            .filter(|id| come(&filter, &world, FIRST + id, "/slow") == Flow::Continue)
+            .count();
+        assert_eq!((passed, filter.waiting()), (1, 20));
+        assert_eq!(*world.refused.borrow(), vec![status; 79]);
+        // A client that leaves makes room for another one, and those who stay go in order.
+        filter.on_delete(FIRST + 5);
+        come(&filter, &world, FIRST + 200, "/slow");
+        assert_eq!((filter.waiting(), world.refused.borrow().len()), (20, 79));
+        while filter.waiting() > 0 {
+            tick(&filter, &world);
+        }
+        let order = (1..=20).filter(|id| *id != 5).chain([200]).map(|id| FIRST + id);
+        assert_eq!(*world.resumed.borrow(), order.collect::<Vec<_>>());
+    }
+}
+
+// Guards: a line that takes its pace from another rule. A request whose own key admits it at last is held up by what others used
+// of a second key: from then on it waits for that one.
+#[test]
+fn a_request_that_waits_for_another_rule_takes_that_rules_pace() {
+    let rule = |name: &str, key: &str, window: &str, burst: u32| {
+        format!(
+            r#"{{"name": "{name}", "key": [{key}], "action": {{"delay": {{"max": "1m"}}}},
+            "quotas": [{{"limit": 1, "window": "{window}", "burst": {burst}}}]}}"#
+        )
+    };
+    let rules = [rule("each", r#""client_ip""#, "1s", 1), rule("all", "", "3s", 2)];
+    let policy = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(","));
+    let (filter, world) = with_policy(policy);
+    assert_eq!(come(&filter, &world, FIRST, "/"), Flow::Continue);
+    assert_ne!(come(&filter, &world, FIRST + 1, "/"), Flow::Continue, "its own key is used up");
+    world.client.set(2);
+    assert_eq!(come(&filter, &world, FIRST + 2, "/"), Flow::Continue, "takes what all had left");
+    world.reads.set(0);
+    let mut ticks = 0;
+    while filter.waiting() > 0 {
+        tick(&filter, &world);
+        ticks += 1;
+    }
+    assert_eq!(*world.resumed.borrow(), [FIRST + 1]);
+    assert_eq!(world.now.get(), Timestamp::from_millis(4_000));
+    assert_eq!((ticks, world.reads.get()), (2, 4), "decided after one second and after three");
+}
