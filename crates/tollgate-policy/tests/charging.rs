@@ -1,5 +1,11 @@
 //! Charging by the response: what holds a place meanwhile, what gives it back, and what a client that leaves is charged.
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
 
 mod support;
 
