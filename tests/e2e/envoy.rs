@@ -19,6 +19,7 @@ mod envoy_jwt;
 mod envoy_layers;
 mod envoy_limits;
 mod envoy_module;
+mod envoy_origins;
 mod envoy_policy;
 mod envoy_server;
 mod envoy_settings;

@@ -20,6 +20,7 @@ mod worker_identity;
 mod worker_jwt;
 mod worker_odd;
 mod worker_origin;
+mod worker_origins;
 mod worker_policy;
 mod worker_proxy;
 mod worker_relaxed;

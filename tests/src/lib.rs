@@ -6,11 +6,13 @@
 pub mod claims;
 pub mod crowd;
 pub mod day;
+pub mod differential;
 pub mod grpc;
 pub mod http;
 pub mod http2;
 pub mod identity;
 pub mod login;
+pub mod origins;
 pub mod process;
 pub mod settings;
 pub mod tokens;

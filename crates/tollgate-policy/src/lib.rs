@@ -22,6 +22,7 @@ mod address;
 mod apply;
 mod authority;
 mod body;
+mod captures;
 mod compile;
 mod cookies;
 mod decide;

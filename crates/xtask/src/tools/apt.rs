@@ -3,11 +3,12 @@
 //! Invariant: the package lists are refreshed at most once, and only when a package is missing.
 //! Nothing is upgraded or removed.
 
-use super::State;
+use super::{State, atomically};
 use crate::{
     problem::{Problem, Result},
     progress::Job,
     run,
+    workspace::Workspace,
 };
 use std::{
     env,
@@ -51,6 +52,40 @@ pub fn install(packages: &[&str], job: &Job) -> Result<()> {
     let mut command = apt_get();
     command.args(["install", "-y", "-q", "--no-install-recommends"]).args(packages);
     run::logged(&mut command, job, FIX)
+}
+
+/// nginx, unpacked beside the other tools: installed it would start a server on port 80.
+pub fn nginx(workspace: &Workspace) -> PathBuf {
+    workspace.tool("nginx").join("usr/sbin/nginx")
+}
+
+pub fn check_nginx(workspace: &Workspace) -> State {
+    let nginx = nginx(workspace);
+    match run::succeeds(Command::new(&nginx).arg("-v")) {
+        true => State::Present(shown(nginx)),
+        false => State::Missing,
+    }
+}
+
+pub fn install_nginx(workspace: &Workspace, job: &Job) -> Result<()> {
+    const LIBRARIES: [&str; 3] = ["libpcre2-8-0", "libssl3", "zlib1g"];
+    let is_there = |package: &&str| run::succeeds(Command::new("dpkg").args(["-s", package]));
+    if !LIBRARIES.iter().all(is_there) {
+        install(&LIBRARIES, job)?;
+    }
+    atomically(&workspace.tool("nginx"), |folder| {
+        let mut refresh = apt_get();
+        refresh.args(["update", "-q"]);
+        let mut download = apt_get();
+        download.current_dir(folder).args(["download", "-q", "nginx"]);
+        if run::logged(&mut download, job, FIX).is_err() {
+            run::logged(&mut refresh, job, FIX)?;
+            run::logged(&mut download, job, FIX)?;
+        }
+        let mut unpack = Command::new("sh");
+        unpack.current_dir(folder).args(["-c", "dpkg -x nginx_*.deb . && rm nginx_*.deb"]);
+        run::logged(&mut unpack, job, FIX)
+    })
 }
 
 /// apt-get that waits for another apt-get and asks no questions.

@@ -123,6 +123,16 @@ pub static ENVOY: Tool = Tool {
     install: envoy::install,
 };
 
+pub static NGINX: Tool = Tool {
+    name: "nginx",
+    version: "distribution's",
+    needed_for: "test envoy, test workerd",
+    by_hand: "see whether apt-get download nginx works",
+    lane: Lane::Download,
+    check: apt::check_nginx,
+    install: apt::install_nginx,
+};
+
 pub static CHROMIUM: Tool = Tool {
     name: "chromium",
     version: "distribution's",
@@ -183,7 +193,7 @@ pub static VALGRIND: Tool = Tool {
     install: |_, job| apt::install(&["valgrind"], job),
 };
 
-pub static ALL: [&Tool; 13] = [
+pub static ALL: [&Tool; 14] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &WORKER_BUILD,
@@ -191,6 +201,7 @@ pub static ALL: [&Tool; 13] = [
     &CARGO_FUZZ,
     &NODE,
     &ENVOY,
+    &NGINX,
     &CHROMIUM,
     &DOCKER,
     &COMPOSE,
