@@ -112,6 +112,7 @@ fn whoever_may_not_wait_is_refused_and_told_when_to_come_back() {
         if plan.changed(0) {
             plan.load(&policy, 0, Some(&stored));
             plan.refund(&policy, 0, at(1_000));
+            plan.refunded(&policy, 0, at(1_000));
             assert_eq!(plan.value(0), before, "its place is given back");
         }
         let outcome = plan.outcome(&policy);
