@@ -74,13 +74,20 @@ fn a_token_that_does_not_verify_is_never_read() {
     let worker = Setup::new(policy(&tokens["keys"])).start();
     let mut client = worker.client();
     let bad = listed(&tokens["bad"]);
-    assert!(bad.len() >= 50);
+    assert!(bad.len() >= 50 && bad.iter().any(|(name, _)| name == "two tokens"));
     let mut read = vec![];
     for (name, token) in &bad {
         for scheme in ["Bearer ", ""] {
             let authorization = format!("{scheme}{token}");
             let skipped = ask(&mut client, "/skip", &authorization);
             let refused = ask(&mut client, "/deny", &authorization);
+            if name == "two tokens" {
+                // Which of them the origin takes nobody knows.
+                let is_malformed =
+                    |said: &Value| said["decision"] == "deny" && said["status"] == 400;
+                assert!(is_malformed(&skipped) && is_malformed(&refused), "{skipped} {refused}");
+                continue;
+            }
             if skipped["rules"] != json!([])
                 || skipped["decision"] != "allow"
                 || refused["rules"] != json!([{"name": "deny", "result": "denied"}])
