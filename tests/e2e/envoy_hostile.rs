@@ -198,7 +198,7 @@ fn start(engine: &Engine, module: &Module, random: u64) -> (Store<World>, Instan
             "quotas": [{"limit": 2, "window": "1s", "burst": 4, "algorithm": algorithm}],
         })
     };
-    let policy = json!({"version": 1, "rules": [rule(if random % 2 == 0 { "gcra" } else { "leaky-queue" })]});
+    let policy = json!({"version": 1, "rules": [rule(if random.is_multiple_of(2) { "gcra" } else { "leaky-queue" })]});
     let policy = policy.to_string().into_bytes();
     let shared = HashMap::new();
     let mut store =
