@@ -285,3 +285,27 @@ fn a_request_with_a_body_waits_too() {
         assert!(started.elapsed() >= Duration::from_secs(i), "place {i}: {:?}", started.elapsed());
     }
 }
+
+// Envoy's own time-outs go on while a request waits. One that strikes answers it, and it gives back what it held.
+#[test]
+fn a_time_out_ends_a_wait() {
+    let policy = json!({"version": 1, "rules": [{
+        "name": "line", "key": [],
+        "quotas": [{"limit": 1, "window": "1m", "burst": 3, "algorithm": "leaky-queue"}],
+        "action": {"delay": {"max": "5m"}},
+    }]});
+    let mut listener = Listener::new("main", vec![tollgate(&policy, "vm", As::Text)]);
+    listener.manager = json!({"stream_idle_timeout": "1s"});
+    let envoy = Setup::new(1, vec![listener]).start();
+    let mut client = envoy.client();
+    assert_eq!(client.send(&Request::get("/")).status, 200);
+    // Two places are left, a minute and two from now. Three wait in vain for the first of them, one after the other.
+    for _ in 0..3 {
+        assert_eq!(envoy.client().send(&Request::get("/")).status, 504);
+        assert_nobody_waits(&envoy);
+    }
+    assert_eq!(envoy.stat("wasmcustom.tollgate.waiting_left"), 3);
+    assert_eq!(envoy.stat("wasmcustom.tollgate.waiting_full"), 0);
+    assert_eq!(envoy.stat("wasmcustom.tollgate.places_unused"), 0);
+    assert!(!envoy.server.log().contains("Function: proxy_on"), "{}", envoy.server.log());
+}
