@@ -89,9 +89,9 @@ fn spoiled(value: &Value) -> Vec<Value> {
 /// The same text with each of its fields given twice, first with the secret.
 fn with_twins(document: &Value) -> Vec<String> {
     let text = document.to_string();
-    let ends = text.match_indices("\":").map(|(end, _)| end);
+    let ends = text.match_indices("\":").map(|(end, quote)| end.saturating_add(quote.len()));
     ends.map(|end| {
-        let (named, _) = text.split_at(end + 1);
+        let named = text.split_at(end).0.trim_end_matches(':');
         let start = named.trim_end_matches('"').rfind('"').unwrap_or(0);
         let ((before, after), (_, name)) = (text.split_at(start), named.split_at(start));
         format!("{before}{name}:\"{SECRET}\",{after}")
