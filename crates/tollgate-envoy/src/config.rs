@@ -3,7 +3,8 @@
 //! Invariant: a configuration either compiles as a whole or is refused with every problem, one line
 //! each; nothing is corrected silently. Deliberately absent: host calls.
 
-use tollgate_policy::{Group, MAX_VALUE_LEN, Policy, Surface, metric_label};
+use tollgate_core::Algorithm;
+use tollgate_policy::{Group, MAX_VALUE_LEN, Meter, Policy, Surface, metric_label};
 
 use crate::structpb;
 use crate::table::Table;
@@ -16,6 +17,8 @@ pub struct Config {
     pub tables: Vec<Table>,
     /// What the plugin is called in the metrics.
     pub plugin: String,
+    /// True when nobody is admitted between a denial and its `retry_after`.
+    pub has_final_denials: bool,
 }
 
 impl Config {
@@ -39,8 +42,18 @@ impl Config {
         }
         let table = |group: &Group| Table::new(scope, group.identity(), group.table_size());
         let tables = groups.map(table).collect();
-        Ok(Self { policy, tables, plugin: plugin_label(scope) })
+        let has_final_denials = has_final_denials(&policy);
+        Ok(Self { policy, tables, plugin: plugin_label(scope), has_final_denials })
     }
+}
+
+/// True for one rule whose requests cost the same and that takes no place back, neither because of a response nor
+/// because whoever waits for it (`leaky-queue`) leaves.
+fn has_final_denials(policy: &Policy) -> bool {
+    let [rule] = policy.rules() else { return false };
+    let mut meters = policy.quota_sets().iter().flat_map(|set| set.meters());
+    let is_queue = |meter: &Meter| meter.limiter().algorithm() == Algorithm::LeakyQueue;
+    rule.has_fixed_cost() && !rule.gives_back() && !meters.any(is_queue)
 }
 
 /// The plugin's name, or else its `root_id`, as a part of a metric's name; `tollgate` when it has neither.

@@ -194,36 +194,29 @@ impl<S: SharedData> Enforcement<'_, S> {
         tally
     }
 
-    /// Takes back what was charged earlier, for a request that was to go on and will not; false when something
-    /// could not be found again: a `leaky-queue` takes back its last place only.
+    /// Takes back what was charged earlier, for a request that was to go on and will not; false when the place that
+    /// it waits for stays taken.
     pub fn take_back(&mut self, tally: &mut Tally) -> bool {
-        let mut all = true;
+        let mut is_free = true;
         self.scratch.reads.resize_with(self.plan.len(), Read::default);
         for index in 0..self.plan.len() {
-            if !self.plan.is_charged(index) {
-                continue;
+            if self.plan.is_charged(index) {
+                self.locate(index);
+                is_free &= self.refund(index, tally);
             }
-            self.locate(index);
-            let before = self.load(index).is_ok().then(|| self.idle_at(index));
-            let refunded = self.refund(index, tally);
-            if !refunded {
-                tally.failures = tally.failures.saturating_add(1);
-            }
-            all &= refunded && before != Some(self.idle_at(index));
         }
-        all
+        is_free
     }
 
-    fn idle_at(&self, index: usize) -> Timestamp {
-        self.plan.idle_at(&self.config.policy, index)
-    }
-
-    /// Takes back every charge that was committed: for a request that is refused after all.
+    /// Takes back every charge: for a request that is refused after all. What was not committed yet is taken back in the
+    /// plan alone, or else it would be taken out of what others were charged when the request is turned away later.
     pub fn give_back(&mut self, tally: &mut Tally) {
         for index in 0..self.plan.len() {
-            if self.read(index).is_some_and(|read| read.committed) && !self.refund(index, tally) {
-                // The charge stays: too strict for this client, never too lax.
-                tally.failures = tally.failures.saturating_add(1);
+            if self.read(index).is_some_and(|read| read.committed) {
+                self.refund(index, tally);
+            } else if self.plan.changed(index) {
+                self.plan.refund(&self.config.policy, index, self.now);
+                self.plan.refunded(&self.config.policy, index, self.now);
             }
         }
     }
@@ -247,13 +240,9 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    /// The key of the only partition of a policy with one rule whose requests cost the same and that gives no place
-    /// back; see [`Denials`].
+    /// The key of the only partition of a policy whose denials are final; see [`Denials`].
     fn lone_key(&self) -> Option<NonZeroU64> {
-        match self.config.policy.rules() {
-            [rule] if rule.has_fixed_cost() && !rule.gives_back() => self.read(0)?.fingerprint,
-            _ => None,
-        }
+        if self.config.has_final_denials { self.read(0)?.fingerprint } else { None }
     }
 
     fn answer(&self) -> Answer {
@@ -309,23 +298,25 @@ impl<S: SharedData> Enforcement<'_, S> {
         Commit::Failed(Failure::Contended)
     }
 
-    /// Takes one committed charge back; false after too many lost races.
+    /// Takes one committed charge back; false when a place in it stays taken, or all of it: after too many lost races,
+    /// which is too strict for this client and never too lax.
     fn refund(&mut self, index: usize, tally: &mut Tally) -> bool {
         for _ in 0..MAX_TRIES {
             if self.load(index).is_err() {
-                return false;
+                break;
             }
-            self.plan.refund(&self.config.policy, index, self.now);
+            let is_free = self.plan.refund(&self.config.policy, index, self.now);
             match self.write(index, tally) {
                 Written::Done => {
                     self.set_committed(index, false);
                     self.plan.refunded(&self.config.policy, index, self.now);
-                    return true;
+                    return is_free;
                 }
-                Written::Unreachable => return false,
+                Written::Unreachable => break,
                 Written::Lost => tally.retries = tally.retries.saturating_add(1),
             }
         }
+        tally.failures = tally.failures.saturating_add(1);
         false
     }
 

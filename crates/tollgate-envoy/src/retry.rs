@@ -81,8 +81,8 @@ impl<H: Proxy> Held<H> {
                 self.let_through(now.since(self.since));
                 self.seated(ticket, None, now)
             }
-            Some(Err((full, _))) => self.refuse_full(full, now),
-            None => self.refuse_full(Full::Worker(SOON), now),
+            Some(Err((full, _))) => self.turn_away_uncharged(full, now),
+            None => self.turn_away_uncharged(Full::Worker(SOON), now),
         }
     }
 
@@ -185,12 +185,17 @@ impl<H: Proxy> Held<H> {
         self.refuse_full(full, now)
     }
 
-    /// Refuses it because it may not wait; it was charged nothing.
-    fn refuse_full(mut self, full: Full, now: Timestamp) -> Pending<H> {
+    /// The same when others were charged for it.
+    fn turn_away_uncharged(mut self, full: Full, now: Timestamp) -> Pending<H> {
+        self.policy.turn_away(&mut self.plan, full);
+        self.refuse_full(full, now)
+    }
+
+    /// Refuses it after it was turned away.
+    fn refuse_full(self, full: Full, now: Timestamp) -> Pending<H> {
         if matches!(full, Full::Key(_) | Full::Worker(_)) {
             self.policy.count_wait(Wait::Full);
         }
-        self.policy.turn_away(&mut self.plan, full);
         let status = match self.policy.outcome(&self.plan).answer() {
             Answer::Refuse { status } => status,
             _ => 503,

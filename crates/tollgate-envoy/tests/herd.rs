@@ -36,6 +36,15 @@ struct World {
     /// Streams that went on, in their order, and how many were answered in the origin's place.
     resumed: RefCell<Vec<u32>>,
     refused: RefCell<Vec<u16>>,
+    counters: RefCell<Vec<(String, i64)>>,
+}
+
+impl World {
+    /// What the counter whose name ends so says.
+    fn counted(&self, name: &str) -> i64 {
+        let counters = self.counters.borrow();
+        counters.iter().find(|(known, _)| known.ends_with(name)).expect("it is defined").1
+    }
 }
 
 #[derive(Clone)]
@@ -82,15 +91,20 @@ impl SharedData for Host {
 }
 
 impl Counters for Host {
-    fn define(&self, _name: &str) -> Option<u32> {
-        None
+    fn define(&self, name: &str) -> Option<u32> {
+        let mut counters = self.0.counters.borrow_mut();
+        counters.push((name.to_owned(), 0));
+        u32::try_from(counters.len() - 1).ok()
     }
 
     fn define_gauge(&self, _name: &str) -> Option<u32> {
         None
     }
 
-    fn add(&self, _counter: u32, _by: i64) {}
+    fn add(&self, counter: u32, by: i64) {
+        let mut counters = self.0.counters.borrow_mut();
+        counters.get_mut(usize::try_from(counter).unwrap()).unwrap().1 += by;
+    }
 }
 
 impl Proxy for Host {
@@ -282,4 +296,43 @@ fn a_request_that_waits_for_another_rule_takes_that_rules_pace() {
     assert_eq!(*world.resumed.borrow(), [FIRST + 1]);
     assert_eq!(world.now.get(), Timestamp::from_millis(4_000));
     assert_eq!((ticks, world.reads.get()), (2, 4), "decided after one second and after three");
+}
+
+/// A `leaky-queue` of one a second for everybody, and a day's quota of the same key for `/both`.
+const QUEUE: &str = r#"{"version": 1, "rules": [
+    {"name": "queue", "key": ["client_ip"], "action": {"delay": {"max": "1m"}},
+     "quotas": [{"limit": 1, "window": "1s", "burst": 30, "algorithm": "leaky-queue"}]},
+    {"name": "day", "when": {"paths": ["/both"]}, "key": ["client_ip"],
+     "quotas": [{"limit": 100, "window": "1d", "algorithm": "fixed-window"}]}]}"#;
+
+// Guards: a place that was taken back and kept for the next one all the same, because another quota of the same key looked as
+// before: two went at that time, one of them uncounted.
+#[test]
+fn a_place_that_was_taken_back_is_given_to_one() {
+    let (filter, world) = with_policy(QUEUE.to_owned());
+    assert_eq!(come(&filter, &world, FIRST, "/both"), Flow::Continue);
+    assert_ne!(come(&filter, &world, FIRST + 1, "/both"), Flow::Continue);
+    filter.on_delete(FIRST + 1);
+    for id in 2..=4 {
+        assert_ne!(come(&filter, &world, FIRST + id, "/"), Flow::Continue);
+    }
+    let mut went = Vec::new();
+    while filter.waiting() > 0 {
+        tick(&filter, &world);
+        went.push((world.now.get().as_nanos() / 1_000_000, world.resumed.borrow().len()));
+    }
+    assert_eq!(went, [(2_000, 1), (3_000, 2), (4_000, 3)]);
+}
+
+// Guards: a refusal that was counted as let through, because the place was given back before the counting.
+#[test]
+fn who_may_not_wait_is_counted_as_denied() {
+    let policy = QUEUE.replace(r#""rules""#, r#""waiting": {"per_key": 1}, "rules""#);
+    let (filter, world) = with_policy(policy);
+    for id in 0..3 {
+        come(&filter, &world, FIRST + id, "/");
+    }
+    assert_eq!(*world.refused.borrow(), [429]);
+    let counted = |result: &str| world.counted(&format!("rule=queue.result={result}"));
+    assert_eq!((counted("allowed"), counted("delayed"), counted("denied")), (1, 1, 1));
 }

@@ -44,13 +44,16 @@ impl Plan {
 
     /// Takes this request's charge back from partition `i`, which was committed and then loaded
     /// again. What is to be committed afterwards is [`Plan::value`]; when it lost its race: load and take back again, and
-    /// once it stands: [`Plan::refunded`].
-    pub fn refund(&mut self, policy: &Policy, i: usize, now: Timestamp) {
+    /// once it stands: [`Plan::refunded`]. False when a place that it waits for stays taken: a `leaky-queue` takes back its
+    /// last one only.
+    pub fn refund(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {
+        let mut is_free = true;
         self.with_partition(i, |applied, partition, decisions| {
             for applied in applied.iter().filter(|applied| applied.partition == Some(i)) {
-                take_back(policy, applied, &mut partition.value, decisions, now);
+                is_free &= take_back(policy, applied, &mut partition.value, decisions, now);
             }
         });
+        is_free
     }
 
     /// The charge of partition `i` was taken back: says what its quotas have left without it.
@@ -210,20 +213,25 @@ pub(crate) fn denies(applied: &Applied, policy: &Policy, decisions: &[Decision])
 }
 
 /// Takes the rule's charge, if there is one, out of `value`, and leaves everything else as it is: so that it can be taken out
-/// of a newer value once more.
+/// of a newer value once more. False when a place that was waited for stays taken.
 fn take_back(
     policy: &Policy,
     applied: &Applied,
     value: &mut [u8],
     decisions: &mut [Decision],
     now: Timestamp,
-) {
-    let Some(at) = applied.charged else { return };
+) -> bool {
+    let Some(at) = applied.charged else { return true };
+    let mut is_free = true;
     each_meter(policy, applied, value, decisions, |meter, state, decision| {
         if let Some(charge) = decision.charge(at, applied.cost) {
+            let next_free_at = meter.limiter.idle_at(state);
             meter.limiter.refund(state, charge, now);
+            is_free &= !matches!(decision.verdict, Verdict::Delay(_))
+                || meter.limiter.idle_at(state) != next_free_at;
         }
     });
+    is_free
 }
 
 /// Calls `each` with every quota of the rule: its parameters, its state in `value`, its decision.

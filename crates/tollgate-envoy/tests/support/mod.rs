@@ -153,17 +153,25 @@ impl Worker {
     /// One request; true when it passes.
     pub fn ask(&mut self, shared: &impl SharedData, key: &[u8], now: u64) -> (bool, Tally) {
         self.config.policy.plan(&Of(key), &mut self.plan);
-        let mut enforcement = Enforcement {
+        let tally = self.enforcement(shared, now).run();
+        let answer = self.plan.outcome(&self.config.policy).answer();
+        (matches!(answer, Answer::Pass | Answer::Delay(_)), tally)
+    }
+
+    /// The request that was asked about last will not go on, whatever was decided.
+    pub fn take_back(&mut self, shared: &impl SharedData, now: u64) -> bool {
+        self.enforcement(shared, now).take_back(&mut Tally::default())
+    }
+
+    fn enforcement<'a, S: SharedData>(&'a mut self, shared: &'a S, now: u64) -> Enforcement<'a, S> {
+        Enforcement {
             shared,
             seed: &SEED,
             config: &self.config,
             plan: &mut self.plan,
             scratch: &mut self.scratch,
             now: Timestamp::from_nanos(now),
-        };
-        let tally = enforcement.run();
-        let answer = self.plan.outcome(&self.config.policy).answer();
-        (matches!(answer, Answer::Pass | Answer::Delay(_)), tally)
+        }
     }
 
     /// What is hashed of a request of `key`.

@@ -1,0 +1,56 @@
+//! What is given back of a request that does not go on: what it was charged, and nothing of what others were.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)]
+
+mod support;
+
+use std::cell::RefCell;
+
+use serde_json::json;
+use support::{Interrupted, Shared, Worker, policy};
+
+const SECOND: u64 = 1_000_000_000;
+const NOON: u64 = 43_200 * SECOND;
+
+// Guards: a request of two keys that lost its race for the first one, was to wait and might not. What it would have been charged
+// for the second key, and never was, came out of what others had used.
+#[test]
+fn what_was_never_committed_is_not_given_back() {
+    let rule = |name: &str, key: &serde_json::Value, limit: u32| {
+        json!({"name": name, "key": [key], "action": {"delay": {"max": "5m"}},
+            "quotas": [{"limit": limit, "window": "1m", "burst": limit}]})
+    };
+    let rules = [rule("own", &json!({"header": "x-key"}), 1), rule("all", &json!("path"), 5)];
+    let policy = json!({"version": 1, "rules": rules});
+    let shared = Shared::default();
+    let (mut worker, mut other) = (Worker::new(&policy, &shared), Worker::new(&policy, &shared));
+    // Both keys are read, and then the other worker is faster.
+    let mut meanwhile = |call: usize| {
+        if call == 2 {
+            assert!(other.ask(&shared, b"client", NOON).0);
+        }
+    };
+    let interrupted = Interrupted {
+        shared: &shared,
+        meanwhile: RefCell::new(&mut meanwhile),
+        calls: RefCell::default(),
+    };
+    let (passed, tally) = worker.ask(&interrupted, b"client", NOON);
+    assert_eq!((passed, tally.retries), (false, 1));
+    worker.take_back(&shared, NOON);
+    let passed = (0..9).filter(|id| worker.ask(&shared, &[b'a' + id], NOON).0).count();
+    assert_eq!(passed, 4, "one of five was used");
+}
+
+// Guards: a denial that is remembered although a place in the queue was given back meanwhile.
+#[test]
+fn a_place_that_is_free_again_is_no_longer_denied() {
+    let queue = json!([{"limit": 1, "window": "1m", "burst": 3, "algorithm": "leaky-queue"}]);
+    let policy = policy(64, &queue);
+    let shared = Shared::default();
+    let (mut worker, mut other) = (Worker::new(&policy, &shared), Worker::new(&policy, &shared));
+    assert_eq!(worker.passes(&shared, b"client", NOON, 2), 2);
+    assert!(other.ask(&shared, b"client", NOON).0);
+    assert!(!worker.ask(&shared, b"client", NOON).0, "all three places are taken");
+    assert!(other.take_back(&shared, NOON), "it was the last place");
+    assert!(worker.ask(&shared, b"client", NOON).0);
+}
