@@ -51,6 +51,11 @@ impl Places {
         self.taken.first().or_else(|| self.spare.first())
     }
 
+    /// The time of the waiter behind `ahead` others.
+    pub(super) fn nth(&self, ahead: usize) -> Option<Timestamp> {
+        self.taken.nth(ahead)
+    }
+
     /// Takes the soonest time; false when nobody has it.
     pub(super) fn go(&mut self) -> bool {
         self.taken.pop_first().is_some() || {
@@ -84,6 +89,18 @@ impl Times {
 
     fn first(&self) -> Option<Timestamp> {
         self.numbers.first_key_value().map(|(at, _)| *at)
+    }
+
+    fn nth(&self, mut before: usize) -> Option<Timestamp> {
+        let mut times = self.numbers.iter();
+        let found = times.find(|(_, number)| match before.checked_sub(**number) {
+            Some(rest) => {
+                before = rest;
+                false
+            }
+            None => true,
+        });
+        found.map(|(at, _)| *at)
     }
 
     fn pop_first(&mut self) -> Option<Timestamp> {

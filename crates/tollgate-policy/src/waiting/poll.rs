@@ -30,7 +30,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         let (id, cost, deadline) = (waiter.line, waiter.cost, waiter.deadline);
         let Some(line) = self.lines.get_mut(&id) else { return Poll::Over(Span::ZERO) };
         let turn = match &mut line.kind {
-            Kind::Places(places) => match places.first() {
+            Kind::Places(places) => match places.nth(line.order.range(..ticket.0).count()) {
                 Some(at) if at > now => return Poll::Wait(at),
                 _ => {
                     places.go();

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 
-use super::super::{Limits, Pace};
+use super::super::{Limits, Pace, Poll};
 use super::{Due, Full, Queue, Seat};
 
 fn at(millis: u64) -> Timestamp {
@@ -74,4 +74,27 @@ fn whoever_cannot_be_let_through_in_time_is_refused_at_once() {
     }
     let late = |millis| Full::Late(Span::from_millis(millis));
     assert_eq!(refused, vec![(late(2_500), 4), (late(2_500), 5)]);
+}
+
+// Guards: a herd that wakes for every place of the queue, of which whoever asked first took it.
+#[test]
+fn whoever_has_a_place_is_told_to_wait_for_its_own() {
+    let mut queue = Queue::new(Limits::default());
+    let places = [2_000, 3_000, 3_000, 4_000];
+    let mut hold = |millis: &u64| queue.hold(at(1_000), Some((1_u8, 1)), at(*millis), 100, ());
+    let tickets: Vec<_> = places.iter().map(|millis| hold(millis).unwrap()).collect();
+    let told = |queue: &mut Queue<u8, ()>, now: u64| -> Vec<_> {
+        tickets.iter().map(|ticket| queue.poll(*ticket, at(now))).collect()
+    };
+    let wait = |millis| Poll::Wait(at(millis));
+    assert_eq!(told(&mut queue, 1_000), [wait(2_000), wait(3_000), wait(3_000), wait(4_000)]);
+    // One leaves, and those behind it move up.
+    queue.leave(tickets[1], at(1_500));
+    let over = Poll::Over(Span::ZERO);
+    assert_eq!(told(&mut queue, 1_500), [wait(2_000), over, wait(3_000), wait(3_000)]);
+    // One that asks late takes nobody else's place.
+    assert_eq!(queue.poll(tickets[2], at(3_000)), Poll::Go);
+    assert_eq!(queue.poll(tickets[0], at(3_000)), Poll::Go);
+    assert_eq!(queue.poll(tickets[3], at(3_000)), Poll::Go);
+    assert_eq!((queue.len(), queue.bytes(), queue.next_at()), (0, 0, None));
 }
