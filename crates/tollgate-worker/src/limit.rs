@@ -60,7 +60,7 @@ pub(crate) async fn decide(
     decided
 }
 
-/// Charges and gives back what a response's `status` brings about; false when nothing was charged or given back. Once
+/// Charges and gives back what a response's `status` brings about; true when something was charged. Once
 /// this is over it is durable, so a client that is told of a failed attempt is told after the attempt was counted.
 pub(crate) async fn settle(
     objects: &Objects,
