@@ -73,18 +73,7 @@ fn only_field(message: &[u8]) -> Option<Field<'_>> {
 #[allow(missing_docs)]
 pub mod tests {
     use super::*;
-
-    fn message(number: u8, bytes: &[u8]) -> Vec<u8> {
-        let mut out = vec![number << 3 | 2];
-        let mut len = bytes.len();
-        while len >= 0x80 {
-            out.push(u8::try_from(len & 0x7f).unwrap() | 0x80);
-            len >>= 7;
-        }
-        out.push(u8::try_from(len).unwrap());
-        out.extend_from_slice(bytes);
-        out
-    }
+    use crate::structpb::tests::bytes_field as message;
 
     fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
         let entry = |(key, value): &(&str, Vec<u8>)| {

@@ -196,11 +196,11 @@ impl<'a> Reader<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     // What protobuf itself writes, piece by piece.
-    fn bytes_field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn bytes_field(number: u8, bytes: &[u8]) -> Vec<u8> {
         let mut out = vec![number << 3 | 2];
         let mut len = bytes.len();
         while len >= 0x80 {
