@@ -13,6 +13,7 @@ let ringsAlarms = false;
 let waits = [];
 let rang = 0;
 let asked = 0; // objects that did not answer yet
+let slept = false; // since an object was asked last
 
 Date.now = () => now;
 
@@ -21,7 +22,10 @@ globalThis.setTimeout = (callback, milliseconds, ...rest) => {
   // A time limit runs while an object is asked; it is the platform's and never ends.
   if (asked > 0) return realSetTimeout(callback, milliseconds, ...rest);
   now += milliseconds;
-  waits.push(milliseconds);
+  // A long wait is slept in pieces, and nothing is decided between them: to its client it is one.
+  if (slept) waits[waits.length - 1] += milliseconds;
+  else waits.push(milliseconds);
+  slept = true;
   return realSetTimeout(callback, 0, ...rest);
 };
 
@@ -37,6 +41,7 @@ globalThis.fetch = async (request) => {
 
 async function counted(call) {
   asked += 1;
+  slept = false;
   try {
     return await call();
   } finally {
@@ -63,6 +68,7 @@ export default class extends Tollgate {
     now = Number(request.headers.get("x-at"));
     ringsAlarms = request.headers.get("x-alarms") === "yes";
     waits = [];
+    slept = false;
     rang = 0;
     const response = await super.fetch(request);
     response.headers.set("x-waits", JSON.stringify(waits));

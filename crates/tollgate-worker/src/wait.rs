@@ -163,7 +163,8 @@ impl Waiter<'_> {
     }
 
     async fn sleep(&self, ticket: Ticket, now: Timestamp, at: Timestamp) {
-        let sleep = at.since(now).max(SHORTEST_SLEEP).min(LONGEST_SLEEP);
+        // Whoever is first sleeps until its time; whoever waits for the first's decision asks again.
+        let sleep = if at > now { at.since(now).min(LONGEST_SLEEP) } else { SHORTEST_SLEEP };
         self.objects.lines.expect(ticket, now.saturating_add(sleep));
         js::wait(sleep.as_millis_ceil()).await;
     }
