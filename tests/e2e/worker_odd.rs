@@ -142,3 +142,35 @@ fn odd_requests_in_front_of_an_origin_are_answered_and_counted() {
     let refused = from("192.0.2.1", grpc);
     assert_eq!((refused.status, refused.header("grpc-status").as_deref()), (200, Some("8")));
 }
+
+// Guards: a target that climbs out of the origin's folder and back into it, which the origin serves as /login and the
+// policy counts as /base/login; and one that stays outside.
+#[test]
+fn no_target_leaves_the_folder_of_the_origin() {
+    let origin = serve(|received| {
+        let target = received.target.clone();
+        received.answer("200 OK", "", target);
+    });
+    let quota = json!({"algorithm": "fixed-window", "limit": 1, "window": "366d"});
+    let rule =
+        json!({"name": "login", "when": {"paths": ["/login"]}, "key": [], "quotas": [quota]});
+    let policy = json!({"version": 1, "rules": [rule]});
+    let worker = Setup::new(&policy).binding("ORIGIN", format!("{origin}/base")).start();
+    let get = |target: &str| worker.client().send(&Request::get(target));
+    assert_eq!(get("/login").text(), "/base/login");
+    assert_eq!(get("/a/../login").status, 429);
+    for target in [
+        "/../base/login",
+        "/%2e%2e/base/login",
+        "/..%2fbase/login",
+        "/..%5cbase/login",
+        "/..\\base/login",
+        "/a/../../base/login",
+        "/a%2fb/../../base/login",
+        "/..;/base/login",
+        "/../secret",
+    ] {
+        assert_eq!(get(target).status, 400, "{target}");
+    }
+    assert_eq!(get("/a/../b?next=/../..").text(), "/base/b?next=/../..");
+}

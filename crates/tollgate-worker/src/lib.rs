@@ -19,6 +19,7 @@ mod reply;
 mod row;
 mod settings;
 mod tally;
+mod target;
 mod wait;
 
 use std::borrow::Cow;
@@ -33,6 +34,7 @@ use crate::deployment::{Deployment, Gate};
 use crate::forward::Forward;
 use crate::limit::{decide, settle};
 use crate::reply::{Fields, HEALTH_PATH, Reply};
+use crate::target::{leaves, path, target};
 
 /// The path of the service.
 const CHECK_PATH: &str = "/check";
@@ -71,6 +73,10 @@ async fn proxy(
     request: &web_sys::Request,
     target: &str,
 ) -> Result<Forward, web_sys::Response> {
+    if leaves(origin, target) {
+        let detail = "the path leads out of the folder that is served";
+        return Err(send(&Reply::problem(400, "Bad Request", detail)));
+    }
     let headers = request.headers();
     let facts = Incoming { request, method: request.method(), target, headers: &headers };
     let facts = with_claims(policy, facts).await;
@@ -259,33 +265,5 @@ impl<F: Facts> Facts for WithClaims<F> {
             _ => return None,
         };
         Some(text.into_bytes().into())
-    }
-}
-
-/// Path and query of an absolute URL; the whole `url` crate would add 78 KB to the module.
-fn target(url: &str) -> &str {
-    let authority = url.split_once("://").map_or(url, |(_, rest)| rest);
-    authority.find('/').and_then(|start| authority.get(start..)).unwrap_or("/")
-}
-
-fn path(target: &str) -> &str {
-    target.split('?').next().unwrap_or(target)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_has_a_target_and_a_path() {
-        for (url, expected) in [
-            ("https://a.example/b/c?d=/e", "/b/c?d=/e"),
-            ("http://127.0.0.1:8787/", "/"),
-            ("https://a.example", "/"),
-        ] {
-            assert_eq!(target(url), expected, "{url}");
-        }
-        assert_eq!(path("/check?a=/b"), "/check");
-        assert_eq!(path("/"), "/");
     }
 }
