@@ -1,10 +1,17 @@
 //! Charging by the response in front of an origin: clients that do not wait for it, and many at once.
 
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::mpsc;
+use std::thread;
+
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::login::Login;
 use tollgate_e2e::process::{READY_WITHIN, wait_until};
 use tollgate_e2e::workerd::{Setup, Workerd};
+
+use crate::worker_origin::serve;
 
 /// So many failed logins of one client in a year.
 fn policy(limit: u32, charge: &Value) -> Value {
@@ -135,6 +142,41 @@ fn a_client_that_leaves_is_charged_by_the_origins_status() {
         }
         assert_eq!(worker.client().send(&of("u", "/200")).status, 429, "{charge}");
         assert_eq!(login.left(), 0, "{charge}: the origin was let finish");
+    }
+}
+
+// Guards: an upload that its client breaks off after the origin has begun. The origin's answer is lost, which the runtime
+// reports like an origin that is down.
+#[test]
+fn a_client_that_breaks_its_body_off_is_charged() {
+    let skip = json!({"reserve": true, "on_abort": "skip"});
+    for (charge, left) in [(json!({}), 0), (json!({"reserve": true}), 0), (skip, 2)] {
+        for framing in
+            ["content-length: 10\r\n\r\nabc", "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n"]
+        {
+            let (begun, arrived) = mpsc::channel();
+            let origin = serve(move |received| {
+                if received.method == "GET" {
+                    return received.answer("404 Not Found", "", "");
+                }
+                begun.send(()).expect("the test waits");
+                thread::sleep(READY_WITHIN); // it has enough to work on, and is slow
+            });
+            let worker = Setup::new(policy(2, &charge)).binding("ORIGIN", origin).start();
+            for _ in 0..2 {
+                let mut client = TcpStream::connect(("127.0.0.1", worker.port)).expect("taken");
+                let head = format!("POST /401 HTTP/1.1\r\nhost: a\r\nx-user: u\r\n{framing}");
+                client.write_all(head.as_bytes()).expect("sent");
+                arrived.recv_timeout(READY_WITHIN).expect("the origin has it");
+            }
+            wait_until("both are settled", READY_WITHIN, || {
+                let answer = worker.client().send(&Request::get("/").header("x-user", "u"));
+                let field = answer.header("ratelimit").expect("the field");
+                // The request that asks holds a place itself.
+                let is_back = answer.status == 404 && field.contains(";r=1;");
+                (if left == 0 { answer.status == 429 } else { is_back }).then_some(())
+            });
+        }
     }
 }
 

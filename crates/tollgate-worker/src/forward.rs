@@ -1,7 +1,8 @@
 //! A request on its way to the origin, and what the origin's response brings about.
 //!
 //! Invariant: what a response charges or gives back is carried out before the response is sent, and also when the client
-//! has left meanwhile. An origin that does not answer is our 502, a status like others. Nothing is decided here.
+//! has left meanwhile. An origin that does not answer is our 502, a status like others; a client that breaks its body off
+//! has no status. Nothing is decided here.
 
 use std::rc::Rc;
 
@@ -50,15 +51,17 @@ impl Forward {
         let Some((gate, policy)) = deployment.opened() else {
             return send(&health::misconfigured());
         };
-        match js::forwarded(&self.request, &self.url, &self.marks.0).await {
+        match js::forwarded(&self.request, &self.url, &self.marks.0, self.plan.is_deferred()).await
+        {
             Ok(response) => {
-                self.settle(gate, policy, response.status()).await;
+                self.settle(gate, policy, Some(response.status())).await;
                 js::extended(response, &self.fields.0)
             }
             Err(why) => {
                 let mut reply = Reply::problem(502, "Bad Gateway", "the origin does not answer");
+                let status = (!why.is_empty()).then_some(reply.status);
                 gate.objects.tally.borrow_mut().note(Trouble::Origin, &why);
-                self.settle(gate, policy, reply.status).await;
+                self.settle(gate, policy, status).await;
                 gate.objects.tell();
                 reply.fields.0.push_str(&self.fields.0);
                 send(&reply)
@@ -66,7 +69,7 @@ impl Forward {
         }
     }
 
-    async fn settle(&mut self, gate: &Gate, policy: &Policy, status: u16) {
+    async fn settle(&mut self, gate: &Gate, policy: &Policy, status: Option<u16>) {
         if self.plan.is_deferred() {
             settle(&gate.objects, policy, &mut self.plan, status).await;
         }

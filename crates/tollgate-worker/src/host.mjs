@@ -104,16 +104,46 @@ export function respond(status, fields, body) {
 
 const BODILESS = new Set([204, 205, 304]);
 
-/** The origin's response to `request` sent to `url` with `marks` set, streamed; a text when there is none: why not. What a
- * client sent under the names of the marks is replaced. */
-export async function fetchFrom(request, url, marks) {
+/** The origin's response to `request` sent to `url` with `marks` set, streamed; a text when there is none: why not, empty
+ * when the client broke its body off or may have, which is found out if that `matters`. What a client sent under the names
+ * of the marks is replaced. */
+export async function fetchFrom(request, url, marks, matters) {
+  let upload = { request, isBrokenOff: false };
   try {
-    const forwarded = new Request(url, request);
+    if (matters) upload = watched(request);
+    const forwarded = new Request(url, upload.request);
     for (const [name, value] of lines(marks)) forwarded.headers.set(name, value);
     return await fetch(forwarded, { redirect: "manual" });
   } catch (error) {
-    return reason(error);
+    return upload.isBrokenOff ? BROKEN_OFF : reason(error);
   }
+}
+
+const BROKEN_OFF = "";
+
+/** The same request with a body that is copied here: what fails says nothing of whose end it was, the client's or the
+ * origin's. Of a body without a length the runtime would make a part a whole, so it is not copied, and who may have broken
+ * it off has. */
+function watched(request) {
+  const length = request.headers.get("content-length");
+  if (!request.body || length === null) return { request, isBrokenOff: Boolean(request.body) };
+  const upload = { isBrokenOff: false };
+  const reader = request.body.getReader();
+  const pull = async (controller) => {
+    try {
+      const { done, value } = await reader.read();
+      if (done) controller.close();
+      else controller.enqueue(value);
+    } catch (error) {
+      upload.isBrokenOff = true;
+      controller.error(error);
+    }
+  };
+  const copy = new ReadableStream({ pull, cancel: (why) => reader.cancel(why) });
+  const { readable, writable } = new FixedLengthStream(Number(length));
+  copy.pipeTo(writable).catch(() => {}); // whoever reads or writes it is told
+  upload.request = { method: request.method, headers: request.headers, body: readable };
+  return upload;
 }
 
 /** The response with `fields` added to its own. */

@@ -53,7 +53,12 @@ extern "C" {
     pub(crate) fn respond(status: u16, fields: &str, body: &str) -> web_sys::Response;
 
     #[wasm_bindgen(js_name = fetchFrom)]
-    fn fetch_from(request: &web_sys::Request, url: &str, marks: &str) -> Promise;
+    fn fetch_from(
+        request: &web_sys::Request,
+        url: &str,
+        marks: &str,
+        upload_matters: bool,
+    ) -> Promise;
 
     #[wasm_bindgen(js_name = withFields)]
     fn with_fields(response: &web_sys::Response, fields: &str) -> web_sys::Response;
@@ -111,14 +116,15 @@ impl Call {
     }
 }
 
-/// The origin's response to `request` sent to `url` with `marks` set on it, or why there is none, for the log.
-/// Both ways it is streamed.
+/// The origin's response to `request` sent to `url` with `marks` set on it, or why there is none, for the log. Both ways it
+/// is streamed. With `upload_matters` nothing is said when the client broke its body off, or may have.
 pub(crate) async fn forwarded(
     request: &web_sys::Request,
     url: &str,
     marks: &str,
+    upload_matters: bool,
 ) -> Result<web_sys::Response, String> {
-    settled(fetch_from(request, url, marks)).await
+    settled(fetch_from(request, url, marks, upload_matters)).await
 }
 
 /// `response` with `fields` added to its own.

@@ -133,7 +133,7 @@ async fn service(
             if let Some(status) = status {
                 let mut plan = Plan::new();
                 policy.plan(&facts, &mut plan);
-                let charged = settle(&gate.objects, policy, &mut plan, status).await;
+                let charged = settle(&gate.objects, policy, &mut plan, Some(status)).await;
                 return Reply::json(format!("{{\"charged\":{charged}}}"));
             }
             let decided = decide(&gate.objects, policy, &facts, false).await;

@@ -60,15 +60,15 @@ pub(crate) async fn decide(
     decided
 }
 
-/// Charges and gives back what a response's `status` brings about; true when something was charged. Once
+/// Charges and gives back what a response's `status`, or none, brings about; false when nothing was charged or given back. Once
 /// this is over it is durable, so a client that is told of a failed attempt is told after the attempt was counted.
 pub(crate) async fn settle(
     objects: &Objects,
     policy: &Policy,
     plan: &mut Plan,
-    status: u16,
+    status: Option<u16>,
 ) -> bool {
-    if !plan.settle(policy, Some(status)) {
+    if !plan.settle(policy, status) {
         return false;
     }
     let due = (0..plan.len()).filter(|i| plan.applies(*i));
