@@ -238,6 +238,11 @@ impl<H: Proxy> ActivePolicy<H> {
         waiting.settle(now, &self.metrics);
     }
 
+    /// Takes what waits at a root that ends out of the gauges.
+    pub fn end_waiting(&self, waiting: &Waiting<H>) {
+        waiting.end(&self.metrics);
+    }
+
     fn fail(&self, plan: &mut Plan) -> Tally {
         for partition in 0..plan.len() {
             plan.fail(partition, Failure::Unreachable);

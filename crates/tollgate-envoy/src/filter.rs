@@ -188,7 +188,11 @@ impl<H: Proxy> Filter<H> {
         if let Some(stream) = with(&self.streams, |streams| streams.remove(&id)) {
             stream.pending.end();
         }
-        with(&self.roots, |roots| roots.remove(&id));
+        if let Some(root) = with(&self.roots, |roots| roots.remove(&id))
+            && let Some(policy) = root.policy()
+        {
+            policy.end_waiting(&root.waiting);
+        }
     }
 
     /// How many contexts there are.

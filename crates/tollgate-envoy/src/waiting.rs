@@ -25,13 +25,21 @@ pub struct Waiting<H> {
     timer: Cell<Option<Timestamp>>,
     /// What the gauges say.
     reported: Cell<[i64; 2]>,
+    /// The root has ended: there is no timer, and nobody is told.
+    has_ended: Cell<bool>,
 }
 
 impl<H: Proxy> Waiting<H> {
     /// Nobody waits.
     pub fn new(host: H) -> Self {
         let queue = Some(Queue::new(Limits::default()));
-        Self { host, queue: Cell::new(queue), timer: Cell::default(), reported: Cell::default() }
+        Self {
+            host,
+            queue: Cell::new(queue),
+            timer: Cell::default(),
+            reported: Cell::default(),
+            has_ended: Cell::default(),
+        }
     }
 
     /// As many may wait; unless some do, for whom it stays as it was.
@@ -63,12 +71,25 @@ impl<H: Proxy> Waiting<H> {
 
     /// Sets timer and gauges after the queue has changed.
     pub fn settle(&self, now: Timestamp, metrics: &Metrics) {
+        if self.has_ended.get() {
+            return;
+        }
         let state = self.with(|queue| (queue.next_at(), [queue.len(), queue.bytes()]));
         let Some((next_at, held)) = state else { return };
         if self.timer.replace(next_at) != next_at {
             self.host.set_tick_ms(next_at.map_or(0, |at| tick_ms(at, now)));
         }
-        let held = held.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+        self.report(held.map(|number| i64::try_from(number).unwrap_or(i64::MAX)), metrics);
+    }
+
+    /// The root ends. The gauges are those of all roots together, so its part leaves with it; streams that outlive it
+    /// are waited for by nobody.
+    pub fn end(&self, metrics: &Metrics) {
+        self.has_ended.set(true);
+        self.report([0, 0], metrics);
+    }
+
+    fn report(&self, held: [i64; 2], metrics: &Metrics) {
         let [waiters, bytes] = self.reported.replace(held);
         let [more, more_bytes] = held;
         let by = [more.saturating_sub(waiters), more_bytes.saturating_sub(bytes)];
