@@ -18,6 +18,7 @@ fn shipped() -> Value {
         "normalize_path: true",
         "merge_slashes: true",
         "use_remote_address: true",
+        "headers_with_underscores_action: REJECT_REQUEST",
     ] {
         assert!(text.contains(line), "envoy.yaml has no {line}");
     }
@@ -26,6 +27,7 @@ fn shipped() -> Value {
         "normalize_path": true,
         "merge_slashes": true,
         "use_remote_address": true,
+        "common_http_protocol_options": {"headers_with_underscores_action": "REJECT_REQUEST"},
     })
 }
 

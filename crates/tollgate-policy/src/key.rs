@@ -86,7 +86,8 @@ fn write_value<F: Facts>(
             Some(address) => write_address(address, request, out),
             None => return Ok(false),
         },
-        KeyPart::Method => return put(Some(request.method())),
+        // As some origins read it; see `Method::is`.
+        KeyPart::Method => out.extend(request.method().iter().map(u8::to_ascii_uppercase)),
         KeyPart::Host => return put(Some(request.host()?).filter(|host| !host.is_empty())),
         KeyPart::Path => return put(Some(request.paths().main())),
         KeyPart::PathParam(name) => return put(rule.capture(name, request.paths()).as_deref()),

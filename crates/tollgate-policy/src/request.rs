@@ -227,17 +227,18 @@ impl Conditions {
         known: Known,
         reading: Reading,
     ) -> bool {
-        each(&self.methods, |list| list.iter().any(|m| m.0.as_bytes() == request.method()))
-            && (known == Known::Path
-                || each(&self.paths, |list| {
-                    let paths = request.paths();
-                    let matches = |path| list.iter().any(|p| p.matches(path).is_some());
-                    match reading {
-                        Reading::Any => paths.all().any(matches),
-                        Reading::Every => paths.all().all(matches),
-                        Reading::Main(..) => matches(paths.main()),
-                    }
-                }))
+        each(&self.methods, |list| {
+            list.iter().any(|method| method.is(request.method(), reading != Reading::Every))
+        }) && (known == Known::Path
+            || each(&self.paths, |list| {
+                let paths = request.paths();
+                let matches = |path| list.iter().any(|p| p.matches(path).is_some());
+                match reading {
+                    Reading::Any => paths.all().any(matches),
+                    Reading::Every => paths.all().all(matches),
+                    Reading::Main(..) => matches(paths.main()),
+                }
+            }))
     }
 }
 

@@ -59,6 +59,21 @@ fn hosted(host: &'static str) -> Request {
     Request { host, ..at("/") }
 }
 
+// HTTP/2 lets `post` through, which Werkzeug and Django serve as POST and other servers refuse.
+#[test]
+fn a_method_in_other_letters_is_counted_and_never_let_off() {
+    let post = |method| at("/").method(method);
+    for method in ["POST", "post", "Post"] {
+        assert!(applies(&rule(r#""when": {"methods": ["POST"]}"#), &post(method)), "{method}");
+        let unless = rule(r#""unless": {"methods": ["POST"]}"#);
+        assert_eq!(applies(&unless, &post(method)), method != "POST", "{method}");
+        let exempt =
+            rule("").replace(r#""rules""#, r#""exempt": [{"methods": ["POST"]}], "rules""#);
+        assert_eq!(applies(&exempt, &post(method)), method != "POST", "{method}");
+    }
+    assert!(!applies(&rule(r#""when": {"methods": ["POST"]}"#), &post("posts")));
+}
+
 #[test]
 fn methods_hosts_and_paths() {
     check_when(
@@ -165,8 +180,9 @@ fn every_key_part_counts_by_its_value() {
     let params = r#""when": {"paths": ["/u/{id}/**"]}, "key": [{"path_param": "id"}]"#;
     let claimed = |sub| Request { claims: vec![("sub", sub)], ..at("/") };
     let jwt = r#""key": [{"jwt_claim": "sub"}]"#;
-    let same_and_other: [(&str, Request, Request, Request); 9] = [
+    let same_and_other: [(&str, Request, Request, Request); 10] = [
         (r#""key": ["method"]"#, at("/1"), at("/2"), at("/1").method("PUT")),
+        (r#""key": ["method"]"#, at("/").method("POST"), at("/").method("poST"), at("/")),
         (r#""key": ["host"]"#, hosted("a:1"), hosted("A"), hosted("b")),
         (r#""key": ["path"]"#, at("/a?1"), at("//%61"), at("/b")),
         (

@@ -211,6 +211,15 @@ impl FromNode for CookieName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Method(pub(crate) String);
 
+impl Method {
+    /// True when `given` is this method; with `in_any_case` also when it would be in capitals, as Werkzeug and Django
+    /// take `post` for POST. Other servers refuse that, so nobody may be let off by it.
+    pub(crate) fn is(&self, given: &[u8], in_any_case: bool) -> bool {
+        let wanted = self.0.as_bytes();
+        wanted == given || (in_any_case && wanted.eq_ignore_ascii_case(given))
+    }
+}
+
 impl FromNode for Method {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
