@@ -93,7 +93,7 @@ fn no_header_traps_and_none_can_hide() {
     let envoy = Setup::policy(1, &layered()).start();
     let mut client = envoy.client();
     let long = vec![b'a'; 16_000];
-    let odd: [&[u8]; 7] = [b"\xff\xfe", b"\x80", b"", b"a\tb", b",", b"a\x01b".as_slice(), &long];
+    let odd: [&[u8]; 6] = [b"\xff\xfe", b"\x80", b"", b"a\tb", b"a\x01b".as_slice(), &long];
     for value in odd {
         let request = Request::get("/").header("x-key", value);
         for expected in [200, 200, 429] {
@@ -103,6 +103,8 @@ fn no_header_traps_and_none_can_hide() {
             assert_eq!(status, if refused { 400 } else { expected }, "{value:?}");
         }
     }
+    // A list of empty values is the empty value, and that has been used up.
+    assert_eq!(client.send(&Request::get("/").header("x-key", ", ,")).status, 429);
     for target in ["/%", "/%ff%00", "//..//?", "/?\u{fc}", "*"] {
         let request = Request::get(target).header("x-key", target).header("x-odd", b"\xff");
         assert_ne!(client.send(&request).status, 503);

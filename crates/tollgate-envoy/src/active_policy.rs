@@ -96,7 +96,7 @@ impl<H: Proxy> ActivePolicy<H> {
             return if facts.is_unreadable() { Planned::Unreadable } else { Planned::Nothing };
         }
         self.warn_of_a_proxy(facts);
-        plan.trim(LONGEST_KEY, |key| digest(&self.seed, key));
+        plan.trim(&self.config.policy, LONGEST_KEY, |key| digest(&self.seed, key));
         Planned::Plan(plan)
     }
 

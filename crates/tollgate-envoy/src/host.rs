@@ -225,6 +225,10 @@ impl Proxy for Host {
         if status == OK { size } else { 0 }
     }
 
+    fn memory_growth(&self) -> i64 {
+        memory::grown()
+    }
+
     fn is_memory_short(&self) -> bool {
         memory::is_short()
     }

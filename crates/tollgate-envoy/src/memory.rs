@@ -51,6 +51,16 @@ fn counted(bytes: *mut u8, size: usize, before: usize) -> *mut u8 {
     bytes
 }
 
+/// What the gauge says of this machine's memory.
+static REPORTED: AtomicUsize = AtomicUsize::new(0);
+
+/// By how many bytes this machine's memory has grown since this was asked last. It never shrinks.
+pub fn grown() -> i64 {
+    let has = core::arch::wasm32::memory_size(0).saturating_mul(65_536);
+    let had = REPORTED.swap(has, Ordering::Relaxed);
+    i64::try_from(has.saturating_sub(had)).unwrap_or(i64::MAX)
+}
+
 /// True when no request may take more.
 pub fn is_short() -> bool {
     TAKEN.load(Ordering::Relaxed) > HIGH_WATER

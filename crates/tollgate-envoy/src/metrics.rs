@@ -7,7 +7,8 @@
 //! `tollgate.evictions_half_used`, those of them that had used half of a quota or more (while it stands
 //! still, a full table forgave nobody who was limited); `tollgate.failures`, states that could not be read or
 //! written. Of requests that wait: the gauges `tollgate.waiting` and `tollgate.waiting_bytes`; `tollgate.waiting_full`,
-//! refused because too many wait; `tollgate.waiting_left`, whose clients left; and `tollgate.places_unused`.
+//! refused because too many wait; `tollgate.waiting_left`, whose clients left; and `tollgate.places_unused`. The gauge
+//! `tollgate.memory_bytes` is what the workers' virtual machines have of memory, as of the last change of the others.
 
 use tollgate_core::Span;
 use tollgate_policy::{Outcome, Policy, RuleResult};
@@ -33,6 +34,7 @@ pub struct Metrics {
     evictions_half_used: Option<u32>,
     failures: Option<u32>,
     waiting: [Option<u32>; 2],
+    memory: Option<u32>,
     left: Option<u32>,
     unused: Option<u32>,
     full: Option<u32>,
@@ -67,6 +69,7 @@ impl Metrics {
             failures: counters.define("tollgate.failures"),
             waiting: ["tollgate.waiting", "tollgate.waiting_bytes"]
                 .map(|name| counters.define_gauge(name)),
+            memory: counters.define_gauge("tollgate.memory_bytes"),
             left: counters.define("tollgate.waiting_left"),
             unused: counters.define("tollgate.places_unused"),
             full: counters.define("tollgate.waiting_full"),
@@ -98,6 +101,11 @@ impl Metrics {
                 counters.add(gauge, by);
             }
         }
+    }
+
+    /// The memory of this virtual machine has grown by so many bytes.
+    pub fn grow_memory(&self, by: i64, counters: &impl Counters) {
+        add(counters, self.memory, by);
     }
 
     /// Counts what happened besides.

@@ -44,6 +44,8 @@ pub trait Proxy: Source + SharedData + Counters + Clone {
     fn resume(&self, id: u32);
     /// Calls the root context of the current context every `ms` milliseconds; 0 stops it.
     fn set_tick_ms(&self, ms: u32);
+    /// By how many bytes this machine's memory has grown since this was asked last.
+    fn memory_growth(&self) -> i64;
     /// True when so much memory is taken that a request must not take more.
     fn is_memory_short(&self) -> bool;
 }

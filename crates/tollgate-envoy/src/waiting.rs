@@ -94,6 +94,7 @@ impl<H: Proxy> Waiting<H> {
         let [more, more_bytes] = held;
         let by = [more.saturating_sub(waiters), more_bytes.saturating_sub(bytes)];
         metrics.change_waiting(by, &self.host);
+        metrics.grow_memory(self.host.memory_growth(), &self.host);
     }
 }
 

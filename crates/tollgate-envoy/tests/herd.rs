@@ -161,6 +161,10 @@ impl Proxy for Host {
         self.0.tick_ms.set(ms);
     }
 
+    fn memory_growth(&self) -> i64 {
+        0
+    }
+
     fn is_memory_short(&self) -> bool {
         false
     }

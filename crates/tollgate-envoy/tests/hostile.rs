@@ -254,6 +254,10 @@ impl Proxy for Hostile {
         self.fails();
     }
 
+    fn memory_growth(&self) -> i64 {
+        0
+    }
+
     fn is_memory_short(&self) -> bool {
         self.fails()
     }

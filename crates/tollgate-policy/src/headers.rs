@@ -6,10 +6,8 @@
 
 use alloc::string::String;
 use core::fmt::Write;
-use core::hash::Hasher;
 
 use base64ct::{Base64, Encoding};
-use siphasher::sip::SipHasher13;
 use tollgate_core::{Algorithm, Span};
 
 use crate::compile::Response;
@@ -60,12 +58,12 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// The rate limit fields for the quotas that were decided; none when none was. `key` gives a
-    /// partition's key.
+    /// The rate limit fields for the quotas that were decided; none when none was. `pk` gives the hash
+    /// of a partition's key.
     pub(crate) fn fields<I>(
         self,
         reported: impl Fn() -> I,
-        key: impl Fn(usize) -> &'a [u8],
+        pk: impl Fn(usize) -> u64,
         text: &mut String,
         sink: Sink<'_>,
     ) where
@@ -76,7 +74,7 @@ impl<'a> Telling<'a> {
             (nearest.decision.limit, available(&nearest), self.effective_window(&nearest));
         match self.response.headers {
             HeaderGeneration::Off => {}
-            HeaderGeneration::Draft11 => self.draft_11(reported, key, text, sink),
+            HeaderGeneration::Draft11 => self.draft_11(reported, pk, text, sink),
             HeaderGeneration::Draft7 => {
                 plain_policy(reported(), text, sink);
                 send!(sink, text, "ratelimit", "limit={limit}, remaining={r}, reset={t}");
@@ -99,7 +97,7 @@ impl<'a> Telling<'a> {
     fn draft_11<I>(
         self,
         reported: impl Fn() -> I,
-        key: impl Fn(usize) -> &'a [u8],
+        pk: impl Fn(usize) -> u64,
         text: &mut String,
         sink: Sink<'_>,
     ) where
@@ -111,7 +109,7 @@ impl<'a> Telling<'a> {
             push_quoted(&quota.meter.name, text);
             let _ = write!(text, ";q={}", quota.decision.limit);
             push_window(quota.meter.window, text);
-            self.push_partition_key(key(quota.partition), text);
+            self.push_partition_key(|| pk(quota.partition), text);
         }
         sink("ratelimit-policy", text);
         text.clear();
@@ -119,21 +117,18 @@ impl<'a> Telling<'a> {
             begin_member(text);
             push_quoted(&quota.meter.name, text);
             let _ = write!(text, ";r={};t={}", available(&quota), self.effective_window(&quota));
-            self.push_partition_key(key(quota.partition), text);
+            self.push_partition_key(|| pk(quota.partition), text);
         }
         sink("ratelimit", text);
     }
 
-    /// `;pk=:...:`, 64 bits of a keyed hash: enough for a client to tell its keys apart, too little and
-    /// too secret to find out what was hashed.
-    fn push_partition_key(self, key: &[u8], text: &mut String) {
+    /// `;pk=:...:`.
+    fn push_partition_key(self, pk: impl FnOnce() -> u64, text: &mut String) {
         if !self.response.partition_key {
             return;
         }
-        let mut hasher = SipHasher13::new_with_key(&self.response.hash_key.unwrap_or_default());
-        hasher.write(key);
         let mut buffer = [0; 12];
-        if let Ok(encoded) = Base64::encode(&hasher.finish().to_be_bytes(), &mut buffer) {
+        if let Ok(encoded) = Base64::encode(&pk().to_be_bytes(), &mut buffer) {
             let _ = write!(text, ";pk=:{encoded}:");
         }
     }

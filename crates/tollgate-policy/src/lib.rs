@@ -38,6 +38,7 @@ mod headers;
 mod index;
 mod jwt;
 mod key;
+mod key_hashes;
 mod malformed;
 mod node;
 mod outcome;

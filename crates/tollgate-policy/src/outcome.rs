@@ -115,7 +115,7 @@ impl<'a> Outcome<'a> {
         if !silent && (self.policy.response.on_allow || cause.is_some()) {
             telling.fields(
                 || self.reported(),
-                |partition| self.plan.key(partition),
+                |partition| self.plan.pk(&self.policy.response, partition),
                 &mut text,
                 sink,
             );
@@ -307,7 +307,8 @@ impl<'a> Outcome<'a> {
         let Some(partition) = self.plan.live().first().filter(|_| most > 0) else {
             return Span::ZERO;
         };
-        let hash = stable_hash(&[self.plan.key(0), &partition.at.as_nanos().to_le_bytes()]);
+        let key = self.plan.jitter_hash(0).to_le_bytes();
+        let hash = stable_hash(&[&key, &partition.at.as_nanos().to_le_bytes()]);
         Span::from_nanos(hash.checked_rem(most.saturating_add(1)).unwrap_or(0))
     }
 

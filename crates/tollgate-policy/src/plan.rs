@@ -12,6 +12,7 @@ use core::ops::Range;
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::compile::{Meter, Policy};
+use crate::key_hashes::KeyHashes;
 use crate::malformed::Malformed;
 use crate::outcome::Outcome;
 use crate::request::Buffers;
@@ -93,6 +94,8 @@ pub(crate) struct Partition {
     /// The time of the decision.
     pub(crate) at: Timestamp,
     pub(crate) status: Status,
+    /// The hashes of a key that was too long to be kept.
+    pub(crate) trimmed: Option<KeyHashes>,
 }
 
 /// How far a partition is.
@@ -290,6 +293,7 @@ impl Plan {
             partition.group = group;
             partition.key = key;
             partition.status = Status::Pending;
+            partition.trimmed = None;
         }
         self.used = i.saturating_add(1);
         i

@@ -133,6 +133,32 @@ fn whoever_may_not_wait_is_refused_and_told_when_to_come_back() {
 }
 
 #[test]
+fn a_long_key_that_is_kept_as_its_digest_is_told_as_itself() {
+    let document = TURN.replace(
+        r#""version": 1,"#,
+        r#""version": 1, "response": {"partition_key": true, "jitter": "5m"},"#,
+    );
+    let (policy, long) = (policy(&document), "k".repeat(2_000));
+    let told = |is_trimmed: bool| {
+        let (mut stored, mut said) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let request = get("/", "192.0.2.1").header("x-key", &long).header("x-cost", "4");
+            let mut plan = planned(&policy, &request);
+            if is_trimmed {
+                plan.trim(&policy, 1_024, |_| [7; 16]);
+                assert_eq!(plan.key(0), [7; 16]);
+            }
+            decide(&policy, &mut plan, &mut stored, 1_000);
+            plan.turn_away(&policy, Full::Key(Span::from_secs(1)));
+            plan.outcome(&policy).headers(&mut |name, value| said.push((name, value.to_owned())));
+        }
+        said
+    };
+    assert!(told(false).iter().any(|(name, value)| *name == "ratelimit" && value.contains(";pk=")));
+    assert_eq!(told(true), told(false));
+}
+
+#[test]
 fn a_look_charges_nothing_and_says_who_refuses() {
     let policy = policy(
         r#"{"version": 1, "rules": [

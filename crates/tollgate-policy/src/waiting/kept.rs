@@ -12,6 +12,7 @@ use super::{Full, Turn};
 use crate::compile::Policy;
 use crate::decide::denies;
 use crate::document::behaviour::Action;
+use crate::key_hashes::KeyHashes;
 use crate::plan::{Applied, Due, Partition, Plan};
 use crate::request::Buffers;
 
@@ -34,8 +35,8 @@ impl Plan {
     }
 
     /// Lets go of what a long request made grow, for a plan that is kept until the response: a key longer than `longest`
-    /// is its digest from now on, here and in whatever is stored under it.
-    pub fn trim(&mut self, longest: usize, digest: impl Fn(&[u8]) -> [u8; 16]) {
+    /// is its digest from now on, here and in whatever is stored under it; what clients are told of it stays.
+    pub fn trim(&mut self, policy: &Policy, longest: usize, digest: impl Fn(&[u8]) -> [u8; 16]) {
         for buffer in self.buffers.all() {
             if buffer.capacity() > longest {
                 *buffer = Vec::new();
@@ -49,6 +50,7 @@ impl Plan {
             let key = self.keys.get(partition.key.clone()).unwrap_or_default();
             let start = keys.len();
             if key.len() > longest {
+                partition.trimmed = Some(KeyHashes::new(key, &policy.response));
                 keys.extend(digest(key));
             } else {
                 keys.extend_from_slice(key);
