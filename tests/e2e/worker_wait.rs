@@ -2,9 +2,13 @@
 //!
 //! A module in front of `entry.mjs` counts calls and notes who came and who was answered; no test measures time.
 
+use std::sync::{Arc, Mutex};
+
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::workerd::{Setup, Workerd, answer};
+
+use crate::worker_origin::serve;
 
 const NOTING: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
@@ -134,4 +138,51 @@ fn too_many_are_refused_and_never_let_through() {
         assert_eq!(denied["status"], status, "{denied}");
         assert!(denied["retry_after_ms"].as_u64() >= Some(1_000), "{denied}");
     }
+}
+
+const COUNTING: &str = r#"
+import Tollgate, { Limiter as Real } from "./entry.mjs";
+let calls = 0;
+export default class extends Tollgate {
+  fetch(request) {
+    return request.headers.has("x-noted") ? Response.json({ calls }) : super.fetch(request);
+  }
+}
+export class Limiter extends Real {
+  check(request) {
+    calls += 1;
+    return super.check(request);
+  }
+}
+"#;
+
+// Guards: a request that has waited for its turn and is then given a place in a queue: it went at once.
+#[test]
+fn a_place_that_comes_after_a_turn_is_waited_for() {
+    let seen = Arc::new(Mutex::new(vec![]));
+    let log = Arc::clone(&seen);
+    let origin = serve(move |request| {
+        log.lock().expect("a log").push(request.target.clone());
+        request.answer("200 OK", "", "");
+    });
+    let rule = |name: &str, path: &str, quota: Value| {
+        json!({"name": name, "when": {"paths": [path]}, "key": ["client_ip"], "action": {"delay": {"max": "5m"}},
+            "quotas": [quota]})
+    };
+    let turn = json!({"limit": 1, "window": "1s", "burst": 1});
+    let queue = json!({"limit": 1, "window": "3s", "burst": 10, "algorithm": "leaky-queue"});
+    let rules = [rule("turn", "/turn/**", turn), rule("queue", "/**", queue)];
+    let policy = json!({"version": 1, "rules": rules});
+    let worker = Setup::new(policy).binding("ORIGIN", &origin).front(COUNTING).start();
+    let mut clients = vec![];
+    for (number, path) in ["/turn/1", "/queue", "/turn/2"].into_iter().enumerate() {
+        while noted(&worker)["calls"].as_u64().expect("calls") < number as u64 {}
+        let mut client = worker.client();
+        client.start(&Request::get(path).header("cf-connecting-ip", "192.0.2.1")).expect("sent");
+        clients.push(client);
+    }
+    for client in &mut clients {
+        assert_eq!(client.finish(false).expect("an answer").status, 200);
+    }
+    assert_eq!(*seen.lock().expect("a log"), ["/turn/1", "/queue", "/turn/2"]);
 }

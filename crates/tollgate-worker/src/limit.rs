@@ -144,16 +144,15 @@ impl Objects {
         (Asked { partition: i, object, request, reply: Vec::new() }, call)
     }
 
-    /// Asks what every object would decide, for a request that has to wait behind others; false when it has its answer: it
-    /// is refused, or what it would wait for has failed.
-    pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> bool {
+    /// Asks what every object would decide, for a request that has to wait behind others. When it has its answer instead, because
+    /// it is refused or what it would wait for has failed: what was asked.
+    pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> Option<Vec<Asked>> {
         let keys = self.of_all(plan);
         self.inquire(policy, plan, &keys).await;
         if (0..plan.len()).any(|i| plan.has_failed(i)) {
-            charge(self, policy, plan, keys, Span::ZERO).await;
-            return false;
+            return Some(charge(self, policy, plan, keys, Span::ZERO).await);
         }
-        !matches!(plan.outcome(policy).answer(), Answer::Refuse { .. })
+        matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }).then(Vec::new)
     }
 
     /// Asks what every object would decide, before any of them charges: what one key refuses never holds a place in the

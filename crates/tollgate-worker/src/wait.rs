@@ -15,7 +15,7 @@ use tollgate_policy::waiting::{Full, Limits, Poll, Queue, Seat, Ticket, Turn};
 use tollgate_policy::{Answer, Plan, Policy};
 
 use crate::js;
-use crate::limit::{Decided, Objects, decide_once};
+use crate::limit::{Asked, Decided, Objects, decide_once};
 use crate::naming::object_name;
 
 /// A waiter asks again at least so often, because those ahead of it may have left.
@@ -67,8 +67,8 @@ impl Lines {
 /// Decides a request, letting it wait in this isolate as long as its rules allow.
 pub(crate) async fn decide(objects: &Objects, policy: &Policy, decided: &mut Decided, holds: bool) {
     let since = js::now();
-    let mut request = Waiter { objects, policy, since, decided };
-    let Some((turn, ticket)) = request.arrive(holds).await else { return };
+    let mut request = Waiter { objects, policy, since, holds, decided };
+    let Some((turn, ticket)) = request.arrive().await else { return };
     request.wait(turn, ticket).await;
 }
 
@@ -78,40 +78,50 @@ struct Waiter<'a> {
     policy: &'a Policy,
     /// When it came.
     since: Timestamp,
+    /// It is kept here until its place in a `leaky-queue` comes up; else its caller keeps it.
+    holds: bool,
     decided: &'a mut Decided,
 }
 
 impl Waiter<'_> {
     /// The request comes: the line that it stands in, if it waits.
-    async fn arrive(&mut self, holds: bool) -> Option<(Option<Turn>, Ticket)> {
+    async fn arrive(&mut self) -> Option<(Option<Turn>, Ticket)> {
         let (objects, policy) = (self.objects, self.policy);
         objects.lines.sweep(self.since);
         if let Some(turn) = self.behind_others() {
-            if !objects.look(policy, &mut self.decided.plan).await {
-                return None;
-            }
-            return Some((Some(turn), self.join(turn)?));
+            return match objects.look(policy, &mut self.decided.plan).await {
+                None => Some((Some(turn), self.join(turn)?)),
+                Some(asked) => Some((None, self.take_place(&asked).await?)),
+            };
         }
         let asked = decide_once(objects, policy, &mut self.decided.plan, Span::ZERO).await;
-        match self.decided.plan.outcome(policy).answer() {
-            Answer::Retry(_) => {
-                let turn = self.decided.plan.outcome(policy).turn()?;
-                Some((Some(turn), self.join(turn)?))
+        if matches!(self.decided.plan.outcome(policy).answer(), Answer::Retry(_)) {
+            let turn = self.decided.plan.outcome(policy).turn()?;
+            return Some((Some(turn), self.join(turn)?));
+        }
+        Some((None, self.take_place(&asked).await?))
+    }
+
+    /// Stands where the place in a `leaky-queue` lets it wait that the request was just given, if it was; gives it back when it may
+    /// not wait.
+    async fn take_place(&mut self, asked: &[Asked]) -> Option<Ticket> {
+        let answer = self.decided.plan.outcome(self.policy).answer_after(self.decided.waited);
+        let Answer::Delay(wait) = answer else { return None };
+        if !self.holds {
+            return None;
+        }
+        match self.hold(wait) {
+            Ok(ticket) => Some(ticket),
+            Err(full) => {
+                self.decided.plan.turn_away(self.policy, full);
+                self.objects.give_back(self.policy, &mut self.decided.plan, asked).await;
+                None
             }
-            Answer::Delay(wait) if holds => match self.hold(wait) {
-                Ok(ticket) => Some((None, ticket)),
-                Err(full) => {
-                    self.decided.plan.turn_away(policy, full);
-                    objects.give_back(policy, &mut self.decided.plan, &asked).await;
-                    None
-                }
-            },
-            _ => None,
         }
     }
 
     /// Waits until the request has its answer.
-    async fn wait(&mut self, mut turn: Option<Turn>, ticket: Ticket) {
+    async fn wait(&mut self, mut turn: Option<Turn>, mut ticket: Ticket) {
         let (objects, policy) = (self.objects, self.policy);
         loop {
             let now = js::now();
@@ -127,10 +137,11 @@ impl Waiter<'_> {
                     let calls = Span::from_millis(u64::from(objects.timeout_ms)).saturating_mul(4);
                     objects.lines.expect(ticket, now.saturating_add(calls));
                     let waited = self.decided.waited;
-                    decide_once(objects, policy, &mut self.decided.plan, waited).await;
+                    let asked = decide_once(objects, policy, &mut self.decided.plan, waited).await;
                     turn = self.decided_again(ticket, stood_in);
                     if turn.is_none() {
-                        return;
+                        let Some(place) = self.take_place(&asked).await else { return };
+                        ticket = place;
                     }
                 }
             }
