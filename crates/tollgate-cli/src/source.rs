@@ -2,10 +2,12 @@
 //!
 //! Invariant: every problem is told once; one that only one surface has is told with its name.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use serde::Serialize;
-use tollgate_policy::{Group, MAX_VALUE_LEN, Policy, Problem, Problems};
+use tollgate_policy::{Group, MAX_DOCUMENT, MAX_VALUE_LEN, Policy, Problem, Problems};
 
 use crate::End;
 use crate::args::Place;
@@ -37,10 +39,15 @@ pub(crate) struct Compiled {
     pub(crate) problems: Vec<Finding>,
 }
 
-/// The text of the policy at `path`.
+/// The text of the policy at `path`; of one that is too long only enough to tell so.
 pub(crate) fn read(path: &Path) -> Result<String, End> {
-    let bytes = std::fs::read(path)
-        .map_err(|error| End::Misuse(format!("cannot read {}: {error}", path.display())))?;
+    let cannot = |error| End::Misuse(format!("cannot read {}: {error}", path.display()));
+    let mut bytes = Vec::new();
+    let most = u64::try_from(MAX_DOCUMENT).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(cannot)?;
+    if bytes.len() > MAX_DOCUMENT {
+        return Ok(String::from_utf8_lossy(&bytes).into_owned()); // it may be cut inside a character
+    }
     String::from_utf8(bytes).map_err(|_| End::Misuse(format!("{} is not UTF-8", path.display())))
 }
 

@@ -56,6 +56,14 @@ fn problems_for_machines() {
     assert_eq!(alone.unwrap()["path"], "rules[1].when.routes");
 }
 
+// As much is read as tells that it is too much.
+#[test]
+fn a_file_without_end_is_too_long() {
+    let (report, code) = report(&["check", "/dev/zero"]);
+    let message = report["problems"][0]["message"].as_str().unwrap();
+    assert_eq!((code, message), (1, "the policy is longer than 1 MiB"));
+}
+
 #[test]
 fn a_good_policy_for_machines() {
     let (report, code) = report(&["check", "good.json", "--surface", "envoy"]);

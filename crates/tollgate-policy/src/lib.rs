@@ -67,6 +67,7 @@ pub use facts::Facts;
 pub use grpc::{GrpcStatus, grpc_content_type};
 pub use jwt::{Jwk, Jwt};
 pub use malformed::Malformed;
+pub use node::MAX_DOCUMENT;
 pub use outcome::{Answer, Outcome};
 pub use plan::{Failure, Plan};
 pub use problem::{Problem, Problems};

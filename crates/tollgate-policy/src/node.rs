@@ -12,8 +12,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::problem::{Problem, Problems};
 
-/// The largest document: 1 MiB.
-pub(crate) const MAX_DOCUMENT: usize = 1 << 20;
+/// The largest document, in bytes: 1 MiB.
+pub const MAX_DOCUMENT: usize = 1 << 20;
 
 /// One JSON value.
 #[derive(Clone, Debug, PartialEq)]
