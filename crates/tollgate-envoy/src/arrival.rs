@@ -58,15 +58,12 @@ impl<H: Proxy> Arrival<'_, H> {
         }
     }
 
-    /// The first line of others that it has to stand in. It waits no longer than every one of its rules lets it.
+    /// The first line of others that it has to stand in.
     fn line_ahead(&self, plan: &Plan) -> Option<Turn> {
-        let mut turns = self.policy.turns(plan);
-        let turn = turns.find(|turn| {
+        self.policy.turns(plan).find(|turn| {
             let line = self.policy.line(plan, turn);
             self.waiting.with(|queue| queue.has_line(&line)) == Some(true)
-        })?;
-        let max = self.policy.turns(plan).map(|turn| turn.max).min().unwrap_or(turn.max);
-        Some(Turn { max, ..turn })
+        })
     }
 
     /// Stands behind others, unless a rule refuses it.
