@@ -1,6 +1,5 @@
 //! The Worker in front of real origins: what they take for one resource is one, however it is spelled.
 
-use serde_json::json;
 use tollgate_e2e::differential::{self, REQUESTS};
 use tollgate_e2e::http::Request;
 use tollgate_e2e::origins::{Kind, Origin};
@@ -15,12 +14,7 @@ fn start(policy: &serde_json::Value, origin: &Origin) -> Workerd {
 #[test]
 fn nginx_serves_nothing_uncounted() {
     let origin = Origin::start(Kind::Nginx);
-    let rule = |name: &str, path: &str| {
-        json!({"name": name, "when": {"paths": [path]}, "key": [{"header": "x-case"}],
-            "quotas": [{"limit": 1, "window": "1h"}]})
-    };
-    let policy = json!({"version": 1, "exempt": [{"paths": ["/health/**"]}],
-        "rules": [rule("login", "/login"), rule("admin", "/admin/**")]});
+    let policy = differential::guarded();
     let worker = start(&policy, &origin);
     let edge = |target: &str| Request::get(target).header("cf-connecting-ip", "192.0.2.9");
     differential::check_spellings(&mut worker.client(), edge);
