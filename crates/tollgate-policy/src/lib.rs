@@ -18,64 +18,40 @@
 
 extern crate alloc;
 
-mod address;
-mod apply;
-mod authority;
-mod body;
-mod captures;
-mod compile;
-mod cookies;
-mod decide;
+mod facts;
+
 mod decimal;
-mod described;
+
+mod http;
+mod json;
 mod document;
+mod policy;
+mod compile;
+mod request;
+mod pipeline;
+mod answer;
+pub mod waiting;
 #[cfg(feature = "explain")]
 mod explain;
-mod facts;
-mod forwarded;
-mod grpc;
-mod headers;
-mod index;
-mod jwt;
-mod key;
-mod key_hashes;
-mod malformed;
-mod node;
-mod outcome;
-mod path;
-mod place;
-mod plan;
-mod problem;
-mod read;
-mod readings;
-mod request;
-mod result;
-#[cfg(feature = "schema")]
-mod schema;
-mod table_size;
-mod value;
-mod values;
-pub mod waiting;
-mod wire;
 
+pub use answer::grpc::{GrpcStatus, grpc_content_type};
+pub use answer::outcome::{Answer, Outcome};
+pub use answer::rule_result::RuleResult;
 pub use compile::{Group, Meter, Policy, QuotaSet, Rule, Surface, metric_label};
 pub use decimal::decimal;
-pub use described::DescribedRequest;
 #[cfg(feature = "explain")]
 pub use explain::{RuleInWords, RuleVerdict, Standing, TierInWords};
 pub use facts::Facts;
-pub use grpc::{GrpcStatus, grpc_content_type};
-pub use jwt::{Jwk, Jwt};
-pub use malformed::Malformed;
-pub use node::MAX_DOCUMENT;
-pub use outcome::{Answer, Outcome};
-pub use plan::{Failure, Plan};
-pub use problem::{Problem, Problems};
-pub use result::RuleResult;
+pub use http::malformed::Malformed;
+pub use json::node::MAX_DOCUMENT;
+pub use json::problem::{Problem, Problems};
 #[cfg(feature = "schema")]
-pub use schema::schema;
-pub use table_size::{
+pub use json::schema::schema;
+pub use pipeline::plan::{Failure, Plan};
+pub use pipeline::remote::WireError;
+pub use policy::jwt::{Jwk, Jwt};
+pub use policy::record::{UsedShare, is_value};
+pub use policy::table_size::{
     BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER, WORD,
 };
-pub use value::{UsedShare, is_value};
-pub use wire::WireError;
+pub use request::check_request::DescribedRequest;

@@ -15,7 +15,6 @@ use super::{
     Group, Meter, Policy, QuotaSet, Response, Rule, Settings, Surface, TWICE, Tier, quotas,
     stable_hash,
 };
-use crate::address::Prefixes;
 use crate::document::behaviour::{Action, Charging, Cost, Mode};
 use crate::document::identity::{JwtDoc, Key, KeyPart, Repeated, Source};
 use crate::document::scalar::HeaderName;
@@ -24,12 +23,13 @@ use crate::document::{
     BodyFormat, Document, Durability, EscapedSlashes, HeaderGeneration, OnFailure, OnMissing,
     RuleDoc, TierDoc, WaitingDoc,
 };
-use crate::forwarded::ClientAddress;
-use crate::index::Index;
-use crate::jwt::Jwt;
-use crate::problem::Problems;
-use crate::read::At;
-use crate::value::RECORD_HEADER;
+use crate::http::address::Prefixes;
+use crate::http::forwarded::ClientAddress;
+use crate::json::problem::Problems;
+use crate::json::reader::At;
+use crate::policy::index::Index;
+use crate::policy::jwt::Jwt;
+use crate::policy::record::RECORD_HEADER;
 use crate::waiting::Limits;
 
 /// The most rules of a policy.

@@ -4,11 +4,10 @@
 //! of its own lists. Compiling is the slow path: it may allocate and hash, deciding does not.
 
 mod compiler;
-mod covers;
-mod label;
+mod subsumption;
 mod quotas;
-mod review;
-mod suspicions;
+mod validate;
+mod warnings;
 mod white_space;
 
 use alloc::collections::BTreeSet;
@@ -19,7 +18,6 @@ use core::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use crate::address::Prefixes;
 use crate::document::behaviour::{Action, Charging, Cost, Mode, Share};
 use crate::document::conditions::Conditions;
 use crate::document::identity::{Key, KeyPart, Repeated, Source};
@@ -27,17 +25,18 @@ use crate::document::scalar::HeaderName;
 use crate::document::{
     BodyFormat, Document, EscapedSlashes, HeaderGeneration, OnFailure, OnMissing,
 };
-use crate::forwarded::ClientAddress;
-use crate::index::Index;
-use crate::jwt::Jwt;
-use crate::node::Node;
-use crate::problem::Problems;
-use crate::read::{At, FromNode, Noted};
-use crate::request::Known;
-use crate::value::RECORD_HEADER;
+use crate::http::address::Prefixes;
+use crate::http::forwarded::ClientAddress;
+use crate::json::node::Node;
+use crate::json::problem::Problems;
+use crate::json::reader::{At, FromNode, Noted};
+use crate::policy::index::Index;
+use crate::policy::jwt::Jwt;
+use crate::policy::record::RECORD_HEADER;
+use crate::request::lazy::Known;
 use crate::waiting::Limits;
 
-pub use label::metric_label;
+pub use crate::policy::label::metric_label;
 pub use quotas::Meter;
 
 const TWICE: &str = "is the name of an earlier one; names are unique";
@@ -166,13 +165,13 @@ impl Policy {
         let root = At::root(&noted);
         let policy = Document::read(&node, &root).map(|read| {
             if root.noted() == 0 {
-                review::unreachable(&read, &root);
+                validate::unreachable(&read, &root);
             }
             let mut compiler =
                 compiler::Compiler::new(&read, surface, stable_hash(&[document.as_bytes()]));
             compiler.rules(&read, &root);
-            review::errors(&read, surface, &root);
-            let warnings = suspicions::warnings(&read, &compiler.policy, surface);
+            validate::errors(&read, surface, &root);
+            let warnings = warnings::warnings(&read, &compiler.policy, surface);
             compiler.policy.warnings = warnings.in_order(&node);
             compiler.policy
         });

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use tollgate_core::{Algorithm, Limiter, Quota, QuotaError, Span};
 
 use crate::document::{AlgorithmName, QuotaDoc};
-use crate::read::{At, Lenient};
+use crate::json::reader::{At, Lenient};
 
 /// The most quotas of a rule.
 const MAX_QUOTAS: usize = 16;

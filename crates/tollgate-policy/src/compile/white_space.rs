@@ -7,8 +7,8 @@ use alloc::string::String;
 
 use crate::document::RuleDoc;
 use crate::document::conditions::{Conditions, Matcher};
-use crate::read::{At, quoted_text};
-use crate::values::trimmed;
+use crate::http::values::trimmed;
+use crate::json::reader::{At, quoted_text};
 
 const NEVER: &str =
     "has white space round it, which no header's value has, so it never matches one";

@@ -14,8 +14,8 @@ use crate::document::conditions::{AtMost, MAX_VALUES};
 use crate::document::identity::Repeated;
 pub(crate) use crate::document::mode::{Mode, Share};
 use crate::document::scalar::{Bounded, HeaderName, MarkHeader, Wait};
-use crate::node::Node;
-use crate::read::{At, FromNode, quoted, record, schema};
+use crate::json::node::Node;
+use crate::json::reader::{At, FromNode, quoted, record, schema};
 
 /// The highest cost of one request, and the highest that `max` may name.
 const MAX_COST: u64 = 1_000_000_000;

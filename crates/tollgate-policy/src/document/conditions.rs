@@ -8,12 +8,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::address::Cidr;
-use crate::authority::write_host;
 use crate::document::scalar::{HeaderName, Method, is_token};
-use crate::node::Node;
-use crate::path::Pattern;
-use crate::read::{At, FromNode, quoted, quoted_text, record, schema};
+use crate::http::address::Cidr;
+use crate::http::authority::write_host;
+use crate::http::path::Pattern;
+use crate::json::node::Node;
+use crate::json::reader::{At, FromNode, quoted, quoted_text, record, schema};
 
 /// The most values of one condition, and of any other list of alternatives.
 pub(crate) const MAX_VALUES: usize = 10_000;

@@ -6,11 +6,11 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::address::Cidr;
 use crate::document::conditions::NonEmpty;
 use crate::document::scalar::{Bounded, CookieName, HeaderName};
-use crate::node::Node;
-use crate::read::{At, FromNode, choice, record, schema};
+use crate::http::address::Cidr;
+use crate::json::node::Node;
+use crate::json::reader::{At, FromNode, choice, record, schema};
 
 choice! {
     /// What is meant by several values of something that is read as one.
@@ -75,7 +75,7 @@ impl FromNode for Source {
                 "forwarded" => Some(Self::Forwarded),
                 "cf-connecting-ip" => Some(Self::CfConnectingIp),
                 other => {
-                    at.problem(crate::read::unknown("source", other, NAMES));
+                    at.problem(crate::json::reader::unknown("source", other, NAMES));
                     None
                 }
             },
@@ -202,7 +202,7 @@ impl FromNode for KeyPart {
                 "country" => Some(Self::Country),
                 "asn" => Some(Self::Asn),
                 other => {
-                    at.problem(crate::read::unknown("key part", other, PLAIN));
+                    at.problem(crate::json::reader::unknown("key part", other, PLAIN));
                     None
                 }
             },

@@ -17,7 +17,7 @@ use crate::document::behaviour::{Action, Charging, Cost, Mode};
 use crate::document::conditions::{AtMost, Conditions, NonEmpty};
 use crate::document::identity::{ClientIpDoc, GeoDoc, JwtDoc, Key, Repeated};
 use crate::document::scalar::{Bounded, Buckets, Burst, Limit, Name, Version, Wait, Window};
-use crate::read::{Lenient, choice, record};
+use crate::json::reader::{Lenient, choice, record};
 
 /// The most items of `exempt`: a request is compared with one after the other.
 const MAX_EXEMPT: usize = 1000;

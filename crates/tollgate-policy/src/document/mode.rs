@@ -7,8 +7,8 @@ use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use crate::document::scalar::{Bounded, Salt};
-use crate::node::Node;
-use crate::read::{At, FromNode, record, schema};
+use crate::json::node::Node;
+use crate::json::reader::{At, FromNode, record, schema};
 
 /// How far a rule is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

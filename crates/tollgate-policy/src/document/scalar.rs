@@ -8,9 +8,9 @@ use alloc::string::String;
 use tollgate_core::{MAX_BUCKETS, MAX_LIMIT, MIN_BUCKETS, QuotaError, Span};
 
 use crate::compile::stable_hash;
-use crate::node::Node;
-use crate::path::Pattern;
-use crate::read::{At, FromNode, quoted, quoted_text, schema};
+use crate::http::path::Pattern;
+use crate::json::node::Node;
+use crate::json::reader::{At, FromNode, quoted, quoted_text, schema};
 
 /// The longest name of a rule or quota, in characters.
 const MAX_NAME: usize = 64;

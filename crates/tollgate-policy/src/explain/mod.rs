@@ -4,7 +4,7 @@
 //! time, and decisions are read from an outcome. Keys come out hashed; the values of conditions come out
 //! as the document has them, so what is made here belongs on the screen of whoever holds the document.
 
-mod words;
+mod describe;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,19 +12,19 @@ use core::net::IpAddr;
 
 use tollgate_core::Decision;
 
+use crate::answer::outcome::Outcome;
+use crate::answer::rule_result::RuleResult;
 use crate::compile::{Meter, Policy, Rule, stable_hash};
 use crate::document::OnMissing;
 use crate::document::conditions::Conditions;
 use crate::facts::Facts;
-use crate::key::write_part;
-use crate::malformed::Malformed;
-use crate::outcome::Outcome;
-use crate::plan::{Due, Plan};
-use crate::request::{Buffers, Known, Request};
-use crate::result::RuleResult;
-use crate::values::Reading;
+use crate::http::malformed::Malformed;
+use crate::http::values::Reading;
+use crate::pipeline::plan::{Due, Plan};
+use crate::request::key::write_part;
+use crate::request::lazy::{Buffers, Known, Request};
 
-pub use words::{RuleInWords, TierInWords};
+pub use describe::{RuleInWords, TierInWords};
 
 /// Whether one rule applies to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,20 +96,20 @@ impl Policy {
     }
 
     fn standing<F: Facts>(&self, rule: &Rule, request: &Request<'_, F>) -> Standing {
-        let conditions = rule.when.iter().flat_map(words::one_by_one);
+        let conditions = rule.when.iter().flat_map(describe::one_by_one);
         let fails = |c: &Conditions| c.hold(request, Known::Nothing, Reading::Any) == Ok(false);
         if let Some(failed) = conditions.into_iter().find(fails) {
-            return Standing::WhenFails(words::conditions(&failed));
+            return Standing::WhenFails(describe::conditions(&failed));
         }
         if let Some(unless) = rule.unless.as_ref().filter(|unless| unless.surely_hold(request)) {
-            return Standing::UnlessHolds(words::conditions(unless));
+            return Standing::UnlessHolds(describe::conditions(unless));
         }
         let key = self.groups.get(usize::from(rule.group)).map_or(&[][..], |group| &group.key);
         let mut missing =
             key.iter().filter(|part| write_part(part, rule, request, &mut Vec::new()) == Ok(false));
         match missing.next() {
             Some(part) if rule.on_missing == OnMissing::Skip => {
-                Standing::KeyMissing(words::key_part(part))
+                Standing::KeyMissing(describe::key_part(part))
             }
             _ => Standing::Applies,
         }

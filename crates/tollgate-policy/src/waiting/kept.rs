@@ -10,11 +10,11 @@ use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
 use super::{Full, Turn};
 use crate::compile::Policy;
-use crate::decide::denies;
 use crate::document::behaviour::Action;
-use crate::key_hashes::KeyHashes;
-use crate::plan::{Applied, Due, Partition, Plan};
-use crate::request::Buffers;
+use crate::pipeline::decide::denies;
+use crate::pipeline::key_hashes::KeyHashes;
+use crate::pipeline::plan::{Applied, Due, Partition, Plan};
+use crate::request::lazy::Buffers;
 
 impl Plan {
     /// Makes the plan small, for keeping it while its request waits. Load and decide it again afterwards.

@@ -6,10 +6,10 @@
 use tollgate_core::{Algorithm, Span, Timestamp};
 
 use super::Pace;
+use crate::answer::outcome::Outcome;
 use crate::compile::{Meter, Policy};
 use crate::document::behaviour::Action;
-use crate::outcome::Outcome;
-use crate::plan::{Applied, Due, Plan};
+use crate::pipeline::plan::{Applied, Due, Plan};
 
 /// A line that a request stands in, or would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

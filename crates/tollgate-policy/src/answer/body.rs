@@ -1,0 +1,103 @@
+//! What a refusal says: its body, and the content type that belongs to it.
+//!
+//! Invariant: there is a content type if and only if there is a body. Names of quotas are told, keys and
+//! what else a client sent never.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::answer::fields;
+use crate::answer::outcome::{Cause, Outcome, status_of};
+use crate::document::BodyFormat;
+use crate::document::behaviour::Reply;
+
+impl Outcome<'_> {
+    /// The body of a refusal: problem details (RFC 9457), unless the policy says otherwise; empty for a status that has
+    /// none.
+    #[must_use]
+    pub fn body(&self) -> String {
+        let Some(cause) = self.cause() else { return String::new() };
+        if is_bodiless(status_of(cause)) { String::new() } else { self.content(cause) }
+    }
+
+    /// What a refusal says, if its status has a body.
+    pub(crate) fn content(&self, cause: Cause<'_>) -> String {
+        if let Cause::Quota(Some(Reply { body: Some(body), .. })) = cause {
+            return body.0.clone();
+        }
+        if let Cause::Silent(reply) = cause {
+            return reply.body.as_ref().map(|body| body.0.clone()).unwrap_or_default();
+        }
+        match self.policy.response.body {
+            BodyFormat::Empty => String::new(),
+            BodyFormat::Text => format!("{}\n", self.detail()),
+            BodyFormat::ProblemJson => self.problem(cause),
+        }
+    }
+
+    pub(crate) fn detail(&self) -> String {
+        match (self.cause(), self.retry_after()) {
+            (Some(Cause::Malformed(malformed)), _) => malformed.detail().into(),
+            (Some(Cause::Failure), _) => "the rate limiter cannot decide at the moment".into(),
+            (Some(Cause::Busy), Some(wait)) => {
+                let seconds = fields::seconds(wait.saturating_add(self.jitter()));
+                format!("too many requests are waiting; try again in {seconds} s")
+            }
+            _ if self.is_key_missing() => "the request lacks what its quota is counted by".into(),
+            (_, Some(wait)) => match fields::seconds(wait.saturating_add(self.jitter())) {
+                1 => "try again in 1 second".into(),
+                seconds => format!("try again in {seconds} seconds"),
+            },
+            (_, None) => "the request costs more than the quota ever holds".into(),
+        }
+    }
+
+    fn problem(&self, cause: Cause<'_>) -> String {
+        const REGISTERED: &str = "https://iana.org/assignments/http-problem-types#";
+        let (registry, kind, title) = match cause {
+            Cause::Failure | Cause::Busy => {
+                (REGISTERED, "temporary-reduced-capacity", "Temporary Reduced Capacity")
+            }
+            Cause::Malformed(_) => ("", "about:blank", "Bad Request"),
+            _ => (REGISTERED, "quota-exceeded", "Quota Exceeded"),
+        };
+        let mut body = format!(
+            "{{\"type\":\"{registry}{kind}\",\"title\":\"{title}\",\
+             \"status\":{},\"detail\":\"{}\"",
+            status_of(cause),
+            self.detail()
+        );
+        let mut separator = ",\"violated-policies\":[";
+        for name in self.violated() {
+            body.push_str(separator);
+            fields::push_quoted(name, &mut body);
+            separator = ",";
+        }
+        body.push_str(if separator == "," { "]}" } else { "}" });
+        body
+    }
+
+    /// `None` without a body: Envoy would drop the type, and the surfaces answer alike.
+    pub(crate) fn content_type(&self, cause: Cause<'_>) -> Option<&'static str> {
+        if is_bodiless(status_of(cause)) {
+            return None;
+        }
+        let own = match cause {
+            Cause::Silent(reply) => Some(reply.body.as_ref()),
+            Cause::Quota(Some(Reply { body: Some(body), .. })) => Some(Some(body)),
+            _ => None,
+        };
+        match (own, self.policy.response.body) {
+            (Some(body), _) => body.filter(|body| !body.0.is_empty()).map(|_| "text/plain"),
+            (None, BodyFormat::Text) => Some("text/plain"),
+            (None, BodyFormat::ProblemJson) => Some("application/problem+json"),
+            (None, BodyFormat::Empty) => None,
+        }
+    }
+}
+
+/// True for a status whose response has no body (RFC 9110, 15.3.5, 15.3.6 and 15.4.5): one that came with it would be
+/// taken for the next response.
+const fn is_bodiless(status: u16) -> bool {
+    matches!(status, 204 | 205 | 304)
+}

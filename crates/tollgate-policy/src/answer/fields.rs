@@ -1,0 +1,213 @@
+//! The header fields of each generation (HEADERS.md).
+//!
+//! Invariant: what is written is a canonical structured field (RFC 9651) whose numbers a client may
+//! rely on: who spreads `r` units over `t` seconds is never refused, who waits `Retry-After` is
+//! admitted. Seconds round up, and are never 0. Jitter only ever makes a wait longer.
+
+use alloc::string::String;
+use core::fmt::Write;
+
+use base64ct::{Base64, Encoding};
+use tollgate_core::{Algorithm, Span};
+
+use crate::answer::outcome::Reported;
+use crate::compile::Response;
+use crate::document::HeaderGeneration;
+
+/// Where fields go: name in lower case, value.
+type Sink<'s> = &'s mut dyn FnMut(&'static str, &str);
+
+/// Whole seconds of a wait: rounded up, at least 1.
+pub(crate) fn seconds(span: Span) -> u64 {
+    span.as_secs_ceil().max(1)
+}
+
+/// How clients are told.
+#[derive(Clone, Copy)]
+pub(crate) struct Telling<'a> {
+    pub(crate) response: &'a Response,
+    /// Added to every wait until a quota admits again.
+    pub(crate) jitter: Span,
+}
+
+/// Writes into `text`, which cannot fail, and sends it.
+macro_rules! send {
+    ($sink:ident, $text:ident, $name:literal, $($format:tt)*) => {{
+        $text.clear();
+        let _ = write!($text, $($format)*);
+        $sink($name, $text);
+    }};
+}
+
+impl<'a> Telling<'a> {
+    /// The fields of every refusal. It is one client's and of the moment, so no cache may store it (RFC
+    /// 6585, 4).
+    pub(crate) fn refusal(
+        self,
+        content_type: Option<&'static str>,
+        retry_after: Option<Span>,
+        text: &mut String,
+        sink: Sink<'_>,
+    ) {
+        if let Some(content_type) = content_type {
+            sink("content-type", content_type);
+        }
+        sink("cache-control", "no-store");
+        if let Some(wait) = retry_after {
+            send!(sink, text, "retry-after", "{}", seconds(wait.saturating_add(self.jitter)));
+        }
+    }
+
+    /// The rate limit fields for the quotas that were decided; none when none was. `pk` gives the hash
+    /// of a partition's key.
+    pub(crate) fn fields<I>(
+        self,
+        reported: impl Fn() -> I,
+        pk: impl Fn(usize) -> u64,
+        text: &mut String,
+        sink: Sink<'_>,
+    ) where
+        I: Iterator<Item = Reported<'a>>,
+    {
+        let Some(nearest) = reported().min_by_key(|quota| self.exhaustion(quota)) else { return };
+        let (limit, r, t) =
+            (nearest.decision.limit, available(&nearest), self.effective_window(&nearest));
+        match self.response.headers {
+            HeaderGeneration::Off => {}
+            HeaderGeneration::Draft11 => self.draft_11(reported, pk, text, sink),
+            HeaderGeneration::Draft7 => {
+                plain_policy(reported(), text, sink);
+                send!(sink, text, "ratelimit", "limit={limit}, remaining={r}, reset={t}");
+            }
+            HeaderGeneration::Draft6 => {
+                plain_policy(reported(), text, sink);
+                send!(sink, text, "ratelimit-limit", "{limit}");
+                send!(sink, text, "ratelimit-remaining", "{r}");
+                send!(sink, text, "ratelimit-reset", "{t}");
+            }
+            HeaderGeneration::XRateLimit => {
+                send!(sink, text, "x-ratelimit-limit", "{limit}");
+                send!(sink, text, "x-ratelimit-remaining", "{r}");
+                send!(sink, text, "x-ratelimit-reset", "{t}");
+            }
+        }
+    }
+
+    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, one member a quota.
+    fn draft_11<I>(
+        self,
+        reported: impl Fn() -> I,
+        pk: impl Fn(usize) -> u64,
+        text: &mut String,
+        sink: Sink<'_>,
+    ) where
+        I: Iterator<Item = Reported<'a>>,
+    {
+        text.clear();
+        for quota in reported() {
+            begin_member(text);
+            push_quoted(&quota.meter.name, text);
+            let _ = write!(text, ";q={}", quota.decision.limit);
+            push_window(quota.meter.window, text);
+            self.push_partition_key(|| pk(quota.partition), text);
+        }
+        sink("ratelimit-policy", text);
+        text.clear();
+        for quota in reported() {
+            begin_member(text);
+            push_quoted(&quota.meter.name, text);
+            let _ = write!(text, ";r={};t={}", available(&quota), self.effective_window(&quota));
+            self.push_partition_key(|| pk(quota.partition), text);
+        }
+        sink("ratelimit", text);
+    }
+
+    /// `;pk=:...:`.
+    fn push_partition_key(self, pk: impl FnOnce() -> u64, text: &mut String) {
+        if !self.response.partition_key {
+            return;
+        }
+        let mut buffer = [0; 12];
+        if let Ok(encoded) = Base64::encode(&pk().to_be_bytes(), &mut buffer) {
+            let _ = write!(text, ";pk=:{encoded}:");
+        }
+    }
+
+    /// `t`: the effective window. While nothing may be used it is a wait like any other. While `r` may be
+    /// used it is the time in which `r` grow back, or until the quota gives something back if that is
+    /// sooner, rounded down: `r` may be used at once, so a short `t` costs nobody a 429, and a long one
+    /// wastes what the client was granted. Nothing grows in a fixed window: there it is the rest of it.
+    fn effective_window(self, quota: &Reported<'_>) -> u64 {
+        let (decision, r) = (quota.decision, available(quota));
+        let wait = decision.retry_after.or((r == 0).then_some(decision.reset_after));
+        if let Some(wait) = wait {
+            return seconds(wait.saturating_add(self.jitter));
+        }
+        let window = match quota.meter.limiter.algorithm() {
+            Algorithm::FixedWindow => decision.reset_after,
+            _ => decision.reset_after.min(regrown_after(r, decision.limit, quota.meter.window)),
+        };
+        window.as_secs_floor().max(1)
+    }
+
+    /// Orders quotas by how close they are to exhaustion: least available first, then longest window.
+    fn exhaustion(self, quota: &Reported<'_>) -> (u64, core::cmp::Reverse<u64>) {
+        (available(quota), core::cmp::Reverse(self.effective_window(quota)))
+    }
+}
+
+/// The time in which `units` of `limit` a `window` grow back: floor(units x window / limit).
+fn regrown_after(units: u64, limit: u64, window: Span) -> Span {
+    let product = u128::from(units).saturating_mul(u128::from(window.as_nanos()));
+    let nanos = product.checked_div(u128::from(limit)).unwrap_or(0);
+    Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// `RateLimit-Policy` of drafts 6 and 7: `100;w=60, 1000;w=86400`.
+fn plain_policy<'a>(
+    reported: impl Iterator<Item = Reported<'a>>,
+    text: &mut String,
+    sink: Sink<'_>,
+) {
+    text.clear();
+    for quota in reported {
+        begin_member(text);
+        let _ = write!(text, "{}", quota.decision.limit);
+        push_window(quota.meter.window, text);
+    }
+    sink("ratelimit-policy", text);
+}
+
+/// `r`: what may be used now; nothing while the quota denies.
+fn available(quota: &Reported<'_>) -> u64 {
+    match quota.decision.retry_after {
+        Some(_) => 0,
+        None => quota.decision.remaining,
+    }
+}
+
+fn begin_member(text: &mut String) {
+    if !text.is_empty() {
+        text.push_str(", ");
+    }
+}
+
+/// `;w=60`; left out when the window is not whole seconds, because `w` is an Integer of seconds.
+fn push_window(window: Span, text: &mut String) {
+    let secs = window.as_secs_ceil();
+    if Span::from_secs(secs) == window {
+        let _ = write!(text, ";w={secs}");
+    }
+}
+
+/// `name` as a structured-field String (RFC 9651, 3.3.3), which is a JSON string too: names are %x20-7E.
+pub(crate) fn push_quoted(name: &str, text: &mut String) {
+    text.push('"');
+    for c in name.chars() {
+        if matches!(c, '"' | '\\') {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text.push('"');
+}

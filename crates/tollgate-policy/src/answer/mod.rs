@@ -1,0 +1,9 @@
+//! What was decided, and what is said about it: pass, wait or refuse, fields and bodies.
+//!
+//! Invariant: an answer only reads the plan.
+
+pub(crate) mod body;
+pub(crate) mod fields;
+pub(crate) mod grpc;
+pub(crate) mod outcome;
+pub(crate) mod rule_result;

@@ -1,0 +1,359 @@
+//! The answer to one request: pass, wait or refuse, and what is said about it.
+//!
+//! Invariant: an outcome only reads the plan; asking twice gives the same. A quota's refusal is 429
+//! (RFC 6585) unless the policy says otherwise, a failure's is 503: the client did nothing wrong. A request
+//! that cannot be read is 400, whatever the policy says: no wait helps.
+//! Names of quotas are told, keys never.
+
+use tollgate_core::{Algorithm, Decision, Span, Verdict};
+
+use crate::answer::fields::Telling;
+use crate::answer::rule_result::RuleResult;
+use crate::compile::{Meter, Policy, Rule, stable_hash};
+use crate::document::OnFailure;
+use crate::document::behaviour::{Action, Reply};
+use crate::http::malformed::Malformed;
+use crate::pipeline::decide::denies;
+use crate::pipeline::plan::{Applied, Plan, Status};
+use crate::waiting::Full;
+
+/// May the request go on?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Now.
+    Pass,
+    /// After waiting this long; its place is taken.
+    Delay(Span),
+    /// Not yet: wait this long, then plan and decide again.
+    Retry(Span),
+    /// No: answer with this status and the outcome's headers and body.
+    Refuse {
+        /// 429 when a quota refuses, 503 when a failure does, 400 when the request cannot be read, or what
+        /// the rule's action says.
+        status: u16,
+    },
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause<'a> {
+    /// A quota denies; what the rule then answers of its own.
+    Quota(Option<&'a Reply>),
+    /// As for a quota, but the client is not told.
+    Silent(&'a Reply),
+    /// The request lacks a part of a key.
+    MissingKey,
+    /// What a rule counts by cannot be read.
+    Malformed(Malformed),
+    /// A state could not be read or written, and the rule denies then.
+    Failure,
+    /// It would have to wait, and too many do.
+    Busy,
+}
+
+/// One quota that was decided, and its decision.
+#[derive(Clone, Copy)]
+pub(crate) struct Reported<'a> {
+    pub(crate) meter: &'a Meter,
+    pub(crate) decision: &'a Decision,
+    pub(crate) partition: usize,
+    /// The request would have to wait for its rule and may not.
+    turned_away: bool,
+}
+
+impl Reported<'_> {
+    /// True when it denies, and when the place that it gave was given back because the request may not wait.
+    fn is_violated(&self) -> bool {
+        let gave_place = || self.meter.limiter.algorithm() == Algorithm::LeakyQueue;
+        !self.decision.is_admitted() || (self.turned_away && gave_place())
+    }
+}
+
+/// What was decided on one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) policy: &'a Policy,
+}
+
+impl<'a> Outcome<'a> {
+    pub(crate) const fn new(plan: &'a Plan, policy: &'a Policy) -> Self {
+        Self { plan, policy }
+    }
+
+    /// May the request go on? For a request that has not waited yet.
+    #[must_use]
+    pub fn answer(&self) -> Answer {
+        self.answer_after(Span::ZERO)
+    }
+
+    /// May the request go on, which has already waited this long for [`Answer::Retry`]?
+    #[must_use]
+    pub fn answer_after(&self, waited: Span) -> Answer {
+        let Some(cause) = self.cause() else {
+            return self.delay().map_or(Answer::Pass, Answer::Delay);
+        };
+        if let Some(wait) = self.worth_waiting(waited)
+            && self.plan.turned_away.is_none()
+        {
+            return Answer::Retry(wait);
+        }
+        Answer::Refuse { status: status_of(cause) }
+    }
+
+    /// Calls `sink` with the name (lower case) and value of every field to add to the response. On
+    /// a refusal these are all the fields it has.
+    pub fn headers(&self, sink: &mut dyn FnMut(&'static str, &str)) {
+        let cause = self.cause();
+        let mut text = self.plan.text.take();
+        let telling = Telling { response: &self.policy.response, jitter: self.jitter() };
+        if let Some(cause) = cause {
+            let kind = self.content_type(cause);
+            telling.refusal(kind, self.retry_after(), &mut text, sink);
+        }
+        let silent = matches!(cause, Some(Cause::Silent(_)));
+        if !silent && (self.policy.response.on_allow || cause.is_some()) {
+            telling.fields(
+                || self.reported(),
+                |partition| self.plan.pk(&self.policy.response, partition),
+                &mut text,
+                sink,
+            );
+        }
+        self.plan.text.replace(text);
+    }
+
+    /// Calls `sink` with the name and value of every header to set on the request that passes: the marks
+    /// of the rules it is over the limit of.
+    pub fn marks(&self, sink: &mut dyn FnMut(&'a str, &'a str)) {
+        for applied in self.plan.applied.iter().filter(|applied| self.is_marked(applied)) {
+            if let Some(Action::Mark(mark)) = self.rule(applied).map(|rule| &rule.action) {
+                sink(&mark.header.0, &mark.value.0);
+            }
+        }
+    }
+
+    /// True when a failure refuses the request, and no quota does.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        self.cause() == Some(Cause::Failure)
+    }
+
+    /// How long until the same request is admitted, if nobody else uses its keys: the longest of the
+    /// violated quotas'. `None` when it is not refused, and when no wait can help.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Span> {
+        if let Some(Full::Late(wait) | Full::Key(wait) | Full::Worker(wait)) = self.plan.turned_away
+        {
+            return Some(wait);
+        }
+        if !matches!(self.cause(), Some(Cause::Quota(_))) || self.is_key_missing() {
+            return None;
+        }
+        let mut longest = Span::ZERO;
+        for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
+            for reported in self.of_rule(applied).filter(|r| !r.decision.is_admitted()) {
+                longest = longest.max(reported.decision.retry_after?);
+            }
+        }
+        Some(longest)
+    }
+
+    /// The names of the quotas that deny and are told about.
+    pub fn violated(&self) -> impl Iterator<Item = &'a str> {
+        self.reported().filter(|r| r.is_violated()).map(|r| r.meter.name.as_str())
+    }
+
+    /// What each rule that applied said: its index in [`Policy::rules`] and its result.
+    pub fn rules(&self) -> impl Iterator<Item = (usize, RuleResult)> {
+        let outcome = *self;
+        self.plan
+            .applied
+            .iter()
+            .map(move |applied| (usize::from(applied.rule), outcome.result(applied)))
+    }
+
+    /// The same for a request that has waited this long for [`Answer::Retry`]: a rule that lets requests
+    /// wait has then delayed it, not allowed it at once.
+    pub fn rules_after(&self, waited: Span) -> impl Iterator<Item = (usize, RuleResult)> {
+        let policy = self.policy;
+        self.rules().map(move |(index, result)| {
+            let action = policy.rules.get(index).map(|rule| &rule.action);
+            let has_waited = waited > Span::ZERO && matches!(action, Some(Action::Delay(_)));
+            match result {
+                RuleResult::Allowed if has_waited => (index, RuleResult::Delayed),
+                _ => (index, result),
+            }
+        })
+    }
+
+    /// True when the rule sets its mark, if it has one. A request that it cannot read gets it, too: else
+    /// any spelling that nobody can count would take the mark off.
+    fn is_marked(&self, applied: &'a Applied) -> bool {
+        match self.result(applied) {
+            RuleResult::Marked => true,
+            RuleResult::Malformed => applied.enforced,
+            _ => false,
+        }
+    }
+
+    fn rule(&self, applied: &Applied) -> Option<&'a Rule> {
+        self.policy.rules.get(usize::from(applied.rule))
+    }
+
+    pub(crate) fn result(&self, applied: &'a Applied) -> RuleResult {
+        if applied.malformed.is_some() {
+            return RuleResult::Malformed;
+        }
+        if applied.turned_away {
+            return RuleResult::Denied;
+        }
+        let decided = applied.partition.map(|partition| self.status(partition).is_decided());
+        if decided == Some(false) {
+            return RuleResult::Failed;
+        }
+        if decided.is_none() || denies(applied, self.policy, &self.plan.decisions) {
+            return match self.rule(applied).map(|rule| &rule.action) {
+                _ if !applied.enforced => RuleResult::Shadowed,
+                Some(Action::Mark(_)) => RuleResult::Marked,
+                _ => RuleResult::Denied,
+            };
+        }
+        let waits = |r: &Reported<'_>| matches!(r.decision.verdict, Verdict::Delay(_));
+        if self.of_rule(applied).any(|r| waits(&r)) {
+            RuleResult::Delayed
+        } else {
+            RuleResult::Allowed
+        }
+    }
+
+    /// Why the request is refused, if it is: it cannot be read, or else the first rule that denies; a
+    /// quota's word goes before a failure's.
+    pub(crate) fn cause(&self) -> Option<Cause<'a>> {
+        let binding = || self.plan.applied.iter().filter(|applied| applied.binding);
+        if let Some(malformed) = binding().find_map(|applied| applied.malformed) {
+            return Some(Cause::Malformed(malformed));
+        }
+        match self.plan.turned_away {
+            Some(Full::Worker(_)) => return Some(Cause::Busy),
+            Some(Full::Key(_) | Full::Late(_)) => return Some(Cause::Quota(None)),
+            None => {}
+        }
+        let mut failure = None;
+        for applied in binding() {
+            match (self.result(applied), self.rule(applied)) {
+                (RuleResult::Denied, Some(rule)) => {
+                    return Some(match &rule.action {
+                        Action::Respond(reply) => Cause::Silent(reply),
+                        Action::Deny(reply) if applied.partition.is_some() => {
+                            Cause::Quota(reply.as_ref())
+                        }
+                        Action::Delay(_) | Action::Mark(_) if applied.partition.is_some() => {
+                            Cause::Quota(None)
+                        }
+                        _ => Cause::MissingKey,
+                    });
+                }
+                (RuleResult::Failed, Some(rule)) if rule.on_failure == OnFailure::Deny => {
+                    failure = Some(Cause::Failure);
+                }
+                _ => {}
+            }
+        }
+        failure
+    }
+
+    pub(crate) fn is_key_missing(&self) -> bool {
+        self.plan.applied.iter().any(|applied| applied.binding && applied.partition.is_none())
+    }
+
+    /// The wait after which every rule that denies would admit, when each of them lets requests wait
+    /// that long in all.
+    fn worth_waiting(&self, waited: Span) -> Option<Span> {
+        let mut longest = None;
+        for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
+            if self.result(applied) != RuleResult::Denied {
+                continue;
+            }
+            let Some(Action::Delay(max)) = self.rule(applied).map(|rule| &rule.action) else {
+                return None;
+            };
+            for reported in self.of_rule(applied).filter(|r| !r.decision.is_admitted()) {
+                let wait = reported.decision.retry_after?;
+                let is_queue = reported.meter.limiter.algorithm() == Algorithm::LeakyQueue;
+                if is_queue || waited.saturating_add(wait) > *max {
+                    return None;
+                }
+                longest = longest.max(Some(wait));
+            }
+        }
+        longest
+    }
+
+    fn delay(&self) -> Option<Span> {
+        let enforced = self.plan.applied.iter().filter(|applied| applied.enforced);
+        let waits = enforced.flat_map(|applied| self.of_rule(applied)).filter_map(|r| {
+            match r.decision.verdict {
+                Verdict::Delay(wait) => Some(wait),
+                Verdict::Allow | Verdict::Deny => None,
+            }
+        });
+        waits.max()
+    }
+
+    /// What is added to waits: the same for one key at one time, on every surface.
+    pub(crate) fn jitter(&self) -> Span {
+        let most = self.policy.response.jitter.as_nanos();
+        let Some(partition) = self.plan.live().first().filter(|_| most > 0) else {
+            return Span::ZERO;
+        };
+        let key = self.plan.jitter_hash(0).to_le_bytes();
+        let hash = stable_hash(&[&key, &partition.at.as_nanos().to_le_bytes()]);
+        Span::from_nanos(hash.checked_rem(most.saturating_add(1)).unwrap_or(0))
+    }
+
+    fn status(&self, partition: usize) -> Status {
+        self.plan.live().get(partition).map_or(Status::Pending, |p| p.status)
+    }
+
+    /// Every quota that was decided and that clients are told about: not those of a shadow, nor of a
+    /// rule that answers in silence.
+    fn reported(&self) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
+        let outcome = *self;
+        let told = move |applied: &&Applied| {
+            let silent =
+                matches!(outcome.rule(applied).map(|rule| &rule.action), Some(Action::Respond(_)));
+            applied.enforced && !silent
+        };
+        self.plan.applied.iter().filter(told).flat_map(move |applied| outcome.of_rule(applied))
+    }
+
+    /// The decided quotas of a rule.
+    pub(crate) fn of_rule(
+        self,
+        applied: &'a Applied,
+    ) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
+        let decided = applied.partition.filter(|partition| self.status(*partition).is_decided());
+        let decisions = self.plan.decisions.get(applied.first_decision..).unwrap_or_default();
+        let meters = self.policy.meters(applied);
+        decided.into_iter().flat_map(move |partition| {
+            meters.iter().zip(decisions).map(move |(meter, decision)| Reported {
+                meter,
+                decision,
+                partition,
+                turned_away: applied.turned_away,
+            })
+        })
+    }
+}
+
+pub(crate) fn status_of(cause: Cause<'_>) -> u16 {
+    let of = |reply: &Reply| u16::try_from(reply.status.0).unwrap_or(429);
+    match cause {
+        Cause::Quota(reply) => reply.map_or(429, of),
+        Cause::Silent(reply) => of(reply),
+        Cause::MissingKey => 429,
+        Cause::Malformed(_) => 400,
+        Cause::Failure | Cause::Busy => 503,
+    }
+}

@@ -1,0 +1,229 @@
+//! What is wrong with a document as a whole.
+//!
+//! Invariant: an error is something that could never do what it says: a rule that cannot apply, a key
+//! part that this surface does not know.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::cell::Cell;
+
+use crate::compile::compiler::MAX_KEY_PARTS;
+use crate::compile::subsumption::{MAX_COMPARED, covers};
+use crate::compile::{Surface, metric_label};
+use crate::document::behaviour::{Action, NO_JOIN};
+use crate::document::conditions::Conditions;
+use crate::document::identity::{Jwk, KeyPart, Repeated, Source};
+use crate::document::scalar::HeaderName;
+use crate::document::{Document, RuleDoc};
+use crate::json::reader::{At, quoted_text};
+
+/// Notes what can never be.
+pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
+    client_ip_errors(document, surface, root);
+    let token_mode = document.jwt.as_ref().and_then(|jwt| jwt.repeated);
+    if token_mode == Some(Repeated::Join) {
+        root.field("jwt").field("repeated").problem(NO_JOIN.into());
+    }
+    let keys = document.jwt.as_ref().and_then(|jwt| jwt.keys.as_ref());
+    for (i, key) in keys.iter().flat_map(|keys| &keys.0).enumerate() {
+        signing_key_errors(key, &root.field("jwt").field("keys").item(i));
+    }
+    let exempt_at = root.field("exempt");
+    for (i, conditions) in document.exempt().iter().enumerate() {
+        surface_errors(conditions, document, surface, &exempt_at.item(i));
+    }
+    let rules_at = root.field("rules");
+    if surface == Surface::Envoy {
+        label_errors(document, &rules_at);
+    }
+    for (i, rule) in document.rules() {
+        let at = rules_at.item(i);
+        mark_errors(rule, document, &at.field("action").field("mark").field("header"));
+        key_errors(rule, document, surface, &at.field("key"));
+        for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
+            if let Some(conditions) = conditions {
+                surface_errors(conditions, document, surface, &at.field(name));
+            }
+        }
+        for (j, tier) in rule.tiers().iter().enumerate() {
+            if let Some(when) = &tier.when {
+                surface_errors(when, document, surface, &at.field("tiers").item(j).field("when"));
+            }
+        }
+    }
+}
+
+/// Two rules that are one in the metrics could not be told apart there.
+fn label_errors(document: &Document, rules_at: &At<'_>) {
+    let mut first: BTreeMap<String, (usize, &str)> = BTreeMap::new();
+    for (i, rule) in document.rules() {
+        let name = rule.name.0.as_str();
+        let (earlier, other) = *first.entry(metric_label(name)).or_insert((i, name));
+        if other != name {
+            rules_at.item(i).field("name").problem(format!(
+                "is {} in the metrics, as rules[{earlier}] is; use another name",
+                quoted_text(&metric_label(name))
+            ));
+        }
+    }
+}
+
+/// A mark takes the place of what it is called like, so it may not be called like what the policy reads of a client.
+fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
+    let Some(Action::Mark(mark)) = &rule.action else { return };
+    let name = mark.header.0.as_str();
+    let is = |header: Option<&HeaderName>| header.is_some_and(|header| header.0 == name);
+    let source = document.client_ip.as_ref().and_then(|client_ip| client_ip.source.as_ref());
+    let (geo, jwt) = (document.geo.as_ref(), document.jwt.as_ref());
+    let mut parts = document.rules().flat_map(|(_, rule)| &rule.key);
+    let what = if matches!(source, Some(Source::Header(header)) if is(Some(header))) {
+        "the client's address"
+    } else if is(geo.and_then(|geo| geo.country_header.as_ref())) {
+        "the country"
+    } else if is(geo.and_then(|geo| geo.asn_header.as_ref())) {
+        "the autonomous system"
+    } else if is(jwt.and_then(|jwt| jwt.header.as_ref())) {
+        "the token"
+    } else if parts.any(|part| matches!(part, KeyPart::Header(header, _) if is(Some(header)))) {
+        "a part of a key"
+    } else {
+        return;
+    };
+    at.problem(format!(
+        "{} is where this policy finds {what}; use a name of its own",
+        quoted_text(name)
+    ));
+}
+
+/// Notes the rules that can never apply, of a document that could be read to the last value: what could
+/// not is taken as left out, and a condition that is left out holds.
+pub(super) fn unreachable(document: &Document, root: &At<'_>) {
+    let rules_at = root.field("rules");
+    let left = Cell::new(MAX_COMPARED);
+    for (i, rule) in document.rules() {
+        let (when, unless) = (rule.when.as_ref(), rule.unless.as_ref());
+        if unless.is_some() && covers(unless, when, &left) {
+            rules_at
+                .item(i)
+                .field("unless")
+                .problem("holds whenever \"when\" does, so the rule can never apply".into());
+        }
+    }
+}
+
+fn client_ip_errors(document: &Document, surface: Surface, root: &At<'_>) {
+    let Some(client_ip) = &document.client_ip else { return };
+    let at = root.field("client_ip");
+    if client_ip.trusted_proxies.is_some() && client_ip.trusted_hops.is_some() {
+        at.field("trusted_hops")
+            .problem("cannot stand beside trusted_proxies; use one of the two".into());
+    }
+    if surface == Surface::Envoy && client_ip.source == Some(Source::CfConnectingIp) {
+        at.field("source").problem(
+            "\"cf-connecting-ip\" exists in the Worker only; in Envoy use {\"header\": \"cf-connecting-ip\"} with \
+             trusted_proxies"
+                .into(),
+        );
+    }
+}
+
+/// What each kind of signature needs: `alg`, `kty` and the fields of the key (RFC 7518, 3.1 and 6).
+const SIGNATURES: [(&str, &str, &[&str]); 3] =
+    [("HS256", "oct", &["k"]), ("RS256", "RSA", &["n", "e"]), ("ES256", "EC", &["crv", "x", "y"])];
+
+/// Base64url digits of 256 bits, the least that RFC 7518, 3.2 allows an HS256 key.
+const HS256_DIGITS: usize = 43;
+
+fn signing_key_errors(key: &Jwk, at: &At<'_>) {
+    let Some((alg, kty, fields)) = SIGNATURES.iter().find(|(alg, ..)| *alg == key.alg) else {
+        let alg = quoted_text(&key.alg);
+        at.field("alg").problem(format!("{alg} is not verified; use HS256, RS256 or ES256"));
+        return;
+    };
+    if key.kty != *kty {
+        let given = quoted_text(&key.kty);
+        at.field("kty").problem(format!("{given} does not sign with {alg}; use \"{kty}\""));
+    }
+    let given = |name: &str| match name {
+        "k" => key.k.is_some(),
+        "n" => key.n.is_some(),
+        "e" => key.e.is_some(),
+        "crv" => key.crv.is_some(),
+        "x" => key.x.is_some(),
+        _ => key.y.is_some(),
+    };
+    for name in fields.iter().filter(|name| !given(name)) {
+        at.field(name).problem(format!("is missing; {alg} needs it"));
+    }
+    if *alg == "HS256" && key.k.as_ref().is_some_and(|k| k.len() < HS256_DIGITS) {
+        at.field("k").problem("is too short to be a secret; HS256 needs at least 32 bytes".into());
+    }
+    if let (true, Some(crv)) = (*alg == "ES256", key.crv.as_deref().filter(|crv| *crv != "P-256")) {
+        at.field("crv").problem(format!("{} is not verified; use \"P-256\"", quoted_text(crv)));
+    }
+}
+
+fn surface_errors(conditions: &Conditions, document: &Document, surface: Surface, at: &At<'_>) {
+    let geo = document.geo.as_ref();
+    if surface == Surface::Worker && conditions.routes.is_some() {
+        at.field("routes").problem("exists in Envoy only; a Worker has no named routes".into());
+    }
+    if surface == Surface::Envoy {
+        if conditions.countries.is_some() && geo.is_none_or(|geo| geo.country_header.is_none()) {
+            at.field("countries").problem(NO_COUNTRY.into());
+        }
+        if conditions.asns.is_some() && geo.is_none_or(|geo| geo.asn_header.is_none()) {
+            at.field("asns").problem(NO_ASN.into());
+        }
+    }
+}
+
+const NO_COUNTRY: &str = "needs geo.country_header in Envoy: the header that a trusted proxy sets";
+const NO_ASN: &str = "needs geo.asn_header in Envoy: the header that a trusted proxy sets";
+
+fn key_errors(rule: &RuleDoc, document: &Document, surface: Surface, at: &At<'_>) {
+    let geo = document.geo.as_ref();
+    let jwt = document.jwt.as_ref();
+    for (i, part) in rule.key.iter().enumerate().take(MAX_KEY_PARTS) {
+        let message = match part {
+            _ if rule.key.iter().take(i).any(|earlier| earlier == part) => {
+                "is given twice; give it once".to_string()
+            }
+            KeyPart::PathParam(name) if !captures(rule, name) => {
+                let capture = quoted_text(&format!("{{{name}}}"));
+                format!("{capture} is not captured by every path of this rule")
+            }
+            KeyPart::Country
+                if surface == Surface::Envoy && geo.is_none_or(|g| g.country_header.is_none()) =>
+            {
+                NO_COUNTRY.to_string()
+            }
+            KeyPart::Asn
+                if surface == Surface::Envoy && geo.is_none_or(|g| g.asn_header.is_none()) =>
+            {
+                NO_ASN.to_string()
+            }
+            KeyPart::JwtClaim(_)
+                if surface == Surface::Envoy && jwt.is_none_or(|j| j.metadata.is_none()) =>
+            {
+                "needs jwt.metadata in Envoy: the payload_in_metadata of the jwt_authn filter"
+                    .to_string()
+            }
+            KeyPart::JwtClaim(_)
+                if surface == Surface::Worker && jwt.is_none_or(|j| j.keys.is_none()) =>
+            {
+                "needs jwt.keys in the Worker: what tokens are verified with".to_string()
+            }
+            _ => continue,
+        };
+        at.item(i).problem(message);
+    }
+}
+
+fn captures(rule: &RuleDoc, name: &str) -> bool {
+    let paths = rule.when.as_ref().and_then(|when| when.paths.as_ref());
+    paths.is_some_and(|paths| {
+        paths.0.iter().all(|path| path.captures().any(|captured| captured == name))
+    })
+}

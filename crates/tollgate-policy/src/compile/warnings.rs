@@ -1,0 +1,251 @@
+//! What is legal in a document, does what it says, and is surely not meant.
+//!
+//! Invariant: a warning is never a guess about taste; each names what happens to requests.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::cmp::Reverse;
+
+use tollgate_core::{Algorithm, Limiter};
+
+use crate::compile::subsumption::{MAX_COMPARED, covers, covers_values};
+use crate::compile::{Meter, Policy, QuotaSet, Rule, Surface, white_space};
+use crate::document::behaviour::{Action, Charging, Cost, Mode};
+use crate::document::identity::{KeyPart, Source};
+use crate::document::{Document, RuleDoc, TierDoc};
+use crate::http::address::{percent_of_ipv4, percent_of_ipv6};
+use crate::http::forwarded::{ClientAddress, Trust};
+use crate::json::reader::{At, Noted, quoted_text};
+
+/// Above this a log takes more than 2 KiB a key.
+const LARGE_LOG: u64 = 256;
+
+/// What is legal but surely not meant.
+pub(super) fn warnings(document: &Document, policy: &Policy, surface: Surface) -> Noted {
+    let warnings = RefCell::new(Noted::default());
+    let root = At::root(&warnings);
+    client_ip_warnings(&policy.settings.client, &root);
+    trust_warnings(&policy.settings.client, &root);
+    if document.rules.is_empty() {
+        root.field("rules").problem("is empty: nothing is limited".into());
+    }
+    for (i, exempt) in document.exempt().iter().enumerate() {
+        white_space::of_conditions(exempt, &root.field("exempt").item(i));
+    }
+    let rules_at = root.field("rules");
+    let left = Cell::new(MAX_COMPARED);
+    for (i, rule) in document.rules() {
+        let at = rules_at.item(i);
+        exempt_warning(document, rule, &left, &at);
+        if surface == Surface::Worker {
+            few_objects_warning(rule, &at.field("key"));
+        }
+        guess_warning(rule, &at.field("charge"));
+        tier_warnings(rule, &left, &at.field("tiers"));
+        white_space::of_rule(rule, &at);
+    }
+    for set in &policy.sets {
+        let at = rules_at.item(set.rule());
+        cost_warnings(policy, set, &at.field("cost"));
+        held_warnings(policy, set, &at.field("charge"));
+        match document.tier_of(set) {
+            Some(i) => quota_warnings(set, &at.field("tiers").item(i).field("quotas")),
+            None => quota_warnings(set, &at.field("quotas")),
+        }
+    }
+    name_warnings(policy, &left, &rules_at);
+    warnings.into_inner()
+}
+
+fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
+    if client.ignores_its_header() {
+        root.field("client_ip").problem(
+            "trusts nobody, so the header is not believed and every client is the connection's other end; \
+             give trusted_proxies or trusted_hops"
+                .into(),
+        );
+    }
+    // A header with one address has no list in which hops could be counted.
+    if let (Source::Header(_), Trust::Hops(_)) = (&client.source, &client.trust) {
+        root.field("client_ip")
+            .problem("believes a header from anybody; give trusted_proxies".into());
+    }
+}
+
+/// From this share on, networks are taken to hold clients, too: no proxies have one in eight of all addresses.
+const MANY: u8 = 12;
+
+/// Who trusts (nearly) everybody believes what clients write.
+fn trust_warnings(client: &ClientAddress, root: &At<'_>) {
+    let Trust::Proxies(trusted) = &client.trust else { return };
+    for (family, share) in [("IPv4", percent_of_ipv4(trusted)), ("IPv6", percent_of_ipv6(trusted))]
+    {
+        if share >= MANY {
+            root.field("client_ip").field("trusted_proxies").problem(format!(
+                "trusts {share} % of all {family} addresses, so clients can say who they are; give the networks of \
+                 your proxies only"
+            ));
+        }
+    }
+}
+
+/// Parts of a key that have few values, or one for a whole site.
+const fn has_few_values(part: &KeyPart) -> bool {
+    matches!(part, KeyPart::Method | KeyPart::Host | KeyPart::Country)
+}
+
+/// A key is an object, and an object serves one request after the other.
+fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
+    if rule.key.iter().all(has_few_values) {
+        let which =
+            if rule.key.is_empty() { "one Durable Object" } else { "a few Durable Objects" };
+        at.problem(format!(
+            "sends every request of this rule to {which}, each of which serves about 1000 a second; add a part \
+             such as \"client_ip\", or meet fewer requests"
+        ));
+    }
+}
+
+fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
+    let mut exempts = document.exempt().iter().take_while(|_| left.get() > 0);
+    if let Some(i) = exempts.position(|exempt| covers(Some(exempt), rule.when.as_ref(), left)) {
+        at.problem(format!("never applies: every request it is for is exempt by exempt[{i}]"));
+    }
+}
+
+/// A tier is tried only when those of a higher priority, and the earlier ones of its own, are not for
+/// the request.
+fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
+    let mut tried: Vec<(usize, &TierDoc)> = rule.tiers().iter().enumerate().collect();
+    tried.sort_by_key(|(_, tier)| Reverse(tier.priority.as_ref().map_or(0, |p| p.0)));
+    for (before, (i, tier)) in tried.iter().enumerate() {
+        let mut others = tried.iter().take(before).take_while(|_| left.get() > 0);
+        let hides = |(_, other): &&(usize, &TierDoc)| {
+            covers(other.when.as_ref(), tier.when.as_ref(), left)
+                && covers_values(&other.key_values, &tier.key_values, left)
+        };
+        if let Some((_, other)) = others.find(hides) {
+            at.item(*i).problem(format!(
+                "never applies: every request it is for gets the tier {} first",
+                quoted_text(&other.name.0)
+            ));
+        }
+    }
+}
+
+fn quota_warnings(set: &QuotaSet, at: &At<'_>) {
+    for meter in set.meters() {
+        let (name, limiter) = (quoted_text(meter.name()), meter.limiter());
+        if limiter.algorithm() == Algorithm::SlidingLog && limiter.limit() > LARGE_LOG {
+            at.problem(format!(
+                "{name} is a sliding-log of {}, which takes {} bytes a key; sliding-buckets takes far less",
+                limiter.limit(),
+                limiter.state_len()
+            ));
+        }
+        if limiter.limit() > 1 && regrows_one(limiter) {
+            at.problem(format!(
+                "{name} is strict with a burst of its whole limit, so 1 grows back in a window; give a burst below {}",
+                limiter.limit()
+            ));
+        }
+    }
+}
+
+fn cost_warnings(policy: &Policy, set: &QuotaSet, at: &At<'_>) {
+    let Some(Cost::Fixed(cost)) = policy.rules.get(set.rule()).map(|rule| &rule.cost) else {
+        return;
+    };
+    for meter in set.meters().iter().filter(|meter| *cost > meter.limiter().capacity()) {
+        at.problem(format!(
+            "{cost} is more than {} ever holds, which is {}, so it admits no request",
+            quoted_text(meter.name()),
+            meter.limiter().capacity()
+        ));
+    }
+}
+
+/// Who guesses passwords sends many guesses before the first is answered.
+fn guess_warning(rule: &RuleDoc, at: &At<'_>) {
+    let Some(Charging::Response(charge)) = &rule.charge else { return };
+    let is_guess = [401, 403].into_iter().any(|status| charge.charges(Some(status)));
+    if is_guess && !charge.reserves() {
+        at.problem(
+            "is made when the response comes, so requests that are under way together all pass, however many; give \
+             \"reserve\": true"
+                .into(),
+        );
+    }
+}
+
+/// A queue holds times, and the response comes when its time is over.
+fn held_warnings(policy: &Policy, set: &QuotaSet, at: &At<'_>) {
+    if !policy.rules.get(set.rule()).is_some_and(Rule::gives_back) {
+        return;
+    }
+    let is_queue = |meter: &&Meter| meter.limiter().algorithm() == Algorithm::LeakyQueue;
+    for meter in set.meters().iter().filter(is_queue) {
+        at.problem(format!(
+            "holds places of {}, a leaky-queue, which cannot be given back once another request is behind; use another \
+             algorithm",
+            quoted_text(meter.name())
+        ));
+    }
+}
+
+/// Strict, T is window / (limit - burst + 1).
+fn regrows_one(limiter: &Limiter) -> bool {
+    let by_rate = matches!(
+        limiter.algorithm(),
+        Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue
+    );
+    by_rate && limiter.quota().is_strict() && limiter.quota().burst() == limiter.limit()
+}
+
+/// Two quotas of one name in one answer cannot be told apart: rules that are told to the same clients,
+/// of which one surely applies whenever the other does.
+fn name_warnings(policy: &Policy, left: &Cell<usize>, rules_at: &At<'_>) {
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    for set in policy.sets.iter().filter(|set| policy.tells(set)) {
+        for meter in set.meters() {
+            let earlier = *first.entry(meter.name()).or_insert(set.rule());
+            if earlier != set.rule() && policy.meet(earlier, set.rule(), left) {
+                rules_at.item(set.rule()).field("quotas").problem(format!(
+                    "{} is also a quota of rules[{earlier}], and clients of both cannot tell the two apart",
+                    quoted_text(meter.name())
+                ));
+            }
+        }
+    }
+}
+
+impl Document {
+    /// The place of the tier that these quotas are of, in the order of the document.
+    fn tier_of(&self, set: &QuotaSet) -> Option<usize> {
+        let (_, rule) = self.rules().nth(set.rule())?;
+        let mut names = rule.tiers().iter().map(|tier| tier.name.0.as_str());
+        names.position(|name| Some(name) == set.tier())
+    }
+}
+
+impl Policy {
+    /// True when clients are told about these quotas.
+    fn tells(&self, set: &QuotaSet) -> bool {
+        self.rules.get(set.rule()).is_some_and(|rule| {
+            !matches!(rule.mode, Mode::Shadow) && !matches!(rule.action, Action::Respond(_))
+        })
+    }
+
+    /// True when one of two rules applies to every request that the other is for; false when unsure.
+    fn meet(&self, one: usize, other: usize, left: &Cell<usize>) -> bool {
+        let (Some(one), Some(other)) = (self.rules.get(one), self.rules.get(other)) else {
+            return false;
+        };
+        let hides = |a: &Rule, b: &Rule| {
+            a.unless.is_none() && covers(a.when.as_ref(), b.when.as_ref(), left)
+        };
+        hides(one, other) || hides(other, one)
+    }
+}

@@ -1,0 +1,389 @@
+//! A compiled policy in words: who the client is, when a rule applies, what it counts by and does.
+//!
+//! Invariant: the words are made from what was compiled, defaults included, never from the document,
+//! so they say what is enforced. Deliberately absent: quotas and their bounds, which the caller
+//! phrases from [`tollgate_core::Limiter`], and the values that name keys (`key_values`).
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use tollgate_core::Span;
+
+use crate::compile::{Policy, Rule, Tier};
+use crate::document::behaviour::{Action, Charging, Cost, Mode, Reply, Share, StatusPattern};
+use crate::document::conditions::{Conditions, Host, Matcher, Named, NonEmpty};
+use crate::document::identity::{KeyPart, Repeated, Source};
+use crate::document::{EscapedSlashes, OnFailure, OnMissing};
+use crate::http::forwarded::Trust;
+use crate::http::path::{Pattern, Segment};
+use crate::waiting::Limits;
+
+/// One rule in words; each is a phrase without a full stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleInWords {
+    /// `requests with method POST and path /login`
+    pub applies: String,
+    /// `client address and header x-api-key`
+    pub key: String,
+    /// What happens to a request without a key part; `None` when every request has them all.
+    pub on_missing: Option<&'static str>,
+    /// `1 unit a request`
+    pub cost: String,
+    /// `when a request is admitted`
+    pub charge: String,
+    /// `enforced for every key`
+    pub mode: String,
+    /// `refuse with 429`
+    pub action: String,
+    /// `let the request pass`
+    pub on_failure: &'static str,
+    /// The index of the rule's own quotas in [`Policy::quota_sets`].
+    pub quota_set: usize,
+    /// The tiers, in the order in which they are tried.
+    pub tiers: Vec<TierInWords>,
+}
+
+/// One tier in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TierInWords {
+    /// `requests with header x-plan "gold"` or `2 values of the key`
+    pub applies: String,
+    /// The index of its quotas in [`Policy::quota_sets`].
+    pub quota_set: usize,
+}
+
+impl Policy {
+    /// Rule `i` of [`Policy::rules`] in words.
+    #[must_use]
+    pub fn describe(&self, i: usize) -> Option<RuleInWords> {
+        let rule = self.rules.get(i)?;
+        let key = self.groups.get(usize::from(rule.group)).map_or(&[][..], |group| &group.key);
+        let always_there = |part: &KeyPart| {
+            matches!(part, KeyPart::Method | KeyPart::Path | KeyPart::PathParam(_))
+        };
+        Some(RuleInWords {
+            applies: applies(rule),
+            key: if key.is_empty() {
+                "one count for all requests".to_owned()
+            } else {
+                joined(key.iter().map(key_part), " and ")
+            },
+            on_missing: (!key.iter().all(always_there)).then_some(match rule.on_missing {
+                OnMissing::Skip => "the rule does not apply",
+                OnMissing::Deny => "refuse",
+                OnMissing::Shared => "all such requests share one count",
+            }),
+            cost: cost(&rule.cost),
+            charge: charging(&rule.charging),
+            mode: mode(rule.mode),
+            action: action(self, &rule.action),
+            on_failure: match rule.on_failure {
+                OnFailure::Allow => "let the request pass",
+                OnFailure::Deny => "refuse with 503",
+            },
+            quota_set: rule.set.into(),
+            tiers: rule.tiers.iter().map(tier).collect(),
+        })
+    }
+
+    /// The requests that no rule applies to, one phrase for each item of `exempt`.
+    #[must_use]
+    pub fn exempt_in_words(&self) -> Vec<String> {
+        self.exempt.iter().map(requests_with).collect()
+    }
+
+    /// What an escaped slash is in a path, in words; `None` for what it is by default.
+    #[must_use]
+    pub fn escaped_slashes_in_words(&self) -> Option<&'static str> {
+        match self.settings.escaped_slashes {
+            EscapedSlashes::Separator => None,
+            EscapedSlashes::Literal => Some("%2F and %5C in a path are letters of their segment"),
+        }
+    }
+
+    /// Where the client's address comes from, in words.
+    #[must_use]
+    pub fn client_in_words(&self) -> String {
+        let client = &self.settings.client;
+        let whose = |name: &str| match &client.trust {
+            Trust::Nobody => {
+                format!("the connection's other end; nobody is trusted to write {name}")
+            }
+            Trust::Proxies(networks) => format!(
+                "{name}, from the right past proxies in {}",
+                joined(networks.iter().map(ToString::to_string), " or ")
+            ),
+            Trust::Hops(1) => format!("the last address of {name}"),
+            Trust::Hops(hops) => format!("{name}, the address number {hops} from the right"),
+        };
+        let from = match (&client.source, &client.trust) {
+            (Source::Connection, _) => "the connection's other end".to_owned(),
+            (Source::CfConnectingIp, _) => "CF-Connecting-IP".to_owned(),
+            (Source::XForwardedFor, _) => whose("X-Forwarded-For"),
+            (Source::Forwarded, _) => whose("Forwarded"),
+            (Source::Header(name), Trust::Proxies(networks)) => format!(
+                "header {}, if the connection comes from {}",
+                name.0,
+                joined(networks.iter().map(ToString::to_string), " or ")
+            ),
+            (Source::Header(name), Trust::Nobody) => whose(&name.0),
+            (Source::Header(name), Trust::Hops(_)) => format!("header {}, whoever sent it", name.0),
+        };
+        let prefixes = self.settings.prefixes;
+        format!("{from}; one client is an IPv4 /{} or an IPv6 /{}", prefixes.ipv4, prefixes.ipv6)
+    }
+}
+
+fn applies(rule: &Rule) -> String {
+    let mut text = match &rule.when {
+        Some(when) => requests_with(when),
+        None => "every request".to_owned(),
+    };
+    if let Some(unless) = &rule.unless {
+        text.push_str(&format!(", but not with {}", conditions(unless)));
+    }
+    text
+}
+
+fn tier(tier: &Tier) -> TierInWords {
+    let values = match tier.key_values.len() {
+        0 => None,
+        1 => Some("one value of the key".to_owned()),
+        n => Some(format!("{n} values of the key")),
+    };
+    let when = tier.when.as_ref().map(requests_with);
+    let applies = joined(when.into_iter().chain(values), ", for ");
+    TierInWords { applies, quota_set: tier.set.into() }
+}
+
+fn requests_with(when: &Conditions) -> String {
+    match conditions(when) {
+        text if text.is_empty() => "every request".to_owned(),
+        text => format!("requests with {text}"),
+    }
+}
+
+/// The conditions that are given, joined by "and".
+pub(super) fn conditions(given: &Conditions) -> String {
+    let list = |name: &str, values: Vec<String>| {
+        (!values.is_empty()).then(|| format!("{name} {}", joined(values.into_iter(), " or ")))
+    };
+    let texts = |strings: &Option<NonEmpty<String>>| -> Vec<String> {
+        strings.iter().flat_map(|s| s.0.iter().map(|s| format!("\"{s}\""))).collect()
+    };
+    let parts = [
+        list("method", each(&given.methods, |m| m.0.clone())),
+        list("host", each(&given.hosts, host)),
+        list("path", each(&given.paths, pattern)),
+        named("header", given.headers.iter().flat_map(|n| &n.0).map(|(k, v)| (k.0.as_str(), v))),
+        named(
+            "query parameter",
+            given.query.iter().flat_map(|n| &n.0).map(|(k, v)| (k.as_str(), v)),
+        ),
+        list("client in", each(&given.client_cidrs, ToString::to_string)),
+        list("route", texts(&given.routes)),
+        list("country", each(&given.countries, |c| lossy(&c.0))),
+        list("AS number", each(&given.asns, |asn| lossy(&asn.0))),
+    ];
+    joined(parts.into_iter().flatten(), " and ")
+}
+
+/// The same conditions, one in each item, in the order in which they are asked.
+pub(super) fn one_by_one(all: &Conditions) -> Vec<Conditions> {
+    fn one<T: Clone>(
+        field: &Option<T>,
+        put: impl FnOnce(&mut Conditions, Option<T>),
+    ) -> Option<Conditions> {
+        let mut one = Conditions::default();
+        put(&mut one, Some(field.clone()?));
+        Some(one)
+    }
+    fn each_name<K: Clone>(
+        named: &Option<Named<K>>,
+        put: fn(&mut Conditions, Option<Named<K>>),
+    ) -> impl Iterator<Item = Conditions> {
+        let names = named.iter().flat_map(|named| &named.0);
+        names.filter_map(move |name| one(&Some(Named([name.clone()].into())), put))
+    }
+    let first = [
+        one(&all.methods, |c, v| c.methods = v),
+        one(&all.hosts, |c, v| c.hosts = v),
+        one(&all.paths, |c, v| c.paths = v),
+    ];
+    let last = [
+        one(&all.client_cidrs, |c, v| c.client_cidrs = v),
+        one(&all.routes, |c, v| c.routes = v),
+        one(&all.countries, |c, v| c.countries = v),
+        one(&all.asns, |c, v| c.asns = v),
+    ];
+    let names = each_name(&all.headers, |c, v| c.headers = v)
+        .chain(each_name(&all.query, |c, v| c.query = v));
+    first.into_iter().flatten().chain(names).chain(last.into_iter().flatten()).collect()
+}
+
+/// `header x-api-key`
+pub(super) fn key_part(part: &KeyPart) -> String {
+    match part {
+        KeyPart::ClientIp => "client address".to_owned(),
+        KeyPart::Method => "method".to_owned(),
+        KeyPart::Host => "host".to_owned(),
+        KeyPart::Path => "path".to_owned(),
+        KeyPart::Country => "country".to_owned(),
+        KeyPart::Asn => "AS number".to_owned(),
+        KeyPart::Header(name, _) => format!("header {}{}", name.0, unusual(part)),
+        KeyPart::Cookie(name, _) => format!("cookie {name}{}", unusual(part)),
+        KeyPart::Query(name, _) => format!("query parameter {name}{}", unusual(part)),
+        KeyPart::PathParam(name) => format!("path segment {{{name}}}"),
+        KeyPart::JwtClaim(name) => format!("verified claim {name}"),
+    }
+}
+
+/// ` (the first of several)`, where several are not refused.
+fn unusual(part: &KeyPart) -> &'static str {
+    part.unusual().map_or("", which)
+}
+
+const fn which(repeated: Repeated) -> &'static str {
+    match repeated {
+        Repeated::Refuse => " (several are refused)",
+        Repeated::First => " (the first of several)",
+        Repeated::Last => " (the last of several)",
+        Repeated::Join => " (several together)",
+    }
+}
+
+fn cost(cost: &Cost) -> String {
+    match cost {
+        Cost::Fixed(1) => "1 unit a request".to_owned(),
+        Cost::Fixed(n) => format!("{n} units a request"),
+        Cost::Header { name, default, max, repeated } => {
+            let which = repeated.map_or("", which);
+            format!("header {}{which}, at most {max}; without it {default}", name.0)
+        }
+        Cost::ContentLengthPer(bytes) => {
+            format!("1 unit for every {bytes} bytes of content-length, at least 1")
+        }
+    }
+}
+
+fn charging(charging: &Charging) -> String {
+    match charging {
+        Charging::Request => "when a request is admitted".to_owned(),
+        Charging::Response(charge) => {
+            let statuses = joined(charge.response_status.0.iter().map(status), " or ");
+            let never = if charge.charges(None) { ", or never comes" } else { "" };
+            let when = if charge.reserves() {
+                "when a request is admitted, and given back unless"
+            } else {
+                "when"
+            };
+            format!("{when} the response has status {statuses}{never}")
+        }
+    }
+}
+
+fn status(pattern: &StatusPattern) -> String {
+    let (from, to) = pattern.range();
+    if from == to { from.to_string() } else { format!("{from} to {to}") }
+}
+
+fn mode(mode: Mode) -> String {
+    match mode {
+        Mode::Enforce => "enforced for every key".to_owned(),
+        Mode::Shadow => "shadow: decided and counted, never refused".to_owned(),
+        Mode::EnforcePercent(Share { percent, hash_key }) => {
+            let by = if hash_key.is_some() { "the salt" } else { "a secret of the surface" };
+            format!("enforced for {percent} % of the keys, which {by} chooses")
+        }
+    }
+}
+
+fn action(policy: &Policy, action: &Action) -> String {
+    match action {
+        Action::Deny(None) => "refuse with 429".to_owned(),
+        Action::Deny(Some(reply)) => format!("refuse with {}", answer(reply)),
+        Action::Delay(longest) => {
+            let Limits { per_key, total, bytes } = policy.waiting();
+            format!(
+                "wait in line at most {}, then refuse with 429; a worker holds {per_key} requests of a key, \
+                 {total} in all, {bytes} bytes",
+                span(*longest)
+            )
+        }
+        Action::Mark(mark) => format!("pass on with {}: {}", mark.header.0, mark.value.0),
+        Action::Respond(reply) => {
+            format!("answer {} without saying why, and do not pass on", answer(reply))
+        }
+    }
+}
+
+fn answer(reply: &Reply) -> String {
+    match &reply.body {
+        Some(_) => format!("{} and a body of its own", reply.status.0),
+        None => reply.status.0.to_string(),
+    }
+}
+
+/// A wait as the document writes it: `500 ms` or `2 s`.
+fn span(span: Span) -> String {
+    let secs = span.as_secs_ceil();
+    if Span::from_secs(secs) == span {
+        format!("{secs} s")
+    } else {
+        format!("{} ms", span.as_millis_ceil())
+    }
+}
+
+fn host(host: &Host) -> String {
+    match host {
+        Host::Exact(name) => lossy(name),
+        Host::Suffix(name) => format!("*{}", lossy(name)),
+    }
+}
+
+fn pattern(pattern: &Pattern) -> String {
+    let segments = pattern.segments.iter().map(|segment| match segment {
+        Segment::Literal(literal) => lossy(literal),
+        Segment::Any => "*".to_owned(),
+        Segment::Capture(name) => format!("{{{name}}}"),
+    });
+    let rest = pattern.rest.then(|| "**".to_owned());
+    format!("/{}", joined(segments.chain(rest), "/"))
+}
+
+fn named<'a>(
+    what: &str,
+    names: impl Iterator<Item = (&'a str, &'a Vec<Matcher>)>,
+) -> Option<String> {
+    let texts = names.map(|(name, matchers)| {
+        let values: Vec<String> = matchers.iter().filter_map(matcher).collect();
+        if values.len() < matchers.len() {
+            return format!("{what} {name}"); // one of the alternatives is "present"
+        }
+        format!("{what} {name} {}", joined(values.into_iter(), " or "))
+    });
+    Some(joined(texts, " and ")).filter(|text| !text.is_empty())
+}
+
+/// `None` for "present".
+fn matcher(matcher: &Matcher) -> Option<String> {
+    match matcher {
+        Matcher::Present => None,
+        Matcher::Exact(value) => Some(format!("\"{}\"", lossy(value))),
+        Matcher::Prefix(value) => Some(format!("\"{}...\"", lossy(value))),
+    }
+}
+
+fn each<T>(list: &Option<NonEmpty<T>>, text: impl Fn(&T) -> String) -> Vec<String> {
+    list.iter().flat_map(|list| &list.0).map(text).collect()
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn joined(texts: impl Iterator<Item = String>, separator: &str) -> String {
+    texts.collect::<Vec<_>>().join(separator)
+}

@@ -1,0 +1,302 @@
+//! From the tree to typed documents, collecting every mistake on the way.
+//!
+//! Invariant: reading never stops at the first mistake; a value is `None` only after a problem was
+//! noted, so `None` everywhere with no problem cannot be. `record!` and `choice!` make the types
+//! from one declaration each, which is also where names in messages come from.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::json::node::Node;
+
+pub(crate) use crate::json::place::{At, Noted};
+
+/// The longest piece of a document that a message repeats, in characters.
+pub(crate) const MAX_QUOTED: usize = 60;
+
+/// `node` as a message shows it: scalars as written, shortened; containers by their kind.
+pub(crate) fn quoted(node: &Node) -> String {
+    match node {
+        Node::Integer(n) => n.to_string(),
+        Node::OtherNumber(n) => n.clone(),
+        Node::Bool(b) => b.to_string(),
+        Node::Text(text) => quoted_text(text),
+        other => other.kind().to_string(),
+    }
+}
+
+/// `text` in quotes, control characters escaped, shortened.
+pub(crate) fn quoted_text(text: &str) -> String {
+    let mut out = String::from("\"");
+    for (i, c) in text.chars().enumerate() {
+        if i == MAX_QUOTED {
+            out.push_str("...");
+            break;
+        }
+        out.extend(c.escape_debug());
+    }
+    out.push('"');
+    out
+}
+
+/// A type that a document holds.
+pub(crate) trait FromNode: Sized {
+    /// The value, or `None` after noting why not.
+    fn read(node: &Node, at: &At<'_>) -> Option<Self>;
+
+    /// The value of a field that is not there; `None` when it must be.
+    fn absent() -> Option<Self> {
+        None
+    }
+
+    /// The JSON Schema of such values.
+    #[cfg(feature = "schema")]
+    fn schema() -> serde_json::Value;
+}
+
+/// The schema of a type, in the words of JSON Schema 2020-12.
+macro_rules! schema {
+    ($($json:tt)*) => {
+        #[cfg(feature = "schema")]
+        fn schema() -> serde_json::Value {
+            serde_json::json!($($json)*)
+        }
+    };
+}
+
+impl<T: FromNode> FromNode for Option<T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        T::read(node, at).map(Some)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+
+    #[cfg(feature = "schema")]
+    fn schema() -> serde_json::Value {
+        T::schema()
+    }
+}
+
+impl<T: FromNode> FromNode for Vec<T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::List(items) = node else {
+            return at.wrong(node, "a list");
+        };
+        // What is not looked at any more is among the mistakes that are not listed.
+        let read: Vec<Option<T>> = items
+            .iter()
+            .enumerate()
+            .take_while(|_| !at.is_full())
+            .map(|(i, item)| T::read(item, &at.item(i)))
+            .collect();
+        read.into_iter().collect()
+    }
+
+    schema!({"type": "array", "items": T::schema()});
+}
+
+/// An item whose mistakes do not keep its neighbours from being looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Lenient<T>(pub(crate) Option<T>);
+
+impl<T: FromNode> FromNode for Lenient<T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        Some(Self(T::read(node, at)))
+    }
+
+    #[cfg(feature = "schema")]
+    fn schema() -> serde_json::Value {
+        T::schema()
+    }
+}
+
+impl FromNode for bool {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Bool(value) => Some(*value),
+            _ => at.wrong(node, "true or false"),
+        }
+    }
+
+    schema!({"type": "boolean"});
+}
+
+impl FromNode for String {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) => Some(text.clone()),
+            _ => at.wrong(node, "a string"),
+        }
+    }
+
+    schema!({"type": "string"});
+}
+
+impl FromNode for u64 {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Integer(value) => Some(*value),
+            _ => at.wrong(node, "a whole number of at least 0"),
+        }
+    }
+
+    schema!({"type": "integer", "minimum": 0});
+}
+
+/// The fields of an object, checked against the names it may have.
+pub(crate) struct Fields<'n> {
+    fields: &'n [(String, Node)],
+}
+
+impl<'n> Fields<'n> {
+    /// Opens `node` as an object; unknown and duplicate names are problems of their own.
+    pub(crate) fn open(node: &'n Node, at: &At<'_>, known: &[&'static str]) -> Option<Self> {
+        let Node::Object(fields) = node else {
+            return at.wrong(node, "an object");
+        };
+        for (i, (name, _)) in fields.iter().enumerate() {
+            if at.is_full() {
+                break;
+            }
+            if name == "$schema" && at.is_root() {
+                continue; // for editors
+            }
+            match known.iter().find(|known| **known == name.as_str()) {
+                None => at.problem(unknown("field", name, known)),
+                Some(known) if fields.iter().take(i).any(|(earlier, _)| earlier == name) => {
+                    at.field(known).problem("is given twice; give it once".to_string());
+                }
+                Some(_) => {}
+            }
+        }
+        Some(Self { fields })
+    }
+
+    /// The value of the field `name`.
+    pub(crate) fn read<T: FromNode>(&self, name: &'static str, at: &At<'_>) -> Option<T> {
+        match self.fields.iter().find(|(field, _)| field == name) {
+            // What may be left out is taken as left out when it is wrong: its problem is noted, and
+            // the rest can still be looked at.
+            Some((_, node)) => T::read(node, &at.field(name)).or_else(T::absent),
+            None => {
+                let absent = T::absent();
+                if absent.is_none() {
+                    at.field(name).problem("is missing".to_string());
+                }
+                absent
+            }
+        }
+    }
+}
+
+/// `unknown field "whne"; did you mean "when"?`, or the list of what is allowed.
+pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
+    let nearest = known.iter().map(|k| (distance(name, k), k)).min_by_key(|(d, _)| *d);
+    match nearest {
+        Some((d, k)) if d <= 2 && d < k.chars().count() => {
+            format!("unknown {what} {}; did you mean \"{k}\"?", quoted_text(name))
+        }
+        _ => format!("unknown {what} {}; use {}", quoted_text(name), one_of(known)),
+    }
+}
+
+/// `"a", "b" or "c"`.
+pub(crate) fn one_of(names: &[&str]) -> String {
+    let mut out = String::new();
+    for (i, name) in names.iter().enumerate() {
+        if i > 0 {
+            out.push_str(if i.saturating_add(1) == names.len() { " or " } else { ", " });
+        }
+        out.push_str(&format!("\"{name}\""));
+    }
+    out
+}
+
+/// The Levenshtein distance, or 3 when the lengths alone differ by more than 2: enough for a hint.
+fn distance(a: &str, b: &str) -> usize {
+    if a.chars().count().abs_diff(b.chars().count()) > 2 {
+        return 3;
+    }
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i.saturating_add(1);
+        for (above, y) in row.iter_mut().skip(1).zip(b.chars()) {
+            let cost = diagonal.saturating_add(usize::from(x != y));
+            diagonal = *above;
+            left = cost.min(above.saturating_add(1)).min(left.saturating_add(1));
+            *above = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i.saturating_add(1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// Declares an object of the document: its struct and how it is read. A field that may be left out
+/// is an `Option`; every field is read before any is missed, so all problems are noted.
+macro_rules! record {
+    ($(#[doc = $about:literal])* $(#[derive($($derive:ident),*)])? $name:ident {
+        $($(#[doc = $doc:literal])* $field:ident : $ty:ty,)*
+    }) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Debug $(, $($derive),*)?)]
+        pub(crate) struct $name { $($(#[doc = $doc])* pub(crate) $field: $ty,)* }
+
+        impl $crate::json::reader::FromNode for $name {
+            fn read(node: &$crate::json::node::Node, at: &$crate::json::reader::At<'_>) -> Option<Self> {
+                let fields = $crate::json::reader::Fields::open(node, at, &[$($crate::json::reader::name_of(stringify!($field))),*])?;
+                $(let $field = fields.read::<$ty>($crate::json::reader::name_of(stringify!($field)), at);)*
+                Some(Self { $($field: $field?,)* })
+            }
+
+            #[cfg(feature = "schema")]
+            fn schema() -> serde_json::Value {
+                $crate::json::schema::object(&[$($crate::json::schema::Field {
+                    name: $crate::json::reader::name_of(stringify!($field)),
+                    description: concat!($($doc),*),
+                    schema: <$ty as $crate::json::reader::FromNode>::schema(),
+                    required: <$ty as $crate::json::reader::FromNode>::absent().is_none(),
+                }),*])
+            }
+        }
+    };
+}
+
+/// Declares a closed set of names: its enum and how it is read.
+macro_rules! choice {
+    ($(#[doc = $about:literal])* $name:ident ($what:literal) { $(#[doc = $doc:literal] $text:literal => $variant:ident,)* }) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name { $(#[doc = $doc] $variant,)* }
+
+        impl $crate::json::reader::FromNode for $name {
+            fn read(node: &$crate::json::node::Node, at: &$crate::json::reader::At<'_>) -> Option<Self> {
+                match node {
+                    $($crate::json::node::Node::Text(text) if text == $text => Some(Self::$variant),)*
+                    $crate::json::node::Node::Text(text) => {
+                        at.problem($crate::json::reader::unknown($what, text, &[$($text),*]));
+                        None
+                    }
+                    _ => at.wrong(node, &$crate::json::reader::one_of(&[$($text),*])),
+                }
+            }
+
+            $crate::json::reader::schema!({"oneOf": [$({"const": $text, "description": $doc.trim()}),*]});
+        }
+    };
+}
+
+/// The name in a document of a field of a struct: a raw identifier has its `r#` removed.
+pub(crate) const fn name_of(field: &'static str) -> &'static str {
+    match field.as_bytes() {
+        [b'r', b'#', ..] => field.split_at(2).1,
+        _ => field,
+    }
+}
+
+pub(crate) use {choice, record, schema};

@@ -1,0 +1,205 @@
+//! Which rules apply to a request, and what each counts of it.
+//!
+//! Invariant: a rule that applies counts by what the request surely says, or is malformed and charges
+//! nothing; a missing part of a key is the rule's `on_missing`, never a guess. Nothing is loaded or decided here.
+
+use alloc::vec::Vec;
+
+use crate::compile::{Group, Policy, Rule, Tier};
+use crate::document::OnMissing;
+use crate::document::behaviour::{Action, Charging, Cost, Mode, Share};
+use crate::document::conditions::Conditions;
+use crate::document::identity::{KeyPart, Repeated};
+use crate::facts::Facts;
+use crate::http::malformed::Malformed;
+use crate::http::values::{Reading, elements, the_one};
+use crate::pipeline::plan::{Applied, Due, Plan};
+use crate::request::key::{parts, write_key, write_shared_key};
+use crate::request::lazy::{Known, Request};
+
+impl Policy {
+    /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never
+    /// fails; without rules the plan is empty.
+    pub fn plan(&self, facts: &impl Facts, plan: &mut Plan) {
+        plan.clear();
+        let request = Request::new(facts, &self.settings, core::mem::take(&mut plan.buffers));
+        if !self.exempt.iter().any(|exempt| exempt.surely_hold(&request)) {
+            let mut candidates = core::mem::take(&mut plan.candidates);
+            self.index.find(request.host().ok(), request.paths().all(), &mut candidates);
+            for index in &candidates {
+                self.apply(*index, &request, plan);
+            }
+            plan.candidates = candidates;
+            plan.keep_malformed();
+            plan.reserve_decisions(self);
+        }
+        plan.buffers = request.into_buffers();
+    }
+
+    /// Adds the rule `index` to the plan if it applies.
+    fn apply<F: Facts>(&self, index: u16, request: &Request<'_, F>, plan: &mut Plan) {
+        let Some(rule) = self.rules.get(usize::from(index)) else { return };
+        let when = match &rule.when {
+            Some(when) => when.hold(request, rule.known, Reading::Any),
+            None => Ok(true),
+        };
+        let is_let_off = || rule.unless.as_ref().is_some_and(|unless| unless.surely_hold(request));
+        if when == Ok(false) || is_let_off() {
+            return;
+        }
+        let start = plan.keys.len();
+        let counted = match when.and_then(|_| self.counted(rule, request, &mut plan.keys)) {
+            Ok(None) => return plan.keys.truncate(start),
+            Ok(Some(counted)) => Ok(counted),
+            Err(malformed) => Err(malformed),
+        };
+        let enforced = match counted {
+            Ok(_) => {
+                let key = plan.keys.get(start..).unwrap_or_default();
+                rule.is_enforced_for(key, self.response.hash_key)
+            }
+            Err(_) => rule.is_enforced_for_any(),
+        };
+        let partition = if counted.is_ok_and(|counted| counted.has_key) {
+            Some(plan.partition(rule.group, start))
+        } else {
+            plan.keys.truncate(start);
+            None
+        };
+        plan.applied.push(Applied {
+            rule: index,
+            set: counted.map_or(rule.set, |counted| counted.set),
+            cost: counted.map_or(0, |counted| counted.cost),
+            partition,
+            malformed: counted.err(),
+            first_decision: 0,
+            enforced,
+            binding: enforced && !matches!(rule.action, Action::Mark(_)),
+            due: if counted.is_ok() { rule.due() } else { Due::Now },
+            charged: None,
+            turned_away: false,
+        });
+    }
+
+    /// Appends the key that `rule` counts a request by to `keys`, and says what else it counts; `None` when a
+    /// part of the key is missing and the rule skips such requests.
+    fn counted<F: Facts>(
+        &self,
+        rule: &Rule,
+        request: &Request<'_, F>,
+        keys: &mut Vec<u8>,
+    ) -> Result<Option<Counted>, Malformed> {
+        let start = keys.len();
+        let Some(group) = self.groups.get(usize::from(rule.group)) else { return Ok(None) };
+        if rule.is_in_dispute(group, request.paths()) {
+            return Err(Malformed::Path);
+        }
+        let complete = write_key(group, rule, request, keys)?;
+        if !complete && rule.on_missing != OnMissing::Deny {
+            keys.truncate(start);
+            if rule.on_missing == OnMissing::Skip {
+                return Ok(None);
+            }
+            write_shared_key(group, keys);
+        }
+        let key = keys.get(start..).unwrap_or_default();
+        Ok(Some(Counted {
+            set: rule.tier_for(request, group, key)?,
+            cost: rule.cost.of(request)?,
+            has_key: complete || rule.on_missing == OnMissing::Shared,
+        }))
+    }
+}
+
+/// What a rule counts of a request, besides its key.
+#[derive(Clone, Copy)]
+struct Counted {
+    set: u16,
+    cost: u64,
+    /// False when a part is missing and the rule refuses such requests.
+    has_key: bool,
+}
+
+impl Rule {
+    /// When a request is charged.
+    const fn due(&self) -> Due {
+        match &self.charging {
+            Charging::Request => Due::Now,
+            Charging::Response(charge) if charge.reserves() => Due::Held,
+            Charging::Response(_) => Due::Later,
+        }
+    }
+
+    /// True when there are keys that the rule is enforced for. A request that cannot be read might be of
+    /// any of them.
+    const fn is_enforced_for_any(&self) -> bool {
+        !matches!(self.mode, Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. }))
+    }
+
+    /// True when the rule is enforced for `key`: the same keys every time, and everywhere if it has a salt.
+    fn is_enforced_for(&self, key: &[u8], secret: Option<[u8; 16]>) -> bool {
+        match self.mode {
+            Mode::Enforce => true,
+            Mode::Shadow => false,
+            Mode::EnforcePercent(share) => share.holds(self.name(), key, secret),
+        }
+    }
+
+    /// The quotas for this request: the first tier that is for it, or the rule's own.
+    fn tier_for<F: Facts>(
+        &self,
+        request: &Request<'_, F>,
+        group: &Group,
+        key: &[u8],
+    ) -> Result<u16, Malformed> {
+        for tier in &self.tiers {
+            let reading = Reading::Main(request.settings.repeated, tier.repeated);
+            let is_for_key = tier.key_values.is_empty() || tier.names_part_of(group, key);
+            let holds = |when: &Conditions| when.hold(request, Known::Nothing, reading);
+            if is_for_key && tier.when.as_ref().map_or(Ok(true), holds)? {
+                return Ok(tier.set);
+            }
+        }
+        Ok(self.set)
+    }
+}
+
+impl Tier {
+    /// True when a part of `key` has one of the values. The bytes of an address are no text: neither is taken for the other.
+    fn names_part_of(&self, group: &Group, key: &[u8]) -> bool {
+        group.key.iter().zip(parts(key)).any(|(part, value)| {
+            let values =
+                if *part == KeyPart::ClientIp { &self.addresses } else { &self.key_values };
+            value.is_some_and(|value| values.contains(value))
+        })
+    }
+}
+
+impl Cost {
+    /// The cost of this request, in quota units; at least 1.
+    fn of<F: Facts>(&self, request: &Request<'_, F>) -> Result<u64, Malformed> {
+        let number = |name: &str, repeated| match request.facts.header(name) {
+            Some(value) => Ok(the_one(elements(&value), repeated)?.and_then(whole_number)),
+            None => Ok(None),
+        };
+        Ok(match self {
+            Self::Fixed(cost) => *cost,
+            Self::Header { name, default, max, repeated } => {
+                let repeated = Repeated::of_one(*repeated, request.settings.repeated);
+                number(&name.0, repeated)?.unwrap_or(*default).clamp(1, *max)
+            }
+            Self::ContentLengthPer(bytes) => {
+                // RFC 9110, 8.6: of lengths that differ none is meant.
+                let length = number("content-length", Repeated::Refuse)?;
+                length.map_or(1, |length| length.div_ceil(*bytes).max(1))
+            }
+        })
+    }
+}
+
+/// The number that `digits` are; what has more digits than fit is still a number, the greatest.
+fn whole_number(digits: &[u8]) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let text = core::str::from_utf8(digits).ok().filter(|_| is_number)?;
+    Some(text.parse().unwrap_or(u64::MAX))
+}

@@ -1,0 +1,253 @@
+//! Deciding a plan: all or nothing, in one place for every surface.
+//!
+//! Invariant: a request is charged to every quota of every binding rule that applies, or, when one
+//! of them denies, to none. A rule that only marks or shadows is charged when the request passes and
+//! its own quotas admit it. A rule that charges by the response is only looked at until then, or holds a place.
+//! What is given back was charged, and is given back once, however often its commit loses a race.
+
+use tollgate_core::{Decision, Span, Timestamp, Verdict};
+
+use crate::compile::{Meter, Policy, Rule};
+use crate::document::OnFailure;
+use crate::document::behaviour::{Action, Charging};
+use crate::pipeline::plan::{Applied, Due, Partition, Plan, Status};
+use crate::policy::record;
+
+impl Plan {
+    /// Decides all loaded partitions together at `now`: every cost is charged, or none is.
+    pub fn decide(&mut self, policy: &Policy, now: Timestamp) {
+        let mut admitted = !self.refused_without_quota(policy);
+        for i in 0..self.len() {
+            admitted &= self.peek(policy, i, now);
+        }
+        for i in 0..self.len() {
+            self.record(policy, i, now, admitted);
+        }
+    }
+
+    /// Says what would be decided at `now`, and charges nothing: for a request that has to stand in a line anyway
+    /// ([`Plan::turns`]), to see whether another rule refuses it.
+    pub fn look(&mut self, policy: &Policy, now: Timestamp) {
+        for i in 0..self.len() {
+            self.peek(policy, i, now);
+            self.record(policy, i, now, false);
+        }
+    }
+
+    /// Decides partition `i` alone at `now`, after it lost its race and was loaded again, while the
+    /// others stay charged. False when it denies now: then the others' charges are to be refunded.
+    pub fn redecide(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {
+        let admitted = self.peek(policy, i, now);
+        self.record(policy, i, now, admitted);
+        admitted
+    }
+
+    /// Takes this request's charge back from partition `i`, which was committed and then loaded
+    /// again. What is to be committed afterwards is [`Plan::value`]; when it lost its race: load and take back again, and
+    /// once it stands: [`Plan::refunded`]. False when a place that it waits for stays taken: a `leaky-queue` takes back its
+    /// last one only.
+    pub fn refund(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {
+        let mut is_free = true;
+        self.with_partition(i, |applied, partition, decisions| {
+            for applied in applied.iter().filter(|applied| applied.partition == Some(i)) {
+                is_free &= take_back(policy, applied, &mut partition.value, decisions, now);
+            }
+        });
+        is_free
+    }
+
+    /// The charge of partition `i` was taken back: says what its quotas have left without it.
+    pub fn refunded(&mut self, policy: &Policy, i: usize, now: Timestamp) {
+        self.with_partition(i, |applied, partition, decisions| {
+            for applied in applied.iter_mut().filter(|applied| applied.partition == Some(i)) {
+                applied.charged = None;
+                each_meter(
+                    policy,
+                    applied,
+                    &mut partition.value,
+                    decisions,
+                    |meter, state, decision| {
+                        if decision.is_admitted() {
+                            *decision = meter.limiter.peek(state, now, 0);
+                        }
+                    },
+                );
+            }
+            partition.status = Status::Uncharged;
+        });
+    }
+
+    /// Turns the plan of a request that passed into what its response's `status` brings about: charges, and places
+    /// that are given back; false when there is neither. `None` is a request whose client left before there was a
+    /// response. Then load, decide and commit as before: the partitions that [`Plan::applies`] to. What no longer fits is not
+    /// charged: the quota is used up as it is.
+    pub fn settle(&mut self, policy: &Policy, status: Option<u16>) -> bool {
+        let Self { applied, decisions, .. } = self;
+        applied.retain_mut(|applied| {
+            let charging = policy.rules.get(usize::from(applied.rule)).map(|rule| &rule.charging);
+            let Some(Charging::Response(charge)) = charging else { return false };
+            applied.binding = false;
+            applied.due = match (applied.due, charge.charges(status)) {
+                (Due::Later, true) if !denies(applied, policy, decisions) => Due::Now,
+                (Due::Held, false) if applied.charged.is_some() => Due::GivenBack,
+                _ => return false,
+            };
+            true
+        });
+        !self.applied.is_empty()
+    }
+
+    /// Fills the decisions of partition `i` as they would be; true unless a binding rule denies.
+    fn peek(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {
+        let mut admitted = true;
+        self.with_partition(i, |applied, partition, decisions| {
+            if !partition.is_loaded() {
+                return;
+            }
+            partition.at = now;
+            let counted = applied.iter().filter(|applied| applied.partition == Some(i));
+            // What was decided on a charge is needed to take it back.
+            for applied in counted.filter(|applied| applied.due != Due::GivenBack) {
+                let longest =
+                    policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
+                each_meter(
+                    policy,
+                    applied,
+                    &mut partition.value,
+                    decisions,
+                    |meter, state, decision| {
+                        *decision = at_most(meter.limiter.peek(state, now, applied.cost), longest);
+                    },
+                );
+                admitted &= !(applied.binding && denies(applied, policy, decisions));
+            }
+        });
+        admitted
+    }
+
+    /// Charges partition `i`, or, when the request is not admitted, says what its quotas have left
+    /// without it. The denials stay as they are.
+    fn record(&mut self, policy: &Policy, i: usize, now: Timestamp, admitted: bool) {
+        self.with_partition(i, |applied, partition, decisions| {
+            if !partition.is_loaded() {
+                return;
+            }
+            partition.status = Status::Uncharged;
+            for applied in applied.iter_mut().filter(|applied| applied.partition == Some(i)) {
+                if applied.due == Due::GivenBack {
+                    take_back(policy, applied, &mut partition.value, decisions, now);
+                    partition.status = Status::Charged;
+                    continue;
+                }
+                let charged =
+                    admitted && applied.due != Due::Later && !denies(applied, policy, decisions);
+                applied.charged = charged.then_some(now);
+                each_meter(
+                    policy,
+                    applied,
+                    &mut partition.value,
+                    decisions,
+                    |meter, state, decision| {
+                        if charged {
+                            *decision = meter.limiter.check(state, now, applied.cost);
+                        } else if decision.is_admitted() {
+                            *decision = meter.limiter.peek(state, now, 0);
+                        }
+                    },
+                );
+                if charged {
+                    partition.status = Status::Charged;
+                }
+            }
+        });
+    }
+
+    /// True when the request is refused whatever its quotas say: it cannot be read, a key part is
+    /// missing, or a partition failed whose rules deny then.
+    fn refused_without_quota(&self, policy: &Policy) -> bool {
+        self.applied.iter().filter(|applied| applied.binding).any(|applied| {
+            match applied.partition {
+                None => true,
+                Some(i) => {
+                    let failed =
+                        matches!(self.live().get(i).map(|p| p.status), Some(Status::Failed(_)));
+                    let rule = policy.rules.get(usize::from(applied.rule));
+                    failed && rule.is_some_and(|rule| rule.on_failure == OnFailure::Deny)
+                }
+            }
+        })
+    }
+}
+
+impl Partition {
+    const fn is_loaded(&self) -> bool {
+        !matches!(self.status, Status::Pending | Status::Failed(_))
+    }
+}
+
+impl Rule {
+    /// How long a request may wait for this rule, if the rule says so.
+    const fn longest_wait(&self) -> Option<Span> {
+        match self.action {
+            Action::Delay(longest) => Some(longest),
+            Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => None,
+        }
+    }
+}
+
+/// `decision`, but a wait longer than `longest` is a denial until it is short enough.
+fn at_most(decision: Decision, longest: Option<Span>) -> Decision {
+    match (decision.verdict, longest) {
+        (Verdict::Delay(wait), Some(longest)) if wait > longest => {
+            let retry_after = Some(wait.saturating_sub(longest));
+            Decision { verdict: Verdict::Deny, retry_after, ..decision }
+        }
+        _ => decision,
+    }
+}
+
+/// True when a quota of the rule denies.
+pub(crate) fn denies(applied: &Applied, policy: &Policy, decisions: &[Decision]) -> bool {
+    let decisions = decisions.get(applied.first_decision..).unwrap_or_default();
+    decisions.iter().take(policy.meters(applied).len()).any(|decision| !decision.is_admitted())
+}
+
+/// Takes the rule's charge, if there is one, out of `value`, and leaves everything else as it is: so that it can be taken out
+/// of a newer value once more. False when a place that was waited for stays taken.
+fn take_back(
+    policy: &Policy,
+    applied: &Applied,
+    value: &mut [u8],
+    decisions: &mut [Decision],
+    now: Timestamp,
+) -> bool {
+    let Some(at) = applied.charged else { return true };
+    let mut is_free = true;
+    each_meter(policy, applied, value, decisions, |meter, state, decision| {
+        if let Some(charge) = decision.charge(at, applied.cost) {
+            let next_free_at = meter.limiter.idle_at(state);
+            meter.limiter.refund(state, charge, now);
+            is_free &= !matches!(decision.verdict, Verdict::Delay(_))
+                || meter.limiter.idle_at(state) != next_free_at;
+        }
+    });
+    is_free
+}
+
+/// Calls `each` with every quota of the rule: its parameters, its state in `value`, its decision.
+fn each_meter(
+    policy: &Policy,
+    applied: &Applied,
+    value: &mut [u8],
+    decisions: &mut [Decision],
+    mut each: impl FnMut(&Meter, &mut [u8], &mut Decision),
+) {
+    let Some(set) = policy.sets.get(usize::from(applied.set)) else { return };
+    let Some(states) = record::states_mut(set, value) else { return };
+    let decisions = decisions.get_mut(applied.first_decision..).unwrap_or_default();
+    for (meter, decision) in set.meters.iter().zip(decisions) {
+        if let Some(state) = meter.state_mut(states) {
+            each(meter, state, decision);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! How a surface verifies tokens, as the policy says it.
+//!
+//! Invariant: nothing here believes a token. Envoy takes claims from what its jwt_authn filter verified;
+//! the Worker verifies the token that is found here with these keys before it plans.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::compile::Policy;
+use crate::document::identity::{self, JwtDoc};
+use crate::facts::Facts;
+use crate::http::values::token;
+
+/// Where verified claims come from.
+#[derive(Clone, Debug)]
+pub struct Jwt {
+    /// Envoy: the `payload_in_metadata` of the jwt_authn filter in front.
+    pub metadata: Option<String>,
+    /// Worker: the header with the token, in lower case.
+    pub header: String,
+    /// Worker: the only issuer that is accepted.
+    pub issuer: Option<String>,
+    /// Worker: the token must be for one of these; empty: for anybody.
+    pub audiences: Vec<String>,
+    /// Worker: the keys that sign.
+    pub keys: Vec<Jwk>,
+}
+
+/// One key that signs tokens.
+#[derive(Clone, Debug)]
+pub struct Jwk {
+    /// HS256, RS256 or ES256.
+    pub alg: String,
+    /// The name that a token calls it by.
+    pub kid: Option<String>,
+    /// The key as JSON, for `SubtleCrypto.importKey`.
+    pub json: String,
+}
+
+impl Policy {
+    /// Worker: the token of a request, when a rule counts by what it claims. None of several that differ, whose
+    /// request every such rule refuses.
+    #[must_use]
+    pub fn token(&self, facts: &impl Facts) -> Option<Vec<u8>> {
+        let (header, repeated) = self.settings.token.as_ref().filter(|_| self.jwt().is_some())?;
+        let value = facts.header(&header.0)?;
+        let token = token(&header.0, &value, *repeated).ok().flatten();
+        token.map(<[u8]>::to_vec)
+    }
+}
+
+impl Jwt {
+    pub(crate) fn new(doc: &JwtDoc) -> Self {
+        Self {
+            metadata: doc.metadata.clone(),
+            header: doc
+                .header
+                .as_ref()
+                .map_or_else(|| "authorization".to_string(), |name| name.0.clone()),
+            issuer: doc.issuer.clone(),
+            audiences: doc.audiences.iter().flat_map(|list| list.0.clone()).collect(),
+            keys: doc.keys.iter().flat_map(|keys| keys.0.iter().map(Jwk::new)).collect(),
+        }
+    }
+}
+
+impl Jwk {
+    fn new(doc: &identity::Jwk) -> Self {
+        let fields = [
+            ("kty", Some(&doc.kty)),
+            ("alg", Some(&doc.alg)),
+            ("k", doc.k.as_ref()),
+            ("n", doc.n.as_ref()),
+            ("e", doc.e.as_ref()),
+            ("crv", doc.crv.as_ref()),
+            ("x", doc.x.as_ref()),
+            ("y", doc.y.as_ref()),
+        ];
+        let pairs: Vec<String> = fields
+            .into_iter()
+            .filter_map(|(name, value)| {
+                value.map(|value| format!("\"{name}\":{}", json_string(value)))
+            })
+            .collect();
+        Self {
+            alg: doc.alg.clone(),
+            kid: doc.kid.clone(),
+            json: format!("{{{}}}", pairs.join(",")),
+        }
+    }
+}
+
+fn json_string(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default()
+}

@@ -1,0 +1,290 @@
+//! A request as somebody describes it in JSON, who stands in front of it: what the Worker's `POST /check` reads.
+//!
+//! Invariant: whatever bytes come, they are a request or every mistake by the name of its field, in the words of
+//! the policy document. Everything is believed. Deliberately absent: bodies, and claims, which only a verified token makes.
+
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
+use alloc::format;
+use alloc::string::String;
+use core::cell::RefCell;
+use core::net::IpAddr;
+
+use crate::document::conditions::{Asn, Country};
+use crate::document::scalar::{Bounded, is_token};
+use crate::facts::Facts;
+use crate::json::node::{Node, whole};
+use crate::json::problem::Problems;
+use crate::json::reader::{At, FromNode, record, schema};
+
+/// The longest method: the longest registered one, UPDATEREDIRECTREF, has 17 letters.
+const MAX_METHOD: usize = 32;
+
+record! {
+    /// A request, described.
+    RequestDoc {
+        /// The method; any token, because methods are case-sensitive and may be new.
+        method: Method,
+        /// The path, with the query.
+        path: Target,
+        /// The host, perhaps with a port; in place of a `host` among the headers.
+        host: Option<Host>,
+        /// Header lines by name.
+        headers: Option<Lines>,
+        /// The client's address.
+        client_ip: Option<Address>,
+        /// The client's two-letter country code.
+        country: Option<Country>,
+        /// The client's autonomous system number.
+        asn: Option<Asn>,
+        /// The status of the response to a request that was allowed before: this reports it.
+        response_status: Option<Bounded<100, 599>>,
+    }
+}
+
+/// A request as its caller described it.
+#[derive(Clone, Debug)]
+pub struct DescribedRequest(RequestDoc);
+
+impl DescribedRequest {
+    /// Reads `{"method": "GET", "path": "/"}`, with `host`, `headers`, `client_ip`, `country`, `asn` and
+    /// `response_status` where they are known.
+    ///
+    /// # Errors
+    /// Every mistake, with the name of its field and what is allowed.
+    ///
+    /// ```
+    /// use tollgate_policy::{DescribedRequest, Facts};
+    /// let request = DescribedRequest::parse(br#"{"method": "GET", "path": "/", "country": "de"}"#)?;
+    /// assert_eq!(request.country().as_deref(), Some(&b"DE"[..]));
+    /// # Ok::<(), tollgate_policy::Problems>(())
+    /// ```
+    pub fn parse(json: &[u8]) -> Result<Self, Problems> {
+        let text = core::str::from_utf8(json);
+        let node = Node::parse(text.map_err(|error| whole(format!("not JSON: {error}")))?)?;
+        let noted = RefCell::default();
+        let doc = RequestDoc::read(&node, &At::root(&noted));
+        let problems = noted.into_inner().in_order(&node);
+        match doc {
+            Some(doc) if problems.0.is_empty() => Ok(Self(doc)),
+            _ => Err(problems),
+        }
+    }
+
+    /// The status of the response, when this reports one.
+    #[must_use]
+    pub fn response_status(&self) -> Option<u16> {
+        self.0.response_status.and_then(|status| u16::try_from(status.0).ok())
+    }
+}
+
+impl Facts for DescribedRequest {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.0.method.0.as_bytes().into()
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.0.path.0.as_bytes().into()
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let lines = || self.0.headers.as_ref()?.0.get(name);
+        let host = self.0.host.as_ref().filter(|_| name == "host").map(|host| &host.0);
+        host.or_else(lines).map(|value| value.as_bytes().into())
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        self.0.client_ip.as_ref().map(|address| address.0)
+    }
+
+    fn country(&self) -> Option<Cow<'_, [u8]>> {
+        self.0.country.as_ref().map(|country| country.0.as_slice().into())
+    }
+
+    fn asn(&self) -> Option<Cow<'_, [u8]>> {
+        self.0.asn.as_ref().map(|asn| asn.0.as_slice().into())
+    }
+}
+
+/// Declares a kind of text: what it may be, and what a message says is wanted.
+macro_rules! text {
+    ($(#[doc = $about:literal])* $name:ident, $wanted:literal, $is_allowed:expr) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Debug)]
+        pub(crate) struct $name(String);
+
+        impl FromNode for $name {
+            fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+                let is_allowed: fn(&str) -> bool = $is_allowed;
+                match node {
+                    Node::Text(text) if is_allowed(text) => Some(Self(text.clone())),
+                    _ => at.wrong(node, $wanted),
+                }
+            }
+
+            schema!({"type": "string"});
+        }
+    };
+}
+
+text!(
+    /// A request method.
+    Method,
+    "a request method; use a token such as \"GET\"",
+    |text| text.len() <= MAX_METHOD && is_token(text.as_bytes())
+);
+text!(
+    /// A path and perhaps a query.
+    Target,
+    "a path; use one that begins with \"/\"",
+    |text| text.starts_with('/') && is_field_value(text)
+);
+text!(
+    /// A host and perhaps a port.
+    Host,
+    "a host; use one such as \"example.com\"",
+    |text| !text.is_empty() && is_field_value(text)
+);
+text!(
+    /// One line of a header.
+    Line,
+    "a header value; use one line of text",
+    is_field_value
+);
+
+/// What a field value may hold (RFC 9110, 5.5): anything on one line.
+fn is_field_value(text: &str) -> bool {
+    !text.bytes().any(|b| matches!(b, b'\r' | b'\n' | 0))
+}
+
+/// Header values by lower-case name.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines(BTreeMap<String, String>);
+
+impl FromNode for Lines {
+    /// Names are case-insensitive; several lines of one name are one list (RFC 9110, 5.3).
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::Object(fields) = node else {
+            return at.wrong(node, "an object of names and values");
+        };
+        let mut lines = BTreeMap::<String, String>::new();
+        for (name, node) in fields {
+            let at = at.own(name);
+            if !is_token(name.as_bytes()) {
+                at.problem("is not a header name".into());
+            } else if let Some(Line(line)) = Line::read(node, &at) {
+                match lines.entry(name.to_ascii_lowercase()) {
+                    Entry::Vacant(entry) => drop(entry.insert(line)),
+                    Entry::Occupied(mut entry) => entry.get_mut().extend([", ", &line]),
+                }
+            }
+        }
+        Some(Self(lines))
+    }
+
+    schema!({"type": "object", "additionalProperties": {"type": "string"}});
+}
+
+/// An address without a port.
+#[derive(Clone, Debug)]
+pub(crate) struct Address(IpAddr);
+
+impl FromNode for Address {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let address = match node {
+            Node::Text(text) => text.parse().ok(),
+            _ => None,
+        };
+        address.map(Self).or_else(|| at.wrong(node, "an address; use IPv4 or IPv6 without a port"))
+    }
+
+    schema!({"type": "string"});
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn problems(json: &str) -> String {
+        DescribedRequest::parse(json.as_bytes()).expect_err(json).to_string()
+    }
+
+    #[test]
+    fn reads_every_field() {
+        let json = r#"{"method":"get","host":"example.com","path":"/a?b=c","headers":{"X-Key":"k","host":"no","x-key":"l","x-none":""},
+            "client_ip":"2001:db8::1","country":"de","asn":64500,"response_status":599}"#;
+        let request = DescribedRequest::parse(json.as_bytes()).expect(json);
+        assert_eq!((&*request.method(), &*request.target()), (&b"get"[..], &b"/a?b=c"[..]));
+        let header = |name| request.header(name).map(Cow::into_owned);
+        assert_eq!(header("x-key").as_deref(), Some(&b"k, l"[..]));
+        assert_eq!(header("host").as_deref(), Some(&b"example.com"[..]));
+        assert_eq!(&*request.host(), b"example.com");
+        assert_eq!((header("x-none"), header("other")), (Some(b"".into()), None));
+        assert_eq!(request.peer(), "2001:db8::1".parse().ok());
+        assert_eq!(request.country().as_deref(), Some(&b"DE"[..]));
+        assert_eq!(request.asn().as_deref(), Some(&b"64500"[..]));
+        assert_eq!(request.response_status(), Some(599));
+    }
+
+    #[test]
+    fn all_but_method_and_path_may_be_left_out() {
+        let least = DescribedRequest::parse(br#"{"method":"GET","path":"/"}"#).expect("least");
+        assert_eq!((least.peer(), least.header("host"), &*least.host()), (None, None, &b""[..]));
+        assert_eq!((least.country(), least.asn(), least.response_status()), (None, None, None));
+        let host = br#"{"method":"GET","path":"/","headers":{"Host":"a"}}"#;
+        assert_eq!(&*DescribedRequest::parse(host).expect("a host").host(), b"a");
+    }
+
+    #[test]
+    fn every_mistake_names_its_field_and_what_is_allowed() {
+        let all = r#"{"method":"A B","host":"","path":"a","headers":{"x y":"1","ok":5,"nl":"a\nb"},"client_ip":"1.2.3.4:80",
+            "country":"Germany","asn":"AS64500","response_status":99,"cuntry":"DE"}"#;
+        assert_eq!(
+            problems(all),
+            "unknown field \"cuntry\"; did you mean \"country\"?\n\
+             method: \"A B\" is not a request method; use a token such as \"GET\"\n\
+             host: \"\" is not a host; use one such as \"example.com\"\n\
+             path: \"a\" is not a path; use one that begins with \"/\"\n\
+             headers.\"x y\": is not a header name\n\
+             headers.ok: 5 is not a header value; use one line of text\n\
+             headers.nl: \"a\\nb\" is not a header value; use one line of text\n\
+             client_ip: \"1.2.3.4:80\" is not an address; use IPv4 or IPv6 without a port\n\
+             country: \"Germany\" is not a country; use two letters, such as \"DE\"\n\
+             asn: \"AS64500\" is not a system number; use 0 to 4294967295\n\
+             response_status: 99 is not a whole number from 100 to 599"
+        );
+        let wrong =
+            r#"{"method":null,"path":[],"headers":true,"client_ip":{},"country":1,"asn":-1}"#;
+        assert_eq!(
+            problems(wrong),
+            "method: null is not a request method; use a token such as \"GET\"\n\
+             path: a list is not a path; use one that begins with \"/\"\n\
+             headers: true is not an object of names and values\n\
+             client_ip: an object is not an address; use IPv4 or IPv6 without a port\n\
+             country: 1 is not a country; use two letters, such as \"DE\"\n\
+             asn: -1 is not a system number; use 0 to 4294967295"
+        );
+        assert_eq!(problems("{}"), "method: is missing\npath: is missing");
+        let twice = r#"{"path":"/","path":"/","method":"GET"}"#;
+        assert_eq!(problems(twice), "path: is given twice; give it once");
+        assert_eq!(problems("[1]"), "a list is not an object");
+        assert_eq!(problems(""), "not JSON: EOF while parsing a value at line 1 column 0");
+        let bytes = DescribedRequest::parse(b"\xff").expect_err("no text").to_string();
+        assert_eq!(bytes, "not JSON: invalid utf-8 sequence of 1 bytes from index 0");
+    }
+
+    #[test]
+    fn lengths_are_bounded_at_their_edge() {
+        let method = |length: usize| format!(r#"{{"method":"{}","path":"/"}}"#, "M".repeat(length));
+        assert!(DescribedRequest::parse(method(MAX_METHOD).as_bytes()).is_ok());
+        assert!(DescribedRequest::parse(method(MAX_METHOD + 1).as_bytes()).is_err());
+        let long = problems(&format!(r#"{{"method":"GET","path":"{}"}}"#, "a".repeat(1000)));
+        let shown = "a".repeat(60);
+        assert_eq!(
+            long,
+            format!("path: \"{shown}...\" is not a path; use one that begins with \"/\"")
+        );
+    }
+}

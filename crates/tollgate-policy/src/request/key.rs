@@ -1,0 +1,151 @@
+//! Partition keys: the canonical bytes of what a rule counts by.
+//!
+//! Invariant: two requests have equal bytes if and only if they agree in every part of the key. Each
+//! part is prefixed with its length, so no value can imitate two; a missing part differs from every
+//! value. The bytes hold what clients sent: they are hashed by the surface, never stored or logged.
+
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::compile::{Group, Rule};
+use crate::document::identity::{KeyPart, Repeated};
+use crate::facts::Facts;
+use crate::http::cookies::write_cookie;
+use crate::http::malformed::Malformed;
+use crate::http::values::{elements, write_header, write_one};
+use crate::request::lazy::{Request, decoded};
+
+/// The length that stands for a part that is not there.
+const MISSING: u32 = u32::MAX;
+/// Bytes before the first part: the group's identity.
+const IDENTITY_LEN: usize = 8;
+
+/// Appends the key of `group` for this request to `out`; true when every part is there.
+///
+/// # Errors
+/// A part has several values, and none of them is meant.
+pub(crate) fn write_key<F: Facts>(
+    group: &Group,
+    rule: &Rule,
+    request: &Request<'_, F>,
+    out: &mut Vec<u8>,
+) -> Result<bool, Malformed> {
+    out.extend(group.identity().to_le_bytes());
+    let mut complete = true;
+    for part in &group.key {
+        complete &= write_part(part, rule, request, out)?;
+    }
+    Ok(complete)
+}
+
+/// Appends the key that all requests share that lack a part of it: nothing that a client did send tells them apart, or
+/// whoever leaves one part out could vary another.
+pub(crate) fn write_shared_key(group: &Group, out: &mut Vec<u8>) {
+    out.extend(group.identity().to_le_bytes());
+    group.key.iter().for_each(|_| out.extend(MISSING.to_le_bytes()));
+}
+
+/// Appends one part; false when it is missing, which is appended too.
+///
+/// # Errors
+/// It has several values, and none of them is meant.
+pub(crate) fn write_part<F: Facts>(
+    part: &KeyPart,
+    rule: &Rule,
+    request: &Request<'_, F>,
+    out: &mut Vec<u8>,
+) -> Result<bool, Malformed> {
+    let start = out.len();
+    out.extend(MISSING.to_le_bytes());
+    let is_there = write_value(part, rule, request, out)?;
+    if is_there {
+        let len = out.len().saturating_sub(start).saturating_sub(size_of::<u32>());
+        let len = u32::try_from(len).unwrap_or(MISSING.saturating_sub(1));
+        if let Some(prefix) = out.get_mut(start..).and_then(|written| written.first_chunk_mut()) {
+            *prefix = len.to_le_bytes();
+        }
+    }
+    Ok(is_there)
+}
+
+/// Appends the value of one part; false when it is missing, and nothing is appended.
+fn write_value<F: Facts>(
+    part: &KeyPart,
+    rule: &Rule,
+    request: &Request<'_, F>,
+    out: &mut Vec<u8>,
+) -> Result<bool, Malformed> {
+    let default = request.settings.repeated;
+    let mut put = |value: Option<&[u8]>| {
+        out.extend_from_slice(value.unwrap_or_default());
+        Ok(value.is_some())
+    };
+    match part {
+        KeyPart::ClientIp => match request.client() {
+            Some(address) => write_address(address, request, out),
+            None => return Ok(false),
+        },
+        // As some origins read it; see `Method::is`.
+        KeyPart::Method => out.extend(request.method().iter().map(u8::to_ascii_uppercase)),
+        KeyPart::Host => return put(Some(request.host()?).filter(|host| !host.is_empty())),
+        KeyPart::Path => return put(Some(request.paths().main())),
+        KeyPart::PathParam(name) => return put(rule.capture(name, request.paths()).as_deref()),
+        KeyPart::JwtClaim(name) => return put(request.claim(name)?.as_deref()),
+        KeyPart::Country => return write_fact(request.country(), default, out),
+        KeyPart::Asn => return write_fact(request.asn(), default, out),
+        KeyPart::Header(name, repeated) => match request.facts.header(&name.0) {
+            Some(value) => write_header(&name.0, &value, repeated.unwrap_or(default), out)?,
+            None => return Ok(false),
+        },
+        KeyPart::Cookie(name, repeated) => match request.facts.header("cookie") {
+            Some(header) => {
+                let repeated = repeated.unwrap_or(default);
+                return write_cookie(&header, name.as_bytes(), repeated, out);
+            }
+            None => return Ok(false),
+        },
+        KeyPart::Query(name, repeated) => {
+            let values = request.query(name.as_bytes());
+            return write_one(values, repeated.unwrap_or(default), out, |value, out| {
+                out.extend(decoded(value));
+                Ok(())
+            });
+        }
+    }
+    Ok(true)
+}
+
+/// Appends what a proxy or the platform says about the client, in upper case.
+fn write_fact(
+    fact: Option<Cow<'_, [u8]>>,
+    repeated: Repeated,
+    out: &mut Vec<u8>,
+) -> Result<bool, Malformed> {
+    let Some(fact) = fact else { return Ok(false) };
+    write_one(elements(&fact), repeated, out, |value, out| {
+        out.extend(value.iter().map(u8::to_ascii_uppercase));
+        Ok(())
+    })?;
+    Ok(true)
+}
+
+fn write_address<F: Facts>(address: IpAddr, request: &Request<'_, F>, out: &mut Vec<u8>) {
+    request.settings.prefixes.group(address, |bytes| out.extend_from_slice(bytes));
+}
+
+/// The parts of a key, in their order; `None` for one that is missing.
+pub(crate) fn parts(key: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut rest = key.get(IDENTITY_LEN..).unwrap_or_default();
+    core::iter::from_fn(move || {
+        let (len, after) = rest.split_first_chunk::<4>()?;
+        let len = u32::from_le_bytes(*len);
+        if len == MISSING {
+            rest = after;
+            return Some(None);
+        }
+        let (part, after) = after.split_at_checked(usize::try_from(len).ok()?)?;
+        rest = after;
+        Some(Some(part))
+    })
+}

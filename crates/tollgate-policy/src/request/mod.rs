@@ -1,0 +1,8 @@
+//! One request as a policy sees it: its facts, whether conditions hold for it, and its keys.
+//!
+//! Invariant: nothing here loads, decides or answers.
+
+pub(crate) mod captures;
+pub(crate) mod check_request;
+pub(crate) mod key;
+pub(crate) mod lazy;
