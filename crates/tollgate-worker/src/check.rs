@@ -6,7 +6,7 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tollgate_policy::{Answer, Outcome, Policy, RuleResult, grpc_content_type};
 
-use crate::limit::Decided;
+use crate::decide::Decided;
 
 /// The longest request: 64 KiB.
 pub(crate) const MAX_BODY: u32 = 64 * 1024;

@@ -1,7 +1,7 @@
 //! What an isolate runs: its policy and its bindings, looked at once.
 //!
 //! Invariant: a wrong policy or setting is never half used. It is in the log, one line each, once an isolate, and in the
-//! health report; what is only surely not meant is in the log. Nothing here decides about a request.
+//! health report; what is only certainly not meant is in the log. Nothing here decides about a request.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -9,11 +9,12 @@ use std::rc::Rc;
 use tollgate_policy::{Policy, Problem, Problems, Surface};
 use worker::{Env, web_sys};
 
-use crate::limit::Objects;
-use crate::naming::{Token, told_hash_key};
+use crate::bearer::Token;
+use crate::lines::Lines;
+use crate::object_name::pk_hash_key;
+use crate::objects::Objects;
 use crate::reply::Reply;
 use crate::settings::{self, Settings};
-use crate::wait::Lines;
 use crate::{health, js};
 
 /// The name of the Durable Object binding in wrangler.toml.
@@ -74,7 +75,7 @@ impl Deployment {
         DEPLOYMENT.with(|it| it.get_or_init(|| Rc::new(Self::new(env))).clone())
     }
 
-    /// Looks at the bindings and the policy, and logs what is wrong and what is surely not meant.
+    /// Looks at the bindings and the policy, and logs what is wrong and what is certainly not meant.
     fn new(env: &Env) -> Self {
         let binding = |name: &str| js::text_binding(env, name);
         let check_token = settings::check_token(binding);
@@ -130,7 +131,7 @@ impl Gate {
         if !problems.0.is_empty() {
             return Err(problems);
         }
-        let policy = policy_with(told_hash_key(&settings.hash_key));
+        let policy = policy_with(pk_hash_key(&settings.hash_key));
         let limits = policy.as_ref().as_ref().map(Policy::waiting).unwrap_or_default();
         let objects = Objects {
             namespace,
@@ -157,7 +158,7 @@ impl Gate {
         Problems(held.map(problem).collect())
     }
 
-    /// Logs what is surely not meant, once per isolate. Not in the health report: everybody may read it, and
+    /// Logs what is certainly not meant, once per isolate. Not in the health report: everybody may read it, and
     /// a warning may say how to get round a limit.
     fn warn(&self, has_token: bool) {
         let Ok(policy) = self.policy.as_ref() else { return };

@@ -10,11 +10,11 @@ use tollgate_policy::{Plan, Policy};
 use wasm_bindgen::JsCast;
 use worker::{Context, js_sys, web_sys};
 
+use crate::decide::settle;
 use crate::deployment::{Deployment, Gate};
-use crate::limit::settle;
 use crate::reply::{Fields, Reply};
 use crate::tally::Trouble;
-use crate::{health, js, send};
+use crate::{health, js};
 
 /// A request that goes on, with all that is needed when its client has left.
 pub(crate) struct Forward {
@@ -49,7 +49,7 @@ impl Forward {
 
     async fn response(mut self, deployment: &Deployment) -> web_sys::Response {
         let Some((gate, policy)) = deployment.opened() else {
-            return send(&health::misconfigured());
+            return js::send(&health::misconfigured());
         };
         match js::forwarded(&self.request, &self.url, &self.marks.0, self.plan.is_deferred()).await
         {
@@ -64,7 +64,7 @@ impl Forward {
                 self.settle(gate, policy, status).await;
                 gate.objects.tell();
                 reply.fields.0.push_str(&self.fields.0);
-                send(&reply)
+                js::send(&reply)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a deployment, told to whom it concerns.
+//! what is wrong with a deployment, for whom it concerns.
 //!
 //! Invariant: everybody learns whether the deployment works and at which places it is wrong; what stands there, which may be a
 //! secret at the wrong place, only the log and the bearer of `CHECK_TOKEN`. Nothing is said twice in one isolate.

@@ -9,6 +9,7 @@ use wasm_bindgen::prelude::*;
 use worker::js_sys::{self, Array, Promise, Uint8Array};
 use worker::web_sys;
 
+use crate::reply::Reply;
 use crate::settings::Binding;
 
 #[wasm_bindgen(module = "/src/host.mjs")]
@@ -17,7 +18,7 @@ extern "C" {
     #[wasm_bindgen(js_name = policyText)]
     pub(crate) fn policy_text() -> String;
 
-    /// Writes a line to the log of the deployment: something that is surely not meant.
+    /// Writes a line to the log of the deployment: something that is certainly not meant.
     pub(crate) fn warn(text: &str);
 
     /// Writes a line to the log of the deployment: something that does not work.
@@ -50,7 +51,7 @@ extern "C" {
     pub(crate) fn is_namespace(value: &JsValue) -> bool;
 
     /// A response; `fields` are lines of `name: value`.
-    pub(crate) fn respond(status: u16, fields: &str, body: &str) -> web_sys::Response;
+    fn respond(status: u16, fields: &str, body: &str) -> web_sys::Response;
 
     #[wasm_bindgen(js_name = fetchFrom)]
     fn fetch_from(
@@ -77,6 +78,11 @@ extern "C" {
 
     #[wasm_bindgen(js_name = readBody)]
     fn read_body(request: &web_sys::Request, limit: u32) -> Promise;
+}
+
+/// The response of a reply that is ours.
+pub(crate) fn send(reply: &Reply) -> web_sys::Response {
+    respond(reply.status, &reply.fields.0, &reply.body)
 }
 
 /// Why there is no reply.

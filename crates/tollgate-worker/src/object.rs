@@ -3,7 +3,7 @@
 //! Invariant: a decision and its write are one synchronous step, so no other request comes between, and
 //! the platform holds the reply back until the write is durable. A denial writes nothing. Memory is
 //! only a copy of the row: an object that was evicted, or whose wasm instance aborted, reads it again. A row that cannot be
-//! read fails the one request that finds it and is removed: the count begins anew, as in Envoy.
+//! read fails the one request that finds it and is removed: the count begins again, as in Envoy.
 //!
 //! Under `durability: relaxed` memory is ahead of the row until [`Limiter::save`], which `entry.mjs` calls soon
 //! after: one write for everything admitted meanwhile. What a crash in between forgets is admitted again.

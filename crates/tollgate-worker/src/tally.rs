@@ -1,9 +1,9 @@
-//! What did not work, counted and told in few lines of the log.
+//! What did not work, counted and reported in few lines of the log.
 //!
-//! Invariant: nothing fails in silence, and no flood of failures is a flood of lines: the first is told at once, then at
-//! most one line every ten seconds tells what came since, with totals since the isolate started. A line
+//! Invariant: nothing fails in silence, and no flood of failures is a flood of lines: the first is reported at once, then at
+//! most one line every ten seconds says what came since, with totals since the isolate started. A line
 //! holds counts and the platform's last word, never a key. Deliberately absent: a timer, which an isolate has only within a
-//! request; what came last is told by the next request.
+//! request; what came last is reported by the next request.
 
 use tollgate_core::{Span, Timestamp};
 
@@ -51,8 +51,8 @@ pub(crate) struct Tally {
     since: [u64; Trouble::ALL.len()],
     total: [u64; Trouble::ALL.len()],
     last_word: String,
-    told_at: Option<Timestamp>,
-    /// Something is not told yet.
+    reported_at: Option<Timestamp>,
+    /// Something is not reported yet.
     pub(crate) is_due: bool,
 }
 
@@ -76,7 +76,7 @@ impl Tally {
     pub(crate) fn line(&mut self, now: Timestamp) -> Option<String> {
         // A clock that was set back must not silence us.
         let is_early = |at: Timestamp| at <= now && now < at.saturating_add(BETWEEN_LINES);
-        if !self.is_due || self.told_at.is_some_and(is_early) {
+        if !self.is_due || self.reported_at.is_some_and(is_early) {
             return None;
         }
         let mut line = String::from("failures: ");
@@ -90,7 +90,7 @@ impl Tally {
         self.since = Default::default();
         self.last_word.clear();
         self.is_due = false;
-        self.told_at = Some(now);
+        self.reported_at = Some(now);
         Some(line)
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_told_at_once_and_a_flood_in_one_line() {
+    fn the_first_failure_is_reported_at_once_and_a_flood_in_one_line() {
         let mut tally = Tally::default();
         assert_eq!(tally.line(at(100)), None);
         tally.note(Trouble::Late, "");

@@ -8,68 +8,33 @@
 //! client has left may be stopped without a word, so whoever does not ask again in time is forgotten, and its turn is the
 //! next one's.
 
-use std::cell::{Cell, RefCell};
-
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Limits, Poll, Queue, Seat, Ticket, Turn};
+use tollgate_policy::waiting::{Full, Poll, Seat, Ticket, Turn};
 use tollgate_policy::{Answer, Plan, Policy};
 
 use crate::js;
-use crate::limit::{Asked, Decided, Objects, decide_once};
-use crate::naming::object_name;
+use crate::lines::{LONGEST_SLEEP, Line};
+use crate::object_name::object_name;
+use crate::objects::{Asked, Objects, decide_once};
 
-/// A waiter asks again at least so often, because those ahead of it may have left.
-const LONGEST_SLEEP: Span = Span::from_secs(1);
 /// Asking again and again for its turn while the first is being decided.
 const SHORTEST_SLEEP: Span = Span::from_millis(5);
-/// Whoever is so late to ask again is gone: a timer of a busy isolate may be late, too.
-const PATIENCE: Span = Span::from_secs(10);
 /// What the runtime holds for a request that waits, beside its plan: about as much as the headers of most requests.
 const REQUEST_BYTES: usize = 16 * 1024;
 
-/// The object's name, and the rule or tier.
-type Line = (String, u32);
-
-/// The waiting requests of this isolate.
-pub(crate) struct Lines {
-    /// With each the time until which it will have asked again. Not borrowed across an await.
-    queue: RefCell<Queue<Line, Timestamp>>,
-    swept_at: Cell<Timestamp>,
-}
-
-impl Lines {
-    pub(crate) const fn new(limits: Limits) -> Self {
-        Self { queue: RefCell::new(Queue::new(limits)), swept_at: Cell::new(Timestamp::ZERO) }
-    }
-
-    /// Forgets, once in a while, whoever is gone.
-    fn sweep(&self, now: Timestamp) {
-        if now.since(self.swept_at.get()) >= LONGEST_SLEEP {
-            self.swept_at.set(now);
-            self.queue.borrow_mut().retain(now, |asks_until| *asks_until >= now);
-        }
-    }
-
-    /// What the waiter is to do.
-    fn poll(&self, ticket: Ticket, now: Timestamp) -> Poll {
-        self.sweep(now);
-        self.queue.borrow_mut().poll(ticket, now)
-    }
-
-    /// The waiter will have asked again soon after `at`.
-    fn expect(&self, ticket: Ticket, at: Timestamp) {
-        if let Some(asks_until) = self.queue.borrow_mut().value_mut(ticket) {
-            *asks_until = at.saturating_add(PATIENCE);
-        }
-    }
-}
-
-/// Decides a request, letting it wait in this isolate as long as its rules allow.
-pub(crate) async fn decide(objects: &Objects, policy: &Policy, decided: &mut Decided, holds: bool) {
+/// Decides a request, letting it wait in this isolate as long as its rules allow; says how long it waited.
+pub(crate) async fn decide(
+    objects: &Objects,
+    policy: &Policy,
+    plan: &mut Plan,
+    holds: bool,
+) -> Span {
     let since = js::now();
-    let mut request = Waiter { objects, policy, since, holds, decided };
-    let Some((turn, ticket)) = request.arrive().await else { return };
-    request.wait(turn, ticket).await;
+    let mut request = Waiter { objects, policy, since, holds, plan, waited: Span::ZERO };
+    if let Some((turn, ticket)) = request.arrive().await {
+        request.wait(turn, ticket).await;
+    }
+    request.waited
 }
 
 /// A request on its way, which may wait.
@@ -80,7 +45,9 @@ struct Waiter<'a> {
     since: Timestamp,
     /// It is kept here until its place in a `leaky-queue` comes up; else its caller keeps it.
     holds: bool,
-    decided: &'a mut Decided,
+    plan: &'a mut Plan,
+    /// How long it has waited already.
+    waited: Span,
 }
 
 impl Waiter<'_> {
@@ -89,14 +56,14 @@ impl Waiter<'_> {
         let (objects, policy) = (self.objects, self.policy);
         objects.lines.sweep(self.since);
         if let Some(turn) = self.behind_others() {
-            return match objects.look(policy, &mut self.decided.plan).await {
+            return match objects.look(policy, self.plan).await {
                 None => Some((Some(turn), self.join(turn)?)),
                 Some(asked) => Some((None, self.take_place(&asked).await?)),
             };
         }
-        let asked = decide_once(objects, policy, &mut self.decided.plan, Span::ZERO).await;
-        if matches!(self.decided.plan.outcome(policy).answer(), Answer::Retry(_)) {
-            let turn = self.decided.plan.outcome(policy).turn()?;
+        let asked = decide_once(objects, policy, self.plan, Span::ZERO).await;
+        if matches!(self.plan.outcome(policy).answer(), Answer::Retry(_)) {
+            let turn = self.plan.outcome(policy).turn()?;
             return Some((Some(turn), self.join(turn)?));
         }
         Some((None, self.take_place(&asked).await?))
@@ -105,7 +72,7 @@ impl Waiter<'_> {
     /// Stands where the place in a `leaky-queue` lets it wait that the request was just given, if it was; gives it back when it may
     /// not wait.
     async fn take_place(&mut self, asked: &[Asked]) -> Option<Ticket> {
-        let answer = self.decided.plan.outcome(self.policy).answer_after(self.decided.waited);
+        let answer = self.plan.outcome(self.policy).answer_after(self.waited);
         let Answer::Delay(wait) = answer else { return None };
         if !self.holds {
             return None;
@@ -113,8 +80,8 @@ impl Waiter<'_> {
         match self.hold(wait) {
             Ok(ticket) => Some(ticket),
             Err(full) => {
-                self.decided.plan.turn_away(self.policy, full);
-                self.objects.give_back(self.policy, &mut self.decided.plan, asked).await;
+                self.plan.turn_away(self.policy, full);
+                self.objects.give_back(self.policy, self.plan, asked).await;
                 None
             }
         }
@@ -125,19 +92,19 @@ impl Waiter<'_> {
         let (objects, policy) = (self.objects, self.policy);
         loop {
             let now = js::now();
-            self.decided.waited = now.since(self.since);
+            self.waited = now.since(self.since);
             match (objects.lines.poll(ticket, now), turn) {
                 (Poll::Wait(at), _) => self.sleep(ticket, now, at).await,
                 (Poll::Go, _) | (Poll::Decide, None) => return,
                 (Poll::Over(wait), _) => {
-                    return self.decided.plan.turn_away(policy, Full::Late(wait));
+                    return self.plan.turn_away(policy, Full::Late(wait));
                 }
                 (Poll::Decide, Some(stood_in)) => {
                     // Three calls of each key at the most: asked, charged, given back.
                     let calls = Span::from_millis(u64::from(objects.timeout_ms)).saturating_mul(4);
                     objects.lines.expect(ticket, now.saturating_add(calls));
-                    let waited = self.decided.waited;
-                    let asked = decide_once(objects, policy, &mut self.decided.plan, waited).await;
+                    let waited = self.waited;
+                    let asked = decide_once(objects, policy, self.plan, waited).await;
                     turn = self.decided_again(ticket, stood_in);
                     if turn.is_none() {
                         let Some(place) = self.take_place(&asked).await else { return };
@@ -151,13 +118,12 @@ impl Waiter<'_> {
     /// Where the request waits on after it was decided again; nowhere, if it has its answer.
     fn decided_again(&mut self, ticket: Ticket, stood_in: Turn) -> Option<Turn> {
         let (policy, now) = (self.policy, js::now());
-        let plan = &mut self.decided.plan;
+        let plan = &mut *self.plan;
         let mut queue = self.objects.lines.queue.borrow_mut();
-        let again =
-            matches!(plan.outcome(policy).answer_after(self.decided.waited), Answer::Retry(_))
-                .then(|| plan.outcome(policy).turn())
-                .flatten()
-                .and_then(|turn| Some((turn, plan.pace(policy, &turn, now)?)));
+        let again = matches!(plan.outcome(policy).answer_after(self.waited), Answer::Retry(_))
+            .then(|| plan.outcome(policy).turn())
+            .flatten()
+            .and_then(|turn| Some((turn, plan.pace(policy, &turn, now)?)));
         let Some((turn, pace)) = again else {
             queue.done(ticket, now, plan.pace(policy, &stood_in, now));
             return None;
@@ -183,7 +149,7 @@ impl Waiter<'_> {
     /// The line of those who wait already for a key of this request.
     fn behind_others(&self) -> Option<Turn> {
         let queue = self.objects.lines.queue.borrow();
-        let plan = &self.decided.plan;
+        let plan = &*self.plan;
         if queue.is_empty() {
             return None;
         }
@@ -193,7 +159,7 @@ impl Waiter<'_> {
     /// Goes behind them, or is turned away.
     fn join(&mut self, turn: Turn) -> Option<Ticket> {
         let (policy, now) = (self.policy, js::now());
-        let plan = &mut self.decided.plan;
+        let plan = &mut *self.plan;
         plan.shrink();
         let seat = seat(self.objects, plan, turn, self.since);
         let pace = plan.pace(policy, &turn, now);
@@ -204,7 +170,7 @@ impl Waiter<'_> {
     /// Waits for its place in a `leaky-queue`.
     fn hold(&mut self, wait: Span) -> Result<Ticket, Full> {
         let now = js::now();
-        let plan = &mut self.decided.plan;
+        let plan = &mut *self.plan;
         plan.shrink();
         let place = plan.place(self.policy);
         let line = place.map(|place| (line(self.objects, plan, place), place.cost));

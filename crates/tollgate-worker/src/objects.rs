@@ -1,4 +1,4 @@
-//! One request's decision: its plan, the objects that decide it, and giving back what a refusal took.
+//! The objects that decide a request: asking them, charging them, and giving back what a refusal took.
 //!
 //! Invariant: all or nothing. A request of several keys is first looked at by every key's object and charged only if all
 //! of them would admit it; each then decides for itself, at once and at the same time; when a race was lost and the request is
@@ -9,13 +9,13 @@
 use std::cell::RefCell;
 
 use tollgate_core::Span;
-use tollgate_policy::{Answer, Facts, Failure, Plan, Policy};
+use tollgate_policy::{Answer, Failure, Plan, Policy};
 use wasm_bindgen::JsValue;
 
 use crate::js::{self, Call, KeyObject, NoReply};
-use crate::naming::object_name;
+use crate::lines::Lines;
+use crate::object_name::object_name;
 use crate::tally::{Tally, Trouble};
-use crate::wait::{self, Lines};
 
 /// The objects, and how they are named.
 pub(crate) struct Objects {
@@ -31,55 +31,10 @@ pub(crate) struct Objects {
 
 /// What one object was asked, and what it answered; nothing when it did not.
 pub(crate) struct Asked {
-    partition: usize,
+    pub(crate) partition: usize,
     object: KeyObject,
     request: Vec<u8>,
     reply: Vec<u8>,
-}
-
-/// A decided request.
-pub(crate) struct Decided {
-    pub(crate) plan: Plan,
-    /// What it waited for already; its outcome's answer is the one after that.
-    pub(crate) waited: Span,
-}
-
-/// Decides a request, letting it wait as long as its rules allow. Whoever only asks (`holds` is false) waits for a place in
-/// a `leaky-queue` itself.
-pub(crate) async fn decide(
-    objects: &Objects,
-    policy: &Policy,
-    facts: &impl Facts,
-    holds: bool,
-) -> Decided {
-    let mut plan = Plan::new();
-    policy.plan(facts, &mut plan);
-    let mut decided = Decided { plan, waited: Span::ZERO };
-    wait::decide(objects, policy, &mut decided, holds).await;
-    objects.tell_failures(policy, &decided.plan, decided.waited);
-    decided
-}
-
-/// Charges and gives back what a response's `status`, or none, brings about; false when nothing was charged or given back. Once
-/// this is over it is durable, so a client that is told of a failed attempt is told after the attempt was counted.
-pub(crate) async fn settle(
-    objects: &Objects,
-    policy: &Policy,
-    plan: &mut Plan,
-    status: Option<u16>,
-) -> bool {
-    if !plan.settle(policy, status) {
-        return false;
-    }
-    let due = (0..plan.len()).filter(|i| plan.applies(*i));
-    let calls: Vec<_> = due.map(|i| objects.ask(policy, plan, i, objects.of(plan, i))).collect();
-    let mut charged = false;
-    for (asked, call) in calls {
-        objects.accept(policy, plan, asked.partition, call.reply().await);
-        charged |= plan.changed(asked.partition);
-    }
-    objects.tell();
-    charged
 }
 
 /// Decides the plan once, all or nothing, and says what was asked.
@@ -131,12 +86,18 @@ impl Objects {
     }
 
     /// The object of partition `i`.
-    fn of(&self, plan: &Plan, i: usize) -> KeyObject {
+    pub(crate) fn of(&self, plan: &Plan, i: usize) -> KeyObject {
         let name = object_name(&self.hash_key, plan.key(i));
         js::key_object(&self.namespace, &name, self.timeout_ms)
     }
 
-    fn ask(&self, policy: &Policy, plan: &Plan, i: usize, object: KeyObject) -> (Asked, Call) {
+    pub(crate) fn ask(
+        &self,
+        policy: &Policy,
+        plan: &Plan,
+        i: usize,
+        object: KeyObject,
+    ) -> (Asked, Call) {
         let mut request = Vec::new();
         plan.request(policy, i, &mut request);
         let call = if plan.gives_back(i) { Call::settle } else { Call::check };
@@ -181,7 +142,13 @@ impl Objects {
     }
 
     /// Takes the reply of partition `i`'s object; without one the partition has failed.
-    fn accept(&self, policy: &Policy, plan: &mut Plan, i: usize, reply: Result<Vec<u8>, NoReply>) {
+    pub(crate) fn accept(
+        &self,
+        policy: &Policy,
+        plan: &mut Plan,
+        i: usize,
+        reply: Result<Vec<u8>, NoReply>,
+    ) {
         let (failure, trouble, word) = match reply {
             Ok(reply) if plan.accept(policy, i, &reply).is_ok() => return,
             Ok(reply) if reply.is_empty() => (Failure::Corrupt, Trouble::Corrupt, String::new()),
@@ -212,7 +179,7 @@ impl Objects {
     }
 
     /// Counts what `on_failure` decided, if it did.
-    fn tell_failures(&self, policy: &Policy, plan: &Plan, waited: Span) {
+    pub(crate) fn tell_failures(&self, policy: &Policy, plan: &Plan, waited: Span) {
         if (0..plan.len()).any(|i| plan.has_failed(i)) {
             let outcome = plan.outcome(policy);
             match outcome.answer_after(waited) {

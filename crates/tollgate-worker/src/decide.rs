@@ -1,0 +1,54 @@
+//! One request's decision, and what its response brings about.
+//!
+//! Invariant: whoever has to wait has waited when the decision is returned, and what failed is counted. Deliberately absent:
+//! which objects are asked for it, and when; that is `objects`' and `wait`'s.
+
+use tollgate_core::Span;
+use tollgate_policy::{Facts, Plan, Policy};
+
+use crate::objects::Objects;
+use crate::wait;
+
+/// A decided request.
+pub(crate) struct Decided {
+    pub(crate) plan: Plan,
+    /// What it waited for already; its outcome's answer is the one after that.
+    pub(crate) waited: Span,
+}
+
+/// Decides a request, letting it wait as long as its rules allow. Whoever only asks (`holds` is false) waits for a place in
+/// a `leaky-queue` itself.
+pub(crate) async fn decide(
+    objects: &Objects,
+    policy: &Policy,
+    facts: &impl Facts,
+    holds: bool,
+) -> Decided {
+    let mut plan = Plan::new();
+    policy.plan(facts, &mut plan);
+    let waited = wait::decide(objects, policy, &mut plan, holds).await;
+    objects.tell_failures(policy, &plan, waited);
+    Decided { plan, waited }
+}
+
+/// Charges and gives back what a response's `status`, or none, brings about; false when nothing was charged or given back. Once
+/// this is over it is durable, so a client that learns of a failed attempt learns it after the attempt was counted.
+pub(crate) async fn settle(
+    objects: &Objects,
+    policy: &Policy,
+    plan: &mut Plan,
+    status: Option<u16>,
+) -> bool {
+    if !plan.settle(policy, status) {
+        return false;
+    }
+    let due = (0..plan.len()).filter(|i| plan.applies(*i));
+    let calls: Vec<_> = due.map(|i| objects.ask(policy, plan, i, objects.of(plan, i))).collect();
+    let mut charged = false;
+    for (asked, call) in calls {
+        objects.accept(policy, plan, asked.partition, call.reply().await);
+        charged |= plan.changed(asked.partition);
+    }
+    objects.tell();
+    charged
+}

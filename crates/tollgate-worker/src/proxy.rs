@@ -1,0 +1,51 @@
+//! The Worker in front of an origin: a request goes on, or is answered here.
+//!
+//! Invariant: nothing goes on that the policy does not admit, and no path leaves the folder that is served. Deliberately
+//! absent: the way to the origin and back; that is `forward`'s.
+
+use tollgate_policy::{Answer, Outcome, Policy};
+use worker::web_sys;
+
+use crate::decide::decide;
+use crate::deployment::Gate;
+use crate::facts::{Incoming, with_claims};
+use crate::forward::Forward;
+use crate::js;
+use crate::reply::{Fields, Reply};
+use crate::target::leaves;
+
+/// The request goes on to the origin, if the policy admits it; else it is answered here.
+pub(crate) async fn proxy(
+    gate: &Gate,
+    policy: &Policy,
+    origin: &str,
+    request: &web_sys::Request,
+    target: &str,
+) -> Result<Forward, web_sys::Response> {
+    if leaves(origin, target) {
+        let detail = "the path leads out of the folder that is served";
+        return Err(js::send(&Reply::problem(400, "Bad Request", detail)));
+    }
+    let headers = request.headers();
+    let facts = Incoming { request, method: request.method(), target, headers: &headers };
+    let facts = with_claims(policy, facts).await;
+    let decided = decide(&gate.objects, policy, &facts, true).await;
+    let outcome = decided.plan.outcome(policy);
+    match outcome.answer_after(decided.waited) {
+        Answer::Pass | Answer::Delay(_) => {} // it has waited
+        Answer::Refuse { status } => return Err(refuse(&outcome, status, &facts.facts)),
+        Answer::Retry(_) => return Err(refuse(&outcome, 429, &facts.facts)), // `decide` has waited long enough
+    }
+    Ok(Forward {
+        request: Clone::clone(request), // the handle; `Request.clone` would read the body twice
+        url: format!("{origin}{target}"),
+        fields: Fields::of(&outcome),
+        marks: Fields::marks(&outcome),
+        plan: decided.plan,
+    })
+}
+
+fn refuse(outcome: &Outcome<'_>, status: u16, facts: &Incoming<'_>) -> web_sys::Response {
+    let content_type = facts.text("content-type").unwrap_or_default();
+    js::send(&Reply::refusal(outcome, status, &content_type))
+}
