@@ -11,11 +11,12 @@ use tollgate_policy::waiting::{Full, Limits, Pace, Turn};
 use tollgate_policy::{Facts, Failure, Outcome, Plan};
 
 use crate::config::Config;
-use crate::enforce::{Enforcement, INSERT, Scratch, Stored, Tally};
+use crate::enforce::{CommitStats, Enforcement, Scratch};
 use crate::extents;
 use crate::facts::RequestFacts;
 use crate::metrics::{Metrics, Wait};
 use crate::proxy::Proxy;
+use crate::shared_data::{INSERT, Stored};
 use crate::table::{LAYOUT_VERSION, Seed, Table, digest};
 use crate::waiting::{Line, Waiting};
 
@@ -113,11 +114,11 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// Decides a plan again, or for the first time; without a clock nothing can be decided, so `on_failure` does.
     pub fn decide_at(&self, plan: &mut Plan, now: Option<Timestamp>) {
-        let tally = match now {
+        let stats = match now {
             Some(now) => self.enforce(plan, now, |enforcement| enforcement.run()),
             None => self.fail(plan),
         };
-        self.metrics.add(&tally, &self.host);
+        self.metrics.add(&stats, &self.host);
     }
 
     /// Counts the last word on a request, which came this long after the request.
@@ -127,7 +128,7 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// Counts a request that could not be decided.
     pub fn count_failure(&self) {
-        self.metrics.add(&Tally { failures: 1, ..Tally::default() }, &self.host);
+        self.metrics.add(&CommitStats { failures: 1, ..CommitStats::default() }, &self.host);
     }
 
     /// Charges and gives back what the response brings about.
@@ -139,10 +140,10 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// The same for this status; `None` when there is no response.
     fn settle_as(&self, plan: &mut Plan, status: Option<u16>) {
-        let Some(now) = self.host.now() else { return };
+        let Some(now) = self.host.now() else { return self.count_failure() }; // nothing is charged
         if plan.settle(&self.config.policy, status) {
-            let tally = self.enforce(plan, now, |enforcement| enforcement.charge());
-            self.metrics.add(&tally, &self.host);
+            let stats = self.enforce(plan, now, |enforcement| enforcement.charge());
+            self.metrics.add(&stats, &self.host);
         }
     }
 
@@ -158,20 +159,20 @@ impl<H: Proxy> ActivePolicy<H> {
     /// Takes back what a request was charged that will not go on; false when not all of it could be.
     pub fn take_back(&self, plan: &mut Plan, now: Timestamp) -> bool {
         let mut is_back = true;
-        let tally = self.enforce(plan, now, |enforcement| {
-            let mut tally = Tally::default();
-            is_back = enforcement.take_back(&mut tally);
-            tally
+        let stats = self.enforce(plan, now, |enforcement| {
+            let mut stats = CommitStats::default();
+            is_back = enforcement.take_back(&mut stats);
+            stats
         });
-        self.metrics.add(&tally, &self.host);
+        self.metrics.add(&stats, &self.host);
         is_back
     }
 
     /// Says what would be decided, and charges nothing.
     pub fn look(&self, plan: &mut Plan, now: Timestamp) {
         let look = |plan: &mut Plan, config: &Config| plan.look(&config.policy, now);
-        let tally = self.enforce(plan, now, |enforcement| enforcement.look(look));
-        self.metrics.add(&tally, &self.host);
+        let stats = self.enforce(plan, now, |enforcement| enforcement.look(look));
+        self.metrics.add(&stats, &self.host);
     }
 
     /// Gives a request the time `at`, which another one was charged for; false when its state cannot be read.
@@ -183,8 +184,8 @@ impl<H: Proxy> ActivePolicy<H> {
                 plan.decide_with_place(&config.policy, now, at);
             }
         };
-        let tally = self.enforce(plan, now, |enforcement| enforcement.look(give));
-        self.metrics.add(&tally, &self.host);
+        let stats = self.enforce(plan, now, |enforcement| enforcement.look(give));
+        self.metrics.add(&stats, &self.host);
         is_given
     }
 
@@ -243,26 +244,26 @@ impl<H: Proxy> ActivePolicy<H> {
         waiting.end(&self.metrics);
     }
 
-    fn fail(&self, plan: &mut Plan) -> Tally {
+    fn fail(&self, plan: &mut Plan) -> CommitStats {
         for partition in 0..plan.len() {
             plan.fail(partition, Failure::Unreachable);
         }
         plan.decide(&self.config.policy, Timestamp::ZERO);
-        Tally { failures: 1, ..Tally::default() }
+        CommitStats { failures: 1, ..CommitStats::default() }
     }
 
     fn enforce(
         &self,
         plan: &mut Plan,
         now: Timestamp,
-        step: impl FnOnce(&mut Enforcement<'_, H>) -> Tally,
-    ) -> Tally {
+        step: impl FnOnce(&mut Enforcement<'_, H>) -> CommitStats,
+    ) -> CommitStats {
         let (config, seed, mut scratch) = (&self.config, &self.seed, self.scratch.take());
         let shared = &self.host;
-        let tally =
+        let stats =
             step(&mut Enforcement { shared, seed, config, plan, scratch: &mut scratch, now });
         self.scratch.set(scratch);
-        tally
+        stats
     }
 
     /// What was decided.

@@ -11,9 +11,9 @@ use tollgate_policy::{Answer, Plan};
 
 use crate::active_policy::{ActivePolicy, grpc_type};
 use crate::facts::RequestFacts;
-use crate::pending_response::Pending;
+use crate::pending_response::PendingResponse;
 use crate::proxy::Proxy;
-use crate::retry::Held;
+use crate::retry::{Held, Pending};
 use crate::waiting::Waiting;
 
 /// A request of the current context.
@@ -44,7 +44,7 @@ impl<H: Proxy> Arrival<'_, H> {
         match self.policy.outcome(&plan).answer() {
             Answer::Pass => {
                 self.let_through(&plan);
-                Pending::Fields(self.policy, plan)
+                Pending::Response(PendingResponse::Fields(self.policy, plan))
             }
             Answer::Delay(wait) => {
                 let held = self.held(plan, now);
@@ -90,7 +90,8 @@ impl<H: Proxy> Arrival<'_, H> {
 
     fn refuse(self, plan: Box<Plan>, status: u16) -> Pending<H> {
         self.policy.count(&plan, Span::ZERO);
-        Pending::refusal(self.host, self.policy, plan, status, grpc_type(self.facts))
+        let grpc = grpc_type(self.facts);
+        Pending::Response(PendingResponse::refusal(self.host, self.policy, plan, status, grpc))
     }
 
     fn held(self, plan: Box<Plan>, now: Timestamp) -> Held<H> {

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use tollgate_policy::decimal;
 
-use crate::structpb::{Field, Reader};
+use crate::wire::structpb::{Field, Reader};
 
 /// Where the jwt_authn filter leaves what it verified.
 const VERIFIER: &[u8] = b"envoy.filters.http.jwt_authn";
@@ -73,7 +73,7 @@ fn only_field(message: &[u8]) -> Option<Field<'_>> {
 #[allow(missing_docs)]
 pub mod tests {
     use super::*;
-    use crate::structpb::tests::bytes_field as message;
+    use crate::wire::structpb::tests::bytes_field as message;
 
     fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
         let entry = |(key, value): &(&str, Vec<u8>)| {

@@ -6,8 +6,8 @@
 use tollgate_core::Algorithm;
 use tollgate_policy::{Group, MAX_VALUE_LEN, Meter, Policy, Surface, metric_label};
 
-use crate::structpb;
 use crate::table::Table;
+use crate::wire::structpb;
 
 /// A policy in force.
 pub struct Config {

@@ -12,50 +12,18 @@ use tollgate_core::{FULLY_USED, Timestamp};
 use tollgate_policy::{Answer, Failure, Group, Plan, Policy, UsedShare};
 
 use crate::config::Config;
-use crate::denials::Denials;
+use crate::denial_cache::DenialCache;
 use crate::places;
+use crate::shared_data::{SharedData, Written};
 use crate::table::{Bucket, Seed, Table};
 
 /// How often a commit is tried: 32 losses in a row need 32 other commits to the same bucket within
 /// some microseconds each; measured with four workers on one key, one in two hundred is lost once.
 pub const MAX_TRIES: u32 = 32;
 
-/// The compare-and-swap number that inserts a bucket: the host inserts if there is none and answers
-/// "mismatch" if somebody else did. Writing without a number would be blind and lose updates.
-pub const INSERT: u32 = u32::MAX;
-
-/// What the host holds under a name.
-pub enum Stored {
-    /// Nothing.
-    Absent,
-    /// These bytes; the number is the condition under which they may be replaced.
-    Value(Vec<u8>, u32),
-    /// The host did not answer.
-    Unreachable,
-}
-
-/// What became of a conditional write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// It stands.
-    Done,
-    /// Somebody else wrote since the read.
-    Lost,
-    /// The host did not answer.
-    Unreachable,
-}
-
-/// The host's map, shared by all workers.
-pub trait SharedData {
-    /// What stands under `name`.
-    fn get(&self, name: &[u8]) -> Stored;
-    /// Replaces what was read with the number `cas`; see [`INSERT`].
-    fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written;
-}
-
 /// What happened besides the decision; for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct CommitStats {
     /// Commits that lost a race and were decided again.
     pub retries: i64,
     /// Live states that another key took the place of.
@@ -81,7 +49,7 @@ struct Read {
 pub struct Scratch {
     reads: Vec<Read>,
     out: Vec<u8>,
-    denials: Denials,
+    denials: DenialCache,
 }
 
 /// One request's way through the tables.
@@ -122,16 +90,16 @@ enum Commit {
 
 impl<S: SharedData> Enforcement<'_, S> {
     /// Decides and commits; afterwards `plan.outcome()` is the answer.
-    pub fn run(&mut self) -> Tally {
-        let mut tally = Tally::default();
+    pub fn run(&mut self) -> CommitStats {
+        let mut stats = CommitStats::default();
         self.scratch.reads.resize_with(self.plan.len(), Read::default);
         (0..self.plan.len()).for_each(|index| self.locate(index));
         if self.is_denied_as_before() {
-            return tally;
+            return stats;
         }
         for index in 0..self.plan.len() {
             if let Err(failure) = self.load(index) {
-                self.fail(index, failure, &mut tally);
+                self.fail(index, failure, &mut stats);
             }
         }
         self.plan.decide(&self.config.policy, self.now);
@@ -140,31 +108,31 @@ impl<S: SharedData> Enforcement<'_, S> {
             if !self.plan.changed(index) {
                 continue;
             }
-            let denied = match self.commit(index, &mut tally) {
+            let denied = match self.commit(index, &mut stats) {
                 Commit::Done => false,
                 Commit::Denied => true,
                 Commit::Failed(failure) => {
-                    self.fail(index, failure, &mut tally);
+                    self.fail(index, failure, &mut stats);
                     matches!(self.answer(), Answer::Refuse { .. } | Answer::Retry(_))
                 }
             };
             if denied {
-                self.give_back(&mut tally);
+                self.refund_committed(&mut stats);
                 break;
             }
         }
-        tally
+        stats
     }
 
     /// Charges what a settled plan ([`Plan::settle`]) still owes, and gives back what it held.
-    pub fn charge(&mut self) -> Tally {
-        let mut tally = Tally::default();
+    pub fn charge(&mut self) -> CommitStats {
+        let mut stats = CommitStats::default();
         self.scratch.reads.resize_with(self.plan.len(), Read::default);
         for index in 0..self.plan.len() {
             if self.plan.applies(index) {
                 self.locate(index);
                 if let Err(failure) = self.load(index) {
-                    self.fail(index, failure, &mut tally);
+                    self.fail(index, failure, &mut stats);
                 }
             }
         }
@@ -172,37 +140,37 @@ impl<S: SharedData> Enforcement<'_, S> {
         for index in 0..self.plan.len() {
             if self.plan.applies(index) && self.plan.changed(index) {
                 // What is used up by now, or cannot be written, is not charged: nobody waits for the answer.
-                if let Commit::Failed(failure) = self.commit(index, &mut tally) {
-                    self.fail(index, failure, &mut tally);
+                if let Commit::Failed(failure) = self.commit(index, &mut stats) {
+                    self.fail(index, failure, &mut stats);
                 }
             }
         }
-        tally
+        stats
     }
 
     /// Loads every partition and charges none: `act` then says what would be.
-    pub fn look(&mut self, act: impl FnOnce(&mut Plan, &Config)) -> Tally {
-        let mut tally = Tally::default();
+    pub fn look(&mut self, act: impl FnOnce(&mut Plan, &Config)) -> CommitStats {
+        let mut stats = CommitStats::default();
         self.scratch.reads.resize_with(self.plan.len(), Read::default);
         for index in 0..self.plan.len() {
             self.locate(index);
             if let Err(failure) = self.load(index) {
-                self.fail(index, failure, &mut tally);
+                self.fail(index, failure, &mut stats);
             }
         }
         act(self.plan, self.config);
-        tally
+        stats
     }
 
     /// Takes back what was charged earlier, for a request that was to go on and will not; false when the place that
     /// it waits for stays taken.
-    pub fn take_back(&mut self, tally: &mut Tally) -> bool {
+    pub fn take_back(&mut self, stats: &mut CommitStats) -> bool {
         let mut is_free = true;
         self.scratch.reads.resize_with(self.plan.len(), Read::default);
         for index in 0..self.plan.len() {
             if self.plan.is_charged(index) {
                 self.locate(index);
-                is_free &= self.refund(index, tally);
+                is_free &= self.refund(index, stats);
             }
         }
         is_free
@@ -210,10 +178,10 @@ impl<S: SharedData> Enforcement<'_, S> {
 
     /// Takes back every charge: for a request that is refused after all. What was not committed yet is taken back in the
     /// plan alone, or else it would be taken out of what others were charged when the request is turned away later.
-    pub fn give_back(&mut self, tally: &mut Tally) {
+    pub fn refund_committed(&mut self, stats: &mut CommitStats) {
         for index in 0..self.plan.len() {
             if self.read(index).is_some_and(|read| read.committed) {
-                self.refund(index, tally);
+                self.refund(index, stats);
             } else if self.plan.changed(index) {
                 self.plan.refund(&self.config.policy, index, self.now);
                 self.plan.refunded(&self.config.policy, index, self.now);
@@ -240,7 +208,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    /// The key of the only partition of a policy whose denials are final; see [`Denials`].
+    /// The key of the only partition of a policy whose denials are final; see [`DenialCache`].
     fn lone_key(&self) -> Option<NonZeroU64> {
         if self.config.has_final_denials { self.read(0)?.fingerprint } else { None }
     }
@@ -249,8 +217,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         self.plan.outcome(&self.config.policy).answer()
     }
 
-    fn fail(&mut self, index: usize, failure: Failure, tally: &mut Tally) {
-        tally.failures = tally.failures.saturating_add(1);
+    fn fail(&mut self, index: usize, failure: Failure, stats: &mut CommitStats) {
+        stats.failures = stats.failures.saturating_add(1);
         self.plan.fail(index, failure);
     }
 
@@ -278,12 +246,12 @@ impl<S: SharedData> Enforcement<'_, S> {
     }
 
     /// Writes the plan's value, deciding again after every lost race.
-    fn commit(&mut self, index: usize, tally: &mut Tally) -> Commit {
+    fn commit(&mut self, index: usize, stats: &mut CommitStats) -> Commit {
         for _ in 0..MAX_TRIES {
-            match self.write(index, tally) {
+            match self.write(index, stats) {
                 Written::Done => return Commit::Done,
                 Written::Unreachable => return Commit::Failed(Failure::Unreachable),
-                Written::Lost => tally.retries = tally.retries.saturating_add(1),
+                Written::Lost => stats.retries = stats.retries.saturating_add(1),
             }
             if let Err(failure) = self.load(index) {
                 return Commit::Failed(failure);
@@ -300,28 +268,28 @@ impl<S: SharedData> Enforcement<'_, S> {
 
     /// Takes one committed charge back; false when a place in it stays taken, or all of it: after too many lost races,
     /// which is too strict for this client and never too lax.
-    fn refund(&mut self, index: usize, tally: &mut Tally) -> bool {
+    fn refund(&mut self, index: usize, stats: &mut CommitStats) -> bool {
         for _ in 0..MAX_TRIES {
             if self.load(index).is_err() {
                 break;
             }
             let is_free = self.plan.refund(&self.config.policy, index, self.now);
-            match self.write(index, tally) {
+            match self.write(index, stats) {
                 Written::Done => {
                     self.set_committed(index, false);
                     self.plan.refunded(&self.config.policy, index, self.now);
                     return is_free;
                 }
                 Written::Unreachable => break,
-                Written::Lost => tally.retries = tally.retries.saturating_add(1),
+                Written::Lost => stats.retries = stats.retries.saturating_add(1),
             }
         }
-        tally.failures = tally.failures.saturating_add(1);
+        stats.failures = stats.failures.saturating_add(1);
         false
     }
 
     /// One conditional write of the bucket with the plan's value in it.
-    fn write(&mut self, index: usize, tally: &mut Tally) -> Written {
+    fn write(&mut self, index: usize, stats: &mut CommitStats) -> Written {
         let group_index = self.plan.group(index);
         let policy = &self.config.policy;
         let table = self.config.tables.get(group_index);
@@ -342,10 +310,10 @@ impl<S: SharedData> Enforcement<'_, S> {
         if written == Written::Done {
             self.set_committed(index, true);
             if let Some((share, _)) = lost {
-                tally.evictions = tally.evictions.saturating_add(1);
+                stats.evictions = stats.evictions.saturating_add(1);
                 let is_half_used = share.enforced.saturating_mul(2) >= FULLY_USED;
-                tally.evictions_half_used =
-                    tally.evictions_half_used.saturating_add(is_half_used.into());
+                stats.evictions_half_used =
+                    stats.evictions_half_used.saturating_add(is_half_used.into());
             }
         }
         written

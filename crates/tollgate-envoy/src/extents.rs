@@ -9,7 +9,7 @@
 //! and a bucket says itself whether it was halved.
 
 use crate::config::Config;
-use crate::enforce::{INSERT, SharedData, Stored, Written};
+use crate::shared_data::{INSERT, SharedData, Stored, Written};
 use crate::table::{Extent, Table};
 
 /// Tries to write an extent down: every lost race means that somebody else wrote one.
@@ -44,7 +44,7 @@ pub fn agree(shared: &impl SharedData, config: &mut Config) -> Option<Vec<String
     }
     if is_new && !matches!(shared.get(SEED_OF_LAYOUT_1), Stored::Absent) {
         lines.push(
-            "counts of an earlier version of this filter are not read: every key starts anew"
+            "counts of an earlier version of this filter are not read: every key starts afresh"
                 .into(),
         );
     }

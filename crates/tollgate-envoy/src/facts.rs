@@ -15,7 +15,7 @@ use std::rc::Rc;
 use tollgate_policy::Facts;
 
 use crate::claims;
-use crate::pairs::Pairs;
+use crate::wire::header_map::HeaderMap;
 
 /// The host calls behind the facts.
 pub trait Source {
@@ -32,7 +32,7 @@ pub struct RequestFacts<S> {
     source: S,
     /// The `payload_in_metadata` of the jwt_authn filter, if the policy counts by claims.
     payload: Option<Rc<str>>,
-    headers: OnceCell<Option<Pairs>>,
+    headers: OnceCell<Option<HeaderMap>>,
     peer: OnceCell<Option<IpAddr>>,
     /// What the filters in front left, all of it: only the whole message says which claims are numbers.
     metadata: OnceCell<Vec<u8>>,
@@ -69,8 +69,8 @@ impl<S: Source> RequestFacts<S> {
                 || self.header("x-forwarded-for").is_some_and(is_more))
     }
 
-    fn headers(&self) -> Option<&Pairs> {
-        self.headers.get_or_init(|| self.source.request_headers().map(Pairs::new)).as_ref()
+    fn headers(&self) -> Option<&HeaderMap> {
+        self.headers.get_or_init(|| self.source.request_headers().map(HeaderMap::new)).as_ref()
     }
 }
 
@@ -118,7 +118,7 @@ fn parse_address(address: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pairs::PairsWriter;
+    use crate::wire::header_map::HeaderMapWriter;
     use std::cell::Cell;
 
     struct Fake {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn serialise(pairs: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut out = PairsWriter::default();
+        let mut out = HeaderMapWriter::default();
         pairs.iter().for_each(|(name, value)| out.push(name, value));
         out.finish()
     }

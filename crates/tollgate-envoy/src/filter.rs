@@ -14,10 +14,10 @@ use tollgate_policy::waiting::Due;
 use crate::active_policy::{ActivePolicy, Planned};
 use crate::arrival::Arrival;
 use crate::metrics::Wait;
-use crate::pending_response::Pending;
+use crate::pending_response::PendingResponse;
 use crate::proxy::Proxy;
 use crate::reply::Reply;
-use crate::retry::Held;
+use crate::retry::{Held, Pending};
 use crate::waiting::Waiting;
 
 /// Requests whose turn is taken in one call of the timer. The host handles the response to each refusal inside that of
@@ -80,7 +80,7 @@ impl<H: Proxy> Filter<H> {
             });
         } else if let Some(root) = self.root(parent) {
             with(&self.streams, |streams| {
-                streams.entry(id).or_insert(Stream { root, pending: Pending::Nothing });
+                streams.entry(id).or_insert(Stream { root, pending: Pending::NOTHING });
             });
         }
     }
@@ -164,7 +164,11 @@ impl<H: Proxy> Filter<H> {
         let arrival =
             Arrival { host: &self.host, id, policy, waiting: &root.waiting, facts: &facts };
         let pending = arrival.decide(plan);
-        let flow = if matches!(pending, Pending::Fields(..)) { Flow::Continue } else { Flow::Stop };
+        let flow = if matches!(pending, Pending::Response(PendingResponse::Fields(..))) {
+            Flow::Continue
+        } else {
+            Flow::Stop
+        };
         self.set_pending(id, pending);
         flow
     }
@@ -214,7 +218,7 @@ impl<H: Proxy> Filter<H> {
     fn take_pending(&self, id: u32) -> Option<Pending<H>> {
         with(&self.streams, |streams| {
             let stream = streams.get_mut(&id)?;
-            Some(core::mem::replace(&mut stream.pending, Pending::Nothing))
+            Some(core::mem::replace(&mut stream.pending, Pending::NOTHING))
         })
     }
 

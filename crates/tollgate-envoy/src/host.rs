@@ -11,12 +11,12 @@ use core::ptr::null_mut;
 
 use tollgate_core::Timestamp;
 
-use crate::enforce::{SharedData, Stored, Written};
 use crate::facts::Source;
 use crate::memory;
 use crate::metrics::Counters;
 use crate::proxy::Proxy;
 use crate::reply::Reply;
+use crate::shared_data::{SharedData, Stored, Written};
 use crate::table::Seed;
 
 /// The statuses that are told apart; every other one is a failure.

@@ -1,13 +1,16 @@
 //! Tollgate as an Envoy HTTP filter: a proxy-wasm module.
 //!
-//! `abi` is what Envoy calls, `host` makes every call to Envoy, `memory` counts what is taken; these exist in the wasm
-//! build alone. The rest runs over any `proxy` and is tested natively: `filter` (contexts and their callbacks),
-//! `active_policy` (a policy in force), `arrival` (a request's first decision), `retry` (a request that waits),
-//! `pending_response` (what goes onto a response),
-//! `config` (the policy out of the plugin configuration), `facts` and `claims` (what a request is), `table` (which bucket
-//! holds a key, and who leaves a full one), `places` (the way there while tables grow), `extents` (how far they
-//! reach), `enforce` (load, decide, commit by compare-and-swap), `denials` (what this worker saw denied), `waiting`
-//! (the timer of those who wait), `reply` and `metrics`.
+//! `abi` is what Envoy calls, `host` makes every call to Envoy, `memory` counts what is taken; these exist in the
+//! wasm build alone. The rest runs over any `proxy` and is tested natively, from the top down:
+//!
+//! - `filter`: contexts and their callbacks; `arrival`: a request's first decision; `retry`: a request that waits;
+//!   `pending_response`: what goes onto a response.
+//! - `active_policy`: a policy in force, with `config` (the policy out of the plugin configuration), `facts` and
+//!   `claims` (what a request is), `reply` and `metrics`.
+//! - `enforce`: load, decide, commit by compare-and-swap; `places`: the way to a key's bucket while tables grow;
+//!   `extents`: how far they reach; `denial_cache`: what this worker saw denied; `waiting`: the timer of those who wait.
+//! - `table`: which bucket holds a key, and who leaves a full one; `shared_data`: the host's map; `wire`: its
+//!   serialisations.
 //!
 //! Invariant: nothing in here can trap on any input; a trap takes the worker's virtual machine down.
 //! Deliberately absent: decisions. Those are `tollgate-policy`'s, the same on every surface.
@@ -36,18 +39,18 @@ mod waiting;
 
 pub mod claims;
 pub mod config;
-pub mod denials;
+pub mod denial_cache;
 pub mod enforce;
 pub mod extents;
 pub mod facts;
 pub mod filter;
 pub mod metrics;
-pub mod pairs;
 pub mod places;
 pub mod proxy;
 pub mod reply;
-pub mod structpb;
+pub mod shared_data;
 pub mod table;
+pub mod wire;
 
 /// What the module must export, one name a line: every callback that is exported costs 0.25 to 0.5 us of every
 /// request, so the build strips what is not named here (rustc adds two addresses of its own).

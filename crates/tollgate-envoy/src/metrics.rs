@@ -13,7 +13,7 @@
 use tollgate_core::Span;
 use tollgate_policy::{Outcome, Policy, RuleResult};
 
-use crate::enforce::Tally;
+use crate::enforce::CommitStats;
 
 /// The host's counters.
 pub trait Counters {
@@ -109,11 +109,11 @@ impl Metrics {
     }
 
     /// Counts what happened besides.
-    pub fn add(&self, tally: &Tally, counters: &impl Counters) {
-        add(counters, self.retries, tally.retries);
-        add(counters, self.evictions, tally.evictions);
-        add(counters, self.evictions_half_used, tally.evictions_half_used);
-        add(counters, self.failures, tally.failures);
+    pub fn add(&self, stats: &CommitStats, counters: &impl Counters) {
+        add(counters, self.retries, stats.retries);
+        add(counters, self.evictions, stats.evictions);
+        add(counters, self.evictions_half_used, stats.evictions_half_used);
+        add(counters, self.failures, stats.failures);
     }
 }
 

@@ -10,14 +10,11 @@ use tollgate_policy::Plan;
 use crate::active_policy::ActivePolicy;
 use crate::proxy::Proxy;
 use crate::reply::Reply;
-use crate::retry::Held;
 
-/// What is still to be done about a stream.
-pub enum Pending<H> {
+/// What a stream's response still lacks.
+pub enum PendingResponse<H> {
     /// Nothing: no rule applies, or the answer is ours and complete.
     Nothing,
-    /// It waits.
-    Waiting(Box<Held<H>>),
     /// The fields of a request that was let through, and what its response's status brings about.
     Fields(Rc<ActivePolicy<H>>, Box<Plan>),
     /// Every field of a refused gRPC request, with this content type. The host's own answer has no content type
@@ -26,7 +23,7 @@ pub enum Pending<H> {
     Trailers(Rc<ActivePolicy<H>>, Box<Plan>, &'static str),
 }
 
-impl<H: Proxy> Pending<H> {
+impl<H: Proxy> PendingResponse<H> {
     /// Answers the request of the current context in the origin's place, and says what that answer still lacks.
     pub fn refusal(
         host: &H,
@@ -47,8 +44,6 @@ impl<H: Proxy> Pending<H> {
     pub fn put_on_response(self, host: &H) {
         match self {
             Self::Nothing => {}
-            // Answered by somebody else, a time-out for one: it will not reach the origin.
-            Self::Waiting(held) => held.abandon(),
             Self::Fields(policy, mut plan) => {
                 policy
                     .outcome(&plan)
@@ -69,7 +64,6 @@ impl<H: Proxy> Pending<H> {
     pub fn end(self) {
         match self {
             Self::Nothing => {}
-            Self::Waiting(held) => held.abandon(),
             Self::Fields(policy, plan) => policy.end_without_status(plan),
             Self::Trailers(policy, plan, _) => policy.keep(plan),
         }

@@ -6,10 +6,10 @@
 
 use tollgate_core::Timestamp;
 
-use crate::enforce::SharedData;
 use crate::facts::Source;
 use crate::metrics::Counters;
 use crate::reply::Reply;
+use crate::shared_data::SharedData;
 use crate::table::Seed;
 
 /// The host of this filter, cheap to copy.

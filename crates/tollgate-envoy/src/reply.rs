@@ -5,7 +5,7 @@
 
 use tollgate_policy::Outcome;
 
-use crate::pairs::PairsWriter;
+use crate::wire::header_map::HeaderMapWriter;
 
 /// What answers the request instead of the origin.
 pub struct Reply {
@@ -25,7 +25,7 @@ impl Reply {
     /// The answer to a request about which nothing can be decided, because there is no memory for it.
     #[must_use]
     pub fn overloaded() -> Self {
-        let mut headers = PairsWriter::default();
+        let mut headers = HeaderMapWriter::default();
         headers.push("retry-after", b"1");
         Self {
             status: 503,
@@ -38,7 +38,7 @@ impl Reply {
 
     /// The answer to a request that `outcome` refuses with `status`, or to one of `grpc`'s content type.
     pub fn new(outcome: &Outcome<'_>, status: u16, grpc: Option<&'static str>) -> Self {
-        let mut headers = PairsWriter::default();
+        let mut headers = HeaderMapWriter::default();
         if grpc.is_none() {
             outcome.headers(&mut |name, value| headers.push(name, value.as_bytes()));
         }

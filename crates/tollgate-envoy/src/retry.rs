@@ -11,12 +11,42 @@ use tollgate_policy::{Answer, Plan};
 
 use crate::active_policy::ActivePolicy;
 use crate::metrics::Wait;
-use crate::pending_response::Pending;
+use crate::pending_response::PendingResponse;
 use crate::proxy::Proxy;
 use crate::waiting::Waiting;
 
 /// When nobody knows better.
 const SOON: Span = Span::from_secs(1);
+
+/// What is still to be done about a stream.
+pub enum Pending<H> {
+    /// It waits.
+    Waiting(Box<Held<H>>),
+    /// It is decided; this is what its response still lacks.
+    Response(PendingResponse<H>),
+}
+
+impl<H: Proxy> Pending<H> {
+    /// Nothing.
+    pub const NOTHING: Self = Self::Response(PendingResponse::Nothing);
+
+    /// The response to the request comes.
+    pub fn put_on_response(self, host: &H) {
+        match self {
+            // Answered by somebody else, a time-out for one: it will not reach the origin.
+            Self::Waiting(held) => held.abandon(),
+            Self::Response(pending) => pending.put_on_response(host),
+        }
+    }
+
+    /// The stream ends, and no response was seen.
+    pub fn end(self) {
+        match self {
+            Self::Waiting(held) => held.abandon(),
+            Self::Response(pending) => pending.end(),
+        }
+    }
+}
 
 /// A request that waits, or is about to.
 pub struct Held<H> {
@@ -110,7 +140,7 @@ impl<H: Proxy> Held<H> {
         let Some(Seated { ticket, turn: Some(turn) }) = self.seat else { return self.go() };
         if !self.host.enter(self.id) {
             self.abandon(); // its client has left
-            return Pending::Nothing;
+            return Pending::NOTHING;
         }
         self.policy.decide_at(&mut self.plan, Some(now));
         let waited = now.since(self.since);
@@ -159,7 +189,7 @@ impl<H: Proxy> Held<H> {
     /// Its time has come.
     pub fn go(self) -> Pending<H> {
         self.host.resume(self.id);
-        Pending::Fields(self.policy, self.plan)
+        Pending::Response(PendingResponse::Fields(self.policy, self.plan))
     }
 
     /// It has waited as long as its rule lets it; it may be worth coming back after `wait`.
@@ -168,7 +198,7 @@ impl<H: Proxy> Held<H> {
         if self.host.enter(self.id) {
             self.turn_away(Full::Late(wait), now)
         } else {
-            Pending::Nothing
+            Pending::NOTHING
         }
     }
 
@@ -207,7 +237,8 @@ impl<H: Proxy> Held<H> {
     /// Answers it in the origin's place.
     pub fn refuse(self, status: u16, waited: Span) -> Pending<H> {
         self.policy.count(&self.plan, waited);
-        Pending::refusal(&self.host, self.policy, self.plan, status, self.grpc)
+        let (plan, grpc) = (self.plan, self.grpc);
+        Pending::Response(PendingResponse::refusal(&self.host, self.policy, plan, status, grpc))
     }
 
     /// It will not go on: it leaves its line, those behind it move up, and what it was charged is taken back.

@@ -16,7 +16,7 @@ use std::num::NonZeroU64;
 use serde_json::{Value, json};
 use support::{SEED, Shared, Worker, policy, quota};
 use tollgate_core::{Limiter, Timestamp};
-use tollgate_envoy::enforce::{SharedData, Stored};
+use tollgate_envoy::shared_data::{SharedData, Stored};
 use tollgate_envoy::table::{Bucket, Table};
 
 const ALGORITHMS: [&str; 8] = [
@@ -124,21 +124,21 @@ fn who_used_least_leaves_a_full_table() {
                     .entry(client)
                     .or_insert_with(|| Known::new(&mut worker, client))
                     .charge(at);
-                let (passed, tally) = worker.ask(&shared, &name(client), now);
+                let (passed, stats) = worker.ask(&shared, &name(client), now);
                 assert_eq!(passed, expected, "{algorithm} {quotas:?}");
                 let after = held(&shared, &worker, &known);
                 let left: Vec<u64> =
                     before.iter().copied().filter(|key| !after.contains(key)).collect();
                 let [gone] = left[..] else {
-                    assert_eq!((left.len(), tally.evictions), (0, 0));
+                    assert_eq!((left.len(), stats.evictions), (0, 0));
                     continue;
                 };
                 let ways = worker.config.tables[0].size().ways();
                 assert_eq!(before.len(), ways, "nobody leaves while there is room");
                 let share = known[&gone].share(at);
                 let is_idle = known[&gone].is_idle(at);
-                assert_eq!(tally.evictions, i64::from(!is_idle), "round {round} of {algorithm}");
-                assert_eq!(tally.evictions_half_used, i64::from(!is_idle && share >= 32_768));
+                assert_eq!(stats.evictions, i64::from(!is_idle), "round {round} of {algorithm}");
+                assert_eq!(stats.evictions_half_used, i64::from(!is_idle && share >= 32_768));
                 if is_idle {
                     left_idle += 1
                 } else {
@@ -185,9 +185,9 @@ fn a_flood_of_keys_lets_nobody_in_again() {
         let (mut let_in, mut evictions, mut pardons) = (0, 0, 0);
         for key in 0..flood {
             let now = NOON + key * 10_000; // 100,000 a second
-            let (_, tally) = worker.ask(&shared, &name(1000 + key), now);
-            evictions += tally.evictions;
-            pardons += tally.evictions_half_used;
+            let (_, stats) = worker.ask(&shared, &name(1000 + key), now);
+            evictions += stats.evictions;
+            pardons += stats.evictions_half_used;
             if key % 1000 == 0 {
                 worker.forget(); // as if every try came to another worker
                 let_in +=

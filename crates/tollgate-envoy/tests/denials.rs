@@ -10,7 +10,8 @@ use std::net::IpAddr;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_envoy::config::Config;
-use tollgate_envoy::enforce::{Enforcement, INSERT, Scratch, SharedData, Stored, Written};
+use tollgate_envoy::enforce::{Enforcement, Scratch};
+use tollgate_envoy::shared_data::{INSERT, SharedData, Stored, Written};
 use tollgate_policy::{Facts, Plan};
 
 /// A value with the number of its last write.

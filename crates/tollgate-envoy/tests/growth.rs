@@ -113,7 +113,7 @@ fn a_smaller_capacity_is_said_in_the_log() {
 fn counts_of_layout_1_are_said_to_be_lost() {
     let shared = Shared::default();
     shared.put(b"\x01seed", &[1; 16]);
-    let line = "counts of an earlier version of this filter are not read: every key starts anew";
+    let line = "counts of an earlier version of this filter are not read: every key starts afresh";
     assert_eq!(Worker::new(&sized(64), &shared).log, [line]);
     assert_eq!(Worker::new(&sized(64), &shared).log, Vec::<String>::new(), "it is said once");
 }
@@ -226,8 +226,8 @@ fn fresh_keys_are_exact_while_the_table_grows() {
                     let worker = worker.as_mut().unwrap();
                     let name = key(number);
                     for _ in 0..2 {
-                        let (passes, tally) = worker.ask(shared, &name, NOW);
-                        assert_eq!((tally.evictions, tally.failures), (0, 0));
+                        let (passes, stats) = worker.ask(shared, &name, NOW);
+                        assert_eq!((stats.evictions, stats.failures), (0, 0));
                         *passed.lock().unwrap().entry(number).or_default() += usize::from(passes);
                     }
                 }

@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_envoy::enforce::{SharedData, Stored, Written};
 use tollgate_envoy::facts::Source;
 use tollgate_envoy::filter::{Filter, Flow};
 use tollgate_envoy::metrics::Counters;
-use tollgate_envoy::pairs::PairsWriter;
 use tollgate_envoy::proxy::Proxy;
 use tollgate_envoy::reply::Reply;
+use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_envoy::table::Seed;
+use tollgate_envoy::wire::header_map::HeaderMapWriter;
 
 /// A value with the number of its last write.
 type Numbered = (Vec<u8>, u32);
@@ -52,7 +52,7 @@ struct Host(Rc<World>);
 
 impl Source for Host {
     fn request_headers(&self) -> Option<Vec<u8>> {
-        let mut pairs = PairsWriter::default();
+        let mut pairs = HeaderMapWriter::default();
         for (name, value) in
             [(":method", "GET"), (":path", self.0.path.get()), (":authority", "a.example")]
         {

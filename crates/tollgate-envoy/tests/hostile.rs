@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use tollgate_core::Timestamp;
-use tollgate_envoy::enforce::{SharedData, Stored, Written};
 use tollgate_envoy::facts::Source;
 use tollgate_envoy::filter::{Filter, Flow};
 use tollgate_envoy::metrics::Counters;
-use tollgate_envoy::pairs::PairsWriter;
 use tollgate_envoy::proxy::Proxy;
 use tollgate_envoy::reply::Reply;
+use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_envoy::table::Seed;
+use tollgate_envoy::wire::header_map::HeaderMapWriter;
 
 /// SplitMix64.
 struct Random(Cell<u64>);
@@ -48,6 +48,7 @@ struct World {
     /// A call in so many fails, or says nonsense; 0: none does.
     faults: Cell<u64>,
     now_ns: Cell<u64>,
+    has_clock: Cell<bool>,
     shared: RefCell<HashMap<Vec<u8>, Numbered>>,
     metrics: RefCell<Vec<(String, i64)>>,
     policies: Vec<String>,
@@ -110,7 +111,7 @@ impl Source for Hostile {
         if self.fails() {
             return self.0.random.one_in(2).then(|| self.junk());
         }
-        let mut pairs = PairsWriter::default();
+        let mut pairs = HeaderMapWriter::default();
         let key = [b'a' + u8::try_from(self.0.random.below(3)).unwrap()];
         for (name, value) in
             [(":method", &b"GET"[..]), (":path", b"/"), (":authority", b"a.example")]
@@ -183,7 +184,7 @@ impl Counters for Hostile {
 
 impl Proxy for Hostile {
     fn now(&self) -> Option<Timestamp> {
-        if self.fails() {
+        if self.fails() || !self.0.has_clock.get() {
             return None;
         }
         let step =
@@ -294,6 +295,7 @@ fn world(seed: u64, faults: u64, policies: Vec<String>) -> (Rc<Filter<Hostile>>,
         random: Random(Cell::new(seed)),
         faults: Cell::new(faults),
         now_ns: Cell::new(1),
+        has_clock: Cell::new(true),
         shared: RefCell::default(),
         metrics: RefCell::default(),
         policies,
@@ -304,6 +306,11 @@ fn world(seed: u64, faults: u64, policies: Vec<String>) -> (Rc<Filter<Hostile>>,
     let filter = Rc::new(Filter::new(Hostile(Rc::clone(&world))));
     *world.filter.borrow_mut() = Rc::downgrade(&filter);
     (filter, world)
+}
+
+fn metric(world: &World, name: &str) -> i64 {
+    let metrics = world.metrics.borrow();
+    metrics.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value)
 }
 
 #[test]
@@ -355,10 +362,6 @@ fn unknown_contexts_go_on() {
 // out later ones. The gauges are of all roots together, so what one does not take along would be held for ever.
 #[test]
 fn a_root_that_ends_takes_its_part_of_the_gauges_along() {
-    let gauge = |world: &World, name: &str| {
-        let metrics = world.metrics.borrow();
-        metrics.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value)
-    };
     let queue = r#"{"version": 1, "rules": [{"name": "r", "key": [], "quotas": [
         {"limit": 20, "window": "1h", "burst": 20, "algorithm": "leaky-queue"}]}]}"#;
     // All streams end before their root, or some outlive it.
@@ -378,11 +381,33 @@ fn a_root_that_ends_takes_its_part_of_the_gauges_along() {
         (2..first).for_each(|id| filter.on_delete(id));
         filter.on_delete(1);
         (first..8).for_each(|id| filter.on_delete(id));
-        assert_eq!(gauge(&world, "tollgate.waiting"), waits_at_the_other);
-        assert!(gauge(&world, "tollgate.waiting_bytes") > 0);
+        assert_eq!(metric(&world, "tollgate.waiting"), waits_at_the_other);
+        assert!(metric(&world, "tollgate.waiting_bytes") > 0);
         filter.on_delete(10);
         filter.on_delete(9);
-        assert_eq!(gauge(&world, "tollgate.waiting"), 0, "{first}");
-        assert_eq!(gauge(&world, "tollgate.waiting_bytes"), 0, "{first}");
+        assert_eq!(metric(&world, "tollgate.waiting"), 0, "{first}");
+        assert_eq!(metric(&world, "tollgate.waiting_bytes"), 0, "{first}");
+    }
+}
+
+// What a response would have charged and nobody can: somebody must see it.
+#[test]
+fn a_response_that_cannot_be_charged_without_a_clock_is_counted() {
+    let charged = r#"{"version": 1, "rules": [{"name": "r", "key": [], "quotas": [
+        {"limit": 20, "window": "1h", "burst": 20}], "charge": {"response_status": ["2xx", "4xx", "5xx"]}}]}"#;
+    for has_response in [true, false] {
+        let (filter, world) = world(7, 0, vec![charged.into()]);
+        filter.on_context_create(1, 0);
+        assert!(filter.on_configure(1, 100));
+        for (has_clock, failures) in [(true, 0), (false, 1)] {
+            filter.on_context_create(2, 1);
+            assert_eq!(filter.on_request_headers(2), Flow::Continue);
+            world.has_clock.set(has_clock);
+            if has_response {
+                filter.on_response_headers(2);
+            }
+            filter.on_delete(2);
+            assert_eq!(metric(&world, "tollgate.failures"), failures, "{has_response}");
+        }
     }
 }

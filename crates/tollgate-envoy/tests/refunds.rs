@@ -34,8 +34,8 @@ fn what_was_never_committed_is_not_given_back() {
         meanwhile: RefCell::new(&mut meanwhile),
         calls: RefCell::default(),
     };
-    let (passed, tally) = worker.ask(&interrupted, b"client", NOON);
-    assert_eq!((passed, tally.retries), (false, 1));
+    let (passed, stats) = worker.ask(&interrupted, b"client", NOON);
+    assert_eq!((passed, stats.retries), (false, 1));
     worker.take_back(&shared, NOON);
     let passed = (0..9).filter(|id| worker.ask(&shared, &[b'a' + id], NOON).0).count();
     assert_eq!(passed, 4, "one of five was used");

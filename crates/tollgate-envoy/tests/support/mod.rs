@@ -18,8 +18,9 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 use tollgate_core::Timestamp;
 use tollgate_envoy::config::Config;
-use tollgate_envoy::enforce::{Enforcement, Scratch, SharedData, Stored, Tally, Written};
+use tollgate_envoy::enforce::{CommitStats, Enforcement, Scratch};
 use tollgate_envoy::extents;
+use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_policy::{Answer, Facts, Plan};
 
 /// The random key of the hash.
@@ -151,16 +152,16 @@ impl Worker {
     }
 
     /// One request; true when it passes.
-    pub fn ask(&mut self, shared: &impl SharedData, key: &[u8], now: u64) -> (bool, Tally) {
+    pub fn ask(&mut self, shared: &impl SharedData, key: &[u8], now: u64) -> (bool, CommitStats) {
         self.config.policy.plan(&Of(key), &mut self.plan);
-        let tally = self.enforcement(shared, now).run();
+        let stats = self.enforcement(shared, now).run();
         let answer = self.plan.outcome(&self.config.policy).answer();
-        (matches!(answer, Answer::Pass | Answer::Delay(_)), tally)
+        (matches!(answer, Answer::Pass | Answer::Delay(_)), stats)
     }
 
     /// The request that was asked about last will not go on, whatever was decided.
     pub fn take_back(&mut self, shared: &impl SharedData, now: u64) -> bool {
-        self.enforcement(shared, now).take_back(&mut Tally::default())
+        self.enforcement(shared, now).take_back(&mut CommitStats::default())
     }
 
     fn enforcement<'a, S: SharedData>(&'a mut self, shared: &'a S, now: u64) -> Enforcement<'a, S> {

@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 
 /// A map as the host gave it.
-pub struct Pairs(Vec<u8>);
+pub struct HeaderMap(Vec<u8>);
 
-impl Pairs {
+impl HeaderMap {
     /// Nothing is read yet.
     pub const fn new(serialised: Vec<u8>) -> Self {
         Self(serialised)
@@ -52,13 +52,13 @@ fn take<'a>(bytes: &mut &'a [u8], len: u32) -> Option<&'a [u8]> {
 
 /// A map in the making.
 #[derive(Default)]
-pub struct PairsWriter {
+pub struct HeaderMapWriter {
     count: u32,
     lengths: Vec<u8>,
     bytes: Vec<u8>,
 }
 
-impl PairsWriter {
+impl HeaderMapWriter {
     /// Appends one pair.
     pub fn push(&mut self, name: &str, value: &[u8]) {
         self.count = self.count.saturating_add(1);
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn serialised() -> Vec<u8> {
-        let mut out = PairsWriter::default();
+        let mut out = HeaderMapWriter::default();
         out.push("a", b"1");
         out.push("bc", b"");
         out.push("a", b"\xff");
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn every_line_is_joined() {
-        let pairs = Pairs::new(serialised());
+        let pairs = HeaderMap::new(serialised());
         assert_eq!(pairs.joined(b"a").as_deref(), Some(&b"1, \xff"[..]));
         assert_eq!(pairs.joined(b"bc").as_deref(), Some(&b""[..]));
         assert_eq!(pairs.joined(b"b"), None);
@@ -107,12 +107,12 @@ mod tests {
     fn no_malformed_map_traps() {
         let whole = serialised();
         for len in 0..whole.len() {
-            let _ = Pairs::new(whole[..len].to_vec()).joined(b"a");
+            let _ = HeaderMap::new(whole[..len].to_vec()).joined(b"a");
         }
         for byte in 0..whole.len() {
             let mut bent = whole.clone();
             bent[byte] = 0xff;
-            let _ = Pairs::new(bent).joined(b"a");
+            let _ = HeaderMap::new(bent).joined(b"a");
         }
     }
 }

@@ -20,11 +20,11 @@ const MAX_VALUE_LEN: usize = 256;
 
 /// Values on which a request was denied, by the fingerprint of the key.
 #[derive(Default)]
-pub struct Denials {
+pub struct DenialCache {
     places: Vec<Option<(NonZeroU64, Vec<u8>)>>,
 }
 
-impl Denials {
+impl DenialCache {
     /// The value on which the key was denied last.
     pub fn get(&self, key: NonZeroU64) -> Option<&[u8]> {
         let (known, value) = self.places.get(place(key))?.as_ref()?;
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_key_is_found_until_another_takes_its_place() {
-        let mut denials = Denials::default();
+        let mut denials = DenialCache::default();
         assert_eq!(denials.get(key(5)), None);
         denials.put(key(5), b"five");
         assert_eq!(denials.get(key(5)), Some(&b"five"[..]));
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn long_values_are_not_kept() {
-        let mut denials = Denials::default();
+        let mut denials = DenialCache::default();
         denials.put(key(5), &[0; MAX_VALUE_LEN + 1]);
         assert_eq!(denials.get(key(5)), None);
         denials.put(key(5), &[0; MAX_VALUE_LEN]);
