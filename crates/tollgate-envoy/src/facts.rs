@@ -18,7 +18,7 @@ use crate::claims;
 use crate::wire::header_map::HeaderMap;
 
 /// The host calls behind the facts.
-pub trait Source {
+pub trait RequestSource {
     /// All request headers, pseudo-headers too, in the host's serialisation of a map.
     fn request_headers(&self) -> Option<Vec<u8>>;
     /// The address of the other end: `ip:port`, `[ip]:port`, or the path of a socket.
@@ -38,7 +38,7 @@ pub struct RequestFacts<S> {
     metadata: OnceCell<Vec<u8>>,
 }
 
-impl<S: Source> RequestFacts<S> {
+impl<S: RequestSource> RequestFacts<S> {
     /// No host call yet.
     pub const fn new(source: S, payload: Option<Rc<str>>) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl<S: Source> RequestFacts<S> {
     }
 }
 
-impl<S: Source> Facts for RequestFacts<S> {
+impl<S: RequestSource> Facts for RequestFacts<S> {
     fn method(&self) -> Cow<'_, [u8]> {
         self.header(":method").unwrap_or_default()
     }
@@ -128,7 +128,7 @@ mod tests {
         asked: Cell<u32>,
     }
 
-    impl Source for &Fake {
+    impl RequestSource for &Fake {
         fn request_headers(&self) -> Option<Vec<u8>> {
             self.calls.update(|calls| calls.saturating_add(1));
             Some(self.headers.clone())

@@ -11,7 +11,7 @@ use core::ptr::null_mut;
 
 use tollgate_core::Timestamp;
 
-use crate::facts::Source;
+use crate::facts::RequestSource;
 use crate::memory;
 use crate::metrics::Counters;
 use crate::proxy::Proxy;
@@ -242,7 +242,7 @@ fn set_header(map: u32, name: &str, value: &str) {
     };
 }
 
-impl Source for Host {
+impl RequestSource for Host {
     fn request_headers(&self) -> Option<Vec<u8>> {
         // SAFETY: `returned` passes pointers to live variables.
         returned(|bytes, len| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, bytes, len) })

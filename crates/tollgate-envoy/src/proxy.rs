@@ -6,14 +6,14 @@
 
 use tollgate_core::Timestamp;
 
-use crate::facts::Source;
+use crate::facts::RequestSource;
 use crate::metrics::Counters;
 use crate::reply::Reply;
 use crate::shared_data::SharedData;
 use crate::table::Seed;
 
 /// The host of this filter, cheap to copy.
-pub trait Proxy: Source + SharedData + Counters + Clone {
+pub trait Proxy: RequestSource + SharedData + Counters + Clone {
     /// The monotonic clock: immune to steps of the wall clock; the state dies with the process anyway.
     fn now(&self) -> Option<Timestamp>;
     /// Random bytes that no client can guess.

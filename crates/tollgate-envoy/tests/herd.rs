@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_envoy::facts::Source;
+use tollgate_envoy::facts::RequestSource;
 use tollgate_envoy::filter::{Filter, Flow};
 use tollgate_envoy::metrics::Counters;
 use tollgate_envoy::proxy::Proxy;
@@ -50,7 +50,7 @@ impl World {
 #[derive(Clone)]
 struct Host(Rc<World>);
 
-impl Source for Host {
+impl RequestSource for Host {
     fn request_headers(&self) -> Option<Vec<u8>> {
         let mut pairs = HeaderMapWriter::default();
         for (name, value) in

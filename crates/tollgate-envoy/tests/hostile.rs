@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use tollgate_core::Timestamp;
-use tollgate_envoy::facts::Source;
+use tollgate_envoy::facts::RequestSource;
 use tollgate_envoy::filter::{Filter, Flow};
 use tollgate_envoy::metrics::Counters;
 use tollgate_envoy::proxy::Proxy;
@@ -106,7 +106,7 @@ fn any_call(filter: &Filter<Hostile>, random: &Random) {
     }
 }
 
-impl Source for Hostile {
+impl RequestSource for Hostile {
     fn request_headers(&self) -> Option<Vec<u8>> {
         if self.fails() {
             return self.0.random.one_in(2).then(|| self.junk());
