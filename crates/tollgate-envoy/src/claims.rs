@@ -6,7 +6,7 @@
 //!
 //! Deliberately absent: verifying. What stands here was put there by the jwt_authn filter in front.
 //!
-//! RequestSource: `envoy.config.core.v3.Metadata` and google/protobuf/struct.proto.
+//! Source: `envoy.config.core.v3.Metadata` and google/protobuf/struct.proto.
 
 use std::borrow::Cow;
 

@@ -5,7 +5,7 @@
 //! nothing is guessed, skipped or cut. Deliberately absent: any other protobuf message; `claims` reads one with the
 //! reader of this one's fields.
 //!
-//! RequestSource: google/protobuf/struct.proto, and the encoding guide of protobuf.
+//! Source: google/protobuf/struct.proto, and the encoding guide of protobuf.
 
 use core::fmt::Write;
 
