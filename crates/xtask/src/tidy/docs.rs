@@ -3,7 +3,7 @@
 //! Invariant: looks at links and at `code` that looks like a path into this repository. It does not
 //! know whether a sentence is true.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::workspace::Workspace;
 use std::path::Path;
 

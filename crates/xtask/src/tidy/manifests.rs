@@ -3,22 +3,20 @@
 //! Invariant: imports only go downwards in the map of ARCHITECTURE.md; a new crate must be entered
 //! in `EDGES` before it passes.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::metadata::Package;
 
-/// Crate, and which crates of this workspace it may import when shipped.
+/// Crate, and which crates of this workspace it imports when shipped: no more and no less.
 const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-core", &[]),
     ("tollgate-policy", &["tollgate-core"]),
-    ("tollgate-sim", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-envoy", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-worker", &["tollgate-core", "tollgate-policy"]),
-    ("tollgate-cli", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
-    ("tollgate-playground", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
+    ("tollgate-cli", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),
     ("tollgate-cases", &["tollgate-core", "tollgate-policy"]),
-    ("tollgate-e2e", &["tollgate-cases", "tollgate-core", "tollgate-policy", "tollgate-sim"]),
-    ("xtask", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-e2e", &["tollgate-cases", "tollgate-core", "tollgate-policy"]),
+    ("xtask", &[]),
 ];
 
 /// Every dependency says why it is there: behind it, or on the line above.
@@ -43,13 +41,22 @@ pub fn reasons(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
+/// Where the map is.
+const HERE: &str = "crates/xtask/src/tidy/manifests.rs";
+
 pub fn edges(packages: &[Package]) -> Vec<Finding> {
+    edges_of(packages, EDGES)
+}
+
+fn edges_of(packages: &[Package], map: &[(&str, &[&str])]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let ours = |name: &str| packages.iter().any(|package| package.name == name);
     for package in packages {
-        let path = format!("crates/{}/Cargo.toml", package.name);
-        let Some((_, allowed)) = EDGES.iter().find(|(name, _)| *name == package.name) else {
-            let message = "this crate is not in the map: add it to EDGES in crates/xtask/src/tidy/manifests.rs and to ARCHITECTURE.md";
+        let path = format!("{}/Cargo.toml", package.folder);
+        let Some((_, allowed)) = map.iter().find(|(name, _)| *name == package.name) else {
+            let message = format!(
+                "this crate is not in the map: add it to EDGES in {HERE} and to ARCHITECTURE.md"
+            );
             findings.push(Finding::new(&path, 1, message));
             continue;
         };
@@ -66,6 +73,46 @@ pub fn edges(packages: &[Package]) -> Vec<Finding> {
             findings.push(Finding::new(&path, 1, message));
         }
     }
+    findings.extend(stale(packages, map));
+    findings
+}
+
+/// What the map allows and no manifest uses: a permission that nobody would notice being taken.
+fn stale(packages: &[Package], map: &[(&str, &[&str])]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, allowed) in map {
+        let Some(package) = packages.iter().find(|package| package.name == *name) else {
+            let message = format!("EDGES has a row for {name}, which is no crate: remove the row");
+            findings.push(Finding::new(HERE, 1, message));
+            continue;
+        };
+        let unused = |other: &&&str| !package.dependencies.iter().any(|name| name == **other);
+        for other in allowed.iter().filter(unused) {
+            let message = format!("EDGES lets {name} import {other}, which it does not: remove it");
+            findings.push(Finding::new(HERE, 1, message));
+        }
+    }
+    findings
+}
+
+/// Crates of ours that a manifest names and none of its files does.
+pub fn unused(packages: &[Package], files: &[(&str, &str)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in packages {
+        let folder = format!("{}/", package.folder);
+        let ours = packages.iter().filter(|other| package.dependencies.contains(&other.name));
+        for other in ours {
+            let name = other.name.replace('-', "_");
+            let names = |(path, text): &(&str, &str)| {
+                path.starts_with(&folder) && path.ends_with(".rs") && text.contains(&name)
+            };
+            if !files.iter().any(names) {
+                let message =
+                    format!("no file of {} names {name}: remove the dependency", package.name);
+                findings.push(Finding::new(&format!("{folder}Cargo.toml"), 1, message));
+            }
+        }
+    }
     findings
 }
 
@@ -75,8 +122,13 @@ mod tests {
 
     fn package(name: &str, dependencies: &[&str]) -> Package {
         let dependencies = dependencies.iter().map(|name| (*name).to_owned()).collect();
-        Package { name: name.to_owned(), dependencies, tests: Vec::new() }
+        let folder = format!("crates/{name}");
+        let (roots, tests) = (Vec::new(), Vec::new());
+        Package { name: name.to_owned(), folder, roots, dependencies, tests }
     }
+
+    const MAP: &[(&str, &[&str])] =
+        &[("tollgate-core", &[]), ("a", &["tollgate-core"]), ("b", &["tollgate-core"])];
 
     #[test]
     fn a_dependency_needs_a_reason() {
@@ -92,19 +144,46 @@ mod tests {
     fn surfaces_never_import_each_other() {
         let packages = [
             package("tollgate-core", &[]),
-            package("tollgate-policy", &["tollgate-core", "serde"]),
-            package("tollgate-envoy", &["tollgate-core", "tollgate-policy"]),
-            package("tollgate-worker", &["tollgate-envoy"]),
+            package("a", &["tollgate-core", "serde"]),
+            package("b", &["tollgate-core", "a"]),
         ];
-        let found = edges(&packages);
+        let found = edges_of(&packages, MAP);
         assert_eq!(found.len(), 1);
-        assert!(found[0].message.starts_with("tollgate-worker must not import tollgate-envoy"));
+        assert!(found[0].message.starts_with("b must not import a"));
+        assert_eq!(found[0].file, "crates/b/Cargo.toml");
     }
 
     #[test]
     fn the_core_imports_nothing_and_new_crates_must_be_entered() {
-        let found = edges(&[package("tollgate-core", &["libm"]), package("tollgate-new", &[])]);
+        let packages = [package("tollgate-core", &["libm"]), package("new", &[])];
+        let found = edges_of(&packages, &[("tollgate-core", &[])]);
         assert!(found[0].message.contains("remove [\"libm\"]"));
         assert!(found[1].message.contains("add it to EDGES"));
+    }
+
+    #[test]
+    fn an_allowed_import_that_nobody_uses_is_stale() {
+        let mut packages = vec![
+            package("tollgate-core", &[]),
+            package("a", &["tollgate-core"]),
+            package("b", &["tollgate-core"]),
+        ];
+        assert!(edges_of(&packages, MAP).is_empty());
+        packages[1].dependencies.clear();
+        let found = edges_of(&packages, MAP);
+        assert!(found.len() == 1 && found[0].message.contains("a import tollgate-core"));
+        packages.pop();
+        let found = edges_of(&packages, MAP);
+        assert!(found.len() == 2 && found[1].message.contains("a row for b, which is no crate"));
+    }
+
+    #[test]
+    fn a_dependency_of_ours_that_no_file_names_is_found() {
+        let packages = [package("tollgate-core", &[]), package("a", &["tollgate-core"])];
+        let using = [("crates/a/src/lib.rs", "use tollgate_core::Quota;")];
+        assert!(unused(&packages, &using).is_empty());
+        let elsewhere = [("crates/ab/src/lib.rs", using[0].1), ("crates/a/README.md", using[0].1)];
+        let found = unused(&packages, &elsewhere);
+        assert!(found.len() == 1 && found[0].message.contains("no file of a names tollgate_core"));
     }
 }

@@ -5,35 +5,22 @@
 //! it; what a macro expands to it does not see.
 
 mod docs;
+mod finding;
+mod imports;
 mod manifests;
+mod modules;
 mod pins;
 mod source;
 mod text;
 
 use crate::{
-    metadata,
+    metadata::{self, Package},
     problem::{OrProblem, Problem, Result},
     run,
     workspace::Workspace,
 };
+use finding::Finding;
 use std::{fs, process::Command};
-
-/// One thing to change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// Relative to the root.
-    pub file: String,
-    /// Counted from 1.
-    pub line: usize,
-    /// What is wrong, and what to do.
-    pub message: String,
-}
-
-impl Finding {
-    fn new(file: &str, line: usize, message: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), line, message: message.into() }
-    }
-}
 
 /// A text file of the repository.
 #[derive(Debug, Clone)]
@@ -59,9 +46,12 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
             findings.extend(pins::in_document(path, text));
         }
     }
-    findings.extend(manifests::edges(&metadata::packages(workspace)?));
     let files: Vec<_> = documents.iter().map(|d| (d.path.as_str(), d.text.as_str())).collect();
+    let packages = metadata::packages(workspace)?;
+    findings.extend(manifests::edges(&packages));
+    findings.extend(manifests::unused(&packages, &files));
     findings.extend(pins::in_files(&files));
+    findings.extend(imports(&packages, &files));
     for finding in &findings {
         println!("{}:{}: {}", finding.file, finding.line, finding.message);
     }
@@ -72,6 +62,29 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
             Err(Problem::new("not tidy", why, "see the list above; each line says what to do"))
         }
     }
+}
+
+/// Circles and wings. What stands in a crate that is still being put in order is shown only.
+fn imports(packages: &[Package], files: &[(&str, &str)]) -> Vec<Finding> {
+    let parsed = parsed(files);
+    let mut findings = Vec::new();
+    for package in packages {
+        let roots = package.roots.iter();
+        let found = roots.flat_map(|root| imports::check(&package.name, root, &parsed));
+        if imports::OPEN.contains(&package.name.as_str()) {
+            found.for_each(|f| println!("{}:{}: (not yet refused) {}", f.file, f.line, f.message));
+        } else {
+            findings.extend(found);
+        }
+    }
+    findings
+}
+
+/// Every file of Rust; one that does not parse is a finding of its own.
+fn parsed(files: &[(&str, &str)]) -> modules::Files {
+    let rust = files.iter().filter(|(path, _)| path.ends_with(".rs"));
+    rust.filter_map(|(path, text)| Some(((*path).to_owned(), syn::parse_file(text).ok()?)))
+        .collect()
 }
 
 /// Everything git tracks or would take, as long as it is text.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: `versions.rs` is the truth. A document may shorten a version (`1.40` for `1.40.0`).
 
-use super::Finding;
+use super::finding::Finding;
 use crate::versions;
 
 /// A name as documents write it, and its pinned version.

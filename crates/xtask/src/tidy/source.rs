@@ -4,7 +4,7 @@
 //! Tests are: folders named `tests`, `benches` or `e2e`, files named `tests.rs`, and items under
 //! `#[cfg(test)]` or `#[test]`. What a macro expands to is not seen; clippy sees it.
 
-use super::Finding;
+use super::finding::Finding;
 use proc_macro2::{LineColumn, TokenStream, TokenTree};
 use syn::{
     Attribute, Block, ExprMethodCall, ExprPath, File, ImplItemFn, Item, ItemFn, ItemMod, Macro,
@@ -103,7 +103,7 @@ impl Scan<'_> {
 
 impl<'ast> Visit<'ast> for Scan<'_> {
     fn visit_item(&mut self, item: &'ast Item) {
-        if attributes(item).iter().any(is_test) {
+        if is_test_item(item) {
             let span = item.span();
             self.test_lines += span.end().line + 1 - span.start().line;
         } else {
@@ -169,6 +169,11 @@ impl<'ast> Visit<'ast> for Scan<'_> {
     }
 }
 
+/// Under `#[cfg(test)]` or `#[test]`.
+pub fn is_test_item(item: &Item) -> bool {
+    attributes(item).iter().any(is_test)
+}
+
 fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Mod(ItemMod { attrs, .. }) | Item::Fn(ItemFn { attrs, .. }) => attrs,
@@ -176,12 +181,17 @@ fn attributes(item: &Item) -> &[Attribute] {
         Item::Use(item) => &item.attrs,
         Item::Struct(item) => &item.attrs,
         Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
         _ => &[],
     }
 }
 
 /// `#[test]`, `#[cfg(test)]` and `#[cfg(all(test, ...))]`.
-fn is_test(attribute: &Attribute) -> bool {
+pub fn is_test(attribute: &Attribute) -> bool {
     if attribute.path().is_ident("test") {
         return true;
     }

@@ -3,7 +3,7 @@
 //! Invariant: a checkout works behind any mirror and in any folder. Cargo.lock is exempt, it names
 //! its source by cargo's own convention.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::workspace::Workspace;
 
 /// Written in two parts, so that this file does not hold them.
