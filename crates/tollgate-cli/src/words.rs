@@ -2,7 +2,7 @@
 //!
 //! Invariant: a bound is `Limiter::max_in_window`, never worked out here.
 
-use tollgate_core::{Algorithm, Limiter, Span};
+use tollgate_core::{Limiter, Span};
 
 /// `minute`, `10 seconds`, `500 milliseconds`.
 pub(crate) fn window(span: Span) -> String {
@@ -39,28 +39,14 @@ pub(crate) fn quota(limiter: &Limiter) -> String {
     if limiter.capacity() != limiter.limit() {
         text.push_str(&format!(", burst {}", limiter.capacity()));
     }
-    text.push_str(&format!(", {}", algorithm(limiter)));
-    if let Algorithm::SlidingBuckets { buckets } = limiter.algorithm() {
+    text.push_str(&format!(", {}", limiter.algorithm().name()));
+    if let Some(buckets) = limiter.algorithm().buckets() {
         text.push_str(&format!(" of {buckets}"));
     }
     if limiter.quota().is_strict() {
         text.push_str(", strict");
     }
     text
-}
-
-/// The algorithm's name, as the document writes it.
-pub(crate) const fn algorithm(limiter: &Limiter) -> &'static str {
-    match limiter.algorithm() {
-        Algorithm::Gcra => "gcra",
-        Algorithm::TokenBucket => "token-bucket",
-        Algorithm::LeakyBucket => "leaky-bucket",
-        Algorithm::LeakyQueue => "leaky-queue",
-        Algorithm::FixedWindow => "fixed-window",
-        Algorithm::SlidingWindow => "sliding-window",
-        Algorithm::SlidingBuckets { .. } => "sliding-buckets",
-        Algorithm::SlidingLog => "sliding-log",
-    }
 }
 
 /// `512 bytes`, `1.4 MiB`: rounded up to a tenth.

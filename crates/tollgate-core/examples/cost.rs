@@ -77,20 +77,10 @@ mod native {
     }
 
     fn limiter(name: &str) -> Limiter {
+        let algorithm = Algorithm::parse(name).expect("an algorithm");
         let quota = Quota::new(LIMIT, WINDOW).expect("a quota");
-        let burst = quota.with_burst(BURST.into()).expect("a burst");
-        let (algorithm, quota) = match name {
-            "gcra" => (Algorithm::Gcra, burst),
-            "token-bucket" => (Algorithm::TokenBucket, burst),
-            "leaky-bucket" => (Algorithm::LeakyBucket, burst),
-            "leaky-queue" => (Algorithm::LeakyQueue, burst),
-            "fixed-window" => (Algorithm::FixedWindow, quota),
-            "sliding-window" => (Algorithm::SlidingWindow, quota),
-            "sliding-buckets" => (Algorithm::SlidingBuckets { buckets: 60 }, quota),
-            "sliding-log" => (Algorithm::SlidingLog, quota),
-            other => panic!("no algorithm {other}"),
-        };
-        Limiter::new(algorithm, quota).expect("a limiter")
+        let quota = if algorithm.has_burst() { quota.with_burst(BURST.into()) } else { Ok(quota) };
+        Limiter::new(algorithm, quota.expect("a burst")).expect("a limiter")
     }
 
     fn ours(limiter: Limiter, count: u64, step_ns: u64) -> u64 {

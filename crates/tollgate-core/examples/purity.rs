@@ -23,18 +23,10 @@ mod wasm {
         now_ns: u64,
         cost: u64,
     ) -> u64 {
-        let algorithm = match algorithm {
-            0 => Algorithm::Gcra,
-            1 => Algorithm::TokenBucket,
-            2 => Algorithm::LeakyBucket,
-            3 => Algorithm::LeakyQueue,
-            4 => Algorithm::FixedWindow,
-            5 => Algorithm::SlidingWindow,
-            6 => Algorithm::SlidingBuckets { buckets: 60 },
-            _ => Algorithm::SlidingLog,
-        };
+        let index = usize::try_from(algorithm).unwrap_or(usize::MAX);
+        let Some(algorithm) = Algorithm::ALL.get(index) else { return u64::MAX };
         let quota = Quota::new(limit, Span::from_nanos(window_ns));
-        let Ok(Ok(limiter)) = quota.map(|quota| Limiter::new(algorithm, quota)) else {
+        let Ok(Ok(limiter)) = quota.map(|quota| Limiter::new(*algorithm, quota)) else {
             return u64::MAX;
         };
         let mut bytes = [0; 8_200];

@@ -25,7 +25,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-mod algorithms;
+pub mod algorithms;
 mod decision;
 mod encoding;
 mod limiter;
@@ -40,11 +40,12 @@ pub use algorithms::sliding_buckets::SlidingBuckets;
 pub use algorithms::sliding_log::SlidingLog;
 pub use algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
 pub use algorithms::token_bucket::{TokenBucket, TokenBucketState};
+pub use algorithms::{Algorithm, DEFAULT_BUCKETS};
 pub use decision::{Charge, Decision, Verdict};
 pub use encoding::ENCODING_VERSION;
 pub use limiter::{FULLY_USED, Limiter};
 pub use quota::{
-    Algorithm, MAX_BUCKETS, MAX_BURST_SPAN, MAX_LIMIT, MAX_LIMIT_OF_BUCKETS, MAX_LIMIT_OF_LOG,
-    MAX_WINDOW, MIN_BUCKETS, MIN_WINDOW, Quota, QuotaError,
+    MAX_BUCKETS, MAX_LIMIT, MAX_LIMIT_OF_BUCKETS, MAX_LIMIT_OF_LOG, MAX_WINDOW, MIN_BUCKETS,
+    MIN_WINDOW, Quota, QuotaError,
 };
-pub use time::{ALLOWED_SKEW, LATEST, Span, Timestamp};
+pub use time::{ALLOWED_SKEW, LATEST, MAX_BURST_SPAN, Span, Timestamp};

@@ -3,6 +3,7 @@
 //! Invariant: `check` writes the state only when it admits a cost above zero; a denial and a peek
 //! leave every byte as it was. Dispatch is a `match`: the set of algorithms is closed.
 
+use crate::algorithms::Algorithm;
 use crate::algorithms::fixed_window::{FixedWindow, FixedWindowState};
 use crate::algorithms::gcra::{Gcra, GcraState};
 use crate::algorithms::leaky_bucket::{LeakyBucket, LeakyBucketState};
@@ -13,7 +14,7 @@ use crate::algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
 use crate::algorithms::token_bucket::{TokenBucket, TokenBucketState};
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::Encoded;
-use crate::quota::{Algorithm, Quota, QuotaError};
+use crate::quota::{Quota, QuotaError};
 use crate::time::{Span, Timestamp};
 
 /// All of a quota, in the parts that [`Limiter::used`] counts.
@@ -98,16 +99,16 @@ impl Limiter {
             && state.len() == GcraState::LEN
         {
             let mut tat = GcraState::decode(state);
-            if let Some(decision) = gcra.check_usual(&mut tat, now, cost) {
+            if let Some(decision) = gcra.check_fast(&mut tat, now, cost) {
                 tat.encode(state); // the same bytes unless it was charged
                 return decision;
             }
         }
-        self.check_any(state, now, cost)
+        self.check_slow(state, now, cost)
     }
 
     #[inline(never)]
-    fn check_any(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
+    fn check_slow(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         if state.len() != self.state_len() {
             return self.not_a_state();
         }

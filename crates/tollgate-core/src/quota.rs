@@ -1,11 +1,11 @@
-//! What is allowed: a limit per window, how much of it at once, and by which algorithm.
+//! What is allowed: a limit per window, and how much of it at once.
 //!
 //! Invariant: a [`Quota`] is valid by construction, so every algorithm may multiply its spans without
 //! overflow. Building an impossible quota is the core's only error.
 
 use core::fmt;
 
-use crate::time::Span;
+use crate::time::{MAX_BURST_SPAN, Span};
 
 /// The shortest window: 1 ms.
 pub const MIN_WINDOW: Span = Span::from_millis(1);
@@ -13,42 +13,15 @@ pub const MIN_WINDOW: Span = Span::from_millis(1);
 pub const MAX_WINDOW: Span = Span::from_secs(366 * 86_400);
 /// The highest limit: 15 decimal digits, the largest Integer of a structured field (RFC 9651, 3.3.1).
 pub const MAX_LIMIT: u64 = 999_999_999_999_999;
-/// The longest time a full burst may take to grow back: 732 days, twice the longest window, because
-/// the emission interval is rounded up by less than one nanosecond a unit.
-pub const MAX_BURST_SPAN: Span = Span::from_secs(732 * 86_400);
 
-/// The highest limit of [`Algorithm::SlidingBuckets`]: its counters are `u32`.
+/// The highest limit of [`Algorithm::SlidingBuckets`](crate::Algorithm::SlidingBuckets): its counters are `u32`.
 pub const MAX_LIMIT_OF_BUCKETS: u64 = 4_294_967_295;
-/// The highest limit of [`Algorithm::SlidingLog`]: 8 bytes are kept for every unit of it.
+/// The highest limit of [`Algorithm::SlidingLog`](crate::Algorithm::SlidingLog): 8 bytes are kept for every unit of it.
 pub const MAX_LIMIT_OF_LOG: u64 = 1024;
-/// The fewest parts of a window of [`Algorithm::SlidingBuckets`].
+/// The fewest parts of a window of [`Algorithm::SlidingBuckets`](crate::Algorithm::SlidingBuckets).
 pub const MIN_BUCKETS: u16 = 2;
-/// The most parts of a window of [`Algorithm::SlidingBuckets`]: 10 s of an hour.
+/// The most parts of a window of [`Algorithm::SlidingBuckets`](crate::Algorithm::SlidingBuckets): 10 s of an hour.
 pub const MAX_BUCKETS: u16 = 360;
-
-/// The algorithms; the set is closed. Each one's file has its formula, bound and source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Algorithm {
-    /// Generic cell rate algorithm: 8 bytes, exact retry times.
-    Gcra,
-    /// The same decisions as GCRA, told in tokens.
-    TokenBucket,
-    /// The same decisions as GCRA, told as a level that leaks.
-    LeakyBucket,
-    /// Shaping: answers how long to wait, up to a queue of `burst`.
-    LeakyQueue,
-    /// A counter per window aligned to the clock.
-    FixedWindow,
-    /// Two counters, the previous one weighted by how much of it the window still covers.
-    SlidingWindow,
-    /// A rolling window counted in this many parts, 2 to 360.
-    SlidingBuckets {
-        /// The number of parts of the window.
-        buckets: u16,
-    },
-    /// The time of every admitted unit; exact. Limits up to 1024.
-    SlidingLog,
-}
 
 /// How many quota units in how long, valid by construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

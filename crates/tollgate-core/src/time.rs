@@ -4,7 +4,9 @@
 //! [`Timestamp`] counts from an epoch that the surface chooses (Unix time, or the start of a
 //! monotonic clock) and must keep for as long as it keeps the states. Nothing here reads a clock.
 
-use crate::quota::MAX_BURST_SPAN;
+/// The longest time a full burst may take to grow back: 732 days, twice the longest window, because
+/// the emission interval is rounded up by less than one nanosecond a unit.
+pub const MAX_BURST_SPAN: Span = Span::from_secs(732 * 86_400);
 
 /// How far back a clock may step while every state stands as it is.
 ///

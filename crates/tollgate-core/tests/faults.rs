@@ -61,7 +61,7 @@ fn faults() -> impl Strategy<Value = Vec<(Fault, u64)>> {
 /// The longest that anybody is denied a cost that fits, whatever the bytes and the clock: two bursts or two
 /// windows, and the skew.
 fn longest_wait_ns(limiter: &Limiter) -> u64 {
-    let own_ns = if is_of_rate(limiter.algorithm()) {
+    let own_ns = if limiter.algorithm().has_burst() {
         limiter.capacity() * emission_interval_ns(limiter.quota())
     } else {
         limiter.window().as_nanos()
@@ -383,34 +383,21 @@ fn every_input_at_its_extremes() {
 
 fn of_every_algorithm(limit: u64, window: Span) -> Vec<Limiter> {
     let quota = Quota::new(limit, window).expect("a quota");
-    [
-        Algorithm::Gcra,
-        Algorithm::TokenBucket,
-        Algorithm::LeakyBucket,
-        Algorithm::LeakyQueue,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingWindow,
-        Algorithm::SlidingBuckets { buckets: 10 },
-        Algorithm::SlidingLog,
-    ]
-    .into_iter()
-    .map(|algorithm| Limiter::new(algorithm, quota).expect("a limiter"))
-    .collect()
+    let algorithms = Algorithm::ALL.map(|algorithm| algorithm.with_buckets(10));
+    algorithms
+        .into_iter()
+        .map(|algorithm| Limiter::new(algorithm, quota).expect("a limiter"))
+        .collect()
 }
 
 /// Every algorithm that takes it, with the least and the greatest limit, window, burst and parts.
 fn extreme_limiters() -> Vec<Limiter> {
-    let algorithms = [
-        Algorithm::Gcra,
-        Algorithm::TokenBucket,
-        Algorithm::LeakyBucket,
-        Algorithm::LeakyQueue,
-        Algorithm::FixedWindow,
-        Algorithm::SlidingWindow,
-        Algorithm::SlidingBuckets { buckets: 2 },
-        Algorithm::SlidingBuckets { buckets: MAX_BUCKETS },
-        Algorithm::SlidingLog,
-    ];
+    let algorithms = Algorithm::ALL.into_iter().flat_map(|algorithm| {
+        let fewest = algorithm.with_buckets(2);
+        let most = algorithm.with_buckets(MAX_BUCKETS);
+        [Some(fewest), Some(most).filter(|most| *most != fewest)].into_iter().flatten()
+    });
+    let algorithms: Vec<Algorithm> = algorithms.collect();
     let limits = [1, 2, MAX_LIMIT_OF_LOG, MAX_LIMIT_OF_BUCKETS, MAX_LIMIT];
     let mut limiters = Vec::new();
     for window in [MIN_WINDOW, Span::from_nanos(MIN_WINDOW.as_nanos() + 1), MAX_WINDOW] {

@@ -31,30 +31,19 @@ fn limiter(algorithm: Algorithm) -> Limiter {
     Limiter::new(algorithm, quota).expect("a limiter")
 }
 
-const ALL: [Algorithm; 8] = [
-    Algorithm::Gcra,
-    Algorithm::TokenBucket,
-    Algorithm::LeakyBucket,
-    Algorithm::LeakyQueue,
-    Algorithm::FixedWindow,
-    Algorithm::SlidingWindow,
-    Algorithm::SlidingBuckets { buckets: 6 },
-    Algorithm::SlidingLog,
-];
-
 /// A key with both units used, whose state's time is `until`: for a rate all is paid off then, for the others
 /// it is when the window, its part or the entry begins.
 fn reaching(algorithm: Algorithm, until: u64) -> Key {
     let mut key = Key::new(limiter(algorithm));
-    let charged_at = if is_of_rate(algorithm) { until - BURST } else { until };
+    let charged_at = if algorithm.has_burst() { until - BURST } else { until };
     assert!(key.check(charged_at, 2).is_admitted());
     key
 }
 
 #[test]
 fn a_debt_ends_where_the_foreign_begins() {
-    for algorithm in ALL {
-        let farthest = if is_of_rate(algorithm) { 2 * BURST + SKEW } else { SKEW };
+    for algorithm in Algorithm::ALL.map(|algorithm| algorithm.with_buckets(6)) {
+        let farthest = if algorithm.has_burst() { 2 * BURST + SKEW } else { SKEW };
         let key = reaching(algorithm, NOW + farthest);
         assert!(!key.peek(NOW, 1).is_admitted(), "{algorithm:?}: a debt is not believed");
         assert!(key.peek(NOW - 1, 1).is_admitted(), "{algorithm:?}: a foreign state denies");
@@ -67,7 +56,7 @@ fn a_debt_ends_where_the_foreign_begins() {
 /// come; the first request that fits makes the state one of this clock.
 #[test]
 fn only_a_charge_brings_a_foreign_state_back() {
-    for algorithm in ALL {
+    for algorithm in Algorithm::ALL.map(|algorithm| algorithm.with_buckets(6)) {
         let until = NOW + 390 * SECOND;
         let key = reaching(algorithm, until);
         let mut untouched = key.clone();

@@ -45,7 +45,7 @@ proptest! {
     /// strict one `limit` in the window; the departures of the queue are never closer than T.
     #[test]
     fn the_bound_of_a_rate_holds_for_every_length(
-        algorithm in algorithm().prop_filter("a rate", |a| is_of_rate(*a)),
+        algorithm in algorithm().prop_filter("a rate", |a| a.has_burst()),
         numbers in numbers(), start in start(), steps in steps(60),
     ) {
         let limiter = build(algorithm, numbers);
@@ -91,7 +91,7 @@ proptest! {
             units += cost;
             let soonest = limiter.soonest(&first, units).as_nanos();
             prop_assert!(soonest <= now - last, "{units} units: {soonest} > {} by {limiter:?}", now - last);
-            let is_exact = is_of_rate(limiter.algorithm()) || units == 1;
+            let is_exact = limiter.algorithm().has_burst() || units == 1;
             if is_exact && limiter.algorithm() != Algorithm::LeakyQueue {
                 prop_assert_eq!(soonest, now - last, "{} units by {:?}", units, limiter);
             }
@@ -363,12 +363,12 @@ fn wait_ns(verdict: &Verdict) -> u64 {
     if let Verdict::Delay(wait) = verdict { wait.as_nanos() } else { 0 }
 }
 
-/// A client that spreads `remaining` over `reset_after` sees no denial and uses the rate (HEADERS.md).
+/// A client that spreads `remaining` over `reset_after` sees no denial and uses the rate (docs/fields.md).
 #[test]
 fn a_client_that_spreads_what_remains_is_never_denied() {
     let quota = tollgate_core::Quota::new(100, Span::from_secs(60)).expect("a quota");
-    let exact = |algorithm| {
-        let quota = if is_of_rate(algorithm) { quota.with_burst(20) } else { Ok(quota) };
+    let exact = |algorithm: Algorithm| {
+        let quota = if algorithm.has_burst() { quota.with_burst(20) } else { Ok(quota) };
         let mut key =
             Key::new(Limiter::new(algorithm, quota.expect("a burst")).expect("a limiter"));
         let (mut now, mut used) = (0, 0_u64);

@@ -5,6 +5,7 @@
 mod support;
 
 use support::{format, replay};
+use tollgate_core::Algorithm;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -17,16 +18,7 @@ fn every_row_holds() {
 #[test]
 fn every_algorithm_has_rows() {
     let cases = format::all();
-    for name in [
-        "gcra",
-        "token-bucket",
-        "leaky-bucket",
-        "leaky-queue",
-        "fixed-window",
-        "sliding-window",
-        "sliding-buckets",
-        "sliding-log",
-    ] {
+    for name in Algorithm::ALL.map(Algorithm::name) {
         let rows = cases.iter().filter(|case| case.quotas[0].algorithm == name);
         assert!(rows.map(|case| case.rows.len()).sum::<usize>() >= 10, "rows for {name}");
     }

@@ -50,15 +50,11 @@ pub fn run(number: u32) -> Digest {
 /// A valid limiter: what is drawn and cannot be is drawn again.
 fn limiter(random: &mut Random) -> Limiter {
     loop {
-        let algorithm = match random.below(8) {
-            0 => Algorithm::Gcra,
-            1 => Algorithm::TokenBucket,
-            2 => Algorithm::LeakyBucket,
-            3 => Algorithm::LeakyQueue,
-            4 => Algorithm::FixedWindow,
-            5 => Algorithm::SlidingWindow,
-            6 => Algorithm::SlidingBuckets { buckets: *random.pick(&[2, 7, 60, 360]) },
-            _ => Algorithm::SlidingLog,
+        let algorithm = match *random.pick(&Algorithm::ALL) {
+            Algorithm::SlidingBuckets { .. } => {
+                Algorithm::SlidingBuckets { buckets: *random.pick(&[2, 7, 60, 360]) }
+            }
+            other => other,
         };
         let most = *random.pick(&[1, 5, 10, 100, 1000, 1 << 40]);
         let limit = random.between(1, most);

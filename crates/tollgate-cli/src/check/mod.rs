@@ -6,7 +6,6 @@
 mod render;
 
 use serde::Serialize;
-use tollgate_core::Algorithm;
 use tollgate_policy::{Meter, Policy, QuotaSet, Rule};
 
 use crate::args::{CheckArgs, Place};
@@ -167,14 +166,11 @@ fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
         let limiter = meter.limiter();
         QuotaReport {
             name: meter.name().to_owned(),
-            algorithm: words::algorithm(limiter),
+            algorithm: limiter.algorithm().name(),
             limit: limiter.limit(),
             window_ms: limiter.window().as_millis_ceil(),
             burst: limiter.capacity(),
-            buckets: match limiter.algorithm() {
-                Algorithm::SlidingBuckets { buckets } => Some(buckets),
-                _ => None,
-            },
+            buckets: limiter.algorithm().buckets(),
             strict: limiter.quota().is_strict(),
             max_in_window: limiter.max_in_window(),
             bound: words::bound(limiter),

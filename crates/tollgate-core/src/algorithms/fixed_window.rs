@@ -12,7 +12,7 @@
 //! Deliberately not here: windows that start at a client's first request. Aligned windows need no
 //! start to be agreed on, and `reset_after` is the same for every key.
 
-use crate::algorithms::clock::{is_foreign, kept, ride_out};
+use crate::algorithms::skew::{effective_now, is_foreign, kept};
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
@@ -124,7 +124,7 @@ impl FixedWindow {
         if index > state.index {
             return FixedWindowState { index, count: 0 };
         }
-        match ride_out(Timestamp::start_of(state.index, span), now) {
+        match effective_now(Timestamp::start_of(state.index, span), now) {
             Some(_) => state,
             None => FixedWindowState { index, count: kept(state.count, self.0.limit(), cost) },
         }

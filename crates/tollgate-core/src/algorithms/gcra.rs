@@ -48,7 +48,7 @@ impl Gcra {
         let rate = &self.0;
         let now = now.min(LATEST);
         // Everything is counted from `now`: max(TAT, now) - now is the debt.
-        let debt = rate.standing(state.theoretical_arrival_at.since(now), cost);
+        let debt = rate.debt_within_skew(state.theoretical_arrival_at.since(now), cost);
         if cost > rate.quota.burst() {
             return (rate.decision(Verdict::Deny, debt, None), state);
         }
@@ -70,7 +70,7 @@ impl Gcra {
     /// This is the hot path of a proxy, so it holds no call and no test that these conditions answer: no sum
     /// exceeds `full_at`, which is at most [`LATEST`] and one burst.
     #[inline]
-    pub(crate) fn check_usual(
+    pub(crate) fn check_fast(
         &self,
         state: &mut GcraState,
         now: Timestamp,

@@ -54,7 +54,7 @@ impl LeakyBucket {
     ) -> (Decision, LeakyBucketState) {
         let rate = &self.0;
         let now = now.min(LATEST);
-        let level = rate.standing(level_at(state, now), cost);
+        let level = rate.debt_within_skew(level_at(state, now), cost);
         if cost > rate.quota.burst() {
             return (rate.decision(Verdict::Deny, level, None), state);
         }

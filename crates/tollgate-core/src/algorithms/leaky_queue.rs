@@ -13,8 +13,8 @@
 //! Deliberately not here: the requests that wait. The surface holds them, and gives a slot back when
 //! one goes away; only the last slot can be given back, an earlier one stays empty.
 
-use crate::algorithms::clock::is_foreign;
 use crate::algorithms::rate::Rate;
+use crate::algorithms::skew::is_foreign;
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
@@ -55,7 +55,7 @@ impl LeakyQueue {
     ) -> (Decision, LeakyQueueState) {
         let rate = &self.0;
         let now = now.min(LATEST);
-        let wait = rate.standing(state.next_free_at.since(now), cost);
+        let wait = rate.debt_within_skew(state.next_free_at.since(now), cost);
         if cost == 0 {
             return (rate.decision(Verdict::Allow, wait, None), state);
         }

@@ -1,16 +1,155 @@
-//! One file per algorithm: its formula, its bound and its source.
+//! The algorithms, one module each: its formula, its bound and its source.
 //!
-//! Three more hold what is truly the same in several: `rate` the parameters of GCRA and its kin, `clock` what a
-//! late clock means to a counter, `ring` the decision of the log and the buckets. Invariant: an algorithm never imports another.
+//! Three more, which are not public, hold what is truly the same in several: `rate` the parameters of
+//! GCRA and its kin, `skew` what a late clock means to a counter, `ring` the decision of the log and the
+//! buckets. Invariant: an algorithm never imports another, and what is listed here is listed nowhere
+//! else: a new one is its file, its lines here and its arms in [`Limiter`](crate::Limiter).
 
-pub(crate) mod clock;
-pub(crate) mod fixed_window;
-pub(crate) mod gcra;
-pub(crate) mod leaky_bucket;
-pub(crate) mod leaky_queue;
+pub mod fixed_window;
+pub mod gcra;
+pub mod leaky_bucket;
+pub mod leaky_queue;
 pub(crate) mod rate;
 pub(crate) mod ring;
-pub(crate) mod sliding_buckets;
-pub(crate) mod sliding_log;
-pub(crate) mod sliding_window;
-pub(crate) mod token_bucket;
+pub(crate) mod skew;
+pub mod sliding_buckets;
+pub mod sliding_log;
+pub mod sliding_window;
+pub mod token_bucket;
+
+/// The parts of a window of [`Algorithm::SlidingBuckets`] where nobody says how many: 1 s of a minute.
+pub const DEFAULT_BUCKETS: u16 = 60;
+
+/// The algorithms; the set is closed. The module of each has its formula, its bound and its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// Generic cell rate algorithm: 8 bytes, exact retry times. See [`gcra`].
+    Gcra,
+    /// The same decisions as GCRA, told in tokens. See [`token_bucket`].
+    TokenBucket,
+    /// The same decisions as GCRA, told as a level that leaks. See
+    /// [`leaky_bucket`].
+    LeakyBucket,
+    /// Shaping: answers how long to wait, up to a queue of `burst`. See
+    /// [`leaky_queue`].
+    LeakyQueue,
+    /// A counter per window aligned to the clock. See [`fixed_window`].
+    FixedWindow,
+    /// Two counters, the previous one weighted by how much of it the window still covers. See
+    /// [`sliding_window`].
+    SlidingWindow,
+    /// A rolling window counted in this many parts, 2 to 360. See
+    /// [`sliding_buckets`].
+    SlidingBuckets {
+        /// The number of parts of the window.
+        buckets: u16,
+    },
+    /// The time of every admitted unit; exact. Limits up to 1024. See
+    /// [`sliding_log`].
+    SlidingLog,
+}
+
+impl Algorithm {
+    /// All of them, in the order in which documents list them; the buckets with [`DEFAULT_BUCKETS`].
+    pub const ALL: [Self; 8] = [
+        Self::Gcra,
+        Self::TokenBucket,
+        Self::LeakyBucket,
+        Self::LeakyQueue,
+        Self::FixedWindow,
+        Self::SlidingWindow,
+        Self::SlidingBuckets { buckets: DEFAULT_BUCKETS },
+        Self::SlidingLog,
+    ];
+
+    /// The name, as policies, reports and stored identities write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gcra => "gcra",
+            Self::TokenBucket => "token-bucket",
+            Self::LeakyBucket => "leaky-bucket",
+            Self::LeakyQueue => "leaky-queue",
+            Self::FixedWindow => "fixed-window",
+            Self::SlidingWindow => "sliding-window",
+            Self::SlidingBuckets { .. } => "sliding-buckets",
+            Self::SlidingLog => "sliding-log",
+        }
+    }
+
+    /// The name in words, for people who read a list of them.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Gcra => "Generic cell rate algorithm",
+            Self::TokenBucket => "Token bucket",
+            Self::LeakyBucket => "Leaky bucket as a meter",
+            Self::LeakyQueue => "Leaky bucket as a queue",
+            Self::FixedWindow => "Fixed window",
+            Self::SlidingWindow => "Sliding window counter",
+            Self::SlidingBuckets { .. } => "Rolling window in parts",
+            Self::SlidingLog => "Sliding window log",
+        }
+    }
+
+    /// The algorithm of this [`name`](Self::name), the buckets with [`DEFAULT_BUCKETS`]; `None` for any
+    /// other text.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
+    }
+
+    /// The number of parts of the window; `None` unless it is counted in parts.
+    #[must_use]
+    pub const fn buckets(self) -> Option<u16> {
+        match self {
+            Self::SlidingBuckets { buckets } => Some(buckets),
+            _ => None,
+        }
+    }
+
+    /// The same algorithm with so many parts, if its window is counted in parts.
+    #[must_use]
+    pub const fn with_buckets(self, buckets: u16) -> Self {
+        match self {
+            Self::SlidingBuckets { .. } => Self::SlidingBuckets { buckets },
+            other => other,
+        }
+    }
+
+    /// True for GCRA and its kin, which admit a burst and regain it unit by unit; the others admit up to
+    /// their limit and refuse a burst that differs.
+    #[must_use]
+    pub const fn has_burst(self) -> bool {
+        matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_its_own_and_is_read_back() {
+        for (i, algorithm) in Algorithm::ALL.into_iter().enumerate() {
+            assert_eq!(Algorithm::parse(algorithm.name()), Some(algorithm));
+            for other in Algorithm::ALL.into_iter().skip(i + 1) {
+                assert_ne!(other.name(), algorithm.name());
+                assert_ne!(other.title(), algorithm.title());
+            }
+        }
+        for wrong in ["", "GCRA", "gcra ", "sliding", "sliding-buckets-60"] {
+            assert_eq!(Algorithm::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_counted_in_parts_has_parts() {
+        for algorithm in Algorithm::ALL {
+            let parted = algorithm.with_buckets(7);
+            assert_eq!(parted.buckets().is_some(), algorithm.buckets().is_some());
+            assert!(parted.buckets().is_none_or(|buckets| buckets == 7));
+            assert_eq!(parted.name(), algorithm.name());
+        }
+    }
+}

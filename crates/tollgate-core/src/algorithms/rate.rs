@@ -3,10 +3,10 @@
 //! Invariant: `burst_span` is exactly T x burst and at most [`MAX_BURST_SPAN`]. The currency is the
 //! debt, the time until the key is whole again; how it is kept is each algorithm's own business.
 
-use crate::algorithms::clock::{farthest_ahead, is_foreign};
+use crate::algorithms::skew::{farthest_ahead, is_foreign};
 use crate::decision::{Charge, Decision, Verdict};
-use crate::quota::{MAX_BURST_SPAN, Quota, QuotaError};
-use crate::time::{LATEST, Span, Timestamp};
+use crate::quota::{Quota, QuotaError};
+use crate::time::{LATEST, MAX_BURST_SPAN, Span, Timestamp};
 
 /// What GCRA, the token bucket, the leaky bucket and the leaky queue decide by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Rate {
     /// The debt to decide on `cost` with: `debt` as it stands, unless it is foreign. Then it is one burst
     /// less the room for `cost`; nothing for a peek and for a cost that never fits
     /// ([`ALLOWED_SKEW`](crate::ALLOWED_SKEW) says why).
-    pub(crate) fn standing(&self, debt: Span, cost: u64) -> Span {
+    pub(crate) fn debt_within_skew(&self, debt: Span, cost: u64) -> Span {
         if debt <= self.longest_debt {
             debt
         } else if cost == 0 || cost > self.quota.burst() {
@@ -112,8 +112,7 @@ impl Rate {
     }
 
     /// The answer when `credit` is left: floor(credit / T) units remain, and until the credit has grown
-    /// once more no more than these should be used; with none remaining, until one has grown back
-    /// (HEADERS.md).
+    /// once more no more than these should be used; with none remaining, until one has grown back.
     #[inline]
     pub(crate) fn decision_on_credit(
         &self,

@@ -12,8 +12,8 @@
 //!
 //! Deliberately not here: weights. The oldest sub-window counts whole, so no estimate can be wrong.
 
-use crate::algorithms::clock::{is_foreign, kept, ride_out};
 use crate::algorithms::ring::Counted;
+use crate::algorithms::skew::{effective_now, is_foreign, kept};
 use crate::decision::{Charge, Decision};
 use crate::encoding::{position, read_u32, read_u64, write_u32, write_u64};
 use crate::quota::{MAX_BUCKETS, MAX_LIMIT_OF_BUCKETS, MIN_BUCKETS, Quota, QuotaError};
@@ -146,7 +146,7 @@ impl SlidingBuckets {
         let end = newest.saturating_add(1);
         let in_ring = end.saturating_sub(self.counters);
         let sum = |first| self.counts(state, first, end).map(|(_, count)| count).sum();
-        let Some(at) = ride_out(Timestamp::start_of(newest, self.sub_window), now) else {
+        let Some(at) = effective_now(Timestamp::start_of(newest, self.sub_window), now) else {
             let index = now.index_of(self.sub_window);
             let used = kept(sum(in_ring), self.quota.limit(), cost);
             return Moment { now, index, first: 0, end: 0, used, is_anew: true };

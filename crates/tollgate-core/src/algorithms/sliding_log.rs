@@ -11,8 +11,8 @@
 //! Deliberately not here: large limits. Every unit takes 8 bytes, so the limit is at most
 //! [`MAX_LIMIT_OF_LOG`]; a log of equal costs is not compressed.
 
-use crate::algorithms::clock::{is_foreign, kept, ride_out};
 use crate::algorithms::ring::Counted;
+use crate::algorithms::skew::{effective_now, is_foreign, kept};
 use crate::decision::{Charge, Decision};
 use crate::encoding::{position, read_u32, read_u64, write_u32, write_u64};
 use crate::quota::{MAX_LIMIT_OF_LOG, Quota, QuotaError};
@@ -126,7 +126,7 @@ impl SlidingLog {
         let now = now.min(LATEST);
         let (limit, window) = (self.0.limit(), self.0.window());
         let log = Log::read(state, limit);
-        let Some(at) = ride_out(log.newest_at, now) else {
+        let Some(at) = effective_now(log.newest_at, now) else {
             let used = kept(log.len, limit, cost);
             return Moment { log, now, at: now, expired: log.len, used, is_anew: true };
         };

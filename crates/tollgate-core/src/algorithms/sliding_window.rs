@@ -13,7 +13,7 @@
 //! Deliberately not here: a fractional estimate. All products are exact integers, and only the
 //! estimate is rounded, once.
 
-use crate::algorithms::clock::{is_foreign, kept, most_counted, ride_out};
+use crate::algorithms::skew::{effective_now, is_foreign, kept, most_counted};
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
@@ -147,7 +147,7 @@ impl SlidingWindow {
             let previous = if index == next_index { current } else { 0 };
             return SlidingWindowState { index, previous, current: 0 };
         }
-        match ride_out(Timestamp::start_of(state.index, span), now) {
+        match effective_now(Timestamp::start_of(state.index, span), now) {
             Some(_) => SlidingWindowState { index: state.index, previous, current },
             None => {
                 let used = previous.saturating_add(current);

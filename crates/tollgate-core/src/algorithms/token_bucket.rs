@@ -59,7 +59,7 @@ impl TokenBucket {
         let now = now.min(LATEST);
         let bucket = self.refill(state, now);
         let debt = self.debt(bucket, now);
-        let standing = rate.standing(debt, cost);
+        let standing = rate.debt_within_skew(debt, cost);
         if cost > burst {
             return (rate.decision(Verdict::Deny, standing, None), state);
         }

@@ -124,16 +124,8 @@ pub fn start() -> impl Strategy<Value = u64> {
 }
 
 pub fn algorithm() -> impl Strategy<Value = Algorithm> {
-    prop_oneof![
-        Just(Algorithm::Gcra),
-        Just(Algorithm::TokenBucket),
-        Just(Algorithm::LeakyBucket),
-        Just(Algorithm::LeakyQueue),
-        Just(Algorithm::FixedWindow),
-        Just(Algorithm::SlidingWindow),
-        (2..12_u16).prop_map(|buckets| Algorithm::SlidingBuckets { buckets }),
-        Just(Algorithm::SlidingLog),
-    ]
+    (prop::sample::select(&Algorithm::ALL), 2..12_u16)
+        .prop_map(|(algorithm, buckets)| algorithm.with_buckets(buckets))
 }
 
 /// The numbers of a quota before it is known which algorithm holds it.
@@ -161,7 +153,7 @@ pub fn numbers() -> impl Strategy<Value = Numbers> {
 /// The limiter of these numbers, as far as the algorithm knows them.
 pub fn build(algorithm: Algorithm, numbers: Numbers) -> Limiter {
     let quota = Quota::new(numbers.limit, Span::from_nanos(numbers.window_ns)).expect("a quota");
-    let quota = if is_of_rate(algorithm) {
+    let quota = if algorithm.has_burst() {
         let most = if numbers.strict { numbers.limit } else { u64::MAX };
         quota.with_burst(numbers.burst.min(most)).expect("a burst")
     } else {
@@ -173,14 +165,6 @@ pub fn build(algorithm: Algorithm, numbers: Numbers) -> Limiter {
 
 pub fn limiter() -> impl Strategy<Value = Limiter> {
     (algorithm(), numbers()).prop_map(|(algorithm, numbers)| build(algorithm, numbers))
-}
-
-/// GCRA and its kin: they have a burst and an emission interval.
-pub const fn is_of_rate(algorithm: Algorithm) -> bool {
-    matches!(
-        algorithm,
-        Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue
-    )
 }
 
 /// T, computed anew from the quota.
@@ -225,7 +209,7 @@ pub fn bound_between(limiter: &Limiter, first: u64, last: u64) -> u64 {
     let quota = limiter.quota();
     let window_ns = quota.window().as_nanos();
     match limiter.algorithm() {
-        algorithm if is_of_rate(algorithm) => {
+        algorithm if algorithm.has_burst() => {
             quota.burst() + (last - first) / emission_interval_ns(quota)
         }
         Algorithm::FixedWindow | Algorithm::SlidingWindow => {

@@ -65,17 +65,8 @@ impl Bucket {
 
 /// The limiter of a quota line.
 pub fn limiter(line: &QuotaLine) -> Limiter {
-    let algorithm = match line.algorithm.as_str() {
-        "gcra" => Algorithm::Gcra,
-        "token-bucket" => Algorithm::TokenBucket,
-        "leaky-bucket" => Algorithm::LeakyBucket,
-        "leaky-queue" => Algorithm::LeakyQueue,
-        "fixed-window" => Algorithm::FixedWindow,
-        "sliding-window" => Algorithm::SlidingWindow,
-        "sliding-buckets" => Algorithm::SlidingBuckets { buckets: line.buckets.expect("buckets") },
-        "sliding-log" => Algorithm::SlidingLog,
-        other => panic!("no algorithm {other}"),
-    };
+    let algorithm = Algorithm::parse(&line.algorithm).expect("an algorithm");
+    let algorithm = line.buckets.map_or(algorithm, |buckets| algorithm.with_buckets(buckets));
     let quota = Quota::new(line.limit, Span::from_nanos(line.window_ns)).expect("a quota");
     let quota = line.burst.map_or(quota, |burst| quota.with_burst(burst).expect("a burst"));
     let quota = if line.strict { quota.strict() } else { quota };

@@ -8,13 +8,11 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Limiter, Quota, QuotaError, Span};
 
-use crate::document::{AlgorithmName, QuotaDoc};
+use crate::document::QuotaDoc;
 use crate::json::reader::{At, Lenient};
 
 /// The most quotas of a rule.
 const MAX_QUOTAS: usize = 16;
-/// The parts of a sliding-buckets window unless the policy says otherwise.
-const DEFAULT_BUCKETS: u16 = 60;
 
 /// One quota as compiled.
 #[derive(Clone, Debug)]
@@ -49,16 +47,8 @@ impl Meter {
     /// renaming a field in the core forgets nothing.
     pub(crate) fn identity(&self) -> String {
         let quota = self.limiter.quota();
-        let (algorithm, parts) = match self.limiter.algorithm() {
-            Algorithm::Gcra => ("gcra", 0),
-            Algorithm::TokenBucket => ("token-bucket", 0),
-            Algorithm::LeakyBucket => ("leaky-bucket", 0),
-            Algorithm::LeakyQueue => ("leaky-queue", 0),
-            Algorithm::FixedWindow => ("fixed-window", 0),
-            Algorithm::SlidingWindow => ("sliding-window", 0),
-            Algorithm::SlidingBuckets { buckets } => ("sliding-buckets", buckets),
-            Algorithm::SlidingLog => ("sliding-log", 0),
-        };
+        let algorithm = self.limiter.algorithm();
+        let (algorithm, parts) = (algorithm.name(), algorithm.buckets().unwrap_or(0));
         format!(
             "{}:{} {algorithm} {parts} {} {} {} {}\n",
             self.name.len(),
@@ -129,23 +119,13 @@ fn limiter(doc: &QuotaDoc, at: &At<'_>) -> Option<Limiter> {
 }
 
 fn algorithm(doc: &QuotaDoc, at: &At<'_>) -> Algorithm {
-    let name = doc.algorithm.unwrap_or(AlgorithmName::Gcra);
-    if doc.buckets.is_some() && name != AlgorithmName::SlidingBuckets {
+    let algorithm = doc.algorithm.unwrap_or(Algorithm::Gcra);
+    let Some(buckets) = doc.buckets else { return algorithm };
+    if algorithm.buckets().is_none() {
         at.field("buckets")
             .problem("is for the algorithm \"sliding-buckets\" only; leave it out".into());
     }
-    match name {
-        AlgorithmName::Gcra => Algorithm::Gcra,
-        AlgorithmName::TokenBucket => Algorithm::TokenBucket,
-        AlgorithmName::LeakyBucket => Algorithm::LeakyBucket,
-        AlgorithmName::LeakyQueue => Algorithm::LeakyQueue,
-        AlgorithmName::FixedWindow => Algorithm::FixedWindow,
-        AlgorithmName::SlidingWindow => Algorithm::SlidingWindow,
-        AlgorithmName::SlidingBuckets => Algorithm::SlidingBuckets {
-            buckets: doc.buckets.map_or(DEFAULT_BUCKETS, |buckets| buckets.0),
-        },
-        AlgorithmName::SlidingLog => Algorithm::SlidingLog,
-    }
+    algorithm.with_buckets(buckets.0)
 }
 
 /// Notes the core's error where the person who wrote the document can mend it.

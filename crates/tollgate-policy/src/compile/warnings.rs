@@ -197,11 +197,9 @@ fn held_warnings(policy: &Policy, set: &QuotaSet, at: &At<'_>) {
 
 /// Strict, T is window / (limit - burst + 1).
 fn regrows_one(limiter: &Limiter) -> bool {
-    let by_rate = matches!(
-        limiter.algorithm(),
-        Algorithm::Gcra | Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::LeakyQueue
-    );
-    by_rate && limiter.quota().is_strict() && limiter.quota().burst() == limiter.limit()
+    limiter.algorithm().has_burst()
+        && limiter.quota().is_strict()
+        && limiter.quota().burst() == limiter.limit()
 }
 
 /// Two quotas of one name in one answer cannot be told apart: rules that are told to the same clients,

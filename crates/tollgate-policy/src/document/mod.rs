@@ -13,11 +13,14 @@ pub(crate) mod scalar;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use tollgate_core::Algorithm;
+
 use crate::document::behaviour::{Action, Charging, Cost, Mode};
 use crate::document::conditions::{AtMost, Conditions, NonEmpty};
 use crate::document::identity::{ClientIpDoc, GeoDoc, JwtDoc, Key, Repeated};
 use crate::document::scalar::{Bounded, Buckets, Burst, Limit, Name, Version, Wait, Window};
-use crate::json::reader::{Lenient, choice, record};
+use crate::json::node::Node;
+use crate::json::reader::{At, FromNode, Lenient, choice, one_of, record, schema, unknown};
 
 /// The most items of `exempt`: a request is compared with one after the other.
 const MAX_EXEMPT: usize = 1000;
@@ -161,7 +164,7 @@ record! {
         /// Quota units admitted at once when idle; the limit by default.
         burst: Option<Burst>,
         /// How it is counted; gcra by default.
-        algorithm: Option<AlgorithmName>,
+        algorithm: Option<Algorithm>,
         /// Held more strictly: see the algorithms.
         strict: Option<bool>,
         /// The parts of a sliding-buckets window; 60 by default.
@@ -239,24 +242,19 @@ choice! {
     }
 }
 
-choice! {
-    /// An algorithm by its name.
-    AlgorithmName ("algorithm") {
-        /// Generic cell rate algorithm.
-        "gcra" => Gcra,
-        /// Token bucket.
-        "token-bucket" => TokenBucket,
-        /// Leaky bucket as a meter.
-        "leaky-bucket" => LeakyBucket,
-        /// Leaky bucket as a queue.
-        "leaky-queue" => LeakyQueue,
-        /// Fixed window.
-        "fixed-window" => FixedWindow,
-        /// Sliding window counter.
-        "sliding-window" => SlidingWindow,
-        /// Rolling window in parts.
-        "sliding-buckets" => SlidingBuckets,
-        /// Sliding window log.
-        "sliding-log" => SlidingLog,
+/// An algorithm by its name.
+impl FromNode for Algorithm {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let names = Self::ALL.map(Self::name);
+        let Node::Text(name) = node else { return at.wrong(node, &one_of(&names)) };
+        let algorithm = Self::parse(name);
+        if algorithm.is_none() {
+            at.problem(unknown("algorithm", name, &names));
+        }
+        algorithm
     }
+
+    schema!({"oneOf": Self::ALL.map(|algorithm| {
+        serde_json::json!({"const": algorithm.name(), "description": alloc::format!("{}.", algorithm.title())})
+    })});
 }

@@ -30,7 +30,7 @@ pub(crate) const fn most_counted(limit: u64) -> u64 {
 
 /// The time to decide at when `latest_at` is the state's own latest time: `now`, or `latest_at` when
 /// the clock is late by at most the allowed skew. `None` when the state is foreign.
-pub(crate) const fn ride_out(latest_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+pub(crate) const fn effective_now(latest_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
     if is_foreign(latest_at, now) { None } else { Some(now.max(latest_at)) }
 }
 
