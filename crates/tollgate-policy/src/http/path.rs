@@ -89,6 +89,17 @@ impl Pattern {
         }))
     }
 
+    /// The one path that this pattern matches, in normal form; `None` when there are several.
+    pub(crate) fn exact(&self) -> Option<Vec<u8>> {
+        let mut path = Vec::new();
+        for segment in &self.segments {
+            let Segment::Literal(literal) = segment else { return None };
+            path.push(b'/');
+            path.extend_from_slice(literal);
+        }
+        (!self.rest).then_some(path)
+    }
+
     /// The names that this pattern captures.
     pub(crate) fn captures(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().filter_map(|segment| match segment {
@@ -181,6 +192,52 @@ pub(crate) struct Noticed {
     pub(crate) dots: bool,
 }
 
+/// What a byte is to a path that may be plain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Stands for itself, wherever it is.
+    Plain,
+    /// Stands for itself, unless it is the first of a segment: then the segment is empty, or may be dots.
+    Separator,
+    /// Has other spellings, or ends the path.
+    Other,
+}
+
+/// Of every byte: of all that is read of a request these are read most. Worked out by the compiler, which fails
+/// where this would.
+#[expect(clippy::as_conversions, clippy::indexing_slicing)]
+static CLASSES: [Class; 256] = {
+    let mut classes = [Class::Other; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        classes[byte as usize] = match byte {
+            b'/' | b'.' => Class::Separator,
+            _ if is_plain(byte) => Class::Plain,
+            _ => Class::Other,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+/// How many bytes of `target`, up to its query, are a path that is its own normal form and that all servers read alike,
+/// as most are. `None` when that takes a closer look: it has an escape, an empty segment, or one that begins
+/// with a dot.
+pub(crate) fn plain_len(target: &[u8]) -> Option<usize> {
+    let (b'/', rest) = target.split_first()? else { return None };
+    let mut last = b'/';
+    for (i, byte) in rest.iter().enumerate() {
+        match CLASSES.get(usize::from(*byte)) {
+            Some(Class::Plain) => {}
+            Some(Class::Separator) if last != b'/' => {}
+            _ if matches!(byte, b'?' | b'#') => return Some(i.saturating_add(1)),
+            _ => return None,
+        }
+        last = *byte;
+    }
+    Some(target.len())
+}
+
 /// Writes the normal form of `path` into `out`, which is cleared first: characters that may stand in a segment
 /// decoded and all others as escapes in upper case, a percent sign that begins none as `%25`, separators as slashes,
 /// slashes merged, dot segments resolved, with a leading slash. Never fails: what is no path at all becomes one.
@@ -257,12 +314,14 @@ fn hex(byte: u8) -> Option<u8> {
 /// What a segment may hold without an escape (RFC 3986, 3.3, `pchar`). Of these only the unreserved ones mean the same
 /// escaped by the letter of 6.2.2.2; servers decode the others, too.
 const fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'@')
-        || matches!(
-            byte,
-            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
-        )
+    matches!(
+        byte,
+        b'a'..=b'z'
+            | b'A'..=b'Z'
+            | b'0'..=b'9'
+            | b'-' | b'.' | b'_' | b'~' | b':' | b'@'
+            | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
+    )
 }
 
 #[cfg(test)]
@@ -343,6 +402,34 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_path_is_found_in_one_pass() {
+        for (target, path) in [
+            ("/", Some("/")),
+            ("/login", Some("/login")),
+            ("/v1/users/", Some("/v1/users/")),
+            ("/a.b/c..?x=//", Some("/a.b/c..")),
+            ("/a#/../", Some("/a")),
+            ("/?/a", Some("/")),
+            ("/!$&'()*+,;=:@-_~", Some("/!$&'()*+,;=:@-_~")),
+            ("", None),
+            ("login", None),
+            ("?", None),
+            ("//", None),
+            ("/a//b", None),
+            ("/a/./b", None),
+            ("/..", None),
+            ("/.well-known", None),
+            ("/a\\b", None),
+            ("/%61", None),
+            ("/a b", None),
+            ("/\u{e9}", None),
+        ] {
+            let found = plain_len(target.as_bytes()).and_then(|len| target.get(..len));
+            assert_eq!(found, path, "{target}");
+        }
+    }
+
+    #[test]
     fn a_pattern_says_what_it_is_or_why_not() {
         let message = |text: &str| Pattern::parse(text).map(|_| ()).unwrap_err().to_string();
         assert_eq!(message("login"), "must start with \"/\"");
@@ -370,6 +457,20 @@ mod tests {
     }
 
     proptest::proptest! {
+        /// What is found in one pass is what all passes would have made of it.
+        #[test]
+        fn a_plain_path_is_its_own_normal_form(target in proptest::collection::vec(
+            proptest::sample::select(&b"////aA0..:%2\\?#\xff "[..]), 0..12,
+        )) {
+            let path = target.split(|b| matches!(b, b'?' | b'#')).next().unwrap_or_default();
+            if let Some(len) = plain_len(&target) {
+                assert_eq!(len, path.len());
+                let mut out = Vec::new();
+                let noticed = normalise(path, Separators::default(), &mut out);
+                assert_eq!((&*out, noticed), (path, Noticed::default()));
+            }
+        }
+
         #[test]
         fn the_normal_form_is_its_own(target in proptest::collection::vec(
             proptest::sample::select(&b"//\\.%%12345fFcCeEaA\xff\0 "[..]), 0..40,

@@ -14,7 +14,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use crate::document::EscapedSlashes;
-use crate::http::path::{Noticed, Separators, normalise};
+use crate::http::path::{Noticed, Separators, normalise, plain_len};
 
 /// What ends every reading in the list of them: no normal form has one.
 const END: u8 = b'?';
@@ -110,17 +110,24 @@ impl EscapedSlashes {
 }
 
 impl Paths {
-    /// Reads the path of `target`: without query and fragment; of a whole URL what follows the host.
-    pub(crate) fn read(&mut self, target: &[u8], slashes: EscapedSlashes) {
+    /// Reads the path of `target`: without query and fragment; of a whole URL what follows the host. Says how many
+    /// bytes of `target` stand before them.
+    pub(crate) fn read(&mut self, target: &[u8], slashes: EscapedSlashes) -> usize {
         self.others.clear();
         self.disputed = false;
         self.is_literal = slashes == EscapedSlashes::Literal;
-        let path = target.split(|b| matches!(b, b'?' | b'#')).next().unwrap_or_default();
-        let path = if path.starts_with(b"/") { path } else { after_host(path) };
+        if let Some(plain) = plain_len(target).and_then(|len| target.get(..len)) {
+            self.main.clear();
+            self.main.extend_from_slice(plain);
+            return plain.len();
+        }
+        let before = target.split(|b| matches!(b, b'?' | b'#')).next().unwrap_or_default();
+        let path = if before.starts_with(b"/") { before } else { after_host(before) };
         let noticed = normalise(path, slashes.separators(), &mut self.main);
         if !self.is_ordinary(path, noticed) {
             self.read_all(path);
         }
+        before.len()
     }
 
     /// True when every server reads `path` alike.
@@ -180,6 +187,11 @@ impl Paths {
     pub(crate) fn all(&self) -> impl Iterator<Item = &[u8]> {
         let others = self.others.split_inclusive(|b| *b == END);
         core::iter::once(&*self.main).chain(others.filter_map(|one| one.strip_suffix(&[END])))
+    }
+
+    /// True when every server reads it alike.
+    pub(crate) const fn is_one(&self) -> bool {
+        self.others.is_empty()
     }
 
     /// One segment of a reading as keys take it: with the same slashes, whatever they are written as.

@@ -15,6 +15,8 @@ use crate::request::lazy::Known;
 /// Every rule, under the most telling of its conditions.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
+    /// Patterns without a wildcard, whole: most paths are found by one look.
+    exact: HashMap<Vec<u8>, Vec<u16>>,
     paths: Trie,
     hosts: HashMap<Vec<u8>, Vec<u16>>,
     /// By suffix with its leading dot.
@@ -28,6 +30,7 @@ pub(crate) struct Index {
 impl Index {
     pub(crate) fn new() -> Self {
         Self {
+            exact: HashMap::new(),
             paths: Trie { nodes: Vec::new() },
             hosts: HashMap::new(),
             suffixes: HashMap::new(),
@@ -39,7 +42,12 @@ impl Index {
     /// Adds `rule`, and says which of its conditions a look-up will have checked.
     pub(crate) fn insert(&mut self, when: Option<&Conditions>, rule: u16) -> Known {
         if let Some(paths) = when.and_then(|when| when.paths.as_ref()) {
-            paths.0.iter().for_each(|pattern| self.paths.insert(pattern, rule));
+            for pattern in &paths.0 {
+                match pattern.exact() {
+                    Some(path) => self.exact.entry(path).or_default().push(rule),
+                    None => self.paths.insert(pattern, rule),
+                }
+            }
             return Known::Path;
         }
         if let Some(hosts) = when.and_then(|when| when.hosts.as_ref()) {
@@ -70,6 +78,7 @@ impl Index {
         out.clear();
         out.extend_from_slice(&self.always);
         for path in readings {
+            out.extend(self.exact.get(path).into_iter().flatten());
             self.paths.walk(0, Some(path.strip_prefix(b"/").unwrap_or(path)), out);
         }
         match host {

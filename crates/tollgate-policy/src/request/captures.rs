@@ -18,6 +18,9 @@ impl Rule {
     /// True when the rule counts by the path and no reading of it goes for all: servers that read
     /// it differently would each give one resource two counts.
     pub(crate) fn is_in_dispute(&self, group: &Group, paths: &Paths) -> bool {
+        if paths.is_one() {
+            return false;
+        }
         let mut tiers = self.tiers.iter().filter_map(|tier| tier.when.as_ref());
         let mut parts = group.key.iter();
         paths.is_disputed()

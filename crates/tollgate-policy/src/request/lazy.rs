@@ -24,6 +24,8 @@ pub(crate) struct Request<'a, F> {
     host: Result<(), Malformed>,
     method: OnceCell<Cow<'a, [u8]>>,
     target: OnceCell<Cow<'a, [u8]>>,
+    /// Bytes of the target in which no query begins.
+    path_len: usize,
     client: OnceCell<Option<IpAddr>>,
 }
 
@@ -50,9 +52,10 @@ impl<'a, F: Facts> Request<'a, F> {
     pub(crate) fn new(facts: &'a F, settings: &'a Settings, mut buffers: Buffers) -> Self {
         let target = OnceCell::new();
         let mut host = Ok(());
+        let mut path_len = 0;
         if settings.reads_path {
             let target = target.get_or_init(|| facts.target());
-            buffers.paths.read(target, settings.escaped_slashes);
+            path_len = buffers.paths.read(target, settings.escaped_slashes);
         }
         if settings.reads_host {
             host = write_host(&facts.host(), &mut buffers.host);
@@ -64,6 +67,7 @@ impl<'a, F: Facts> Request<'a, F> {
             host,
             method: OnceCell::new(),
             target,
+            path_len,
             client: OnceCell::new(),
         }
     }
@@ -111,9 +115,9 @@ impl<'a, F: Facts> Request<'a, F> {
     /// The values of the query parameter `name`, still encoded.
     pub(crate) fn query<'q>(&'q self, name: &'q [u8]) -> impl Iterator<Item = &'q [u8]> {
         let target = self.target.get_or_init(|| self.facts.target());
-        let query =
-            target.iter().position(|b| *b == b'?').and_then(|i| target.get(i.saturating_add(1)..));
-        let query = query.unwrap_or_default().split(|b| *b == b'#').next().unwrap_or_default();
+        let after_path = target.get(self.path_len..).unwrap_or_default();
+        let query = split_once(after_path, b'?').map_or(&[][..], |(_, query)| query);
+        let query = query.split(|b| *b == b'#').next().unwrap_or_default();
         // Nothing between two ampersands is no parameter (URL standard, form parsing).
         let pairs = query.split(|b| *b == b'&').filter(|pair| !pair.is_empty());
         pairs.filter_map(move |pair| {
