@@ -49,3 +49,8 @@ pub use quota::{
     MIN_WINDOW, Quota, QuotaError,
 };
 pub use time::{ALLOWED_SKEW, LATEST, MAX_BURST_SPAN, Span, Timestamp};
+
+/// The example of the package's front page runs, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

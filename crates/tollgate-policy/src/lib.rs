@@ -55,3 +55,8 @@ pub use policy::table_size::{
     BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER, WORD,
 };
 pub use request::check_request::DescribedRequest;
+
+/// The example of the package's front page runs, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -13,6 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-envoy", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-worker", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-cli", &["tollgate-core", "tollgate-policy"]),
+    ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),
     ("tollgate-cases", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-e2e", &["tollgate-cases", "tollgate-core", "tollgate-policy"]),

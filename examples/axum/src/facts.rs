@@ -1,0 +1,50 @@
+//! What a policy may ask about a request of axum.
+//!
+//! Invariant: values are passed on as the bytes that came; reading them is the policy's business. Deliberately
+//! absent: routes, countries and verified claims. A service that knows them adds the method of [`Facts`].
+
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::{HeaderValue, request::Parts};
+use tollgate_policy::Facts;
+
+/// A request's head and the connection's other end.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpFacts<'a> {
+    /// The head.
+    pub head: &'a Parts,
+    /// From [`axum::extract::ConnectInfo`]: what clients send has no part in it.
+    pub peer: SocketAddr,
+}
+
+impl Facts for HttpFacts<'_> {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.head.method.as_str().as_bytes().into()
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        let target = self.head.uri.path_and_query();
+        target.map_or("/", |target| target.as_str()).as_bytes().into()
+    }
+
+    /// The authority of an absolute target goes before the Host field (RFC 9112, 3.2.2).
+    fn host(&self) -> Cow<'_, [u8]> {
+        match self.head.uri.authority() {
+            Some(authority) => authority.as_str().as_bytes().into(),
+            None => self.header("host").unwrap_or_default(),
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let mut lines = self.head.headers.get_all(name).iter().map(HeaderValue::as_bytes);
+        let first = lines.next()?;
+        Some(lines.fold(Cow::Borrowed(first), |joined, line| {
+            Cow::Owned([joined.as_ref(), line].join(&b", "[..]))
+        }))
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        Some(self.peer.ip())
+    }
+}

@@ -1,0 +1,141 @@
+//! A policy in front of a service: decides a request, lets it wait, refuses it, and settles it by its response.
+//!
+//! Invariant: whatever is loaded is decided and stored under one lock, at one time that is read under it. So no two
+//! requests are admitted for the same unit, a request of several keys is charged to all of them or to none, and there is
+//! no race to lose. The lock is held for microseconds and never across an await. Deliberately absent: lines. Requests that
+//! wait (`delay`) are decided again when their time has come, whoever came first.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::waiting::Full;
+use tollgate_policy::{Answer, Facts, Plan, Policy, Problems, Surface};
+
+use crate::table::Counts;
+
+/// A policy and what it has counted.
+#[derive(Debug)]
+pub struct Gate {
+    policy: Policy,
+    counts: Mutex<Counts>,
+    /// Where time begins. The clock is monotonic: nobody can set it back.
+    started: Instant,
+    waiting: Semaphore,
+}
+
+/// A request that was decided: its plan, and what it is answered.
+#[derive(Debug)]
+pub struct Decided {
+    /// For its outcome.
+    pub plan: Plan,
+    /// Nothing: it passes. Else the status of its refusal.
+    pub refused: Option<u16>,
+}
+
+impl Gate {
+    /// The gate of a policy document.
+    ///
+    /// # Errors
+    /// Every mistake in the document, with its place.
+    pub fn new(document: &str) -> Result<Self, Problems> {
+        let policy = Policy::compile(document, Surface::Envoy)?;
+        Ok(Self {
+            counts: Mutex::new(Counts::new(&policy)),
+            started: Instant::now(),
+            waiting: Semaphore::new(policy.waiting().total.min(Semaphore::MAX_PERMITS)),
+            policy,
+        })
+    }
+
+    /// The policy.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The counts. Whoever holds them keeps every request waiting.
+    pub fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which rules apply to a request, and what they count by. A plan holds nothing of the request.
+    pub fn plan(&self, facts: &impl Facts) -> Plan {
+        let mut plan = Plan::new();
+        self.policy.plan(facts, &mut plan);
+        plan
+    }
+
+    /// Decides a request, and lets it wait if its rules say so. A client that leaves while its request waits for its
+    /// place in a `leaky-queue` leaves that place unused.
+    pub async fn decide(&self, mut plan: Plan) -> Decided {
+        let arrived = Instant::now();
+        loop {
+            self.commit(&mut plan);
+            let waited = span(arrived.elapsed());
+            let (wait, is_let_go) = match plan.outcome(&self.policy).answer_after(waited) {
+                Answer::Pass => return Decided { plan, refused: None },
+                Answer::Refuse { status } => return Decided { plan, refused: Some(status) },
+                Answer::Delay(wait) => (wait, true),
+                Answer::Retry(wait) => (wait, false),
+            };
+            let Ok(_place) = self.waiting.try_acquire() else {
+                return self.reject(plan, wait);
+            };
+            tokio::time::sleep(Duration::from_nanos(wait.as_nanos())).await;
+            if is_let_go {
+                return Decided { plan, refused: None };
+            }
+        }
+    }
+
+    /// Charges, or gives back, what the response brings about; `None` when the client left before there was one.
+    pub fn settle(&self, plan: &mut Plan, status: Option<u16>) {
+        if plan.is_deferred() && plan.settle(&self.policy, status) {
+            self.commit(plan);
+        }
+    }
+
+    /// Loads, decides and stores: the whole exactness of it is that nobody comes between.
+    fn commit(&self, plan: &mut Plan) {
+        let mut counts = self.counts();
+        let now = self.now();
+        let due = |plan: &Plan| (0..plan.len()).filter(|i| plan.applies(*i)).collect::<Vec<_>>();
+        for i in due(plan) {
+            plan.load(&self.policy, i, counts.get(plan, i));
+        }
+        plan.decide(&self.policy, now);
+        for i in due(plan).into_iter().filter(|i| plan.changed(*i)) {
+            counts.put(&self.policy, plan, i, now);
+        }
+    }
+
+    /// Refuses a request that would have to wait while too many do, and gives back a place that it was given.
+    fn reject(&self, mut plan: Plan, wait: Span) -> Decided {
+        let charged: Vec<usize> = (0..plan.len()).filter(|i| plan.changed(*i)).collect();
+        plan.turn_away(&self.policy, Full::Worker(wait));
+        let mut counts = self.counts();
+        let now = self.now();
+        for i in charged {
+            plan.load(&self.policy, i, counts.get(&plan, i));
+            plan.refund(&self.policy, i, now);
+            counts.put(&self.policy, &plan, i, now);
+            plan.refunded(&self.policy, i, now);
+        }
+        drop(counts);
+        let refused = match plan.outcome(&self.policy).answer() {
+            Answer::Refuse { status } => Some(status),
+            Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => None,
+        };
+        Decided { plan, refused }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(span(self.started.elapsed()).as_nanos())
+    }
+}
+
+fn span(time: Duration) -> Span {
+    Span::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}

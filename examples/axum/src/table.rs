@@ -1,0 +1,115 @@
+//! Counts in memory: what each key has used, in a table whose size is fixed when the policy is loaded.
+//!
+//! Invariant: a group never holds more than its places, whatever clients send, and taking a place looks at one
+//! bucket of sixteen, never at the whole table. A key's own bytes are not kept, only a hash of them with a secret of
+//! this process, so that nobody can aim at a bucket. Deliberately absent: a lock (see `gate`), timers (a key
+//! that is idle is replaced by the next one that needs its place), and anything on disk.
+
+use std::hash::{BuildHasher, RandomState};
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Plan, Policy};
+
+/// Places in a bucket.
+const WAYS: usize = 16;
+/// Places for each key of a rule's `capacity`: keys fall into buckets by chance, and with twice the room
+/// hardly one of a thousand finds its bucket full.
+const ROOM: usize = 2;
+
+/// The counts of every group of a policy.
+#[derive(Debug)]
+pub struct Counts {
+    groups: Vec<Vec<Bucket>>,
+    secret: RandomState,
+    evicted: u64,
+}
+
+type Bucket = Vec<Entry>;
+
+#[derive(Debug)]
+struct Entry {
+    hash: u64,
+    value: Vec<u8>,
+}
+
+impl Counts {
+    /// Room for the `capacity` of each of the policy's groups. Nothing is held for a key before it is charged.
+    #[must_use]
+    pub fn new(policy: &Policy) -> Self {
+        let buckets = |capacity: u32| {
+            let places = usize::try_from(capacity).unwrap_or(usize::MAX).saturating_mul(ROOM);
+            std::iter::repeat_with(Vec::new).take(places.div_ceil(WAYS)).collect()
+        };
+        let groups = policy.groups().iter().map(|group| buckets(group.capacity())).collect();
+        Self { groups, secret: RandomState::new(), evicted: 0 }
+    }
+
+    /// What partition `i` of the plan has used; `None` when it was never seen, or was forgotten.
+    #[must_use]
+    pub fn get(&self, plan: &Plan, i: usize) -> Option<&[u8]> {
+        let hash = self.secret.hash_one(plan.key(i));
+        let buckets = self.groups.get(plan.group(i))?;
+        let bucket = buckets.get(place(hash, buckets.len()))?;
+        bucket.iter().find(|entry| entry.hash == hash).map(|entry| entry.value.as_slice())
+    }
+
+    /// Stores what partition `i` has used. In a full bucket it takes the place of a key that is idle, which
+    /// loses nothing, or else of the one that has used the least share of its quotas.
+    pub fn put(&mut self, policy: &Policy, plan: &Plan, i: usize, now: Timestamp) {
+        let hash = self.secret.hash_one(plan.key(i));
+        let value = plan.value(i);
+        let (Some(group), Some(buckets)) =
+            (policy.groups().get(plan.group(i)), self.groups.get_mut(plan.group(i)))
+        else {
+            return;
+        };
+        let at = place(hash, buckets.len());
+        let Some(bucket) = buckets.get_mut(at) else { return };
+        if let Some(entry) = bucket.iter_mut().find(|entry| entry.hash == hash) {
+            entry.value.clear();
+            entry.value.extend_from_slice(value);
+            return;
+        }
+        let entry = Entry { hash, value: value.to_vec() };
+        if bucket.len() < WAYS {
+            bucket.push(entry);
+            return;
+        }
+        let is_live = |entry: &Entry| group.idle_at(policy, &entry.value) > now;
+        let rank = |entry: &Entry| (is_live(entry), group.used_share(policy, &entry.value, now));
+        if let Some(least) = bucket.iter_mut().min_by_key(|entry| rank(entry)) {
+            self.evicted = self.evicted.saturating_add(u64::from(is_live(least)));
+            *least = entry;
+        }
+    }
+
+    /// How many keys are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.groups.iter().flatten().map(Vec::len).sum()
+    }
+
+    /// True when no key is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many keys can be held at most.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.groups.iter().map(|buckets| buckets.len().saturating_mul(WAYS)).sum()
+    }
+
+    /// How many keys were forgotten that were not idle. A number that grows says: raise `capacity`.
+    #[must_use]
+    pub const fn evicted(&self) -> u64 {
+        self.evicted
+    }
+}
+
+/// The bucket of a hash, of so many.
+fn place(hash: u64, buckets: usize) -> usize {
+    let buckets = u64::try_from(buckets).unwrap_or(u64::MAX);
+    usize::try_from(hash.checked_rem(buckets).unwrap_or(0)).unwrap_or(0)
+}
