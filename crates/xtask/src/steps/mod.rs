@@ -4,6 +4,7 @@
 //! one thing and says in its name what.
 
 mod compose;
+mod packages;
 mod readme;
 mod rust;
 mod servers;
@@ -45,6 +46,7 @@ const STEPS: &[Step] = &[
         run: fuzz::briefly,
     },
     Step { group: "docs", name: "rustdoc", needs: &[], run: rust::docs },
+    Step { group: "docs", name: "packages to publish", needs: &[], run: packages::build },
     Step { group: "wasm", name: "core is pure", needs: TARGET, run: crate::build::purity::check },
     Step { group: "wasm", name: "core as wasm in Node", needs: IN_NODE, run: rust::wasm_node },
     Step { group: "wasm", name: "100,000 decisions, Node", needs: IN_NODE, run: rust::cases_node },

@@ -14,6 +14,8 @@ const CASES: &str = "tollgate-cases";
 /// What is loaded into a proxy or a Worker.
 const SHIPPED: [&str; 4] =
     ["tollgate-core", "tollgate-policy", "tollgate-envoy", "tollgate-worker"];
+/// What is published.
+pub const PUBLISHED: [&str; 2] = ["tollgate-core", "tollgate-policy"];
 
 pub fn format(workspace: &Workspace) -> Result<()> {
     cargo(workspace, &["fmt", "--all", "--check"], "run `cargo fmt --all`")?;
@@ -49,11 +51,17 @@ pub fn release_laws(workspace: &Workspace) -> Result<()> {
     cargo(workspace, &[&packages[..], &profile].concat(), fix)
 }
 
+/// For who works on Tollgate, with what is private; and as docs.rs shows it, where a link to what is private leads nowhere.
 pub fn docs(workspace: &Workspace) -> Result<()> {
-    let mut command = Command::new("cargo");
-    command.current_dir(&workspace.root).env("RUSTDOCFLAGS", "-D warnings");
-    command.args(["doc", "--workspace", "--no-deps", "--document-private-items"]);
-    run::shown(&mut command, "correct the doc comment")
+    let published = PUBLISHED.iter().flat_map(|package| ["-p", package]);
+    let published: Vec<&str> = published.chain(["--all-features"]).collect();
+    for which in [&["--workspace", "--document-private-items"][..], &published] {
+        let mut command = Command::new("cargo");
+        command.current_dir(&workspace.root).env("RUSTDOCFLAGS", "-D warnings");
+        command.args(["doc", "--no-deps"]).args(which);
+        run::shown(&mut command, "correct the doc comment")?;
+    }
+    Ok(())
 }
 
 /// The test target that runs natively and in Node, and the one that runs in a browser.

@@ -1,0 +1,62 @@
+//! The packages to publish: each builds from what is in it, on the packages below it.
+//!
+//! Invariant: what is built is what was packed a moment ago. `cargo package` could build it, too, but keeps the first package
+//! of a version that it unpacked and builds the next ones on that. Deliberately absent: the look at the registry that
+//! `cargo publish --dry-run` takes besides, so no network is needed.
+
+use super::rust::PUBLISHED;
+use crate::{
+    problem::{OrProblem, Result},
+    run,
+    workspace::Workspace,
+};
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    path::Path,
+    process::Command,
+};
+
+const FIX: &str = "see `include` in the Cargo.toml of the package";
+/// One version for all packages of the workspace.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub fn build(workspace: &Workspace) -> Result<()> {
+    let mut pack = Command::new("cargo");
+    pack.current_dir(&workspace.root);
+    pack.args(["package", "--quiet", "--offline", "--allow-dirty", "--no-verify"]);
+    pack.args(PUBLISHED.iter().flat_map(|package| ["-p", package]));
+    run::shown(&mut pack, FIX)?;
+    let folder = workspace.out.join("packages");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).or_problem("cannot unpack anew", "remove it by hand")?;
+    }
+    fs::create_dir_all(&folder).or_problem("cannot unpack", "make target/ writable")?;
+    PUBLISHED.iter().try_for_each(|package| unpack(workspace, &folder, package))?;
+    PUBLISHED.iter().try_for_each(|package| check(workspace, &folder, package))
+}
+
+fn unpack(workspace: &Workspace, folder: &Path, package: &str) -> Result<()> {
+    let packed = workspace.target.join(format!("package/{package}-{VERSION}.crate"));
+    let mut tar = Command::new("tar");
+    tar.arg("-xzf").arg(packed).arg("-C").arg(folder);
+    run::output(&mut tar, "install tar")?;
+    // It lies below our own workspace and does not belong to it.
+    let manifest = folder.join(format!("{package}-{VERSION}/Cargo.toml"));
+    let mut manifest =
+        OpenOptions::new().append(true).open(manifest).or_problem("not packed", FIX)?;
+    manifest.write_all(b"\n[workspace]\n").or_problem("cannot unpack", "make target/ writable")
+}
+
+fn check(workspace: &Workspace, folder: &Path, package: &str) -> Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(folder.join(format!("{package}-{VERSION}")));
+    cargo.env("CARGO_TARGET_DIR", &workspace.target);
+    cargo.args(["check", "--quiet", "--offline", "--all-features"]);
+    let below = PUBLISHED.iter().take_while(|other| **other != package);
+    for other in below {
+        let patch = format!("patch.crates-io.{other}.path='../{other}-{VERSION}'");
+        cargo.args(["--config", &patch]);
+    }
+    run::shown(&mut cargo, FIX)
+}
