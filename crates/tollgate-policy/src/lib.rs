@@ -12,45 +12,54 @@
 //!
 //! The one invariant: nothing here does I/O or reads a clock, and a [`Surface`] is known only while a document is
 //! compiled (what it may ask for, and where the client's address comes from by default), so the same document and facts
-//! give the same decisions and the same header bytes everywhere. There is deliberately no `Store` trait: a proxy is synchronous with compare-and-swap, a Durable Object asynchronous and single-threaded.
+//! give the same decisions and the same header bytes everywhere. There is deliberately no `Store` trait: a proxy is
+//! synchronous with compare-and-swap, a Durable Object asynchronous and single-threaded.
+//!
+//! The modules stand in the order in which they import: each only what is declared below it.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-mod facts;
-
-mod decimal;
-
-mod http;
-mod json;
-mod document;
-mod policy;
-mod compile;
-mod request;
-mod pipeline;
-mod answer;
-pub mod waiting;
 #[cfg(feature = "explain")]
 mod explain;
+pub mod waiting;
+mod answer;
+mod pipeline;
+mod request;
+mod compile;
+mod policy;
+mod document;
+mod json;
+mod http;
+mod stable_hash;
+mod facts;
+mod decimal;
 
 pub use answer::grpc::{GrpcStatus, grpc_content_type};
 pub use answer::outcome::{Answer, Outcome};
 pub use answer::rule_result::RuleResult;
-pub use compile::{Group, Meter, Policy, QuotaSet, Rule, Surface, metric_label};
 pub use decimal::decimal;
+#[cfg(feature = "schema")]
+pub use document::schema::schema;
 #[cfg(feature = "explain")]
-pub use explain::{RuleInWords, RuleVerdict, Standing, TierInWords};
+pub use explain::describe::{RuleInWords, TierInWords};
+#[cfg(feature = "explain")]
+pub use explain::{RuleVerdict, Standing};
 pub use facts::Facts;
 pub use http::malformed::Malformed;
 pub use json::node::MAX_DOCUMENT;
 pub use json::problem::{Problem, Problems};
-#[cfg(feature = "schema")]
-pub use json::schema::schema;
 pub use pipeline::plan::{Failure, Plan};
 pub use pipeline::remote::WireError;
+pub use policy::compiled::Policy;
+pub use policy::group::{Group, QuotaSet};
 pub use policy::jwt::{Jwk, Jwt};
+pub use policy::label::metric_label;
+pub use policy::quota::Meter;
 pub use policy::record::{UsedShare, is_value};
+pub use policy::rule::Rule;
+pub use policy::surface::Surface;
 pub use policy::table_size::{
     BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER, WORD,
 };

@@ -8,8 +8,8 @@ use alloc::string::String;
 
 use crate::answer::fields;
 use crate::answer::outcome::{Cause, Outcome, status_of};
-use crate::document::BodyFormat;
-use crate::document::behaviour::Reply;
+use crate::document::action::Reply;
+use crate::document::root::BodyFormat;
 
 impl Outcome<'_> {
     /// The body of a refusal: problem details (RFC 9457), unless the policy says otherwise; empty for a status that has

@@ -1,4 +1,4 @@
-//! The header fields of each generation (HEADERS.md).
+//! The header fields of each generation.
 //!
 //! Invariant: what is written is a canonical structured field (RFC 9651) whose numbers a client may
 //! rely on: who spreads `r` units over `t` seconds is never refused, who waits `Retry-After` is
@@ -8,11 +8,11 @@ use alloc::string::String;
 use core::fmt::Write;
 
 use base64ct::{Base64, Encoding};
-use tollgate_core::{Algorithm, Span};
+use tollgate_core::{Algorithm, Decision, Span};
 
-use crate::answer::outcome::Reported;
-use crate::compile::Response;
-use crate::document::HeaderGeneration;
+use crate::document::root::HeaderGeneration;
+use crate::policy::quota::Meter;
+use crate::policy::settings::Response;
 
 /// Where fields go: name in lower case, value.
 type Sink<'s> = &'s mut dyn FnMut(&'static str, &str);
@@ -20,6 +20,24 @@ type Sink<'s> = &'s mut dyn FnMut(&'static str, &str);
 /// Whole seconds of a wait: rounded up, at least 1.
 pub(crate) fn seconds(span: Span) -> u64 {
     span.as_secs_ceil().max(1)
+}
+
+/// One quota that was decided, and its decision.
+#[derive(Clone, Copy)]
+pub(crate) struct Reported<'a> {
+    pub(crate) meter: &'a Meter,
+    pub(crate) decision: &'a Decision,
+    pub(crate) partition: usize,
+    /// The request would have to wait for its rule and may not.
+    pub(crate) turned_away: bool,
+}
+
+impl Reported<'_> {
+    /// True when it denies, and when the place that it gave was given back because the request may not wait.
+    pub(crate) fn is_violated(&self) -> bool {
+        let gave_place = || self.meter.limiter.algorithm() == Algorithm::LeakyQueue;
+        !self.decision.is_admitted() || (self.turned_away && gave_place())
+    }
 }
 
 /// How clients are told.

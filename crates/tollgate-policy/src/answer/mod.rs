@@ -2,8 +2,8 @@
 //!
 //! Invariant: an answer only reads the plan.
 
-pub(crate) mod body;
-pub(crate) mod fields;
 pub(crate) mod grpc;
+pub(crate) mod body;
 pub(crate) mod outcome;
+pub(crate) mod fields;
 pub(crate) mod rule_result;

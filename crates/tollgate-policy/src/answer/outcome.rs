@@ -5,17 +5,17 @@
 //! that cannot be read is 400, whatever the policy says: no wait helps.
 //! Names of quotas are told, keys never.
 
-use tollgate_core::{Algorithm, Decision, Span, Verdict};
+use tollgate_core::{Algorithm, Span, Verdict};
 
-use crate::answer::fields::Telling;
+use crate::answer::fields::{Reported, Telling};
 use crate::answer::rule_result::RuleResult;
-use crate::compile::{Meter, Policy, Rule, stable_hash};
-use crate::document::OnFailure;
-use crate::document::behaviour::{Action, Reply};
+use crate::document::action::{Action, Reply};
+use crate::document::rule::OnFailure;
 use crate::http::malformed::Malformed;
-use crate::pipeline::decide::denies;
-use crate::pipeline::plan::{Applied, Plan, Status};
-use crate::waiting::Full;
+use crate::pipeline::plan::{Applied, Full, Plan, Status, denies};
+use crate::policy::compiled::Policy;
+use crate::policy::rule::Rule;
+use crate::stable_hash::stable_hash;
 
 /// May the request go on?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,29 +51,19 @@ pub(crate) enum Cause<'a> {
     Busy,
 }
 
-/// One quota that was decided, and its decision.
-#[derive(Clone, Copy)]
-pub(crate) struct Reported<'a> {
-    pub(crate) meter: &'a Meter,
-    pub(crate) decision: &'a Decision,
-    pub(crate) partition: usize,
-    /// The request would have to wait for its rule and may not.
-    turned_away: bool,
-}
-
-impl Reported<'_> {
-    /// True when it denies, and when the place that it gave was given back because the request may not wait.
-    fn is_violated(&self) -> bool {
-        let gave_place = || self.meter.limiter.algorithm() == Algorithm::LeakyQueue;
-        !self.decision.is_admitted() || (self.turned_away && gave_place())
-    }
-}
-
 /// What was decided on one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) policy: &'a Policy,
+}
+
+impl Plan {
+    /// What was decided.
+    #[must_use]
+    pub const fn outcome<'a>(&'a self, policy: &'a Policy) -> Outcome<'a> {
+        Outcome::new(self, policy)
+    }
 }
 
 impl<'a> Outcome<'a> {

@@ -11,26 +11,34 @@ use core::cmp::Reverse;
 
 use tollgate_core::Span;
 
-use super::{
-    Group, Meter, Policy, QuotaSet, Response, Rule, Settings, Surface, TWICE, Tier, quotas,
-    stable_hash,
-};
-use crate::document::behaviour::{Action, Charging, Cost, Mode};
-use crate::document::identity::{JwtDoc, Key, KeyPart, Repeated, Source};
-use crate::document::scalar::HeaderName;
-use crate::document::scalar::{Name, Version};
-use crate::document::{
-    BodyFormat, Document, Durability, EscapedSlashes, HeaderGeneration, OnFailure, OnMissing,
-    RuleDoc, TierDoc, WaitingDoc,
-};
+use crate::compile::names::unique;
+use crate::compile::quotas;
+use crate::document::action::Action;
+use crate::document::charging::Charging;
+use crate::document::client_ip::Source;
+use crate::document::cost::Cost;
+use crate::document::jwt::JwtDoc;
+use crate::document::key::{Key, KeyPart};
+use crate::document::mode::Mode;
+use crate::document::root::{BodyFormat, Document, HeaderGeneration, WaitingDoc};
+use crate::document::rule::{Durability, OnFailure, OnMissing, RuleDoc, TierDoc};
+use crate::document::scalar::{HeaderName, Name, Version};
 use crate::http::address::Prefixes;
-use crate::http::forwarded::ClientAddress;
+use crate::http::readings::EscapedSlashes;
+use crate::http::repeated::Repeated;
+use crate::json::place::At;
 use crate::json::problem::Problems;
-use crate::json::reader::At;
+use crate::policy::client_address::ClientAddress;
+use crate::policy::compiled::Policy;
+use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
 use crate::policy::index::Index;
 use crate::policy::jwt::Jwt;
-use crate::policy::record::RECORD_HEADER;
-use crate::waiting::Limits;
+use crate::policy::limits::Limits;
+use crate::policy::quota::Meter;
+use crate::policy::rule::{Rule, Tier};
+use crate::policy::settings::{Response, Settings};
+use crate::policy::surface::Surface;
+use crate::stable_hash::stable_hash;
 
 /// The most rules of a policy.
 const MAX_RULES: usize = 1000;
@@ -293,16 +301,6 @@ fn settings(document: &Document, surface: Surface) -> Settings {
 fn token(jwt: &JwtDoc, default: Repeated) -> (HeaderName, Repeated) {
     let header = jwt.header.clone().unwrap_or_else(|| HeaderName("authorization".into()));
     (header, Repeated::of_one(jwt.repeated, default))
-}
-
-/// Notes every name that was there before.
-fn unique<'a>(names: impl Iterator<Item = (usize, &'a Name)>, at: &At<'_>) {
-    let mut seen = BTreeSet::new();
-    for (i, name) in names {
-        if !seen.insert(&name.0) {
-            at.item(i).field("name").problem(TWICE.into());
-        }
-    }
 }
 
 /// The identity of a key definition: a change of what clients are counted by begins a new table.

@@ -6,69 +6,16 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use tollgate_core::{Algorithm, Limiter, Quota, QuotaError, Span};
+use tollgate_core::{Algorithm, Limiter, Quota, QuotaError};
 
-use crate::document::QuotaDoc;
-use crate::json::reader::{At, Lenient};
+use crate::compile::names::TWICE;
+use crate::document::rule::QuotaDoc;
+use crate::json::place::At;
+use crate::json::reader::Lenient;
+use crate::policy::quota::Meter;
 
 /// The most quotas of a rule.
 const MAX_QUOTAS: usize = 16;
-
-/// One quota as compiled.
-#[derive(Clone, Debug)]
-pub struct Meter {
-    pub(crate) name: String,
-    pub(crate) limiter: Limiter,
-    pub(crate) window: Span,
-    /// Where the state begins in the record.
-    pub(crate) offset: usize,
-}
-
-impl Meter {
-    /// What clients are told the quota is called.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// What decides.
-    #[must_use]
-    pub const fn limiter(&self) -> &Limiter {
-        &self.limiter
-    }
-
-    /// The quota's window.
-    #[must_use]
-    pub const fn window(&self) -> Span {
-        self.window
-    }
-
-    /// What makes a stored state this quota's: its name and every parameter, spelled out so that
-    /// renaming a field in the core forgets nothing.
-    pub(crate) fn identity(&self) -> String {
-        let quota = self.limiter.quota();
-        let algorithm = self.limiter.algorithm();
-        let (algorithm, parts) = (algorithm.name(), algorithm.buckets().unwrap_or(0));
-        format!(
-            "{}:{} {algorithm} {parts} {} {} {} {}\n",
-            self.name.len(),
-            self.name,
-            quota.limit(),
-            quota.window().as_nanos(),
-            quota.burst(),
-            quota.is_strict()
-        )
-    }
-
-    /// This quota's state among the states of its record.
-    pub(crate) fn state<'v>(&self, states: &'v [u8]) -> Option<&'v [u8]> {
-        states.get(self.offset..self.offset.checked_add(self.limiter.state_len())?)
-    }
-
-    pub(crate) fn state_mut<'v>(&self, states: &'v mut [u8]) -> Option<&'v mut [u8]> {
-        states.get_mut(self.offset..self.offset.checked_add(self.limiter.state_len())?)
-    }
-}
 
 /// The quotas of one rule or tier, states one after the other.
 pub(crate) fn meters(quotas: &[Lenient<QuotaDoc>], rule_name: &str, at: &At<'_>) -> Vec<Meter> {
@@ -92,7 +39,7 @@ pub(crate) fn meters(quotas: &[Lenient<QuotaDoc>], rule_name: &str, at: &At<'_>)
             }
         };
         if names.contains(&name) {
-            at.field("name").problem(super::TWICE.into());
+            at.field("name").problem(TWICE.into());
         }
         names.push(name.clone());
         if let Some(limiter) = limiter(quota, &at) {

@@ -6,7 +6,8 @@
 use alloc::vec::Vec;
 use core::cell::Cell;
 
-use crate::document::conditions::{Conditions, Named, NonEmpty};
+use crate::document::conditions::{Conditions, Named};
+use crate::document::lists::NonEmpty;
 
 /// The most alternatives that are compared for one document; beyond it one is unsure.
 pub(super) const MAX_COMPARED: usize = 50_000;

@@ -10,13 +10,20 @@ use core::cell::Cell;
 
 use crate::compile::compiler::MAX_KEY_PARTS;
 use crate::compile::subsumption::{MAX_COMPARED, covers};
-use crate::compile::{Surface, metric_label};
-use crate::document::behaviour::{Action, NO_JOIN};
+use crate::document::action::Action;
+use crate::document::client_ip::Source;
 use crate::document::conditions::Conditions;
-use crate::document::identity::{Jwk, KeyPart, Repeated, Source};
+use crate::document::jwt::JwkDoc;
+use crate::document::key::KeyPart;
+use crate::document::repeated::NO_JOIN;
+use crate::document::root::Document;
+use crate::document::rule::RuleDoc;
 use crate::document::scalar::HeaderName;
-use crate::document::{Document, RuleDoc};
-use crate::json::reader::{At, quoted_text};
+use crate::http::repeated::Repeated;
+use crate::json::place::At;
+use crate::json::quote::quoted_text;
+use crate::policy::label::metric_label;
+use crate::policy::surface::Surface;
 
 /// Notes what can never be.
 pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
@@ -135,7 +142,7 @@ const SIGNATURES: [(&str, &str, &[&str]); 3] =
 /// Base64url digits of 256 bits, the least that RFC 7518, 3.2 allows an HS256 key.
 const HS256_DIGITS: usize = 43;
 
-fn signing_key_errors(key: &Jwk, at: &At<'_>) {
+fn signing_key_errors(key: &JwkDoc, at: &At<'_>) {
     let Some((alg, kty, fields)) = SIGNATURES.iter().find(|(alg, ..)| *alg == key.alg) else {
         let alg = quoted_text(&key.alg);
         at.field("alg").problem(format!("{alg} is not verified; use HS256, RS256 or ES256"));

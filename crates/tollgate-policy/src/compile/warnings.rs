@@ -11,13 +11,24 @@ use core::cmp::Reverse;
 use tollgate_core::{Algorithm, Limiter};
 
 use crate::compile::subsumption::{MAX_COMPARED, covers, covers_values};
-use crate::compile::{Meter, Policy, QuotaSet, Rule, Surface, white_space};
-use crate::document::behaviour::{Action, Charging, Cost, Mode};
-use crate::document::identity::{KeyPart, Source};
-use crate::document::{Document, RuleDoc, TierDoc};
+use crate::compile::white_space;
+use crate::document::action::Action;
+use crate::document::charging::Charging;
+use crate::document::client_ip::Source;
+use crate::document::cost::Cost;
+use crate::document::key::KeyPart;
+use crate::document::mode::Mode;
+use crate::document::root::Document;
+use crate::document::rule::{RuleDoc, TierDoc};
 use crate::http::address::{percent_of_ipv4, percent_of_ipv6};
-use crate::http::forwarded::{ClientAddress, Trust};
-use crate::json::reader::{At, Noted, quoted_text};
+use crate::json::place::{At, Noted};
+use crate::json::quote::quoted_text;
+use crate::policy::client_address::{ClientAddress, Trust};
+use crate::policy::compiled::Policy;
+use crate::policy::group::QuotaSet;
+use crate::policy::quota::Meter;
+use crate::policy::rule::Rule;
+use crate::policy::surface::Surface;
 
 /// Above this a log takes more than 2 KiB a key.
 const LARGE_LOG: u64 = 256;

@@ -5,10 +5,11 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::document::RuleDoc;
 use crate::document::conditions::{Conditions, Matcher};
+use crate::document::rule::RuleDoc;
 use crate::http::values::trimmed;
-use crate::json::reader::{At, quoted_text};
+use crate::json::place::At;
+use crate::json::quote::quoted_text;
 
 const NEVER: &str =
     "has white space round it, which no header's value has, so it never matches one";

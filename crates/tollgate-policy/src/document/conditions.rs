@@ -8,15 +8,16 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::document::scalar::{HeaderName, Method, is_token};
+use crate::document::lists::{MAX_VALUES, NonEmpty, within};
+use crate::document::scalar::{HeaderName, Method};
 use crate::http::address::Cidr;
 use crate::http::authority::write_host;
 use crate::http::path::Pattern;
+use crate::http::token::is_token;
 use crate::json::node::Node;
-use crate::json::reader::{At, FromNode, quoted, quoted_text, record, schema};
-
-/// The most values of one condition, and of any other list of alternatives.
-pub(crate) const MAX_VALUES: usize = 10_000;
+use crate::json::place::At;
+use crate::json::quote::{quoted, quoted_text};
+use crate::json::reader::{FromNode, record, schema};
 
 record! {
     /// Conditions; all that are given must hold, the values of one are alternatives.
@@ -41,47 +42,6 @@ record! {
         /// Autonomous system numbers of the client.
         asns: Option<NonEmpty<Asn>>,
     }
-}
-
-/// A list of at most `MAX` items; the items of a longer one are not looked at.
-#[derive(Clone, Debug)]
-pub(crate) struct AtMost<const MAX: usize, T>(pub(crate) Vec<T>);
-
-impl<const MAX: usize, T: FromNode> FromNode for AtMost<MAX, T> {
-    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        if let Node::List(items) = node {
-            within(MAX, items.len(), at)?;
-        }
-        Vec::<T>::read(node, at).map(Self)
-    }
-
-    schema!({"type": "array", "maxItems": MAX, "items": T::schema()});
-}
-
-/// `None` after noting that `len` items are more than `most`.
-fn within(most: usize, len: usize, at: &At<'_>) -> Option<()> {
-    if len > most {
-        at.problem(format!("has {len} items; use at most {most}"));
-        return None;
-    }
-    Some(())
-}
-
-/// A list of at least one alternative, in a field that may be left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NonEmpty<T>(pub(crate) Vec<T>);
-
-impl<T: FromNode> FromNode for NonEmpty<T> {
-    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        let AtMost(list) = AtMost::<MAX_VALUES, T>::read(node, at)?;
-        if list.is_empty() {
-            at.problem("is empty; give at least one, or leave it out".into());
-            return None;
-        }
-        Some(Self(list))
-    }
-
-    schema!({"type": "array", "minItems": 1, "maxItems": MAX_VALUES, "items": T::schema()});
 }
 
 /// A host: exact, or every subdomain of a suffix; in lower case.
@@ -258,4 +218,14 @@ impl FromNode for Asn {
     }
 
     schema!({"type": "integer", "minimum": 0, "maximum": u32::MAX});
+}
+
+impl Host {
+    /// True when `host`, in normal form, is this one.
+    pub(crate) fn matches(&self, host: &[u8]) -> bool {
+        match self {
+            Self::Exact(exact) => host == exact,
+            Self::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
+        }
+    }
 }

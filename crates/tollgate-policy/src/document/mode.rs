@@ -8,7 +8,8 @@ use siphasher::sip::SipHasher13;
 
 use crate::document::scalar::{Bounded, Salt};
 use crate::json::node::Node;
-use crate::json::reader::{At, FromNode, record, schema};
+use crate::json::place::At;
+use crate::json::reader::{FromNode, record, schema};
 
 /// How far a rule is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

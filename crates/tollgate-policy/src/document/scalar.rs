@@ -7,10 +7,13 @@ use alloc::string::String;
 
 use tollgate_core::{MAX_BUCKETS, MAX_LIMIT, MIN_BUCKETS, QuotaError, Span};
 
-use crate::compile::stable_hash;
 use crate::http::path::Pattern;
+use crate::http::token::is_token;
 use crate::json::node::Node;
-use crate::json::reader::{At, FromNode, quoted, quoted_text, schema};
+use crate::json::place::At;
+use crate::json::quote::{quoted, quoted_text};
+use crate::json::reader::{FromNode, schema};
+use crate::stable_hash::stable_hash;
 
 /// The longest name of a rule or quota, in characters.
 const MAX_NAME: usize = 64;
@@ -235,12 +238,6 @@ impl FromNode for Method {
     }
 
     schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Z-]{1,32}$"});
-}
-
-/// True for a token of RFC 9110, 5.6.2.
-pub(crate) fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty()
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b))
 }
 
 impl FromNode for Pattern {

@@ -11,14 +11,22 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
-use crate::compile::{Policy, Rule, Tier};
-use crate::document::behaviour::{Action, Charging, Cost, Mode, Reply, Share, StatusPattern};
-use crate::document::conditions::{Conditions, Host, Matcher, Named, NonEmpty};
-use crate::document::identity::{KeyPart, Repeated, Source};
-use crate::document::{EscapedSlashes, OnFailure, OnMissing};
-use crate::http::forwarded::Trust;
+use crate::document::action::{Action, Reply};
+use crate::document::charging::{Charging, StatusPattern};
+use crate::document::client_ip::Source;
+use crate::document::conditions::{Conditions, Host, Matcher, Named};
+use crate::document::cost::Cost;
+use crate::document::key::KeyPart;
+use crate::document::lists::NonEmpty;
+use crate::document::mode::{Mode, Share};
+use crate::document::rule::{OnFailure, OnMissing};
 use crate::http::path::{Pattern, Segment};
-use crate::waiting::Limits;
+use crate::http::readings::EscapedSlashes;
+use crate::http::repeated::Repeated;
+use crate::policy::client_address::Trust;
+use crate::policy::compiled::Policy;
+use crate::policy::limits::Limits;
+use crate::policy::rule::{Rule, Tier};
 
 /// One rule in words; each is a phrase without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! time, and decisions are read from an outcome. Keys come out hashed; the values of conditions come out
 //! as the document has them, so what is made here belongs on the screen of whoever holds the document.
 
-mod describe;
+pub(crate) mod describe;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,17 +14,19 @@ use tollgate_core::Decision;
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
-use crate::compile::{Meter, Policy, Rule, stable_hash};
-use crate::document::OnMissing;
 use crate::document::conditions::Conditions;
+use crate::document::rule::OnMissing;
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
-use crate::http::values::Reading;
 use crate::pipeline::plan::{Due, Plan};
+use crate::policy::compiled::Policy;
+use crate::policy::index::Known;
+use crate::policy::quota::Meter;
+use crate::policy::rule::Rule;
 use crate::request::key::write_part;
-use crate::request::lazy::{Buffers, Known, Request};
-
-pub use describe::{RuleInWords, TierInWords};
+use crate::request::lazy::{Buffers, Request};
+use crate::request::matching::Reading;
+use crate::stable_hash::stable_hash;
 
 /// Whether one rule applies to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]

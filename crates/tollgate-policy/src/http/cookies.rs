@@ -6,10 +6,10 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::document::identity::Repeated;
 use crate::http::malformed::Malformed;
+use crate::http::query::split_once;
+use crate::http::repeated::Repeated;
 use crate::http::values::{trimmed, write_one};
-use crate::request::lazy::split_once;
 
 /// Appends what is meant by the cookies called `name`; false when there is none.
 ///

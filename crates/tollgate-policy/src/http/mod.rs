@@ -3,11 +3,15 @@
 //! Invariant: nothing here knows of policies or documents, and nothing fails on any bytes. What has several readings is
 //! told as such ([`Malformed`](malformed::Malformed)), never guessed.
 
-pub(crate) mod address;
-pub(crate) mod authority;
-pub(crate) mod cookies;
 pub(crate) mod forwarded;
-pub(crate) mod malformed;
-pub(crate) mod path;
-pub(crate) mod readings;
+pub(crate) mod cookies;
+pub(crate) mod query;
+pub(crate) mod header;
 pub(crate) mod values;
+pub(crate) mod repeated;
+pub(crate) mod authority;
+pub(crate) mod readings;
+pub(crate) mod path;
+pub(crate) mod address;
+pub(crate) mod token;
+pub(crate) mod malformed;

@@ -13,7 +13,6 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::document::EscapedSlashes;
 use crate::http::path::{Noticed, Separators, normalise, plain_len};
 
 /// What ends every reading in the list of them: no normal form has one.
@@ -97,6 +96,15 @@ pub(crate) struct Paths {
     is_literal: bool,
     resolved: Vec<u8>,
     reading: Vec<u8>,
+}
+
+/// What an escaped slash or backslash is in a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EscapedSlashes {
+    /// Perhaps a slash: a rule holds if its path matches either way, an exemption only if both do.
+    Separator,
+    /// A letter of its segment.
+    Literal,
 }
 
 impl EscapedSlashes {

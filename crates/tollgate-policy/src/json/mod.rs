@@ -2,9 +2,11 @@
 //!
 //! Invariant: nothing here knows what a document is about.
 
-pub(crate) mod node;
-pub(crate) mod place;
-pub(crate) mod problem;
 pub(crate) mod reader;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
+pub(crate) mod suggest;
+pub(crate) mod place;
+pub(crate) mod quote;
+pub(crate) mod node;
+pub(crate) mod problem;

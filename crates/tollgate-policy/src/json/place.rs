@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::fmt;
 
-use crate::document::scalar::is_token;
+use crate::http::token::is_token;
 use crate::json::node::Node;
 use crate::json::problem::{Problem, Problems};
-use crate::json::reader::{MAX_QUOTED, quoted, quoted_text};
+use crate::json::quote::{MAX_QUOTED, quoted, quoted_text};
 
 /// The most problems that are listed: beyond these a document is not one that a person wrote.
 const MAX_PROBLEMS: usize = 1000;

@@ -4,41 +4,12 @@
 //! noted, so `None` everywhere with no problem cannot be. `record!` and `choice!` make the types
 //! from one declaration each, which is also where names in messages come from.
 
-use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::json::node::Node;
-
-pub(crate) use crate::json::place::{At, Noted};
-
-/// The longest piece of a document that a message repeats, in characters.
-pub(crate) const MAX_QUOTED: usize = 60;
-
-/// `node` as a message shows it: scalars as written, shortened; containers by their kind.
-pub(crate) fn quoted(node: &Node) -> String {
-    match node {
-        Node::Integer(n) => n.to_string(),
-        Node::OtherNumber(n) => n.clone(),
-        Node::Bool(b) => b.to_string(),
-        Node::Text(text) => quoted_text(text),
-        other => other.kind().to_string(),
-    }
-}
-
-/// `text` in quotes, control characters escaped, shortened.
-pub(crate) fn quoted_text(text: &str) -> String {
-    let mut out = String::from("\"");
-    for (i, c) in text.chars().enumerate() {
-        if i == MAX_QUOTED {
-            out.push_str("...");
-            break;
-        }
-        out.extend(c.escape_debug());
-    }
-    out.push('"');
-    out
-}
+use crate::json::place::At;
+use crate::json::suggest::unknown;
 
 /// A type that a document holds.
 pub(crate) trait FromNode: Sized {
@@ -192,51 +163,6 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// `unknown field "whne"; did you mean "when"?`, or the list of what is allowed.
-pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
-    let nearest = known.iter().map(|k| (distance(name, k), k)).min_by_key(|(d, _)| *d);
-    match nearest {
-        Some((d, k)) if d <= 2 && d < k.chars().count() => {
-            format!("unknown {what} {}; did you mean \"{k}\"?", quoted_text(name))
-        }
-        _ => format!("unknown {what} {}; use {}", quoted_text(name), one_of(known)),
-    }
-}
-
-/// `"a", "b" or "c"`.
-pub(crate) fn one_of(names: &[&str]) -> String {
-    let mut out = String::new();
-    for (i, name) in names.iter().enumerate() {
-        if i > 0 {
-            out.push_str(if i.saturating_add(1) == names.len() { " or " } else { ", " });
-        }
-        out.push_str(&format!("\"{name}\""));
-    }
-    out
-}
-
-/// The Levenshtein distance, or 3 when the lengths alone differ by more than 2: enough for a hint.
-fn distance(a: &str, b: &str) -> usize {
-    if a.chars().count().abs_diff(b.chars().count()) > 2 {
-        return 3;
-    }
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i.saturating_add(1);
-        for (above, y) in row.iter_mut().skip(1).zip(b.chars()) {
-            let cost = diagonal.saturating_add(usize::from(x != y));
-            diagonal = *above;
-            left = cost.min(above.saturating_add(1)).min(left.saturating_add(1));
-            *above = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i.saturating_add(1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
-}
-
 /// Declares an object of the document: its struct and how it is read. A field that may be left out
 /// is an `Option`; every field is read before any is missed, so all problems are noted.
 macro_rules! record {
@@ -248,7 +174,7 @@ macro_rules! record {
         pub(crate) struct $name { $($(#[doc = $doc])* pub(crate) $field: $ty,)* }
 
         impl $crate::json::reader::FromNode for $name {
-            fn read(node: &$crate::json::node::Node, at: &$crate::json::reader::At<'_>) -> Option<Self> {
+            fn read(node: &$crate::json::node::Node, at: &$crate::json::place::At<'_>) -> Option<Self> {
                 let fields = $crate::json::reader::Fields::open(node, at, &[$($crate::json::reader::name_of(stringify!($field))),*])?;
                 $(let $field = fields.read::<$ty>($crate::json::reader::name_of(stringify!($field)), at);)*
                 Some(Self { $($field: $field?,)* })
@@ -274,15 +200,24 @@ macro_rules! choice {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum $name { $(#[doc = $doc] $variant,)* }
 
+        $crate::json::reader::names! {
+            $name ($what) { $(#[doc = $doc] $text => $variant,)* }
+        }
+    };
+}
+
+/// Declares the names in a document of an enum that stands elsewhere.
+macro_rules! names {
+    ($name:ident ($what:literal) { $(#[doc = $doc:literal] $text:literal => $variant:ident,)* }) => {
         impl $crate::json::reader::FromNode for $name {
-            fn read(node: &$crate::json::node::Node, at: &$crate::json::reader::At<'_>) -> Option<Self> {
+            fn read(node: &$crate::json::node::Node, at: &$crate::json::place::At<'_>) -> Option<Self> {
                 match node {
                     $($crate::json::node::Node::Text(text) if text == $text => Some(Self::$variant),)*
                     $crate::json::node::Node::Text(text) => {
-                        at.problem($crate::json::reader::unknown($what, text, &[$($text),*]));
+                        at.problem($crate::json::suggest::unknown($what, text, &[$($text),*]));
                         None
                     }
-                    _ => at.wrong(node, &$crate::json::reader::one_of(&[$($text),*])),
+                    _ => at.wrong(node, &$crate::json::suggest::one_of(&[$($text),*])),
                 }
             }
 
@@ -299,4 +234,4 @@ pub(crate) const fn name_of(field: &'static str) -> &'static str {
     }
 }
 
-pub(crate) use {choice, record, schema};
+pub(crate) use {choice, names, record, schema};

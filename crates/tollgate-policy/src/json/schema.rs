@@ -1,16 +1,10 @@
-//! The JSON Schema of the policy document, made from the types that read it.
+//! JSON Schemas of objects.
 //!
-//! Invariant: the schema and the reader come from one declaration (`record!`, `choice!`), so a field
-//! that is read is described and the other way round. What depends on several values is not in it;
-//! `Policy::compile` is the judge.
+//! Invariant: what is not named is not allowed.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde_json::{Map, Value, json};
-
-use crate::document::Document;
-use crate::json::reader::FromNode;
 
 /// One field of an object.
 pub(crate) struct Field {
@@ -35,23 +29,4 @@ pub(crate) fn object(fields: &[Field]) -> Value {
         }
     }
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
-}
-
-/// The JSON Schema (2020-12) of a policy, as indented text with a final line break.
-#[must_use]
-pub fn schema() -> String {
-    let mut schema = Document::schema();
-    if let Value::Object(schema) = &mut schema {
-        schema.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
-        schema.insert("title".into(), "Tollgate policy, version 1".into());
-        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
-            properties.insert(
-                "$schema".into(),
-                json!({"type": "string", "description": "For editors; not read."}),
-            );
-        }
-    }
-    let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
-    text.push('\n');
-    text
 }

@@ -5,17 +5,25 @@
 
 use alloc::vec::Vec;
 
-use crate::compile::{Group, Policy, Rule, Tier};
-use crate::document::OnMissing;
-use crate::document::behaviour::{Action, Charging, Cost, Mode, Share};
+use crate::document::action::Action;
+use crate::document::charging::Charging;
 use crate::document::conditions::Conditions;
-use crate::document::identity::{KeyPart, Repeated};
+use crate::document::cost::Cost;
+use crate::document::key::KeyPart;
+use crate::document::mode::{Mode, Share};
+use crate::document::rule::OnMissing;
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
-use crate::http::values::{Reading, elements, the_one};
+use crate::http::repeated::Repeated;
+use crate::http::values::{elements, the_one};
 use crate::pipeline::plan::{Applied, Due, Plan};
+use crate::policy::compiled::Policy;
+use crate::policy::group::Group;
+use crate::policy::index::Known;
+use crate::policy::rule::{Rule, Tier};
 use crate::request::key::{parts, write_key, write_shared_key};
-use crate::request::lazy::{Known, Request};
+use crate::request::lazy::Request;
+use crate::request::matching::Reading;
 
 impl Policy {
     /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never

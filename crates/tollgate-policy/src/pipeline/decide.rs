@@ -7,11 +7,14 @@
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::compile::{Meter, Policy, Rule};
-use crate::document::OnFailure;
-use crate::document::behaviour::{Action, Charging};
-use crate::pipeline::plan::{Applied, Due, Partition, Plan, Status};
+use crate::document::action::Action;
+use crate::document::charging::Charging;
+use crate::document::rule::OnFailure;
+use crate::pipeline::plan::{Applied, Due, Partition, Plan, Status, denies};
+use crate::policy::compiled::Policy;
+use crate::policy::quota::Meter;
 use crate::policy::record;
+use crate::policy::rule::Rule;
 
 impl Plan {
     /// Decides all loaded partitions together at `now`: every cost is charged, or none is.
@@ -204,12 +207,6 @@ fn at_most(decision: Decision, longest: Option<Span>) -> Decision {
         }
         _ => decision,
     }
-}
-
-/// True when a quota of the rule denies.
-pub(crate) fn denies(applied: &Applied, policy: &Policy, decisions: &[Decision]) -> bool {
-    let decisions = decisions.get(applied.first_decision..).unwrap_or_default();
-    decisions.iter().take(policy.meters(applied).len()).any(|decision| !decision.is_admitted())
 }
 
 /// Takes the rule's charge, if there is one, out of `value`, and leaves everything else as it is: so that it can be taken out

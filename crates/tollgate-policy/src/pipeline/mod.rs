@@ -2,8 +2,8 @@
 //!
 //! Invariant: nothing here does I/O or reads a clock, and nothing is said to clients.
 
-pub(crate) mod apply;
-pub(crate) mod decide;
-pub(crate) mod key_hashes;
-pub(crate) mod plan;
 pub(crate) mod remote;
+pub(crate) mod decide;
+pub(crate) mod apply;
+pub(crate) mod plan;
+pub(crate) mod key_hashes;

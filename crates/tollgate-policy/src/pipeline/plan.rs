@@ -11,13 +11,14 @@ use core::ops::Range;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::answer::outcome::Outcome;
-use crate::compile::{Meter, Policy};
 use crate::http::malformed::Malformed;
-use crate::pipeline::key_hashes::KeyHashes;
+use crate::pipeline::key_hashes::{KeyHashes, pk};
+use crate::policy::compiled::Policy;
+use crate::policy::quota::Meter;
 use crate::policy::record;
+use crate::policy::settings::Response;
 use crate::request::lazy::Buffers;
-use crate::waiting::Full;
+use crate::stable_hash::stable_hash;
 
 /// Bytes of a buffer that a plan may keep: usual requests fit, and many plans with it are small.
 const MAX_KEPT: usize = 4096;
@@ -31,6 +32,17 @@ pub enum Failure {
     Contended,
     /// What was stored is no value of this policy.
     Corrupt,
+}
+
+/// Why a request may not wait, and after which time it may be worth coming back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// What is ahead of it cannot be over before its deadline.
+    Late(Span),
+    /// Too many wait for this key.
+    Key(Span),
+    /// Too many wait in this worker, or they hold too much.
+    Worker(Span),
 }
 
 /// The plan of one request; see the crate's documentation for the order of calls.
@@ -236,10 +248,18 @@ impl Plan {
         }
     }
 
-    /// What was decided.
-    #[must_use]
-    pub const fn outcome<'a>(&'a self, policy: &'a Policy) -> Outcome<'a> {
-        Outcome::new(self, policy)
+    /// The hash of partition `i`'s key that clients are told as `pk`.
+    pub(crate) fn pk(&self, response: &Response, i: usize) -> u64 {
+        self.trimmed(i).map_or_else(|| pk(self.key(i), response), |hashes| hashes.pk)
+    }
+
+    /// The hash of partition `i`'s key that its jitter is chosen by.
+    pub(crate) fn jitter_hash(&self, i: usize) -> u64 {
+        self.trimmed(i).map_or_else(|| stable_hash(&[self.key(i)]), |hashes| hashes.jitter)
+    }
+
+    fn trimmed(&self, i: usize) -> Option<KeyHashes> {
+        self.live().get(i).and_then(|partition| partition.trimmed)
     }
 
     pub(crate) fn live(&self) -> &[Partition] {
@@ -327,4 +347,10 @@ impl Plan {
         self.decisions.clear();
         self.decisions.resize(count, NOT_YET);
     }
+}
+
+/// True when a quota of the rule denies.
+pub(crate) fn denies(applied: &Applied, policy: &Policy, decisions: &[Decision]) -> bool {
+    let decisions = decisions.get(applied.first_decision..).unwrap_or_default();
+    decisions.iter().take(policy.meters(applied).len()).any(|decision| !decision.is_admitted())
 }

@@ -13,8 +13,8 @@ use core::fmt;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::compile::Policy;
 use crate::pipeline::plan::{Applied, Due, Plan, Status};
+use crate::policy::compiled::Policy;
 
 /// Why bytes from elsewhere cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use hashbrown::HashMap;
 
 use crate::document::conditions::{Conditions, Host};
 use crate::http::path::{Pattern, Segment};
-use crate::request::lazy::Known;
 
 /// Every rule, under the most telling of its conditions.
 #[derive(Clone, Debug)]
@@ -175,10 +174,18 @@ impl Trie {
     }
 }
 
+/// Which condition a look-up has already found to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    Nothing,
+    Path,
+    Host,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::conditions::NonEmpty;
+    use crate::document::lists::NonEmpty;
 
     fn check(conditions: &[Conditions], host: &str, path: &str, expected: &[u16]) {
         let mut index = Index::new();

@@ -7,10 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::compile::Policy;
-use crate::document::identity::{self, JwtDoc};
-use crate::facts::Facts;
-use crate::http::values::token;
+use crate::document::jwt::{JwkDoc, JwtDoc};
 
 /// Where verified claims come from.
 #[derive(Clone, Debug)]
@@ -38,18 +35,6 @@ pub struct Jwk {
     pub json: String,
 }
 
-impl Policy {
-    /// Worker: the token of a request, when a rule counts by what it claims. None of several that differ, whose
-    /// request every such rule refuses.
-    #[must_use]
-    pub fn token(&self, facts: &impl Facts) -> Option<Vec<u8>> {
-        let (header, repeated) = self.settings.token.as_ref().filter(|_| self.jwt().is_some())?;
-        let value = facts.header(&header.0)?;
-        let token = token(&header.0, &value, *repeated).ok().flatten();
-        token.map(<[u8]>::to_vec)
-    }
-}
-
 impl Jwt {
     pub(crate) fn new(doc: &JwtDoc) -> Self {
         Self {
@@ -66,7 +51,7 @@ impl Jwt {
 }
 
 impl Jwk {
-    fn new(doc: &identity::Jwk) -> Self {
+    fn new(doc: &JwkDoc) -> Self {
         let fields = [
             ("kty", Some(&doc.kty)),
             ("alg", Some(&doc.alg)),

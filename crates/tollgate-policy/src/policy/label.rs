@@ -1,6 +1,7 @@
 //! What rules and plugins are called in the names of metrics.
 //!
-//! Invariant: one part of a dotted name, whatever it is made of. That two are not one is for `review` to say.
+//! Invariant: one part of a dotted name, whatever it is made of. That two are not one is for `compile::validate`
+//! to say.
 
 use alloc::string::String;
 

@@ -1,9 +1,17 @@
 //! The compiled policy: what every request is planned with.
 //!
-//! Invariant: immutable once compiled; nothing here reads a document or a request.
+//! Invariant: immutable once compiled, but for the secret of the surface.
 
-pub(crate) mod index;
-pub(crate) mod jwt;
-pub(crate) mod label;
-pub(crate) mod record;
 pub(crate) mod table_size;
+pub(crate) mod record;
+pub(crate) mod compiled;
+pub(crate) mod rule;
+pub(crate) mod group;
+pub(crate) mod quota;
+pub(crate) mod index;
+pub(crate) mod settings;
+pub(crate) mod jwt;
+pub(crate) mod client_address;
+pub(crate) mod label;
+pub(crate) mod limits;
+pub(crate) mod surface;

@@ -9,11 +9,10 @@ use alloc::vec::Vec;
 
 use tollgate_core::{FULLY_USED, Span, Timestamp};
 
-use crate::compile::{Group, Meter, Policy, QuotaSet};
-use crate::document::behaviour::Mode;
-
-/// Bytes before a record's states.
-pub(crate) const RECORD_HEADER: usize = 8;
+use crate::document::mode::Mode;
+use crate::policy::compiled::Policy;
+use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
+use crate::policy::quota::Meter;
 
 /// How much of its quotas a value has used: who has the least is forgotten first.
 ///

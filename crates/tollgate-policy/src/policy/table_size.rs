@@ -4,7 +4,7 @@
 //! filter's `table.rs` says what the bytes mean; nothing here reads or writes any. What the host's own map
 //! adds to each bucket is not counted: it is the host's and changes with it.
 
-use crate::compile::Group;
+use crate::policy::group::Group;
 
 /// Bytes of a bucket's name.
 pub const BUCKET_NAME: usize = 13;

@@ -5,9 +5,10 @@
 
 use alloc::borrow::Cow;
 
-use crate::compile::{Group, Rule};
-use crate::document::identity::KeyPart;
+use crate::document::key::KeyPart;
 use crate::http::readings::Paths;
+use crate::policy::group::Group;
+use crate::policy::rule::Rule;
 
 impl Rule {
     /// What the rule's path pattern captured as `name`, in the first reading of the path that matches.

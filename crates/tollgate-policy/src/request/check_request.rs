@@ -12,11 +12,13 @@ use core::cell::RefCell;
 use core::net::IpAddr;
 
 use crate::document::conditions::{Asn, Country};
-use crate::document::scalar::{Bounded, is_token};
+use crate::document::scalar::Bounded;
 use crate::facts::Facts;
+use crate::http::token::is_token;
 use crate::json::node::{Node, whole};
+use crate::json::place::At;
 use crate::json::problem::Problems;
-use crate::json::reader::{At, FromNode, record, schema};
+use crate::json::reader::{FromNode, record, schema};
 
 /// The longest method: the longest registered one, UPDATEREDIRECTREF, has 17 letters.
 const MAX_METHOD: usize = 32;

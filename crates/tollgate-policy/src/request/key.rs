@@ -8,13 +8,17 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::compile::{Group, Rule};
-use crate::document::identity::{KeyPart, Repeated};
+use crate::document::key::KeyPart;
 use crate::facts::Facts;
 use crate::http::cookies::write_cookie;
+use crate::http::header::write_header;
 use crate::http::malformed::Malformed;
-use crate::http::values::{elements, write_header, write_one};
-use crate::request::lazy::{Request, decoded};
+use crate::http::query::decoded;
+use crate::http::repeated::Repeated;
+use crate::http::values::{elements, write_one};
+use crate::policy::group::Group;
+use crate::policy::rule::Rule;
+use crate::request::lazy::Request;
 
 /// The length that stands for a part that is not there.
 const MISSING: u32 = u32::MAX;

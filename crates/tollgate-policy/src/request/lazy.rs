@@ -8,13 +8,13 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 use core::net::IpAddr;
 
-use crate::compile::Settings;
-use crate::document::conditions::{Conditions, Host, Matcher, NonEmpty};
 use crate::facts::Facts;
 use crate::http::authority::write_host;
+use crate::http::header::token;
 use crate::http::malformed::Malformed;
+use crate::http::query::{decoded, split_once};
 use crate::http::readings::Paths;
-use crate::http::values::{Reading, elements, header_matches, the_one, token, write_one};
+use crate::policy::settings::Settings;
 
 /// The facts of a request, memoised.
 pub(crate) struct Request<'a, F> {
@@ -126,29 +126,6 @@ impl<'a, F: Facts> Request<'a, F> {
         })
     }
 
-    /// True when the values of the query parameter `name` are what one of `wanted` is.
-    fn query_matches(
-        &self,
-        name: &[u8],
-        wanted: &[Matcher],
-        reading: Reading,
-    ) -> Result<bool, Malformed> {
-        let is_wanted = |value: &[u8]| wanted.iter().any(|m| m.matches_encoded(value));
-        Ok(match reading {
-            Reading::Any => self.query(name).any(is_wanted),
-            Reading::Every => self.query(name).next().is_some() && self.query(name).all(is_wanted),
-            Reading::Main(default, own) => {
-                let mut value = Vec::new();
-                let repeated = own.unwrap_or(default);
-                let is_there = write_one(self.query(name), repeated, &mut value, |value, out| {
-                    out.extend(decoded(value));
-                    Ok(())
-                })?;
-                is_there && wanted.iter().any(|matcher| matcher.matches(&value))
-            }
-        })
-    }
-
     /// The claim `name` of a verified token.
     ///
     /// # Errors
@@ -161,144 +138,4 @@ impl<'a, F: Facts> Request<'a, F> {
         }
         Ok(self.facts.claim(name))
     }
-}
-
-/// Which condition a look-up has already found to hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
-    Nothing,
-    Path,
-    Host,
-}
-
-impl Conditions {
-    /// True when every condition holds, however the request is read: for what lets it off.
-    pub(crate) fn surely_hold<F: Facts>(&self, request: &Request<'_, F>) -> bool {
-        self.hold(request, Known::Nothing, Reading::Every) == Ok(true)
-    }
-
-    /// True when every condition that is given holds, except the one that is `known` to.
-    ///
-    /// # Errors
-    /// None fails, and one cannot be told.
-    pub(crate) fn hold<F: Facts>(
-        &self,
-        request: &Request<'_, F>,
-        known: Known,
-        reading: Reading,
-    ) -> Result<bool, Malformed> {
-        let mut unclear = Ok(true);
-        let mut holds = |held: Result<bool, Malformed>| {
-            held.unwrap_or_else(|malformed| {
-                unclear = Err(malformed);
-                true
-            })
-        };
-        let hold = self.hold_for_target(request, known, reading)
-            && each(&self.hosts, |list| {
-                holds(request.host().map(|host| {
-                    known == Known::Host || list.iter().any(|wanted| wanted.matches(host))
-                }))
-            })
-            && self.headers.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
-                let value = request.facts.header(&name.0);
-                value.is_some_and(|value| holds(header_matches(&name.0, &value, wanted, reading)))
-            })
-            && self.query.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
-                holds(request.query_matches(name.as_bytes(), wanted, reading))
-            })
-            && each(&self.client_cidrs, |list| {
-                request.client().is_some_and(|client| list.iter().any(|cidr| cidr.contains(client)))
-            })
-            && each(&self.routes, |list| {
-                let route = request.facts.route();
-                route.is_some_and(|route| list.iter().any(|r| r.as_bytes() == route.as_ref()))
-            })
-            && each(&self.countries, |list| {
-                let is_one = |c: &[u8]| list.iter().any(|code| code.0.eq_ignore_ascii_case(c));
-                request.country().is_some_and(|c| holds(fact_matches(&c, is_one, reading)))
-            })
-            && each(&self.asns, |list| {
-                let is_one = |a: &[u8]| list.iter().any(|asn| asn.0 == a);
-                request.asn().is_some_and(|a| holds(fact_matches(&a, is_one, reading)))
-            });
-        if hold { unclear } else { Ok(false) }
-    }
-
-    fn hold_for_target<F: Facts>(
-        &self,
-        request: &Request<'_, F>,
-        known: Known,
-        reading: Reading,
-    ) -> bool {
-        each(&self.methods, |list| {
-            list.iter().any(|method| method.is(request.method(), reading != Reading::Every))
-        }) && (known == Known::Path
-            || each(&self.paths, |list| {
-                let paths = request.paths();
-                let matches = |path| list.iter().any(|p| p.matches(path).is_some());
-                match reading {
-                    Reading::Any => paths.all().any(matches),
-                    Reading::Every => paths.all().all(matches),
-                    Reading::Main(..) => matches(paths.main()),
-                }
-            }))
-    }
-}
-
-/// True when what a proxy says about the client `is_one` of those that are wanted.
-fn fact_matches(
-    fact: &[u8],
-    is_one: impl Fn(&[u8]) -> bool,
-    reading: Reading,
-) -> Result<bool, Malformed> {
-    Ok(match reading {
-        Reading::Any => elements(fact).any(is_one),
-        Reading::Every => elements(fact).next().is_some() && elements(fact).all(is_one),
-        Reading::Main(repeated, _) => the_one(elements(fact), repeated)?.is_some_and(is_one),
-    })
-}
-
-/// True when the condition is not given or one of its alternatives holds.
-fn each<T>(condition: &Option<NonEmpty<T>>, holds: impl FnOnce(&[T]) -> bool) -> bool {
-    condition.as_ref().is_none_or(|list| holds(&list.0))
-}
-
-impl Host {
-    /// True when `host`, in normal form, is this one.
-    pub(crate) fn matches(&self, host: &[u8]) -> bool {
-        match self {
-            Self::Exact(exact) => host == exact,
-            Self::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
-        }
-    }
-}
-
-impl Matcher {
-    /// True when `value`, decoded, is what this wants.
-    fn matches_encoded(&self, value: &[u8]) -> bool {
-        match self {
-            Self::Present => true,
-            Self::Exact(exact) => decoded(value).eq(exact.iter().copied()),
-            Self::Prefix(prefix) => {
-                let mut bytes = decoded(value);
-                prefix.iter().all(|b| bytes.next() == Some(*b))
-            }
-        }
-    }
-}
-
-/// The bytes of a query key or value: `+` is a space, `%41` is `A` (URL standard, form decoding).
-pub(crate) fn decoded(bytes: &[u8]) -> impl Iterator<Item = u8> + '_ {
-    let mut rest = bytes;
-    core::iter::from_fn(move || {
-        let (byte, escaped, after) = crate::http::path::next_byte(rest)?;
-        rest = after;
-        Some(if byte == b'+' && !escaped { b' ' } else { byte })
-    })
-}
-
-pub(crate) fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
-    let at = bytes.iter().position(|b| *b == separator)?;
-    Some((bytes.get(..at)?, bytes.get(at.saturating_add(1)..)?))
 }

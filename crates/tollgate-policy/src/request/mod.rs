@@ -2,7 +2,10 @@
 //!
 //! Invariant: nothing here loads, decides or answers.
 
-pub(crate) mod captures;
-pub(crate) mod check_request;
+pub(crate) mod token;
 pub(crate) mod key;
+pub(crate) mod captures;
+pub(crate) mod conditions;
+pub(crate) mod matching;
 pub(crate) mod lazy;
+pub(crate) mod check_request;

@@ -8,13 +8,13 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
-use super::{Full, Turn};
-use crate::compile::Policy;
-use crate::document::behaviour::Action;
-use crate::pipeline::decide::denies;
+use crate::document::action::Action;
 use crate::pipeline::key_hashes::KeyHashes;
-use crate::pipeline::plan::{Applied, Due, Partition, Plan};
+use crate::pipeline::plan::{Applied, Due, Full, Partition, Plan, denies};
+use crate::policy::compiled::Policy;
 use crate::request::lazy::Buffers;
+
+use super::turn::Turn;
 
 impl Plan {
     /// Makes the plan small, for keeping it while its request waits. Load and decide it again afterwards.

@@ -7,12 +7,14 @@ use alloc::collections::BTreeSet;
 
 use tollgate_core::Timestamp;
 
-use super::Pace;
+use crate::pipeline::plan::Full;
+
 use super::agenda::Wake;
+use super::pace::Pace;
 use super::places::Places;
 use super::queue::{
-    Due, Full, Kind, LINE_BYTES, Line, Queue, SOONEST_RETURN, Seat, TIME_BYTES, Ticket,
-    WAITER_BYTES, Waiter,
+    Due, Kind, LINE_BYTES, Line, Queue, SOONEST_RETURN, Seat, TIME_BYTES, Ticket, WAITER_BYTES,
+    Waiter,
 };
 
 /// How a line is found: by key, and by cost if it is one of places.

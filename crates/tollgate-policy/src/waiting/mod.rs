@@ -20,34 +20,9 @@ mod poll;
 mod queue;
 mod turn;
 
+pub use crate::pipeline::plan::Full;
+pub use crate::policy::limits::Limits;
 pub use pace::Pace;
 pub use poll::Poll;
-pub use queue::{Due, Full, Queue, Seat, Ticket};
+pub use queue::{Due, Queue, Seat, Ticket};
 pub use turn::Turn;
-
-use crate::compile::Policy;
-
-/// How much may wait: in one Envoy worker or one isolate of the Worker, by one policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Requests that wait for one key.
-    pub per_key: usize,
-    /// Requests in all.
-    pub total: usize,
-    /// Bytes that they hold.
-    pub bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { per_key: 1_000, total: 10_000, bytes: 64 << 20 }
-    }
-}
-
-impl Policy {
-    /// How much may wait in one worker or isolate.
-    #[must_use]
-    pub const fn waiting(&self) -> Limits {
-        self.waiting
-    }
-}

@@ -8,9 +8,12 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use tollgate_core::{Span, Timestamp};
 
+use crate::pipeline::plan::Full;
+use crate::policy::limits::Limits;
+
 use super::agenda::{Agenda, Entry, Wake};
+use super::pace::Pace;
 use super::places::Places;
-use super::{Limits, Pace};
 
 /// What a waiter takes here beside what it brings: its places in the maps.
 pub(super) const WAITER_BYTES: usize = 256;
@@ -36,17 +39,6 @@ pub struct Seat<K> {
     pub deadline: Timestamp,
     /// Bytes that it holds.
     pub bytes: usize,
-}
-
-/// Why a request may not wait, and after which time it may be worth coming back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    /// What is ahead of it cannot be over before its deadline.
-    Late(Span),
-    /// Too many wait for this key.
-    Key(Span),
-    /// Too many wait in this worker, or they hold too much.
-    Worker(Span),
 }
 
 /// What is to be done with a waiter.

@@ -5,11 +5,13 @@
 
 use tollgate_core::{Algorithm, Span, Timestamp};
 
-use super::Pace;
 use crate::answer::outcome::Outcome;
-use crate::compile::{Meter, Policy};
-use crate::document::behaviour::Action;
+use crate::document::action::Action;
 use crate::pipeline::plan::{Applied, Due, Plan};
+use crate::policy::compiled::Policy;
+use crate::policy::quota::Meter;
+
+use super::pace::Pace;
 
 /// A line that a request stands in, or would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

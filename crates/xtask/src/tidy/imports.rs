@@ -29,7 +29,6 @@ pub const OPEN: &[&str] = &[
     "tollgate-cli",
     "tollgate-core",
     "tollgate-envoy",
-    "tollgate-policy",
     "tollgate-worker",
     "xtask",
 ];

@@ -1,0 +1,20 @@
+//! Names that tell things apart.
+//!
+//! Invariant: a name that was there before is a problem at the later one.
+
+use alloc::collections::BTreeSet;
+
+use crate::document::scalar::Name;
+use crate::json::place::At;
+
+pub(super) const TWICE: &str = "is the name of an earlier one; names are unique";
+
+/// Notes every name that was there before.
+pub(super) fn unique<'a>(names: impl Iterator<Item = (usize, &'a Name)>, at: &At<'_>) {
+    let mut seen = BTreeSet::new();
+    for (i, name) in names {
+        if !seen.insert(&name.0) {
+            at.item(i).field("name").problem(TWICE.into());
+        }
+    }
+}

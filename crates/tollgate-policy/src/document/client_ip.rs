@@ -1,0 +1,84 @@
+//! Who the client is.
+//!
+//! Invariant: nothing that a client can write is believed unless the document says who vouches for it.
+
+use crate::document::lists::NonEmpty;
+use crate::document::scalar::{Bounded, HeaderName};
+use crate::http::address::Cidr;
+use crate::json::node::Node;
+use crate::json::place::At;
+use crate::json::reader::{FromNode, record, schema};
+use crate::json::suggest::unknown;
+
+record! {
+    /// Who the client is.
+    ClientIpDoc {
+        /// Where the address comes from.
+        source: Option<Source>,
+        /// Who may speak for others: the list of addresses is walked from the right past these.
+        trusted_proxies: Option<NonEmpty<Cidr>>,
+        /// How many proxies stand in front, this one's peer included; in place of trusted_proxies.
+        trusted_hops: Option<Bounded<1, 16>>,
+        /// Leading bits of an IPv4 address that are one client; 32 by default.
+        ipv4_prefix: Option<Bounded<0, 32>>,
+        /// Leading bits of an IPv6 address that are one client; 64 by default.
+        ipv6_prefix: Option<Bounded<0, 128>>,
+    }
+}
+
+/// Where the client's address comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The connection's other end.
+    Connection,
+    /// The X-Forwarded-For list, walked from the right.
+    XForwardedFor,
+    /// The Forwarded list (RFC 7239), walked from the right.
+    Forwarded,
+    /// CF-Connecting-IP, which only Cloudflare's edge sets.
+    CfConnectingIp,
+    /// A header that holds one address.
+    Header(HeaderName),
+}
+
+record! {
+    /// Something that a header holds.
+    NamedHeader {
+        /// The header.
+        header: HeaderName,
+    }
+}
+
+impl FromNode for Source {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        const NAMES: &[&str] = &["connection", "x-forwarded-for", "forwarded", "cf-connecting-ip"];
+        match node {
+            Node::Text(text) => match text.as_str() {
+                "connection" => Some(Self::Connection),
+                "x-forwarded-for" => Some(Self::XForwardedFor),
+                "forwarded" => Some(Self::Forwarded),
+                "cf-connecting-ip" => Some(Self::CfConnectingIp),
+                other => {
+                    at.problem(unknown("source", other, NAMES));
+                    None
+                }
+            },
+            Node::Object(_) => NamedHeader::read(node, at).map(|part| Self::Header(part.header)),
+            _ => at.wrong(node, "a source; use a name or {\"header\": name}"),
+        }
+    }
+
+    schema!({"anyOf": [
+        {"enum": ["connection", "x-forwarded-for", "forwarded", "cf-connecting-ip"]}, NamedHeader::schema()
+    ]});
+}
+
+record! {
+    /// Envoy: the headers that a trusted proxy in front sets with what Cloudflare knows by itself.
+    GeoDoc {
+        /// Holds the client's two-letter country code.
+        country_header: Option<HeaderName>,
+        /// Holds the client's autonomous system number.
+        asn_header: Option<HeaderName>,
+    }
+}

@@ -1,0 +1,101 @@
+//! What a request costs.
+//!
+//! Invariant: at least 1, and never more than the document allows.
+
+use alloc::format;
+
+use crate::document::repeated::NO_JOIN;
+use crate::document::scalar::HeaderName;
+use crate::http::repeated::Repeated;
+use crate::json::node::Node;
+use crate::json::place::At;
+use crate::json::reader::{FromNode, record, schema};
+
+/// The highest cost of one request, and the highest that `max` may name.
+const MAX_COST: u64 = 1_000_000_000;
+
+/// What one request costs, in quota units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cost {
+    /// The same for every request.
+    Fixed(u64),
+    /// The whole number in a header.
+    Header {
+        /// Its name.
+        name: HeaderName,
+        /// When it is absent or no whole number.
+        default: u64,
+        /// At most this.
+        max: u64,
+        /// What several costs mean.
+        repeated: Option<Repeated>,
+    },
+    /// One unit per this many bytes of body announced, rounded up, at least 1.
+    ContentLengthPer(u64),
+}
+
+record! {
+    /// The cost in a header.
+    HeaderCostDoc {
+        /// The header.
+        header: HeaderName,
+        /// The cost when the header is absent or no whole number; 1 by default.
+        default: Option<Units>,
+        /// The highest cost that is believed.
+        max: Units,
+        /// What several costs mean that differ; "join" is none of these.
+        repeated: Option<Repeated>,
+    }
+}
+
+record! {
+    /// The cost by body size.
+    LengthCostDoc {
+        /// Bytes per unit.
+        content_length_per: Units,
+    }
+}
+
+/// A number of quota units, 1 to 1,000,000,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Units(u64);
+
+impl FromNode for Units {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Integer(n) if (1..=MAX_COST).contains(n) => Some(Self(*n)),
+            _ => at.wrong(node, &format!("a whole number from 1 to {MAX_COST}")),
+        }
+    }
+
+    schema!({"type": "integer", "minimum": 1, "maximum": MAX_COST});
+}
+
+impl FromNode for Cost {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Integer(_) | Node::OtherNumber(_) => Units::read(node, at).map(|n| Self::Fixed(n.0)),
+            Node::Object(fields) if fields.iter().any(|(name, _)| name == "content_length_per") => {
+                LengthCostDoc::read(node, at).map(|doc| Self::ContentLengthPer(doc.content_length_per.0))
+            }
+            Node::Object(_) => {
+                let doc = HeaderCostDoc::read(node, at)?;
+                let default = doc.default.map_or(1, |n| n.0);
+                if default > doc.max.0 {
+                    at.field("default").problem(format!("{default} is more than max, {}", doc.max.0));
+                }
+                if doc.repeated == Some(Repeated::Join) {
+                    at.field("repeated").problem(NO_JOIN.into());
+                }
+                let (max, repeated) = (doc.max.0, doc.repeated);
+                Some(Self::Header { name: doc.header, default, max, repeated })
+            }
+            _ => at.wrong(
+                node,
+                "a cost; use a number, {\"header\": name, \"max\": n} or {\"content_length_per\": n}",
+            ),
+        }
+    }
+
+    schema!({"anyOf": [Units::schema(), HeaderCostDoc::schema(), LengthCostDoc::schema()]});
+}

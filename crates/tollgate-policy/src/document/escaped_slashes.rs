@@ -1,0 +1,15 @@
+//! What escaped slashes are, in the words of the document.
+//!
+//! Invariant: the ways to read them are those of `http`; here they have their names.
+
+use crate::http::readings::EscapedSlashes;
+use crate::json::reader::names;
+
+names! {
+    EscapedSlashes ("reading") {
+        /// Perhaps a slash: a rule holds if its path matches either way, an exemption only if both do.
+        "separator" => Separator,
+        /// A letter of its segment.
+        "literal" => Literal,
+    }
+}

@@ -1,0 +1,55 @@
+//! Where verified claims come from.
+//!
+//! Invariant: a token that was not verified is never read.
+
+use alloc::string::String;
+
+use crate::document::lists::NonEmpty;
+use crate::document::scalar::HeaderName;
+use crate::http::repeated::Repeated;
+use crate::json::reader::record;
+
+record! {
+    /// Where verified claims come from; a token that was not verified is never read.
+    JwtDoc {
+        /// Envoy: the `payload_in_metadata` of the jwt_authn filter in front.
+        metadata: Option<String>,
+        /// Worker: the header with the token, after "Bearer "; authorization by default.
+        header: Option<HeaderName>,
+        /// Worker: what several tokens mean that differ; "join" is none of these.
+        repeated: Option<Repeated>,
+        /// Worker: the only issuer that is accepted.
+        issuer: Option<String>,
+        /// Worker: the token must be for one of these.
+        audiences: Option<NonEmpty<String>>,
+        /// Worker: the keys that sign, as JSON Web Keys (RFC 7517).
+        keys: Option<NonEmpty<JwkDoc>>,
+    }
+}
+
+record! {
+    /// A JSON Web Key for HS256 (`kty` "oct"), RS256 ("RSA") or ES256 ("EC").
+    #[derive(PartialEq, Eq)]
+    JwkDoc {
+        /// The kind of key.
+        kty: String,
+        /// HS256, RS256 or ES256.
+        alg: String,
+        /// The name that a token calls it by.
+        kid: Option<String>,
+        /// Informational.
+        r#use: Option<String>,
+        /// oct: the key, base64url.
+        k: Option<String>,
+        /// RSA: the modulus, base64url.
+        n: Option<String>,
+        /// RSA: the exponent, base64url.
+        e: Option<String>,
+        /// EC: the curve, P-256.
+        crv: Option<String>,
+        /// EC: the x coordinate, base64url.
+        x: Option<String>,
+        /// EC: the y coordinate, base64url.
+        y: Option<String>,
+    }
+}

@@ -1,0 +1,54 @@
+//! Lists of a document, each with the most items that it may have.
+//!
+//! Invariant: the items of a list that is too long are not looked at.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::json::node::Node;
+use crate::json::place::At;
+use crate::json::reader::{FromNode, schema};
+
+/// The most values of one condition, and of any other list of alternatives.
+pub(crate) const MAX_VALUES: usize = 10_000;
+
+/// A list of at most `MAX` items; the items of a longer one are not looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct AtMost<const MAX: usize, T>(pub(crate) Vec<T>);
+
+impl<const MAX: usize, T: FromNode> FromNode for AtMost<MAX, T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        if let Node::List(items) = node {
+            within(MAX, items.len(), at)?;
+        }
+        Vec::<T>::read(node, at).map(Self)
+    }
+
+    schema!({"type": "array", "maxItems": MAX, "items": T::schema()});
+}
+
+/// `None` after noting that `len` items are more than `most`.
+pub(crate) fn within(most: usize, len: usize, at: &At<'_>) -> Option<()> {
+    if len > most {
+        at.problem(format!("has {len} items; use at most {most}"));
+        return None;
+    }
+    Some(())
+}
+
+/// A list of at least one alternative, in a field that may be left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NonEmpty<T>(pub(crate) Vec<T>);
+
+impl<T: FromNode> FromNode for NonEmpty<T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let AtMost(list) = AtMost::<MAX_VALUES, T>::read(node, at)?;
+        if list.is_empty() {
+            at.problem("is empty; give at least one, or leave it out".into());
+            return None;
+        }
+        Some(Self(list))
+    }
+
+    schema!({"type": "array", "minItems": 1, "maxItems": MAX_VALUES, "items": T::schema()});
+}

@@ -1,0 +1,23 @@
+//! What several values mean, in the words of the document.
+//!
+//! Invariant: the modes are those of `http`; here they have their names.
+
+use crate::http::repeated::Repeated;
+use crate::json::reader::names;
+
+/// Why a cost or a token has fewer modes than a key.
+pub(crate) const NO_JOIN: &str =
+    "\"join\" makes a list, and one value is read here; use \"refuse\", \"first\" or \"last\"";
+
+names! {
+    Repeated ("mode") {
+        /// The one that all of them are; a request whose values differ is refused with 400.
+        "refuse" => Refuse,
+        /// The first one.
+        "first" => First,
+        /// The last one.
+        "last" => Last,
+        /// All of them together, in their order.
+        "join" => Join,
+    }
+}

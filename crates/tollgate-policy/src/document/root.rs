@@ -1,0 +1,115 @@
+//! The policy document, version 1, as people write it.
+//!
+//! Invariant: a value of these types is valid on its own; what depends on several values (duplicate
+//! names, a burst too large for its rate, a rule that can never apply) is checked by `compile`.
+//! A field that is not listed here is an error, never ignored.
+
+use alloc::vec::Vec;
+
+use crate::document::client_ip::{ClientIpDoc, GeoDoc};
+use crate::document::conditions::Conditions;
+use crate::document::jwt::JwtDoc;
+use crate::document::lists::AtMost;
+use crate::document::rule::{OnFailure, RuleDoc};
+use crate::document::scalar::{Bounded, Version, Wait};
+use crate::http::readings::EscapedSlashes;
+use crate::http::repeated::Repeated;
+use crate::json::reader::{Lenient, choice, record};
+
+/// The most items of `exempt`: a request is compared with one after the other.
+const MAX_EXEMPT: usize = 1000;
+
+record! {
+    /// A Tollgate policy.
+    Document {
+        /// The version of this format: 1.
+        version: Version,
+        /// Who the client is.
+        client_ip: Option<ClientIpDoc>,
+        /// Envoy: where country and system number come from.
+        geo: Option<GeoDoc>,
+        /// Where verified claims come from.
+        jwt: Option<JwtDoc>,
+        /// What several values mean of something that is read as one, where nothing else is said; "refuse" by default.
+        repeated: Option<Repeated>,
+        /// What is said to clients.
+        response: Option<ResponseDoc>,
+        /// How many requests may wait in one Envoy worker or one isolate of the Worker.
+        waiting: Option<WaitingDoc>,
+        /// What happens when a rule's state cannot be read or written; allow by default.
+        on_failure: Option<OnFailure>,
+        /// What `%2F` and `%5C` are in a path; separator by default.
+        escaped_slashes: Option<EscapedSlashes>,
+        /// Requests that no rule applies to.
+        exempt: Option<AtMost<MAX_EXEMPT, Conditions>>,
+        /// The rules; every one that matches applies.
+        rules: Vec<Lenient<RuleDoc>>,
+    }
+}
+
+impl Document {
+    pub(crate) fn exempt(&self) -> &[Conditions] {
+        self.exempt.as_ref().map_or(&[], |list| &list.0)
+    }
+
+    /// The rules that could be read, with their places.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (usize, &RuleDoc)> {
+        self.rules.iter().enumerate().filter_map(|(i, rule)| Some((i, rule.0.as_ref()?)))
+    }
+}
+
+record! {
+    /// What is said to clients.
+    ResponseDoc {
+        /// The generation of header fields; draft-11 by default.
+        headers: Option<HeaderGeneration>,
+        /// Send the fields on allowed responses too; true by default.
+        on_allow: Option<bool>,
+        /// The body of a refusal; problem+json by default.
+        body: Option<BodyFormat>,
+        /// At most this much is added to Retry-After and to t, so that clients do not return all at once.
+        jitter: Option<Wait>,
+        /// Send the partition key, hashed; false by default.
+        partition_key: Option<bool>,
+    }
+}
+
+record! {
+    /// How many requests may wait (action delay, leaky-queue) in one Envoy worker or one isolate of the Worker.
+    WaitingDoc {
+        /// For one key of a rule; 1000 by default. One more is refused with 429.
+        per_key: Option<Bounded<1, 1_000_000>>,
+        /// In all; 10000 by default. One more is refused with 503.
+        total: Option<Bounded<1, 1_000_000>>,
+        /// Bytes that they hold in all; 67108864 by default. What does not fit is refused with 503.
+        bytes: Option<Bounded<65_536, 1_073_741_824>>,
+    }
+}
+
+choice! {
+    /// The body of a refusal.
+    BodyFormat ("body format") {
+        /// Problem details (RFC 9457).
+        "problem+json" => ProblemJson,
+        /// One line of plain text.
+        "text" => Text,
+        /// Nothing.
+        "none" => Empty,
+    }
+}
+
+choice! {
+    /// A generation of rate limit header fields.
+    HeaderGeneration ("header generation") {
+        /// draft-ietf-httpapi-ratelimit-headers-11.
+        "draft-11" => Draft11,
+        /// draft-ietf-httpapi-ratelimit-headers-07.
+        "draft-7" => Draft7,
+        /// draft-ietf-httpapi-ratelimit-headers-06.
+        "draft-6" => Draft6,
+        /// The X-RateLimit-* fields, reset in seconds.
+        "x-ratelimit" => XRateLimit,
+        /// None but Retry-After.
+        "off" => Off,
+    }
+}

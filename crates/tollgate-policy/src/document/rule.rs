@@ -1,0 +1,132 @@
+//! One rule of the document, with its tiers and quotas.
+//!
+//! Invariant: a value of these types is valid on its own; what depends on several is checked by `compile`.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tollgate_core::Algorithm;
+
+use crate::document::action::Action;
+use crate::document::charging::Charging;
+use crate::document::conditions::Conditions;
+use crate::document::cost::Cost;
+use crate::document::key::Key;
+use crate::document::lists::{AtMost, NonEmpty};
+use crate::document::mode::Mode;
+use crate::document::scalar::{Bounded, Buckets, Burst, Limit, Name, Window};
+use crate::http::repeated::Repeated;
+use crate::json::reader::{Lenient, choice, record};
+
+/// The most tiers of a rule: a request is compared with one after the other.
+const MAX_TIERS: usize = 1000;
+
+record! {
+    /// One rule: whom it concerns, what it counts by, and its quotas.
+    RuleDoc {
+        /// Unique in the policy.
+        name: Name,
+        /// All conditions must hold; without any, every request is meant.
+        when: Option<Conditions>,
+        /// Requests that the rule does not apply to although `when` holds.
+        unless: Option<Conditions>,
+        /// What the counts are kept by; an empty list is one count for everybody.
+        key: Key,
+        /// What happens when a key part is not in the request; skip by default.
+        on_missing: Option<OnMissing>,
+        /// Layered quotas, admitted all or none.
+        quotas: Vec<Lenient<QuotaDoc>>,
+        /// What one request costs; 1 by default.
+        cost: Option<Cost>,
+        /// When a request is charged; "request" by default.
+        charge: Option<Charging>,
+        /// Other quotas for some keys: the first by priority that matches.
+        tiers: Option<AtMost<MAX_TIERS, TierDoc>>,
+        /// How far the rule is enforced; "enforce" by default.
+        mode: Option<Mode>,
+        /// What happens to a request over the limit; "deny" by default.
+        action: Option<Action>,
+        /// What happens when this rule's state cannot be read or written.
+        on_failure: Option<OnFailure>,
+        /// Envoy: how many keys are held; 65536 by default.
+        capacity: Option<Bounded<4, 16_777_216>>,
+        /// Worker: when counts are durable; strict by default.
+        durability: Option<Durability>,
+    }
+}
+
+impl RuleDoc {
+    pub(crate) fn tiers(&self) -> &[TierDoc] {
+        self.tiers.as_ref().map_or(&[], |list| &list.0)
+    }
+}
+
+record! {
+    /// Quotas for some keys, in place of the rule's own.
+    TierDoc {
+        /// Unique in the rule.
+        name: Name,
+        /// The highest goes first; 0 by default.
+        priority: Option<Bounded<0, 1_000_000>>,
+        /// The tier is for requests with these conditions.
+        when: Option<Conditions>,
+        /// What several values mean of a header or query parameter in `when`.
+        repeated: Option<Repeated>,
+        /// The tier is for keys of which one part has one of these values.
+        key_values: Option<NonEmpty<String>>,
+        /// The quotas.
+        quotas: Vec<Lenient<QuotaDoc>>,
+    }
+}
+
+record! {
+    /// One quota.
+    QuotaDoc {
+        /// What clients are told it is called; the rule's name by default.
+        name: Option<Lenient<Name>>,
+        /// Quota units per window.
+        limit: Lenient<Limit>,
+        /// The window.
+        window: Lenient<Window>,
+        /// Quota units admitted at once when idle; the limit by default.
+        burst: Option<Burst>,
+        /// How it is counted; gcra by default.
+        algorithm: Option<Algorithm>,
+        /// Held more strictly: see the algorithms.
+        strict: Option<bool>,
+        /// The parts of a sliding-buckets window; 60 by default.
+        buckets: Option<Buckets>,
+    }
+}
+
+choice! {
+    /// What happens when state cannot be read or written.
+    OnFailure ("failure mode") {
+        /// The request passes.
+        "allow" => Allow,
+        /// The request is refused with 503.
+        "deny" => Deny,
+    }
+}
+
+choice! {
+    /// What happens when a key part is not in the request.
+    OnMissing ("missing mode") {
+        /// The rule does not apply.
+        "skip" => Skip,
+        /// The request is refused.
+        "deny" => Deny,
+        /// All such requests share one count.
+        "shared" => Shared,
+    }
+}
+
+choice! {
+    /// When a count is durable.
+    Durability ("durability") {
+        /// Before the answer leaves.
+        "strict" => Strict,
+        /// 50 ms after it, with what came meanwhile.
+        "relaxed" => Relaxed,
+    }
+}

@@ -1,0 +1,18 @@
+//! Query strings (URL standard, form decoding).
+//!
+//! Invariant: every text is one; what is no escape stands for itself.
+
+/// The bytes of a query key or value: `+` is a space, `%41` is `A` (URL standard, form decoding).
+pub(crate) fn decoded(bytes: &[u8]) -> impl Iterator<Item = u8> + '_ {
+    let mut rest = bytes;
+    core::iter::from_fn(move || {
+        let (byte, escaped, after) = crate::http::path::next_byte(rest)?;
+        rest = after;
+        Some(if byte == b'+' && !escaped { b' ' } else { byte })
+    })
+}
+
+pub(crate) fn split_once(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|b| *b == separator)?;
+    Some((bytes.get(..at)?, bytes.get(at.saturating_add(1)..)?))
+}

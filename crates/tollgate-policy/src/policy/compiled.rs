@@ -1,0 +1,103 @@
+//! A policy as compiled: its rules, their groups, and look-up.
+//!
+//! Invariant: a `Policy` exists only if its whole document was valid; every index in it is in range of its own lists. Nothing
+//! but its secret changes afterwards.
+
+use alloc::vec::Vec;
+
+use crate::document::client_ip::Source;
+use crate::document::conditions::Conditions;
+use crate::document::key::KeyPart;
+use crate::json::problem::Problems;
+use crate::policy::group::{Group, QuotaSet};
+use crate::policy::index::Index;
+use crate::policy::jwt::Jwt;
+use crate::policy::limits::Limits;
+use crate::policy::rule::Rule;
+use crate::policy::settings::{Response, Settings};
+
+/// A compiled policy: immutable, and what every request is planned with.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) sets: Vec<QuotaSet>,
+    pub(crate) exempt: Vec<Conditions>,
+    pub(crate) index: Index,
+    pub(crate) settings: Settings,
+    pub(crate) response: Response,
+    pub(crate) waiting: Limits,
+    pub(crate) jwt: Option<Jwt>,
+    pub(crate) warnings: Problems,
+    pub(crate) fingerprint: u64,
+}
+
+impl Policy {
+    /// The rules, in the order of the document.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The groups: one stored value per key of each.
+    #[must_use]
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// The quotas of every rule and tier.
+    #[must_use]
+    pub fn quota_sets(&self) -> &[QuotaSet] {
+        &self.sets
+    }
+
+    /// What is legal in the document but surely not meant.
+    #[must_use]
+    pub const fn warnings(&self) -> &Problems {
+        &self.warnings
+    }
+
+    /// True when the client's address is the connection's other end, whatever a header says.
+    #[must_use]
+    pub fn takes_the_connection(&self) -> bool {
+        self.settings.client.source == Source::Connection
+    }
+
+    /// Where verified claims come from; `None` when no rule counts by one.
+    #[must_use]
+    pub fn jwt(&self) -> Option<&Jwt> {
+        let reads_claims =
+            |group: &Group| group.key.iter().any(|part| matches!(part, KeyPart::JwtClaim(_)));
+        self.jwt.as_ref().filter(|_| self.groups.iter().any(reads_claims))
+    }
+
+    /// The identity of the document, byte for byte.
+    #[must_use]
+    pub const fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// True when clients are told the hash of their partition key (`pk`), so that it needs a secret.
+    #[must_use]
+    pub const fn tells_partition_keys(&self) -> bool {
+        self.response.partition_key
+    }
+
+    /// True when a secret of the surface chooses the keys that a rule is enforced for.
+    #[must_use]
+    pub fn chooses_keys(&self) -> bool {
+        self.rules.iter().any(Rule::chooses_keys)
+    }
+
+    /// Sets the secret of the surface. Partition keys are hashed with it before they are told to clients (`pk`, by zeros
+    /// until then), and it chooses the keys that a rule with `enforce_percent` and no salt is enforced for (all until then).
+    pub const fn set_hash_key(&mut self, key: [u8; 16]) {
+        self.response.hash_key = Some(key);
+    }
+
+    /// How much may wait in one worker or isolate.
+    #[must_use]
+    pub const fn waiting(&self) -> Limits {
+        self.waiting
+    }
+}

@@ -1,0 +1,177 @@
+//! Whether a value is what a condition wants, by how several values are taken.
+//!
+//! Invariant: what lets a request off must hold for every value, what counts it for one.
+
+use alloc::vec::Vec;
+
+use crate::document::conditions::Matcher;
+use crate::facts::Facts;
+use crate::http::header::{credentials, is_credentials, split_scheme};
+use crate::http::malformed::Malformed;
+use crate::http::query::decoded;
+use crate::http::repeated::Repeated;
+use crate::http::values::{elements, the_one, trimmed, write_one};
+use crate::request::lazy::Request;
+
+/// How a condition takes several readings of what it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// One that matches is enough: what counts a request.
+    Any,
+    /// All must match: what lets it off.
+    Every,
+    /// The one that is meant: what only chooses between quotas.
+    Main(Repeated, Option<Repeated>),
+}
+
+/// True when the header `name` with this value is what one of `wanted` is.
+///
+/// # Errors
+/// It has values that differ, and none is meant.
+pub(crate) fn header_matches(
+    name: &str,
+    value: &[u8],
+    wanted: &[Matcher],
+    reading: Reading,
+) -> Result<bool, Malformed> {
+    let whole = trimmed(value);
+    let is_wanted = |value: &[u8]| wanted.iter().any(|matcher| matcher.matches(value));
+    Ok(match reading {
+        Reading::Any => {
+            is_wanted(whole)
+                || elements(value).any(is_wanted)
+                || is_credentials(name)
+                    && credentials(value).any(|c| wanted.iter().any(|m| m.matches_credentials(c)))
+        }
+        Reading::Every if Repeated::of_header(name, None, Repeated::Refuse) == Repeated::Join => {
+            is_wanted(whole)
+        }
+        Reading::Every => {
+            // Nothing but the very value with its commas is as sure as all of its elements.
+            let is_exact =
+                |matcher: &Matcher| matches!(matcher, Matcher::Exact(exact) if exact == whole);
+            wanted.iter().any(is_exact)
+                || is_wanted(elements(value).next().unwrap_or_default())
+                    && elements(value).all(is_wanted)
+        }
+        Reading::Main(default, own) => match Repeated::of_header(name, own, default) {
+            Repeated::Join => is_wanted(whole),
+            one if is_credentials(name) => {
+                is_wanted(the_one(credentials(value), one)?.unwrap_or_default())
+            }
+            one => is_wanted(the_one(elements(value), one)?.unwrap_or_default()),
+        },
+    })
+}
+
+/// True when the values of the query parameter `name` are what one of `wanted` is.
+pub(super) fn query_matches<F: Facts>(
+    request: &Request<'_, F>,
+    name: &[u8],
+    wanted: &[Matcher],
+    reading: Reading,
+) -> Result<bool, Malformed> {
+    let is_wanted = |value: &[u8]| wanted.iter().any(|m| m.matches_encoded(value));
+    Ok(match reading {
+        Reading::Any => request.query(name).any(is_wanted),
+        Reading::Every => {
+            request.query(name).next().is_some() && request.query(name).all(is_wanted)
+        }
+        Reading::Main(default, own) => {
+            let mut value = Vec::new();
+            let repeated = own.unwrap_or(default);
+            let is_there = write_one(request.query(name), repeated, &mut value, |value, out| {
+                out.extend(decoded(value));
+                Ok(())
+            })?;
+            is_there && wanted.iter().any(|matcher| matcher.matches(&value))
+        }
+    })
+}
+
+/// True when what a proxy says about the client `is_one` of those that are wanted.
+pub(super) fn fact_matches(
+    fact: &[u8],
+    is_one: impl Fn(&[u8]) -> bool,
+    reading: Reading,
+) -> Result<bool, Malformed> {
+    Ok(match reading {
+        Reading::Any => elements(fact).any(is_one),
+        Reading::Every => elements(fact).next().is_some() && elements(fact).all(is_one),
+        Reading::Main(repeated, _) => the_one(elements(fact), repeated)?.is_some_and(is_one),
+    })
+}
+
+impl Matcher {
+    /// True when `credentials` are what this wants, whatever the case of their scheme and the white space after it.
+    fn matches_credentials(&self, credentials: &[u8]) -> bool {
+        let (scheme, rest) = split_scheme(credentials);
+        match self {
+            Self::Present => true,
+            Self::Exact(exact) => {
+                let (wanted, tail) = split_scheme(exact);
+                scheme.eq_ignore_ascii_case(wanted) && rest == tail
+            }
+            Self::Prefix(prefix) => {
+                let (wanted, tail) = split_scheme(prefix);
+                if wanted.len() == prefix.len() {
+                    return scheme
+                        .get(..wanted.len())
+                        .is_some_and(|s| s.eq_ignore_ascii_case(wanted));
+                }
+                scheme.eq_ignore_ascii_case(wanted) && rest.starts_with(tail)
+            }
+        }
+    }
+
+    /// True when `value`, decoded, is what this wants.
+    fn matches_encoded(&self, value: &[u8]) -> bool {
+        match self {
+            Self::Present => true,
+            Self::Exact(exact) => decoded(value).eq(exact.iter().copied()),
+            Self::Prefix(prefix) => {
+                let mut bytes = decoded(value);
+                prefix.iter().all(|b| bytes.next() == Some(*b))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_takes_one_value_or_all() {
+        let gold = [Matcher::Exact(b"gold".into())];
+        let list = [Matcher::Exact(b"a, b".into())];
+        let prefix = [Matcher::Prefix(b"pre".into())];
+        let bearer = [Matcher::Prefix(b"Bearer ".into())];
+        for (name, wanted, value, any, every) in [
+            ("x", &gold, " gold\t", true, true),
+            ("x", &gold, "gold, gold", true, true),
+            ("x", &gold, "free, gold", true, false),
+            ("x", &gold, "Gold", false, false),
+            ("x", &gold, "", false, false),
+            ("x", &list, "a, b", true, true),
+            ("x", &list, "a,b", false, false),
+            ("x", &prefix, "pre-a, b", true, false),
+            ("x", &prefix, "b, pre-a", true, false),
+            ("user-agent", &prefix, "pre-a, b", true, true),
+            ("authorization", &bearer, "bearer\tx", true, false),
+            ("authorization", &bearer, "Basic x", false, false),
+        ] {
+            let held = |reading| header_matches(name, value.as_bytes(), wanted, reading);
+            assert_eq!(held(Reading::Any), Ok(any), "{value:?}");
+            assert_eq!(held(Reading::Every), Ok(every), "{value:?}");
+        }
+        let main = |value: &str, own| {
+            header_matches("x", value.as_bytes(), &gold, Reading::Main(Repeated::Refuse, own))
+        };
+        assert_eq!(main("gold, gold", None), Ok(true));
+        assert_eq!(main("gold, free", None), Err(Malformed::Repeated));
+        assert_eq!(main("gold, free", Some(Repeated::First)), Ok(true));
+        assert_eq!(main("gold, free", Some(Repeated::Last)), Ok(false));
+        assert_eq!(main("gold, free", Some(Repeated::Join)), Ok(false));
+    }
+}

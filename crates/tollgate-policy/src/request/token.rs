@@ -1,0 +1,21 @@
+//! The token of a request, for the surface that verifies it.
+//!
+//! Invariant: nothing here believes it.
+
+use alloc::vec::Vec;
+
+use crate::facts::Facts;
+use crate::http::header::token;
+use crate::policy::compiled::Policy;
+
+impl Policy {
+    /// Worker: the token of a request, when a rule counts by what it claims. None of several that differ, whose
+    /// request every such rule refuses.
+    #[must_use]
+    pub fn token(&self, facts: &impl Facts) -> Option<Vec<u8>> {
+        let (header, repeated) = self.settings.token.as_ref().filter(|_| self.jwt().is_some())?;
+        let value = facts.header(&header.0)?;
+        let token = token(&header.0, &value, *repeated).ok().flatten();
+        token.map(<[u8]>::to_vec)
+    }
+}
