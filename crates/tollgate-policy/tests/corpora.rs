@@ -1,7 +1,6 @@
 //! The corpora of `tests/fuzz`, replayed without a fuzzer: what once broke a law stays mended.
 //!
 //! The targets' bodies are the fuzzer's own; `tests/fuzz/README.md` says how a file gets here.
-#![cfg(feature = "explain")]
 #![allow(
     missing_docs,
     unreachable_pub,

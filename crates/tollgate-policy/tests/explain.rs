@@ -1,5 +1,4 @@
 //! Explanations agree with what is planned and decided.
-#![cfg(feature = "explain")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod support;

@@ -75,8 +75,7 @@ fn laws(workspace: &Workspace, seconds: u32) -> Result<()> {
     loop {
         let seed = RandomState::new().build_hasher().finish();
         println!("\n=== {LAWS}, seed {seed}");
-        let tests = "test --profile release-test -p tollgate-core -p tollgate-policy \
-                     --features tollgate-policy/explain";
+        let tests = "test --profile release-test -p tollgate-core -p tollgate-policy";
         let mut command = Command::new("cargo");
         command.current_dir(&workspace.root).env(SEED, seed.to_string());
         let fix = format!(
@@ -201,7 +200,7 @@ fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
 fn again(target: &str) -> String {
     format!(
         "copy the file that was written to {FOLDER}/corpus/{target}/ and run \
-         `cargo test -p tollgate-policy --features explain --test corpora`; see {FOLDER}/README.md"
+         `cargo test -p tollgate-policy --test corpora`; see {FOLDER}/README.md"
     )
 }
 

@@ -23,6 +23,7 @@ pub struct Package {
     pub dependencies: Vec<String>,
     /// Names of the integration test targets.
     pub tests: Vec<String>,
+    pub features: Vec<String>,
 }
 
 pub fn packages(workspace: &Workspace) -> Result<Vec<Package>> {
@@ -55,6 +56,12 @@ fn package(value: &Value, root: &str) -> Package {
             .collect(),
         dependencies: list(&value["dependencies"]).filter(is_shipped).map(name).collect(),
         tests: list(&value["targets"]).filter(is_test).map(name).collect(),
+        features: value["features"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|f| f.0.clone())
+            .collect(),
     }
 }
 
@@ -76,6 +83,7 @@ mod tests {
             "name": "a",
             "manifest_path": "/x/crates/a/Cargo.toml",
             "dependencies": [{"name": "b", "kind": null}, {"name": "c", "kind": "dev"}],
+            "features": {"words": []},
             "targets": [
                 {"name": "a", "kind": ["lib"], "src_path": "/x/crates/a/src/lib.rs"},
                 {"name": "laws", "kind": ["test"], "src_path": "/x/crates/a/tests/laws.rs"},
@@ -87,6 +95,7 @@ mod tests {
             roots: vec!["crates/a/src/lib.rs".into()],
             dependencies: vec!["b".into()],
             tests: vec!["laws".into()],
+            features: vec!["words".into()],
         };
         assert_eq!(package(&value, "/x/"), expected);
     }

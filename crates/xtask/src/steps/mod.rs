@@ -32,6 +32,7 @@ const STEPS: &[Step] = &[
     Step { group: "tidy", name: "tidy", needs: &[], run: crate::tidy::tidy },
     Step { group: "native", name: "clippy, native", needs: &[], run: rust::clippy_native },
     Step { group: "native", name: "clippy, wasm", needs: TARGET, run: rust::clippy_wasm },
+    Step { group: "native", name: "each feature alone", needs: &[], run: rust::features },
     Step { group: "native", name: "unit tests, laws and vectors", needs: &[], run: rust::native },
     Step {
         group: "native",

@@ -3,7 +3,7 @@
 //! Invariant: a step whose test target is gone fails. Uses plain
 //! `cargo test`, because a fresh machine has nothing else.
 
-use crate::{env, problem::Result, run, versions::WASM_TARGET, workspace::Workspace};
+use crate::{env, metadata, problem::Result, run, versions::WASM_TARGET, workspace::Workspace};
 use std::process::Command;
 
 /// The end-to-end tests need running servers and are steps of their own.
@@ -34,6 +34,20 @@ pub fn clippy_wasm(workspace: &Workspace) -> Result<()> {
     SHIPPED.iter().for_each(|package| arguments.extend(["-p", package]));
     arguments.extend(["--", "-D", "warnings"]);
     cargo(workspace, &arguments, "follow clippy's advice")
+}
+
+/// Each feature alone, and none: what one needs of another is found here, where tests unite them.
+pub fn features(workspace: &Workspace) -> Result<()> {
+    let fix = "mend what this feature needs, or let it name the other one in Cargo.toml";
+    for package in metadata::packages(workspace)? {
+        let alone = package.features.iter().map(String::as_str).chain([""]);
+        for feature in alone.filter(|_| !package.features.is_empty()) {
+            let only = ["--no-default-features", "--features", feature];
+            let arguments = [&["clippy", "-p", &package.name, "--lib"], &only[..]].concat();
+            cargo(workspace, &[&arguments[..], &["--", "-D", "warnings"]].concat(), fix)?;
+        }
+    }
+    Ok(())
 }
 
 pub fn native(workspace: &Workspace) -> Result<()> {

@@ -124,8 +124,8 @@ mod tests {
     fn package(name: &str, dependencies: &[&str]) -> Package {
         let dependencies = dependencies.iter().map(|name| (*name).to_owned()).collect();
         let folder = format!("crates/{name}");
-        let (roots, tests) = (Vec::new(), Vec::new());
-        Package { name: name.to_owned(), folder, roots, dependencies, tests }
+        let (roots, tests, features) = (Vec::new(), Vec::new(), Vec::new());
+        Package { name: name.to_owned(), folder, roots, dependencies, tests, features }
     }
 
     const MAP: &[(&str, &[&str])] =

@@ -40,7 +40,9 @@ pub fn check(path: &str, text: &str) -> Vec<Finding> {
     match (syn::parse_file(text), text.parse::<TokenStream>()) {
         (Ok(file), Ok(tokens)) => {
             banned_names(path, tokens, &mut findings);
-            if !is_test_file(path) {
+            if is_test_file(path) {
+                feature_gate(path, &file, &mut findings);
+            } else {
                 findings.extend(check_items(path, text, &file));
             }
         }
@@ -56,6 +58,18 @@ pub fn check(path: &str, text: &str) -> Vec<Finding> {
 fn is_test_file(path: &str) -> bool {
     let test_folder = |part: &str| matches!(part, "tests" | "benches" | "e2e" | "tests.rs");
     path.split('/').any(test_folder)
+}
+
+/// A test file that is empty without a feature says "0 tests" and passes.
+fn feature_gate(path: &str, file: &File, findings: &mut Vec<Finding>) {
+    for attribute in &file.attrs {
+        let condition = attribute.meta.require_list().map(|list| list.tokens.to_string());
+        let names_feature = condition.is_ok_and(|condition| condition.contains("feature"));
+        if attribute.path().is_ident("cfg") && names_feature {
+            let message = "runs nothing without the feature: let the crate's dev-dependency on itself switch it on";
+            findings.push(Finding::new(path, attribute.span().start().line, message));
+        }
+    }
 }
 
 fn check_items(path: &str, text: &str, file: &File) -> Vec<Finding> {
@@ -254,6 +268,14 @@ mod tests {
         assert_eq!(messages("crates/xtask/src/a.rs", text), [""; 0]);
         let comment = "//! a\n// never unwrap() or panic!\nconst A: &str = \"panic!\";\n";
         assert_eq!(messages(CORE, comment), [""; 0]);
+    }
+
+    #[test]
+    fn a_test_file_is_not_empty_without_a_feature() {
+        let text = "//! a\n#![cfg(feature = \"x\")]\n";
+        assert!(messages("crates/a/tests/a.rs", text)[0].starts_with("2: runs nothing without"));
+        assert_eq!(messages("crates/a/tests/a.rs", "//! a\n#![cfg(unix)]\n"), [""; 0]);
+        assert_eq!(messages("crates/a/src/a.rs", text), [""; 0]);
     }
 
     #[test]
