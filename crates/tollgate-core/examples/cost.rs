@@ -40,7 +40,7 @@ mod native {
     use governor::nanos::Nanos;
     use governor::state::{InMemoryState, NotKeyed};
     use governor::{InsufficientCapacity, NotUntil, Quota as TheirQuota, RateLimiter};
-    use tollgate_core::{Algorithm, Decision, Limiter, Quota, Span, Timestamp};
+    use tollgate_core::{Algorithm, Decision, Limiter, Quota, Ruling, Span, Timestamp};
 
     type Theirs = RateLimiter<NotKeyed, InMemoryState, FakeRelativeClock, NoOpMiddleware<Nanos>>;
     type TheirsWithState =
@@ -70,7 +70,10 @@ mod native {
             "governor" => governor(count, step_ns),
             "governor-state" => governor_with_state(count, step_ns),
             "none" => nothing(count, step_ns),
-            name => ours(limiter(name), count, step_ns),
+            name => match name.strip_suffix("-lazy") {
+                Some(name) => ours_lazily(limiter(name), count, step_ns),
+                None => ours(limiter(name), count, step_ns),
+            },
         };
         let per_decision = begun.elapsed().as_nanos() as f64 / count as f64;
         println!("{name} {count} {admitted} {per_decision:.2}");
@@ -95,6 +98,26 @@ mod native {
             admitted += u64::from(decision.is_admitted());
         }
         admitted
+    }
+
+    /// For a caller that needs the verdict and one number only.
+    fn ours_lazily(limiter: Limiter, count: u64, step_ns: u64) -> u64 {
+        let limiter = black_box(limiter);
+        let one = black_box(1);
+        let mut state = vec![0; limiter.state_len()];
+        let mut now_ns = START_NS;
+        let mut admitted = 0;
+        for _ in 0..count {
+            now_ns += step_ns;
+            let ruling = decide_lazily(&limiter, &mut state, Timestamp::from_nanos(now_ns), one);
+            admitted += u64::from(ruling.is_admitted());
+        }
+        admitted
+    }
+
+    #[inline(never)]
+    fn decide_lazily(limiter: &Limiter, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
+        limiter.admit(state, now, cost)
     }
 
     /// A call, as from a surface: nothing is known about the arguments and all of the answer is made.

@@ -17,6 +17,59 @@ pub enum Verdict {
     Deny,
 }
 
+/// A verdict and its one number, for a caller that needs no more:
+/// [`Limiter::admit`](crate::Limiter::admit) and [`Limiter::would_admit`](crate::Limiter::would_admit).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ruling {
+    /// [`Verdict::Allow`].
+    Admit,
+    /// [`Verdict::Delay`]: admitted, and to go on after this long.
+    AdmitAfter(Span),
+    /// [`Verdict::Deny`]: the same cost is admitted after this long, if nobody else uses the key.
+    RetryAfter(Span),
+    /// [`Verdict::Deny`]: no wait can help, the cost exceeds what the quota ever holds.
+    Never,
+}
+
+impl Ruling {
+    /// True when the cost was (or would be) charged.
+    #[must_use]
+    #[inline]
+    pub const fn is_admitted(self) -> bool {
+        matches!(self, Self::Admit | Self::AdmitAfter(_))
+    }
+
+    /// The verdict, without the wait of a denial.
+    #[must_use]
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::Admit => Verdict::Allow,
+            Self::AdmitAfter(wait) => Verdict::Delay(wait),
+            Self::RetryAfter(_) | Self::Never => Verdict::Deny,
+        }
+    }
+
+    /// The wait of a denial, as [`Decision::retry_after`].
+    #[must_use]
+    pub const fn retry_after(self) -> Option<Span> {
+        match self {
+            Self::RetryAfter(wait) => Some(wait),
+            Self::Admit | Self::AdmitAfter(_) | Self::Never => None,
+        }
+    }
+}
+
+impl From<&Decision> for Ruling {
+    fn from(decision: &Decision) -> Self {
+        match (decision.verdict, decision.retry_after) {
+            (Verdict::Allow, _) => Self::Admit,
+            (Verdict::Delay(wait), _) => Self::AdmitAfter(wait),
+            (Verdict::Deny, Some(wait)) => Self::RetryAfter(wait),
+            (Verdict::Deny, None) => Self::Never,
+        }
+    }
+}
+
 /// One quota's answer to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {

@@ -41,7 +41,7 @@ pub use algorithms::sliding_log::SlidingLog;
 pub use algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
 pub use algorithms::token_bucket::{TokenBucket, TokenBucketState};
 pub use algorithms::{Algorithm, DEFAULT_BUCKETS};
-pub use decision::{Charge, Decision, Verdict};
+pub use decision::{Charge, Decision, Ruling, Verdict};
 pub use encoding::ENCODING_VERSION;
 pub use limiter::{FULLY_USED, Limiter};
 pub use quota::{

@@ -12,7 +12,7 @@ use crate::algorithms::sliding_buckets::SlidingBuckets;
 use crate::algorithms::sliding_log::SlidingLog;
 use crate::algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
 use crate::algorithms::token_bucket::{TokenBucket, TokenBucketState};
-use crate::decision::{Charge, Decision, Verdict};
+use crate::decision::{Charge, Decision, Ruling, Verdict};
 use crate::encoding::Encoded;
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Span, Timestamp};
@@ -96,15 +96,40 @@ impl Limiter {
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         // The usual case of the default in the proxy; the rest is a call away and does not weigh on it.
         if let Self::Gcra(gcra) = self
-            && state.len() == GcraState::LEN
+            && let Some(decision) = gcra.check_fast(state, now, cost)
         {
-            let mut tat = GcraState::decode(state);
-            if let Some(decision) = gcra.check_fast(&mut tat, now, cost) {
-                tat.encode(state); // the same bytes unless it was charged
-                return decision;
-            }
+            return decision;
         }
         self.check_slow(state, now, cost)
+    }
+
+    /// Decides as [`Limiter::check`] does, and writes the same bytes, but works out only the verdict and its
+    /// one number: for a caller that reports neither what remains nor when the quota is whole, or not yet.
+    /// Who does want them afterwards asks [`Limiter::peek`] with a cost of 0.
+    ///
+    /// It spares a division and most of the answer: half the instructions by GCRA.
+    #[inline]
+    pub fn admit(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
+        if let Self::Gcra(gcra) = self
+            && let Some(ruling) = gcra.admit_fast(state, now, cost)
+        {
+            return ruling;
+        }
+        self.admit_slow(state, now, cost)
+    }
+
+    /// What [`Limiter::admit`] would answer, without recording anything. Several limiters that are to admit
+    /// all or nothing are asked by this, then charged by [`Limiter::check`], or, when one refuses,
+    /// looked at by [`Limiter::peek`].
+    #[must_use]
+    #[inline]
+    pub fn would_admit(&self, state: &[u8], now: Timestamp, cost: u64) -> Ruling {
+        Ruling::from(&self.peek(state, now, cost))
+    }
+
+    #[inline(never)]
+    fn admit_slow(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
+        Ruling::from(&self.check_slow(state, now, cost))
     }
 
     #[inline(never)]

@@ -4,6 +4,8 @@
 //! [`Timestamp`] counts from an epoch that the surface chooses (Unix time, or the start of a
 //! monotonic clock) and must keep for as long as it keeps the states. Nothing here reads a clock.
 
+use core::num::NonZeroU64;
+
 /// The longest time a full burst may take to grow back: 732 days, twice the longest window, because
 /// the emission interval is rounded up by less than one nanosecond a unit.
 pub const MAX_BURST_SPAN: Span = Span::from_secs(732 * 86_400);
@@ -30,6 +32,10 @@ pub const ALLOWED_SKEW: Span = Span::from_secs(30);
 /// leaves room for every span that an algorithm adds to `now` (at most two bursts and the skew, or
 /// three windows), so that no sum saturates and makes a debt look smaller than it is.
 pub const LATEST: Timestamp = Timestamp(u64::MAX - 4 * MAX_BURST_SPAN.0);
+
+/// Up to here, 292 years after the epoch, a time is decided at in the fast way: half of what can be
+/// written down, so that it is told by one bit, and far before [`LATEST`].
+pub(crate) const NEAR: Timestamp = Timestamp(u64::MAX / 2);
 
 /// A point in time: nanoseconds since the surface's epoch, up to 584 years of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +73,14 @@ impl Timestamp {
     #[inline]
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The time from `earlier` to `self` where the caller knows that it is not later; wraps around where it
+    /// is.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn wrapping_since(self, earlier: Self) -> Span {
+        Span(self.0.wrapping_sub(earlier.0))
     }
 
     /// The time from `earlier` to `self`; `None` when `earlier` is later.
@@ -201,6 +215,13 @@ impl Span {
         Self(self.0.saturating_sub(other.0))
     }
 
+    /// The difference where the caller knows that `other` is not longer; wraps around where it is.
+    #[must_use]
+    #[inline]
+    pub(crate) const fn wrapping_sub(self, other: Self) -> Self {
+        Self(self.0.wrapping_sub(other.0))
+    }
+
     /// The difference; `None` when `other` is longer.
     #[must_use]
     #[inline]
@@ -226,6 +247,13 @@ impl Span {
             Some(count) => count,
             None => 0,
         }
+    }
+
+    /// How many whole `unit`s fit in, where the unit is known not to be zero: nothing is tested.
+    #[must_use]
+    #[inline]
+    pub(crate) fn div_floor_by(self, unit: NonZeroU64) -> u64 {
+        self.0 / unit
     }
 
     /// How many `unit`s cover this length: the quotient rounded up; none when `unit` is zero.

@@ -13,7 +13,7 @@ mod support;
 
 use proptest::prelude::*;
 use support::arbitrary::*;
-use tollgate_core::{Algorithm, FULLY_USED, Limiter, Span, Verdict};
+use tollgate_core::{Algorithm, FULLY_USED, Limiter, Ruling, Span, Verdict};
 
 const CASES: u32 = if cfg!(debug_assertions) { 400 } else { 4_000 };
 
@@ -134,6 +134,22 @@ proptest! {
                 assert_eq!(key.state, before);
             }
             before.clone_from(&key.state);
+        });
+    }
+
+    /// The short answer is the whole one, cut short, and leaves the same bytes.
+    #[test]
+    fn a_ruling_is_a_decision_in_short(limiter in limiter(), start in start(), steps in steps(40)) {
+        let mut lazy = Key::new(limiter);
+        run(&mut Key::new(limiter), start, &steps, |key, now, cost, decision| {
+            let whole = Ruling::from(decision);
+            let earlier = lazy.state.clone();
+            assert_eq!(limiter.would_admit(&lazy.state, at(now), cost), whole, "{limiter:?}");
+            assert_eq!(lazy.state, earlier);
+            assert_eq!(limiter.admit(&mut lazy.state, at(now), cost), whole, "{limiter:?}");
+            assert_eq!(lazy.state, key.state);
+            assert_eq!((whole.verdict(), whole.retry_after()), (decision.verdict, decision.retry_after));
+            assert_eq!(whole.is_admitted(), decision.is_admitted());
         });
     }
 

@@ -12,8 +12,8 @@
 //! Deliberately not here: the time of the last request. TAT never falls while the clock is within
 //! [`ALLOWED_SKEW`](crate::ALLOWED_SKEW), so a clock that oscillates credits no interval twice.
 
-use crate::algorithms::rate::Rate;
-use crate::decision::{Charge, Decision, Verdict};
+use crate::algorithms::rate::{Rate, Weighed};
+use crate::decision::{Charge, Decision, Ruling, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
 use crate::time::{LATEST, Timestamp};
@@ -64,34 +64,38 @@ impl Gcra {
         (rate.decision(Verdict::Allow, next_debt, None), next)
     }
 
-    /// [`Gcra::check`] in place and at once for the usual case: a cost of at least one that can fit, a clock
-    /// that is not so late that more than a burst is owed. `None` otherwise, and nothing is changed.
-    ///
-    /// This is the hot path of a proxy, so it holds no call and no test that these conditions answer: no sum
-    /// exceeds `full_at`, which is at most [`LATEST`] and one burst.
+    /// [`Gcra::check`] on bytes, in the usual case ([`Rate::weigh`]); `None` otherwise, and nothing is changed.
     #[inline]
     pub(crate) fn check_fast(
         &self,
-        state: &mut GcraState,
+        state: &mut [u8],
         now: Timestamp,
         cost: u64,
     ) -> Option<Decision> {
         let rate = &self.0;
-        if now > LATEST || cost == 0 || cost > rate.quota.burst() {
-            return None;
-        }
-        let arrival_at = state.theoretical_arrival_at.max(now);
-        let full_at = now.wrapping_add(rate.burst_span);
-        let credit = full_at.checked_since(arrival_at)?;
-        let charge = rate.span_within_burst(cost);
-        let (verdict, left, retry_after) = match credit.checked_sub(charge) {
-            Some(left) => {
-                state.theoretical_arrival_at = arrival_at.wrapping_add(charge);
-                (Verdict::Allow, left, None)
+        let tat: &mut [u8; 8] = state.try_into().ok()?;
+        let weighed = rate.weigh(timestamp(tat), now, cost)?;
+        let (verdict, credit, retry_after) = match weighed {
+            Weighed::Fits { next, credit } => {
+                *tat = next.as_nanos().to_le_bytes();
+                (Verdict::Allow, credit, None)
             }
-            None => (Verdict::Deny, credit, Some(charge.saturating_sub(credit))),
+            Weighed::Denied { wait, credit } => (Verdict::Deny, credit, Some(wait)),
         };
-        Some(rate.decision_on_credit(verdict, left, retry_after))
+        Some(rate.decision_on_credit(verdict, credit, retry_after))
+    }
+
+    /// As [`Gcra::check_fast`], but says only whether, and if not, for how long not.
+    #[inline]
+    pub(crate) fn admit_fast(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Option<Ruling> {
+        let tat: &mut [u8; 8] = state.try_into().ok()?;
+        Some(match self.0.weigh(timestamp(tat), now, cost)? {
+            Weighed::Fits { next, .. } => {
+                *tat = next.as_nanos().to_le_bytes();
+                Ruling::Admit
+            }
+            Weighed::Denied { wait, .. } => Ruling::RetryAfter(wait),
+        })
     }
 
     /// The state with `charge` taken back at `now`. Exact when `now` is the time of the charge;
@@ -136,4 +140,9 @@ impl Encoded for GcraState {
     fn encode(self, bytes: &mut [u8]) {
         write_u64(bytes, 0, self.theoretical_arrival_at.as_nanos());
     }
+}
+
+#[inline]
+const fn timestamp(bytes: &[u8; 8]) -> Timestamp {
+    Timestamp::from_nanos(u64::from_le_bytes(*bytes))
 }

@@ -3,17 +3,19 @@
 //! Invariant: `burst_span` is exactly T x burst and at most [`MAX_BURST_SPAN`]. The currency is the
 //! debt, the time until the key is whole again; how it is kept is each algorithm's own business.
 
+use core::num::NonZeroU64;
+
 use crate::algorithms::skew::{farthest_ahead, is_foreign};
 use crate::decision::{Charge, Decision, Verdict};
 use crate::quota::{Quota, QuotaError};
-use crate::time::{LATEST, MAX_BURST_SPAN, Span, Timestamp};
+use crate::time::{LATEST, MAX_BURST_SPAN, NEAR, Span, Timestamp};
 
 /// What GCRA, the token bucket, the leaky bucket and the leaky queue decide by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     pub(crate) quota: Quota,
     /// T: the time one unit takes to grow back, rounded up.
-    pub(crate) emission_interval: Span,
+    emission_interval: NonZeroU64,
     /// T x burst: the debt that a key may carry.
     pub(crate) burst_span: Span,
     /// The debt that a key may be seen with; a longer one is foreign.
@@ -27,26 +29,66 @@ impl Rate {
         if quota.is_strict() && burst > quota.limit() {
             return Err(QuotaError::StrictBurst { largest_burst: quota.limit() });
         }
-        let emission_interval = emission_interval(&quota, burst);
-        let burst_span = emission_interval.saturating_mul(burst);
+        let interval = emission_interval(&quota, burst);
+        let burst_span = interval.saturating_mul(burst);
         if burst_span.as_nanos() > MAX_BURST_SPAN.as_nanos() {
             return Err(QuotaError::Burst { largest_burst: largest_burst(&quota) });
         }
         let longest_debt = farthest_ahead(burst_span);
+        // A quota admits at most one unit per nanosecond, so that T is at least one.
+        let emission_interval = match NonZeroU64::new(interval.as_nanos()) {
+            Some(interval) => interval,
+            None => NonZeroU64::MIN,
+        };
         Ok(Self { quota, emission_interval, burst_span, longest_debt })
+    }
+
+    /// T: the time one unit takes to grow back, rounded up.
+    #[inline]
+    pub(crate) const fn emission_interval(&self) -> Span {
+        Span::from_nanos(self.emission_interval.get())
     }
 
     /// T x `cost`.
     #[inline]
     pub(crate) const fn span_of(&self, cost: u64) -> Span {
-        self.emission_interval.saturating_mul(cost)
+        self.emission_interval().saturating_mul(cost)
     }
 
     /// T x `cost` for a cost of at most one burst: at most `burst_span`, so it cannot overflow and is not
     /// tested for it.
     #[inline]
     pub(crate) const fn span_within_burst(&self, cost: u64) -> Span {
-        Span::from_nanos(self.emission_interval.as_nanos().wrapping_mul(cost))
+        Span::from_nanos(self.emission_interval.get().wrapping_mul(cost))
+    }
+
+    /// How a cost of at least one that can fit is decided by a clock that is not late by more than a burst.
+    /// `None` otherwise: then [`Rate::debt_within_skew`] and the slow way decide.
+    ///
+    /// `paid_off_at` is when nothing is owed any more. This is what is hot in GCRA and its kin, so it holds no
+    /// call, no division and no test that these conditions answer: no sum exceeds [`NEAR`] and one burst.
+    #[inline]
+    pub(crate) fn weigh(
+        &self,
+        paid_off_at: Timestamp,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<Weighed> {
+        // One comparison for both ends: 0 becomes the greatest.
+        if now > NEAR || cost.wrapping_sub(1) >= self.quota.burst() {
+            return None;
+        }
+        let charge = self.span_within_burst(cost);
+        let room = self.burst_span.wrapping_sub(charge);
+        let latest_at = now.wrapping_add(room); // the latest time to be paid off at that leaves room
+        if paid_off_at <= latest_at {
+            let paid_off_at = paid_off_at.max(now);
+            let credit = latest_at.wrapping_since(paid_off_at);
+            return Some(Weighed::Fits { next: paid_off_at.wrapping_add(charge), credit });
+        }
+        let wait = paid_off_at.since(latest_at);
+        let credit = charge.checked_sub(wait)?;
+        Some(Weighed::Denied { wait, credit })
     }
 
     /// The debt to decide on `cost` with: `debt` as it stands, unless it is foreign. Then it is one burst
@@ -64,7 +106,7 @@ impl Rate {
 
     /// Units admitted at most in any half-open window: burst + ceil(window / T) - 1.
     pub(crate) const fn max_in_window(&self) -> u64 {
-        let regrown = self.quota.window().div_ceil(self.emission_interval);
+        let regrown = self.quota.window().div_ceil(self.emission_interval());
         self.quota.burst().saturating_add(regrown).saturating_sub(1)
     }
 
@@ -86,7 +128,7 @@ impl Rate {
         if decision.remaining > 0 {
             return needed.saturating_sub(decision.reset_after);
         }
-        needed.saturating_add(decision.reset_after).saturating_sub(self.emission_interval)
+        needed.saturating_add(decision.reset_after).saturating_sub(self.emission_interval())
     }
 
     /// The answer when `debt` is carried. One burst less the debt is the credit; on a late clock the debt
@@ -106,7 +148,7 @@ impl Rate {
                 retry_after,
                 reset_after: debt
                     .saturating_sub(self.burst_span)
-                    .saturating_add(self.emission_interval),
+                    .saturating_add(self.emission_interval()),
             },
         }
     }
@@ -120,13 +162,32 @@ impl Rate {
         credit: Span,
         retry_after: Option<Span>,
     ) -> Decision {
-        let (remaining, reset_after) = if credit < self.emission_interval {
-            (0, self.emission_interval.saturating_sub(credit))
+        let (remaining, reset_after) = if credit < self.emission_interval() {
+            (0, self.emission_interval().wrapping_sub(credit))
         } else {
-            (credit.div_floor(self.emission_interval), credit)
+            (credit.div_floor_by(self.emission_interval), credit)
         };
         Decision { verdict, limit: self.quota.limit(), remaining, retry_after, reset_after }
     }
+}
+
+/// What the debt leaves of the burst for a cost.
+#[derive(Clone, Copy)]
+pub(crate) enum Weighed {
+    /// It is admitted.
+    Fits {
+        /// When all is paid off that is owed then.
+        next: Timestamp,
+        /// What is left of the burst then.
+        credit: Span,
+    },
+    /// It is denied.
+    Denied {
+        /// Until it is admitted.
+        wait: Span,
+        /// What the debt leaves of the burst.
+        credit: Span,
+    },
 }
 
 const fn emission_interval(quota: &Quota, burst: u64) -> Span {

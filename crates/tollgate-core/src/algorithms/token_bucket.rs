@@ -85,7 +85,7 @@ impl TokenBucket {
         charge: Charge,
         now: Timestamp,
     ) -> TokenBucketState {
-        let interval = self.0.emission_interval;
+        let interval = self.0.emission_interval();
         let owed = self.0.owed(&charge, now);
         // Whole tokens, rounded up; what that is too much, `refilled_at` takes back.
         let tokens = owed.div_ceil(interval).min(state.missing);
@@ -122,7 +122,7 @@ impl TokenBucket {
 
     /// The bucket with the whole tokens put back that came since; unchanged on a late clock.
     fn refill(&self, state: TokenBucketState, now: Timestamp) -> TokenBucketState {
-        let interval = self.0.emission_interval;
+        let interval = self.0.emission_interval();
         let tokens = now.since(state.refilled_at).div_floor(interval);
         if tokens >= state.missing {
             return TokenBucketState { missing: 0, refilled_at: now.max(state.refilled_at) };
@@ -135,7 +135,7 @@ impl TokenBucket {
 
     /// The tokens missing at `now`: a late clock has ceil((refilled_at - now) / T) more to wait for.
     const fn missing_at(&self, bucket: TokenBucketState, now: Timestamp) -> u64 {
-        let late = bucket.refilled_at.since(now).div_ceil(self.0.emission_interval);
+        let late = bucket.refilled_at.since(now).div_ceil(self.0.emission_interval());
         bucket.missing.saturating_add(late)
     }
 
