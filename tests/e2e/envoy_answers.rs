@@ -1,4 +1,4 @@
-//! What clients are told: the fields and bodies of HEADERS.md, byte for byte, and no input that traps.
+//! What clients are told: the fields and bodies of docs/fields.md, byte for byte, and no input that traps.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Request, Response};

@@ -1,5 +1,5 @@
 //! In front of an origin: what is admitted passes as if nobody stood between, what is not gets the refusal of
-//! HEADERS.md, and the origin does not see it.
+//! docs/fields.md, and the origin does not see it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -209,7 +209,7 @@ fn accept_key(key: &str) -> String {
     out
 }
 
-// Guards: a refusal by HEADERS.md: every field, the body, nothing cached, and the origin not asked. Only
+// Guards: a refusal by docs/fields.md: every field, the body, nothing cached, and the origin not asked. Only
 // CF-Connecting-IP says who a client is.
 #[test]
 fn a_denied_request_gets_429_with_every_field() {

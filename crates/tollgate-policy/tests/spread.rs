@@ -1,7 +1,7 @@
 //! What clients may do with the numbers they are told: spread `r` over `t`, and wait `Retry-After`.
 //!
 //! Invariant: a client that does so is never refused, and one that spreads gets (nearly) all of the rate.
-//! The fields are read with a structured-field parser that is not ours (HEADERS.md, "How to check").
+//! The fields are read with a structured-field parser that is not ours: see docs/fields.md.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

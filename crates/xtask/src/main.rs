@@ -37,7 +37,7 @@ cargo xtask <command>
                       measure decisions and requests, as tables in target/tollgate/bench.md
   fuzz [target ...] [laws] [--seconds N] [--keep]
                       look for inputs that break a law, with fresh seeds; `--keep` adds to the corpora
-  tidy                check what STYLE.md says and a machine can see
+  tidy                check what docs/style.md says and a machine can see
   doctor              say which tools are there, which are missing, and why they are needed
   tools               install every tool now (others do it when they need one)
 

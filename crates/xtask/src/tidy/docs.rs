@@ -10,7 +10,11 @@ use std::path::Path;
 /// A bird's-eye view that is longer is none.
 const MOST_ARCHITECTURE_LINES: usize = 200;
 /// Made by building, so absent in a fresh checkout.
-const MADE: [&str; 3] = ["target/", ".cache/", "crates/tollgate-worker/build"];
+const MADE: [&str; 4] = ["target/", ".cache/", "crates/tollgate-worker/build", "bench.md"];
+
+/// Specifications that are called by the names of their files, by the gRPC project.
+const PUBLISHED: [&str; 3] =
+    ["PROTOCOL-HTTP2.md", "PROTOCOL-WEB.md", "http-grpc-status-mapping.md"];
 
 /// The documents for people: those at the root, in `docs/` and `envoy/README.md`.
 pub fn is_document(path: &str) -> bool {
@@ -37,6 +41,36 @@ pub fn check(workspace: &Workspace, path: &str, text: &str) -> Vec<Finding> {
         findings.push(Finding::new(path, 1, message));
     }
     findings
+}
+
+/// Documents that a file of code names and that nobody finds in the repository. The project's rules and reasons are its own:
+/// what a document outside it says and the code needs stands in `docs/`.
+pub fn references(workspace: &Workspace, path: &str, text: &str) -> Vec<Finding> {
+    // The tests of tidy make names up.
+    if path.ends_with(".md") || path.starts_with("crates/xtask/src/tidy/") {
+        return Vec::new();
+    }
+    let folders = Path::new(path).ancestors().skip(1).chain([Path::new("docs")]);
+    let folders: Vec<_> = folders.map(|folder| workspace.root.join(folder)).collect();
+    let is_known = |name: &str| {
+        PUBLISHED.contains(&name)
+            || MADE.iter().any(|made| name.contains(made))
+            || folders.iter().any(|folder| folder.join(name.trim_start_matches('/')).exists())
+    };
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    let lines = text.lines().enumerate();
+    let words = lines.flat_map(|(index, line)| {
+        line.split(move |c| !is_letter(c)).map(move |word| (index, word.trim_end_matches('.')))
+    });
+    words
+        .filter(|(_, word)| word.ends_with(".md") && !is_known(word))
+        .map(|(index, word)| {
+            let message = format!(
+                "names {word}, which is not in the repository: say here, or in docs/, what it says"
+            );
+            Finding::new(path, index + 1, message)
+        })
+        .collect()
 }
 
 /// Where `[text](target)` leads inside the repository.
@@ -72,6 +106,14 @@ mod tests {
         assert_eq!(names.len(), 2, "{names:?}");
         assert!(names[0].0 == 2 && names[0].1.contains("no-such-file.md"));
         assert!(names[1].1.contains("crates/nowhere/x.rs"));
+    }
+
+    #[test]
+    fn code_names_no_document_that_is_elsewhere() {
+        let text = "//! See docs/fields.md, policy.md and NOTES.md.\n// PROTOCOL-HTTP2.md\n";
+        let found = references(&Workspace::find(), "crates/tollgate-core/src/lib.rs", text);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].line == 1 && found[0].message.starts_with("names NOTES.md,"));
     }
 
     #[test]

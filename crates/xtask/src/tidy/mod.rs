@@ -41,6 +41,7 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
         if path.ends_with("Cargo.toml") {
             findings.extend(manifests::reasons(path, text));
         }
+        findings.extend(docs::references(workspace, path, text));
         if docs::is_document(path) {
             findings.extend(docs::check(workspace, path, text));
             findings.extend(pins::in_document(path, text));
