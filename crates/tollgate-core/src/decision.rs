@@ -90,6 +90,18 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// The answer where the bytes are no state: denied, and no wait helps.
+    #[cold]
+    pub(crate) const fn of_no_state(limit: u64) -> Self {
+        Self {
+            verdict: Verdict::Deny,
+            limit,
+            remaining: 0,
+            retry_after: None,
+            reset_after: Span::ZERO,
+        }
+    }
+
     /// True for [`Verdict::Allow`] and [`Verdict::Delay`]: the cost was (or would be) charged.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {

@@ -11,8 +11,11 @@ use crate::algorithms::leaky_queue::{LeakyQueue, LeakyQueueState};
 use crate::algorithms::sliding_buckets::SlidingBuckets;
 use crate::algorithms::sliding_log::SlidingLog;
 use crate::algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
+use crate::algorithms::step::{
+    admit_fast, check, check_fast, check_slow, peek, peek_fast, peek_slow,
+};
 use crate::algorithms::token_bucket::{TokenBucket, TokenBucketState};
-use crate::decision::{Charge, Decision, Ruling, Verdict};
+use crate::decision::{Charge, Decision, Ruling};
 use crate::encoding::Encoded;
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Span, Timestamp};
@@ -96,11 +99,11 @@ impl Limiter {
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         // The usual case of the default in the proxy; the rest is a call away and does not weigh on it.
         if let Self::Gcra(gcra) = self
-            && let Some(decision) = gcra.check_fast(state, now, cost)
+            && let Some(decision) = check_fast(gcra, state, now, cost)
         {
             return decision;
         }
-        self.check_slow(state, now, cost)
+        self.check_any(state, now, cost)
     }
 
     /// Decides as [`Limiter::check`] does, and writes the same bytes, but works out only the verdict and its
@@ -111,11 +114,11 @@ impl Limiter {
     #[inline]
     pub fn admit(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
         if let Self::Gcra(gcra) = self
-            && let Some(ruling) = gcra.admit_fast(state, now, cost)
+            && let Some(ruling) = admit_fast(gcra, state, now, cost)
         {
             return ruling;
         }
-        self.admit_slow(state, now, cost)
+        self.admit_any(state, now, cost)
     }
 
     /// What [`Limiter::admit`] would answer, without recording anything. Several limiters that are to admit
@@ -124,47 +127,78 @@ impl Limiter {
     #[must_use]
     #[inline]
     pub fn would_admit(&self, state: &[u8], now: Timestamp, cost: u64) -> Ruling {
-        Ruling::from(&self.peek(state, now, cost))
-    }
-
-    #[inline(never)]
-    fn admit_slow(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
-        Ruling::from(&self.check_slow(state, now, cost))
-    }
-
-    #[inline(never)]
-    fn check_slow(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
-        if state.len() != self.state_len() {
-            return self.not_a_state();
+        if let Self::Gcra(gcra) = self
+            && let Some(decision) = peek_fast(gcra, state, now, cost)
+        {
+            return Ruling::from(&decision);
         }
-        match self {
-            Self::Gcra(gcra) => step(state, |s| gcra.check(s, now, cost)),
-            Self::TokenBucket(bucket) => step(state, |s| bucket.check(s, now, cost)),
-            Self::LeakyBucket(bucket) => step(state, |s| bucket.check(s, now, cost)),
-            Self::LeakyQueue(queue) => step(state, |s| queue.check(s, now, cost)),
-            Self::FixedWindow(window) => step(state, |s| window.check(s, now, cost)),
-            Self::SlidingWindow(window) => step(state, |s| window.check(s, now, cost)),
-            Self::SlidingBuckets(buckets) => buckets.check(state, now, cost),
-            Self::SlidingLog(log) => log.check(state, now, cost),
-        }
+        Ruling::from(&self.peek_any(state, now, cost))
     }
 
     /// What [`Limiter::check`] would answer, without recording anything.
     #[must_use]
     #[inline]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
-        if state.len() != self.state_len() {
-            return self.not_a_state();
+        if let Self::Gcra(gcra) = self
+            && let Some(decision) = peek_fast(gcra, state, now, cost)
+        {
+            return decision;
         }
+        self.peek_any(state, now, cost)
+    }
+
+    /// Every case of every algorithm. Each has a function of its own, which is jumped to and saves what it
+    /// uses itself.
+    #[inline(never)]
+    fn check_any(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         match self {
-            Self::Gcra(gcra) => gcra.check(Encoded::decode(state), now, cost).0,
-            Self::TokenBucket(bucket) => bucket.check(Encoded::decode(state), now, cost).0,
-            Self::LeakyBucket(bucket) => bucket.check(Encoded::decode(state), now, cost).0,
-            Self::LeakyQueue(queue) => queue.check(Encoded::decode(state), now, cost).0,
-            Self::FixedWindow(window) => window.check(Encoded::decode(state), now, cost).0,
-            Self::SlidingWindow(window) => window.check(Encoded::decode(state), now, cost).0,
-            Self::SlidingBuckets(buckets) => buckets.peek(state, now, cost),
-            Self::SlidingLog(log) => log.peek(state, now, cost),
+            Self::Gcra(gcra) => check_slow(gcra, state, now, cost),
+            Self::TokenBucket(bucket) => check(bucket, state, now, cost),
+            Self::LeakyBucket(bucket) => check(bucket, state, now, cost),
+            Self::LeakyQueue(queue) => check(queue, state, now, cost),
+            Self::FixedWindow(window) => check(window, state, now, cost),
+            Self::SlidingWindow(window) => check(window, state, now, cost),
+            Self::SlidingBuckets(_) | Self::SlidingLog(_) => self.check_ring(state, now, cost),
+        }
+    }
+
+    #[inline(never)]
+    fn check_ring(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
+        match self {
+            Self::SlidingBuckets(buckets) if state.len() == buckets.state_len() => {
+                buckets.check(state, now, cost)
+            }
+            Self::SlidingLog(log) if state.len() == log.state_len() => log.check(state, now, cost),
+            _ => Decision::of_no_state(self.limit()),
+        }
+    }
+
+    #[inline(never)]
+    fn admit_any(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
+        Ruling::from(&self.check_any(state, now, cost))
+    }
+
+    #[inline(never)]
+    fn peek_any(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
+        match self {
+            Self::Gcra(gcra) => peek_slow(gcra, state, now, cost),
+            Self::TokenBucket(bucket) => peek(bucket, state, now, cost),
+            Self::LeakyBucket(bucket) => peek(bucket, state, now, cost),
+            Self::LeakyQueue(queue) => peek(queue, state, now, cost),
+            Self::FixedWindow(window) => peek(window, state, now, cost),
+            Self::SlidingWindow(window) => peek(window, state, now, cost),
+            Self::SlidingBuckets(_) | Self::SlidingLog(_) => self.peek_ring(state, now, cost),
+        }
+    }
+
+    #[inline(never)]
+    fn peek_ring(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
+        match self {
+            Self::SlidingBuckets(buckets) if state.len() == buckets.state_len() => {
+                buckets.peek(state, now, cost)
+            }
+            Self::SlidingLog(log) if state.len() == log.state_len() => log.peek(state, now, cost),
+            _ => Decision::of_no_state(self.limit()),
         }
     }
 
@@ -337,17 +371,6 @@ impl Limiter {
             Self::SlidingLog(log) => log.max_in_window(),
         }
     }
-
-    #[cold]
-    const fn not_a_state(&self) -> Decision {
-        Decision {
-            verdict: Verdict::Deny,
-            limit: self.limit(),
-            remaining: 0,
-            retry_after: None,
-            reset_after: Span::ZERO,
-        }
-    }
 }
 
 /// ceil(used x 65,536 / capacity), at most 65,536; widened only where 64 bits would overflow. 0 when
@@ -364,16 +387,6 @@ fn parts(used: u64, capacity: u64) -> u32 {
         }
     };
     u32::try_from(parts).unwrap_or(FULLY_USED).min(FULLY_USED)
-}
-
-/// Decodes, decides, and encodes the next state if it was admitted.
-#[inline]
-fn step<S: Encoded>(bytes: &mut [u8], check: impl FnOnce(S) -> (Decision, S)) -> Decision {
-    let (decision, next) = check(S::decode(bytes));
-    if decision.is_admitted() {
-        next.encode(bytes);
-    }
-    decision
 }
 
 /// Decodes, changes and encodes a state.

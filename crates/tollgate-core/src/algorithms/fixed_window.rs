@@ -13,14 +13,19 @@
 //! start to be agreed on, and `reset_after` is the same for every key.
 
 use crate::algorithms::skew::{effective_now, is_foreign, kept};
+use crate::algorithms::step::Step;
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
-use crate::time::{LATEST, Span, Timestamp};
+use crate::time::{LATEST, NEAR, Span, Timestamp};
 
 /// The parameters of the fixed window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FixedWindow(Quota);
+pub struct FixedWindow {
+    quota: Quota,
+    /// The last window that begins before [`LATEST`].
+    last_index: u64,
+}
 
 /// The state of the fixed window. All zero is "never seen".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +48,7 @@ impl FixedWindow {
         if quota.is_strict() {
             return Err(QuotaError::NoStrict);
         }
-        Ok(Self(quota))
+        Ok(Self { last_index: LATEST.index_of(quota.window()), quota })
     }
 
     /// The decision on `cost` at `now` and the state after it; the same state when denied or when
@@ -57,10 +62,10 @@ impl FixedWindow {
         cost: u64,
     ) -> (Decision, FixedWindowState) {
         let now = now.min(LATEST);
-        let limit = self.0.limit();
+        let limit = self.quota.limit();
         let window = self.bring_to(state, now, cost);
         let next = FixedWindowState { count: window.count.saturating_add(cost), ..window };
-        let reset_after = end_of(window.index, self.0.window()).since(now);
+        let reset_after = end_of(window.index, self.quota.window()).since(now);
         let answer = |verdict, count, retry_after| Decision {
             verdict,
             limit,
@@ -87,7 +92,7 @@ impl FixedWindow {
         now: Timestamp,
     ) -> FixedWindowState {
         let charged_at = charge.at.min(LATEST);
-        if is_foreign(charged_at, now) || charged_at.index_of(self.0.window()) != state.index {
+        if is_foreign(charged_at, now) || charged_at.index_of(self.quota.window()) != state.index {
             return state;
         }
         FixedWindowState { count: state.count.saturating_sub(charge.cost), ..state }
@@ -98,25 +103,25 @@ impl FixedWindow {
     #[must_use]
     pub const fn idle_at(&self, state: FixedWindowState) -> Timestamp {
         // Before the start a late clock is still told when this window ends.
-        let start = Timestamp::start_of(state.index, self.0.window());
-        if state.count == 0 { start } else { start.saturating_add(self.0.window()) }
+        let start = Timestamp::start_of(state.index, self.quota.window());
+        if state.count == 0 { start } else { start.saturating_add(self.quota.window()) }
     }
 
     /// The quota that is held.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
-        &self.0
+        &self.quota
     }
 
     /// Units admitted at most in any half-open window as long as the quota's: 2 x limit.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
-        self.0.limit().saturating_mul(2)
+        self.quota.limit().saturating_mul(2)
     }
 
     /// The window that `now` counts in.
     fn bring_to(&self, state: FixedWindowState, now: Timestamp, cost: u64) -> FixedWindowState {
-        let span = self.0.window();
+        let span = self.quota.window();
         let index = now.index_of(span);
         if index == state.index {
             return state;
@@ -126,7 +131,7 @@ impl FixedWindow {
         }
         match effective_now(Timestamp::start_of(state.index, span), now) {
             Some(_) => state,
-            None => FixedWindowState { index, count: kept(state.count, self.0.limit(), cost) },
+            None => FixedWindowState { index, count: kept(state.count, self.quota.limit(), cost) },
         }
     }
 }
@@ -134,6 +139,65 @@ impl FixedWindow {
 /// The end of the `index`-th window.
 const fn end_of(index: u64, window: Span) -> Timestamp {
     Timestamp::start_of(index, window).saturating_add(window)
+}
+
+impl Step for FixedWindow {
+    type State = FixedWindowState;
+
+    fn limit(&self) -> u64 {
+        self.quota().limit()
+    }
+
+    #[inline]
+    fn check_fast(
+        &self,
+        state: FixedWindowState,
+        now: Timestamp,
+        cost: u64,
+        record: impl FnOnce(FixedWindowState),
+    ) -> Option<Decision> {
+        // One comparison for both ends: 0 becomes the greatest.
+        if cost.wrapping_sub(1) >= self.quota.limit() {
+            return None;
+        }
+        let look = self.look_fast(state, now)?;
+        Some(match look.remaining.checked_sub(cost) {
+            Some(remaining) => {
+                record(FixedWindowState { count: state.count.wrapping_add(cost), ..state });
+                Decision { remaining, ..look }
+            }
+            None => {
+                Decision { verdict: Verdict::Deny, retry_after: Some(look.reset_after), ..look }
+            }
+        })
+    }
+
+    /// In the window that is counted: whether it is the same is told by a multiplication, without dividing.
+    #[inline]
+    fn look_fast(&self, state: FixedWindowState, now: Timestamp) -> Option<Decision> {
+        let (limit, window) = (self.quota.limit(), self.quota.window());
+        if now > NEAR || state.index > self.last_index {
+            return None;
+        }
+        let start_at = Timestamp::from_nanos(window.as_nanos().wrapping_mul(state.index));
+        let elapsed = now.checked_since(start_at).filter(|elapsed| *elapsed < window)?;
+        Some(Decision {
+            verdict: Verdict::Allow,
+            limit,
+            remaining: limit.checked_sub(state.count)?,
+            retry_after: None,
+            reset_after: window.wrapping_sub(elapsed),
+        })
+    }
+
+    fn check_slow(
+        &self,
+        state: FixedWindowState,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, FixedWindowState) {
+        self.check(state, now, cost)
+    }
 }
 
 impl Encoded for FixedWindowState {

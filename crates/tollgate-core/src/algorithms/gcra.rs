@@ -13,7 +13,8 @@
 //! [`ALLOWED_SKEW`](crate::ALLOWED_SKEW), so a clock that oscillates credits no interval twice.
 
 use crate::algorithms::rate::{Rate, Weighed};
-use crate::decision::{Charge, Decision, Ruling, Verdict};
+use crate::algorithms::step::Step;
+use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
 use crate::time::{LATEST, Timestamp};
@@ -64,40 +65,6 @@ impl Gcra {
         (rate.decision(Verdict::Allow, next_debt, None), next)
     }
 
-    /// [`Gcra::check`] on bytes, in the usual case ([`Rate::weigh`]); `None` otherwise, and nothing is changed.
-    #[inline]
-    pub(crate) fn check_fast(
-        &self,
-        state: &mut [u8],
-        now: Timestamp,
-        cost: u64,
-    ) -> Option<Decision> {
-        let rate = &self.0;
-        let tat: &mut [u8; 8] = state.try_into().ok()?;
-        let weighed = rate.weigh(timestamp(tat), now, cost)?;
-        let (verdict, credit, retry_after) = match weighed {
-            Weighed::Fits { next, credit } => {
-                *tat = next.as_nanos().to_le_bytes();
-                (Verdict::Allow, credit, None)
-            }
-            Weighed::Denied { wait, credit } => (Verdict::Deny, credit, Some(wait)),
-        };
-        Some(rate.decision_on_credit(verdict, credit, retry_after))
-    }
-
-    /// As [`Gcra::check_fast`], but says only whether, and if not, for how long not.
-    #[inline]
-    pub(crate) fn admit_fast(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Option<Ruling> {
-        let tat: &mut [u8; 8] = state.try_into().ok()?;
-        Some(match self.0.weigh(timestamp(tat), now, cost)? {
-            Weighed::Fits { next, .. } => {
-                *tat = next.as_nanos().to_le_bytes();
-                Ruling::Admit
-            }
-            Weighed::Denied { wait, .. } => Ruling::RetryAfter(wait),
-        })
-    }
-
     /// The state with `charge` taken back at `now`. Exact when `now` is the time of the charge;
     /// later, what has drained by then is not given back, so that no window ever exceeds the bound.
     #[must_use]
@@ -130,6 +97,41 @@ impl Gcra {
     }
 }
 
+impl Step for Gcra {
+    type State = GcraState;
+
+    fn limit(&self) -> u64 {
+        self.quota().limit()
+    }
+
+    #[inline]
+    fn check_fast(
+        &self,
+        state: GcraState,
+        now: Timestamp,
+        cost: u64,
+        record: impl FnOnce(GcraState),
+    ) -> Option<Decision> {
+        let rate = &self.0;
+        Some(match rate.weigh(state.theoretical_arrival_at, now, cost)? {
+            Weighed::Fits { next, credit, .. } => {
+                record(GcraState { theoretical_arrival_at: next });
+                rate.decision_on_credit(Verdict::Allow, credit, None)
+            }
+            Weighed::Denied { wait, credit } => rate.denial(credit, wait),
+        })
+    }
+
+    #[inline]
+    fn look_fast(&self, state: GcraState, now: Timestamp) -> Option<Decision> {
+        self.0.look(state.theoretical_arrival_at, now)
+    }
+
+    fn check_slow(&self, state: GcraState, now: Timestamp, cost: u64) -> (Decision, GcraState) {
+        self.check(state, now, cost)
+    }
+}
+
 impl Encoded for GcraState {
     const LEN: usize = 8;
 
@@ -140,9 +142,4 @@ impl Encoded for GcraState {
     fn encode(self, bytes: &mut [u8]) {
         write_u64(bytes, 0, self.theoretical_arrival_at.as_nanos());
     }
-}
-
-#[inline]
-const fn timestamp(bytes: &[u8; 8]) -> Timestamp {
-    Timestamp::from_nanos(u64::from_le_bytes(*bytes))
 }

@@ -11,7 +11,8 @@
 //! Deliberately not here: a queue. This is the meter, which answers now or not now; the queue that
 //! makes requests wait is `leaky_queue`.
 
-use crate::algorithms::rate::Rate;
+use crate::algorithms::rate::{Rate, Weighed};
+use crate::algorithms::step::Step;
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
@@ -113,6 +114,46 @@ impl LeakyBucket {
 /// What is in the bucket at `now`. A late clock finds more in it: nothing drains twice.
 const fn level_at(state: LeakyBucketState, now: Timestamp) -> Span {
     state.drained_at.saturating_add(state.level).since(now)
+}
+
+impl Step for LeakyBucket {
+    type State = LeakyBucketState;
+
+    fn limit(&self) -> u64 {
+        self.quota().limit()
+    }
+
+    #[inline]
+    fn check_fast(
+        &self,
+        state: LeakyBucketState,
+        now: Timestamp,
+        cost: u64,
+        record: impl FnOnce(LeakyBucketState),
+    ) -> Option<Decision> {
+        let rate = &self.0;
+        Some(match rate.weigh(self.idle_at(state), now, cost)? {
+            Weighed::Fits { next, credit, .. } => {
+                record(LeakyBucketState { level: next.wrapping_since(now), drained_at: now });
+                rate.decision_on_credit(Verdict::Allow, credit, None)
+            }
+            Weighed::Denied { wait, credit } => rate.denial(credit, wait),
+        })
+    }
+
+    #[inline]
+    fn look_fast(&self, state: LeakyBucketState, now: Timestamp) -> Option<Decision> {
+        self.0.look(self.idle_at(state), now)
+    }
+
+    fn check_slow(
+        &self,
+        state: LeakyBucketState,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, LeakyBucketState) {
+        self.check(state, now, cost)
+    }
 }
 
 impl Encoded for LeakyBucketState {

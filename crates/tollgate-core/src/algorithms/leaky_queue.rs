@@ -13,8 +13,9 @@
 //! Deliberately not here: the requests that wait. The surface holds them, and gives a slot back when
 //! one goes away; only the last slot can be given back, an earlier one stays empty.
 
-use crate::algorithms::rate::Rate;
+use crate::algorithms::rate::{Rate, Weighed};
 use crate::algorithms::skew::is_foreign;
+use crate::algorithms::step::Step;
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
@@ -111,6 +112,49 @@ impl LeakyQueue {
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
         self.0.max_in_window()
+    }
+}
+
+impl Step for LeakyQueue {
+    type State = LeakyQueueState;
+
+    fn limit(&self) -> u64 {
+        self.quota().limit()
+    }
+
+    #[inline]
+    fn check_fast(
+        &self,
+        state: LeakyQueueState,
+        now: Timestamp,
+        cost: u64,
+        record: impl FnOnce(LeakyQueueState),
+    ) -> Option<Decision> {
+        let rate = &self.0;
+        Some(match rate.weigh(state.next_free_at, now, cost)? {
+            Weighed::Fits { from, next, credit } => {
+                record(LeakyQueueState { next_free_at: next });
+                let wait = from.wrapping_since(now);
+                let verdict =
+                    if wait == Span::ZERO { Verdict::Allow } else { Verdict::Delay(wait) };
+                rate.decision_on_credit(verdict, credit, None)
+            }
+            Weighed::Denied { wait, credit } => rate.denial(credit, wait),
+        })
+    }
+
+    #[inline]
+    fn look_fast(&self, state: LeakyQueueState, now: Timestamp) -> Option<Decision> {
+        self.0.look(state.next_free_at, now)
+    }
+
+    fn check_slow(
+        &self,
+        state: LeakyQueueState,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, LeakyQueueState) {
+        self.check(state, now, cost)
     }
 }
 

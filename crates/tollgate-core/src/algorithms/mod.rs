@@ -1,8 +1,8 @@
 //! The algorithms, one module each: its formula, its bound and its source.
 //!
-//! Three more, which are not public, hold what is truly the same in several: `rate` the parameters of
+//! Four more, which are not public, hold what is truly the same in several: `rate` the parameters of
 //! GCRA and its kin, `skew` what a late clock means to a counter, `ring` the decision of the log and the
-//! buckets. Invariant: an algorithm never imports another, and what is listed here is listed nowhere
+//! buckets, `step` how a small state is read and written. Invariant: an algorithm never imports another, and what is listed here is listed nowhere
 //! else: a new one is its file, its lines here and its arms in [`Limiter`](crate::Limiter).
 
 pub mod fixed_window;
@@ -15,6 +15,7 @@ pub(crate) mod skew;
 pub mod sliding_buckets;
 pub mod sliding_log;
 pub mod sliding_window;
+pub(crate) mod step;
 pub mod token_bucket;
 
 /// The parts of a window of [`Algorithm::SlidingBuckets`] where nobody says how many: 1 s of a minute.

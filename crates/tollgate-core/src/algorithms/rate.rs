@@ -82,13 +82,29 @@ impl Rate {
         let room = self.burst_span.wrapping_sub(charge);
         let latest_at = now.wrapping_add(room); // the latest time to be paid off at that leaves room
         if paid_off_at <= latest_at {
-            let paid_off_at = paid_off_at.max(now);
-            let credit = latest_at.wrapping_since(paid_off_at);
-            return Some(Weighed::Fits { next: paid_off_at.wrapping_add(charge), credit });
+            let from = paid_off_at.max(now);
+            let credit = latest_at.wrapping_since(from);
+            return Some(Weighed::Fits { from, next: from.wrapping_add(charge), credit });
         }
         let wait = paid_off_at.since(latest_at);
         let credit = charge.checked_sub(wait)?;
         Some(Weighed::Denied { wait, credit })
+    }
+
+    /// What a cost of 0 is answered by a clock that is not late by more than a burst.
+    #[inline]
+    pub(crate) fn look(&self, paid_off_at: Timestamp, now: Timestamp) -> Option<Decision> {
+        if now > NEAR {
+            return None;
+        }
+        let credit = now.wrapping_add(self.burst_span).checked_since(paid_off_at.max(now))?;
+        Some(self.decision_on_credit(Verdict::Allow, credit, None))
+    }
+
+    /// What [`Rate::weigh`] found to be denied, as an answer.
+    #[inline]
+    pub(crate) fn denial(&self, credit: Span, wait: Span) -> Decision {
+        self.decision_on_credit(Verdict::Deny, credit, Some(wait))
     }
 
     /// The debt to decide on `cost` with: `debt` as it stands, unless it is foreign. Then it is one burst
@@ -163,11 +179,23 @@ impl Rate {
         retry_after: Option<Span>,
     ) -> Decision {
         let (remaining, reset_after) = if credit < self.emission_interval() {
-            (0, self.emission_interval().wrapping_sub(credit))
+            (0, self.until_one(credit))
         } else {
-            (credit.div_floor_by(self.emission_interval), credit)
+            (self.units_in(credit), credit)
         };
         Decision { verdict, limit: self.quota.limit(), remaining, retry_after, reset_after }
+    }
+
+    /// The time until a unit has grown back of which only `credit` is there.
+    #[inline]
+    pub(crate) const fn until_one(&self, credit: Span) -> Span {
+        self.emission_interval().wrapping_sub(credit)
+    }
+
+    /// How many whole units grow back in `span`.
+    #[inline]
+    pub(crate) fn units_in(&self, span: Span) -> u64 {
+        span.div_floor_by(self.emission_interval)
     }
 }
 
@@ -176,6 +204,8 @@ impl Rate {
 pub(crate) enum Weighed {
     /// It is admitted.
     Fits {
+        /// When all is paid off that was owed before, at the earliest now.
+        from: Timestamp,
         /// When all is paid off that is owed then.
         next: Timestamp,
         /// What is left of the burst then.

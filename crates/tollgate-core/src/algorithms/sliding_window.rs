@@ -14,6 +14,7 @@
 //! estimate is rounded, once.
 
 use crate::algorithms::skew::{effective_now, is_foreign, kept, most_counted};
+use crate::algorithms::step::Step;
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
@@ -223,6 +224,23 @@ fn mul_add_div(a: u64, b: u64, c: u64, divisor: u64) -> u64 {
             let quotient = sum.checked_div(u128::from(divisor)).unwrap_or(0);
             u64::try_from(quotient).unwrap_or(u64::MAX)
         }
+    }
+}
+
+impl Step for SlidingWindow {
+    type State = SlidingWindowState;
+
+    fn limit(&self) -> u64 {
+        self.quota().limit()
+    }
+
+    fn check_slow(
+        &self,
+        state: SlidingWindowState,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, SlidingWindowState) {
+        self.check(state, now, cost)
     }
 }
 

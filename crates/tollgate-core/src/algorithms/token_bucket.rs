@@ -13,7 +13,8 @@
 //! Deliberately not here: fractions of a token. The time towards the next token is kept in
 //! `refilled_at`, which moves by whole T only, so nothing is lost to rounding.
 
-use crate::algorithms::rate::Rate;
+use crate::algorithms::rate::{Rate, Weighed};
+use crate::algorithms::step::Step;
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
@@ -120,6 +121,18 @@ impl TokenBucket {
         self.0.max_in_window()
     }
 
+    /// When no token is missing any more; `None` unless a clock that is not late can have left this state.
+    #[inline]
+    const fn full_at(&self, state: TokenBucketState, now: Timestamp) -> Option<Timestamp> {
+        let is_usual =
+            state.missing <= self.0.quota.burst() && state.refilled_at.as_nanos() <= now.as_nanos();
+        if is_usual {
+            Some(state.refilled_at.wrapping_add(self.0.span_within_burst(state.missing)))
+        } else {
+            None
+        }
+    }
+
     /// The bucket with the whole tokens put back that came since; unchanged on a late clock.
     fn refill(&self, state: TokenBucketState, now: Timestamp) -> TokenBucketState {
         let interval = self.0.emission_interval();
@@ -156,6 +169,68 @@ impl TokenBucket {
         }
         let empty = TokenBucketState { missing: self.0.quota.burst(), refilled_at: now };
         (self.0.decision(Verdict::Allow, self.0.burst_span, None), empty)
+    }
+}
+
+impl Step for TokenBucket {
+    type State = TokenBucketState;
+
+    fn limit(&self) -> u64 {
+        self.quota().limit()
+    }
+
+    /// One division: the tokens that came back are counted when a cost is admitted, and what remains is the
+    /// burst without those that are missing then.
+    #[inline]
+    fn check_fast(
+        &self,
+        state: TokenBucketState,
+        now: Timestamp,
+        cost: u64,
+        record: impl FnOnce(TokenBucketState),
+    ) -> Option<Decision> {
+        let rate = &self.0;
+        let TokenBucketState { missing, refilled_at } = state;
+        let burst = rate.quota.burst();
+        Some(match rate.weigh(self.full_at(state, now)?, now, cost)? {
+            Weighed::Fits { from, credit, .. } => {
+                // Full at or before now: nothing is missing, and the next token begins to come back now.
+                let bucket = if from == now {
+                    TokenBucketState { missing: cost, refilled_at: now }
+                } else {
+                    let tokens = rate.units_in(now.wrapping_since(refilled_at));
+                    TokenBucketState {
+                        missing: missing.wrapping_sub(tokens).wrapping_add(cost),
+                        refilled_at: refilled_at.wrapping_add(rate.span_within_burst(tokens)),
+                    }
+                };
+                record(bucket);
+                let remaining = burst.wrapping_sub(bucket.missing);
+                let reset_after = if remaining == 0 { rate.until_one(credit) } else { credit };
+                Decision {
+                    verdict: Verdict::Allow,
+                    limit: rate.quota.limit(),
+                    remaining,
+                    retry_after: None,
+                    reset_after,
+                }
+            }
+            Weighed::Denied { wait, credit } => rate.denial(credit, wait),
+        })
+    }
+
+    #[inline]
+    fn look_fast(&self, state: TokenBucketState, now: Timestamp) -> Option<Decision> {
+        self.0.look(self.full_at(state, now)?, now)
+    }
+
+    fn check_slow(
+        &self,
+        state: TokenBucketState,
+        now: Timestamp,
+        cost: u64,
+    ) -> (Decision, TokenBucketState) {
+        self.check(state, now, cost)
     }
 }
 
