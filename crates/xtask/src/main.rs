@@ -10,6 +10,7 @@ mod doctor;
 mod env;
 mod fuzz;
 mod metadata;
+mod notice;
 mod problem;
 mod progress;
 mod run;
@@ -38,6 +39,7 @@ cargo xtask <command>
   fuzz [target ...] [laws] [--seconds N] [--keep]
                       look for inputs that break a law, with fresh seeds; `--keep` adds to the corpora
   tidy                check what docs/style.md says and a machine can see
+  notice              write NOTICE anew, after another crate is bundled or another version of one
   doctor              say which tools are there, which are missing, and why they are needed
   tools               install every tool now (others do it when they need one)
 
@@ -66,6 +68,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         "fuzz" => fuzz::fuzz(&workspace, rest),
         "up" => up::up(&workspace, rest),
         "doctor" => doctor::doctor(&workspace),
+        "notice" => notice::write(&workspace),
         "test" => steps::test(&workspace, rest),
         "tidy" => tidy::tidy(&workspace),
         "tools" => tools::ensure(&workspace, &tools::ALL),

@@ -47,6 +47,7 @@ const STEPS: &[Step] = &[
         run: fuzz::briefly,
     },
     Step { group: "docs", name: "rustdoc", needs: &[], run: rust::docs },
+    Step { group: "docs", name: "NOTICE", needs: &[], run: crate::notice::check },
     Step { group: "docs", name: "packages to publish", needs: &[], run: packages::build },
     Step { group: "wasm", name: "core is pure", needs: TARGET, run: crate::build::purity::check },
     Step { group: "wasm", name: "core as wasm in Node", needs: IN_NODE, run: rust::wasm_node },

@@ -1,0 +1,250 @@
+//! `cargo xtask notice`: NOTICE, the licences of what the shipped modules bundle.
+//!
+//! Invariant: the same Cargo.lock gives the same file on every machine, and a licence that nobody has looked at yet is an
+//! error. Who is bundled cargo says; the words are the licence files in the packages. Of a choice of licences
+//! Apache-2.0 is taken, which is ours, so its text stands in LICENSE. Deliberately absent: whether some code of a package
+//! is really called; who is linked is named.
+
+use crate::{
+    problem::{OrProblem, Problem, Result},
+    run,
+    versions::WASM_TARGET,
+    workspace::Workspace,
+};
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const FILE: &str = "NOTICE";
+/// Where the command line is listed for, so that the file does not depend on who writes it.
+const NATIVE_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// What is shipped: the package, its target, and what people call it.
+const PRODUCTS: [(&str, &str, &str); 3] = [
+    ("tollgate-envoy", WASM_TARGET, "The Envoy filter"),
+    ("tollgate-worker", WASM_TARGET, "The Cloudflare Worker"),
+    ("tollgate-cli", NATIVE_TARGET, "The command line"),
+];
+
+/// Licences that may be bundled with what is under Apache-2.0. The first of a choice that stands here first is taken.
+const ALLOWED: [&str; 6] = ["Apache-2.0", "MIT", "BSD-3-Clause", "Zlib", "Unicode-3.0", "BSL-1.0"];
+
+const HEAD: &str = "\
+Tollgate
+Copyright 2026 The Tollgate authors
+
+Licensed under the Apache License, Version 2.0; its text stands in LICENSE.
+
+What is built from this repository bundles the works below. `cargo xtask notice` makes this list.
+
+All of them bundle parts of the Rust standard library, under Apache-2.0 or MIT; what it bundles itself is named in
+COPYRIGHT-library.html of every Rust distribution. The Worker's JavaScript holds glue code that wasm-bindgen writes, under
+Apache-2.0 or MIT.
+";
+
+/// A package: name and version.
+type Name = (String, String);
+
+/// A package that is bundled.
+#[derive(Debug)]
+struct Bundled {
+    licence: String,
+    folder: PathBuf,
+}
+
+/// Writes the file anew.
+pub fn write(workspace: &Workspace) -> Result<()> {
+    let text = text(workspace)?;
+    fs::write(workspace.root.join(FILE), text).or_problem("cannot write NOTICE", "free disk space")
+}
+
+/// Fails when the file is not what would be written.
+pub fn check(workspace: &Workspace) -> Result<()> {
+    let written = fs::read_to_string(workspace.root.join(FILE)).unwrap_or_default();
+    if written == text(workspace)? {
+        return Ok(());
+    }
+    let why = "it does not say what Cargo.lock says is bundled";
+    Err(Problem::new("NOTICE is old", why, "run `cargo xtask notice`, and read the difference"))
+}
+
+fn text(workspace: &Workspace) -> Result<String> {
+    let mut text = HEAD.to_owned();
+    let mut all = BTreeMap::new();
+    for (package, target, title) in PRODUCTS {
+        let names = linked(workspace, package, target)?;
+        let known = packages(workspace, target)?;
+        let list: Vec<String> = names.iter().map(shown).collect();
+        text.push_str(&format!("\n{title} ({package})\n\n{}", wrapped(&list.join(", "))));
+        for name in names {
+            let Some(bundled) = known.get(&name) else {
+                let why = format!("cargo does not say where {} is", shown(&name));
+                return Err(Problem::new("cannot list licences", why, "run `cargo fetch`"));
+            };
+            let words = words(&name, bundled)?;
+            all.entry(words).or_insert_with(Vec::new).push(shown(&name));
+        }
+    }
+    for ((licence, words), mut names) in all {
+        names.sort();
+        names.dedup();
+        let names = wrapped(&names.join(", "));
+        text.push_str(&format!("\n{}\n{licence}\n\n{names}", "-".repeat(80)));
+        if !words.is_empty() {
+            text.push_str(&format!("\n{words}\n"));
+        }
+    }
+    Ok(text)
+}
+
+/// The licence of a package, and its words; none for Apache-2.0, unless the package has a notice of its own.
+fn words(name: &Name, bundled: &Bundled) -> Result<(String, String)> {
+    let licence = chosen(&bundled.licence).ok_or_else(|| {
+        let why = format!("{} is under {:?}", shown(name), bundled.licence);
+        let fix = "read that licence; when it may be bundled, add it to ALLOWED in crates/xtask/src/notice.rs";
+        Problem::new("a licence was not looked at yet", why, fix)
+    })?;
+    let entries = fs::read_dir(&bundled.folder);
+    let entries =
+        entries.or_problem(format!("cannot read {}", shown(name)), "run `cargo fetch`")?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| is_wanted(&licence, file));
+    files.sort();
+    // What names its licence goes before what does not.
+    let own = format!("LICENSE-{licence}");
+    if let Some(own) = files.iter().find(|file| file.ends_with(&own)).cloned() {
+        files = vec![own];
+    }
+    if files.is_empty() && licence != "Apache-2.0" {
+        let why = format!("{} has no licence file", shown(name));
+        return Err(Problem::new("cannot list licences", why, "take another version of it"));
+    }
+    let texts: Vec<String> = files
+        .iter()
+        .map(|file| {
+            fs::read_to_string(file).or_problem("cannot read a licence", "run `cargo fetch`")
+        })
+        .collect::<Result<_>>()?;
+    let texts: Vec<String> = texts.iter().map(|text| plain(text)).collect();
+    Ok((licence, texts.join("\n\n")))
+}
+
+/// Of Apache-2.0 only what a package adds to it; of others whatever may be their text.
+fn is_wanted(licence: &str, file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
+    let begins = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
+    match licence {
+        "Apache-2.0" => begins(&["NOTICE"]),
+        _ => begins(&["LICENSE", "LICENCE", "NOTICE"]) && !name.contains("APACHE"),
+    }
+}
+
+/// The licence to take it under: of alternatives the best, of several that hold together all; `None` when one of these
+/// is not allowed. An expression of SPDX, and `MIT/Apache-2.0` as it was once written.
+fn chosen(expression: &str) -> Option<String> {
+    let expression = expression.replace('/', " OR ");
+    let parts = expression.split(" AND ").map(|part| {
+        let part = part.trim_matches(['(', ')', ' ']);
+        let offered: Vec<&str> = part.split(" OR ").map(str::trim).collect();
+        ALLOWED.iter().find(|allowed| offered.contains(allowed)).copied()
+    });
+    let parts: Vec<&str> = parts.collect::<Option<_>>()?;
+    Some(parts.join(" AND "))
+}
+
+/// Who is linked into `package`, but for our own crates and what runs only while it is compiled.
+fn linked(workspace: &Workspace, package: &str, target: &str) -> Result<BTreeSet<Name>> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&workspace.root).args(["tree", "--locked", "--prefix", "none"]);
+    cargo.args(["--edges", "normal,no-proc-macro", "--format", "{p}"]);
+    cargo.args(["--package", package, "--target", target]);
+    let tree = run::output(&mut cargo, "make `cargo tree` work")?;
+    Ok(tree.lines().filter(|line| !line.contains("(/")).filter_map(name).collect())
+}
+
+/// `serde v1.0.0 (*)`.
+fn name(line: &str) -> Option<Name> {
+    let mut words = line.split_whitespace();
+    let name = words.next()?.to_owned();
+    Some((name, words.next()?.trim_start_matches('v').to_owned()))
+}
+
+fn packages(workspace: &Workspace, target: &str) -> Result<BTreeMap<Name, Bundled>> {
+    const FIX: &str = "make `cargo metadata` work";
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&workspace.root).args(["metadata", "--format-version", "1", "--locked"]);
+    cargo.args(["--filter-platform", target]);
+    let text = run::output(&mut cargo, FIX)?;
+    let document: Value = serde_json::from_str(&text).or_problem("cannot read metadata", FIX)?;
+    let packages = document["packages"].as_array().into_iter().flatten();
+    Ok(packages
+        .map(|package| {
+            let field = |name: &str| package[name].as_str().unwrap_or_default().to_owned();
+            let mut folder = PathBuf::from(field("manifest_path"));
+            folder.pop();
+            ((field("name"), field("version")), Bundled { licence: field("license"), folder })
+        })
+        .collect())
+}
+
+fn shown((name, version): &Name) -> String {
+    format!("{name} {version}")
+}
+
+/// Lines of at most 80 characters, indented.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for item in text.split_inclusive(", ") {
+        if lines.last().is_some_and(|line| line.len() + item.len() > 78) {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(item);
+        }
+    }
+    lines.iter().map(|line| format!("  {}\n", line.trim_end())).collect()
+}
+
+/// Without white space at the ends of lines, and in the same line ends everywhere.
+fn plain(text: &str) -> String {
+    let lines: Vec<&str> = text.trim().lines().map(str::trim_end).collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_of_a_choice_is_taken_and_all_of_what_holds_together() {
+        for (expression, taken) in [
+            ("MIT OR Apache-2.0", Some("Apache-2.0")),
+            ("MIT/Apache-2.0", Some("Apache-2.0")),
+            ("Unlicense OR MIT", Some("MIT")),
+            ("(MIT OR Apache-2.0) AND Unicode-3.0", Some("Apache-2.0 AND Unicode-3.0")),
+            ("MIT AND BSD-3-Clause", Some("MIT AND BSD-3-Clause")),
+            ("GPL-3.0-only", None),
+            ("MIT AND GPL-3.0-only", None),
+            ("", None),
+        ] {
+            assert_eq!(chosen(expression).as_deref(), taken, "{expression}");
+        }
+    }
+
+    #[test]
+    fn names_come_out_of_the_tree() {
+        let expected = Some(("serde".to_owned(), "1.0.0".to_owned()));
+        assert_eq!(name("serde v1.0.0 (*)"), expected);
+        assert_eq!(name("serde v1.0.0"), expected);
+    }
+
+    #[test]
+    fn long_lists_are_wrapped() {
+        let text = wrapped(&["abcdefghi"; 20].join(", "));
+        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+}
