@@ -87,6 +87,9 @@ fn the_reference_is_true() {
 #[test]
 fn the_readme_is_true() {
     assert_eq!(check("README.md"), (1, 2));
+    let (_, readme) = document("README.md");
+    let policies: Vec<_> = blocks(&readme).into_iter().filter(|b| b.language == "json").collect();
+    assert_eq!(policies[0].text, document("examples/policy.json").1, "the README shows this file");
 }
 
 #[test]

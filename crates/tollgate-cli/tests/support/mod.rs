@@ -37,14 +37,20 @@ pub fn tollgate(folder: &Path, arguments: &[&str]) -> Ran {
     }
 }
 
-/// Runs every command of `session` in `folder`: the session as it really goes.
+/// Runs every command of `session` in `folder`: the session as it really goes. What a fresh checkout is told to run with
+/// cargo runs in the root.
 pub fn replay(folder: &Path, session: &str) -> String {
+    const WITH_CARGO: [&str; 6] = ["cargo", "run", "-q", "-p", "tollgate-cli", "--"];
+    let root = root();
     let mut out = String::new();
     for line in session.lines().filter(|line| line.starts_with("$ ")) {
         let words = shlex::split(&line[2..]).unwrap_or_else(|| panic!("quotes: {line}"));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        assert_eq!(words[0], "tollgate", "only tollgate is run: {line}");
-        let ran = tollgate(folder, &words[1..]);
+        let ran = match words.strip_prefix(&WITH_CARGO) {
+            Some(arguments) => tollgate(&root, arguments),
+            None if words[0] == "tollgate" => tollgate(folder, &words[1..]),
+            None => panic!("only tollgate is run: {line}"),
+        };
         out.push_str(&format!("{line}\n{}{}", ran.stdout, ran.stderr));
         if ran.code != 0 {
             out.push_str(&format!("exit code {}\n", ran.code));
