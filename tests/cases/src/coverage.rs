@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tollgate_policy::RuleResult;
 
-use crate::{Case, Expected};
+use crate::case::Case;
+use crate::reference::Expected;
 
 /// How often each thing happened.
 #[derive(Default)]

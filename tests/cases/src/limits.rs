@@ -15,36 +15,78 @@ pub const TRACES: u32 = 200;
 /// Steps of each.
 pub const STEPS: usize = 500;
 
-/// Runs the trace `number`; what was decided and stored, as a digest.
-pub fn run(number: u32) -> Digest {
+/// What one trace did.
+pub struct Trace {
+    /// Of every decision and of every state.
+    pub digest: Digest,
+    /// [`MARK`] characters a step: what was done, and twelve bits of the digest up to there.
+    pub steps: String,
+    /// The steps in words.
+    told: Vec<String>,
+}
+
+/// Characters of a step: `a` admitted, `d` denied, `p` only asked or `r` refunded, then two of a digest.
+const MARK: usize = 3;
+
+impl Trace {
+    /// The first step whose mark is not that of `before`.
+    pub fn difference(&self, number: u32, before: &str) -> String {
+        let mark =
+            |steps: &'_ str, i: usize| steps.get(i * MARK..(i + 1) * MARK).map(str::to_owned);
+        let differs = |i: &usize| mark(before, *i) != mark(&self.steps, *i);
+        let Some(index) = (0..self.told.len()).find(differs) else {
+            return format!("limiter {number}: only its last states differ");
+        };
+        format!(
+            "limiter {number}, step {index}: expected `{}`, seen `{}` (a admitted, d denied, p only asked, r refunded; \
+             then digits of a digest of decision and state)\n{}",
+            mark(before, index).unwrap_or_default(),
+            mark(&self.steps, index).unwrap_or_default(),
+            self.told[index.saturating_sub(3)..=index].join("\n"),
+        )
+    }
+}
+
+/// Runs the trace `number`.
+pub fn run(number: u32) -> Trace {
     let mut random = Random::new(0x11_3175_0000_0000 | u64::from(number));
     let limiter = limiter(&mut random);
     let mut state = vec![0; limiter.state_len()];
     let mut now = *random.pick(&[0, 1_700_000_000_000_000_000, 1 << 63, u64::MAX - (1 << 40)]);
     let (mut charges, mut line, mut digest) = (vec![], String::new(), Digest::default());
+    let (mut steps, mut told) = (String::new(), vec![format!("{limiter:?}")]);
     for _ in 0..STEPS {
         now = step(&mut random, &limiter, now);
         let at = Timestamp::from_nanos(now);
         let cost = cost(&mut random, &limiter);
         line.clear();
-        match random.below(10) {
-            0 => write!(line, "{:?}", limiter.peek(&state, at, cost)).expect("text"),
+        let done = match random.below(10) {
+            0 => {
+                write!(line, "{:?}", limiter.peek(&state, at, cost)).expect("text");
+                'p'
+            }
             1 if !charges.is_empty() => {
                 let index = usize::try_from(random.below(charges.len() as u64)).expect("an index");
                 let charge: Charge = charges.swap_remove(index);
                 limiter.refund(&mut state, charge, at);
+                'r'
             }
             _ => {
                 let decision = limiter.check(&mut state, at, cost);
                 charges.extend(decision.charge(at, cost));
                 write!(line, "{decision:?}").expect("text");
+                if decision.is_admitted() { 'a' } else { 'd' }
             }
-        }
+        };
         digest.add(&line);
         digest.add(&state);
         digest.add(limiter.idle_at(&state).as_nanos().to_le_bytes());
+        steps.push(done);
+        steps.push_str(&digest.two_letters());
+        told.push(format!("{done} of {cost} at {now} ns: {line}"));
     }
-    digest
+    told.remove(0);
+    Trace { digest, steps, told }
 }
 
 /// A valid limiter: what is drawn and cannot be is drawn again.

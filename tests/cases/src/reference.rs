@@ -8,8 +8,13 @@ use std::collections::BTreeMap;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Plan, Policy, RuleResult, Surface};
 
+use crate::case::{Case, Event};
+use crate::requests::Request;
 use crate::seen::Seen;
-use crate::{Case, Event, Request};
+
+/// What keys are hashed with before clients are told, where a test may choose; what the small host of the
+/// filter gives for random bytes (`tests/e2e/envoy_host.rs`).
+pub const HASH_KEY: [u8; 16] = [7; 16];
 
 /// What a surface must answer, and when the request came.
 #[derive(Clone, Debug)]

@@ -73,6 +73,14 @@ impl Digest {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
+
+    /// Twelve bits of it, to tell the first place where two differ.
+    pub fn two_letters(self) -> String {
+        const LETTERS: &[u8; 64] =
+            b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
+        let letter = |bits: u64| char::from(LETTERS[usize::try_from(bits & 63).expect("6 bits")]);
+        [letter(self.0 >> 32), letter(self.0 >> 38)].iter().collect()
+    }
 }
 
 impl fmt::Display for Digest {

@@ -2,18 +2,17 @@
 
 #![cfg(target_arch = "wasm32")]
 
-mod support;
-
+use tollgate_cases::golden;
 use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
 
 wasm_bindgen_test_configure!(run_in_browser);
 
 #[wasm_bindgen_test]
 fn every_answer_is_the_golden_one_in_a_browser() {
-    support::compare(&support::policy_digests());
+    golden::compare(&golden::policies());
 }
 
 #[wasm_bindgen_test]
 fn every_state_is_the_golden_one_in_a_browser() {
-    support::compare(&support::limit_digests());
+    golden::compare(&golden::limiters());
 }

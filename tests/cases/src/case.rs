@@ -1,0 +1,86 @@
+//! One case: a policy and a trace of requests with their times.
+//!
+//! Invariant: the same number gives the same case on every target, for ever.
+
+use serde_json::Value;
+
+use crate::policies;
+use crate::random::Random;
+use crate::requests::{self, Request};
+
+/// Cases, if the environment says nothing else.
+pub const CASES: u32 = 400;
+/// Events of each: [`CASES`] times this is what the project promises to compare, 100,000.
+pub const EVENTS: usize = 250;
+
+/// A policy and a trace.
+pub struct Case {
+    /// What it is made of.
+    pub number: u32,
+    /// The document.
+    pub policy: Value,
+    /// When the trace begins, in milliseconds since 1970.
+    pub start_ms: u64,
+    /// The clock may go back between requests; else a request comes at the earliest when everything about
+    /// the one before is decided.
+    pub wavers: bool,
+    /// The requests.
+    pub events: Vec<Event>,
+}
+
+/// One request, when it comes, and how the origin answers if it passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Milliseconds since the request before came.
+    pub step_ms: i64,
+    /// The request.
+    pub request: Request,
+    /// The status of the origin's response.
+    pub status: u16,
+}
+
+impl Case {
+    /// The case `number`, always the same one.
+    pub fn new(number: u32) -> Self {
+        let mut random = Random::new(0x7011_6a7e_0000_0000 | u64::from(number));
+        let written = policies::policy(&mut random);
+        // Far in the future of every real clock: no timer of a server rings because of it.
+        let start_ms = 4_102_444_800_000 + random.below(10_000_000_000);
+        let event = |_| {
+            let step_ms = step_ms(&mut random, &written);
+            let request = requests::request(&mut random);
+            // What goes wrong in gRPC stands in its own status, never in that of HTTP.
+            let statuses: &[u16] =
+                if request.grpc().is_some() { &[200] } else { &[200, 200, 200, 401, 404, 500] };
+            Event { step_ms, request, status: *random.pick(statuses) }
+        };
+        let events = (0..EVENTS).map(event).collect();
+        Self { number, policy: written.document, start_ms, wavers: written.wavers, events }
+    }
+}
+
+/// How long after the request before: often at once, mostly within a window, sometimes far ahead.
+fn step_ms(random: &mut Random, written: &policies::Written) -> i64 {
+    let window = written.window_ms;
+    let ms = match random.below(100) {
+        0..45 => 0,
+        45..75 => random.below(window / 8 + 1),
+        75..90 => random.below(window),
+        90..94 => window,
+        94..97 => window + random.below(20 * window),
+        97..99 if written.wavers => return -number(random.below(window.min(29_000)) + 1),
+        99 if written.wavers => return -number(31_000 + random.below(2 * window)),
+        _ => 1,
+    };
+    number(ms)
+}
+
+fn number(ms: u64) -> i64 {
+    i64::try_from(ms).expect("a short time")
+}
+
+/// How many cases to run: [`CASES`], or what `TOLLGATE_CASES` says.
+pub fn cases() -> u32 {
+    let text = std::env::var("TOLLGATE_CASES").ok();
+    text.and_then(|text| text.parse().ok()).unwrap_or(CASES).min(CASES)
+}

@@ -1,0 +1,199 @@
+//! `golden.txt`: what the reference said to every case, and the core in every trace of a limiter.
+//!
+//! A section for each: its kind, its number and the digest of everything; below it the answers of a case, packed, or
+//! a mark for each step of a trace. The digest is what is compared. Where it differs the rest says where, and what was
+//! answered before.
+//!
+//! Invariant: only its own test writes the file, and takes it for complete only when every section is there.
+
+use std::collections::BTreeMap;
+
+use tollgate_policy::Surface;
+
+use crate::case::{CASES, Case, cases};
+use crate::limits::{self, TRACES, Trace};
+use crate::packed::{pack, unpack};
+use crate::reference::{HASH_KEY, Reference};
+use crate::seen::Digest;
+
+/// The command that writes `golden.txt` anew.
+pub const BLESS: &str = "TOLLGATE_BLESS=1 cargo test -p tollgate-cases";
+
+const FILE: &str = include_str!("../golden.txt");
+const SECTION: &str = "\n## ";
+
+/// What was answered here, to be compared.
+pub struct Answered {
+    kind: &'static str,
+    number: u32,
+    digest: Digest,
+    body: Body,
+}
+
+enum Body {
+    Case(Vec<String>),
+    Trace(Trace),
+}
+
+/// Every case, on both surfaces: a document means the same on either.
+pub fn policies() -> Vec<Answered> {
+    (0..cases()).map(policy).collect()
+}
+
+/// Every trace of a limiter.
+pub fn limiters() -> Vec<Answered> {
+    let answered = |number| {
+        let trace = limits::run(number);
+        Answered { kind: "limiter", number, digest: trace.digest, body: Body::Trace(trace) }
+    };
+    (0..TRACES.min(cases())).map(answered).collect()
+}
+
+fn policy(number: u32) -> Answered {
+    let case = Case::new(number);
+    let of = |surface| {
+        let (mut digest, mut answers) = (Digest::default(), vec![]);
+        for expected in Reference::new(&case, surface, HASH_KEY) {
+            let text = expected.seen.to_string();
+            digest.add(expected.at_ms.to_le_bytes());
+            digest.add(&text);
+            answers.push(text);
+        }
+        (digest, answers)
+    };
+    let (digest, answers) = of(Surface::Envoy);
+    let (worker, _) = of(Surface::Worker);
+    assert_eq!(worker, digest, "case {number} means something else in the Worker");
+    Answered { kind: "policy", number, digest, body: Body::Case(answers) }
+}
+
+impl Answered {
+    fn name(&self) -> String {
+        format!("{} {}", self.kind, self.number)
+    }
+
+    fn section(&self) -> String {
+        let body = match &self.body {
+            Body::Case(answers) => pack(answers),
+            Body::Trace(trace) => format!("{}\n", trace.steps),
+        };
+        format!("{SECTION}{} {}\n{body}", self.name(), self.digest)
+    }
+
+    /// The first answer that is not the one of `before`, both, and what was asked.
+    fn difference(&self, before: &str) -> String {
+        match &self.body {
+            Body::Case(answers) => first_answer(self.number, &unpack(before), answers),
+            Body::Trace(trace) => trace.difference(self.number, before),
+        }
+    }
+}
+
+fn first_answer(number: u32, before: &[String], now: &[String]) -> String {
+    let Some(index) = (0..now.len()).find(|i| before.get(*i) != now.get(*i)) else {
+        return format!("policy {number}: every answer is the same, at another time");
+    };
+    let case = Case::new(number);
+    let none = String::new();
+    let (before, now) = (before.get(index).unwrap_or(&none), now.get(index).unwrap_or(&none));
+    format!(
+        "policy {number}, request {index}: {}\nthe request: {:?}\nthe policy: {}\n\
+         --- the whole answer before\n{before}--- now\n{now}",
+        first_field(before, now),
+        case.events[index].request,
+        case.policy,
+    )
+}
+
+/// The first line that differs: the status with its waits, a field, a mark or the body.
+fn first_field(before: &str, now: &str) -> String {
+    let gone = before.lines().find(|line| !now.lines().any(|other| other == *line));
+    let new = now.lines().find(|line| !before.lines().any(|other| other == *line));
+    match (gone, new) {
+        (Some(gone), Some(new)) => format!("expected `{gone}`, seen `{new}`"),
+        (Some(gone), None) => format!("expected `{gone}`, which is missing"),
+        (None, Some(new)) => format!("seen `{new}`, which is new"),
+        (None, None) => "the same fields in another order".to_owned(),
+    }
+}
+
+/// Fails with the first difference, field by field, and with the names of all that differ.
+pub fn compare(answered: &[Answered]) {
+    let golden = sections(FILE);
+    let before = |one: &Answered| golden.get(one.name().as_str()).copied().unwrap_or_default();
+    let wrong: Vec<&Answered> =
+        answered.iter().filter(|one| before(one).0 != one.digest.to_string()).collect();
+    let Some(first) = wrong.first() else { return };
+    let names: Vec<String> = wrong.iter().map(|one| one.name()).collect();
+    panic!(
+        "{}\n\n{} of {} differ from golden.txt: {}\nAll answers of a case: `cargo run -p tollgate-cases --example show \
+         {}`. If the change is meant: `{BLESS}`, and read the difference.",
+        first.difference(before(first).1),
+        wrong.len(),
+        answered.len(),
+        names.join(", "),
+        first.number,
+    );
+}
+
+/// Digest and body of each section by its name.
+fn sections(file: &str) -> BTreeMap<&str, (&str, &str)> {
+    file.split(SECTION)
+        .skip(1)
+        .filter_map(|text| {
+            let (head, body) = text.split_once('\n')?;
+            let (name, digest) = head.rsplit_once(' ')?;
+            Some((name, (digest, body)))
+        })
+        .collect()
+}
+
+/// The whole file.
+pub fn file(answered: &[Answered]) -> String {
+    let head = format!("# What the reference says to each case; written by {BLESS}\n");
+    let sections: String = answered.iter().map(Answered::section).collect();
+    head + &sections
+}
+
+/// Fails unless the file has every section of the promise, and each says what its digest is of.
+pub fn is_complete() {
+    let golden = sections(FILE);
+    assert_eq!(golden.len(), CASES as usize + TRACES as usize, "run `{BLESS}`");
+    for answered in policies() {
+        let Some((_, body)) = golden.get(answered.name().as_str()) else {
+            panic!("golden.txt lacks {}: run `{BLESS}`", answered.name());
+        };
+        let Body::Case(answers) = &answered.body else { continue };
+        assert!(unpack(body) == *answers, "{}: run `{BLESS}`", answered.name());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_field_is_told_by_policy_request_and_field() {
+        let mut changed = policy(1);
+        let Body::Case(answers) = &mut changed.body else { panic!("no case") };
+        let before = pack(answers);
+        let index = answers.iter().position(|text| text.contains("retry-after: ")).expect("one");
+        let line = answers[index].lines().find(|line| line.starts_with("retry-after: "));
+        let line = line.expect("the field").to_owned();
+        answers[index] = answers[index].replace(&line, "retry-after: 99999");
+        let told = changed.difference(&before);
+        let head =
+            format!("policy 1, request {index}: expected `{line}`, seen `retry-after: 99999`");
+        assert!(told.starts_with(&head), "{told}");
+    }
+
+    #[test]
+    fn a_changed_step_is_told_by_limiter_and_time() {
+        let trace = limits::run(3);
+        let mut before = trace.steps.clone().into_bytes();
+        before[3 * 17] = b'!';
+        let told = trace.difference(3, std::str::from_utf8(&before).expect("text"));
+        assert!(told.starts_with("limiter 3, step 17: "), "{told}");
+        assert!(told.contains("expected `!"), "{told}");
+    }
+}
