@@ -65,7 +65,7 @@ impl Group {
 }
 
 impl QuotaSet {
-    /// The index of the rule in [`Policy::rules`].
+    /// The index of the rule in [`Policy::rules`](crate::Policy::rules).
     #[must_use]
     pub fn rule(&self) -> usize {
         self.rule.into()

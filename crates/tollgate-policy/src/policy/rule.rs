@@ -63,7 +63,7 @@ impl Rule {
         metric_label(&self.name)
     }
 
-    /// The index of the rule's group in [`Policy::groups`]: rules with the same key share one.
+    /// The index of the rule's group in [`Policy::groups`](crate::Policy::groups): rules with the same key share one.
     #[must_use]
     pub fn group(&self) -> usize {
         self.group.into()
