@@ -5,6 +5,7 @@
 //! no race to lose. The lock is held for microseconds and never across an await. Deliberately absent: lines. Requests that
 //! wait (`delay`) are decided again when their time has come, whoever came first.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,8 @@ impl Gate {
     /// # Errors
     /// Every mistake in the document, with its place.
     pub fn new(document: &str) -> Result<Self, Problems> {
-        let policy = Policy::compile(document, Surface::Envoy)?;
+        let mut policy = Policy::compile(document, Surface::Envoy)?;
+        policy.set_hash_key(secret());
         Ok(Self {
             counts: Mutex::new(Counts::new(&policy)),
             started: Instant::now(),
@@ -134,6 +136,14 @@ impl Gate {
     fn now(&self) -> Timestamp {
         Timestamp::from_nanos(span(self.started.elapsed()).as_nanos())
     }
+}
+
+/// What clients must not guess: the hash of their key that they are told (`pk`), and which keys a rule is enforced for
+/// (`enforce_percent`). It is another one at each start; several servers that should agree read it from their settings.
+fn secret() -> [u8; 16] {
+    let random = RandomState::new();
+    let halves = u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1));
+    halves.to_le_bytes()
 }
 
 fn span(time: Duration) -> Span {

@@ -20,6 +20,9 @@ const LONGEST_BODY: usize = 64 * 1024;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let gate = Arc::new(Gate::new(include_str!("../policy.json"))?);
+    for warning in &gate.policy().warnings().0 {
+        eprintln!("warning: {warning}"); // legal, and surely not meant
+    }
     let service = Router::new()
         .route("/", get(|| async { "hello\n" }))
         .route("/login", post(login))

@@ -1,7 +1,13 @@
 //! The example as its clients see it: exact under races, bounded under floods, settled by responses.
 //!
 //! Windows are a day long, so that nothing grows back while a test runs, however slow the machine is.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing
+)]
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -186,6 +192,22 @@ async fn who_leaves_is_settled() {
         assert!(waiting.await.unwrap_err().is_cancelled());
     }
     assert_eq!(status(&service, client(0), "/").await, 429);
+}
+
+/// Guards: the hash of its key that a client is told cannot be computed by it: it has a secret, another one in each gate.
+#[tokio::test]
+async fn partition_keys_have_a_secret() {
+    let document = r#"{"version": 1, "response": {"partition_key": true},
+        "rules": [{"name": "r", "key": ["client_ip"], "quotas": [{"limit": 2, "window": "1d"}]}]}"#;
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let gate = Arc::new(Gate::new(document).unwrap());
+        let service = limited(Router::new().route("/", get(|| async {})), gate);
+        let response = ask(&service, client(0), "/").await;
+        seen.push(field(&response, "ratelimit-policy").unwrap().to_owned());
+    }
+    assert!(seen.iter().all(|policy| policy.starts_with(r#""r";q=2;w=86400;pk=:"#)), "{seen:?}");
+    assert_ne!(seen[0], seen[1]);
 }
 
 /// Guards: requests that wait are admitted when their time has come, and those too many are refused with 503
