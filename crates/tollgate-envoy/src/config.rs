@@ -4,7 +4,7 @@
 //! each; nothing is corrected silently. Deliberately absent: host calls.
 
 use tollgate_core::Algorithm;
-use tollgate_policy::{Group, MAX_VALUE_LEN, Meter, Policy, Surface, metric_label};
+use tollgate_policy::{Group, Meter, Policy, Surface, metric_label};
 
 use crate::table::Table;
 use crate::wire::structpb;
@@ -33,15 +33,8 @@ impl Config {
         let policy = Policy::compile(&text, Surface::Envoy);
         let policy =
             policy.map_err(|all| all.0.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-        let groups = policy.groups().iter();
-        let too_long = groups.clone().filter(|group| group.value_len() > MAX_VALUE_LEN);
-        let problems: Vec<String> =
-            too_long.map(|group| too_long_value(group.value_len())).collect();
-        if !problems.is_empty() {
-            return Err(problems);
-        }
         let table = |group: &Group| Table::new(scope, group.identity(), group.table_size());
-        let tables = groups.map(table).collect();
+        let tables = policy.groups().iter().map(table).collect();
         let has_final_denials = has_final_denials(&policy);
         Ok(Self { policy, tables, plugin: plugin_label(scope), has_final_denials })
     }
@@ -62,13 +55,6 @@ fn plugin_label(scope: &[u8]) -> String {
     names
         .next()
         .map_or_else(|| "tollgate".into(), |name| metric_label(&String::from_utf8_lossy(name)))
-}
-
-fn too_long_value(len: usize) -> String {
-    format!(
-        "rules: the quotas of one key take {len} bytes together, more than {MAX_VALUE_LEN}; use \
-         another algorithm than sliding-log or fewer quotas"
-    )
 }
 
 /// The policy's JSON text.

@@ -1,7 +1,7 @@
 //! Every message for every mistake, to the letter, from folders of policies beside what is said about them.
 //!
 //! `bad/NAME.json` is refused with the lines of `bad/NAME.txt`; `warnings/NAME.json` is accepted with the
-//! warnings of its `.txt`. `NAME.worker.json` is for the Worker, others for Envoy. After a change of
+//! warnings of its `.txt`. `NAME.worker.json` is for that surface, `NAME.json` for Envoy. After a change of
 //! words, `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test bad` writes the texts; read the diff.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
 
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use tollgate_policy::{Malformed, Policy, Surface};
 
-/// The wings that read a document, where messages are made. Each message is covered by the folders of policies, or by
-/// `problems.rs` when it needs a document too large to keep.
+/// The wings that read a document, where messages are made. Each message is covered by the folders of policies, by
+/// `problems.rs` when it needs a document too large to keep, or by `explain.rs` when it is said of a policy that is good.
 const WINGS: [&str; 5] = ["json", "http", "document", "policy", "compile"];
 
 /// Every source of these, and the one of the core that refuses quotas.
@@ -60,8 +60,9 @@ fn folder(name: &str) -> Vec<PathBuf> {
 fn check(name: &str, said: fn(&str, Surface) -> String) {
     let mut wrong = String::new();
     for path in folder(name) {
-        let worker = path.to_str().unwrap().ends_with(".worker.json");
-        let surface = if worker { Surface::Worker } else { Surface::Envoy };
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        let surface = stem.split_once('.').and_then(|(_, surface)| Surface::parse(surface));
+        let surface = surface.unwrap_or(Surface::Envoy);
         let mut text = said(&fs::read_to_string(&path).unwrap(), surface);
         if !text.is_empty() {
             text.push('\n');
@@ -111,7 +112,7 @@ fn texts() -> String {
 
 #[test]
 fn no_message_of_the_sources_is_left_out() {
-    let said = texts() + include_str!("problems.rs");
+    let said = texts() + include_str!("problems.rs") + include_str!("explain.rs");
     let mut missing = Vec::new();
     for literal in sources().iter().flat_map(|source| literals(source)) {
         let is_of_requests = OF_REQUESTS.iter().any(|malformed| malformed.detail() == literal);

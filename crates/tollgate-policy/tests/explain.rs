@@ -98,6 +98,35 @@ fn the_first_condition_that_fails_is_named() {
 }
 
 #[test]
+fn every_condition_and_every_key_part_has_its_words() {
+    let conditions = r#"{"methods": ["GET", "PUT"], "hosts": ["a.test", "*.b.test"], "paths": ["/a/{x}/*/**", "/"],
+        "headers": {"x-p": "1", "x-q": ["2", "*"]}, "query": {"q": {"prefix": "3"}},
+        "client_cidrs": ["192.0.2.0/24", "::1"], "routes": ["r"], "countries": ["de", "FR"], "asns": [1]}"#;
+    let each = "method GET or PUT and host a.test or *.b.test and path /a/{x}/*/** or / and header x-p \"1\" \
+                and header x-q and query parameter q \"3...\" and client in 192.0.2.0/24 or ::1/128 and route \"r\" \
+                and country DE or FR and AS number 1";
+    for (key, words) in [
+        (r#""client_ip", "method", "host""#, "client address and method and host"),
+        (r#""path", "country", "asn""#, "path and country and AS number"),
+        (r#"{"header": "x-k"}, {"cookie": "c"}"#, "header x-k and cookie c"),
+        (r#"{"query": "q"}, {"jwt_claim": "sub"}"#, "query parameter q and verified claim sub"),
+        (r#"{"path_param": "x"}"#, "path segment {x}"),
+        (r#"{"header": "x-k", "repeated": "first"}"#, "header x-k (the first of several)"),
+        (r#"{"cookie": "c", "repeated": "last"}"#, "cookie c (the last of several)"),
+        (r#"{"query": "q", "repeated": "join"}"#, "query parameter q (several together)"),
+        (r#"{"header": "cookie", "repeated": "refuse"}"#, "header cookie (several are refused)"),
+    ] {
+        let document = format!(
+            r#"{{"version": 1, "exempt": [{conditions}], "rules": [{{"name": "a", "when": {{"paths": ["/{{x}}"]}},
+                "key": [{key}], "quotas": [{{"limit": 1, "window": "1m"}}]}}]}}"#
+        );
+        let policy = Policy::compile(&document, Surface::Library).unwrap();
+        assert_eq!(policy.describe(0).unwrap().key, words);
+        assert_eq!(policy.exempt_in_words(), [format!("requests with {each}")]);
+    }
+}
+
+#[test]
 fn a_missing_key_part_has_no_partition_and_equal_keys_equal_hashes() {
     let policy = Policy::compile(DOCUMENT, Surface::Envoy).unwrap();
     let (mut first, mut second) = (Plan::new(), Plan::new());

@@ -176,6 +176,27 @@ fn networks_routes_countries_and_systems() {
 }
 
 #[test]
+fn a_library_is_given_every_fact() {
+    let document = r#"{"version": 1, "geo": {"country_header": "x-country"}, "rules": [{"name": "r",
+        "when": {"routes": ["api"], "countries": ["DE"], "asns": [1]}, "key": ["client_ip", {"jwt_claim": "sub"}],
+        "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
+    let mut library = Surfaced::on(document, Surface::Library);
+    let request = Request {
+        route: Some("api"),
+        country: Some("DE"),
+        asn: Some("1"),
+        claims: vec![("sub", "a")],
+        ..get("/", "192.0.2.1")
+    };
+    assert_eq!(library.check(&request, 0).answer, Answer::Pass);
+    assert_eq!(library.check(&request, 0).answer, DENIED);
+    let other = Request { claims: vec![("sub", "b")], ..request.clone() };
+    assert_eq!(library.check(&other, 0).answer, Answer::Pass, "another claim");
+    let elsewhere = Request { country: Some("FR"), ..request }.header("x-country", "DE");
+    assert!(library.check(&elsewhere, 0).headers.is_empty(), "it knows the country by itself");
+}
+
+#[test]
 fn every_key_part_counts_by_its_value() {
     let params = r#""when": {"paths": ["/u/{id}/**"]}, "key": [{"path_param": "id"}]"#;
     let claimed = |sub| Request { claims: vec![("sub", sub)], ..at("/") };

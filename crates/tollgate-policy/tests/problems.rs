@@ -149,6 +149,33 @@ fn lists_have_an_end() {
 }
 
 #[test]
+fn a_key_takes_no_more_than_its_surface_can_store() {
+    let logs = |n| {
+        let quota = |i| {
+            format!(
+                r#"{{"name": "{i}", "algorithm": "sliding-log", "limit": 1024, "window": "1h"}}"#
+            )
+        };
+        let quotas: Vec<_> = (0..n).map(quota).collect();
+        format!(r#"{{"name": "r{n}", "key": [], "quotas": [{}]}}"#, quotas.join(","))
+    };
+    let of = |sizes: &[usize]| {
+        let rules: Vec<_> = sizes.iter().map(|n| logs(*n)).collect();
+        format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(","))
+    };
+    check(&of(&[16, 15, 14, 13]), &[]);
+    let most = of(&[16, 15, 14, 13, 12]);
+    let taken = Policy::compile(&most, Surface::Worker).unwrap().groups()[0].value_len();
+    let message = format!(
+        "rules: the quotas of one key take {taken} bytes together, more than 524280; use another algorithm than sliding-log or fewer quotas"
+    );
+    check(&most, &[&message]);
+    for surface in [Surface::Worker, Surface::Library, Surface::Server] {
+        assert!(Policy::compile(&most, surface).is_ok(), "{surface:?}");
+    }
+}
+
+#[test]
 fn numbers_are_digits() {
     check(
         r#"{"version": 1, "exempt": [{"client_cidrs": ["10.0.0.0/+8"]}], "rules": [{"name": "a", "key": [],

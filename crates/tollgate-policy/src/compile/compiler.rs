@@ -15,11 +15,12 @@ use crate::compile::names::unique;
 use crate::compile::quotas;
 use crate::document::action::Action;
 use crate::document::charging::Charging;
-use crate::document::client_ip::Source;
+use crate::document::conditions::Conditions;
 use crate::document::cost::Cost;
 use crate::document::jwt::JwtDoc;
-use crate::document::key::{Key, KeyPart};
+use crate::document::key::{About, Key, KeyPart};
 use crate::document::mode::Mode;
+use crate::document::need::Need;
 use crate::document::root::{BodyFormat, Document, HeaderGeneration, WaitingDoc};
 use crate::document::rule::{Durability, OnFailure, OnMissing, RuleDoc, TierDoc};
 use crate::document::scalar::{HeaderName, Name, Version};
@@ -37,7 +38,7 @@ use crate::policy::limits::Limits;
 use crate::policy::quota::Meter;
 use crate::policy::rule::{Rule, Tier};
 use crate::policy::settings::{Response, Settings};
-use crate::policy::surface::Surface;
+use crate::policy::surface::{Supply, Traits};
 use crate::stable_hash::stable_hash;
 
 /// The most rules of a policy.
@@ -55,6 +56,8 @@ const DEFAULT_CAPACITY: u32 = 65_536;
 pub(super) struct Compiler {
     pub(super) policy: Policy,
     on_failure: OnFailure,
+    /// Bytes of the longest value that the surface can store.
+    longest_value: usize,
     record_ids: BTreeSet<u32>,
     /// Groups by the identity of their keys.
     groups: BTreeMap<u64, u16>,
@@ -73,7 +76,7 @@ fn waiting(doc: Option<&WaitingDoc>) -> Limits {
 }
 
 impl Compiler {
-    pub(super) fn new(document: &Document, surface: Surface, fingerprint: u64) -> Self {
+    pub(super) fn new(document: &Document, surface: &Traits, fingerprint: u64) -> Self {
         let Version = document.version; // there is one version yet
         let response = document.response.as_ref();
         let policy = Policy {
@@ -97,7 +100,13 @@ impl Compiler {
             fingerprint,
         };
         let on_failure = document.on_failure.unwrap_or(OnFailure::Allow);
-        Self { policy, on_failure, record_ids: BTreeSet::new(), groups: BTreeMap::new() }
+        Self {
+            policy,
+            on_failure,
+            longest_value: surface.longest_value,
+            record_ids: BTreeSet::new(),
+            groups: BTreeMap::new(),
+        }
     }
 
     pub(super) fn rules(&mut self, document: &Document, root: &At<'_>) {
@@ -113,7 +122,7 @@ impl Compiler {
             return;
         }
         let whens = document.rules().filter_map(|(_, rule)| rule.when.as_ref());
-        let patterns = whens.filter_map(|when| when.paths.as_ref()).flat_map(|paths| &paths.0);
+        let patterns = whens.filter_map(Conditions::paths).flatten();
         let segments: usize = patterns.map(|pattern| pattern.segments.len()).sum();
         if segments > MAX_PATH_SEGMENTS {
             at.problem(format!(
@@ -126,6 +135,7 @@ impl Compiler {
             self.rule(rule, &at.item(i));
         }
         self.lay_out();
+        self.check_length(&at);
     }
 
     fn rule(&mut self, doc: &RuleDoc, at: &At<'_>) {
@@ -253,16 +263,25 @@ impl Compiler {
             group.value_len = end;
         }
     }
+
+    /// Notes that a key takes more than the surface can store for it.
+    fn check_length(&self, at: &At<'_>) {
+        let longest = self.policy.groups.iter().map(Group::value_len).max().unwrap_or(0);
+        if longest > self.longest_value {
+            at.problem(format!(
+                "the quotas of one key take {longest} bytes together, more than {}; use another algorithm than \
+                 sliding-log or fewer quotas",
+                self.longest_value
+            ));
+        }
+    }
 }
 
-fn settings(document: &Document, surface: Surface) -> Settings {
+fn settings(document: &Document, surface: &Traits) -> Settings {
     let client = document.client_ip.as_ref();
-    // A Worker knows where its clients are; there the header would be one that any client can send.
-    let geo = document.geo.as_ref().filter(|_| surface == Surface::Envoy);
-    let default = match surface {
-        Surface::Envoy => Source::Connection,
-        Surface::Worker => Source::CfConnectingIp,
-    };
+    let geo = document.geo.as_ref();
+    // Where the surface knows it by itself, a header would be one that any client can send.
+    let named = |need| geo.filter(|_| matches!(surface.supply(need), Supply::Named(_)));
     let conditions = || {
         let of_rule = |rule: &RuleDoc| {
             let tiers = rule.tiers().iter().filter_map(|tier| tier.when.clone());
@@ -276,23 +295,23 @@ fn settings(document: &Document, surface: Surface) -> Settings {
     };
     let repeated = document.repeated.unwrap_or(Repeated::Refuse);
     Settings {
-        client: ClientAddress::new(client, default),
+        client: ClientAddress::new(client, surface.source.clone()),
         prefixes: Prefixes {
             ipv4: client.and_then(|c| c.ipv4_prefix).map_or(32, |p| p.0),
             ipv6: client.and_then(|c| c.ipv6_prefix).map_or(64, |p| p.0),
         },
-        country_header: geo.and_then(|geo| geo.country_header.clone()),
-        asn_header: geo.and_then(|geo| geo.asn_header.clone()),
+        country_header: named(Need::Country).and_then(|geo| geo.country_header.clone()),
+        asn_header: named(Need::Asn).and_then(|geo| geo.asn_header.clone()),
         repeated,
         token: document
             .jwt
             .as_ref()
-            .filter(|_| surface == Surface::Worker)
+            .filter(|_| surface.verifies_tokens)
             .map(|jwt| token(jwt, repeated)),
         escaped_slashes: document.escaped_slashes.unwrap_or(EscapedSlashes::Separator),
-        reads_path: conditions().any(|c| c.paths.is_some())
+        reads_path: conditions().any(|c| c.paths().is_some())
             || key_reads(|part| matches!(part, KeyPart::Path | KeyPart::PathParam(_))),
-        reads_host: conditions().any(|c| c.hosts.is_some())
+        reads_host: conditions().any(|c| c.hosts().is_some())
             || key_reads(|part| *part == KeyPart::Host),
     }
 }
@@ -307,7 +326,7 @@ fn token(jwt: &JwtDoc, default: Repeated) -> (HeaderName, Repeated) {
 fn key_identity(key: &Key, rule: &str, prefixes: Prefixes) -> u64 {
     let mut text = String::new();
     for part in key {
-        let [kind, name] = part.identity();
+        let About { name: kind, of: name, .. } = part.about();
         text.push_str(&format!("{kind} {}:{name}\n", name.len()));
         if let Some(repeated) = part.unusual() {
             text.push_str(&format!("{repeated:?}\n"));

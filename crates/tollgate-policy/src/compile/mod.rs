@@ -30,15 +30,16 @@ impl Policy {
         let node = Node::parse(document)?;
         let noted = RefCell::new(Noted::default());
         let root = At::root(&noted);
+        let traits = surface.traits();
         let policy = Document::read(&node, &root).map(|read| {
             if root.noted() == 0 {
                 validate::unreachable(&read, &root);
             }
             let mut compiler =
-                compiler::Compiler::new(&read, surface, stable_hash(&[document.as_bytes()]));
+                compiler::Compiler::new(&read, &traits, stable_hash(&[document.as_bytes()]));
             compiler.rules(&read, &root);
-            validate::errors(&read, surface, &root);
-            let warnings = warnings::warnings(&read, &compiler.policy, surface);
+            validate::errors(&read, &traits, &root);
+            let warnings = warnings::warnings(&read, &compiler.policy, &traits);
             compiler.policy.warnings = warnings.in_order(&node);
             compiler.policy
         });

@@ -15,6 +15,7 @@ use crate::document::client_ip::Source;
 use crate::document::conditions::Conditions;
 use crate::document::jwt::JwkDoc;
 use crate::document::key::KeyPart;
+use crate::document::need::Need;
 use crate::document::repeated::NO_JOIN;
 use crate::document::root::Document;
 use crate::document::rule::RuleDoc;
@@ -23,10 +24,10 @@ use crate::http::repeated::Repeated;
 use crate::json::place::At;
 use crate::json::quote::quoted_text;
 use crate::policy::label::metric_label;
-use crate::policy::surface::Surface;
+use crate::policy::surface::{Supply, Traits};
 
 /// Notes what can never be.
-pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
+pub(super) fn errors(document: &Document, surface: &Traits, root: &At<'_>) {
     client_ip_errors(document, surface, root);
     let token_mode = document.jwt.as_ref().and_then(|jwt| jwt.repeated);
     if token_mode == Some(Repeated::Join) {
@@ -38,10 +39,10 @@ pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
     }
     let exempt_at = root.field("exempt");
     for (i, conditions) in document.exempt().iter().enumerate() {
-        surface_errors(conditions, document, surface, &exempt_at.item(i));
+        need_errors(conditions, document, surface, &exempt_at.item(i));
     }
     let rules_at = root.field("rules");
-    if surface == Surface::Envoy {
+    if surface.has_labels {
         label_errors(document, &rules_at);
     }
     for (i, rule) in document.rules() {
@@ -50,12 +51,12 @@ pub(super) fn errors(document: &Document, surface: Surface, root: &At<'_>) {
         key_errors(rule, document, surface, &at.field("key"));
         for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
             if let Some(conditions) = conditions {
-                surface_errors(conditions, document, surface, &at.field(name));
+                need_errors(conditions, document, surface, &at.field(name));
             }
         }
         for (j, tier) in rule.tiers().iter().enumerate() {
             if let Some(when) = &tier.when {
-                surface_errors(when, document, surface, &at.field("tiers").item(j).field("when"));
+                need_errors(when, document, surface, &at.field("tiers").item(j).field("when"));
             }
         }
     }
@@ -119,19 +120,17 @@ pub(super) fn unreachable(document: &Document, root: &At<'_>) {
     }
 }
 
-fn client_ip_errors(document: &Document, surface: Surface, root: &At<'_>) {
+fn client_ip_errors(document: &Document, surface: &Traits, root: &At<'_>) {
     let Some(client_ip) = &document.client_ip else { return };
     let at = root.field("client_ip");
     if client_ip.trusted_proxies.is_some() && client_ip.trusted_hops.is_some() {
         at.field("trusted_hops")
             .problem("cannot stand beside trusted_proxies; use one of the two".into());
     }
-    if surface == Surface::Envoy && client_ip.source == Some(Source::CfConnectingIp) {
-        at.field("source").problem(
-            "\"cf-connecting-ip\" exists in the Worker only; in Envoy use {\"header\": \"cf-connecting-ip\"} with \
-             trusted_proxies"
-                .into(),
-        );
+    if let (Some(Source::CfConnectingIp), Some(message)) =
+        (&client_ip.source, surface.no_cf_connecting_ip)
+    {
+        at.field("source").problem(message.into());
     }
 }
 
@@ -171,27 +170,33 @@ fn signing_key_errors(key: &JwkDoc, at: &At<'_>) {
     }
 }
 
-fn surface_errors(conditions: &Conditions, document: &Document, surface: Surface, at: &At<'_>) {
-    let geo = document.geo.as_ref();
-    if surface == Surface::Worker && conditions.routes.is_some() {
-        at.field("routes").problem("exists in Envoy only; a Worker has no named routes".into());
-    }
-    if surface == Surface::Envoy {
-        if conditions.countries.is_some() && geo.is_none_or(|geo| geo.country_header.is_none()) {
-            at.field("countries").problem(NO_COUNTRY.into());
-        }
-        if conditions.asns.is_some() && geo.is_none_or(|geo| geo.asn_header.is_none()) {
-            at.field("asns").problem(NO_ASN.into());
+/// Notes the conditions on what is not known to the surface.
+fn need_errors(conditions: &Conditions, document: &Document, surface: &Traits, at: &At<'_>) {
+    for condition in &conditions.0 {
+        if let Some(message) = condition.need().and_then(|need| missing(need, document, surface)) {
+            at.field(condition.field()).problem(message.into());
         }
     }
 }
 
-const NO_COUNTRY: &str = "needs geo.country_header in Envoy: the header that a trusted proxy sets";
-const NO_ASN: &str = "needs geo.asn_header in Envoy: the header that a trusted proxy sets";
+/// What is wrong with a document that needs this fact; `None` when the surface comes by it.
+fn missing(need: Need, document: &Document, surface: &Traits) -> Option<&'static str> {
+    let (geo, jwt) = (document.geo.as_ref(), document.jwt.as_ref());
+    let is_named = match need {
+        Need::Route => false,
+        Need::Country => geo.is_some_and(|geo| geo.country_header.is_some()),
+        Need::Asn => geo.is_some_and(|geo| geo.asn_header.is_some()),
+        Need::Claims if surface.verifies_tokens => jwt.is_some_and(|jwt| jwt.keys.is_some()),
+        Need::Claims => jwt.is_some_and(|jwt| jwt.metadata.is_some()),
+    };
+    match surface.supply(need) {
+        Supply::Itself => None,
+        Supply::Named(_) if is_named => None,
+        Supply::Named(message) | Supply::Never(message) => Some(message),
+    }
+}
 
-fn key_errors(rule: &RuleDoc, document: &Document, surface: Surface, at: &At<'_>) {
-    let geo = document.geo.as_ref();
-    let jwt = document.jwt.as_ref();
+fn key_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &At<'_>) {
     for (i, part) in rule.key.iter().enumerate().take(MAX_KEY_PARTS) {
         let message = match part {
             _ if rule.key.iter().take(i).any(|earlier| earlier == part) => {
@@ -201,36 +206,18 @@ fn key_errors(rule: &RuleDoc, document: &Document, surface: Surface, at: &At<'_>
                 let capture = quoted_text(&format!("{{{name}}}"));
                 format!("{capture} is not captured by every path of this rule")
             }
-            KeyPart::Country
-                if surface == Surface::Envoy && geo.is_none_or(|g| g.country_header.is_none()) =>
-            {
-                NO_COUNTRY.to_string()
-            }
-            KeyPart::Asn
-                if surface == Surface::Envoy && geo.is_none_or(|g| g.asn_header.is_none()) =>
-            {
-                NO_ASN.to_string()
-            }
-            KeyPart::JwtClaim(_)
-                if surface == Surface::Envoy && jwt.is_none_or(|j| j.metadata.is_none()) =>
-            {
-                "needs jwt.metadata in Envoy: the payload_in_metadata of the jwt_authn filter"
-                    .to_string()
-            }
-            KeyPart::JwtClaim(_)
-                if surface == Surface::Worker && jwt.is_none_or(|j| j.keys.is_none()) =>
-            {
-                "needs jwt.keys in the Worker: what tokens are verified with".to_string()
-            }
-            _ => continue,
+            _ => match part.about().need.and_then(|need| missing(need, document, surface)) {
+                Some(message) => message.to_string(),
+                None => continue,
+            },
         };
         at.item(i).problem(message);
     }
 }
 
 fn captures(rule: &RuleDoc, name: &str) -> bool {
-    let paths = rule.when.as_ref().and_then(|when| when.paths.as_ref());
+    let paths = rule.when.as_ref().and_then(Conditions::paths);
     paths.is_some_and(|paths| {
-        paths.0.iter().all(|path| path.captures().any(|captured| captured == name))
+        paths.iter().all(|path| path.captures().any(|captured| captured == name))
     })
 }

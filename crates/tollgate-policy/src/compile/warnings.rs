@@ -16,7 +16,6 @@ use crate::document::action::Action;
 use crate::document::charging::Charging;
 use crate::document::client_ip::Source;
 use crate::document::cost::Cost;
-use crate::document::key::KeyPart;
 use crate::document::mode::Mode;
 use crate::document::root::Document;
 use crate::document::rule::{RuleDoc, TierDoc};
@@ -28,13 +27,13 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::Meter;
 use crate::policy::rule::Rule;
-use crate::policy::surface::Surface;
+use crate::policy::surface::Traits;
 
 /// Above this a log takes more than 2 KiB a key.
 const LARGE_LOG: u64 = 256;
 
 /// What is legal but surely not meant.
-pub(super) fn warnings(document: &Document, policy: &Policy, surface: Surface) -> Noted {
+pub(super) fn warnings(document: &Document, policy: &Policy, surface: &Traits) -> Noted {
     let warnings = RefCell::new(Noted::default());
     let root = At::root(&warnings);
     client_ip_warnings(&policy.settings.client, &root);
@@ -50,7 +49,7 @@ pub(super) fn warnings(document: &Document, policy: &Policy, surface: Surface) -
     for (i, rule) in document.rules() {
         let at = rules_at.item(i);
         exempt_warning(document, rule, &left, &at);
-        if surface == Surface::Worker {
+        if surface.has_objects {
             few_objects_warning(rule, &at.field("key"));
         }
         guess_warning(rule, &at.field("charge"));
@@ -102,14 +101,9 @@ fn trust_warnings(client: &ClientAddress, root: &At<'_>) {
     }
 }
 
-/// Parts of a key that have few values, or one for a whole site.
-const fn has_few_values(part: &KeyPart) -> bool {
-    matches!(part, KeyPart::Method | KeyPart::Host | KeyPart::Country)
-}
-
 /// A key is an object, and an object serves one request after the other.
 fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
-    if rule.key.iter().all(has_few_values) {
+    if rule.key.iter().all(|part| part.about().has_few_values) {
         let which =
             if rule.key.is_empty() { "one Durable Object" } else { "a few Durable Objects" };
         at.problem(format!(

@@ -5,8 +5,9 @@
 use alloc::format;
 use alloc::string::String;
 
-use crate::document::conditions::{Conditions, Matcher};
+use crate::document::conditions::{Condition, Conditions};
 use crate::document::rule::RuleDoc;
+use crate::document::wanted::Matcher;
 use crate::http::values::trimmed;
 use crate::json::place::At;
 use crate::json::quote::quoted_text;
@@ -36,8 +37,9 @@ pub(super) fn of_rule(rule: &RuleDoc, at: &At<'_>) {
 /// Notes the values that headers are compared with and that never match.
 pub(super) fn of_conditions(conditions: &Conditions, at: &At<'_>) {
     let at = at.field("headers");
-    for (name, matchers) in conditions.headers.iter().flat_map(|named| &named.0) {
-        for matcher in matchers {
+    for condition in &conditions.0 {
+        let Condition::Header(name, wanted) = condition else { continue };
+        for matcher in wanted {
             let text = match matcher {
                 Matcher::Exact(text) if trimmed(text) != text => text,
                 Matcher::Prefix(text) if matches!(text.first(), Some(b' ' | b'\t')) => text,

@@ -1,28 +1,28 @@
 //! Conditions on a request: `when`, `unless` and `exempt`.
 //!
 //! Invariant: all conditions that are given must hold; the values of one are alternatives. An empty
-//! list matches nothing and is therefore refused.
+//! list matches nothing and is therefore refused. Whether one holds for a request is asked in
+//! `request::conditions`; all else that is known of a condition stands here.
 
-use alloc::collections::BTreeSet;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+#[cfg(feature = "explain")]
+use core::fmt;
+use core::mem::discriminant;
 
-use crate::document::lists::{MAX_VALUES, NonEmpty, within};
+use crate::document::lists::NonEmpty;
+use crate::document::need::Need;
 use crate::document::scalar::{HeaderName, Method};
+use crate::document::wanted::{Asn, Country, Host, Matcher, Named};
 use crate::http::address::Cidr;
-use crate::http::authority::write_host;
 use crate::http::path::Pattern;
-use crate::http::token::is_token;
 use crate::json::node::Node;
 use crate::json::place::At;
-use crate::json::quote::{quoted, quoted_text};
 use crate::json::reader::{FromNode, record, schema};
 
 record! {
     /// Conditions; all that are given must hold, the values of one are alternatives.
-    #[derive(Default, PartialEq)]
-    Conditions {
+    ConditionsDoc {
         /// Request methods.
         methods: Option<NonEmpty<Method>>,
         /// Hosts without port: exact, or `*.suffix` for any subdomain.
@@ -44,188 +44,215 @@ record! {
     }
 }
 
-/// A host: exact, or every subdomain of a suffix; in lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Host {
-    /// `api.example.com`
-    Exact(Vec<u8>),
-    /// `*.example.com`, kept as `.example.com`.
-    Suffix(Vec<u8>),
+/// One condition: one of its values must be the request's.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Condition {
+    Methods(Vec<Method>),
+    Hosts(Vec<Host>),
+    Paths(Vec<Pattern>),
+    Header(HeaderName, Vec<Matcher>),
+    Query(String, Vec<Matcher>),
+    ClientCidrs(Vec<Cidr>),
+    Routes(Vec<String>),
+    Countries(Vec<Country>),
+    Asns(Vec<Asn>),
 }
 
-impl FromNode for Host {
+/// Conditions that must all hold, in the order in which they are asked, whatever the document's is. Of one
+/// kind there is one, but for headers and parameters: one for each name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Conditions(pub(crate) Vec<Condition>);
+
+impl FromNode for Conditions {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        let Node::Text(text) = node else {
-            return at.wrong(node, "a host");
-        };
-        let suffix = text.strip_prefix("*.");
-        let name = suffix.unwrap_or(text);
-        let mut host = Vec::new();
-        let is_host = write_host(name.as_bytes(), &mut host).is_ok();
-        // A request may have a port and white space round it; a condition has neither.
-        let is_bare = name.ends_with(']') || !name.contains([':', ' ', '\t']);
-        let is_suffix_of_address = suffix.is_some() && name.starts_with('[');
-        if !is_host || host.is_empty() || !is_bare || is_suffix_of_address {
-            return at.wrong(node, "a host; use a name without port, or \"*.\" and a name");
-        }
-        if name.ends_with('.') {
-            at.problem(format!("{} ends in a dot, which no host has in normal form", quoted(node)));
-            return None;
-        }
-        Some(match suffix {
-            Some(_) => {
-                host.insert(0, b'.');
-                Self::Suffix(host)
-            }
-            None => Self::Exact(host),
+        ConditionsDoc::read(node, at).map(Self::new)
+    }
+
+    schema!(ConditionsDoc::schema());
+}
+
+impl Conditions {
+    fn new(doc: ConditionsDoc) -> Self {
+        let ConditionsDoc {
+            methods,
+            hosts,
+            paths,
+            headers,
+            query,
+            client_cidrs,
+            routes,
+            countries,
+            asns,
+        } = doc;
+        let headers = headers.into_iter().flat_map(|named| named.0);
+        let query = query.into_iter().flat_map(|named| named.0);
+        let mut all = Vec::new();
+        all.extend(methods.map(|list| Condition::Methods(list.0)));
+        all.extend(hosts.map(|list| Condition::Hosts(list.0)));
+        all.extend(paths.map(|list| Condition::Paths(list.0)));
+        all.extend(headers.map(|(name, wanted)| Condition::Header(name, wanted)));
+        all.extend(query.map(|(name, wanted)| Condition::Query(name, wanted)));
+        all.extend(client_cidrs.map(|list| Condition::ClientCidrs(list.0)));
+        all.extend(routes.map(|list| Condition::Routes(list.0)));
+        all.extend(countries.map(|list| Condition::Countries(list.0)));
+        all.extend(asns.map(|list| Condition::Asns(list.0)));
+        Self(all)
+    }
+
+    /// The path patterns, if there is a condition on the path.
+    pub(crate) fn paths(&self) -> Option<&[Pattern]> {
+        self.0.iter().find_map(|condition| match condition {
+            Condition::Paths(list) => Some(list.as_slice()),
+            _ => None,
         })
     }
 
-    schema!({"type": "string"});
-}
+    /// The hosts, if there is a condition on the host.
+    pub(crate) fn hosts(&self) -> Option<&[Host]> {
+        self.0.iter().find_map(|condition| match condition {
+            Condition::Hosts(list) => Some(list.as_slice()),
+            _ => None,
+        })
+    }
 
-/// Matchers by name, each name a condition of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named<K>(pub(crate) Vec<(K, Vec<Matcher>)>);
+    /// True when these hold whenever `other` do; false when unsure.
+    pub(crate) fn are_implied_by(&self, other: &Self) -> bool {
+        self.0.iter().all(|mine| other.0.iter().any(|theirs| mine.is_implied_by(theirs)))
+    }
 
-impl<K: FromNode + AsRef<[u8]>> FromNode for Named<K> {
-    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        let Node::Object(fields) = node else {
-            return at.wrong(node, "an object of names and what their values are");
+    /// At most how many alternatives are compared to see whether these are implied by `other`.
+    pub(crate) fn comparisons(&self, other: &Self) -> usize {
+        let kinds = |all: &Self| {
+            let runs = all.0.chunk_by(|a, b| discriminant(a) == discriminant(b));
+            let size =
+                |run: &[Condition]| run.iter().map(Condition::size).fold(0, usize::saturating_add);
+            runs.filter_map(|run| Some((discriminant(run.first()?), size(run)))).collect::<Vec<_>>()
         };
-        within(MAX_VALUES, fields.len(), at)?;
-        let (mut named, mut seen) = (Vec::new(), BTreeSet::new());
-        for (i, (name, node)) in fields.iter().enumerate() {
-            let at = at.own(name);
-            let key = K::read(&Node::Text(name.clone()), &at);
-            let is_new = key.as_ref().is_none_or(|key| seen.insert(Vec::from(key.as_ref())));
-            if !is_new && !at.is_full() {
-                at.problem(given_again(name, fields.get(..i).unwrap_or_default()));
-            }
-            let matchers = match node {
-                Node::List(_) => NonEmpty::<Matcher>::read(node, &at).map(|list| list.0),
-                _ => Matcher::read(node, &at).map(|one| alloc::vec![one]),
-            };
-            named.push(key.zip(matchers));
-        }
-        named.into_iter().collect::<Option<_>>().map(Self)
-    }
-
-    schema!({"type": "object", "maxProperties": MAX_VALUES, "additionalProperties": {"anyOf": [
-        Matcher::schema(), NonEmpty::<Matcher>::schema()
-    ]}});
-}
-
-/// What is wrong with a `name` that means the same as one of the `earlier` ones.
-fn given_again(name: &str, earlier: &[(String, Node)]) -> String {
-    let is_spelt_so = earlier.iter().any(|(first, _)| first == name);
-    match earlier.iter().find(|(first, _)| first.eq_ignore_ascii_case(name)) {
-        Some((first, _)) if !is_spelt_so => format!(
-            "is {} once more, because capitals make no difference; give it once",
-            quoted_text(first)
-        ),
-        _ => "is given twice; give it once".into(),
+        let (mine, theirs) = (kinds(self), kinds(other));
+        let pairs = mine.iter().flat_map(|mine| theirs.iter().map(move |theirs| (mine, theirs)));
+        let same = pairs.filter(|(mine, theirs)| mine.0 == theirs.0);
+        same.map(|(mine, theirs)| mine.1.saturating_mul(theirs.1)).fold(1, usize::saturating_add)
     }
 }
 
-/// What a value must be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Matcher {
-    /// `"*"`: present, whatever it is.
-    Present,
-    /// Exactly these bytes.
-    Exact(Vec<u8>),
-    /// Beginning with these bytes.
-    Prefix(Vec<u8>),
-}
-
-record! {
-    /// The beginning of a value.
-    PrefixDoc {
-        /// What it begins with.
-        prefix: String,
-    }
-}
-
-impl FromNode for Matcher {
-    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        match node {
-            Node::Text(text) if text == "*" => Some(Self::Present),
-            Node::Text(text) => Some(Self::Exact(text.clone().into())),
-            Node::Object(_) => PrefixDoc::read(node, at).map(|doc| Self::Prefix(doc.prefix.into())),
-            _ => at.wrong(node, "a value, \"*\" or {\"prefix\": \"...\"}"),
-        }
-    }
-
-    schema!({"anyOf": [{"type": "string"}, PrefixDoc::schema()]});
-}
-
-impl Matcher {
-    /// True when `value` is what this wants.
-    pub(crate) fn matches(&self, value: &[u8]) -> bool {
+impl Condition {
+    /// The field of the document that says it.
+    pub(crate) const fn field(&self) -> &'static str {
         match self {
-            Self::Present => true,
-            Self::Exact(exact) => value == exact,
-            Self::Prefix(prefix) => value.starts_with(prefix),
-        }
-    }
-}
-
-impl FromNode for Cidr {
-    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        let Node::Text(text) = node else {
-            return at.wrong(node, "a network");
-        };
-        match Self::parse(text) {
-            Ok(cidr) => Some(cidr),
-            Err(why) => {
-                at.problem(format!("{} is not a network: {why}", quoted(node)));
-                None
-            }
+            Self::Methods(_) => "methods",
+            Self::Hosts(_) => "hosts",
+            Self::Paths(_) => "paths",
+            Self::Header(..) => "headers",
+            Self::Query(..) => "query",
+            Self::ClientCidrs(_) => "client_cidrs",
+            Self::Routes(_) => "routes",
+            Self::Countries(_) => "countries",
+            Self::Asns(_) => "asns",
         }
     }
 
-    schema!({"type": "string"});
-}
-
-/// A two-letter country code (ISO 3166-1), in upper case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Country(pub(crate) Vec<u8>);
-
-impl FromNode for Country {
-    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        match node {
-            Node::Text(text) if text.len() == 2 && is_token(text.as_bytes()) => {
-                Some(Self(text.to_ascii_uppercase().into()))
-            }
-            _ => at.wrong(node, "a country; use two letters, such as \"DE\""),
-        }
-    }
-
-    schema!({"type": "string", "pattern": "^[A-Za-z0-9]{2}$"});
-}
-
-/// An autonomous system number, as its decimal digits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asn(pub(crate) Vec<u8>);
-
-impl FromNode for Asn {
-    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        match node {
-            Node::Integer(n) if u32::try_from(*n).is_ok() => Some(Self(format!("{n}").into())),
-            _ => at.wrong(node, "a system number; use 0 to 4294967295"),
-        }
-    }
-
-    schema!({"type": "integer", "minimum": 0, "maximum": u32::MAX});
-}
-
-impl Host {
-    /// True when `host`, in normal form, is this one.
-    pub(crate) fn matches(&self, host: &[u8]) -> bool {
+    /// What it reads of a request that not every surface knows.
+    pub(crate) const fn need(&self) -> Option<Need> {
         match self {
-            Self::Exact(exact) => host == exact,
-            Self::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
+            Self::Routes(_) => Some(Need::Route),
+            Self::Countries(_) => Some(Need::Country),
+            Self::Asns(_) => Some(Need::Asn),
+            Self::Methods(_) | Self::Hosts(_) | Self::Paths(_) | Self::Header(..) => None,
+            Self::Query(..) | Self::ClientCidrs(_) => None,
         }
+    }
+
+    /// True when this holds whenever `other` does; false when unsure, as it is of two kinds.
+    fn is_implied_by(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Methods(mine), Self::Methods(theirs)) => {
+                each_within(mine, theirs, PartialEq::eq)
+            }
+            (Self::Hosts(mine), Self::Hosts(theirs)) => each_within(mine, theirs, PartialEq::eq),
+            (Self::Paths(mine), Self::Paths(theirs)) => each_within(mine, theirs, Pattern::covers),
+            (Self::ClientCidrs(mine), Self::ClientCidrs(theirs)) => {
+                each_within(mine, theirs, Cidr::covers)
+            }
+            (Self::Routes(mine), Self::Routes(theirs)) => each_within(mine, theirs, PartialEq::eq),
+            (Self::Countries(mine), Self::Countries(theirs)) => {
+                each_within(mine, theirs, PartialEq::eq)
+            }
+            (Self::Asns(mine), Self::Asns(theirs)) => each_within(mine, theirs, PartialEq::eq),
+            (Self::Header(..), Self::Header(..)) | (Self::Query(..), Self::Query(..)) => {
+                self == other
+            }
+            _ => false,
+        }
+    }
+
+    /// Its alternatives; the values of one header or parameter are compared as one.
+    const fn size(&self) -> usize {
+        match self {
+            Self::Methods(list) => list.len(),
+            Self::Hosts(list) => list.len(),
+            Self::Paths(list) => list.len(),
+            Self::Header(..) | Self::Query(..) => 1,
+            Self::ClientCidrs(list) => list.len(),
+            Self::Routes(list) => list.len(),
+            Self::Countries(list) => list.len(),
+            Self::Asns(list) => list.len(),
+        }
+    }
+}
+
+/// True when every one of `theirs` is within one of `mine`.
+fn each_within<T>(mine: &[T], theirs: &[T], within: fn(&T, &T) -> bool) -> bool {
+    theirs.iter().all(|theirs| mine.iter().any(|mine| within(mine, theirs)))
+}
+
+/// In words: `method POST`.
+#[cfg(feature = "explain")]
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Methods(list) => alternatives(f, "method", list.iter().map(|method| &method.0)),
+            Self::Hosts(list) => alternatives(f, "host", list),
+            Self::Paths(list) => alternatives(f, "path", list),
+            Self::Header(name, wanted) => values(f, "header", &name.0, wanted),
+            Self::Query(name, wanted) => values(f, "query parameter", name, wanted),
+            Self::ClientCidrs(list) => alternatives(f, "client in", list),
+            Self::Routes(list) => {
+                alternatives(f, "route", list.iter().map(|route| alloc::format!("\"{route}\"")))
+            }
+            Self::Countries(list) => alternatives(f, "country", list),
+            Self::Asns(list) => alternatives(f, "AS number", list),
+        }
+    }
+}
+
+/// `method POST or PUT`
+#[cfg(feature = "explain")]
+fn alternatives<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    values: impl IntoIterator<Item = T>,
+) -> fmt::Result {
+    f.write_str(what)?;
+    for (i, value) in values.into_iter().enumerate() {
+        write!(f, "{}{value}", if i == 0 { " " } else { " or " })?;
+    }
+    Ok(())
+}
+
+/// `header x-plan "gold" or "silver"`; only the name when any value will do.
+#[cfg(feature = "explain")]
+fn values(f: &mut fmt::Formatter<'_>, what: &str, name: &str, wanted: &[Matcher]) -> fmt::Result {
+    let wanted = if wanted.contains(&Matcher::Present) { &[] } else { wanted };
+    alternatives(f, &alloc::format!("{what} {name}"), wanted)
+}
+
+/// In words, joined by "and".
+#[cfg(feature = "explain")]
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, condition) in self.0.iter().enumerate() {
+            write!(f, "{}{condition}", if i == 0 { "" } else { " and " })?;
+        }
+        Ok(())
     }
 }

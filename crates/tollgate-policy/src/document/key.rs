@@ -4,7 +4,10 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+#[cfg(feature = "explain")]
+use core::fmt;
 
+use crate::document::need::Need;
 use crate::document::scalar::{CookieName, HeaderName};
 use crate::http::repeated::Repeated;
 use crate::json::node::Node;
@@ -57,80 +60,121 @@ record! {
     }
 }
 
+/// What is known of a kind of key part.
+pub(crate) struct About<'p> {
+    /// What the document calls it.
+    pub(crate) name: &'static str,
+    /// Which one of its kind it is; empty where there is one only.
+    pub(crate) of: &'p str,
+    /// What people call it.
+    #[cfg_attr(not(feature = "explain"), allow(dead_code))] // only explanations are in words
+    words: &'static str,
+    /// What it reads of a request that not every surface knows.
+    pub(crate) need: Option<Need>,
+    /// Every request has it.
+    #[cfg_attr(not(feature = "explain"), allow(dead_code))] // only explanations say it
+    pub(crate) is_always_there: bool,
+    /// It has few values, or one for a whole site.
+    pub(crate) has_few_values: bool,
+}
+
+impl<'p> About<'p> {
+    const fn new(name: &'static str, words: &'static str, of: &'p str) -> Self {
+        Self { name, of, words, need: None, is_always_there: false, has_few_values: false }
+    }
+}
+
+impl KeyPart {
+    /// Those that have no name of their own.
+    const PLAIN: [Self; 6] =
+        [Self::ClientIp, Self::Method, Self::Host, Self::Path, Self::Country, Self::Asn];
+
+    /// What is known of it: the one table of key parts.
+    pub(crate) fn about(&self) -> About<'_> {
+        match self {
+            Self::ClientIp => About::new("client_ip", "client address", ""),
+            Self::Method => About {
+                is_always_there: true,
+                has_few_values: true,
+                ..About::new("method", "method", "")
+            },
+            Self::Host => About { has_few_values: true, ..About::new("host", "host", "") },
+            Self::Path => About { is_always_there: true, ..About::new("path", "path", "") },
+            Self::Country => About {
+                need: Some(Need::Country),
+                has_few_values: true,
+                ..About::new("country", "country", "")
+            },
+            Self::Asn => About { need: Some(Need::Asn), ..About::new("asn", "AS number", "") },
+            Self::Header(name, _) => About::new("header", "header", &name.0),
+            Self::Cookie(name, _) => About::new("cookie", "cookie", name),
+            Self::Query(name, _) => About::new("query", "query parameter", name),
+            Self::PathParam(name) => {
+                About { is_always_there: true, ..About::new("path_param", "path segment", name) }
+            }
+            Self::JwtClaim(name) => About {
+                need: Some(Need::Claims),
+                ..About::new("jwt_claim", "verified claim", name)
+            },
+        }
+    }
+
+    /// The part that is written as a text.
+    fn of_text(text: &str, at: &At<'_>) -> Option<Self> {
+        let names = Self::PLAIN.each_ref().map(|part| part.about().name);
+        let found = Self::PLAIN.into_iter().find(|part| part.about().name == text);
+        if found.is_none() {
+            at.problem(unknown("key part", text, &names));
+        }
+        found
+    }
+}
+
+impl KeyPartDoc {
+    /// The one part of `fields` fields; `None` when there is none, or more than one.
+    fn part(self, fields: usize) -> Option<KeyPart> {
+        let repeated = self.repeated;
+        if fields.saturating_sub(repeated.iter().count()) != 1 {
+            return None;
+        }
+        let Self { header, cookie, query, path_param, jwt_claim, repeated: _ } = self;
+        header
+            .map(|name| KeyPart::Header(name, repeated))
+            .or_else(|| cookie.map(|name| KeyPart::Cookie(name.0, repeated)))
+            .or_else(|| query.map(|name| KeyPart::Query(name, repeated)))
+            .or_else(|| path_param.map(KeyPart::PathParam))
+            .or_else(|| jwt_claim.map(KeyPart::JwtClaim))
+    }
+}
+
 impl FromNode for KeyPart {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        const PLAIN: &[&str] = &["client_ip", "method", "host", "path", "country", "asn"];
         const WANTED: &str = "one key part; use a name or an object such as {\"header\": name}";
-        match node {
-            Node::Text(text) => match text.as_str() {
-                "client_ip" => Some(Self::ClientIp),
-                "method" => Some(Self::Method),
-                "host" => Some(Self::Host),
-                "path" => Some(Self::Path),
-                "country" => Some(Self::Country),
-                "asn" => Some(Self::Asn),
-                other => {
-                    at.problem(unknown("key part", other, PLAIN));
-                    None
-                }
-            },
-            Node::Object(fields) => {
-                let noted = at.noted();
-                let doc = KeyPartDoc::read(node, at)?;
-                if at.noted() > noted {
-                    return None;
-                }
-                let repeated = doc.repeated;
-                let names = fields.len().saturating_sub(repeated.iter().count());
-                match (names, doc) {
-                    (1, KeyPartDoc { header: Some(name), .. }) => {
-                        Some(Self::Header(name, repeated))
-                    }
-                    (1, KeyPartDoc { cookie: Some(name), .. }) => {
-                        Some(Self::Cookie(name.0, repeated))
-                    }
-                    (1, KeyPartDoc { query: Some(name), .. }) => Some(Self::Query(name, repeated)),
-                    (
-                        1,
-                        KeyPartDoc { path_param: Some(_), .. }
-                        | KeyPartDoc { jwt_claim: Some(_), .. },
-                    ) if repeated.is_some() => {
-                        at.field("repeated").problem(
-                            "is for a header, a cookie or a query parameter; leave it out".into(),
-                        );
-                        None
-                    }
-                    (1, KeyPartDoc { path_param: Some(name), .. }) => Some(Self::PathParam(name)),
-                    (1, KeyPartDoc { jwt_claim: Some(name), .. }) => Some(Self::JwtClaim(name)),
-                    _ => at.wrong(node, WANTED),
-                }
+        let fields = match node {
+            Node::Text(text) => return Self::of_text(text, at),
+            Node::Object(fields) => fields.len(),
+            _ => return at.wrong(node, WANTED),
+        };
+        let noted = at.noted();
+        let doc = KeyPartDoc::read(node, at)?;
+        if at.noted() > noted {
+            return None;
+        }
+        let says_repeated = doc.repeated.is_some();
+        match doc.part(fields) {
+            Some(Self::PathParam(_) | Self::JwtClaim(_)) if says_repeated => {
+                at.field("repeated")
+                    .problem("is for a header, a cookie or a query parameter; leave it out".into());
+                None
             }
-            _ => at.wrong(node, WANTED),
+            Some(part) => Some(part),
+            None => at.wrong(node, WANTED),
         }
     }
 
     schema!({"anyOf": [
-        {"enum": ["client_ip", "method", "host", "path", "country", "asn"]}, KeyPartDoc::schema()
+        {"enum": Self::PLAIN.each_ref().map(|part| part.about().name)}, KeyPartDoc::schema()
     ]});
-}
-
-impl KeyPart {
-    /// What distinguishes this part in a group's identity.
-    pub(crate) fn identity(&self) -> [&str; 2] {
-        match self {
-            Self::ClientIp => ["client_ip", ""],
-            Self::Method => ["method", ""],
-            Self::Host => ["host", ""],
-            Self::Path => ["path", ""],
-            Self::Country => ["country", ""],
-            Self::Asn => ["asn", ""],
-            Self::Header(name, _) => ["header", &name.0],
-            Self::Cookie(name, _) => ["cookie", name],
-            Self::Query(name, _) => ["query", name],
-            Self::PathParam(name) => ["path_param", name],
-            Self::JwtClaim(name) => ["jwt_claim", name],
-        }
-    }
 }
 
 impl KeyPart {
@@ -160,6 +204,20 @@ impl KeyPart {
             }
             _ => None,
         }
+    }
+}
+
+/// In words: `header x-api-key`.
+#[cfg(feature = "explain")]
+impl fmt::Display for KeyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let About { words, of, .. } = self.about();
+        match self {
+            Self::PathParam(name) => return write!(f, "{words} {{{name}}}"),
+            _ if of.is_empty() => f.write_str(words)?,
+            _ => write!(f, "{words} {of}")?,
+        }
+        f.write_str(self.unusual().map_or("", Repeated::in_words))
     }
 }
 

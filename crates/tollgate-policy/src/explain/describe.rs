@@ -14,13 +14,10 @@ use tollgate_core::Span;
 use crate::document::action::{Action, Reply};
 use crate::document::charging::{Charging, StatusPattern};
 use crate::document::client_ip::Source;
-use crate::document::conditions::{Conditions, Host, Matcher, Named};
+use crate::document::conditions::Conditions;
 use crate::document::cost::Cost;
-use crate::document::key::KeyPart;
-use crate::document::lists::NonEmpty;
 use crate::document::mode::{Mode, Share};
 use crate::document::rule::{OnFailure, OnMissing};
-use crate::http::path::{Pattern, Segment};
 use crate::http::readings::EscapedSlashes;
 use crate::http::repeated::Repeated;
 use crate::policy::client_address::Trust;
@@ -68,21 +65,20 @@ impl Policy {
     pub fn describe(&self, i: usize) -> Option<RuleInWords> {
         let rule = self.rules.get(i)?;
         let key = self.groups.get(usize::from(rule.group)).map_or(&[][..], |group| &group.key);
-        let always_there = |part: &KeyPart| {
-            matches!(part, KeyPart::Method | KeyPart::Path | KeyPart::PathParam(_))
-        };
         Some(RuleInWords {
             applies: applies(rule),
             key: if key.is_empty() {
                 "one count for all requests".to_owned()
             } else {
-                joined(key.iter().map(key_part), " and ")
+                joined(key.iter().map(ToString::to_string), " and ")
             },
-            on_missing: (!key.iter().all(always_there)).then_some(match rule.on_missing {
-                OnMissing::Skip => "the rule does not apply",
-                OnMissing::Deny => "refuse",
-                OnMissing::Shared => "all such requests share one count",
-            }),
+            on_missing: (!key.iter().all(|part| part.about().is_always_there)).then_some(
+                match rule.on_missing {
+                    OnMissing::Skip => "the rule does not apply",
+                    OnMissing::Deny => "refuse",
+                    OnMissing::Shared => "all such requests share one count",
+                },
+            ),
             cost: cost(&rule.cost),
             charge: charging(&rule.charging),
             mode: mode(rule.mode),
@@ -150,7 +146,7 @@ fn applies(rule: &Rule) -> String {
         None => "every request".to_owned(),
     };
     if let Some(unless) = &rule.unless {
-        text.push_str(&format!(", but not with {}", conditions(unless)));
+        text.push_str(&format!(", but not with {}", unless));
     }
     text
 }
@@ -167,98 +163,9 @@ fn tier(tier: &Tier) -> TierInWords {
 }
 
 fn requests_with(when: &Conditions) -> String {
-    match conditions(when) {
+    match when.to_string() {
         text if text.is_empty() => "every request".to_owned(),
         text => format!("requests with {text}"),
-    }
-}
-
-/// The conditions that are given, joined by "and".
-pub(super) fn conditions(given: &Conditions) -> String {
-    let list = |name: &str, values: Vec<String>| {
-        (!values.is_empty()).then(|| format!("{name} {}", joined(values.into_iter(), " or ")))
-    };
-    let texts = |strings: &Option<NonEmpty<String>>| -> Vec<String> {
-        strings.iter().flat_map(|s| s.0.iter().map(|s| format!("\"{s}\""))).collect()
-    };
-    let parts = [
-        list("method", each(&given.methods, |m| m.0.clone())),
-        list("host", each(&given.hosts, host)),
-        list("path", each(&given.paths, pattern)),
-        named("header", given.headers.iter().flat_map(|n| &n.0).map(|(k, v)| (k.0.as_str(), v))),
-        named(
-            "query parameter",
-            given.query.iter().flat_map(|n| &n.0).map(|(k, v)| (k.as_str(), v)),
-        ),
-        list("client in", each(&given.client_cidrs, ToString::to_string)),
-        list("route", texts(&given.routes)),
-        list("country", each(&given.countries, |c| lossy(&c.0))),
-        list("AS number", each(&given.asns, |asn| lossy(&asn.0))),
-    ];
-    joined(parts.into_iter().flatten(), " and ")
-}
-
-/// The same conditions, one in each item, in the order in which they are asked.
-pub(super) fn one_by_one(all: &Conditions) -> Vec<Conditions> {
-    fn one<T: Clone>(
-        field: &Option<T>,
-        put: impl FnOnce(&mut Conditions, Option<T>),
-    ) -> Option<Conditions> {
-        let mut one = Conditions::default();
-        put(&mut one, Some(field.clone()?));
-        Some(one)
-    }
-    fn each_name<K: Clone>(
-        named: &Option<Named<K>>,
-        put: fn(&mut Conditions, Option<Named<K>>),
-    ) -> impl Iterator<Item = Conditions> {
-        let names = named.iter().flat_map(|named| &named.0);
-        names.filter_map(move |name| one(&Some(Named([name.clone()].into())), put))
-    }
-    let first = [
-        one(&all.methods, |c, v| c.methods = v),
-        one(&all.hosts, |c, v| c.hosts = v),
-        one(&all.paths, |c, v| c.paths = v),
-    ];
-    let last = [
-        one(&all.client_cidrs, |c, v| c.client_cidrs = v),
-        one(&all.routes, |c, v| c.routes = v),
-        one(&all.countries, |c, v| c.countries = v),
-        one(&all.asns, |c, v| c.asns = v),
-    ];
-    let names = each_name(&all.headers, |c, v| c.headers = v)
-        .chain(each_name(&all.query, |c, v| c.query = v));
-    first.into_iter().flatten().chain(names).chain(last.into_iter().flatten()).collect()
-}
-
-/// `header x-api-key`
-pub(super) fn key_part(part: &KeyPart) -> String {
-    match part {
-        KeyPart::ClientIp => "client address".to_owned(),
-        KeyPart::Method => "method".to_owned(),
-        KeyPart::Host => "host".to_owned(),
-        KeyPart::Path => "path".to_owned(),
-        KeyPart::Country => "country".to_owned(),
-        KeyPart::Asn => "AS number".to_owned(),
-        KeyPart::Header(name, _) => format!("header {}{}", name.0, unusual(part)),
-        KeyPart::Cookie(name, _) => format!("cookie {name}{}", unusual(part)),
-        KeyPart::Query(name, _) => format!("query parameter {name}{}", unusual(part)),
-        KeyPart::PathParam(name) => format!("path segment {{{name}}}"),
-        KeyPart::JwtClaim(name) => format!("verified claim {name}"),
-    }
-}
-
-/// ` (the first of several)`, where several are not refused.
-fn unusual(part: &KeyPart) -> &'static str {
-    part.unusual().map_or("", which)
-}
-
-const fn which(repeated: Repeated) -> &'static str {
-    match repeated {
-        Repeated::Refuse => " (several are refused)",
-        Repeated::First => " (the first of several)",
-        Repeated::Last => " (the last of several)",
-        Repeated::Join => " (several together)",
     }
 }
 
@@ -267,7 +174,7 @@ fn cost(cost: &Cost) -> String {
         Cost::Fixed(1) => "1 unit a request".to_owned(),
         Cost::Fixed(n) => format!("{n} units a request"),
         Cost::Header { name, default, max, repeated } => {
-            let which = repeated.map_or("", which);
+            let which = repeated.map_or("", Repeated::in_words);
             format!("header {}{which}, at most {max}; without it {default}", name.0)
         }
         Cost::ContentLengthPer(bytes) => {
@@ -342,54 +249,6 @@ fn span(span: Span) -> String {
     } else {
         format!("{} ms", span.as_millis_ceil())
     }
-}
-
-fn host(host: &Host) -> String {
-    match host {
-        Host::Exact(name) => lossy(name),
-        Host::Suffix(name) => format!("*{}", lossy(name)),
-    }
-}
-
-fn pattern(pattern: &Pattern) -> String {
-    let segments = pattern.segments.iter().map(|segment| match segment {
-        Segment::Literal(literal) => lossy(literal),
-        Segment::Any => "*".to_owned(),
-        Segment::Capture(name) => format!("{{{name}}}"),
-    });
-    let rest = pattern.rest.then(|| "**".to_owned());
-    format!("/{}", joined(segments.chain(rest), "/"))
-}
-
-fn named<'a>(
-    what: &str,
-    names: impl Iterator<Item = (&'a str, &'a Vec<Matcher>)>,
-) -> Option<String> {
-    let texts = names.map(|(name, matchers)| {
-        let values: Vec<String> = matchers.iter().filter_map(matcher).collect();
-        if values.len() < matchers.len() {
-            return format!("{what} {name}"); // one of the alternatives is "present"
-        }
-        format!("{what} {name} {}", joined(values.into_iter(), " or "))
-    });
-    Some(joined(texts, " and ")).filter(|text| !text.is_empty())
-}
-
-/// `None` for "present".
-fn matcher(matcher: &Matcher) -> Option<String> {
-    match matcher {
-        Matcher::Present => None,
-        Matcher::Exact(value) => Some(format!("\"{}\"", lossy(value))),
-        Matcher::Prefix(value) => Some(format!("\"{}...\"", lossy(value))),
-    }
-}
-
-fn each<T>(list: &Option<NonEmpty<T>>, text: impl Fn(&T) -> String) -> Vec<String> {
-    list.iter().flat_map(|list| &list.0).map(text).collect()
-}
-
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn joined(texts: impl Iterator<Item = String>, separator: &str) -> String {

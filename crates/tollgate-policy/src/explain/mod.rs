@@ -6,7 +6,7 @@
 
 pub(crate) mod describe;
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -14,13 +14,11 @@ use tollgate_core::Decision;
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
-use crate::document::conditions::Conditions;
 use crate::document::rule::OnMissing;
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
 use crate::pipeline::plan::{Due, Plan};
 use crate::policy::compiled::Policy;
-use crate::policy::index::Known;
 use crate::policy::quota::Meter;
 use crate::policy::rule::Rule;
 use crate::request::key::write_part;
@@ -98,20 +96,19 @@ impl Policy {
     }
 
     fn standing<F: Facts>(&self, rule: &Rule, request: &Request<'_, F>) -> Standing {
-        let conditions = rule.when.iter().flat_map(describe::one_by_one);
-        let fails = |c: &Conditions| c.hold(request, Known::Nothing, Reading::Any) == Ok(false);
-        if let Some(failed) = conditions.into_iter().find(fails) {
-            return Standing::WhenFails(describe::conditions(&failed));
+        let mut conditions = rule.when.iter().flat_map(|when| &when.0);
+        if let Some(failed) = conditions.find(|c| c.holds(request, Reading::Any) == Ok(false)) {
+            return Standing::WhenFails(failed.to_string());
         }
         if let Some(unless) = rule.unless.as_ref().filter(|unless| unless.surely_hold(request)) {
-            return Standing::UnlessHolds(describe::conditions(unless));
+            return Standing::UnlessHolds(unless.to_string());
         }
         let key = self.groups.get(usize::from(rule.group)).map_or(&[][..], |group| &group.key);
         let mut missing =
             key.iter().filter(|part| write_part(part, rule, request, &mut Vec::new()) == Ok(false));
         match missing.next() {
             Some(part) if rule.on_missing == OnMissing::Skip => {
-                Standing::KeyMissing(describe::key_part(part))
+                Standing::KeyMissing(part.to_string())
             }
             _ => Standing::Applies,
         }

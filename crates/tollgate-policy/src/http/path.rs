@@ -7,6 +7,8 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+#[cfg(feature = "explain")]
+use core::fmt;
 
 /// The longest pattern, in bytes.
 const MAX_PATTERN: usize = 1024;
@@ -322,6 +324,21 @@ const fn is_plain(byte: u8) -> bool {
             | b'-' | b'.' | b'_' | b'~' | b':' | b'@'
             | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
     )
+}
+
+/// As a document writes it.
+#[cfg(feature = "explain")]
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.segments {
+            match segment {
+                Segment::Literal(literal) => write!(f, "/{}", String::from_utf8_lossy(literal))?,
+                Segment::Any => f.write_str("/*")?,
+                Segment::Capture(name) => write!(f, "/{{{name}}}")?,
+            }
+        }
+        f.write_str(if self.rest { "/**" } else { "" })
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,17 @@ pub(crate) enum Repeated {
 }
 
 impl Repeated {
+    /// In words, behind what it is about.
+    #[cfg(feature = "explain")]
+    pub(crate) const fn in_words(self) -> &'static str {
+        match self {
+            Self::Refuse => " (several are refused)",
+            Self::First => " (the first of several)",
+            Self::Last => " (the last of several)",
+            Self::Join => " (several together)",
+        }
+    }
+
     /// What several values of the header `name` mean: the place's `own` word, or else the list that it is by
     /// nature, or else the `default`.
     pub(crate) fn of_header(name: &str, own: Option<Self>, default: Self) -> Self {

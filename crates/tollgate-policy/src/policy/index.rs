@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 
 use hashbrown::HashMap;
 
-use crate::document::conditions::{Conditions, Host};
+use crate::document::conditions::Conditions;
+use crate::document::wanted::Host;
 use crate::http::path::{Pattern, Segment};
 
 /// Every rule, under the most telling of its conditions.
@@ -40,8 +41,8 @@ impl Index {
 
     /// Adds `rule`, and says which of its conditions a look-up will have checked.
     pub(crate) fn insert(&mut self, when: Option<&Conditions>, rule: u16) -> Known {
-        if let Some(paths) = when.and_then(|when| when.paths.as_ref()) {
-            for pattern in &paths.0 {
+        if let Some(paths) = when.and_then(Conditions::paths) {
+            for pattern in paths {
                 match pattern.exact() {
                     Some(path) => self.exact.entry(path).or_default().push(rule),
                     None => self.paths.insert(pattern, rule),
@@ -49,8 +50,8 @@ impl Index {
             }
             return Known::Path;
         }
-        if let Some(hosts) = when.and_then(|when| when.hosts.as_ref()) {
-            for host in &hosts.0 {
+        if let Some(hosts) = when.and_then(Conditions::hosts) {
+            for host in hosts {
                 let (map, name) = match host {
                     Host::Exact(name) => (&mut self.hosts, name),
                     Host::Suffix(name) => {
@@ -185,7 +186,7 @@ pub(crate) enum Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::lists::NonEmpty;
+    use crate::document::conditions::Condition;
 
     fn check(conditions: &[Conditions], host: &str, path: &str, expected: &[u16]) {
         let mut index = Index::new();
@@ -200,9 +201,8 @@ mod tests {
     #[test]
     fn every_path_that_matches_is_found() {
         let conditions = ["/login", "/api/**", "/api/*/x", "/{a}/{b}", "/**", "/", "/api/", "/*"]
-            .map(|pattern| Conditions {
-                paths: Some(NonEmpty([Pattern::parse(pattern).unwrap()].into())),
-                ..Default::default()
+            .map(|pattern| {
+                Conditions([Condition::Paths([Pattern::parse(pattern).unwrap()].into())].into())
             });
         check(&conditions, "", "/login", &[0, 4, 7]);
         check(&conditions, "", "/login/", &[4]);
@@ -221,10 +221,7 @@ mod tests {
         let suffix = |name: &str| Host::Suffix(name.into());
         let conditions =
             [exact("a.example.com"), suffix(".example.com"), suffix(".com"), exact("example.com")]
-                .map(|host| Conditions {
-                    hosts: Some(NonEmpty([host].into())),
-                    ..Default::default()
-                });
+                .map(|host| Conditions([Condition::Hosts([host].into())].into()));
         check(&conditions, "a.example.com", "/", &[0, 1, 2]);
         check(&conditions, "b.c.example.com", "/", &[1, 2]);
         check(&conditions, "example.com", "/", &[2, 3]);

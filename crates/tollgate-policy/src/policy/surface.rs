@@ -1,6 +1,11 @@
-//! Where a policy is enforced.
+//! Where a policy is enforced, and what is known there.
 //!
-//! Invariant: a surface is known only while a document is compiled.
+//! Invariant: what compiles a document asks a surface for its traits, never which one it is, so a new surface is one row here.
+//! It is known only while a document is compiled.
+
+use crate::document::client_ip::Source;
+use crate::document::need::Need;
+use crate::policy::table_size::MAX_VALUE_LEN;
 
 /// Where a policy is enforced: what a document may ask for, and the default of `client_ip`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,4 +14,154 @@ pub enum Surface {
     Envoy,
     /// The Cloudflare Worker.
     Worker,
+    /// A program that uses this crate and gives every fact itself ([`Facts`](crate::Facts)).
+    Library,
+    /// A service that is asked about requests, as in [`DescribedRequest`](crate::DescribedRequest).
+    Server,
+}
+
+/// How a surface comes by a fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Supply {
+    /// By itself.
+    Itself,
+    /// From what the document names; or else this is wrong with it.
+    Named(&'static str),
+    /// Not at all, and so it is said.
+    Never(&'static str),
+}
+
+/// What is known, and different, of a surface.
+pub(crate) struct Traits {
+    name: &'static str,
+    /// Where the client's address comes from unless the document says it.
+    pub(crate) source: Source,
+    /// What is wrong with `cf-connecting-ip` there.
+    pub(crate) no_cf_connecting_ip: Option<&'static str>,
+    route: Supply,
+    country: Supply,
+    asn: Supply,
+    claims: Supply,
+    /// It verifies tokens itself, with the keys of the document.
+    pub(crate) verifies_tokens: bool,
+    /// Rules are told apart by their labels there.
+    pub(crate) has_labels: bool,
+    /// Each key is an object, which serves one request after the other.
+    pub(crate) has_objects: bool,
+    /// Bytes of the longest value that it can store.
+    pub(crate) longest_value: usize,
+}
+
+const ENVOY: Traits = Traits {
+    name: "envoy",
+    source: Source::Connection,
+    no_cf_connecting_ip: Some(
+        "\"cf-connecting-ip\" exists in the Worker only; in Envoy use {\"header\": \"cf-connecting-ip\"} \
+         with trusted_proxies",
+    ),
+    route: Supply::Itself,
+    country: Supply::Named(
+        "needs geo.country_header in Envoy: the header that a trusted proxy sets",
+    ),
+    asn: Supply::Named("needs geo.asn_header in Envoy: the header that a trusted proxy sets"),
+    claims: Supply::Named(
+        "needs jwt.metadata in Envoy: the payload_in_metadata of the jwt_authn filter",
+    ),
+    verifies_tokens: false,
+    has_labels: true,
+    has_objects: false,
+    longest_value: MAX_VALUE_LEN,
+};
+
+const WORKER: Traits = Traits {
+    name: "worker",
+    source: Source::CfConnectingIp,
+    no_cf_connecting_ip: None,
+    route: Supply::Never("exists in Envoy only; a Worker has no named routes"),
+    // It knows where its clients are; a header would be one that any client can send.
+    country: Supply::Itself,
+    asn: Supply::Itself,
+    claims: Supply::Named("needs jwt.keys in the Worker: what tokens are verified with"),
+    verifies_tokens: true,
+    has_labels: false,
+    has_objects: true,
+    longest_value: usize::MAX,
+};
+
+const LIBRARY: Traits = Traits {
+    name: "library",
+    source: Source::Connection,
+    no_cf_connecting_ip: Some(
+        "\"cf-connecting-ip\" exists in the Worker only; use {\"header\": \"cf-connecting-ip\"} with \
+         trusted_proxies",
+    ),
+    route: Supply::Itself,
+    country: Supply::Itself,
+    asn: Supply::Itself,
+    claims: Supply::Itself,
+    verifies_tokens: false,
+    has_labels: false,
+    has_objects: false,
+    longest_value: usize::MAX,
+};
+
+const SERVER: Traits = Traits {
+    name: "server",
+    source: Source::Connection,
+    no_cf_connecting_ip: Some(
+        "\"cf-connecting-ip\" exists in the Worker only; who asks a server says whose request it is",
+    ),
+    route: Supply::Never("is not known to a server: who asks names no route"),
+    country: Supply::Itself,
+    asn: Supply::Itself,
+    claims: Supply::Never("is not known to a server: nobody verifies a token for it"),
+    verifies_tokens: false,
+    has_labels: false,
+    has_objects: false,
+    longest_value: usize::MAX,
+};
+
+impl Surface {
+    /// Every surface.
+    pub const ALL: [Self; 4] = [Self::Envoy, Self::Worker, Self::Library, Self::Server];
+
+    /// What is known of it.
+    pub(crate) const fn traits(self) -> Traits {
+        match self {
+            Self::Envoy => ENVOY,
+            Self::Worker => WORKER,
+            Self::Library => LIBRARY,
+            Self::Server => SERVER,
+        }
+    }
+
+    /// How it is named on a command line: `envoy`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.traits().name
+    }
+
+    /// The surface of this name.
+    ///
+    /// ```
+    /// use tollgate_policy::Surface;
+    /// assert!(Surface::ALL.into_iter().all(|surface| Surface::parse(surface.name()) == Some(surface)));
+    /// assert_eq!(Surface::parse("Envoy"), None);
+    /// ```
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|surface| surface.name() == name)
+    }
+}
+
+impl Traits {
+    /// How the surface comes by a fact.
+    pub(crate) const fn supply(&self, need: Need) -> Supply {
+        match need {
+            Need::Route => self.route,
+            Need::Country => self.country,
+            Need::Asn => self.asn,
+            Need::Claims => self.claims,
+        }
+    }
 }

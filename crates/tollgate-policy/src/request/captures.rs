@@ -5,6 +5,7 @@
 
 use alloc::borrow::Cow;
 
+use crate::document::conditions::Conditions;
 use crate::document::key::KeyPart;
 use crate::http::readings::Paths;
 use crate::policy::group::Group;
@@ -25,7 +26,7 @@ impl Rule {
         let mut tiers = self.tiers.iter().filter_map(|tier| tier.when.as_ref());
         let mut parts = group.key.iter();
         paths.is_disputed()
-            && (group.key.contains(&KeyPart::Path) || tiers.any(|when| when.paths.is_some()))
+            && (group.key.contains(&KeyPart::Path) || tiers.any(|when| when.paths().is_some()))
             || parts.any(|part| match part {
                 KeyPart::PathParam(name) => self.captures_differ(name, paths),
                 _ => false,
@@ -41,13 +42,13 @@ impl Rule {
     }
 
     fn matches(&self, path: &[u8]) -> bool {
-        let mut patterns = self.when.iter().flat_map(|when| &when.paths).flat_map(|list| &list.0);
+        let mut patterns = self.when.iter().filter_map(Conditions::paths).flatten();
         patterns.any(|pattern| pattern.matches(path).is_some())
     }
 
     /// The same in every reading that matches.
     fn captures<'p>(&'p self, name: &str, paths: &'p Paths) -> impl Iterator<Item = Cow<'p, [u8]>> {
-        let patterns = self.when.iter().flat_map(|when| &when.paths).flat_map(|list| &list.0);
+        let patterns = self.when.iter().filter_map(Conditions::paths).flatten();
         paths.all().filter_map(move |path| {
             let mut captures = patterns.clone().find_map(|pattern| pattern.matches(path))?;
             let (_, piece) = captures.find(|(captured, _)| *captured == name)?;

@@ -11,8 +11,8 @@ use alloc::string::String;
 use core::cell::RefCell;
 use core::net::IpAddr;
 
-use crate::document::conditions::{Asn, Country};
 use crate::document::scalar::Bounded;
+use crate::document::wanted::{Asn, Country};
 use crate::facts::Facts;
 use crate::http::token::is_token;
 use crate::json::node::{Node, whole};

@@ -2,8 +2,7 @@
 //!
 //! Invariant: asked by the same code for rules, tiers, exemptions and explanations.
 
-use crate::document::conditions::Conditions;
-use crate::document::lists::NonEmpty;
+use crate::document::conditions::{Condition, Conditions};
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
 use crate::policy::index::Known;
@@ -26,54 +25,43 @@ impl Conditions {
         known: Known,
         reading: Reading,
     ) -> Result<bool, Malformed> {
-        let mut unclear = Ok(true);
-        let mut holds = |held: Result<bool, Malformed>| {
-            held.unwrap_or_else(|malformed| {
-                unclear = Err(malformed);
-                true
-            })
+        let is_known = |condition: &Condition| match condition {
+            Condition::Paths(_) => known == Known::Path,
+            Condition::Hosts(_) => known == Known::Host && request.host().is_ok(),
+            _ => false,
         };
-        let hold = self.hold_for_target(request, known, reading)
-            && each(&self.hosts, |list| {
-                holds(request.host().map(|host| {
-                    known == Known::Host || list.iter().any(|wanted| wanted.matches(host))
-                }))
-            })
-            && self.headers.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
-                let value = request.facts.header(&name.0);
-                value.is_some_and(|value| holds(header_matches(&name.0, &value, wanted, reading)))
-            })
-            && self.query.iter().flat_map(|named| &named.0).all(|(name, wanted)| {
-                holds(query_matches(request, name.as_bytes(), wanted, reading))
-            })
-            && each(&self.client_cidrs, |list| {
-                request.client().is_some_and(|client| list.iter().any(|cidr| cidr.contains(client)))
-            })
-            && each(&self.routes, |list| {
-                let route = request.facts.route();
-                route.is_some_and(|route| list.iter().any(|r| r.as_bytes() == route.as_ref()))
-            })
-            && each(&self.countries, |list| {
-                let is_one = |c: &[u8]| list.iter().any(|code| code.0.eq_ignore_ascii_case(c));
-                request.country().is_some_and(|c| holds(fact_matches(&c, is_one, reading)))
-            })
-            && each(&self.asns, |list| {
-                let is_one = |a: &[u8]| list.iter().any(|asn| asn.0 == a);
-                request.asn().is_some_and(|a| holds(fact_matches(&a, is_one, reading)))
-            });
-        if hold { unclear } else { Ok(false) }
+        let asked = self.0.iter().filter(|condition| !is_known(condition));
+        let mut unclear = Ok(true);
+        for condition in asked {
+            match condition.holds(request, reading) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(malformed) => unclear = Err(malformed),
+            }
+        }
+        unclear
     }
+}
 
-    fn hold_for_target<F: Facts>(
+impl Condition {
+    /// True when it holds.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub(crate) fn holds<F: Facts>(
         &self,
         request: &Request<'_, F>,
-        known: Known,
         reading: Reading,
-    ) -> bool {
-        each(&self.methods, |list| {
-            list.iter().any(|method| method.is(request.method(), reading != Reading::Every))
-        }) && (known == Known::Path
-            || each(&self.paths, |list| {
+    ) -> Result<bool, Malformed> {
+        Ok(match self {
+            Self::Methods(list) => {
+                list.iter().any(|method| method.is(request.method(), reading != Reading::Every))
+            }
+            Self::Hosts(list) => {
+                let host = request.host()?;
+                list.iter().any(|wanted| wanted.matches(host))
+            }
+            Self::Paths(list) => {
                 let paths = request.paths();
                 let matches = |path| list.iter().any(|p| p.matches(path).is_some());
                 match reading {
@@ -81,11 +69,27 @@ impl Conditions {
                     Reading::Every => paths.all().all(matches),
                     Reading::Main(..) => matches(paths.main()),
                 }
-            }))
+            }
+            Self::Header(name, wanted) => match request.facts.header(&name.0) {
+                Some(value) => header_matches(&name.0, &value, wanted, reading)?,
+                None => false,
+            },
+            Self::Query(name, wanted) => query_matches(request, name.as_bytes(), wanted, reading)?,
+            Self::ClientCidrs(list) => {
+                request.client().is_some_and(|client| list.iter().any(|cidr| cidr.contains(client)))
+            }
+            Self::Routes(list) => {
+                let route = request.facts.route();
+                route.is_some_and(|route| list.iter().any(|r| r.as_bytes() == route.as_ref()))
+            }
+            Self::Countries(list) => {
+                let is_one = |c: &[u8]| list.iter().any(|code| code.0.eq_ignore_ascii_case(c));
+                fact_matches(request.country(), is_one, reading)?
+            }
+            Self::Asns(list) => {
+                let is_one = |a: &[u8]| list.iter().any(|asn| asn.0 == a);
+                fact_matches(request.asn(), is_one, reading)?
+            }
+        })
     }
-}
-
-/// True when the condition is not given or one of its alternatives holds.
-fn each<T>(condition: &Option<NonEmpty<T>>, holds: impl FnOnce(&[T]) -> bool) -> bool {
-    condition.as_ref().is_none_or(|list| holds(&list.0))
 }

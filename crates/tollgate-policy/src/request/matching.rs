@@ -2,9 +2,10 @@
 //!
 //! Invariant: what lets a request off must hold for every value, what counts it for one.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::document::conditions::Matcher;
+use crate::document::wanted::Matcher;
 use crate::facts::Facts;
 use crate::http::header::{credentials, is_credentials, split_scheme};
 use crate::http::malformed::Malformed;
@@ -89,16 +90,17 @@ pub(super) fn query_matches<F: Facts>(
     })
 }
 
-/// True when what a proxy says about the client `is_one` of those that are wanted.
+/// True when what a proxy says about the client, if it says anything, `is_one` of those that are wanted.
 pub(super) fn fact_matches(
-    fact: &[u8],
+    fact: Option<Cow<'_, [u8]>>,
     is_one: impl Fn(&[u8]) -> bool,
     reading: Reading,
 ) -> Result<bool, Malformed> {
+    let Some(fact) = fact else { return Ok(false) };
     Ok(match reading {
-        Reading::Any => elements(fact).any(is_one),
-        Reading::Every => elements(fact).next().is_some() && elements(fact).all(is_one),
-        Reading::Main(repeated, _) => the_one(elements(fact), repeated)?.is_some_and(is_one),
+        Reading::Any => elements(&fact).any(is_one),
+        Reading::Every => elements(&fact).next().is_some() && elements(&fact).all(is_one),
+        Reading::Main(repeated, _) => the_one(elements(&fact), repeated)?.is_some_and(is_one),
     })
 }
 

@@ -1,0 +1,240 @@
+//! What conditions want: hosts, networks, values of headers and parameters, countries.
+//!
+//! Invariant: each is valid on its own, in the form in which a request is compared with it.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+#[cfg(feature = "explain")]
+use core::fmt;
+
+use crate::document::lists::{MAX_VALUES, NonEmpty, within};
+use crate::http::address::Cidr;
+use crate::http::authority::write_host;
+use crate::http::token::is_token;
+use crate::json::node::Node;
+use crate::json::place::At;
+use crate::json::quote::{quoted, quoted_text};
+use crate::json::reader::{FromNode, record, schema};
+
+/// A host: exact, or every subdomain of a suffix; in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// `api.example.com`
+    Exact(Vec<u8>),
+    /// `*.example.com`, kept as `.example.com`.
+    Suffix(Vec<u8>),
+}
+
+impl FromNode for Host {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::Text(text) = node else {
+            return at.wrong(node, "a host");
+        };
+        let suffix = text.strip_prefix("*.");
+        let name = suffix.unwrap_or(text);
+        let mut host = Vec::new();
+        let is_host = write_host(name.as_bytes(), &mut host).is_ok();
+        // A request may have a port and white space round it; a condition has neither.
+        let is_bare = name.ends_with(']') || !name.contains([':', ' ', '\t']);
+        let is_suffix_of_address = suffix.is_some() && name.starts_with('[');
+        if !is_host || host.is_empty() || !is_bare || is_suffix_of_address {
+            return at.wrong(node, "a host; use a name without port, or \"*.\" and a name");
+        }
+        if name.ends_with('.') {
+            at.problem(format!("{} ends in a dot, which no host has in normal form", quoted(node)));
+            return None;
+        }
+        Some(match suffix {
+            Some(_) => {
+                host.insert(0, b'.');
+                Self::Suffix(host)
+            }
+            None => Self::Exact(host),
+        })
+    }
+
+    schema!({"type": "string"});
+}
+
+impl Host {
+    /// True when `host`, in normal form, is this one.
+    pub(crate) fn matches(&self, host: &[u8]) -> bool {
+        match self {
+            Self::Exact(exact) => host == exact,
+            Self::Suffix(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
+        }
+    }
+}
+
+/// Matchers by name, each name a condition of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named<K>(pub(crate) Vec<(K, Vec<Matcher>)>);
+
+impl<K: FromNode + AsRef<[u8]>> FromNode for Named<K> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::Object(fields) = node else {
+            return at.wrong(node, "an object of names and what their values are");
+        };
+        within(MAX_VALUES, fields.len(), at)?;
+        let (mut named, mut seen) = (Vec::new(), BTreeSet::new());
+        for (i, (name, node)) in fields.iter().enumerate() {
+            let at = at.own(name);
+            let key = K::read(&Node::Text(name.clone()), &at);
+            let is_new = key.as_ref().is_none_or(|key| seen.insert(Vec::from(key.as_ref())));
+            if !is_new && !at.is_full() {
+                at.problem(given_again(name, fields.get(..i).unwrap_or_default()));
+            }
+            let matchers = match node {
+                Node::List(_) => NonEmpty::<Matcher>::read(node, &at).map(|list| list.0),
+                _ => Matcher::read(node, &at).map(|one| alloc::vec![one]),
+            };
+            named.push(key.zip(matchers));
+        }
+        named.into_iter().collect::<Option<_>>().map(Self)
+    }
+
+    schema!({"type": "object", "maxProperties": MAX_VALUES, "additionalProperties": {"anyOf": [
+        Matcher::schema(), NonEmpty::<Matcher>::schema()
+    ]}});
+}
+
+/// What is wrong with a `name` that means the same as one of the `earlier` ones.
+fn given_again(name: &str, earlier: &[(String, Node)]) -> String {
+    let is_spelt_so = earlier.iter().any(|(first, _)| first == name);
+    match earlier.iter().find(|(first, _)| first.eq_ignore_ascii_case(name)) {
+        Some((first, _)) if !is_spelt_so => format!(
+            "is {} once more, because capitals make no difference; give it once",
+            quoted_text(first)
+        ),
+        _ => "is given twice; give it once".into(),
+    }
+}
+
+/// What a value must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Matcher {
+    /// `"*"`: present, whatever it is.
+    Present,
+    /// Exactly these bytes.
+    Exact(Vec<u8>),
+    /// Beginning with these bytes.
+    Prefix(Vec<u8>),
+}
+
+record! {
+    /// The beginning of a value.
+    PrefixDoc {
+        /// What it begins with.
+        prefix: String,
+    }
+}
+
+impl FromNode for Matcher {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if text == "*" => Some(Self::Present),
+            Node::Text(text) => Some(Self::Exact(text.clone().into())),
+            Node::Object(_) => PrefixDoc::read(node, at).map(|doc| Self::Prefix(doc.prefix.into())),
+            _ => at.wrong(node, "a value, \"*\" or {\"prefix\": \"...\"}"),
+        }
+    }
+
+    schema!({"anyOf": [{"type": "string"}, PrefixDoc::schema()]});
+}
+
+impl Matcher {
+    /// True when `value` is what this wants.
+    pub(crate) fn matches(&self, value: &[u8]) -> bool {
+        match self {
+            Self::Present => true,
+            Self::Exact(exact) => value == exact,
+            Self::Prefix(prefix) => value.starts_with(prefix),
+        }
+    }
+}
+
+impl FromNode for Cidr {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let Node::Text(text) = node else {
+            return at.wrong(node, "a network");
+        };
+        match Self::parse(text) {
+            Ok(cidr) => Some(cidr),
+            Err(why) => {
+                at.problem(format!("{} is not a network: {why}", quoted(node)));
+                None
+            }
+        }
+    }
+
+    schema!({"type": "string"});
+}
+
+/// A two-letter country code (ISO 3166-1), in upper case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Country(pub(crate) Vec<u8>);
+
+impl FromNode for Country {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Text(text) if text.len() == 2 && is_token(text.as_bytes()) => {
+                Some(Self(text.to_ascii_uppercase().into()))
+            }
+            _ => at.wrong(node, "a country; use two letters, such as \"DE\""),
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[A-Za-z0-9]{2}$"});
+}
+
+/// An autonomous system number, as its decimal digits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asn(pub(crate) Vec<u8>);
+
+impl FromNode for Asn {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::Integer(n) if u32::try_from(*n).is_ok() => Some(Self(format!("{n}").into())),
+            _ => at.wrong(node, "a system number; use 0 to 4294967295"),
+        }
+    }
+
+    schema!({"type": "integer", "minimum": 0, "maximum": u32::MAX});
+}
+
+#[cfg(feature = "explain")]
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => f.write_str(&String::from_utf8_lossy(name)),
+            Self::Suffix(name) => write!(f, "*{}", String::from_utf8_lossy(name)),
+        }
+    }
+}
+
+#[cfg(feature = "explain")]
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Present => f.write_str("*"),
+            Self::Exact(value) => write!(f, "\"{}\"", String::from_utf8_lossy(value)),
+            Self::Prefix(value) => write!(f, "\"{}...\"", String::from_utf8_lossy(value)),
+        }
+    }
+}
+
+#[cfg(feature = "explain")]
+impl fmt::Display for Country {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+#[cfg(feature = "explain")]
+impl fmt::Display for Asn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
