@@ -6,15 +6,30 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use tollgate_core::Span;
 use tollgate_policy::Surface;
 
+const EXIT_CODES: &str = "Exit codes: 0 good, 1 the policy has problems, 2 misuse or an unreadable file, 3 the output \
+                          could not be written";
+
 /// Check a rate limit policy and explain what it does.
 #[derive(Debug, Parser)]
-#[command(name = "tollgate", version)]
+#[command(name = "tollgate", version, after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// When to colour what is printed; by itself on a terminal, as NO_COLOR and CLICOLOR_FORCE say
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", display_order = 1000)]
+    pub(crate) color: Color,
+}
+
+/// When there are colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
 }
 
 #[derive(Debug, Subcommand)]
@@ -23,17 +38,29 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Say which rules apply to a request, what they decide and what the client sees; nothing is consumed
     Explain(Box<ExplainArgs>),
+    /// Print the filter's block for an envoy.yaml, with the policy in it
+    Embed(EmbedArgs),
     /// Print the JSON Schema of the policy document
     Schema,
+    /// Print what completes this command in a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page
+    Man {
+        /// The page of one command; of the whole when left out
+        command: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The policy, a JSON file
+    /// The policy in JSON or YAML, or a configuration of Envoy with it; - reads the standard input
     pub(crate) policy: PathBuf,
-    /// Where the policy is to be enforced
-    #[arg(long, value_enum, default_value_t = Target::Both)]
-    pub(crate) surface: Target,
+    /// Where the policy is to be enforced; both when left out
+    #[arg(long, value_enum)]
+    pub(crate) surface: Option<Target>,
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -41,8 +68,14 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The policy, a JSON file
+    /// The policy in JSON or YAML, or a configuration of Envoy with it; - reads the standard input
     pub(crate) policy: PathBuf,
+    /// The request as a command line of curl, in one word
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["method", "path", "host", "url", "words"])]
+    pub(crate) curl: Option<String>,
+    /// The request's URL, instead of --host and --path
+    #[arg(long, conflicts_with_all = ["path", "host", "words"])]
+    pub(crate) url: Option<String>,
     /// The request's method
     #[arg(long, default_value = "GET", value_parser = token)]
     pub(crate) method: String,
@@ -55,7 +88,7 @@ pub(crate) struct ExplainArgs {
     /// A header of the request, 'name: value'; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
-    /// The address of the connection's other end; in a Worker, CF-Connecting-IP
+    /// The address of the connection's other end; in a Worker, CF-Connecting-IP. With a URL it is 192.0.2.1 unless given
     #[arg(long)]
     pub(crate) ip: Option<IpAddr>,
     /// Envoy: the name of the route
@@ -70,9 +103,9 @@ pub(crate) struct ExplainArgs {
     /// A claim of the verified token, name=text or name:=JSON; may be repeated
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = claim)]
     pub(crate) claims: Vec<Claim>,
-    /// Where the policy is enforced
-    #[arg(long, value_enum, default_value_t = Place::Envoy)]
-    pub(crate) surface: Place,
+    /// Where the policy is enforced; envoy when left out
+    #[arg(long, value_enum)]
+    pub(crate) surface: Option<Place>,
     /// Show the last of this many such requests in a row; they start from an empty state
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) repeat: u32,
@@ -85,6 +118,27 @@ pub(crate) struct ExplainArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// The request as a command line of curl, word by word: curl -X POST https://...
+    #[arg(last = true, value_name = "CURL", conflicts_with_all = ["method", "path", "host"])]
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EmbedArgs {
+    /// The policy in JSON or YAML; - reads the standard input
+    pub(crate) policy: PathBuf,
+    /// Where Envoy finds the filter
+    #[arg(long, value_name = "FILE", default_value = "/etc/envoy/tollgate-envoy.wasm")]
+    pub(crate) wasm: String,
+    /// What the filter is called, in metrics too
+    #[arg(long, default_value = "tollgate")]
+    pub(crate) name: String,
+    /// Filters with the same vm_id share their counts
+    #[arg(long, default_value = "tollgate")]
+    pub(crate) vm_id: String,
+    /// The spaces before each line: as many as stand before the items of http_filters
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=80), value_name = "SPACES")]
+    pub(crate) indent: u8,
 }
 
 /// A claim as it counts; without a text it counts as absent.
@@ -117,6 +171,13 @@ impl Place {
         }
     }
 
+    pub(crate) const fn places(self) -> &'static [Self] {
+        match self {
+            Self::Envoy => &[Self::Envoy],
+            Self::Worker => &[Self::Worker],
+        }
+    }
+
     pub(crate) const fn surface(self) -> Surface {
         match self {
             Self::Envoy => Surface::Envoy,
@@ -135,7 +196,7 @@ impl Target {
     }
 }
 
-fn token(text: &str) -> Result<String, String> {
+pub(crate) fn token(text: &str) -> Result<String, String> {
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if !text.is_empty() && text.bytes().all(is_token) {
         Ok(text.to_owned())
@@ -148,7 +209,7 @@ fn path(text: &str) -> Result<String, String> {
     if text.starts_with('/') { Ok(text.to_owned()) } else { Err("begin it with \"/\"".to_owned()) }
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
+pub(crate) fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("use 'name: value'")?;
     if value.contains(['\r', '\n', '\0']) {
         return Err("a value is one line".to_owned());

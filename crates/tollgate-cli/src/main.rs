@@ -1,51 +1,80 @@
-//! `tollgate`: check a policy, explain what it does to one request, print its schema.
+//! `tollgate`: check a policy, explain what it does to one request, embed it into a configuration of Envoy, print its schema.
 //!
 //! Invariant: the answer is the policy layer's; this crate only asks and phrases. Exit codes: 0 good, 1
-//! problems found in a policy, 2 misuse (also an unreadable file). Deliberately absent: a clock, the
-//! network, and anything that changes a running limiter.
+//! problems found in a policy, 2 misuse (also an unreadable file), 3 output that could not be written. Deliberately
+//! absent: a clock, the network, and anything that changes a running limiter.
 
 mod args;
 mod check;
+mod command;
+mod curl;
+mod document;
+mod embed;
+mod end;
+mod envoy;
 mod explain;
+mod input;
 mod output;
+mod shell;
 mod source;
 mod words;
+mod yaml;
 
 use std::process::ExitCode;
 
+use anstream::ColorChoice;
 use clap::Parser as _;
 
-use crate::args::{Arguments, Command};
+use crate::args::{Arguments, Color, Command};
+use crate::end::End;
+use crate::output::Page;
 
 /// Problems found.
 const PROBLEMS: u8 = 1;
 /// Misuse; clap's own code, too.
 const MISUSE: u8 = 2;
+/// The output could not be written.
+const UNWRITTEN: u8 = 3;
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
-        Command::Check(args) => check::run(&args),
-        Command::Explain(args) => explain::run(&args),
-        Command::Schema => {
-            output::out(&tollgate_policy::schema());
-            Ok(())
+    let message = match run() {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(End::Problems) => return ExitCode::from(PROBLEMS),
+        Err(End::Misuse(message)) => message,
+        Err(End::Unwritten(error)) => {
+            say(&format!("cannot write to the standard output: {error}"));
+            return ExitCode::from(UNWRITTEN);
         }
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(End::Problems) => ExitCode::from(PROBLEMS),
-        Err(End::Misuse(message)) => {
-            output::err(&format!("error: {message}\n"));
-            ExitCode::from(MISUSE)
-        }
-    }
+    say(&message);
+    ExitCode::from(MISUSE)
 }
 
-/// Why a command did not succeed.
-#[derive(Debug)]
-enum End {
-    /// The policy has problems, which are told already.
-    Problems,
-    /// The command cannot be carried out as it was given.
-    Misuse(String),
+fn say(message: &str) {
+    let mut page = Page::default();
+    page.push_styled(output::BAD, "error:");
+    page.push_str(&format!(" {message}\n"));
+    page.err();
+}
+
+fn run() -> Result<(), End> {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => return output::ansi(&help.render().ansi().to_string()),
+    };
+    match arguments.color {
+        Color::Auto => ColorChoice::Auto,
+        Color::Always => ColorChoice::Always,
+        Color::Never => ColorChoice::Never,
+    }
+    .write_global();
+    match arguments.command {
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Embed(args) => embed::run(&args),
+        Command::Schema => output::raw(&tollgate_policy::schema()),
+        Command::Completions { shell } => shell::completions(shell),
+        Command::Man { command } => shell::man(command.as_deref()),
+    }
 }

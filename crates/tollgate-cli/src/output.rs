@@ -1,27 +1,83 @@
 //! Where text goes.
 //!
-//! Invariant: a reader that leaves early (`tollgate schema | head`) is no error and no panic. What a policy of somebody else
-//! holds moves no cursor and changes no colour of a terminal: only a new line is itself, every other control character is shown.
+//! Invariant: what cannot be written is an error, except that a reader who leaves early (`tollgate schema | head`) has had
+//! what he wanted. What a policy of somebody else holds moves no cursor and changes no colour of a terminal: only a new line is
+//! itself, every other control character is shown. Colours are for a terminal, or for whoever asks for them.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write};
 
+use anstream::stream::{AsLockedWrite, RawStream};
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-/// Writes `text` to the standard output.
-pub(crate) fn out(text: &str) {
-    let _ = std::io::stdout().write_all(visible(text).as_bytes());
+use crate::end::End;
+
+pub(crate) const HEADING: Style = Style::new().bold();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default().bold();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+
+/// A text for people, with its colours.
+#[derive(Debug, Default)]
+pub(crate) struct Page(String);
+
+impl Page {
+    /// Adds text.
+    pub(crate) fn push_str(&mut self, text: &str) {
+        self.0.push_str(&visible(text));
+    }
+
+    /// Adds text that stands out.
+    pub(crate) fn push_styled(&mut self, style: Style, text: &str) {
+        self.0.push_str(&format!("{style}{}{style:#}", visible(text)));
+    }
+
+    /// Writes it to the standard output.
+    pub(crate) fn out(&self) -> Result<(), End> {
+        write(std::io::stdout().lock(), &self.0)
+    }
+
+    /// Writes it to the standard error; when not even that is possible there is nobody to tell.
+    pub(crate) fn err(&self) {
+        let _ = write(std::io::stderr().lock(), &self.0);
+    }
 }
 
-/// Writes `text` to the standard error.
-pub(crate) fn err(text: &str) {
-    let _ = std::io::stderr().write_all(visible(text).as_bytes());
+/// Writes `text` to the standard output as it is: for programs.
+pub(crate) fn raw(text: &str) -> Result<(), End> {
+    written(write_all(&mut std::io::stdout().lock(), text))
+}
+
+/// Writes what has its colours already.
+pub(crate) fn ansi(text: &str) -> Result<(), End> {
+    write(std::io::stdout().lock(), text)
 }
 
 /// Writes `report` to the standard output as indented JSON.
-pub(crate) fn json(report: &impl Serialize) {
+pub(crate) fn json(report: &impl Serialize) -> Result<(), End> {
     let text = serde_json::to_string_pretty(report).unwrap_or_default();
-    // Not made visible: programs read it, and it would be JSON no more.
-    let _ = std::io::stdout().write_all(format!("{text}\n").as_bytes());
+    raw(&format!("{text}\n"))
+}
+
+fn write(stream: impl RawStream + AsLockedWrite, text: &str) -> Result<(), End> {
+    let choice = match ColorChoice::global() {
+        ColorChoice::Auto => AutoStream::choice(&stream),
+        chosen => chosen,
+    };
+    written(write_all(&mut AutoStream::new(stream, choice), text))
+}
+
+fn write_all(stream: &mut impl Write, text: &str) -> std::io::Result<()> {
+    stream.write_all(text.as_bytes())?;
+    stream.flush()
+}
+
+fn written(done: std::io::Result<()>) -> Result<(), End> {
+    match done {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(End::Unwritten(error)),
+        _ => Ok(()),
+    }
 }
 
 /// The text with its control characters, and those that turn the direction of writing, as `\u{1b}`.

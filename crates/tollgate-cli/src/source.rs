@@ -1,71 +1,143 @@
-//! Reading a policy for one or two surfaces, and telling what is wrong with it.
+//! What a command is given: a policy, or the filters of an Envoy configuration, compiled for the surfaces asked for.
 //!
 //! Invariant: every problem is told once; one that only one surface has is told with its name.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use serde::Serialize;
-use tollgate_policy::{Group, MAX_DOCUMENT, MAX_VALUE_LEN, Policy, Problem, Problems};
+use serde::de::IgnoredAny;
+use tollgate_policy::{Group, MAX_VALUE_LEN, Policy, Problem, Problems};
 
-use crate::End;
 use crate::args::Place;
+use crate::document::Document;
+use crate::end::End;
+use crate::envoy::{self, Filters};
+use crate::input::{self, Input, Language};
+use crate::yaml::{Fault, Node, Reading};
 
 /// A problem or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     /// The only surface that has it; `None` when all that were asked for have it.
     pub(crate) surface: Option<&'static str>,
+    /// The line of the file, where it is known: of YAML, and of anything in an Envoy configuration.
+    pub(crate) line: Option<usize>,
     /// Where in the document: `rules[2].quotas[0].window`; empty for the document itself.
     pub(crate) path: String,
     /// What, and what is allowed.
     pub(crate) message: String,
 }
 
+impl From<Fault> for Finding {
+    fn from(Fault { line, message }: Fault) -> Self {
+        Self { surface: None, line: Some(line), path: String::new(), message }
+    }
+}
+
 impl Finding {
     /// One line: `envoy: rules[0].when.asns: needs geo.asn_header ...`.
-    pub(crate) fn line(&self) -> String {
-        let Self { surface, path, message } = self;
+    pub(crate) fn words(&self) -> String {
+        let Self { surface, path, message, .. } = self;
         let surface = surface.map(|name| format!("{name}: ")).unwrap_or_default();
         let separator = if path.is_empty() { "" } else { ": " };
-        format!("{surface}{path}{separator}{message}\n")
+        format!("{surface}{path}{separator}{message}")
     }
+
+    /// Where it stands, for people to find: `envoy.yaml:70: `; nothing for a JSON file.
+    pub(crate) fn mark(&self, file: &str) -> String {
+        self.line.map(|line| format!("{file}:{line}: ")).unwrap_or_default()
+    }
+}
+
+/// What a file holds.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Policy(Document),
+    Envoy(Filters),
+    /// Neither: it cannot be read.
+    Fault(Fault),
 }
 
 /// A document, compiled for each surface that was asked for.
 pub(crate) struct Compiled {
+    pub(crate) places: Vec<Place>,
     pub(crate) policies: Vec<(Place, Policy)>,
     pub(crate) problems: Vec<Finding>,
+    pub(crate) warnings: Vec<Finding>,
 }
 
-/// The text of the policy at `path`; of one that is too long only enough to tell so.
-pub(crate) fn read(path: &Path) -> Result<String, End> {
-    let cannot = |error| End::Misuse(format!("cannot read {}: {error}", path.display()));
-    let mut bytes = Vec::new();
-    let most = u64::try_from(MAX_DOCUMENT).unwrap_or(u64::MAX).saturating_add(1);
-    File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(cannot)?;
-    if bytes.len() > MAX_DOCUMENT {
-        return Ok(String::from_utf8_lossy(&bytes).into_owned()); // it may be cut inside a character
+/// Reads what is at `path`; also says what it is called.
+pub(crate) fn load(path: &Path) -> Result<(String, Source), End> {
+    let Input { name, text, language } = input::read(path)?;
+    let plain = text.trim_start_matches('\u{feff}');
+    let source = match language {
+        Language::Yaml => match Node::parse(plain) {
+            Err(fault) => Source::Fault(fault),
+            Ok(root) if envoy::is_envoy(&root) => {
+                Source::Envoy(Filters::find(&root, Reading::Envoy))
+            }
+            Ok(root) => Source::Policy(Document::from_tree(root, Reading::Policy)),
+        },
+        Language::Json => json(text),
+    };
+    Ok((name, source))
+}
+
+/// JSON is YAML, once it is known to be JSON; only half characters (`\\ud83d\\ude00`) YAML has not.
+fn json(text: String) -> Source {
+    let plain = text.trim_start_matches('\u{feff}');
+    let is_json = serde_json::from_str::<IgnoredAny>(plain).is_ok();
+    match is_json.then(|| Node::parse(plain)) {
+        Some(Ok(root)) if envoy::is_envoy(&root) => {
+            Source::Envoy(Filters::find(&root, Reading::Json))
+        }
+        Some(Err(fault)) if envoy::looks_like_envoy(plain) => Source::Fault(fault),
+        _ => Source::Policy(Document::from_json(text)),
     }
-    String::from_utf8(bytes).map_err(|_| End::Misuse(format!("{} is not UTF-8", path.display())))
 }
 
 /// Compiles `document` for all of `places`.
-pub(crate) fn compile(document: &str, places: &[Place]) -> Compiled {
+pub(crate) fn compile(document: &Document, places: &[Place]) -> Compiled {
     let mut policies = Vec::new();
     let mut problems = Vec::new();
     for place in places {
-        match Policy::compile(document, place.surface()).and_then(|policy| fits(policy, *place)) {
+        let compiled = Policy::compile(&document.json, place.surface());
+        match compiled.and_then(|policy| fits(policy, *place)) {
             Ok(policy) => policies.push((*place, policy)),
-            Err(found) => problems.push((*place, found)),
+            Err(found) => problems.push((*place, with_hints(document, found, *place))),
         }
     }
-    Compiled { policies, problems: merge(&problems, places.len()) }
+    let warnings: Vec<_> = policies.iter().map(|(at, p)| (*at, p.warnings().clone())).collect();
+    let find = |found: &[(Place, Problems)]| merge(found, places.len(), document);
+    Compiled {
+        places: places.to_vec(),
+        problems: find(&problems),
+        warnings: find(&warnings),
+        policies,
+    }
+}
+
+impl Compiled {
+    /// What could not be compiled at all.
+    pub(crate) fn failed(fault: Fault, places: &[Place]) -> Self {
+        let places = places.to_vec();
+        let (policies, warnings) = (Vec::new(), Vec::new());
+        Self { places, policies, problems: vec![fault.into()], warnings }
+    }
+}
+
+fn with_hints(document: &Document, mut problems: Problems, place: Place) -> Problems {
+    let hints = document.hints(&problems.0, place.surface());
+    for Problem { path, message, .. } in &mut problems.0 {
+        if let Some(hint) = hints.get(path) {
+            message.push_str(&format!("; {hint}"));
+        }
+    }
+    problems
 }
 
 /// The findings of several surfaces, each once, those of one surface alone with its name.
-pub(crate) fn merge(found: &[(Place, Problems)], surfaces: usize) -> Vec<Finding> {
+fn merge(found: &[(Place, Problems)], surfaces: usize, document: &Document) -> Vec<Finding> {
     let mut merged: Vec<Finding> = Vec::new();
     for (place, problems) in found {
         for Problem { path, message, .. } in &problems.0 {
@@ -73,7 +145,8 @@ pub(crate) fn merge(found: &[(Place, Problems)], surfaces: usize) -> Vec<Finding
                 other.0.iter().any(|p| p.path == *path && p.message == *message)
             });
             let surface = (having.count() < surfaces).then_some(place.name());
-            let finding = Finding { surface, path: path.clone(), message: message.clone() };
+            let (line, path) = (document.line(path), path.clone());
+            let finding = Finding { surface, line, path, message: message.clone() };
             if !merged.contains(&finding) {
                 merged.push(finding);
             }

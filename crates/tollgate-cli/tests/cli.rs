@@ -49,7 +49,7 @@ fn what_people_see() {
 fn problems_for_machines() {
     let (report, code) = report(&["check", "bad.json"]);
     assert_eq!((code, &report["ok"], &report["rules"]), (1, &json!(false), &json!([])));
-    let first = json!({"surface": null, "path": "rules[0].quotas[0].window",
+    let first = json!({"surface": null, "line": null, "path": "rules[0].quotas[0].window",
                        "message": "\"0s\" is too short; use 1ms to 366d"});
     assert!(report["problems"].as_array().unwrap().contains(&first), "{report:#}");
     let alone = report["problems"].as_array().unwrap().iter().find(|p| p["surface"] == "worker");
@@ -120,7 +120,7 @@ fn the_fields_of_reports_are_stable() {
         report(&["explain", "good.json", "--method", "POST", "--path", "/login", "--ip", "::1"]);
     assert_eq!(
         names(&explain),
-        "before body client decision headers origin_headers paths request rules surface"
+        "assumed before body client decision headers ok origin_headers paths request rules surface"
     );
     assert_eq!(names(&explain["rules"][0]), "applies name reason verdict");
     assert_eq!(
@@ -148,7 +148,7 @@ fn a_key_is_never_shown() {
 
 #[test]
 fn misuse_ends_with_2() {
-    let rows: [(&[&str], &str); 17] = [
+    let rows: [(&[&str], &str); 25] = [
         (&[], "Usage"),
         (&["chekc", "good.json"], "unrecognized subcommand"),
         (&["check"], "required arguments"),
@@ -164,6 +164,14 @@ fn misuse_ends_with_2() {
         (&["explain", "good.json", "--claim", "sub:=alice"], "not JSON"),
         (&["explain", "good.json", "--repeat", "0"], "0 is not in 1..=1000000"),
         (&["explain", "good.json", "--every", "2"], "use a whole number and a unit"),
+        (&["explain", "good.json", "--curl", "curl"], "curl: the command line has no URL"),
+        (&["explain", "good.json", "--curl", "curl 'x"], "--curl: a quote is not closed"),
+        (&["explain", "good.json", "--", "wget", "x"], "begins with curl, not with \"wget\""),
+        (&["explain", "good.json", "--path", "/", "--", "curl", "x"], "cannot be used with"),
+        (&["explain", "good.json", "--url", "ftp://x"], "--url: ftp is no scheme of HTTP"),
+        (&["explain", "good.json", "--url", "x", "--host", "y"], "cannot be used with"),
+        (&["embed", "envoy.yaml"], "is a configuration of Envoy already"),
+        (&["explain", "envoy.yaml", "--surface", "worker"], "only the surface envoy is"),
         (&["explain", "good.json", "--country", "DE"], "exist in the Worker only"),
         (&["explain", "good.json", "--surface", "worker", "--route", "r"], "exists in Envoy only"),
     ];

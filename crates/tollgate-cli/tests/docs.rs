@@ -2,7 +2,7 @@
 //!
 //! In docs/policy.md and docs/recipes.md a `json` block is a complete policy, for both surfaces unless
 //! `<!-- surface: envoy -->` (or `worker`) stands before it; a `console` block is run on the policy before
-//! it, which is called example.json there. After a change that is meant:
+//! it, which is called example.json there, or example.yaml when it is a `yaml` block. After a change that is meant:
 //! `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test docs`, and read the difference.
 #![allow(
     missing_docs,
@@ -55,6 +55,7 @@ fn check(name: &str) -> (usize, usize) {
                 fs::write(folder.join("example.json"), &block.text).unwrap();
                 policies += 1;
             }
+            "yaml" => fs::write(folder.join("example.yaml"), &block.text).unwrap(),
             // Those are run and compared by `cargo xtask test up`.
             "console" if block.text.starts_with("$ cargo xtask") => {}
             "console" => {

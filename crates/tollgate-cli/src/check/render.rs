@@ -2,39 +2,43 @@
 //!
 //! Invariant: it says nothing that the report does not hold, and never a value that names a key.
 
-use super::{QuotaReport, Report, RuleReport};
+use super::report::{QuotaReport, Report, RuleReport};
+use crate::output::{self, Page};
 use crate::words;
 
 /// The whole text.
-pub(super) fn text(report: &Report) -> String {
+pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
     let count = report.rules.len();
     let rules = if count == 1 { "rule" } else { "rules" };
-    let mut out = format!("good for {}: {count} {rules}\n", report.surfaces.join(" and "));
+    out.push_styled(output::GOOD, "good");
+    out.push_str(&format!(" for {}: {count} {rules}\n", report.surfaces.join(" and ")));
     for client in &report.client_ip {
         let name = client.surface;
-        line(&mut out, 0, "client", &format!("{name}: {}", client.source));
+        line(out, 0, "client", &format!("{name}: {}", client.source));
     }
     if let Some(slashes) = report.escaped_slashes {
-        line(&mut out, 0, "slashes", slashes);
+        line(out, 0, "slashes", slashes);
     }
     for exempt in &report.exempt {
-        line(&mut out, 0, "exempt", exempt);
+        line(out, 0, "exempt", exempt);
     }
     for rule in &report.rules {
-        out.push('\n');
-        rule_text(rule, &mut out);
+        out.push_str("\n");
+        rule_text(rule, out);
     }
     if !report.warnings.is_empty() {
-        out.push('\n');
+        out.push_str("\n");
     }
     for warning in &report.warnings {
-        out.push_str(&format!("warning: {}", warning.line()));
+        out.push_str(&warning.mark(file));
+        out.push_styled(output::WARNING, "warning:");
+        out.push_str(&format!(" {}\n", warning.words()));
     }
-    out
 }
 
-fn rule_text(rule: &RuleReport, out: &mut String) {
-    out.push_str(&format!("rule \"{}\"\n", rule.name));
+fn rule_text(rule: &RuleReport, out: &mut Page) {
+    out.push_styled(output::HEADING, &format!("rule \"{}\"", rule.name));
+    out.push_str("\n");
     line(out, 2, "applies to", &rule.applies);
     line(out, 2, "counts by", &rule.key);
     if let Some(on_missing) = rule.on_missing {
@@ -52,14 +56,14 @@ fn rule_text(rule: &RuleReport, out: &mut String) {
     memory_lines(rule, out);
 }
 
-fn quota_lines(quotas: &[QuotaReport], indent: usize, out: &mut String) {
+fn quota_lines(quotas: &[QuotaReport], indent: usize, out: &mut Page) {
     for quota in quotas {
         let QuotaReport { name, words, bound, .. } = quota;
         line(out, indent, "quota", &format!("\"{name}\": {words}; {bound}"));
     }
 }
 
-fn memory_lines(rule: &RuleReport, out: &mut String) {
+fn memory_lines(rule: &RuleReport, out: &mut Page) {
     let memory = &rule.memory;
     if let Some(envoy) = &memory.envoy {
         let shared = match memory.shared_with.as_slice() {
@@ -79,6 +83,6 @@ fn memory_lines(rule: &RuleReport, out: &mut String) {
     }
 }
 
-fn line(out: &mut String, indent: usize, name: &str, text: &str) {
+fn line(out: &mut Page, indent: usize, name: &str, text: &str) {
     out.push_str(&format!("{:indent$}{name:<12}{text}\n", ""));
 }

@@ -9,11 +9,16 @@ mod request;
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Plan, Policy};
 
-use crate::args::ExplainArgs;
-use crate::{End, output, source};
+use crate::args::{ExplainArgs, Place};
+use crate::check;
+use crate::command::{self, Question, Said};
+use crate::end::End;
+use crate::output::Page;
+use crate::source::Finding;
 use report::{Before, Report};
 use request::Request;
 
@@ -21,30 +26,58 @@ use request::Request;
 /// divides a day, so that the numbers are the same on every run.
 const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
+/// What is said of one policy: what it does to the request, or what is wrong with it, as `check` says it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Explained {
+    Good(Box<Report>),
+    Bad(Box<check::Report>),
+}
+
+impl Said for Explained {
+    fn problems(&self) -> &[Finding] {
+        match self {
+            Self::Good(_) => &[],
+            Self::Bad(report) => report.problems(),
+        }
+    }
+
+    fn write(&self, _: &str, page: &mut Page) {
+        if let Self::Good(report) = self {
+            render::write(report, page);
+        }
+    }
+}
+
 /// Explains one request and prints the report.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), End> {
-    let request = Request::new(args)?;
-    let compiled = source::compile(&source::read(&args.policy)?, &[args.surface]);
-    let Some((_, policy)) = compiled.policies.first() else {
-        compiled.problems.iter().for_each(|problem| output::err(&problem.line()));
-        return Err(End::Problems);
+    let surface = args.surface.unwrap_or(Place::Envoy);
+    let request = Request::new(args, surface)?;
+    let question = Question {
+        path: &args.policy,
+        surfaces: args.surface.map(Place::places),
+        default: Place::Envoy.places(),
+        json: args.json,
     };
+    command::run(&question, |compiled| match compiled.policies.first() {
+        Some((_, policy)) if compiled.problems.is_empty() => {
+            Explained::Good(Box::new(explain(args, surface, policy, &request)))
+        }
+        _ => Explained::Bad(Box::new(check::report(compiled))),
+    })
+}
+
+fn explain(args: &ExplainArgs, surface: Place, policy: &Policy, request: &Request<'_>) -> Report {
     let mut gate = Gate { policy, plan: Plan::new(), store: BTreeMap::new(), now: START };
     let mut before = Before::default();
     for _ in 1..args.repeat {
-        gate.decide(&request);
+        gate.decide(request);
         before.count(gate.plan.outcome(policy).answer());
         gate.settle(args.status);
         gate.now = gate.now.saturating_add(args.every);
     }
-    gate.decide(&request);
-    let report = Report::new(args, policy, &request, &gate.plan, before);
-    if args.json {
-        output::json(&report);
-    } else {
-        output::out(&render::text(&report));
-    }
-    Ok(())
+    gate.decide(request);
+    Report::new(surface, args.repeat, policy, request, &gate.plan, before)
 }
 
 /// A surface with a map for a store.

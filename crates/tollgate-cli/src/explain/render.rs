@@ -3,27 +3,36 @@
 //! Invariant: it says nothing that the report does not hold.
 
 use super::report::{Before, Report, RuleReport, VerdictReport};
+use crate::output::{self, Page};
 
 /// The whole text.
-pub(super) fn text(report: &Report) -> String {
-    let mut out = String::new();
+pub(super) fn write(report: &Report, out: &mut Page) {
+    for assumed in &report.assumed {
+        line(out, 0, "assumed", assumed);
+    }
     let client = report.client.map_or("unknown".to_owned(), |ip| ip.to_string());
-    line(&mut out, 0, "client", &client);
+    line(out, 0, "client", &client);
     if report.paths.len() > 1 {
-        line(&mut out, 0, "path", &format!("servers read {}", report.paths.join(" or ")));
+        line(out, 0, "path", &format!("servers read {}", report.paths.join(" or ")));
     }
     if report.request > 1 {
-        line(&mut out, 0, "request", &number(report.request, &report.before));
+        line(out, 0, "request", &number(report.request, &report.before));
     }
     for rule in &report.rules {
-        rule_text(rule, &mut out);
+        rule_text(rule, out);
     }
-    line(&mut out, 0, "decision", &report.decision.words);
-    answer_text(report, &mut out);
+    let style = match report.decision.answer {
+        "pass" => output::GOOD,
+        "refuse" => output::BAD,
+        _ => output::WARNING,
+    };
+    out.push_str("decision  ");
+    out.push_styled(style, &report.decision.words);
+    out.push_str("\n");
+    answer_text(report, out);
     for (name, value) in &report.origin_headers {
-        line(&mut out, 0, "to origin", &format!("{name}: {value}"));
+        line(out, 0, "to origin", &format!("{name}: {value}"));
     }
-    out
 }
 
 /// `number 11; before it 10 passed`
@@ -40,7 +49,7 @@ fn number(count: u32, before: &Before) -> String {
     format!("number {count}; before it {}", counts.join(", "))
 }
 
-fn rule_text(rule: &RuleReport, out: &mut String) {
+fn rule_text(rule: &RuleReport, out: &mut Page) {
     let name = &rule.name;
     match (&rule.verdict, &rule.reason) {
         (Some(verdict), _) => {
@@ -54,7 +63,7 @@ fn rule_text(rule: &RuleReport, out: &mut String) {
     }
 }
 
-fn verdict_text(verdict: &VerdictReport, out: &mut String) {
+fn verdict_text(verdict: &VerdictReport, out: &mut Page) {
     if let Some(tier) = &verdict.tier {
         line(out, 2, "tier", &format!("\"{tier}\""));
     }
@@ -79,7 +88,7 @@ fn verdict_text(verdict: &VerdictReport, out: &mut String) {
     }
 }
 
-fn answer_text(report: &Report, out: &mut String) {
+fn answer_text(report: &Report, out: &mut Page) {
     let headers = report.headers.iter().map(|(name, value)| format!("{name}: {value}"));
     match report.decision.status {
         None => headers.for_each(|header| line(out, 0, "add", &header)),
@@ -94,7 +103,7 @@ fn answer_text(report: &Report, out: &mut String) {
     }
 }
 
-fn line(out: &mut String, indent: usize, name: &str, text: &str) {
+fn line(out: &mut Page, indent: usize, name: &str, text: &str) {
     let width = 10_usize.saturating_sub(indent);
     out.push_str(&format!("{:indent$}{name:<width$}{text}\n", ""));
 }

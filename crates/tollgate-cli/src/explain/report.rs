@@ -9,13 +9,17 @@ use tollgate_core::{Decision, Verdict};
 use tollgate_policy::{Answer, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict, Standing};
 
 use super::request::Request;
-use crate::args::ExplainArgs;
+use crate::args::Place;
 use crate::words;
 
 /// Everything about one request.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
+    /// True: with problems there is a report of `check` instead.
+    pub(super) ok: bool,
     pub(super) surface: &'static str,
+    /// What the request leaves open and was taken for granted.
+    pub(super) assumed: Vec<String>,
     pub(super) client: Option<IpAddr>,
     /// Every way in which servers read the path, the one that keys take first.
     pub(super) paths: Vec<String>,
@@ -108,7 +112,8 @@ impl Before {
 impl Report {
     /// The report on a decided plan.
     pub(super) fn new(
-        args: &ExplainArgs,
+        surface: Place,
+        number: u32,
         policy: &Policy,
         request: &Request<'_>,
         plan: &Plan,
@@ -116,10 +121,12 @@ impl Report {
     ) -> Self {
         let outcome = plan.outcome(policy);
         let mut report = Self {
-            surface: args.surface.name(),
+            ok: true,
+            surface: surface.name(),
+            assumed: request.assumed.clone(),
             client: policy.client(request),
             paths: policy.readings(request),
-            request: args.repeat,
+            request: number,
             before,
             rules: rules(policy, request, plan, &outcome),
             decision: decided(outcome.answer()),

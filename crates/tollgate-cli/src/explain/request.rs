@@ -1,27 +1,38 @@
 //! A request as the command line describes it.
 //!
 //! Invariant: it answers as the surface would: what a surface does not know is not there, even when
-//! it was given. What cannot be given for a surface is misuse, told before.
+//! it was given. What cannot be given for a surface is misuse, told before. What is assumed is said.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use tollgate_policy::{Facts, grpc_content_type};
 
-use crate::End;
 use crate::args::{ExplainArgs, Place};
+use crate::curl::{self, Url};
+use crate::end::End;
+
+/// Who sends a request that is given as a URL, unless it is said: an address of documentation (RFC 5737).
+const SOMEBODY: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 /// The facts of the request.
 pub(super) struct Request<'a> {
     args: &'a ExplainArgs,
+    surface: Place,
+    method: String,
+    target: String,
+    host: String,
+    headers: Vec<(String, String)>,
+    ip: Option<IpAddr>,
     asn: Option<String>,
+    /// What is taken for granted, in words.
+    pub(super) assumed: Vec<String>,
 }
 
 impl<'a> Request<'a> {
     /// The request, unless it has facts that its surface does not know.
-    pub(super) fn new(args: &'a ExplainArgs) -> Result<Self, End> {
-        let misuse = |message: &str| Err(End::Misuse(message.to_owned()));
-        match args.surface {
+    pub(super) fn new(args: &'a ExplainArgs, surface: Place) -> Result<Self, End> {
+        match surface {
             Place::Envoy if args.country.is_some() || args.asn.is_some() => misuse(
                 "--country and --asn exist in the Worker only; for Envoy give the header that the policy's \
                  \"geo\" names",
@@ -29,8 +40,44 @@ impl<'a> Request<'a> {
             Place::Worker if args.route.is_some() => {
                 misuse("--route exists in Envoy only; a Worker has no named routes")
             }
-            _ => Ok(Self { args, asn: args.asn.map(|number| number.to_string()) }),
+            _ => Self::described(args, surface),
         }
+    }
+
+    fn described(args: &'a ExplainArgs, surface: Place) -> Result<Self, End> {
+        let given = match (&args.curl, &args.url, args.words.as_slice()) {
+            (Some(line), ..) => {
+                let words =
+                    curl::split(line).map_err(|error| End::Misuse(format!("--curl: {error}")))?;
+                Some(from_curl(&words)?)
+            }
+            (None, None, words @ [_, ..]) => Some(from_curl(words)?),
+            (None, Some(url), _) => Some(from_url(url, &args.method)?),
+            (None, None, []) => None,
+        };
+        let is_url = given.is_some();
+        let given = given.unwrap_or_else(|| curl::Request {
+            method: args.method.clone(),
+            target: args.path.clone(),
+            host: args.host.clone(),
+            headers: Vec::new(),
+            unknown: Vec::new(),
+        });
+        let mut assumed = given.unknown;
+        if is_url && args.ip.is_none() {
+            assumed.push(format!("the connection comes from {SOMEBODY}; give another with --ip"));
+        }
+        Ok(Self {
+            args,
+            surface,
+            method: given.method,
+            target: given.target,
+            host: given.host,
+            headers: given.headers.into_iter().chain(args.headers.iter().cloned()).collect(),
+            ip: args.ip.or(is_url.then_some(SOMEBODY)),
+            asn: args.asn.map(|number| number.to_string()),
+            assumed,
+        })
     }
 
     /// The content type of a gRPC answer; `None` when this is no gRPC request.
@@ -39,13 +86,32 @@ impl<'a> Request<'a> {
     }
 }
 
+fn misuse<T>(message: &str) -> Result<T, End> {
+    Err(End::Misuse(message.to_owned()))
+}
+
+fn from_curl(words: &[String]) -> Result<curl::Request, End> {
+    curl::request(words).map_err(|error| End::Misuse(format!("curl: {error}")))
+}
+
+fn from_url(url: &str, method: &str) -> Result<curl::Request, End> {
+    let url = Url::parse(url).map_err(|error| End::Misuse(format!("--url: {error}")))?;
+    Ok(curl::Request {
+        method: method.to_owned(),
+        target: url.target(),
+        host: url.host,
+        headers: Vec::new(),
+        unknown: Vec::new(),
+    })
+}
+
 impl Facts for Request<'_> {
     fn method(&self) -> Cow<'_, [u8]> {
-        self.args.method.as_bytes().into()
+        self.method.as_bytes().into()
     }
 
     fn target(&self) -> Cow<'_, [u8]> {
-        self.args.path.as_bytes().into()
+        self.target.as_bytes().into()
     }
 
     fn host(&self) -> Cow<'_, [u8]> {
@@ -53,9 +119,9 @@ impl Facts for Request<'_> {
     }
 
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        match (name, self.args.surface, self.args.ip) {
-            ("host", ..) if !self.args.host.is_empty() => {
-                return Some(self.args.host.as_bytes().into());
+        match (name, self.surface, self.ip) {
+            ("host", ..) if !self.host.is_empty() => {
+                return Some(self.host.as_bytes().into());
             }
             // The platform writes this header itself.
             ("cf-connecting-ip", Place::Worker, Some(ip)) => {
@@ -63,13 +129,13 @@ impl Facts for Request<'_> {
             }
             _ => {}
         }
-        let lines = self.args.headers.iter().filter(|(given, _)| given == name);
+        let lines = self.headers.iter().filter(|(given, _)| given == name);
         let lines: Vec<&str> = lines.map(|(_, value)| value.as_str()).collect();
         (!lines.is_empty()).then(|| lines.join(", ").into_bytes().into())
     }
 
     fn peer(&self) -> Option<IpAddr> {
-        self.args.ip
+        self.ip
     }
 
     fn route(&self) -> Option<Cow<'_, [u8]>> {

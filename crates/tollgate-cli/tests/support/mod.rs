@@ -5,8 +5,9 @@
 //! are rewritten with what is printed instead of compared.
 #![allow(dead_code, clippy::arithmetic_side_effects, clippy::panic)] // each test file uses its part
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
 /// The repository.
 pub fn root() -> PathBuf {
@@ -29,12 +30,30 @@ pub struct Ran {
 /// Runs `tollgate` with these arguments in `folder`.
 pub fn tollgate(folder: &Path, arguments: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-    let done = command.current_dir(folder).args(arguments).output().unwrap();
+    ran(command.current_dir(folder).args(arguments).output().unwrap())
+}
+
+fn ran(done: Output) -> Ran {
     Ran {
         stdout: String::from_utf8(done.stdout).unwrap(),
         stderr: String::from_utf8(done.stderr).unwrap(),
         code: done.status.code().unwrap(),
     }
+}
+
+/// Runs `tollgate` with `input` as its standard input.
+pub fn tollgate_reading(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command.current_dir(folder).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // It may have read enough before all is written.
+    let writer = std::thread::spawn(move || stdin.write_all(&input).is_ok());
+    let done = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    ran(done)
 }
 
 /// Runs every command of `session` in `folder`: the session as it really goes. What a fresh checkout is told to run with

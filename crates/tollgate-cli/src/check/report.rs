@@ -1,0 +1,187 @@
+//! The report of `check` as plain data: what `--json` prints, and what people read.
+//!
+//! Invariant: it is made from the compiled policy; the document is not looked at again.
+
+use serde::Serialize;
+use tollgate_policy::{Meter, Policy, QuotaSet, Rule};
+
+use crate::args::Place;
+use crate::source::{Compiled, Finding};
+use crate::words;
+
+/// What `--json` prints. Documented in docs/policy.md.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(super) ok: bool,
+    pub(super) surfaces: Vec<&'static str>,
+    pub(super) problems: Vec<Finding>,
+    pub(super) warnings: Vec<Finding>,
+    pub(super) client_ip: Vec<ClientReport>,
+    pub(super) escaped_slashes: Option<&'static str>,
+    pub(super) exempt: Vec<String>,
+    pub(super) rules: Vec<RuleReport>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ClientReport {
+    pub(super) surface: &'static str,
+    pub(super) source: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct RuleReport {
+    pub(super) name: String,
+    pub(super) applies: String,
+    pub(super) key: String,
+    pub(super) on_missing: Option<&'static str>,
+    pub(super) quotas: Vec<QuotaReport>,
+    pub(super) tiers: Vec<TierReport>,
+    pub(super) cost: String,
+    pub(super) charge: String,
+    pub(super) mode: String,
+    pub(super) action: String,
+    pub(super) on_failure: &'static str,
+    pub(super) memory: MemoryReport,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct TierReport {
+    pub(super) name: String,
+    pub(super) applies: String,
+    pub(super) quotas: Vec<QuotaReport>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct QuotaReport {
+    pub(super) name: String,
+    pub(super) algorithm: &'static str,
+    pub(super) limit: u64,
+    pub(super) window_ms: u64,
+    pub(super) burst: u64,
+    pub(super) buckets: Option<u16>,
+    pub(super) strict: bool,
+    pub(super) max_in_window: u64,
+    pub(super) bound: String,
+    pub(super) state_bytes: usize,
+    #[serde(skip)]
+    pub(super) words: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct MemoryReport {
+    /// Rules with the same key: all their counts lie in one stored value.
+    pub(super) shared_with: Vec<String>,
+    pub(super) value_bytes: usize,
+    pub(super) envoy: Option<EnvoyReport>,
+    pub(super) worker: Option<WorkerReport>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct EnvoyReport {
+    pub(super) capacity: u32,
+    pub(super) bytes_per_key: u64,
+    pub(super) table_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct WorkerReport {
+    pub(super) durability: &'static str,
+}
+
+/// The report on one policy, good or bad.
+pub(crate) fn report(compiled: Compiled) -> Report {
+    let Compiled { places, policies, problems, warnings } = compiled;
+    let ok = problems.is_empty();
+    let policies: &[_] = if ok { &policies } else { &[] };
+    let client = |(place, policy): &(Place, Policy)| ClientReport {
+        surface: place.name(),
+        source: policy.client_in_words(),
+    };
+    let first = policies.first().map(|(_, policy)| policy);
+    Report {
+        ok,
+        surfaces: places.iter().map(|place| place.name()).collect(),
+        problems,
+        warnings: if ok { warnings } else { Vec::new() },
+        client_ip: policies.iter().map(client).collect(),
+        escaped_slashes: first.and_then(Policy::escaped_slashes_in_words),
+        exempt: first.map(Policy::exempt_in_words).unwrap_or_default(),
+        rules: first.map(|policy| rules(policy, &places)).unwrap_or_default(),
+    }
+}
+
+/// All surfaces compile the same rules from one document.
+fn rules(policy: &Policy, places: &[Place]) -> Vec<RuleReport> {
+    let rules = policy.rules().iter().enumerate();
+    rules.filter_map(|(i, rule)| rule_report(policy, i, rule, places)).collect()
+}
+
+fn rule_report(policy: &Policy, i: usize, rule: &Rule, places: &[Place]) -> Option<RuleReport> {
+    let words = policy.describe(i)?;
+    let tiers = words.tiers.into_iter().map(|tier| TierReport {
+        name: policy
+            .quota_sets()
+            .get(tier.quota_set)
+            .and_then(QuotaSet::tier)
+            .unwrap_or_default()
+            .to_owned(),
+        applies: tier.applies,
+        quotas: quotas(policy, tier.quota_set),
+    });
+    Some(RuleReport {
+        name: rule.name().to_owned(),
+        applies: words.applies,
+        key: words.key,
+        on_missing: words.on_missing,
+        quotas: quotas(policy, words.quota_set),
+        tiers: tiers.collect(),
+        cost: words.cost,
+        charge: words.charge,
+        mode: words.mode,
+        action: words.action,
+        on_failure: words.on_failure,
+        memory: memory(policy, i, rule, places)?,
+    })
+}
+
+fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
+    let quota = |meter: &Meter| {
+        let limiter = meter.limiter();
+        QuotaReport {
+            name: meter.name().to_owned(),
+            algorithm: limiter.algorithm().name(),
+            limit: limiter.limit(),
+            window_ms: limiter.window().as_millis_ceil(),
+            burst: limiter.capacity(),
+            buckets: limiter.algorithm().buckets(),
+            strict: limiter.quota().is_strict(),
+            max_in_window: limiter.max_in_window(),
+            bound: words::bound(limiter),
+            state_bytes: limiter.state_len(),
+            words: words::quota(limiter),
+        }
+    };
+    policy
+        .quota_sets()
+        .get(set)
+        .map(|set| set.meters().iter().map(quota).collect())
+        .unwrap_or_default()
+}
+
+fn memory(policy: &Policy, i: usize, rule: &Rule, places: &[Place]) -> Option<MemoryReport> {
+    let group = policy.groups().get(rule.group())?;
+    let others = policy.rules().iter().enumerate();
+    let others = others.filter(|(j, other)| *j != i && other.group() == rule.group());
+    Some(MemoryReport {
+        shared_with: others.map(|(_, other)| other.name().to_owned()).collect(),
+        value_bytes: group.value_len(),
+        envoy: places.contains(&Place::Envoy).then(|| EnvoyReport {
+            capacity: group.capacity(),
+            bytes_per_key: group.table_size().bytes_per_key(),
+            table_bytes: group.table_size().bytes(),
+        }),
+        worker: places.contains(&Place::Worker).then(|| WorkerReport {
+            durability: if group.is_strict() { "strict" } else { "relaxed" },
+        }),
+    })
+}

@@ -1,0 +1,149 @@
+//! What `check` and `explain` do alike: take every policy of a file, say something of each, and end with what was found.
+//!
+//! Invariant: what is good goes to the standard output, problems to the standard error, and all of `--json` to the standard output.
+//! One policy is one report; an Envoy configuration is a list of them, each with where it stands.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::args::Place;
+use crate::end::End;
+use crate::envoy::{Filter, FilterPlace, Filters};
+use crate::output::{self, Page};
+use crate::source;
+use crate::source::{Compiled, Finding, Source};
+
+/// What a command says of one policy.
+pub(crate) trait Said: Serialize {
+    /// What is wrong with it; empty when it is good.
+    fn problems(&self) -> &[Finding];
+    /// The text for people, when it is good.
+    fn write(&self, file: &str, page: &mut Page);
+}
+
+/// What is asked, apart from what the command does.
+pub(crate) struct Question<'a> {
+    pub(crate) path: &'a Path,
+    /// As given on the command line.
+    pub(crate) surfaces: Option<&'a [Place]>,
+    pub(crate) default: &'a [Place],
+    pub(crate) json: bool,
+}
+
+/// The report on an Envoy configuration. Documented in docs/policy.md.
+#[derive(Serialize)]
+struct Filtered<S> {
+    ok: bool,
+    file: String,
+    filters: Vec<OfFilter<S>>,
+    /// What belongs to no filter.
+    problems: Vec<Finding>,
+}
+
+#[derive(Serialize)]
+struct OfFilter<S> {
+    #[serde(flatten)]
+    place: FilterPlace,
+    #[serde(flatten)]
+    said: S,
+}
+
+/// Answers a question by what `say` says of each policy.
+pub(crate) fn run<S: Said>(
+    question: &Question<'_>,
+    say: impl Fn(Compiled) -> S,
+) -> Result<(), End> {
+    let (file, source) = source::load(question.path)?;
+    let places = question.surfaces.unwrap_or(question.default);
+    match source {
+        Source::Policy(document) => {
+            one(&say(source::compile(&document, places)), &file, question.json)
+        }
+        Source::Fault(fault) => one(&say(Compiled::failed(fault, places)), &file, question.json),
+        Source::Envoy(_) if !places.contains(&Place::Envoy) => Err(End::Misuse(format!(
+            "{file} is a configuration of Envoy, where only the surface envoy is"
+        ))),
+        Source::Envoy(filters) => all(filters, file, question.json, say),
+    }
+}
+
+fn one(said: &impl Said, file: &str, json: bool) -> Result<(), End> {
+    if json {
+        output::json(said)?;
+    } else if said.problems().is_empty() {
+        let mut page = Page::default();
+        said.write(file, &mut page);
+        page.out()?;
+    } else {
+        problem_lines(said.problems(), file, "").err();
+    }
+    if said.problems().is_empty() { Ok(()) } else { Err(End::Problems) }
+}
+
+fn all<S: Said>(
+    found: Filters,
+    file: String,
+    json: bool,
+    say: impl Fn(Compiled) -> S,
+) -> Result<(), End> {
+    let none = found.none().map(|message| Finding {
+        surface: None,
+        line: None,
+        path: String::new(),
+        message,
+    });
+    let problems: Vec<Finding> = found.twice.into_iter().map(Finding::from).chain(none).collect();
+    let filters = found.filters.into_iter().map(|Filter { place, document }| {
+        let compiled = match document {
+            Ok(document) => source::compile(&document, &[Place::Envoy]),
+            Err(fault) => Compiled::failed(fault, &[Place::Envoy]),
+        };
+        OfFilter { place, said: say(compiled) }
+    });
+    let filters: Vec<_> = filters.collect();
+    let ok = problems.is_empty() && filters.iter().all(|filter| filter.said.problems().is_empty());
+    let report = Filtered { ok, file, filters, problems };
+    if json {
+        output::json(&report)?;
+    } else {
+        text(&report)?;
+    }
+    if ok { Ok(()) } else { Err(End::Problems) }
+}
+
+fn text<S: Said>(report: &Filtered<S>) -> Result<(), End> {
+    let file = &report.file;
+    for (number, OfFilter { place, said }) in report.filters.iter().enumerate() {
+        if !said.problems().is_empty() {
+            problem_lines(said.problems(), file, &format!("{}: ", place.words())).err();
+            continue;
+        }
+        let mut page = Page::default();
+        page.push_str(if number > 0 { "\n" } else { "" });
+        let mark = format!("{file}:{}: {}\n", place.line, place.words());
+        page.push_styled(output::HEADING, &mark);
+        said.write(file, &mut page);
+        page.out()?;
+    }
+    for problem in &report.problems {
+        let file = if problem.line.is_none() { format!("{file}: ") } else { String::new() };
+        problem_lines(std::slice::from_ref(problem), &report.file, &file).err();
+    }
+    Ok(())
+}
+
+/// Says what is wrong with a policy that a command can do nothing with.
+pub(crate) fn refuse(problems: &[Finding], file: &str) -> End {
+    problem_lines(problems, file, "").err();
+    End::Problems
+}
+
+fn problem_lines(problems: &[Finding], file: &str, place: &str) -> Page {
+    let mut page = Page::default();
+    for problem in problems {
+        page.push_styled(output::BAD, &problem.mark(file));
+        page.push_str(&format!("{place}{}\n", problem.words()));
+    }
+    page
+}

@@ -1,0 +1,400 @@
+//! A command line of curl as a request.
+//!
+//! Invariant: an option that may change the request is either understood or refused by name; nothing is guessed, no file is
+//! read. What the command line leaves open (the length of a body that comes from a file) is said.
+
+mod options;
+mod url;
+
+use base64ct::{Base64, Encoding as _};
+
+use crate::args;
+use options::{Does, Word};
+pub(crate) use url::Url;
+
+/// The request that curl would send.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    /// The path and the query.
+    pub(crate) target: String,
+    pub(crate) host: String,
+    /// Names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    /// What is not known, in words.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// What the options say so far.
+#[derive(Debug, Default)]
+struct Line {
+    method: Option<String>,
+    url: Option<String>,
+    /// As given with -H: what takes away curl's own has no value.
+    headers: Vec<(String, Option<String>)>,
+    /// What other options make of headers.
+    own: Vec<(&'static str, String)>,
+    cookies: Vec<String>,
+    query: Vec<String>,
+    data: Option<Data>,
+    target: Option<String>,
+    /// The name of a file to send, which completes a path that ends in a slash.
+    upload: Option<String>,
+    is_head: bool,
+    is_get: bool,
+    is_globbed: bool,
+    keeps_dots: bool,
+    unknown: Vec<String>,
+}
+
+/// A body.
+#[derive(Debug)]
+struct Data {
+    /// `None` when it is not on the command line.
+    text: Option<String>,
+    content_type: Option<&'static str>,
+    method: &'static str,
+}
+
+/// Splits a command line that was pasted as one word, as a shell does.
+pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
+    if line.split_ascii_whitespace().any(|word| word.starts_with("$'")) {
+        return Err("$'...' is the shell's own: give the command line after -- instead".to_owned());
+    }
+    // A prompt is often copied, too.
+    let line = line.trim_start().trim_start_matches("$ ");
+    shlex::split(&joined(line)).ok_or_else(|| "a quote is not closed".to_owned())
+}
+
+/// One line of several that end in a backslash: `shlex` would find an empty word there.
+fn joined(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut quote = None;
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        match (c, quote) {
+            ('\\', None | Some('"')) => {
+                let after = rest.as_str().trim_start_matches('\r');
+                if quote.is_none() && after.starts_with('\n') {
+                    rest = after.chars();
+                } else {
+                    out.push(c);
+                    out.extend(rest.next());
+                }
+                continue;
+            }
+            ('\'' | '"', None) => quote = Some(c),
+            (_, Some(open)) if open == c => quote = None,
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// The request of a command line, which begins with `curl`.
+pub(crate) fn request(words: &[String]) -> Result<Request, String> {
+    let (first, words) = words.split_first().ok_or("the command line is empty")?;
+    if !matches!(first.rsplit('/').next(), Some("curl" | "curl.exe")) {
+        return Err(format!("a command line of curl begins with curl, not with {first:?}"));
+    }
+    let mut line = Line { is_globbed: true, ..Line::default() };
+    for word in options::words(words)? {
+        match word {
+            Word::Url(url) if line.url.is_some() => {
+                return Err(format!("one request at a time: {url:?} is a second URL"));
+            }
+            Word::Url(url) => line.url = Some(url.to_owned()),
+            Word::Option(name, does, value) => {
+                line.option(does, value).map_err(|error| format!("{name}: {error}"))?;
+            }
+        }
+    }
+    line.request()
+}
+
+impl Line {
+    fn option(&mut self, does: Does, value: &str) -> Result<(), String> {
+        let text = || value.to_owned();
+        match does {
+            Does::Nothing => {}
+            Does::Refuse(why) => return Err(why.to_owned()),
+            Does::Method => self.method = Some(args::token(value)?),
+            Does::Header => self.headers.push(custom_header(value)?),
+            Does::Url if self.url.is_some() => return Err("one request at a time".to_owned()),
+            Does::Url => self.url = Some(text()),
+            Does::Target => self.target = Some(text()),
+            Does::Data | Does::DataUrlEncode => self.form_data(&data(does, value)?),
+            Does::DataRaw => self.form_data(&Some(text())),
+            Does::Json => {
+                self.own.push(("accept", "application/json".to_owned()));
+                let given = if value.starts_with('@') { None } else { Some(text()) };
+                self.add_data(given, "", Some("application/json"));
+            }
+            Does::Form => self.data = Some(body("POST", Some("multipart/form-data"))),
+            Does::Upload => {
+                self.data = Some(body("PUT", None));
+                self.upload = value.rsplit('/').next().map(str::to_owned);
+            }
+            Does::Query => self.query.push(data(Does::DataUrlEncode, value)?.ok_or(FROM_FILE)?),
+            Does::Cookie if !value.contains('=') => {
+                return Err("cookies of a file are not read; give name=value".to_owned());
+            }
+            Does::Cookie => self.cookies.push(text()),
+            Does::User => self.own.push(("authorization", basic(value)?)),
+            Does::Bearer => self.own.push(("authorization", format!("Bearer {value}"))),
+            Does::Agent => self.own.push(("user-agent", text())),
+            Does::Referer => {
+                self.own.push(("referer", value.trim_end_matches(";auto").to_owned()));
+            }
+            Does::Range => self.own.push(("range", format!("bytes={value}"))),
+            Does::Compressed => {
+                self.own.push(("accept-encoding", "deflate, gzip, br, zstd".to_owned()));
+            }
+            Does::Head => self.is_head = true,
+            Does::Get => self.is_get = true,
+            Does::NoGlob => self.is_globbed = false,
+            Does::KeepDots => self.keeps_dots = true,
+        }
+        Ok(())
+    }
+
+    fn form_data(&mut self, text: &Option<String>) {
+        self.add_data(text.clone(), "&", Some("application/x-www-form-urlencoded"));
+    }
+
+    fn add_data(
+        &mut self,
+        text: Option<String>,
+        separator: &str,
+        content_type: Option<&'static str>,
+    ) {
+        let before = self.data.take().map(|data| data.text);
+        let text = match (before, text) {
+            (None, text) => text,
+            (Some(Some(before)), Some(text)) => Some(format!("{before}{separator}{text}")),
+            _ => None,
+        };
+        self.data = Some(Data { text, content_type, method: "POST" });
+    }
+
+    fn request(mut self) -> Result<Request, String> {
+        let url = self.url.take().ok_or("the command line has no URL")?;
+        if self.is_globbed {
+            url::no_ranges(&url)?;
+        }
+        let mut url = Url::parse(&url)?;
+        if self.is_get
+            && let Some(data) = self.data.take()
+        {
+            self.query.push(data.text.ok_or(FROM_FILE)?);
+        }
+        if let Some(name) = self.upload.take() {
+            url.complete(&name);
+        }
+        self.query.iter().for_each(|query| url.add_query(query));
+        if let Some(user) = &url.user {
+            self.own.insert(0, ("authorization", basic(user)?));
+        }
+        let target = match self.target.take() {
+            Some(target) => target,
+            None if self.keeps_dots => url.target(),
+            None => url.without_dots().target(),
+        };
+        let method = match (&self.method, &self.data) {
+            (Some(method), _) => method.clone(),
+            _ if self.is_head => "HEAD".to_owned(),
+            (None, Some(data)) => data.method.to_owned(),
+            (None, None) => "GET".to_owned(),
+        };
+        let mut headers = self.headers(&url);
+        let host = headers.iter().position(|(name, _)| name == "host");
+        let host = host.map(|at| headers.remove(at).1).unwrap_or_default();
+        Ok(Request { method, target, host, headers, unknown: self.unknown })
+    }
+
+    /// What curl sends by itself and for its options, unless -H says otherwise, and what -H says.
+    fn headers(&mut self, url: &Url) -> Vec<(String, String)> {
+        let mut own: Vec<(&str, String)> = vec![
+            ("host", url.host.clone()),
+            ("user-agent", "curl/8".to_owned()),
+            ("accept", "*/*".to_owned()),
+        ];
+        own.append(&mut self.own);
+        if !self.cookies.is_empty() {
+            own.push(("cookie", self.cookies.join("; ")));
+        }
+        if let Some(Data { text, content_type, .. }) = &self.data {
+            own.extend(content_type.map(|kind| ("content-type", kind.to_owned())));
+            own.extend(text.as_ref().map(|text| ("content-length", text.len().to_string())));
+            if text.is_none() && self.headers.iter().all(|(name, _)| name != "content-length") {
+                let said = "the body is in a file, which is not read, so the request has no content-length";
+                self.unknown.push(said.to_owned());
+            }
+        }
+        // Of its own curl sends the last: `-A` in place of its name.
+        let mut sent: Vec<(String, String)> = Vec::new();
+        for (name, value) in own {
+            sent.retain(|(earlier, _)| earlier != name);
+            let is_given = self.headers.iter().any(|(given, _)| given == name);
+            let is_none = name == "user-agent" && value.is_empty();
+            if !is_given && !is_none {
+                sent.push((name.to_owned(), value));
+            }
+        }
+        let given = self.headers.drain(..);
+        sent.extend(given.filter_map(|(name, value)| Some((name, value?))));
+        sent
+    }
+}
+
+const FROM_FILE: &str = "what stands in a file is not read";
+
+fn body(method: &'static str, content_type: Option<&'static str>) -> Data {
+    Data { text: None, content_type, method }
+}
+
+/// `Name: value`, `Name:` for none, `Name;` for an empty one.
+fn custom_header(text: &str) -> Result<(String, Option<String>), String> {
+    if text.starts_with('@') {
+        return Err(FROM_FILE.to_owned());
+    }
+    if let Some(name) = text.strip_suffix(';').filter(|name| !name.contains(':')) {
+        return Ok((args::token(name)?.to_ascii_lowercase(), Some(String::new())));
+    }
+    let (name, value) = args::header(text)?;
+    Ok((name, Some(value).filter(|value| !value.is_empty())))
+}
+
+fn basic(user: &str) -> Result<String, String> {
+    if !user.contains(':') {
+        return Err("curl would ask for the password; give user:password".to_owned());
+    }
+    Ok(format!("Basic {}", Base64::encode_string(user.as_bytes())))
+}
+
+/// The text of -d or --data-urlencode; `None` when it stands in a file.
+fn data(does: Does, value: &str) -> Result<Option<String>, String> {
+    if matches!(does, Does::Data) {
+        return Ok((!value.starts_with('@')).then(|| value.to_owned()));
+    }
+    let (name, content) = match value.find(['=', '@']) {
+        None => ("", value),
+        Some(at) if value.get(at..).is_some_and(|rest| rest.starts_with('@')) => return Ok(None),
+        Some(_) => value.split_once('=').unwrap_or_default(),
+    };
+    let name = if name.is_empty() { String::new() } else { format!("{name}=") };
+    Ok(Some(format!("{name}{}", url::escape(content))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The request line, the headers that are not curl's own of every request, and what is unknown.
+    fn sent(line: &str) -> String {
+        let words = split(line).unwrap();
+        let Request { method, target, host, headers, unknown } = match request(&words) {
+            Ok(request) => request,
+            Err(error) => return format!("refused: {error}"),
+        };
+        let usual = |(name, value): &&(String, String)| {
+            !matches!((name.as_str(), value.as_str()), ("user-agent", "curl/8") | ("accept", "*/*"))
+        };
+        let headers = headers.iter().filter(usual);
+        let headers: String = headers.map(|(name, value)| format!(" | {name}: {value}")).collect();
+        let unknown = if unknown.is_empty() { "" } else { " | and a file" };
+        format!("{method} {target} at {host}{headers}{unknown}")
+    }
+
+    #[test]
+    fn a_command_line_is_the_request_that_curl_sends() {
+        let rows = [
+            ("curl example.com", "GET / at example.com"),
+            ("$ curl https://example.com:443/a?b=c#d", "GET /a?b=c at example.com"),
+            ("/usr/bin/curl http://example.com:443", "GET / at example.com:443"),
+            ("curl 'https://[::1]:8080?x'", "GET /?x at [::1]:8080"),
+            ("curl -X PATCH x.y/z", "PATCH /z at x.y"),
+            ("curl -XPUT x.y", "PUT / at x.y"),
+            ("curl -sSfLkvi --http1.1 -o /dev/null -w '%{http_code}' -m2 x.y", "GET / at x.y"),
+            ("curl -I x.y", "HEAD / at x.y"),
+            ("curl x.y -H 'A-B:  c ' -H 'd;' -H 'accept:'", "GET / at x.y | a-b: c | d: "),
+            ("curl x.y -H 'Host: other'", "GET / at other"),
+            ("curl x.y -A me -e 'from;auto'", "GET / at x.y | user-agent: me | referer: from"),
+            ("curl x.y -A ''", "GET / at x.y"),
+            ("curl x.y -b a=b -b 'c=d'", "GET / at x.y | cookie: a=b; c=d"),
+            ("curl -u me:it x.y", "GET / at x.y | authorization: Basic bWU6aXQ="),
+            ("curl http://me:it@x.y", "GET / at x.y | authorization: Basic bWU6aXQ="),
+            ("curl --oauth2-bearer t x.y", "GET / at x.y | authorization: Bearer t"),
+            ("curl -r 0-9 x.y", "GET / at x.y | range: bytes=0-9"),
+            ("curl -G x.y/?a=b -d c=d --data-urlencode 'e=f g'", "GET /?a=b&c=d&e=f%20g at x.y"),
+            ("curl --url-query 'a=b c' --url x.y", "GET /?a=b%20c at x.y"),
+            ("curl x.y/a/./b/%2e%2E/c/..", "GET /a/ at x.y"),
+            ("curl --path-as-is x.y/a/../b", "GET /a/../b at x.y"),
+            ("curl -T dir/file x.y/up/", "PUT /up/file at x.y | and a file"),
+            ("curl -F a=@b x.y", "POST / at x.y | content-type: multipart/form-data | and a file"),
+            ("curl -g 'x.y/[1-8]'", "GET /[1-8] at x.y"),
+            ("curl \\\n  x.y \\\n  --no-progress-meter", "GET / at x.y"),
+        ];
+        for (line, expected) in rows {
+            assert_eq!(sent(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_body_announces_its_length() {
+        let form = "content-type: application/x-www-form-urlencoded";
+        let json = "accept: application/json | content-type: application/json";
+        let rows = [
+            ("curl x.y -d a -d b", format!("POST / at x.y | {form} | content-length: 3")),
+            ("curl x.y --data-raw @a", format!("POST / at x.y | {form} | content-length: 2")),
+            ("curl x.y -d @a -d b", format!("POST / at x.y | {form} | and a file")),
+            (
+                "curl x.y -d @a -H 'content-length: 9'",
+                format!("POST / at x.y | {form} | content-length: 9"),
+            ),
+            ("curl x.y --json '{}'", format!("POST / at x.y | {json} | content-length: 2")),
+            (
+                "curl x.y -X PUT -d é -H 'content-type: t'",
+                "PUT / at x.y | content-length: 2 | content-type: t".to_owned(),
+            ),
+        ];
+        for (line, expected) in rows {
+            assert_eq!(sent(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_by_its_name() {
+        let rows = [
+            ("wget x.y", "begins with curl"),
+            ("curl", "has no URL"),
+            ("curl x.y --frobnicate 7", "the option --frobnicate is not known"),
+            ("curl x.y -s?", "the option -? is not known"),
+            ("curl x.y -X", "-X lacks its value"),
+            ("curl x.y --header", "--header lacks its value"),
+            ("curl x.y --no-request POST", "the option --no-request is not known"),
+            ("curl x.y z.y", "one request at a time"),
+            ("curl x.y --next z.y", "--next: one request at a time"),
+            ("curl x.y -K file", "-K: a file of options is not read"),
+            ("curl x.y -b jar.txt", "-b: cookies of a file are not read"),
+            ("curl x.y -u me", "-u: curl would ask for the password"),
+            ("curl x.y --digest -u me:it", "--digest: the server's answer decides"),
+            ("curl -G x.y -d @a", "what stands in a file is not read"),
+            ("curl x.y -H @file", "-H: what stands in a file is not read"),
+            ("curl x.y -H a", "-H: use 'name: value'"),
+            ("curl x.y -X 'GE T'", "-X: use letters, digits"),
+            ("curl 'x.y/?[1-8]'", "several requests"),
+            ("curl '{a,b}.y'", "several requests"),
+            ("curl ftp://x.y", "ftp is no scheme"),
+            ("curl 'x.y/a b'", "no spaces"),
+            ("curl http:///a", "no host"),
+        ];
+        for (line, expected) in rows {
+            let said = sent(line);
+            assert!(said.starts_with("refused: ") && said.contains(expected), "{line}: {said}");
+        }
+        assert!(split("curl $'a'").unwrap_err().contains("after --"));
+        assert!(split("curl 'a").unwrap_err().contains("not closed"));
+    }
+}

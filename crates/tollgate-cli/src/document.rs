@@ -1,0 +1,152 @@
+//! A policy document as it stands somewhere: its JSON, and where each part of it was written.
+//!
+//! Invariant: the JSON is what the surface would get. Lines and hints are added to what the policy layer says of it; they
+//! change nothing of that.
+
+use std::collections::BTreeMap;
+
+use tollgate_policy::{Policy, Problem, Surface};
+
+use crate::yaml::{AsJson, Form, Kind, Node, Reading, Scalar, Value};
+
+/// A policy as text, and the tree that it came from.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(crate) json: String,
+    /// None for a JSON file: its problems say where by their paths, as they do everywhere.
+    pub(crate) tree: Option<Tree>,
+    /// Where the whole begins, when it is a part of a file.
+    pub(crate) begins: Option<usize>,
+}
+
+/// What a document was made of.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) root: Node,
+    pub(crate) reading: Reading,
+    /// Lines of the file before the first line of the tree.
+    pub(crate) lines_before: usize,
+}
+
+/// Where a path leads.
+struct Place<'n> {
+    line: usize,
+    /// The value, when all of the path is there.
+    value: Option<&'n Node>,
+}
+
+impl Document {
+    /// The document that `root` is.
+    pub(crate) fn from_tree(root: Node, reading: Reading) -> Self {
+        let json = json(&root, reading);
+        let begins = Some(root.line);
+        Self { json, tree: Some(Tree { root, reading, lines_before: 0 }), begins }
+    }
+
+    /// A document in a file of its own.
+    pub(crate) const fn from_json(json: String) -> Self {
+        Self { json, tree: None, begins: None }
+    }
+
+    /// The JSON for people to read: of JSON, the text as it was written.
+    pub(crate) fn pretty(&self) -> String {
+        let Some(Tree { root, reading, .. }) = &self.tree else {
+            return self.json.trim_start_matches('\u{feff}').to_owned();
+        };
+        serde_json::to_string_pretty(&AsJson(root, *reading)).unwrap_or_default()
+    }
+
+    /// The line in the file that a path of a problem leads to, or to what should hold it.
+    pub(crate) fn line(&self, path: &str) -> Option<usize> {
+        let Some(tree) = &self.tree else { return self.begins };
+        Some(place(&tree.root, path).line.saturating_add(tree.lines_before))
+    }
+
+    /// What is said to each problem, by its path, when its value only lacks quotes, or was too large for Envoy's YAML.
+    pub(crate) fn hints(&self, problems: &[Problem], surface: Surface) -> BTreeMap<String, String> {
+        let Some(tree) = self.tree.as_ref().filter(|tree| tree.reading != Reading::Json) else {
+            return BTreeMap::new();
+        };
+        let mut hints = BTreeMap::new();
+        let mut mended = tree.root.clone();
+        for Problem { path, .. } in problems {
+            let Some(Node { kind: Kind::Scalar(scalar), .. }) = place(&tree.root, path).value
+            else {
+                continue;
+            };
+            if let Some((hint, better)) = mend(scalar, tree.reading) {
+                hints.insert(path.clone(), hint);
+                replace(&mut mended, path, better);
+            }
+        }
+        if hints.is_empty() {
+            return hints;
+        }
+        // Only what helps is said.
+        if let Err(still) = Policy::compile(&json(&mended, Reading::Policy), surface) {
+            hints.retain(|path, _| still.0.iter().all(|problem| problem.path != *path));
+        }
+        hints
+    }
+}
+
+/// The JSON text of a tree.
+pub(crate) fn json(root: &Node, reading: Reading) -> String {
+    serde_json::to_string(&AsJson(root, reading)).unwrap_or_default()
+}
+
+/// What a scalar that is no quoted text was perhaps meant to be.
+fn mend(scalar: &Scalar, reading: Reading) -> Option<(String, Scalar)> {
+    let text = &scalar.text;
+    let quoted = || Scalar { text: text.clone(), form: Form::Quoted };
+    let kind = match reading.value(scalar) {
+        Value::Bool(truth) => format!("the boolean {truth}"),
+        Value::Whole(_) | Value::Number(_) => "a number".to_owned(),
+        Value::Null => return None,
+        Value::Text(_) if matches!(Reading::Policy.value(scalar), Value::Whole(_)) => {
+            let hint = "Envoy makes a text of a number beyond 32 bits that stands in YAML: \
+                        use JSON in a StringValue (tollgate embed)";
+            return Some((hint.to_owned(), scalar.clone()));
+        }
+        Value::Text(_) => return None,
+    };
+    Some((format!("in YAML {text} without quotes is {kind}: quote it, \"{text}\""), quoted()))
+}
+
+/// The value that a path leads to.
+fn place<'n>(root: &'n Node, path: &str) -> Place<'n> {
+    let (mut here, mut rest, mut line) = (root, path, root.line);
+    while !rest.is_empty() {
+        let next = step(here, rest).and_then(|(index, left)| Some((here.child(index)?, left)));
+        let Some(((at, child), left)) = next else { return Place { line, value: None } };
+        (here, line, rest) = (child, at, left);
+    }
+    Place { line, value: Some(here) }
+}
+
+/// Puts a scalar where a path leads.
+fn replace(root: &mut Node, path: &str, scalar: Scalar) {
+    let (mut here, mut rest) = (root, path);
+    while !rest.is_empty() {
+        let Some((index, left)) = step(here, rest) else { return };
+        let Some(child) = here.child_mut(index) else { return };
+        (here, rest) = (child, left);
+    }
+    here.kind = Kind::Scalar(scalar);
+}
+
+/// One step along a path: which item or field it takes, and what is left of the path.
+fn step<'p>(here: &Node, path: &'p str) -> Option<(usize, &'p str)> {
+    if let Some((index, rest)) = path.strip_prefix('[').and_then(|path| path.split_once(']')) {
+        return Some((index.parse().ok()?, rest));
+    }
+    let path = path.strip_prefix('.').unwrap_or(path);
+    let ends = |rest: &&str| rest.is_empty() || rest.starts_with(['.', '[']);
+    let steps = here.fields().iter().enumerate().rev().filter_map(|(index, field)| {
+        let quoted = format!("\"{}\"", field.name);
+        let rest = path.strip_prefix(&field.name).filter(ends);
+        Some((index, rest.or_else(|| path.strip_prefix(&quoted).filter(ends))?))
+    });
+    // A name may hold a full stop: the longest one that fits, and of those given twice the last.
+    steps.min_by_key(|(_, rest)| rest.len())
+}

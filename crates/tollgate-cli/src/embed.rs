@@ -1,0 +1,98 @@
+//! `tollgate embed`: the block of an envoy.yaml that enforces a policy.
+//!
+//! Invariant: what is printed, pasted among `http_filters`, gives the filter the very policy that was read: as JSON in a
+//! `StringValue`, where no reader of YAML makes booleans of words or texts of large numbers. A policy that the filter would
+//! refuse is not embedded.
+
+use std::fmt::Write as _;
+
+use crate::args::{EmbedArgs, Place};
+use crate::document::Document;
+use crate::end::End;
+use crate::source::{self, Compiled, Source};
+use crate::yaml::{Form, Reading, Scalar, Value};
+use crate::{command, output};
+
+/// Prints the block.
+pub(crate) fn run(args: &EmbedArgs) -> Result<(), End> {
+    let (file, source) = source::load(&args.policy)?;
+    let document = match source {
+        Source::Policy(document) => document,
+        Source::Fault(fault) => {
+            return Err(command::refuse(&Compiled::failed(fault, &[Place::Envoy]).problems, &file));
+        }
+        Source::Envoy(_) => {
+            let message = format!("{file} is a configuration of Envoy already; give a policy");
+            return Err(End::Misuse(message));
+        }
+    };
+    let compiled = source::compile(&document, &[Place::Envoy]);
+    if !compiled.problems.is_empty() {
+        return Err(command::refuse(&compiled.problems, &file));
+    }
+    output::raw(&block(args, &document))
+}
+
+fn block(args: &EmbedArgs, document: &Document) -> String {
+    let EmbedArgs { wasm, name, vm_id, indent, .. } = args;
+    let (name, vm_id, wasm) = (scalar(name), scalar(vm_id), scalar(wasm));
+    let head = format!(
+        "\
+- name: {name}
+  typed_config:
+    \"@type\": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm
+    config:
+      name: {name}
+      # If the module ever crashes, start it again; the counts survive, they are outside of it.
+      failure_policy: FAIL_RELOAD
+      vm_config:
+        # Counts are shared by all plugins of the same vm_id. Changing it forgets them.
+        vm_id: {vm_id}
+        runtime: envoy.wasm.runtime.v8
+        code:
+          local: {{ filename: {wasm} }}
+      configuration:
+        \"@type\": type.googleapis.com/google.protobuf.StringValue
+        value: |
+"
+    );
+    let mut out = String::new();
+    let margin = " ".repeat((*indent).into());
+    for line in head.lines() {
+        let _ = writeln!(out, "{margin}{line}"); // cannot fail
+    }
+    for line in document.pretty().trim_ascii().lines() {
+        let _ = writeln!(out, "{margin}          {}", escaped(line.trim_end_matches('\r')));
+    }
+    out
+}
+
+/// A text as YAML, without quotes where it needs none.
+fn scalar(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    let plain = Scalar { text: text.to_owned(), form: Form::Plain };
+    let starts = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/');
+    if starts && text.chars().all(is_plain) && Reading::Envoy.value(&plain) == Value::Text(text) {
+        return plain.text;
+    }
+    escaped(&serde_json::to_string(text).unwrap_or_default())
+}
+
+/// JSON without the characters that YAML has not or takes for ends of lines. They stand in texts only, where an escape is the same.
+fn escaped(line: &str) -> String {
+    let is_special = |c: char| {
+        matches!(
+            c,
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+        )
+    };
+    let mut out = String::with_capacity(line.len());
+    for c in line.chars() {
+        if is_special(c) {
+            let _ = write!(out, "\\u{:04x}", u32::from(c)); // cannot fail
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}

@@ -1,0 +1,70 @@
+//! Reading what is named on the command line: a file, or the standard input as `-`.
+//!
+//! Invariant: of what never ends no more is read than tells that it is too much.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use crate::end::End;
+
+/// An Envoy configuration of more is not one that a person reads; a policy has at most 1 MiB of it.
+const MAX_INPUT: usize = 8 << 20;
+
+/// A text and what it is called.
+#[derive(Debug)]
+pub(crate) struct Input {
+    /// The file as it was named; `<stdin>` for the standard input.
+    pub(crate) name: String,
+    pub(crate) text: String,
+    pub(crate) language: Language,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    Json,
+    Yaml,
+}
+
+/// Reads `path`.
+pub(crate) fn read(path: &Path) -> Result<Input, End> {
+    let name = if is_standard(path) { "<stdin>".to_owned() } else { path.display().to_string() };
+    let cannot = |error| End::Misuse(format!("cannot read {name}: {error}"));
+    let bytes = if is_standard(path) {
+        bounded(std::io::stdin().lock())
+    } else {
+        File::open(path).and_then(bounded)
+    };
+    let bytes = bytes.map_err(cannot)?;
+    if bytes.len() > MAX_INPUT {
+        // It may be cut inside a character; the policy layer says that it is too long.
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        return Ok(Input { name, text, language: Language::Json });
+    }
+    let wrong = |_| End::Misuse(format!("{name} is not UTF-8"));
+    let text = String::from_utf8(bytes).map_err(wrong)?;
+    Ok(Input { language: language(path, &text), name, text })
+}
+
+fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn bounded(from: impl Read) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(MAX_INPUT).unwrap_or(u64::MAX).saturating_add(1);
+    from.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The name says it, or else the first sign: JSON in a file of any name begins with a brace.
+fn language(path: &Path, text: &str) -> Language {
+    let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+    let first = text.trim_start_matches('\u{feff}').trim_ascii_start().chars().next();
+    match extension.as_ref().and_then(|extension| extension.to_str()) {
+        Some("json") => Language::Json,
+        Some("yaml" | "yml") => Language::Yaml,
+        _ if matches!(first, Some('{' | '[') | None) => Language::Json,
+        _ => Language::Yaml,
+    }
+}

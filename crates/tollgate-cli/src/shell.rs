@@ -1,0 +1,33 @@
+//! What shells and `man` want to know of this command.
+//!
+//! Invariant: all of it is made of the command line's own declaration (`args`), so nothing is said twice.
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::args::Arguments;
+use crate::end::End;
+use crate::output;
+
+/// Prints the completions for a shell.
+pub(crate) fn completions(shell: Shell) -> Result<(), End> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "tollgate", &mut text);
+    output::raw(&String::from_utf8_lossy(&text))
+}
+
+/// Prints a manual page: of the whole, or of one command.
+pub(crate) fn man(command: Option<&str>) -> Result<(), End> {
+    let mut whole = Arguments::command();
+    whole.build();
+    let page = match command {
+        None => whole,
+        Some(name) => whole.find_subcommand(name).cloned().ok_or_else(|| {
+            End::Misuse(format!("there is no command {name}; tollgate --help lists them"))
+        })?,
+    };
+    let mut text = Vec::new();
+    Man::new(page).render(&mut text).map_err(End::Unwritten)?;
+    output::raw(&String::from_utf8_lossy(&text))
+}

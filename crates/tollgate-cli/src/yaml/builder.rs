@@ -1,0 +1,166 @@
+//! The tree from the events of the parser.
+//!
+//! Invariant: nothing here recurses, and what aliases stand for is weighed before it is copied, so neither depth nor a
+//! few lines of aliases to aliases take more than a bounded amount of memory.
+
+use std::collections::BTreeMap;
+
+use saphyr_parser::{Event, ScalarStyle, Tag};
+
+use super::node::{Fault, Field, Kind, Node};
+use super::scalar::{Form, Scalar};
+
+/// How deep lists and objects may nest: a policy's own 128, and the listener around it.
+const MAX_DEPTH: usize = 160;
+/// The most that a tree may weigh, with what aliases stand for each time: a node and the bytes of its text.
+const MAX_WEIGHT: usize = 32 << 20;
+const NODE_WEIGHT: usize = 16;
+
+/// What is read so far.
+#[derive(Default)]
+pub(super) struct Builder {
+    open: Vec<Open>,
+    /// What aliases may stand for, with its weight.
+    anchors: BTreeMap<usize, (Node, usize)>,
+    weight: usize,
+    root: Option<Node>,
+}
+
+/// A list or an object that has not ended.
+struct Open {
+    line: usize,
+    anchor: usize,
+    /// The weight of the tree when it began.
+    weight: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Node>),
+    /// The fields, and the name whose value comes next.
+    Object(Vec<Field>, Option<Name>),
+}
+
+struct Name {
+    text: String,
+    line: usize,
+    /// Envoy leaves such a field out.
+    is_ignored: bool,
+}
+
+impl Builder {
+    /// Takes the next event, which begins at `line`.
+    pub(super) fn take(&mut self, event: Event<'_>, line: usize) -> Result<(), Fault> {
+        let fault = |message: &str| Err(Fault { line, message: message.to_owned() });
+        match event {
+            Event::DocumentStart(_) if self.root.is_some() => {
+                fault("a second document begins here, of which Envoy reads nothing; give one")
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                self.weigh(NODE_WEIGHT.saturating_add(text.len()), line)?;
+                let is_ignored = tag.as_deref().is_some_and(|tag| is_tag(tag, "!ignore"));
+                let form = form(style, tag.as_deref());
+                let scalar = Scalar { text: text.into_owned(), form };
+                let weight = NODE_WEIGHT.saturating_add(scalar.text.len());
+                let node = Node { line, kind: Kind::Scalar(scalar) };
+                self.anchor(anchor, &node, weight)?;
+                self.put(node, is_ignored)
+            }
+            Event::SequenceStart(anchor, _) => self.start(line, anchor, Content::List(Vec::new())),
+            Event::MappingStart(anchor, _) => {
+                self.start(line, anchor, Content::Object(Vec::new(), None))
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end(),
+            Event::Alias(anchor) => match self.anchors.get(&anchor).cloned() {
+                Some((node, weight)) => {
+                    self.weigh(weight, line)?;
+                    self.put(node, false)
+                }
+                None => fault("an alias stands for what it is a part of"),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// The whole tree.
+    pub(super) fn finish(self) -> Result<Node, Fault> {
+        self.root.ok_or(Fault { line: 1, message: "is empty".to_owned() })
+    }
+
+    fn weigh(&mut self, weight: usize, line: usize) -> Result<(), Fault> {
+        self.weight = self.weight.saturating_add(weight);
+        if self.weight <= MAX_WEIGHT {
+            return Ok(());
+        }
+        Err(Fault {
+            line,
+            message: "has too many values, with what its aliases stand for".to_owned(),
+        })
+    }
+
+    fn start(&mut self, line: usize, anchor: usize, content: Content) -> Result<(), Fault> {
+        if self.open.len() >= MAX_DEPTH {
+            let message = format!("is nested more than {MAX_DEPTH} levels deep");
+            return Err(Fault { line, message });
+        }
+        self.open.push(Open { line, anchor, weight: self.weight, content });
+        self.weigh(NODE_WEIGHT, line)
+    }
+
+    fn end(&mut self) -> Result<(), Fault> {
+        let Some(Open { line, anchor, weight, content }) = self.open.pop() else { return Ok(()) };
+        let kind = match content {
+            Content::List(items) => Kind::List(items),
+            Content::Object(fields, _) => Kind::Object(fields),
+        };
+        let node = Node { line, kind };
+        self.anchor(anchor, &node, self.weight.saturating_sub(weight))?;
+        self.put(node, false)
+    }
+
+    /// Remembers what has an anchor (`0` is none), as a copy, which weighs as much.
+    fn anchor(&mut self, anchor: usize, node: &Node, weight: usize) -> Result<(), Fault> {
+        if anchor != 0 {
+            self.weigh(weight, node.line)?;
+            self.anchors.insert(anchor, (node.clone(), weight));
+        }
+        Ok(())
+    }
+
+    /// Puts a whole value where it belongs.
+    fn put(&mut self, node: Node, is_ignored: bool) -> Result<(), Fault> {
+        let line = node.line;
+        match self.open.last_mut().map(|open| &mut open.content) {
+            None => self.root = Some(node),
+            Some(Content::List(items)) => items.push(node),
+            Some(Content::Object(fields, name)) => match (name.take(), node.kind) {
+                (None, Kind::Scalar(scalar)) => {
+                    *name = Some(Name { text: scalar.into_name(), line, is_ignored });
+                }
+                (None, _) => {
+                    let message = "a list or an object is no name".to_owned();
+                    return Err(Fault { line, message });
+                }
+                (Some(name), _) if name.is_ignored => {}
+                (Some(Name { text, line: at, .. }), kind) => {
+                    fields.push(Field { name: text, line: at, value: Node { line, kind } });
+                }
+            },
+        }
+        Ok(())
+    }
+}
+
+/// What a tag makes of a scalar.
+fn form(style: ScalarStyle, tag: Option<&Tag>) -> Form {
+    match (tag, style) {
+        (Some(tag), _) if !is_tag(tag, "!") => Form::Tagged,
+        (None, ScalarStyle::Plain) => Form::Plain,
+        (_, ScalarStyle::Literal) => Form::Literal,
+        _ => Form::Quoted,
+    }
+}
+
+fn is_tag(tag: &Tag, written: &str) -> bool {
+    written.strip_prefix(&tag.handle).is_some_and(|suffix| suffix == tag.suffix)
+}

@@ -1,0 +1,171 @@
+//! What a scalar means.
+//!
+//! Invariant: it means here what the Envoy filter gets for it. Source: Envoy's `parseYamlNode`, and yaml-cpp's
+//! conversions to a boolean and to a 64-bit number, compared with a real Envoy in tests/e2e.
+
+use serde::ser::{Serialize, Serializer};
+
+/// A text that may stand for something else.
+#[derive(Clone, Debug)]
+pub(crate) struct Scalar {
+    pub(crate) text: String,
+    pub(crate) form: Form,
+}
+
+/// How a scalar is written, as far as it tells what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Without quotes or tag.
+    Plain,
+    /// With a tag such as `!!str`, which makes nothing of it but that it is not null.
+    Tagged,
+    /// In quotes, as a folded block, or with the tag `!`: a text.
+    Quoted,
+    /// A text, as a block of lines, the first of them on the line after its head.
+    Literal,
+}
+
+/// Who reads a scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// A policy that stands in a YAML file of its own: whole numbers are numbers.
+    Policy,
+    /// Envoy, which makes texts of whole numbers beyond 32 bits.
+    Envoy,
+    /// JSON, where quotes tell texts from everything else.
+    Json,
+}
+
+/// What a scalar means.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value<'s> {
+    Null,
+    Bool(bool),
+    Whole(i64),
+    /// Of JSON: what is no whole number of 64 bits.
+    Number(f64),
+    Text(&'s str),
+}
+
+impl Reading {
+    /// What a scalar means to this reader.
+    pub(crate) fn value(self, scalar: &Scalar) -> Value<'_> {
+        let Scalar { text, form } = scalar;
+        match form {
+            Form::Quoted | Form::Literal => return Value::Text(text),
+            Form::Plain if is_null(text) => return Value::Null,
+            Form::Plain | Form::Tagged => {}
+        }
+        if self == Self::Json {
+            return json_value(text);
+        }
+        if let Some(truth) = boolean(text) {
+            return Value::Bool(truth);
+        }
+        match whole(text) {
+            Some(number) if self == Self::Policy || i32::try_from(number).is_ok() => {
+                Value::Whole(number)
+            }
+            _ => Value::Text(text),
+        }
+    }
+}
+
+impl Scalar {
+    /// The scalar as the name of a field: names are texts, and null is one.
+    pub(super) fn into_name(self) -> String {
+        if self.form == Form::Plain && is_null(&self.text) { "null".to_owned() } else { self.text }
+    }
+}
+
+impl Serialize for Value<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(truth) => serializer.serialize_bool(truth),
+            Self::Whole(number) => serializer.serialize_i64(number),
+            Self::Number(number) => serializer.serialize_f64(number),
+            Self::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+fn is_null(text: &str) -> bool {
+    matches!(text, "" | "~" | "null" | "Null" | "NULL")
+}
+
+/// A number is a double, and whole if that is: `1e3` is 1000.
+fn json_value(text: &str) -> Value<'_> {
+    match (text, text.parse::<f64>()) {
+        ("true", _) => Value::Bool(true),
+        ("false", _) => Value::Bool(false),
+        (_, Ok(number)) => match tollgate_policy::decimal(number).map(|digits| digits.parse()) {
+            Some(Ok(whole)) => Value::Whole(whole),
+            Some(Err(_)) => Value::Number(number),
+            None => Value::Text(text),
+        },
+        (_, Err(_)) => Value::Text(text),
+    }
+}
+
+/// YAML 1.1, in lower case, in capitals, or with one capital.
+fn boolean(text: &str) -> Option<bool> {
+    let mut rest = text.chars();
+    rest.next()?;
+    let is_even = text.chars().all(|c| c.is_ascii_lowercase())
+        || text.chars().all(|c| c.is_ascii_uppercase())
+        || rest.all(|c| c.is_ascii_lowercase());
+    match text.to_ascii_lowercase().as_str() {
+        _ if !is_even => None,
+        "y" | "yes" | "true" | "on" => Some(true),
+        "n" | "no" | "false" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// A whole number as C writes one: `0x` is hexadecimal, a leading `0` octal.
+fn whole(text: &str) -> Option<i64> {
+    let (digits, sign) = match text.as_bytes().first()? {
+        b'-' => (text.get(1..)?, "-"),
+        b'+' => (text.get(1..)?, ""),
+        _ => (text, ""),
+    };
+    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let (digits, radix) = match (hexadecimal, digits.strip_prefix('0')) {
+        (Some(digits), _) => (digits, 16),
+        (None, Some(digits)) if !digits.is_empty() => (digits, 8),
+        _ => (digits, 10),
+    };
+    // The parser would take another sign.
+    let is_plain = digits.starts_with(|c: char| c.is_ascii_hexdigit());
+    is_plain.then(|| i64::from_str_radix(&format!("{sign}{digits}"), radix).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: &str, reading: Reading) -> String {
+        let scalar = Scalar { text: text.to_owned(), form: Form::Plain };
+        serde_json::to_string(&reading.value(&scalar)).unwrap()
+    }
+
+    // Each as Envoy 1.40 hands it to a filter.
+    #[test]
+    fn a_scalar_means_what_envoy_makes_of_it() {
+        let rows = "off=false NO=false y=true Y=true yEs='yEs' ON=true oN='oN' n=false TRUE=true tRUE='tRUE' True=true \
+                    010=8 0x1f=31 08='08' 1_000='1_000' +5=5 -3=-3 1.5='1.5' 1e3='1e3' .inf='.inf' ~=null null=null \
+                    nULL='nULL' 2147483647=2147483647 2147483648='2147483648' -2147483648=-2147483648 \
+                    9999999999999999999999='9999999999999999999999' 0o17='0o17' 0b11='0b11' -0=0 00=0 0x='0x' -0x10=-16 \
+                    -010=-8 +-5='+-5' -='-' 0=0 2001-01-01='2001-01-01'";
+        for row in rows.split_whitespace() {
+            let (text, expected) = row.split_once('=').unwrap();
+            assert_eq!(plain(text, Reading::Envoy), expected.replace('\'', "\""), "{text}");
+        }
+        assert_eq!(plain("", Reading::Envoy), "null");
+        assert_eq!(plain("2147483648", Reading::Policy), "2147483648");
+        assert_eq!(plain("off", Reading::Json), "\"off\"");
+        assert_eq!(plain("1.5", Reading::Json), "1.5");
+        assert_eq!(plain("1e3", Reading::Json), "1000");
+    }
+}

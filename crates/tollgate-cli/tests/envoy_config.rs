@@ -1,0 +1,245 @@
+//! Configurations of Envoy: which filters are found, which policy each has, and what `embed` writes.
+//!
+//! That a real Envoy sees the same is a test of tests/e2e.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod support;
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use support::{root, tollgate, tollgate_reading};
+
+const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
+const STRUCT: &str = "type.googleapis.com/google.protobuf.Struct";
+const STRING: &str = "type.googleapis.com/google.protobuf.StringValue";
+const BYTES: &str = "type.googleapis.com/google.protobuf.BytesValue";
+
+fn policies() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies")
+}
+
+fn check(text: &str) -> Value {
+    let ran = tollgate_reading(&policies(), &["check", "-", "--json"], text.as_bytes());
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?} of {text}"))
+}
+
+fn policy(name: &str) -> Value {
+    json!({"version": 1, "rules": [{"name": name, "key": [], "quotas": [{"limit": 1, "window": "1m"}]}]})
+}
+
+fn filter(name: &str, configuration: &Value) -> Value {
+    let config = json!({"name": "tollgate", "configuration": configuration});
+    json!({"name": name, "typed_config": {"@type": WASM, "config": config}})
+}
+
+/// The problems of the only filter, `line: path: message`.
+fn problems(configuration: &str) -> Vec<String> {
+    let text = format!(
+        "- name: f\n  typed_config:\n    \"@type\": {WASM}\n    config:\n      vm_config: {{ vm_id: tollgate }}\n{configuration}"
+    );
+    let report = check(&text);
+    assert_eq!(report["filters"].as_array().unwrap().len(), 1, "{text}");
+    let problems = report["filters"][0]["problems"].as_array().unwrap();
+    let line = |problem: &Value| {
+        let of = |name: &str| problem[name].as_str().unwrap();
+        format!("{}: {}: {}", problem["line"], of("path"), of("message"))
+    };
+    problems.iter().map(line).collect()
+}
+
+#[test]
+fn a_filter_is_found_wherever_it_stands() {
+    let given = json!({"@type": STRUCT, "value": policy("r")});
+    let one = || filter("f", &given);
+    let listener = |name: &str, filters: &[Value]| {
+        let manager = json!({"name": "hcm", "typed_config": {"@type": "x/HttpConnectionManager", "http_filters": filters}});
+        json!({"name": name, "filter_chains": [{"filters": [manager]}]})
+    };
+    let nested = json!({"name": "outer", "typed_config": {"extension_config": one()}});
+    let rows = [
+        (json!({"static_resources": {"listeners": [listener("l", &[one()])]}}), vec![("l", "f")]),
+        (
+            json!({"static_resources": {"listeners": [listener("a", &[one(), one()]), listener("b", &[nested])]}}),
+            vec![("a", "f"), ("a", "f"), ("b", "f")],
+        ),
+        (json!({"resources": [listener("xds", &[one()])]}), vec![("xds", "f")]),
+        (
+            json!({"resources": [{"@type": "x/TypedExtensionConfig", "name": "e", "typed_config": one()["typed_config"]}]}),
+            vec![("", "e")],
+        ),
+        (json!([one()]), vec![("", "f")]),
+        (one(), vec![("", "f")]),
+        (one()["typed_config"].clone(), vec![("", "")]),
+    ];
+    for (configuration, expected) in rows {
+        // JSON is YAML, but a reader of JSON reads it when it is JSON.
+        for text in [configuration.to_string(), format!("# YAML\n{configuration}")] {
+            let report = check(&text);
+            let found = report["filters"].as_array().unwrap_or_else(|| panic!("{report:#}"));
+            let name = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let found: Vec<_> =
+                found.iter().map(|f| (name(&f["listener"]), name(&f["filter"]))).collect();
+            let expected: Vec<_> =
+                expected.iter().map(|(l, f)| ((*l).to_owned(), (*f).to_owned())).collect();
+            assert_eq!((&report["ok"], found), (&json!(true), expected), "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_envoy_hands_over_is_what_is_judged() {
+    let text = policy("r").to_string();
+    let whole = |kind: &str, value: Value| json!({"@type": kind, "value": value}).to_string();
+    let base64 = "eyJ2ZXJzaW9uIjoyfQ";
+    let none = "the plugin has no configuration; put the policy there";
+    let deep = "[".repeat(31) + &"]".repeat(31);
+    let deeper = "[".repeat(32) + &"]".repeat(32);
+    let rows: [(String, &str); 20] = [
+        (whole(STRUCT, policy("r")), ""),
+        (whole(STRING, json!(text)), ""),
+        (whole("example.org/google.protobuf.Struct", policy("r")), ""),
+        (whole(BYTES, json!(base64)), "version: 2 is not a known version"),
+        (whole(BYTES, json!(format!("{base64}=="))), "version: 2 is not a known version"),
+        (whole(BYTES, json!("!")), "no base64"),
+        (whole(STRUCT, json!({})), none),
+        (whole(STRUCT, json!(null)), none),
+        (whole(STRING, json!("")), none),
+        (format!("{{\"@type\": {STRING}}}"), none),
+        ("~".to_owned(), none),
+        (whole(STRUCT, json!(text)), "that is no object"),
+        (whole(STRING, policy("r")), "that is no text"),
+        (whole(STRING, json!(true)), "that is no text: quote it"),
+        (whole(STRING, json!("version: 1")), "not JSON: YAML is given as a google.protobuf.Struct"),
+        (whole(STRING, json!("{\"version\": 1,}")), "not JSON: trailing comma"),
+        (whole("x/google.protobuf.ListValue", json!([])), "reads a google.protobuf.Struct or"),
+        (format!("{{\"@type\": {STRUCT}, version: 1}}"), "fields beside"),
+        (
+            format!("{{\"@type\": {STRUCT}, value: {{version: 1, rules: {deep}}}}}"),
+            "is not an object",
+        ),
+        (
+            format!("{{\"@type\": {STRUCT}, value: {{version: 1, rules: {deeper}}}}}"),
+            "more than 32 levels",
+        ),
+    ];
+    for (configuration, expected) in rows {
+        let found = problems(&format!("      configuration: {configuration}\n"));
+        match expected {
+            "" => assert!(found.is_empty(), "{configuration}: {found:?}"),
+            _ => assert!(
+                found.iter().any(|one| one.contains(expected)),
+                "{configuration}: {found:?}"
+            ),
+        }
+    }
+    assert_eq!(problems(""), [format!("5: : {none}")]);
+    assert!(problems("      configuration: { value: {} }\n")[0].contains("without \"@type\""));
+}
+
+// The lines of a block of text are those of the file, whatever stands before its first line.
+#[test]
+fn a_problem_in_a_block_of_text_has_the_line_of_the_file() {
+    let head = format!("      configuration:\n        \"@type\": {STRING}\n        value: ");
+    let body = "          {\n            \"version\": 2,\n            \"rules\": []\n          }\n";
+    for (indicator, line) in [("|\n", 10), ("|2-\n", 10), ("|\n\n\n", 12), ("|+ # a comment\n", 10)]
+    {
+        let found = problems(&format!("{head}{indicator}{body}"));
+        assert_eq!(
+            found,
+            [format!("{line}: version: 2 is not a known version; use 1")],
+            "{indicator:?}"
+        );
+    }
+    // Folded, lines are no lines any more.
+    assert!(problems(&format!("{head}>\n{body}"))[0].starts_with("9: "));
+}
+
+#[test]
+fn a_filter_of_somebody_else_is_none() {
+    let other = json!({"static_resources": {}, "x": {"@type": WASM, "config": {"name": "waf"}}});
+    let report = check(&other.to_string());
+    let message = report["problems"][0]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("no Tollgate filter found; a wasm filter is one when"),
+        "{message}"
+    );
+    assert_eq!((&report["ok"], &report["filters"]), (&json!(false), &json!([])));
+    // The name, the module or the rules tell.
+    for config in [
+        json!({"root_id": "Tollgate"}),
+        json!({"vm_config": {"code": {"local": {"filename": "/a/tollgate-envoy.wasm"}}}}),
+        json!({"configuration": {"@type": STRING, "value": "{\"rules\": []}"}}),
+    ] {
+        let report =
+            check(&json!({"admin": {}, "x": {"@type": WASM, "config": config}}).to_string());
+        assert_eq!(report["filters"].as_array().unwrap().len(), 1, "{config}");
+    }
+}
+
+#[test]
+fn a_name_given_twice_is_told() {
+    let report = check(&format!("admin: {{}}\nx: 1\n{}\nx: 2\n", "y: {z: 1, z: 2}"));
+    let problems = report["problems"].as_array().unwrap();
+    assert_eq!(problems[0]["line"], 4);
+    assert_eq!(problems[0]["message"], "\"x\" is given twice, and Envoy takes the last");
+    assert_eq!(problems[1]["message"], "\"z\" is given twice, and Envoy takes the last");
+}
+
+/// Whatever stands in a policy, its embedded form is the same policy.
+#[test]
+fn what_is_embedded_is_the_policy() {
+    let odd = json!({"version": 1, "rules": [{"name": "a", "key": ["client_ip"],
+        "when": {"headers": {"x": ["off", "\u{85}\u{7f}\u{2028}\u{feff}\u{1f600} \t # ' \" : - |"]}, "paths": ["/é"]},
+        "quotas": [{"limit": 999_999_999_999_999_u64, "window": "366d"}]}]});
+    let mut documents = vec![odd.to_string(), format!("\r\n  {odd:#}\r\n\r\n")];
+    for name in ["good.json", "warned.json", "policy.yaml"] {
+        documents.push(std::fs::read_to_string(policies().join(name)).unwrap());
+    }
+    for document in documents {
+        let asked = ["check", "-", "--surface", "envoy", "--json"];
+        let expected = tollgate_reading(&policies(), &asked, document.as_bytes());
+        let mut expected: Value = serde_json::from_str(&expected.stdout).unwrap();
+        assert_eq!(expected["ok"], true, "{document}");
+        for indent in ["0", "10"] {
+            let arguments = ["embed", "-", "--indent", indent];
+            let embedded = tollgate_reading(&policies(), &arguments, document.as_bytes());
+            assert_eq!((embedded.code, embedded.stderr.as_str()), (0, ""));
+            let report = check(&embedded.stdout);
+            let mut filter = report["filters"][0].clone();
+            // Where it stands is another matter.
+            for of in [&mut filter, &mut expected] {
+                let warnings = of["warnings"].as_array_mut().unwrap();
+                warnings.iter_mut().for_each(|warning| warning["line"] = Value::Null);
+            }
+            let said = filter.as_object_mut().unwrap();
+            assert_eq!(said.remove("filter"), Some(json!("tollgate")));
+            said.retain(|name, _| !matches!(name.as_str(), "line" | "listener"));
+            assert_eq!(filter, expected, "{}", embedded.stdout);
+            // Another reader of YAML finds the same text.
+            let yaml: Value = serde_yaml_ng::from_str(&embedded.stdout).unwrap();
+            let text = &yaml[0]["typed_config"]["config"]["configuration"]["value"];
+            let plain = document.trim_start_matches('\u{feff}');
+            if let Ok(given) = serde_json::from_str::<Value>(plain) {
+                let read: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+                assert_eq!(read, given);
+            }
+        }
+    }
+}
+
+/// The block is the one of envoy/envoy.yaml but for the policy, which stands there as YAML.
+#[test]
+fn the_block_is_that_of_the_shipped_configuration() {
+    let shipped = std::fs::read_to_string(root().join("envoy/envoy.yaml")).unwrap();
+    let shipped: Value = serde_yaml_ng::from_str(&shipped).unwrap();
+    let manager = &shipped["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0];
+    let mut filter = manager["typed_config"]["http_filters"][0].clone();
+    let embedded = tollgate(&policies(), &["embed", "good.json"]).stdout;
+    let mut ours: Value = serde_yaml_ng::from_str(&embedded).unwrap();
+    for block in [&mut filter, &mut ours[0]] {
+        block["typed_config"]["config"]["configuration"] = Value::Null;
+    }
+    assert_eq!(ours[0], filter);
+}
