@@ -109,11 +109,11 @@ fn respond(request: &Request) -> u16 {
 
 fn main() {
     // A document with mistakes is refused with all of them, each with its place and what is allowed.
-    let mistakes = Policy::compile(r#"{"version": 1, "ruls": []}"#, Surface::Envoy).unwrap_err();
+    let mistakes = Policy::compile(r#"{"version": 1, "ruls": []}"#, Surface::Library).unwrap_err();
     println!("{mistakes}\n");
 
     let policy =
-        Policy::compile(DOCUMENT, Surface::Envoy).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        Policy::compile(DOCUMENT, Surface::Library).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let mut service = Service { policy, store: HashMap::new() };
     let peer = "192.0.2.1".parse().unwrap();
     let page = Request { method: "GET", target: "/", peer };

@@ -10,6 +10,40 @@
 //!    lost race is decided again: [`Plan::redecide`]; what was committed elsewhere is given back: [`Plan::refund`].
 //! 5. [`Plan::outcome`] is the answer, and writes the header fields and the body.
 //!
+//! ```
+//! use std::borrow::Cow;
+//! use std::net::IpAddr;
+//! use tollgate_core::Timestamp;
+//! use tollgate_policy::{Answer, Facts, Plan, Policy, Surface};
+//!
+//! struct Request; // what the surface knows of one
+//! impl Facts for Request {
+//!     fn method(&self) -> Cow<'_, [u8]> { b"GET"[..].into() }
+//!     fn target(&self) -> Cow<'_, [u8]> { b"/"[..].into() }
+//!     fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> { None }
+//!     fn peer(&self) -> Option<IpAddr> { "192.0.2.1".parse().ok() }
+//! }
+//!
+//! let policy = Policy::compile(r#"{ "version": 1, "rules": [
+//!     { "name": "each", "key": ["client_ip"], "quotas": [{ "limit": 1, "window": "1m" }] }
+//! ] }"#, Surface::Library)?;
+//! let mut store: Option<Vec<u8>> = None; // of one key
+//! for expected in [Answer::Pass, Answer::Refuse { status: 429 }] {
+//!     let mut plan = Plan::new();
+//!     policy.plan(&Request, &mut plan);
+//!     plan.load(&policy, 0, store.as_deref());
+//!     plan.decide(&policy, Timestamp::from_millis(1));
+//!     if plan.changed(0) {
+//!         store = Some(plan.value(0).to_vec());
+//!     }
+//!     assert_eq!(plan.outcome(&policy).answer(), expected);
+//! }
+//! # Ok::<(), tollgate_policy::Problems>(())
+//! ```
+//!
+//! `examples/pipeline.rs` shows all of it, with a key for each client and charges by the response; `examples/axum` of the
+//! repository is a whole service.
+//!
 //! The one invariant: nothing here does I/O or reads a clock, and a [`Surface`] is known only while a document is
 //! compiled (what it may ask for, and where the client's address comes from by default), so the same document and facts
 //! give the same decisions and the same header bytes everywhere. There is deliberately no `Store` trait: a proxy is

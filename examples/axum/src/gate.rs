@@ -41,7 +41,7 @@ impl Gate {
     /// # Errors
     /// Every mistake in the document, with its place.
     pub fn new(document: &str) -> Result<Self, Problems> {
-        let mut policy = Policy::compile(document, Surface::Envoy)?;
+        let mut policy = Policy::compile(document, Surface::Library)?;
         policy.set_hash_key(secret());
         Ok(Self {
             counts: Mutex::new(Counts::new(&policy)),

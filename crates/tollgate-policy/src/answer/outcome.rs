@@ -24,7 +24,7 @@ pub enum Answer {
     Pass,
     /// After waiting this long; its place is taken.
     Delay(Span),
-    /// Not yet: wait this long, then plan and decide again.
+    /// Not yet: wait this long, then load and decide the same plan again, and ask [`Outcome::answer_after`].
     Retry(Span),
     /// No: answer with this status and the outcome's headers and body.
     Refuse {
