@@ -73,6 +73,43 @@ proptest! {
         }
     }
 
+    /// Whatever is given back, and whenever: departures of the queue are never closer than T for every unit of the one
+    /// before. Who is given back after its departure has departed.
+    #[test]
+    fn departures_keep_their_distance_whatever_is_given_back(
+        numbers in numbers(), start in start(),
+        steps in prop::collection::vec((pause(), 1..4_u64, prop::option::weighted(0.4, any::<prop::sample::Index>())), 1..60),
+    ) {
+        let limiter = build(Algorithm::LeakyQueue, numbers);
+        let interval_ns = emission_interval_ns(limiter.quota());
+        let mut key = Key::new(limiter);
+        let (mut now, mut retry_after) = (start, None);
+        let mut queued: Vec<Admission> = Vec::new();
+        let mut departures: Vec<(u64, u64)> = Vec::new();
+        let departs_at = |a: &Admission| a.at + wait_ns(&a.decision.verdict);
+        for (pause, cost, refund) in steps {
+            now = pause.after(now, limiter.window().as_nanos(), retry_after);
+            let decision = key.check(now, cost);
+            retry_after = decision.retry_after;
+            if decision.is_admitted() {
+                queued.push(Admission { at: now, cost, decision });
+            }
+            if let (Some(index), false) = (refund, queued.is_empty()) {
+                let a = queued.remove(index.index(queued.len()));
+                key.refund(&a.decision, a.at, a.cost, now);
+                if departs_at(&a) < now {
+                    departures.push((departs_at(&a), a.cost));
+                }
+            }
+        }
+        departures.extend(queued.iter().map(|a| (departs_at(a), a.cost)));
+        departures.sort_unstable();
+        for pair in departures.windows(2) {
+            let [(before, units), (after, _)] = [pair[0], pair[1]];
+            prop_assert!(after - before >= interval_ns * units, "{pair:?} by {limiter:?}");
+        }
+    }
+
     /// `soonest` is never later than the time at which costs have gone one after the other, each as soon as it can; GCRA and
     /// its kin say exactly that time, all others exactly when one unit fits that does not fit now.
     #[test]

@@ -11,7 +11,7 @@
 //! Source: Turner, "New directions in communications", IEEE Communications Magazine 24 (10), 1986.
 //!
 //! Deliberately not here: the requests that wait. The surface holds them, and gives a slot back when
-//! one goes away; only the last slot can be given back, an earlier one stays empty.
+//! one goes away; only the last slot can be given back, until its departure. An earlier one stays empty.
 
 use crate::algorithms::rate::{Rate, Weighed};
 use crate::algorithms::skew::is_foreign;
@@ -73,8 +73,10 @@ impl LeakyQueue {
         (rate.decision(verdict, taken, None), next)
     }
 
-    /// The state with `charge` taken back at `now`: exact while its slots are the last ones taken;
-    /// otherwise they stay empty and the state is unchanged, because a slot before the last cannot be found again.
+    /// The state with `charge` taken back at `now`: exact while its slots are the last ones taken and none of
+    /// them has departed. Otherwise they stay taken and the state is unchanged, because a slot before the
+    /// last cannot be found again, and who took a slot that is given back after it has departed would depart
+    /// sooner than T after it.
     #[must_use]
     pub fn refund(
         &self,
@@ -85,7 +87,9 @@ impl LeakyQueue {
         let charged_at = charge.at.min(LATEST);
         let slot_at = charged_at.saturating_add(charge.delay);
         let end_at = slot_at.saturating_add(self.0.span_of(charge.cost));
-        if is_foreign(charged_at, now) || state.next_free_at != end_at {
+        let now = now.min(LATEST);
+        let is_departed = slot_at < now;
+        if is_foreign(charged_at, now) || is_departed || state.next_free_at != end_at {
             return state;
         }
         LeakyQueueState { next_free_at: slot_at }

@@ -193,7 +193,7 @@ fn held_warnings(policy: &Policy, set: &QuotaSet, at: &At<'_>) {
     let is_queue = |meter: &&Meter| meter.limiter().algorithm() == Algorithm::LeakyQueue;
     for meter in set.meters().iter().filter(is_queue) {
         at.problem(format!(
-            "holds places of {}, a leaky-queue, which cannot be given back once another request is behind; use another \
+            "holds places of {}, a leaky-queue, which gives nothing back once the request has gone on; use another \
              algorithm",
             quoted_text(meter.name())
         ));
