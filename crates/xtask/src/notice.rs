@@ -79,7 +79,7 @@ fn text(workspace: &Workspace) -> Result<String> {
         let names = linked(workspace, package, target)?;
         let known = packages(workspace, target)?;
         let list: Vec<String> = names.iter().map(shown).collect();
-        text.push_str(&format!("\n{title} ({package})\n\n{}", wrapped(&list.join(", "))));
+        text.push_str(&format!("\n{title} ({package})\n\n{}", listed(&list)));
         for name in names {
             let Some(bundled) = known.get(&name) else {
                 let why = format!("cargo does not say where {} is", shown(&name));
@@ -92,7 +92,7 @@ fn text(workspace: &Workspace) -> Result<String> {
     for ((licence, words), mut names) in all {
         names.sort();
         names.dedup();
-        let names = wrapped(&names.join(", "));
+        let names = listed(&names);
         text.push_str(&format!("\n{}\n{licence}\n\n{names}", "-".repeat(80)));
         if !words.is_empty() {
             text.push_str(&format!("\n{words}\n"));
@@ -195,18 +195,9 @@ fn shown((name, version): &Name) -> String {
     format!("{name} {version}")
 }
 
-/// Lines of at most 80 characters, indented.
-fn wrapped(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for item in text.split_inclusive(", ") {
-        if lines.last().is_some_and(|line| line.len() + item.len() > 78) {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push_str(item);
-        }
-    }
-    lines.iter().map(|line| format!("  {}\n", line.trim_end())).collect()
+/// One to a line, so that a difference shows who came and who left.
+fn listed(names: &[String]) -> String {
+    names.iter().map(|name| format!("  {name}\n")).collect()
 }
 
 /// Without white space at the ends of lines, and in the same line ends everywhere.
@@ -240,11 +231,5 @@ mod tests {
         let expected = Some(("serde".to_owned(), "1.0.0".to_owned()));
         assert_eq!(name("serde v1.0.0 (*)"), expected);
         assert_eq!(name("serde v1.0.0"), expected);
-    }
-
-    #[test]
-    fn long_lists_are_wrapped() {
-        let text = wrapped(&["abcdefghi"; 20].join(", "));
-        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 80), "{text}");
     }
 }
