@@ -1,43 +1,85 @@
 // The module that Workers run: `main` of wrangler.toml, and the main module under plain workerd.
 //
-// It adds what wasm cannot express itself: a Durable Object class whose methods can be called by RPC,
-// the policy as a text module, and a guard, because a Rust panic aborts the wasm instance and the promises that
-// instance had under way would never settle: their requests would hang.
+// It adds what wasm cannot express itself: the classes that the platform calls, the policy as a text module, and
+// a watch over the wasm instance, because what aborts it (a panic, an exception of the runtime) leaves the promises
+// that it had under way unsettled: their requests would hang.
 //
-// It decides nothing. After a panic worker-build's shim makes a new instance for the next call; objects
-// read their state again from their storage.
-import { DurableObject } from "cloudflare:workers";
-import * as wasm from "./build/index.js";
+// Invariant: whoever calls into wasm calls an instance that stands, and a request ends when its instance does. After
+// an abort objects are made anew and read their state from their storage. Nothing is decided here.
+import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
+import * as wasm from "./build/index.js"; // wasm-bindgen's output with its modules in it: crates/xtask/src/build/worker.rs
 import policy from "./policy.json"; // a text module: wrangler.toml [[rules]]
 
 // Read by the wasm once per instance; a variable of the environment holds 5 KB, a policy up to 1 MiB.
 globalThis.tollgatePolicy = policy;
 
-// `worker` keeps the state of the wasm instance here (which is why its version is pinned) and sets `criticalError`
-// when the instance has aborted.
-const instance = globalThis.__worker_init_state;
+// Names of functions all the way down to where a trap was, in the log.
+Error.stackTraceLimit = 100;
+
+/** One entry for each request that waits for the instance. */
 const underWay = new Set();
-let aborted = instance.criticalError;
-Object.defineProperty(instance, "criticalError", {
-  get: () => aborted,
-  set(value) {
-    aborted = value;
-    if (value) for (const abort of underWay) abort();
+
+// The crate `worker` counts `instanceId` up whenever an instance starts: those that wait for the one before are told.
+const state = wasm.__worker_init_state();
+let instanceId = state.instanceId;
+Object.defineProperty(state, "instanceId", {
+  get: () => instanceId,
+  set(id) {
+    instanceId = id;
+    for (const abort of underWay) abort();
   },
 });
 
+/** Replaces the instance if it was aborted: wasm-bindgen does that on the next call, whichever that is. It must not be a
+ * method of an object of the old instance, so it is always this one. */
+function ensureInstance() {
+  try {
+    wasm.__worker_init_state();
+  } catch {
+    // It could not even say that it is to be replaced.
+    wasm.__wbg_reset_state();
+  }
+}
+
+/** After any error that may have aborted the instance, so that nobody waits for it. */
+function failed(error) {
+  const before = instanceId;
+  try {
+    ensureInstance();
+  } catch (why) {
+    console.error("tollgate: there is no wasm instance:", why?.message);
+  }
+  if (instanceId !== before) console.error("tollgate: wasm was aborted and started anew:", error);
+}
+
+// What happens between two calls from outside.
+addEventListener("error", (event) => failed(event.error));
+addEventListener("unhandledrejection", (event) => failed(event.reason));
+
+/** What `step`, which calls into wasm, gives. */
+function inWasm(step) {
+  try {
+    ensureInstance();
+    return step();
+  } catch (error) {
+    failed(error);
+    throw error;
+  }
+}
+
 const ABORTED = Symbol("aborted");
 
-/** Settles like `promise`, or with a 500 as soon as the wasm instance aborts. The 500 is made here and not by whoever
- * notices the abort: a response belongs to the request that made it. */
-async function guarded(promise) {
+/** Settles like what `ask` gives, or with a 500 as soon as the wasm instance is replaced. The 500 is made here and not by
+ * whoever notices the abort: a response belongs to the request that made it. */
+async function guarded(ask) {
   let abort;
   const whenAborted = new Promise((resolve) => {
     abort = () => resolve(ABORTED);
   });
-  underWay.add(abort);
   try {
-    const response = await Promise.race([promise, whenAborted]);
+    const answer = inWasm(ask);
+    underWay.add(abort);
+    const response = await Promise.race([answer, whenAborted]);
     if (response !== ABORTED) return response;
   } catch (error) {
     console.error("tollgate: a request failed:", error?.message);
@@ -53,9 +95,9 @@ function internalError() {
   return new Response(JSON.stringify(problem), { status: 500, headers });
 }
 
-export default class Tollgate extends wasm.default {
+export default class Tollgate extends WorkerEntrypoint {
   fetch(request) {
-    return guarded(super.fetch(request));
+    return guarded(() => wasm.fetch(request, this.env, this.ctx));
   }
 }
 
@@ -66,11 +108,17 @@ const SAVE_AFTER_MS = 50;
  * throws at the caller instead of leaving it waiting. */
 export class Limiter extends DurableObject {
   #limiter;
+  #madeBy; // the instance that `#limiter` belongs to
   #isSaving = false;
 
-  constructor(ctx, env) {
-    super(ctx, env);
-    this.#limiter = new wasm.Limiter(ctx.storage, () => this.#saveSoon());
+  #inWasm(step) {
+    return inWasm(() => {
+      if (this.#madeBy !== instanceId) {
+        this.#limiter = new wasm.Limiter(this.ctx.storage, () => this.#saveSoon());
+        this.#madeBy = instanceId;
+      }
+      return step(this.#limiter);
+    });
   }
 
   #saveSoon() {
@@ -79,7 +127,7 @@ export class Limiter extends DurableObject {
     setTimeout(() => {
       this.#isSaving = false;
       try {
-        this.#limiter.save();
+        this.#inWasm((limiter) => limiter.save());
       } catch (error) {
         console.error("tollgate: counts could not be saved:", error?.message);
       }
@@ -87,14 +135,14 @@ export class Limiter extends DurableObject {
   }
 
   check(request) {
-    return this.#limiter.check(request);
+    return this.#inWasm((limiter) => limiter.check(request));
   }
 
   refund(request, reply) {
-    return this.#limiter.refund(request, reply);
+    return this.#inWasm((limiter) => limiter.refund(request, reply));
   }
 
   alarm() {
-    return this.#limiter.alarm();
+    return this.#inWasm((limiter) => limiter.alarm());
   }
 }

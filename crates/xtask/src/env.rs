@@ -39,13 +39,10 @@ pub fn for_tests<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut
     with_tools(workspace, command)
 }
 
-/// Puts our node and wasm-bindgen first in PATH and keeps every tool away from the network.
+/// Puts our node and test runner first in PATH and keeps every tool away from the network.
 pub fn with_tools<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut Command {
     command
         .env("PATH", path(workspace))
-        .env("WASM_BINDGEN_BIN", cargo_tools::wasm_bindgen_bin(workspace).join("wasm-bindgen"))
-        .env("WASM_OPT_BIN", node::bin(workspace).join("wasm-opt"))
-        .env("ESBUILD_BIN", node::bin(workspace).join("esbuild"))
         .env("WRANGLER_SEND_METRICS", "false")
         .env("CLOUDFLARE_CF_FETCH_ENABLED", "false")
         .env("WASM_BINDGEN_TEST_TIMEOUT", "120") // seconds in the browser; a busy machine is no failure
@@ -53,11 +50,7 @@ pub fn with_tools<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mu
 }
 
 fn path(workspace: &Workspace) -> OsString {
-    let ours = [
-        node::bin(workspace),
-        cargo_tools::wasm_bindgen_bin(workspace),
-        cargo_tools::worker_build_bin(workspace),
-    ];
+    let ours = [node::bin(workspace), cargo_tools::test_runner_bin(workspace)];
     let inherited = env::var_os("PATH").unwrap_or_default();
     let all: Vec<PathBuf> = ours.into_iter().chain(env::split_paths(&inherited)).collect();
     env::join_paths(all).unwrap_or(inherited)

@@ -4,9 +4,9 @@
 //! Versions of apt packages are the distribution's and are not pinned.
 
 pub const WASM_TARGET: &str = "wasm32-unknown-unknown";
-/// Must equal the library in Cargo.lock; checked before every build of the Worker.
+/// Must equal the library in Cargo.lock, which is checked before every build of the Worker, and the tool in
+/// crates/xtask/bindgen.
 pub const WASM_BINDGEN: &str = "0.2.130";
-pub const WORKER_BUILD: &str = "0.8.7";
 /// Fuzz targets need flags that only nightly compilers take. Later ones do as well; one is pinned.
 pub const NIGHTLY: &str = "nightly-2026-05-20";
 pub const CARGO_FUZZ: &str = "0.13.2";

@@ -5,6 +5,7 @@
 
 pub mod envoy;
 pub mod exports;
+mod glue;
 pub mod purity;
 pub mod worker;
 

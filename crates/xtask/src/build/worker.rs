@@ -1,14 +1,16 @@
-//! The Worker: compiled by worker-build and collected as the files that are deployed.
+//! The Worker: compiled, bound to JavaScript, optimised, and collected as the files that are deployed.
 //!
 //! Invariant: `target/tollgate/worker` holds `entry.mjs` and the modules it imports, as wrangler
-//! uploads them. worker-build is told where every tool is and downloads nothing.
+//! uploads them, and `build/` beside the Worker's sources holds the same for wrangler. Nothing is downloaded
+//! but the pinned tools. What the JavaScript owes the platform is written by hand in `entry.mjs`.
 
+use super::glue;
 use crate::{
     env,
     problem::{OrProblem, Problem, Result},
     run, tools,
-    tools::cargo_tools,
-    versions::{WASM_BINDGEN, WASM_TARGET, WORKER_BUILD},
+    tools::{cargo_tools, node},
+    versions::{BINARYEN, WASM_BINDGEN, WASM_TARGET},
     workspace::Workspace,
 };
 use std::{fs, path::Path, process::Command};
@@ -19,25 +21,47 @@ pub const POLICY: &str = "policy.json";
 /// The main module and what it imports, relative to the crate.
 pub const MODULES: [&str; 4] = [MAIN, POLICY, "build/index.js", "build/index_bg.wasm"];
 
+/// What rustc 1.95 uses by default, and the exceptions that wasm-bindgen catches; the names of functions stay, for the log.
+const WASM_OPT: &[&str] = &[
+    "--enable-mutable-globals",
+    "--enable-sign-ext",
+    "--enable-nontrapping-float-to-int",
+    "--enable-bulk-memory",
+    "--enable-multivalue",
+    "--enable-reference-types",
+    "--enable-exception-handling",
+    "--debuginfo",
+    "--strip-producers",
+    "-O",
+];
+
+/// One module of the glue code and what it imports. Two equal keys in an object are a mistake.
+const ESBUILD: &[&str] = &[
+    "--bundle",
+    "--minify",
+    "--format=esm",
+    "--external:./index_bg.wasm",
+    "--external:cloudflare:*",
+    "--log-level=warning",
+    "--log-override:duplicate-object-key=error",
+];
+
 pub fn build(workspace: &Workspace) -> Result<()> {
     tools::ensure(workspace, tools::FOR_WORKER_BUILD)?;
     same_wasm_bindgen(workspace)?;
     fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
-    let folder = workspace.root.join("crates/tollgate-worker");
-    // The same call worker-build makes; what it links tells whether there is anything to do.
     let mut cargo = Command::new("cargo");
-    cargo.current_dir(&folder).args(["build", "--lib", "--release", "--target", WASM_TARGET]);
-    run::shown(env::with_tools(workspace, &mut cargo), "fix what the compiler says")?;
+    cargo.current_dir(&workspace.root);
+    cargo.args(["build", "--release", "-p", "tollgate-worker", "--target", WASM_TARGET]);
+    run::shown(&mut cargo, "fix what the compiler says")?;
     let linked = workspace.target.join(WASM_TARGET).join("release/tollgate_worker.wasm");
-    let linked = fs::read(linked).or_problem("cannot read the linked Worker", "build again")?;
-    let (stamp, how) = (workspace.out.join("tollgate-worker.stamp"), WORKER_BUILD);
-    let made = MODULES.map(|module| folder.join(module));
-    if !super::is_made(&stamp, &linked, how, &made) {
-        let program = cargo_tools::worker_build_bin(workspace).join("worker-build");
-        let mut command = Command::new(program);
-        command.current_dir(&folder).arg("--release");
-        run::shown(env::with_tools(workspace, &mut command), "fix what worker-build says")?;
-        super::remember(&stamp, &linked, how)?;
+    let module = fs::read(&linked).or_problem("cannot read the linked Worker", "build again")?;
+    let folder = workspace.root.join("crates/tollgate-worker");
+    let stamp = workspace.out.join("tollgate-worker.stamp");
+    let how = format!("{WASM_BINDGEN} {BINARYEN} {}", [WASM_OPT, ESBUILD].concat().join(" "));
+    if !super::is_made(&stamp, &module, &how, &MODULES.map(|module| folder.join(module))) {
+        package(workspace, &linked, &folder.join("build"))?;
+        super::remember(&stamp, &module, &how)?;
     }
     MODULES.iter().try_for_each(|module| {
         let product = workspace.worker_dir().join(module);
@@ -46,13 +70,34 @@ pub fn build(workspace: &Workspace) -> Result<()> {
     })
 }
 
+/// Fills `folder` with what `entry.mjs` imports; it is replaced when everything is made.
+fn package(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
+    let glue = workspace.out.join("worker-bindgen");
+    tools::remove_all(&glue)?;
+    let mut bindgen = Command::new(cargo_tools::bindgen_bin(workspace).join("worker-bindgen"));
+    run::output(bindgen.arg(linked).arg(&glue), "see what wasm-bindgen says")?;
+    let index = glue.join("index.js");
+    let text = fs::read_to_string(&index).or_problem("cannot read the glue code", "build again")?;
+    fs::write(&index, glue::mend(&text)).or_problem("cannot write the glue code", "free space")?;
+    tools::atomically(folder, |partial| {
+        let tool = |name: &str| Command::new(node::bin(workspace).join(name));
+        let mut optimise = tool("wasm-opt");
+        optimise.args(WASM_OPT).arg(glue.join("index_bg.wasm"));
+        optimise.arg("-o").arg(partial.join("index_bg.wasm"));
+        run::output(env::with_tools(workspace, &mut optimise), "see what wasm-opt says")?;
+        let mut bundle = tool("esbuild");
+        bundle.current_dir(&glue).args(ESBUILD).arg("./index.js");
+        bundle.arg(format!("--outfile={}", partial.join("index.js").display()));
+        run::shown(env::with_tools(workspace, &mut bundle), "see what esbuild says")
+    })
+}
+
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let what = || format!("cannot copy {}", from.display());
-    let fix = "see whether worker-build still writes this file; MODULES in xtask names them";
+    let fix = "restore it with git; what is in build/ is made by `cargo xtask build worker`";
     fs::create_dir_all(to.parent().unwrap_or(to)).or_problem(what(), fix)?;
     fs::copy(from, to).map(drop).or_problem(what(), fix)
 }
-
 /// The command line tool and the library must be of one version, or the glue code does not fit.
 fn same_wasm_bindgen(workspace: &Workspace) -> Result<()> {
     let lock = workspace.root.join("Cargo.lock");

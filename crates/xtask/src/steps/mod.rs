@@ -90,19 +90,12 @@ const STEPS: &[Step] = &[
 ];
 
 const TARGET: &[&Tool] = &[&tools::WASM_TARGET];
-const IN_NODE: &[&Tool] = &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE];
-const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::CHROMIUM];
-const SERVERS: &[&Tool] =
-    &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::WORKER_BUILD, &tools::NODE, &tools::ENVOY];
+const IN_NODE: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::NODE];
+const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::CHROMIUM];
+const SERVERS: &[&Tool] = &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::ENVOY];
 /// With the origins that tests put behind them.
-const END_TO_END: &[&Tool] = &[
-    &tools::WASM_TARGET,
-    &tools::WASM_BINDGEN,
-    &tools::WORKER_BUILD,
-    &tools::NODE,
-    &tools::ENVOY,
-    &tools::NGINX,
-];
+const END_TO_END: &[&Tool] =
+    &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::ENVOY, &tools::NGINX];
 const COMPOSE: &[&Tool] = &[&tools::DOCKER, &tools::COMPOSE, &tools::ENVOY, &tools::STAND_IN];
 
 pub fn test(workspace: &Workspace, arguments: &[String]) -> Result<()> {

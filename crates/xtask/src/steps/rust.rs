@@ -8,7 +8,8 @@ use std::process::Command;
 
 /// The end-to-end tests need running servers and are steps of their own.
 const E2E: &str = "tollgate-e2e";
-const FUZZ: &str = "tests/fuzz/Cargo.toml";
+/// Workspaces of their own.
+const APART: [&str; 2] = ["tests/fuzz/Cargo.toml", "crates/xtask/bindgen/Cargo.toml"];
 /// Random policies and traces that every target answers alike.
 const CASES: &str = "tollgate-cases";
 /// What is loaded into a proxy or a Worker.
@@ -19,9 +20,10 @@ pub const PUBLISHED: [&str; 2] = ["tollgate-core", "tollgate-policy"];
 
 pub fn format(workspace: &Workspace) -> Result<()> {
     cargo(workspace, &["fmt", "--all", "--check"], "run `cargo fmt --all`")?;
-    let manifest = ["--manifest-path", FUZZ]; // a workspace of its own
-    let arguments = [&["fmt", "--all", "--check"], &manifest[..]].concat();
-    cargo(workspace, &arguments, &format!("run `cargo fmt --all --manifest-path {FUZZ}`"))
+    APART.iter().try_for_each(|manifest| {
+        let arguments = ["fmt", "--all", "--check", "--manifest-path", manifest];
+        cargo(workspace, &arguments, &format!("run `cargo fmt --all --manifest-path {manifest}`"))
+    })
 }
 
 pub fn clippy_native(workspace: &Workspace) -> Result<()> {

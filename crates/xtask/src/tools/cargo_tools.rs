@@ -1,12 +1,22 @@
 //! What comes through rustup and `cargo install`.
 //!
-//! Invariant: each tool has its own folder named after its version, so two versions never mix. The
+//! Invariant: each tool has its own folder named after its version, so two versions never mix, and is
+//! compiled from a lock file. Nothing is optimised: compiling a tool so takes longer than all its work. The
 //! toolchain itself is never updated: rust-toolchain.toml pins it. The nightly one has a rustup home of its
 //! own in the cache, so that it is nobody else's.
 
 use super::{State, atomically, remove_all};
-use crate::{problem::Result, progress::Job, run, versions, workspace::Workspace};
-use std::{path::PathBuf, process::Command};
+use crate::{
+    problem::{OrProblem, Result},
+    progress::Job,
+    run, versions,
+    workspace::Workspace,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 const FIX: &str = "see whether cargo reaches its registry, then run again";
 
@@ -26,14 +36,28 @@ pub fn install_target(workspace: &Workspace, job: &Job) -> Result<()> {
     run::logged(&mut rustup, job, "install Rust through rustup, or add the target by hand")
 }
 
-/// The folder with `wasm-bindgen` and `wasm-bindgen-test-runner`.
-pub fn wasm_bindgen_bin(workspace: &Workspace) -> PathBuf {
-    workspace.tool(&format!("wasm-bindgen-cli-{}", versions::WASM_BINDGEN)).join("bin")
+/// What binds modules to JavaScript: a package of our own, compiled from `crates/xtask/bindgen`.
+const BINDGEN: &str = "crates/xtask/bindgen";
+/// What it is made of; kept beside the tool and compared.
+const BINDGEN_SOURCES: [&str; 4] =
+    ["Cargo.toml", "Cargo.lock", "src/worker.rs", "src/test_runner.rs"];
+
+/// The folder with `worker-bindgen`.
+pub fn bindgen_bin(workspace: &Workspace) -> PathBuf {
+    bindgen(workspace).join("bin")
 }
 
-/// The folder with `worker-build`.
-pub fn worker_build_bin(workspace: &Workspace) -> PathBuf {
-    workspace.tool(&format!("worker-build-{}", versions::WORKER_BUILD)).join("bin")
+/// The folder with `wasm-bindgen-test-runner`.
+pub fn test_runner_bin(workspace: &Workspace) -> PathBuf {
+    test_runner(workspace).join("bin")
+}
+
+fn bindgen(workspace: &Workspace) -> PathBuf {
+    workspace.tool(&format!("worker-bindgen-{}", versions::WASM_BINDGEN))
+}
+
+fn test_runner(workspace: &Workspace) -> PathBuf {
+    workspace.tool(&format!("wasm-bindgen-test-runner-{}", versions::WASM_BINDGEN))
 }
 
 /// The folder with `cargo-fuzz`.
@@ -65,40 +89,82 @@ pub fn check_cargo_fuzz(workspace: &Workspace) -> State {
 }
 
 pub fn install_cargo_fuzz(workspace: &Workspace, job: &Job) -> Result<()> {
-    install(workspace, job, "cargo-fuzz", versions::CARGO_FUZZ, &["--locked"])
+    install(workspace, job, "cargo-fuzz", versions::CARGO_FUZZ)
 }
 
-pub fn check_wasm_bindgen(workspace: &Workspace) -> State {
-    present(wasm_bindgen_bin(workspace).join("wasm-bindgen-test-runner"))
+pub fn check_bindgen(workspace: &Workspace) -> State {
+    present_from_sources(workspace, &bindgen(workspace), "worker-bindgen")
 }
 
-pub fn check_worker_build(workspace: &Workspace) -> State {
-    present(worker_build_bin(workspace).join("worker-build"))
+pub fn check_test_runner(workspace: &Workspace) -> State {
+    present_from_sources(workspace, &test_runner(workspace), "wasm-bindgen-test-runner")
+}
+
+fn present_from_sources(workspace: &Workspace, folder: &Path, program: &str) -> State {
+    let made_from = fs::read(folder.join("sources")).ok();
+    match (present(folder.join("bin").join(program)), made_from, sources(workspace).ok()) {
+        (State::Present(_), made_from, now) if made_from != now => {
+            State::Wrong("made from other sources".to_owned())
+        }
+        (state, _, _) => state,
+    }
+}
+
+fn sources(workspace: &Workspace) -> Result<Vec<u8>> {
+    let mut all = Vec::new();
+    for file in BINDGEN_SOURCES {
+        let bytes = fs::read(workspace.root.join(BINDGEN).join(file));
+        all.extend(bytes.or_problem(format!("cannot read {BINDGEN}/{file}"), "restore it")?);
+    }
+    Ok(all)
 }
 
 fn present(file: PathBuf) -> State {
     if file.is_file() { State::Present(file.display().to_string()) } else { State::Missing }
 }
 
-pub fn install_wasm_bindgen(workspace: &Workspace, job: &Job) -> Result<()> {
-    // Without --locked: the lock file it ships names a crate version that registries may lack.
-    install(workspace, job, "wasm-bindgen-cli", versions::WASM_BINDGEN, &[])
+pub fn install_bindgen(workspace: &Workspace, job: &Job) -> Result<()> {
+    install_from_sources(workspace, job, &bindgen(workspace), "worker-bindgen", &[])
 }
 
-pub fn install_worker_build(workspace: &Workspace, job: &Job) -> Result<()> {
-    install(workspace, job, "worker-build", versions::WORKER_BUILD, &["--locked"])
+pub fn install_test_runner(workspace: &Workspace, job: &Job) -> Result<()> {
+    let (folder, name) = (test_runner(workspace), "wasm-bindgen-test-runner");
+    install_from_sources(workspace, job, &folder, name, &["--features", "test-runner"])
 }
 
-fn install(ws: &Workspace, job: &Job, name: &str, version: &str, extra: &[&str]) -> Result<()> {
+/// Both tools are compiled in one folder, so that the second only adds what the first lacks.
+fn install_from_sources(
+    ws: &Workspace,
+    job: &Job,
+    folder: &Path,
+    name: &str,
+    extra: &[&str],
+) -> Result<()> {
+    atomically(folder, |folder| {
+        let mut cargo = install_unoptimised(ws, folder, &ws.target.join("bindgen"));
+        cargo.arg("--path").arg(ws.root.join(BINDGEN)).args(["--bin", name]).args(extra);
+        run::logged(&mut cargo, job, FIX)?;
+        fs::write(folder.join("sources"), sources(ws)?)
+            .or_problem("cannot write into the cache", "free disk space")
+    })
+}
+
+fn install(ws: &Workspace, job: &Job, name: &str, version: &str) -> Result<()> {
     let build = ws.cache.join("build").join(name);
     let result = atomically(&ws.tool(&format!("{name}-{version}")), |folder| {
-        let mut cargo = Command::new("cargo");
-        cargo.current_dir(&ws.root).args(["install", name, "--version", version]).args(extra);
-        cargo.arg("--root").arg(folder).arg("--target-dir").arg(&build);
-        // What the caller set for this workspace must not leak into a tool's build.
-        cargo.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
-        run::logged(&mut cargo, job, FIX)
+        let mut cargo = install_unoptimised(ws, folder, &build);
+        run::logged(cargo.args([name, "--version", version]), job, FIX)
     });
     remove_all(&build)?;
     result
+}
+
+fn install_unoptimised(ws: &Workspace, folder: &Path, target: &Path) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&ws.root).args(["install", "--debug", "--locked", "--no-track"]);
+    cargo.arg("--root").arg(folder).arg("--target-dir").arg(target);
+    // What the caller set for this workspace must not leak into a tool's build; nobody debugs it.
+    cargo.env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
+    cargo
 }

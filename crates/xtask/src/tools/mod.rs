@@ -66,21 +66,21 @@ pub static WASM_TARGET: Tool = Tool {
 pub static WASM_BINDGEN: Tool = Tool {
     name: "wasm-bindgen",
     version: versions::WASM_BINDGEN,
-    needed_for: "build worker, test wasm, test browser",
-    by_hand: "see whether cargo reaches its registry",
-    lane: Lane::Compile,
-    check: cargo_tools::check_wasm_bindgen,
-    install: cargo_tools::install_wasm_bindgen,
-};
-
-pub static WORKER_BUILD: Tool = Tool {
-    name: "worker-build",
-    version: versions::WORKER_BUILD,
     needed_for: "build worker",
     by_hand: "see whether cargo reaches its registry",
     lane: Lane::Compile,
-    check: cargo_tools::check_worker_build,
-    install: cargo_tools::install_worker_build,
+    check: cargo_tools::check_bindgen,
+    install: cargo_tools::install_bindgen,
+};
+
+pub static TEST_RUNNER: Tool = Tool {
+    name: "wasm test runner",
+    version: versions::WASM_BINDGEN,
+    needed_for: "test wasm, test browser",
+    by_hand: "see whether cargo reaches its registry",
+    lane: Lane::Compile,
+    check: cargo_tools::check_test_runner,
+    install: cargo_tools::install_test_runner,
 };
 
 pub static NIGHTLY: Tool = Tool {
@@ -196,7 +196,7 @@ pub static VALGRIND: Tool = Tool {
 pub static ALL: [&Tool; 14] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
-    &WORKER_BUILD,
+    &TEST_RUNNER,
     &NIGHTLY,
     &CARGO_FUZZ,
     &NODE,
@@ -211,8 +211,8 @@ pub static ALL: [&Tool; 14] = [
 ];
 
 pub static FOR_ENVOY_BUILD: &[&Tool] = &[&WASM_TARGET, &NODE];
-pub static FOR_WORKER_BUILD: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &WORKER_BUILD, &NODE];
-pub static FOR_UP: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &WORKER_BUILD, &NODE, &ENVOY];
+pub static FOR_WORKER_BUILD: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &NODE];
+pub static FOR_UP: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &NODE, &ENVOY];
 
 /// Installs those of `wanted` that are missing, showing progress; quiet and quick otherwise.
 pub fn ensure(workspace: &Workspace, wanted: &[&'static Tool]) -> Result<()> {
