@@ -6,7 +6,7 @@
 use crate::{
     problem::{Problem, Result},
     run,
-    tools::{self, State, apt},
+    tools::{self, apt, place::State},
     workspace::Workspace,
 };
 use std::process::Command;

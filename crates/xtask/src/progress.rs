@@ -1,8 +1,9 @@
-//! What is being installed, for how long, and that it is alive.
+//! What is being done, for how long, and that it is alive.
 //!
 //! Invariant: on a terminal one line is redrawn; elsewhere whole lines are written, at most one per
 //! job and ten seconds, so that a CI log stays readable. Nothing here fails.
 
+use crate::problem::Result;
 use std::{
     io::{IsTerminal, Write, stdout},
     path::PathBuf,
@@ -19,7 +20,7 @@ const PLAIN_EVERY: Duration = Duration::from_secs(10);
 /// Terminals narrower than this wrap; that is ugly, not wrong.
 const LINE_WIDTH: usize = 100;
 
-/// One running installation.
+/// One thing that takes its time: an installation, a compilation.
 #[derive(Debug)]
 pub struct Job {
     pub name: String,
@@ -27,7 +28,6 @@ pub struct Job {
     started: Instant,
     lines: AtomicUsize,
     last: Mutex<String>,
-    done: AtomicBool,
 }
 
 impl Job {
@@ -38,7 +38,6 @@ impl Job {
             started: Instant::now(),
             lines: AtomicUsize::new(0),
             last: Mutex::new(String::new()),
-            done: AtomicBool::new(false),
         }
     }
 
@@ -84,20 +83,26 @@ impl Board {
         })
     }
 
-    pub fn start(&self, job: Job, why: &str) -> Arc<Job> {
+    /// Runs `work` as a job that is named while it runs: what is being done, what was done, and why.
+    pub fn job<T>(
+        &self,
+        job: Job,
+        [doing, done]: [&str; 2],
+        why: &str,
+        work: impl FnOnce(&Job) -> Result<T>,
+    ) -> Result<T> {
         let job = Arc::new(job);
-        self.say(&format!("  {:<28} installing: {why}", job.name));
+        self.say(&format!("  {:<28} {doing}: {why}", job.name));
         lock(&self.jobs).push(Arc::clone(&job));
-        job
+        let result = work(&job);
+        lock(&self.jobs).retain(|other| !Arc::ptr_eq(other, &job));
+        let verdict = if result.is_ok() { done } else { "FAILED" };
+        self.say(&format!("  {:<28} {verdict} after {}", job.name, seconds(job.elapsed())));
+        result
     }
 
-    pub fn finish(&self, job: &Job, result: &str) {
-        job.done.store(true, Ordering::Relaxed);
-        lock(&self.jobs).retain(|other| other.name != job.name);
-        self.say(&format!("  {:<28} {result} after {}", job.name, seconds(job.elapsed())));
-    }
-
-    fn say(&self, line: &str) {
+    /// A line of its own above what is drawn.
+    pub fn say(&self, line: &str) {
         let clear = if stdout().is_terminal() { "\r\x1b[2K" } else { "" };
         println!("{clear}{line}");
     }

@@ -4,8 +4,10 @@
 //! for, to a client address that nobody else uses. Nothing is left running afterwards.
 
 use crate::{
-    build::{self, Product},
+    build,
     problem::{Problem, Result},
+    progress::{Board, Job, seconds},
+    run::{self, Runner},
     servers::{
         Server,
         envoy::{self, Ports},
@@ -16,7 +18,12 @@ use crate::{
     tools,
     workspace::Workspace,
 };
-use std::{collections::BTreeMap, net::Ipv4Addr, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::Ipv4Addr,
+    thread::{self, ScopedJoinHandle},
+    time::{Duration, Instant},
+};
 
 /// More than any demo policy admits at once.
 const MOST_PROBES: usize = 1000;
@@ -36,10 +43,16 @@ pub fn up(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
     must_be_free(options.envoy_port, "--envoy-port")?;
     must_be_free(options.worker_port, "--worker-port")?;
-    tools::ensure(workspace, tools::FOR_UP)?;
-    build::build(workspace, Product::Envoy)?;
-    build::build(workspace, Product::Worker)?;
-    let mut servers = start(workspace, options)?;
+    let started = Instant::now();
+    let board = Board::default();
+    let mut servers = board.during(|| {
+        make(workspace, &board)?;
+        let job = Job::new("servers", workspace.logs().join("servers.log"));
+        board.job(job, ["starting", "started"], "Envoy, workerd, an origin", |_| {
+            start(workspace, options)
+        })
+    })?;
+    println!("  {:<28} ready after {}", "everything", seconds(started.elapsed()));
     let probe = Request::new(options.envoy_port, "/").from(PROBE_ADDRESS);
     let envoy = observe(&probe)?;
     let probe = Request::new(options.worker_port, "/").header("cf-connecting-ip", PROBE_HEADER);
@@ -55,6 +68,50 @@ pub fn up(workspace: &Workspace, arguments: &[String]) -> Result<()> {
         servers.iter_mut().try_for_each(Server::check_alive)?;
         thread::sleep(Duration::from_millis(200));
     }
+}
+
+/// Tools and products. What does not need each other runs side by side: cargo compiles the products one after the
+/// other, meanwhile the tools come, and the filter is optimised while the Worker is compiled.
+fn make(workspace: &Workspace, board: &Board) -> Result<()> {
+    tools::ensure_on(board, workspace, &[&tools::WASM_TARGET])?;
+    thread::scope(|scope| {
+        let tools = scope.spawn(|| tools::ensure_on(board, workspace, tools::FOR_UP));
+        compile(workspace, board, "filter", build::envoy::compile)?;
+        let worker = scope.spawn(|| compile(workspace, board, "Worker", build::worker::compile));
+        joined(tools)?;
+        package(workspace, board, "filter", build::envoy::package)?;
+        joined(worker)?;
+        package(workspace, board, "Worker", build::worker::package)
+    })
+}
+
+fn compile(
+    workspace: &Workspace,
+    board: &Board,
+    name: &str,
+    work: fn(&Workspace, Runner) -> Result<()>,
+) -> Result<()> {
+    let job = Job::new(name, workspace.logs().join(format!("compile-{name}.log")));
+    board.job(job, ["compiling", "compiled"], "optimised, for wasm", |job| {
+        work(workspace, &|command, fix| run::logged(command, job, fix))
+    })
+}
+
+fn package(
+    workspace: &Workspace,
+    board: &Board,
+    name: &str,
+    work: fn(&Workspace) -> Result<()>,
+) -> Result<()> {
+    let job = Job::new(name, workspace.logs().join(format!("package-{name}.log")));
+    board.job(job, ["packaging", "packaged"], "as it is deployed", |_| work(workspace))
+}
+
+fn joined(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    thread.join().unwrap_or_else(|_| {
+        let why = "a part of xtask crashed";
+        Err(Problem::new("cannot start", why, "report it with what was printed above"))
+    })
 }
 
 fn start(workspace: &Workspace, options: Options) -> Result<[Server; 3]> {

@@ -174,7 +174,7 @@ fn sizes(workspace: &Workspace) -> Result<String> {
         ("Worker, wasm", workspace.worker_dir().join("build/index_bg.wasm")),
     ];
     for (name, file) in products {
-        let (raw, zipped) = build::sizes(&file)?;
+        let (raw, zipped) = build::product::sizes(&file)?;
         table.row([name.to_owned(), grouped(raw), grouped(zipped)]);
     }
     Ok(table.markdown())

@@ -3,12 +3,12 @@
 //! Invariant: every callback that is exported costs CPU on every request, so the shipped module
 //! exports what `exports.txt` names and nothing else; a name that is missing fails the build.
 
-use super::exports;
+use super::{exports, product};
 use crate::{
     env,
     problem::{OrProblem, Result},
-    run, tools,
-    tools::node,
+    run::{self, Runner},
+    tools::{self, node},
     versions::{BINARYEN, WASM_TARGET},
     workspace::Workspace,
 };
@@ -27,29 +27,37 @@ const WASM_OPT: &[&str] = &[
     "--enable-multivalue",
     "--enable-reference-types",
     "--enable-call-indirect-overlong",
+    "--strip-producers",
     "-O3",
 ];
 
-pub fn build(workspace: &Workspace) -> Result<()> {
-    tools::ensure(workspace, tools::FOR_ENVOY_BUILD)?;
+pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
+    tools::ensure(workspace, &[&tools::WASM_TARGET])?;
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&workspace.root);
     cargo.args(["build", "--release", "-p", "tollgate-envoy", "--target", WASM_TARGET]);
-    run::shown(&mut cargo, "fix what the compiler says")?;
+    run(&mut cargo, "fix what the compiler says")
+}
+
+/// Makes what Envoy loads out of what was compiled, unless it is there.
+pub fn package(workspace: &Workspace) -> Result<()> {
+    tools::ensure(workspace, tools::FOR_ENVOY_BUILD)?;
     let linked = workspace.target.join(WASM_TARGET).join("release/tollgate_envoy.wasm");
     fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
     let module = strip(workspace, &linked)?;
     let stripped = workspace.out.join("tollgate-envoy.linked.wasm");
     let stamp = workspace.out.join("tollgate-envoy.stamp");
-    let products = [workspace.envoy_wasm(), workspace.out.join("tollgate-envoy.names.wasm")];
     let how = format!("{BINARYEN} {}", WASM_OPT.join(" "));
-    if !super::is_made(&stamp, &module, &how, &products) {
+    if !product::is_made(&stamp, &module, &how, &[workspace.envoy_wasm()]) {
         fs::write(&stripped, &module).or_problem("cannot write the filter", "free disk space")?;
-        optimise(workspace, &stripped, &products[0], &["--strip-producers"])?;
-        optimise(workspace, &stripped, &products[1], &["-g"])?;
-        super::remember(&stamp, &module, &how)?;
+        optimise(workspace, &stripped, &workspace.envoy_wasm())?;
+        product::remember(&stamp, &module, &how)?;
     }
-    products.iter().try_for_each(|product| super::print_sizes(workspace, product))
+    Ok(())
+}
+
+pub fn print_sizes(workspace: &Workspace) -> Result<()> {
+    product::print_sizes(workspace, &workspace.envoy_wasm())
 }
 
 /// The linked module without the exports that Envoy need not call.
@@ -62,10 +70,10 @@ fn strip(workspace: &Workspace, linked: &Path) -> Result<Vec<u8>> {
         .or_problem("the filter does not export what it must", format!("change {EXPORTS}"))
 }
 
-fn optimise(workspace: &Workspace, from: &Path, to: &Path, extra: &[&str]) -> Result<()> {
+fn optimise(workspace: &Workspace, from: &Path, to: &Path) -> Result<()> {
     let partial = to.with_extension("partial");
     let mut command = Command::new(node::bin(workspace).join("wasm-opt"));
-    command.args(WASM_OPT).args(extra).arg(from).arg("-o").arg(&partial);
+    command.args(WASM_OPT).arg(from).arg("-o").arg(&partial);
     run::output(env::with_tools(workspace, &mut command), "see what wasm-opt says")?;
     fs::rename(&partial, to).or_problem("cannot move the filter into place", "free disk space")
 }

@@ -4,12 +4,15 @@
 //! uploads them, and `build/` beside the Worker's sources holds the same for wrangler. Nothing is downloaded
 //! but the pinned tools. What the JavaScript owes the platform is written by hand in `entry.mjs`.
 
-use super::glue;
+use super::{glue, product};
 use crate::{
     env,
     problem::{OrProblem, Problem, Result},
-    run, tools,
-    tools::{cargo_tools, node},
+    run::{self, Runner},
+    tools::{
+        self, cargo_tools, node,
+        place::{atomically, remove_all},
+    },
     versions::{BINARYEN, WASM_BINDGEN, WASM_TARGET},
     workspace::Workspace,
 };
@@ -46,40 +49,47 @@ const ESBUILD: &[&str] = &[
     "--log-override:duplicate-object-key=error",
 ];
 
-pub fn build(workspace: &Workspace) -> Result<()> {
-    tools::ensure(workspace, tools::FOR_WORKER_BUILD)?;
+pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
+    tools::ensure(workspace, &[&tools::WASM_TARGET])?;
     same_wasm_bindgen(workspace)?;
-    fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&workspace.root);
     cargo.args(["build", "--release", "-p", "tollgate-worker", "--target", WASM_TARGET]);
-    run::shown(&mut cargo, "fix what the compiler says")?;
+    run(&mut cargo, "fix what the compiler says")
+}
+
+/// Makes what is deployed out of what was compiled, unless it is there.
+pub fn package(workspace: &Workspace) -> Result<()> {
+    tools::ensure(workspace, tools::FOR_WORKER_BUILD)?;
+    fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
     let linked = workspace.target.join(WASM_TARGET).join("release/tollgate_worker.wasm");
     let module = fs::read(&linked).or_problem("cannot read the linked Worker", "build again")?;
     let folder = workspace.root.join("crates/tollgate-worker");
     let stamp = workspace.out.join("tollgate-worker.stamp");
     let how = format!("{WASM_BINDGEN} {BINARYEN} {}", [WASM_OPT, ESBUILD].concat().join(" "));
-    if !super::is_made(&stamp, &module, &how, &MODULES.map(|module| folder.join(module))) {
-        package(workspace, &linked, &folder.join("build"))?;
-        super::remember(&stamp, &module, &how)?;
+    if !product::is_made(&stamp, &module, &how, &MODULES.map(|module| folder.join(module))) {
+        bind(workspace, &linked, &folder.join("build"))?;
+        product::remember(&stamp, &module, &how)?;
     }
-    MODULES.iter().try_for_each(|module| {
-        let product = workspace.worker_dir().join(module);
-        copy(&folder.join(module), &product)?;
-        super::print_sizes(workspace, &product)
-    })
+    let copied = |module| copy(&folder.join(module), &workspace.worker_dir().join(module));
+    MODULES.into_iter().try_for_each(copied)
+}
+
+pub fn print_sizes(workspace: &Workspace) -> Result<()> {
+    let print = |module| product::print_sizes(workspace, &workspace.worker_dir().join(module));
+    MODULES.into_iter().try_for_each(print)
 }
 
 /// Fills `folder` with what `entry.mjs` imports; it is replaced when everything is made.
-fn package(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
+fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
     let glue = workspace.out.join("worker-bindgen");
-    tools::remove_all(&glue)?;
+    remove_all(&glue)?;
     let mut bindgen = Command::new(cargo_tools::bindgen_bin(workspace).join("worker-bindgen"));
     run::output(bindgen.arg(linked).arg(&glue), "see what wasm-bindgen says")?;
     let index = glue.join("index.js");
     let text = fs::read_to_string(&index).or_problem("cannot read the glue code", "build again")?;
     fs::write(&index, glue::mend(&text)).or_problem("cannot write the glue code", "free space")?;
-    tools::atomically(folder, |partial| {
+    atomically(folder, |partial| {
         let tool = |name: &str| Command::new(node::bin(workspace).join(name));
         let mut optimise = tool("wasm-opt");
         optimise.args(WASM_OPT).arg(glue.join("index_bg.wasm"));
@@ -88,7 +98,7 @@ fn package(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
         let mut bundle = tool("esbuild");
         bundle.current_dir(&glue).args(ESBUILD).arg("./index.js");
         bundle.arg(format!("--outfile={}", partial.join("index.js").display()));
-        run::shown(env::with_tools(workspace, &mut bundle), "see what esbuild says")
+        run::output(env::with_tools(workspace, &mut bundle), "see what esbuild says").map(drop)
     })
 }
 

@@ -9,7 +9,7 @@ use crate::{
     build::worker::{MAIN, MODULES, POLICY},
     children::{self, Stop},
     problem::{OrProblem, Problem, Result},
-    tools::{node, remove_all},
+    tools::{node, place::remove_all},
     workspace::Workspace,
 };
 use std::{collections::BTreeMap, fs, path::Path, process::Command};

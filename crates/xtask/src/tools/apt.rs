@@ -3,7 +3,7 @@
 //! Invariant: the package lists are refreshed at most once, and only when a package is missing.
 //! Nothing is upgraded or removed.
 
-use super::{State, atomically};
+use super::place::{State, atomically};
 use crate::{
     problem::{Problem, Result},
     progress::Job,

@@ -5,7 +5,7 @@
 //! toolchain itself is never updated: rust-toolchain.toml pins it. The nightly one has a rustup home of its
 //! own in the cache, so that it is nobody else's.
 
-use super::{State, atomically, remove_all};
+use super::place::{State, atomically, remove_all};
 use crate::{
     problem::{OrProblem, Result},
     progress::Job,

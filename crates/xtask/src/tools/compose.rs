@@ -3,7 +3,10 @@
 //! Invariant: the plugin is unpacked into the cache and found through DOCKER_CONFIG; the machine's
 //! apt sources and installed packages stay as they are. Starting the engine is `servers::docker`.
 
-use super::{State, apt, atomically};
+use super::{
+    apt,
+    place::{State, atomically},
+};
 use crate::{
     problem::{OrProblem, Problem, Result},
     progress::Job,
@@ -73,7 +76,7 @@ pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
         run::logged(&mut unpack, job, FIX)?;
         let plugins = scratch.join("root").join(PLUGINS);
         fs::rename(plugins, folder.join("cli-plugins")).or_problem("no compose plugin", FIX)?;
-        super::remove_all(&scratch)
+        super::place::remove_all(&scratch)
     })
 }
 

