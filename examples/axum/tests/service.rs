@@ -194,6 +194,22 @@ async fn who_leaves_is_settled() {
     assert_eq!(status(&service, client(0), "/").await, 429);
 }
 
+/// Guards: who gives two credentials has no count of its own for each, and several lines of one header reach the policy.
+#[tokio::test]
+async fn two_credentials_are_none() {
+    let (_, service) = service(
+        r#"{"name": "r", "key": [{"header": "x-api-key"}], "quotas": [{"limit": 1, "window": "1d"}]}"#,
+    );
+    for (keys, expected) in [(["a", "b"], 400), (["a", "a"], 204), (["a", "a"], 429)] {
+        let mut request = request(client(0), "/204");
+        for key in keys {
+            request.headers_mut().append("x-api-key", key.parse().unwrap());
+        }
+        let response = service.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), expected, "{keys:?}");
+    }
+}
+
 /// Guards: the hash of its key that a client is told cannot be computed by it: it has a secret, another one in each gate.
 #[tokio::test]
 async fn partition_keys_have_a_secret() {
