@@ -59,7 +59,7 @@ pub fn tollgate_reading(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran 
 /// Runs every command of `session` in `folder`: the session as it really goes. What a fresh checkout is told to run with
 /// cargo runs in the root.
 pub fn replay(folder: &Path, session: &str) -> String {
-    const WITH_CARGO: [&str; 6] = ["cargo", "run", "-q", "-p", "tollgate-cli", "--"];
+    const WITH_CARGO: [&str; 5] = ["cargo", "run", "-p", "tollgate-cli", "--"];
     let root = root();
     let mut out = String::new();
     for line in session.lines().filter(|line| line.starts_with("$ ")) {
