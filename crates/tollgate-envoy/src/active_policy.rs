@@ -179,7 +179,7 @@ impl<H: Proxy> ActivePolicy<H> {
     pub fn give_place(&self, plan: &mut Plan, now: Timestamp, at: Timestamp) -> bool {
         let mut is_given = false;
         let give = |plan: &mut Plan, config: &Config| {
-            is_given = (0..plan.len()).all(|partition| !plan.has_failed(partition));
+            is_given = !plan.has_failed();
             if is_given {
                 plan.decide_with_place(&config.policy, now, at);
             }
@@ -226,7 +226,7 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// Whose line it is.
     pub fn line(&self, plan: &Plan, turn: &Turn) -> Line {
-        (turn.record, Table::fingerprint(&self.seed, plan.key(turn.partition)).get())
+        (turn.record, Table::fingerprint(&self.seed, turn.key(plan)).get())
     }
 
     /// Counts what happened to a request that waits, or would.
@@ -245,9 +245,7 @@ impl<H: Proxy> ActivePolicy<H> {
     }
 
     fn fail(&self, plan: &mut Plan) -> CommitStats {
-        for partition in 0..plan.len() {
-            plan.fail(partition, Failure::Unreachable);
-        }
+        plan.each_partition(|partition| partition.fail(Failure::Unreachable));
         plan.decide(&self.config.policy, Timestamp::ZERO);
         CommitStats { failures: 1, ..CommitStats::default() }
     }

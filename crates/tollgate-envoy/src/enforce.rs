@@ -9,7 +9,7 @@
 use core::num::NonZeroU64;
 
 use tollgate_core::{FULLY_USED, Timestamp};
-use tollgate_policy::{Answer, Failure, Group, Plan, Policy, UsedShare};
+use tollgate_policy::{Answer, Failure, Group, Partition, Plan, Policy, UsedShare};
 
 use crate::config::Config;
 use crate::denial_cache::DenialCache;
@@ -92,8 +92,7 @@ impl<S: SharedData> Enforcement<'_, S> {
     /// Decides and commits; afterwards `plan.outcome()` is the answer.
     pub fn run(&mut self) -> CommitStats {
         let mut stats = CommitStats::default();
-        self.scratch.reads.resize_with(self.plan.len(), Read::default);
-        (0..self.plan.len()).for_each(|index| self.locate(index));
+        self.locate();
         if self.is_denied_as_before() {
             return stats;
         }
@@ -105,7 +104,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         self.plan.decide(&self.config.policy, self.now);
         self.remember_denial();
         for index in 0..self.plan.len() {
-            if !self.plan.changed(index) {
+            if !self.is_changed(index) {
                 continue;
             }
             let denied = match self.commit(index, &mut stats) {
@@ -127,18 +126,17 @@ impl<S: SharedData> Enforcement<'_, S> {
     /// Charges what a settled plan ([`Plan::settle`]) still owes, and gives back what it held.
     pub fn charge(&mut self) -> CommitStats {
         let mut stats = CommitStats::default();
-        self.scratch.reads.resize_with(self.plan.len(), Read::default);
+        self.locate();
         for index in 0..self.plan.len() {
-            if self.plan.applies(index) {
-                self.locate(index);
-                if let Err(failure) = self.load(index) {
-                    self.fail(index, failure, &mut stats);
-                }
+            if self.is(index, |partition| partition.applies())
+                && let Err(failure) = self.load(index)
+            {
+                self.fail(index, failure, &mut stats);
             }
         }
         self.plan.decide(&self.config.policy, self.now);
         for index in 0..self.plan.len() {
-            if self.plan.applies(index) && self.plan.changed(index) {
+            if self.is(index, |partition| partition.applies() && partition.changed()) {
                 // What is used up by now, or cannot be written, is not charged: nobody waits for the answer.
                 if let Commit::Failed(failure) = self.commit(index, &mut stats) {
                     self.fail(index, failure, &mut stats);
@@ -151,9 +149,8 @@ impl<S: SharedData> Enforcement<'_, S> {
     /// Loads every partition and charges none: `act` then says what would be.
     pub fn look(&mut self, act: impl FnOnce(&mut Plan, &Config)) -> CommitStats {
         let mut stats = CommitStats::default();
-        self.scratch.reads.resize_with(self.plan.len(), Read::default);
+        self.locate();
         for index in 0..self.plan.len() {
-            self.locate(index);
             if let Err(failure) = self.load(index) {
                 self.fail(index, failure, &mut stats);
             }
@@ -166,10 +163,9 @@ impl<S: SharedData> Enforcement<'_, S> {
     /// it waits for stays taken.
     pub fn take_back(&mut self, stats: &mut CommitStats) -> bool {
         let mut is_free = true;
-        self.scratch.reads.resize_with(self.plan.len(), Read::default);
+        self.locate();
         for index in 0..self.plan.len() {
-            if self.plan.is_charged(index) {
-                self.locate(index);
+            if self.is(index, |partition| partition.is_charged()) {
                 is_free &= self.refund(index, stats);
             }
         }
@@ -182,9 +178,11 @@ impl<S: SharedData> Enforcement<'_, S> {
         for index in 0..self.plan.len() {
             if self.read(index).is_some_and(|read| read.committed) {
                 self.refund(index, stats);
-            } else if self.plan.changed(index) {
-                self.plan.refund(&self.config.policy, index, self.now);
-                self.plan.refunded(&self.config.policy, index, self.now);
+            } else if self.is_changed(index)
+                && let Some(mut partition) = self.plan.partition_mut(index)
+            {
+                partition.refund(&self.config.policy, self.now);
+                partition.refunded(&self.config.policy, self.now);
             }
         }
     }
@@ -193,7 +191,8 @@ impl<S: SharedData> Enforcement<'_, S> {
     fn is_denied_as_before(&mut self) -> bool {
         let Some(key) = self.lone_key() else { return false };
         let Some(value) = self.scratch.denials.get(key) else { return false };
-        self.plan.load(&self.config.policy, 0, Some(value));
+        let Some(mut partition) = self.plan.partition_mut(0) else { return false };
+        partition.load(&self.config.policy, Some(value));
         self.plan.decide(&self.config.policy, self.now);
         matches!(self.answer(), Answer::Refuse { .. })
     }
@@ -201,8 +200,9 @@ impl<S: SharedData> Enforcement<'_, S> {
     /// Remembers the value of a denial by a quota, and forgets it after an admission.
     fn remember_denial(&mut self) {
         let Some(key) = self.lone_key() else { return };
-        if self.plan.outcome(&self.config.policy).violated().next().is_some() {
-            self.scratch.denials.put(key, self.plan.value(0));
+        let is_denied = self.plan.outcome(&self.config.policy).violated().next().is_some();
+        if let Some(partition) = self.plan.partition(0).filter(|_| is_denied) {
+            self.scratch.denials.put(key, partition.value());
         } else {
             self.scratch.denials.forget(key);
         }
@@ -219,29 +219,46 @@ impl<S: SharedData> Enforcement<'_, S> {
 
     fn fail(&mut self, index: usize, failure: Failure, stats: &mut CommitStats) {
         stats.failures = stats.failures.saturating_add(1);
-        self.plan.fail(index, failure);
+        if let Some(mut partition) = self.plan.partition_mut(index) {
+            partition.fail(failure);
+        }
     }
 
     fn read(&self, index: usize) -> Option<&Read> {
         self.scratch.reads.get(index)
     }
 
-    fn locate(&mut self, index: usize) {
-        let fingerprint = Some(Table::fingerprint(self.seed, self.plan.key(index)));
-        if let Some(read) = self.scratch.reads.get_mut(index) {
-            *read = Read { fingerprint, ..Read::default() };
+    /// True when partition `index` is what `says` it is.
+    fn is(&self, index: usize, says: impl FnOnce(Partition<'_>) -> bool) -> bool {
+        self.plan.partition(index).is_some_and(says)
+    }
+
+    fn is_changed(&self, index: usize) -> bool {
+        self.is(index, |partition| partition.changed())
+    }
+
+    /// Notes what every partition's key is in the tables; nothing of them is read yet.
+    fn locate(&mut self) {
+        self.scratch.reads.resize_with(self.plan.len(), Read::default);
+        for partition in self.plan.partitions() {
+            if let Some(read) = self.scratch.reads.get_mut(partition.index()) {
+                let fingerprint = Some(Table::fingerprint(self.seed, partition.key()));
+                *read = Read { fingerprint, ..Read::default() };
+            }
         }
     }
 
     /// Reads the partition's bucket and hands its value to the plan.
     fn load(&mut self, index: usize) -> Result<(), Failure> {
-        let table = self.config.tables.get(self.plan.group(index)).ok_or(Failure::Unreachable)?;
+        let mut partition = self.plan.partition_mut(index).ok_or(Failure::Unreachable)?;
+        let table = self.config.tables.get(partition.group());
+        let table = table.ok_or(Failure::Unreachable)?;
         let read = self.scratch.reads.get_mut(index).ok_or(Failure::Unreachable)?;
         let fingerprint = read.fingerprint.ok_or(Failure::Unreachable)?;
         let place = places::find(self.shared, table, fingerprint)?;
         (read.bucket, read.bytes, read.cas) = (place.bucket, place.bytes, place.cas);
         let bucket = Bucket::parse(&read.bytes).map_err(|_| Failure::Corrupt)?;
-        self.plan.load(&self.config.policy, index, bucket.find(fingerprint));
+        partition.load(&self.config.policy, bucket.find(fingerprint));
         Ok(())
     }
 
@@ -256,10 +273,11 @@ impl<S: SharedData> Enforcement<'_, S> {
             if let Err(failure) = self.load(index) {
                 return Commit::Failed(failure);
             }
-            if !self.plan.redecide(&self.config.policy, index, self.now) {
+            let Some(mut partition) = self.plan.partition_mut(index) else { break };
+            if !partition.redecide(&self.config.policy, self.now) {
                 return Commit::Denied;
             }
-            if !self.plan.changed(index) {
+            if !self.is_changed(index) {
                 return Commit::Done;
             }
         }
@@ -273,11 +291,14 @@ impl<S: SharedData> Enforcement<'_, S> {
             if self.load(index).is_err() {
                 break;
             }
-            let is_free = self.plan.refund(&self.config.policy, index, self.now);
+            let Some(mut partition) = self.plan.partition_mut(index) else { break };
+            let is_free = partition.refund(&self.config.policy, self.now);
             match self.write(index, stats) {
                 Written::Done => {
                     self.set_committed(index, false);
-                    self.plan.refunded(&self.config.policy, index, self.now);
+                    if let Some(mut partition) = self.plan.partition_mut(index) {
+                        partition.refunded(&self.config.policy, self.now);
+                    }
                     return is_free;
                 }
                 Written::Unreachable => break,
@@ -290,10 +311,10 @@ impl<S: SharedData> Enforcement<'_, S> {
 
     /// One conditional write of the bucket with the plan's value in it.
     fn write(&mut self, index: usize, stats: &mut CommitStats) -> Written {
-        let group_index = self.plan.group(index);
+        let Some(partition) = self.plan.partition(index) else { return Written::Unreachable };
         let policy = &self.config.policy;
-        let table = self.config.tables.get(group_index);
-        let group = policy.groups().get(group_index);
+        let table = self.config.tables.get(partition.group());
+        let group = policy.groups().get(partition.group());
         let read = self.scratch.reads.get(index);
         let (Some(table), Some(group), Some(read)) = (table, group, read) else {
             return Written::Unreachable;
@@ -301,7 +322,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         let (Some(fingerprint), Ok(bucket)) = (read.fingerprint, Bucket::parse(&read.bytes)) else {
             return Written::Unreachable;
         };
-        let way = (fingerprint, self.plan.value(index));
+        let way = (fingerprint, partition.value());
         let out = &mut self.scratch.out;
         let now = self.now;
         let lost =

@@ -77,7 +77,7 @@ fn main() {
     let began = Instant::now();
     for i in 0..decisions {
         policy.plan(black_box(&request), &mut plan);
-        plan.load(&policy, 0, None);
+        plan.each_partition(|partition| partition.load(&policy, None));
         plan.decide(&policy, Timestamp::from_millis(u64::from(i)));
         assert_eq!(black_box(&plan).len(), 1);
     }

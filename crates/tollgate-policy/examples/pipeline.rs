@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Facts, Plan, Policy, Surface};
+use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Surface};
 
 /// Two rules: everybody may send two requests at once and then one in half a minute, and who has given three wrong
 /// passwords has to wait.
@@ -60,18 +60,15 @@ struct Service {
 impl Service {
     /// Loads, decides and commits every partition of the plan, at one time.
     fn decide(&mut self, plan: &mut Plan, now: Timestamp) {
-        // What has nothing to decide is skipped, which comes about only when a plan is settled.
-        let partitions: Vec<usize> = (0..plan.len()).filter(|i| plan.applies(*i)).collect();
-        for &i in &partitions {
-            let stored = self.store.get(&(plan.group(i), plan.key(i).to_vec()));
-            plan.load(&self.policy, i, stored.map(Vec::as_slice));
-        }
+        plan.each_partition(|partition| {
+            let stored = self.store.get(&(partition.group(), partition.key().to_vec()));
+            partition.load(&self.policy, stored.map(Vec::as_slice));
+        });
         plan.decide(&self.policy, now);
-        for i in partitions {
-            // A refused request changed nothing, so there is nothing to write.
-            if plan.changed(i) {
-                self.store.insert((plan.group(i), plan.key(i).to_vec()), plan.value(i).to_vec());
-            }
+        // A refused request changed nothing, so there is nothing to write.
+        for partition in plan.partitions().filter(Partition::changed) {
+            let name = (partition.group(), partition.key().to_vec());
+            self.store.insert(name, partition.value().to_vec());
         }
     }
 

@@ -4,40 +4,45 @@
 //!
 //! 1. [`Policy::plan`] asks the surface's [`Facts`] for what the policy reads, and lists the partitions
 //!    (stored values) that this request is charged to.
-//! 2. The surface loads each partition's bytes from its store: [`Plan::load`].
+//! 2. The surface loads each partition's bytes from its store: [`PartitionMut::load`].
 //! 3. [`Plan::decide`] decides all rules together, all or nothing, at one `now`.
-//! 4. The surface commits the partitions that [`Plan::changed`], by compare-and-swap or in a transaction. A
-//!    lost race is decided again: [`Plan::redecide`]; what was committed elsewhere is given back: [`Plan::refund`].
+//! 4. The surface commits every partition that has [changed](Partition::changed), by compare-and-swap or in a
+//!    transaction. A lost race is decided again: [`PartitionMut::redecide`]; what was committed elsewhere is given
+//!    back: [`PartitionMut::refund`].
 //! 5. [`Plan::outcome`] is the answer, and writes the header fields and the body.
 //!
 //! ```
-//! use std::borrow::Cow;
-//! use std::net::IpAddr;
-//! use tollgate_core::Timestamp;
-//! use tollgate_policy::{Answer, Facts, Plan, Policy, Surface};
+//! # use std::{borrow::Cow, collections::BTreeMap, net::{IpAddr, Ipv4Addr}};
+//! # struct Request;
+//! # impl tollgate_policy::Facts for Request {
+//! #     fn method(&self) -> Cow<'_, [u8]> { b"GET"[..].into() }
+//! #     fn target(&self) -> Cow<'_, [u8]> { b"/"[..].into() }
+//! #     fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> { None }
+//! #     fn peer(&self) -> Option<IpAddr> { Some(Ipv4Addr::LOCALHOST.into()) }
+//! # }
+//! # let (request, now) = (Request, tollgate_core::Timestamp::from_millis(1));
+//! use tollgate_policy::{Answer, Partition, Plan, Policy, Surface};
 //!
-//! struct Request; // what the surface knows of one
-//! impl Facts for Request {
-//!     fn method(&self) -> Cow<'_, [u8]> { b"GET"[..].into() }
-//!     fn target(&self) -> Cow<'_, [u8]> { b"/"[..].into() }
-//!     fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> { None }
-//!     fn peer(&self) -> Option<IpAddr> { "192.0.2.1".parse().ok() }
-//! }
+//! let policy = Policy::compile(r#"{"version": 1, "rules": [
+//!     {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 10, "window": "1m"}]}
+//! ]}"#, Surface::Library)?;
+//! let mut store: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
 //!
-//! let policy = Policy::compile(r#"{ "version": 1, "rules": [
-//!     { "name": "each", "key": ["client_ip"], "quotas": [{ "limit": 1, "window": "1m" }] }
-//! ] }"#, Surface::Library)?;
-//! let mut store: Option<Vec<u8>> = None; // of one key
-//! for expected in [Answer::Pass, Answer::Refuse { status: 429 }] {
-//!     let mut plan = Plan::new();
-//!     policy.plan(&Request, &mut plan);
-//!     plan.load(&policy, 0, store.as_deref());
-//!     plan.decide(&policy, Timestamp::from_millis(1));
-//!     if plan.changed(0) {
-//!         store = Some(plan.value(0).to_vec());
-//!     }
-//!     assert_eq!(plan.outcome(&policy).answer(), expected);
+//! let mut plan = Plan::new();
+//! policy.plan(&request, &mut plan);
+//! plan.each_partition(|partition| {
+//!     let stored = store.get(partition.key());
+//!     partition.load(&policy, stored.map(Vec::as_slice));
+//! });
+//! plan.decide(&policy, now);
+//! for partition in plan.partitions().filter(Partition::changed) {
+//!     store.insert(partition.key().to_vec(), partition.value().to_vec()); // hash the key where it is kept
 //! }
+//! let outcome = plan.outcome(&policy);
+//! assert_eq!(outcome.answer(), Answer::Pass);
+//! let mut fields = Vec::new();
+//! outcome.headers(&mut |name, value| fields.push(format!("{name}: {value}")));
+//! assert_eq!(fields, [r#"ratelimit-policy: "each";q=10;w=60"#, r#"ratelimit: "each";r=9;t=54"#]);
 //! # Ok::<(), tollgate_policy::Problems>(())
 //! ```
 //!
@@ -84,7 +89,9 @@ pub use facts::Facts;
 pub use http::malformed::Malformed;
 pub use json::node::MAX_DOCUMENT;
 pub use json::problem::{Problem, Problems};
-pub use pipeline::plan::{Failure, Plan};
+pub use pipeline::partition::{Partition, PartitionMut};
+pub use pipeline::partitions::Failure;
+pub use pipeline::plan::Plan;
 pub use pipeline::remote::WireError;
 pub use policy::compiled::Policy;
 pub use policy::group::{Group, QuotaSet};

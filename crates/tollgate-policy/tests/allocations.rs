@@ -109,8 +109,8 @@ fn check(document: &str, partitions: usize) {
         policy.plan(&REQUEST, &mut plan);
         assert_eq!(plan.len(), partitions, "{document}");
         for (i, stored) in stored.iter().enumerate() {
-            black_box(plan.key(i));
-            plan.load(&policy, i, (!stored.is_empty()).then_some(stored));
+            black_box(plan.partition(i).unwrap().key());
+            plan.partition_mut(i).unwrap().load(&policy, (!stored.is_empty()).then_some(stored));
         }
         plan.decide(&policy, Timestamp::from_millis(i * 10_000));
         let outcome = plan.outcome(&policy);
@@ -119,14 +119,18 @@ fn check(document: &str, partitions: usize) {
         outcome.headers(&mut |name, value| bytes += name.len() + value.len());
         outcome.marks(&mut |name, value| bytes += name.len() + value.len());
         bytes += outcome.rules().count();
-        for (i, stored) in stored.iter_mut().enumerate().filter(|(i, _)| plan.changed(*i)) {
-            black_box(plan.idle_at(&policy, i));
+        for (i, stored) in
+            stored.iter_mut().enumerate().filter(|(i, _)| plan.partition(*i).unwrap().changed())
+        {
+            black_box(plan.partition(i).unwrap().idle_at(&policy));
             stored.clear();
-            stored.extend_from_slice(plan.value(i));
+            stored.extend_from_slice(plan.partition(i).unwrap().value());
         }
         if plan.is_deferred() && plan.settle(&policy, Some(401)) {
             for (i, stored) in stored.iter().enumerate() {
-                plan.load(&policy, i, (!stored.is_empty()).then_some(stored));
+                plan.partition_mut(i)
+                    .unwrap()
+                    .load(&policy, (!stored.is_empty()).then_some(stored));
             }
             plan.decide(&policy, Timestamp::from_millis(i * 10_000 + 5));
         }

@@ -120,9 +120,9 @@ fn a_place_is_given_back_once_and_only_if_it_was_taken() {
     let _ = sent(&mut surface, 0).unwrap();
     // The commit of another one fails: the host did not answer, and the rule lets it through.
     surface.policy.plan(&login(), &mut surface.plan);
-    surface.plan.load(&surface.policy, 0, None);
+    surface.plan.partition_mut(0).unwrap().load(&surface.policy, None);
     surface.plan.decide(&surface.policy, Timestamp::ZERO);
-    surface.plan.fail(0, Failure::Contended);
+    surface.plan.partition_mut(0).unwrap().fail(Failure::Contended);
     assert!(!surface.plan.is_deferred() && !surface.settle(200, 0), "nothing was stored");
     assert_eq!((0..9).filter_map(|_| sent(&mut surface, 0)).count(), 4);
 }
@@ -254,23 +254,23 @@ proptest! {
         }
         let now = 7_200_000 + before;
         let mut plan = sent(&mut surface, now).unwrap();
-        let key = plan.key(0).to_vec();
+        let key = plan.partition(0).unwrap().key().to_vec();
         let stored = surface.store[&key].clone();
         let policy = &surface.policy;
         prop_assert!(plan.settle(policy, status) || status == Some(401));
         let mut request = vec![];
-        plan.request(policy, 0, &mut request);
-        prop_assert_eq!(plan.gives_back(0), plan.applies(0) && status != Some(401));
+        plan.partition(0).unwrap().request(policy, &mut request);
+        prop_assert_eq!(plan.partition(0).unwrap().gives_back(), plan.partition(0).unwrap().applies() && status != Some(401));
         let now = Timestamp::from_millis(now + later);
         let mut object = Plan::from_request(policy, &request).unwrap();
         let mut reply = vec![];
         for plan in [&mut object, &mut plan] {
-            plan.load(policy, 0, Some(&stored));
+            plan.partition_mut(0).unwrap().load(policy, Some(&stored));
             plan.decide(policy, now);
         }
         object.reply(policy, &mut reply);
-        prop_assert_eq!(object.value(0), plan.value(0));
-        prop_assert_eq!(object.changed(0), plan.changed(0));
-        prop_assert!(plan.accept(policy, 0, &reply).is_ok());
+        prop_assert_eq!(object.partition(0).unwrap().value(), plan.partition(0).unwrap().value());
+        prop_assert_eq!(object.partition(0).unwrap().changed(), plan.partition(0).unwrap().changed());
+        prop_assert!(plan.partition_mut(0).unwrap().accept(policy, &reply).is_ok());
     }
 }

@@ -52,7 +52,7 @@ fn a_rule_stands_as_it_is_planned() {
     let mut applied = [0_u32; 5];
     for request in requests() {
         policy.plan(&request, &mut plan);
-        (0..plan.len()).for_each(|i| plan.load(&policy, i, None));
+        (0..plan.len()).for_each(|i| plan.partition_mut(i).unwrap().load(&policy, None));
         plan.decide(&policy, Timestamp::from_millis(1));
         let verdicts = plan.outcome(&policy).verdicts();
         let planned: Vec<usize> = verdicts.iter().map(|verdict| verdict.rule).collect();
@@ -136,6 +136,6 @@ fn a_missing_key_part_has_no_partition_and_equal_keys_equal_hashes() {
     let verdicts = first.outcome(&policy).verdicts();
     let last = verdicts.last().unwrap();
     assert_eq!((last.rule, last.partition, last.result), (4, None, RuleResult::Denied));
-    assert_eq!(first.key_hash(1), second.key_hash(1));
-    assert_ne!(first.key_hash(0), first.key_hash(1));
+    assert_eq!(first.partition(1).unwrap().key_hash(), second.partition(1).unwrap().key_hash());
+    assert_ne!(first.partition(0).unwrap().key_hash(), first.partition(1).unwrap().key_hash());
 }

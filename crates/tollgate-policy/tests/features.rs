@@ -643,7 +643,8 @@ fn a_grpc_client_is_told_the_truth_or_nothing() {
     let quota: fn(&mut Surfaced) = |surface| {
         surface.check(&get("/", "10.0.0.1"), 0);
     };
-    let failure: fn(&mut Surfaced) = |surface| surface.plan.fail(0, Failure::Unreachable);
+    let failure: fn(&mut Surfaced) =
+        |surface| surface.plan.partition_mut(0).unwrap().fail(Failure::Unreachable);
 
     let exhausted = "quota exceeded: r; retry in 60 s";
     for action in [r#""deny""#, r#"{"deny": {"status": 503, "body": "busy"}}"#] {

@@ -387,10 +387,10 @@ proptest! {
         ));
         let request = get("/", "192.0.2.1");
         surface.check(&request, now);
-        let key = surface.plan.key(0).to_vec();
+        let key = surface.plan.partition(0).unwrap().key().to_vec();
         let mut stored = bytes;
         if keep_header {
-            let record = surface.plan.value(0);
+            let record = surface.plan.partition(0).unwrap().value();
             stored.resize(record.len(), 0);
             stored[..8].copy_from_slice(&record[..8]);
         }

@@ -35,10 +35,10 @@ fn is_counted_as_its_client(group: &Group, case: &Case, surface: Surface) -> boo
     let mut surfaced = Surfaced::on(&policy(group.settings), surface);
     assert_eq!(surfaced.check(&request(group.peer, case), 0).answer, Answer::Pass);
     // The same client without proxies: what it has left tells whether it was the one.
-    let key = surfaced.plan.key(0).to_vec();
+    let key = surfaced.plan.partition(0).unwrap().key().to_vec();
     let mut direct = Surfaced::on(&policy("{}"), surface);
     direct.check(&Request { peer: Some(case.client), ..Request::default() }, 0);
-    key == direct.plan.key(0)
+    key == direct.plan.partition(0).unwrap().key()
 }
 
 #[test]

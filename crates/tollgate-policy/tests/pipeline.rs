@@ -109,24 +109,24 @@ fn a_failed_partition_answers_as_its_rule_says() {
     let mut plan = Plan::new();
     surface.policy.plan(&with_key("192.0.2.1", b"k"), &mut plan);
     assert_eq!(plan.len(), 2);
-    plan.fail(0, Failure::Unreachable);
-    plan.load(&surface.policy, 1, None);
+    plan.partition_mut(0).unwrap().fail(Failure::Unreachable);
+    plan.partition_mut(1).unwrap().load(&surface.policy, None);
     plan.decide(&surface.policy, Timestamp::ZERO);
     assert_eq!(seen(&surface.policy, &plan, Span::ZERO).answer, Answer::Pass);
-    assert!(!plan.changed(0));
-    assert!(plan.changed(1));
+    assert!(!plan.partition(0).unwrap().changed());
+    assert!(plan.partition(1).unwrap().changed());
     let results: Vec<_> = plan.outcome(&surface.policy).rules().collect();
     assert_eq!(results, [(0, RuleResult::Failed), (1, RuleResult::Allowed)]);
 
     surface.policy.plan(&with_key("192.0.2.1", b"k"), &mut plan);
-    plan.load(&surface.policy, 0, None);
-    plan.fail(1, Failure::Contended);
+    plan.partition_mut(0).unwrap().load(&surface.policy, None);
+    plan.partition_mut(1).unwrap().fail(Failure::Contended);
     plan.decide(&surface.policy, Timestamp::ZERO);
     let refused = seen(&surface.policy, &plan, Span::ZERO);
     assert_eq!(refused.answer, Answer::Refuse { status: 503 });
     assert_eq!(refused.header("retry-after"), None);
     assert!(refused.body.unwrap().contains("#temporary-reduced-capacity\""));
-    assert!(!plan.changed(0), "a refused request is charged nowhere");
+    assert!(!plan.partition(0).unwrap().changed(), "a refused request is charged nowhere");
 }
 
 #[test]
@@ -135,27 +135,36 @@ fn a_lost_race_is_decided_again_and_rolled_back() {
     let (policy, now) = (&surface.policy, Timestamp::from_millis(5));
     let mut plan = Plan::new();
     policy.plan(&with_key("192.0.2.1", b"k"), &mut plan);
-    plan.load(policy, 0, None);
-    plan.load(policy, 1, None);
+    plan.partition_mut(0).unwrap().load(policy, None);
+    plan.partition_mut(1).unwrap().load(policy, None);
     plan.decide(policy, now);
-    let (committed, theirs) = (plan.value(0).to_vec(), plan.value(1).to_vec());
+    let (committed, theirs) =
+        (plan.partition(0).unwrap().value().to_vec(), plan.partition(1).unwrap().value().to_vec());
     // Another worker took the only unit of partition 1 meanwhile.
-    plan.load(policy, 1, Some(&theirs));
-    assert!(!plan.redecide(policy, 1, now));
-    plan.load(policy, 0, Some(&committed));
+    plan.partition_mut(1).unwrap().load(policy, Some(&theirs));
+    assert!(!plan.partition_mut(1).unwrap().redecide(policy, now));
+    plan.partition_mut(0).unwrap().load(policy, Some(&committed));
     // Its commit loses a race, too: another worker wrote the same value once more.
-    plan.refund(policy, 0, now);
-    let refunded = plan.value(0).to_vec();
-    plan.load(policy, 0, Some(&committed));
-    plan.refund(policy, 0, now);
-    assert_eq!(plan.value(0), refunded, "nothing is forgotten by a race that was lost");
-    plan.refunded(policy, 0, now);
+    plan.partition_mut(0).unwrap().refund(policy, now);
+    let refunded = plan.partition(0).unwrap().value().to_vec();
+    plan.partition_mut(0).unwrap().load(policy, Some(&committed));
+    plan.partition_mut(0).unwrap().refund(policy, now);
+    assert_eq!(
+        plan.partition(0).unwrap().value(),
+        refunded,
+        "nothing is forgotten by a race that was lost"
+    );
+    plan.partition_mut(0).unwrap().refunded(policy, now);
     let refused = seen(policy, &plan, Span::ZERO);
     assert_eq!(refused.answer, Answer::Refuse { status: 429 });
     assert_eq!(refused.header("ratelimit"), Some(r#""key";r=10;t=60, "ip";r=0;t=60"#));
-    plan.load(policy, 0, Some(&refunded));
-    assert!(plan.redecide(policy, 0, now));
-    assert_eq!(plan.value(0), committed, "refunded and charged again is charged once");
+    plan.partition_mut(0).unwrap().load(policy, Some(&refunded));
+    assert!(plan.partition_mut(0).unwrap().redecide(policy, now));
+    assert_eq!(
+        plan.partition(0).unwrap().value(),
+        committed,
+        "refunded and charged again is charged once"
+    );
 }
 
 #[test]
@@ -168,22 +177,22 @@ fn a_partition_decided_elsewhere_gives_the_same_outcome() {
     for millis in [0, 0, 0, 900, 1000, 1999, 2000, 90_000_000] {
         policy.plan(&request, &mut plan);
         let (mut asked, mut answered) = (Vec::new(), Vec::new());
-        plan.request(policy, 0, &mut asked);
+        plan.partition(0).unwrap().request(policy, &mut asked);
         let mut object = Plan::from_request(policy, &asked).unwrap();
-        object.load(policy, 0, Some(&stored));
+        object.partition_mut(0).unwrap().load(policy, Some(&stored));
         object.decide(policy, Timestamp::from_millis(millis));
-        if object.changed(0) {
-            stored = object.value(0).to_vec();
+        if object.partition(0).unwrap().changed() {
+            stored = object.partition(0).unwrap().value().to_vec();
         }
         object.reply(policy, &mut answered);
-        plan.accept(policy, 0, &answered).unwrap();
+        plan.partition_mut(0).unwrap().accept(policy, &answered).unwrap();
         assert_eq!(
             seen(policy, &plan, Span::ZERO),
             surface.check(&request, millis),
             "at {millis} ms"
         );
         for cut in 0..answered.len() {
-            assert!(plan.accept(policy, 0, &answered[..cut]).is_err());
+            assert!(plan.partition_mut(0).unwrap().accept(policy, &answered[..cut]).is_err());
         }
         for cut in 1..asked.len() {
             assert!(Plan::from_request(policy, &asked[..cut]).is_err() || cut == 8);
@@ -217,9 +226,9 @@ fn stored_bytes_of_any_kind_never_fail() {
     for filler in [0_u8, 1, 0x7f, 0xff] {
         for stored in [vec![filler; len], vec![filler; len + 3], vec![filler; 5], vec![]] {
             policy.plan(&get("/api/x", "192.0.2.1"), &mut plan);
-            plan.load(policy, 0, Some(&stored));
+            plan.partition_mut(0).unwrap().load(policy, Some(&stored));
             plan.decide(policy, Timestamp::from_millis(1));
-            assert_eq!(plan.value(0).len(), len);
+            assert_eq!(plan.partition(0).unwrap().value().len(), len);
             let _ = policy.groups()[0].idle_at(policy, &stored);
         }
     }
@@ -236,8 +245,8 @@ fn a_value_of_an_earlier_layout_is_not_idle_before_its_time() {
     let after = format!(r#"{{"version": 1, "rules": [{}, {}]}}"#, rule("a"), rule("b"));
     let mut surface = Surfaced::new(&before);
     surface.check(&get("/", "192.0.2.1"), 0);
-    let stored = surface.plan.value(0).to_vec();
-    let idle_at = surface.plan.idle_at(&surface.policy, 0);
+    let stored = surface.plan.partition(0).unwrap().value().to_vec();
+    let idle_at = surface.plan.partition(0).unwrap().idle_at(&surface.policy);
     assert_eq!(idle_at, Timestamp::from_millis(720_000));
     let policy = Policy::compile(&after, Surface::Envoy).unwrap();
     assert_eq!(policy.groups()[0].idle_at(&policy, &stored), idle_at);
@@ -248,12 +257,51 @@ fn every_committed_value_is_one_and_what_was_cut_is_none() {
     let policy = Policy::compile(PER_CLIENT, Surface::Worker).unwrap();
     let mut plan = Plan::new();
     policy.plan(&get("/api/x", "192.0.2.1"), &mut plan);
-    plan.load(&policy, 0, None);
+    plan.partition_mut(0).unwrap().load(&policy, None);
     plan.decide(&policy, Timestamp::ZERO.saturating_add(Span::from_secs(9)));
-    let value = plan.value(0);
-    assert!(plan.changed(0) && tollgate_policy::is_value(value));
+    let value = plan.partition(0).unwrap().value();
+    assert!(plan.partition(0).unwrap().changed() && tollgate_policy::is_value(value));
     for length in 0..value.len() {
         assert!(!tollgate_policy::is_value(&value[..length]), "{length}");
     }
     assert!(!tollgate_policy::is_value(&vec![0; value.len()]));
+}
+
+/// A quota that is alone is asked and charged at once; beside another one every quota is asked before any is charged.
+#[test]
+fn a_quota_alone_decides_as_it_does_beside_another() {
+    let algorithms = [
+        "gcra",
+        "token-bucket",
+        "leaky-bucket",
+        "leaky-queue",
+        "fixed-window",
+        "sliding-window",
+        "sliding-log",
+    ];
+    let mut denied = 0;
+    for (algorithm, action) in algorithms.iter().flat_map(|a| {
+        let wait = r#", "action": {"delay": {"max": "1s"}}"#;
+        [(*a, ""), (*a, r#", "mode": "shadow""#), (*a, wait)]
+    }) {
+        let rule = format!(
+            r#"{{"name": "a", "key": ["client_ip"]{action},
+            "quotas": [{{"limit": 3, "window": "2s", "algorithm": "{algorithm}"}}]}}"#
+        );
+        let beside = r#"{"name": "b", "key": ["client_ip"], "mode": "shadow",
+            "quotas": [{"limit": 9, "window": "1s"}]}"#;
+        let mut alone = Surfaced::new(&format!(r#"{{"version": 1, "rules": [{rule}]}}"#));
+        let mut two = Surfaced::new(&format!(r#"{{"version": 1, "rules": [{rule}, {beside}]}}"#));
+        let (mut now, mut step) = (10_000_u64, 7_u64);
+        for _ in 0..300 {
+            step = step * 1_103_515_245 % 1_000_003;
+            // The clock steps back now and then.
+            now = if step % 9 == 0 { now - step % 700 } else { now + step % 900 };
+            let request = get("/", "192.0.2.1");
+            let seen = alone.check(&request, now);
+            assert_eq!(seen, two.check(&request, now), "{algorithm} {action} at {now} ms");
+            denied += u32::from(matches!(seen.answer, Answer::Refuse { .. } | Answer::Retry(_)));
+        }
+    }
+    assert!(denied > 500, "{denied}");
 }

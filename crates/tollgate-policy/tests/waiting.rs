@@ -33,10 +33,10 @@ fn planned(policy: &Policy, request: &Request) -> Plan {
 
 /// Decides on what is stored and stores what was charged.
 fn decide(policy: &Policy, plan: &mut Plan, stored: &mut Vec<u8>, now: u64) -> Answer {
-    plan.load(policy, 0, Some(stored));
+    plan.partition_mut(0).unwrap().load(policy, Some(stored));
     plan.decide(policy, at(now));
-    if plan.changed(0) {
-        *stored = plan.value(0).to_vec();
+    if plan.partition(0).unwrap().changed() {
+        *stored = plan.partition(0).unwrap().value().to_vec();
     }
     plan.outcome(policy).answer()
 }
@@ -79,7 +79,7 @@ fn what_is_kept_is_small_and_counted() {
     );
     let long = format!("/{}", "a".repeat(60_000));
     let mut plan = planned(&policy, &get(&long, "192.0.2.1"));
-    plan.load(&policy, 0, None);
+    plan.partition_mut(0).unwrap().load(&policy, None);
     plan.decide(&policy, at(1));
     assert!(plan.held_bytes() > 60_000, "{}", plan.held_bytes());
     plan.shrink();
@@ -109,11 +109,11 @@ fn whoever_may_not_wait_is_refused_and_told_when_to_come_back() {
         let answer = decide(&policy, &mut plan, &mut stored, 1_000);
         assert!(matches!(answer, Answer::Retry(_) | Answer::Delay(_)), "{answer:?}");
         plan.turn_away(&policy, full);
-        if plan.changed(0) {
-            plan.load(&policy, 0, Some(&stored));
-            plan.refund(&policy, 0, at(1_000));
-            plan.refunded(&policy, 0, at(1_000));
-            assert_eq!(plan.value(0), before, "its place is given back");
+        if plan.partition(0).unwrap().changed() {
+            plan.partition_mut(0).unwrap().load(&policy, Some(&stored));
+            plan.partition_mut(0).unwrap().refund(&policy, at(1_000));
+            plan.partition_mut(0).unwrap().refunded(&policy, at(1_000));
+            assert_eq!(plan.partition(0).unwrap().value(), before, "its place is given back");
         }
         let outcome = plan.outcome(&policy);
         assert_eq!(outcome.answer(), Answer::Refuse { status }, "{full:?}");
@@ -146,7 +146,7 @@ fn a_long_key_that_is_kept_as_its_digest_is_told_as_itself() {
             let mut plan = planned(&policy, &request);
             if is_trimmed {
                 plan.trim(&policy, 1_024, |_| [7; 16]);
-                assert_eq!(plan.key(0), [7; 16]);
+                assert_eq!(plan.partition(0).unwrap().key(), [7; 16]);
             }
             decide(&policy, &mut plan, &mut stored, 1_000);
             plan.turn_away(&policy, Full::Key(Span::from_secs(1)));
@@ -170,16 +170,16 @@ fn a_look_charges_nothing_and_says_who_refuses() {
     let mut plan = planned(&policy, &request);
     assert_eq!(decide(&policy, &mut plan, &mut stored, 1_000), Answer::Pass);
     let mut look = planned(&policy, &request);
-    look.load(&policy, 0, Some(&stored));
+    look.partition_mut(0).unwrap().load(&policy, Some(&stored));
     look.look(&policy, at(1_000));
     assert_eq!(look.outcome(&policy).answer(), Answer::Retry(Span::from_secs(1)));
-    assert!(!look.changed(0));
-    assert_eq!(look.value(0), stored);
+    assert!(!look.partition(0).unwrap().changed());
+    assert_eq!(look.partition(0).unwrap().value(), stored);
     let turn = look.turns(&policy).next().unwrap();
     let pace: Pace = look.pace(&policy, &turn, at(1_000)).unwrap();
     assert_eq!((pace.fits_at(0, 1), pace.fits_at(4, 1)), (at(2_000), at(6_000)));
     assert_eq!(decide(&policy, &mut plan, &mut stored, 2_000), Answer::Pass);
-    look.load(&policy, 0, Some(&stored));
+    look.partition_mut(0).unwrap().load(&policy, Some(&stored));
     look.look(&policy, at(2_000));
     assert_eq!(look.outcome(&policy).answer(), Answer::Refuse { status: 429 }, "by the other rule");
 }
@@ -192,24 +192,24 @@ fn a_place_can_be_another_one() {
     for plan in &mut plans {
         decide(&policy, plan, &mut stored, 1_000);
     }
-    let last = plans[3].value(0).to_vec();
+    let last = plans[3].partition(0).unwrap().value().to_vec();
     // The second leaves; those behind move up, and what it gives back is the last time.
     let leaves = &mut plans[1];
     assert_eq!(leaves.place(&policy).unwrap().cost, 1);
     leaves.move_place(&policy, at(4_000));
-    leaves.load(&policy, 0, Some(&last));
-    leaves.refund(&policy, 0, at(1_500));
+    leaves.partition_mut(0).unwrap().load(&policy, Some(&last));
+    leaves.partition_mut(0).unwrap().refund(&policy, at(1_500));
     let mut next = planned(&policy, &request);
-    let mut stored = leaves.value(0).to_vec();
+    let mut stored = leaves.partition(0).unwrap().value().to_vec();
     let answer = decide(&policy, &mut next, &mut stored, 1_500);
     assert_eq!(answer, Answer::Delay(Span::from_millis(2_500)), "at 4 s, where the last one was");
     // A time that could not be given back serves the next one, and is not charged again.
     let mut spare = planned(&policy, &request);
-    spare.load(&policy, 0, Some(&stored));
+    spare.partition_mut(0).unwrap().load(&policy, Some(&stored));
     spare.decide_with_place(&policy, at(1_500), at(3_000));
     assert_eq!(spare.outcome(&policy).answer(), Answer::Delay(Span::from_millis(1_500)));
-    assert!(!spare.changed(0));
-    assert_eq!(spare.value(0), stored);
+    assert!(!spare.partition(0).unwrap().changed());
+    assert_eq!(spare.partition(0).unwrap().value(), stored);
 }
 
 #[test]

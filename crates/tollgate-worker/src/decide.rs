@@ -42,12 +42,12 @@ pub(crate) async fn settle(
     if !plan.settle(policy, status) {
         return false;
     }
-    let due = (0..plan.len()).filter(|i| plan.applies(*i));
-    let calls: Vec<_> = due.map(|i| objects.ask(policy, plan, i, objects.of(plan, i))).collect();
+    let ask = |partition| objects.ask(policy, partition, objects.of(partition));
+    let calls: Vec<_> = plan.partitions().map(ask).collect();
     let mut charged = false;
     for (asked, call) in calls {
         objects.accept(policy, plan, asked.partition, call.reply().await);
-        charged |= plan.changed(asked.partition);
+        charged |= plan.partition(asked.partition).is_some_and(|partition| partition.changed());
     }
     objects.tell();
     charged

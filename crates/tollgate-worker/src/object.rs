@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Group, Plan, Policy, WireError};
+use tollgate_policy::{Group, Partition, Plan, Policy, WireError};
 use wasm_bindgen::prelude::*;
 use worker::js_sys::{Array, ArrayBuffer, Date, Function, Object, Promise, Uint8Array};
 use worker::worker_sys::DurableObjectStorage;
@@ -46,7 +46,7 @@ impl Limiter {
         Self { storage, save_soon, memory: RefCell::default() }
     }
 
-    /// Decides a request of `Plan::request`; the answer is for `Plan::accept`, and empty when what was stored could not
+    /// Decides a request of `Partition::request`; the answer is for `PartitionMut::accept`, and empty when what was stored could not
     /// be read.
     ///
     /// # Errors
@@ -56,10 +56,10 @@ impl Limiter {
             let mut plan = Plan::from_request(policy, request).map_err(other_side)?;
             let reply = self.with_memory(|memory| {
                 let now = js::now();
-                plan.load(policy, 0, memory.value());
+                plan.each_partition(|partition| partition.load(policy, memory.value()));
                 plan.decide(policy, now);
-                if plan.changed(0) {
-                    self.commit(memory, policy, &plan, now)?;
+                if let Some(changed) = plan.partition(0).filter(Partition::changed) {
+                    self.commit(memory, policy, changed, now)?;
                 }
                 Ok(reply(policy, &plan))
             })?;
@@ -75,19 +75,20 @@ impl Limiter {
     pub fn refund(&self, request: &[u8], charged: &[u8]) -> Result<Vec<u8>, JsValue> {
         with_policy(|policy| {
             let mut plan = Plan::from_request(policy, request).map_err(other_side)?;
-            plan.accept(policy, 0, charged).map_err(other_side)?;
-            if !plan.changed(0) {
+            let Some(mut partition) = plan.partition_mut(0) else { return Ok(Vec::new()) };
+            partition.accept(policy, charged).map_err(other_side)?;
+            if !partition.view().changed() {
                 return Ok(reply(policy, &plan));
             }
-            let reply = self.with_memory(|memory| {
+            let refunded = self.with_memory(|memory| {
                 let now = js::now();
-                plan.load(policy, 0, memory.value());
-                plan.refund(policy, 0, now);
-                self.commit(memory, policy, &plan, now)?;
-                plan.refunded(policy, 0, now);
-                Ok(reply(policy, &plan))
+                partition.load(policy, memory.value());
+                partition.refund(policy, now);
+                self.commit(memory, policy, partition.view(), now)?;
+                partition.refunded(policy, now);
+                Ok(())
             })?;
-            Ok(reply.unwrap_or_default())
+            Ok(refunded.map(|()| reply(policy, &plan)).unwrap_or_default())
         })
     }
 
@@ -164,21 +165,21 @@ impl Limiter {
         Ok((!next.done()).then(|| next.value().unchecked_into::<Array>().get(0)))
     }
 
-    /// Takes the value of `plan` for the truth and writes it: now, or soon if all of its rules are relaxed.
+    /// Takes the value of `partition` for the truth and writes it: now, or soon if all of its rules are relaxed.
     fn commit(
         &self,
         memory: &mut Memory,
         policy: &Policy,
-        plan: &Plan,
+        partition: Partition<'_>,
         now: Timestamp,
     ) -> Result<(), JsValue> {
-        let group = policy.groups().get(plan.group(0));
+        let group = policy.groups().get(partition.group());
         let row = Row {
             group: group.map_or(0, Group::identity),
             alarm_at: memory.row.as_ref().map_or(Timestamp::ZERO, |row| row.alarm_at),
-            value: plan.value(0).to_vec(),
+            value: partition.value().to_vec(),
         };
-        let idle_at = plan.idle_at(policy, 0);
+        let idle_at = partition.idle_at(policy);
         if group.is_none_or(Group::is_strict) {
             return self.write(memory, row, idle_at, now);
         }

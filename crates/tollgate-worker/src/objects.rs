@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 
 use tollgate_core::Span;
-use tollgate_policy::{Answer, Failure, Plan, Policy};
+use tollgate_policy::{Answer, Failure, Partition, Plan, Policy};
 use wasm_bindgen::JsValue;
 
 use crate::js::{self, Call, KeyObject, NoReply};
@@ -59,10 +59,10 @@ async fn charge(
     keys: Vec<KeyObject>,
     waited: Span,
 ) -> Vec<Asked> {
-    // What did not answer the inquiry is not waited for once more.
-    let there = keys.into_iter().enumerate().filter(|(i, _)| !plan.has_failed(*i));
+    // What did not answer when it was only asked is not waited for once more.
+    let there = plan.partitions().zip(keys).filter(|(partition, _)| !partition.has_failed());
     let (mut asked, calls): (Vec<_>, Vec<_>) =
-        there.map(|(i, object)| objects.ask(policy, plan, i, object)).unzip();
+        there.map(|(partition, object)| objects.ask(policy, partition, object)).unzip();
     for (asked, call) in asked.iter_mut().zip(calls) {
         let reply = call.reply().await;
         asked.reply = reply.as_ref().cloned().unwrap_or_default();
@@ -79,38 +79,42 @@ fn is_refused(policy: &Policy, plan: &Plan, waited: Span) -> bool {
     matches!(answer, Answer::Refuse { .. } | Answer::Retry(_))
 }
 
+/// Takes `reply` as what partition `i`'s object decided; false when it is no reply to what it was asked.
+fn accept(policy: &Policy, plan: &mut Plan, i: usize, reply: &[u8]) -> bool {
+    plan.partition_mut(i).is_some_and(|mut partition| partition.accept(policy, reply).is_ok())
+}
+
 impl Objects {
     /// The objects of all partitions.
     fn of_all(&self, plan: &Plan) -> Vec<KeyObject> {
-        (0..plan.len()).map(|i| self.of(plan, i)).collect()
+        plan.partitions().map(|partition| self.of(partition)).collect()
     }
 
-    /// The object of partition `i`.
-    pub(crate) fn of(&self, plan: &Plan, i: usize) -> KeyObject {
-        let name = object_name(&self.hash_key, plan.key(i));
+    /// The object of a partition.
+    pub(crate) fn of(&self, partition: Partition<'_>) -> KeyObject {
+        let name = object_name(&self.hash_key, partition.key());
         js::key_object(&self.namespace, &name, self.timeout_ms)
     }
 
     pub(crate) fn ask(
         &self,
         policy: &Policy,
-        plan: &Plan,
-        i: usize,
+        partition: Partition<'_>,
         object: KeyObject,
     ) -> (Asked, Call) {
         let mut request = Vec::new();
-        plan.request(policy, i, &mut request);
-        let call = if plan.gives_back(i) { Call::settle } else { Call::check };
+        partition.request(policy, &mut request);
+        let call = if partition.gives_back() { Call::settle } else { Call::check };
         let call = call(&object, &request);
-        (Asked { partition: i, object, request, reply: Vec::new() }, call)
+        (Asked { partition: partition.index(), object, request, reply: Vec::new() }, call)
     }
 
     /// Asks what every object would decide, for a request that has to wait behind others. When it has its answer instead, because
     /// it is refused or what it would wait for has failed: what was asked.
     pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> Option<Vec<Asked>> {
         let keys = self.of_all(plan);
-        self.inquire(policy, plan, &keys).await;
-        if (0..plan.len()).any(|i| plan.has_failed(i)) {
+        self.peek(policy, plan, &keys).await;
+        if plan.has_failed() {
             return Some(charge(self, policy, plan, keys, Span::ZERO).await);
         }
         matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }).then(Vec::new)
@@ -125,18 +129,18 @@ impl Objects {
         keys: &[KeyObject],
         waited: Span,
     ) -> bool {
-        self.inquire(policy, plan, keys).await;
+        self.peek(policy, plan, keys).await;
         !is_refused(policy, plan, waited)
     }
 
-    async fn inquire(&self, policy: &Policy, plan: &mut Plan, keys: &[KeyObject]) {
-        let inquire = |(i, object): (usize, &KeyObject)| {
-            let mut inquiry = Vec::new();
-            plan.inquiry(policy, i, &mut inquiry);
-            Call::check(object, &inquiry)
+    async fn peek(&self, policy: &Policy, plan: &mut Plan, keys: &[KeyObject]) {
+        let peek = |(partition, object): (Partition<'_>, &KeyObject)| {
+            let mut request = Vec::new();
+            partition.peek_request(policy, &mut request);
+            (partition.index(), Call::check(object, &request))
         };
-        let calls: Vec<_> = keys.iter().enumerate().map(inquire).collect();
-        for (i, call) in calls.into_iter().enumerate() {
+        let calls: Vec<_> = plan.partitions().zip(keys).map(peek).collect();
+        for (i, call) in calls {
             self.accept(policy, plan, i, call.reply().await);
         }
     }
@@ -150,25 +154,28 @@ impl Objects {
         reply: Result<Vec<u8>, NoReply>,
     ) {
         let (failure, trouble, word) = match reply {
-            Ok(reply) if plan.accept(policy, i, &reply).is_ok() => return,
+            Ok(reply) if accept(policy, plan, i, &reply) => return,
             Ok(reply) if reply.is_empty() => (Failure::Corrupt, Trouble::Corrupt, String::new()),
             Ok(_) => (Failure::Unreachable, Trouble::Misread, String::new()),
             Err(NoReply::Late) => (Failure::Unreachable, Trouble::Late, String::new()),
             Err(NoReply::Failed(word)) => (Failure::Unreachable, Trouble::Failed, word),
         };
-        plan.fail(i, failure);
+        if let Some(mut partition) = plan.partition_mut(i) {
+            partition.fail(failure);
+        }
         self.tally.borrow_mut().note(trouble, &word);
     }
 
     /// Takes back every charge of a refused request. The new replies say what is left without it.
     pub(crate) async fn give_back(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
-        let charged = asked.iter().filter(|asked| plan.changed(asked.partition));
+        let is_charged = |i| plan.partition(i).is_some_and(|partition| partition.changed());
+        let charged = asked.iter().filter(|asked| is_charged(asked.partition));
         let refund = |asked: &Asked| Call::refund(&asked.object, &asked.request, &asked.reply);
         let calls: Vec<_> = charged.map(|asked| (asked.partition, refund(asked))).collect();
         for (i, call) in calls {
             match call.reply().await {
                 // What cannot be read changes nothing: the request is refused in any case.
-                Ok(reply) if plan.accept(policy, i, &reply).is_ok() => {}
+                Ok(reply) if accept(policy, plan, i, &reply) => {}
                 Ok(_) => self.tally.borrow_mut().note(Trouble::Misread, ""),
                 Err(NoReply::Late) => self.tally.borrow_mut().note(Trouble::Late, ""),
                 Err(NoReply::Failed(word)) => {
@@ -180,7 +187,7 @@ impl Objects {
 
     /// Counts what `on_failure` decided, if it did.
     pub(crate) fn tell_failures(&self, policy: &Policy, plan: &Plan, waited: Span) {
-        if (0..plan.len()).any(|i| plan.has_failed(i)) {
+        if plan.has_failed() {
             let outcome = plan.outcome(policy);
             match outcome.answer_after(waited) {
                 Answer::Pass | Answer::Delay(_) => {

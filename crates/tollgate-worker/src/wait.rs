@@ -182,7 +182,7 @@ impl Waiter<'_> {
 }
 
 fn line(objects: &Objects, plan: &Plan, turn: Turn) -> Line {
-    (object_name(&objects.hash_key, plan.key(turn.partition)), turn.record)
+    (object_name(&objects.hash_key, turn.key(plan)), turn.record)
 }
 
 fn seat(objects: &Objects, plan: &Plan, turn: Turn, since: Timestamp) -> Seat<Line> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::Full;
-use tollgate_policy::{Answer, Facts, Plan, Policy, Problems, Surface};
+use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Problems, Surface};
 
 use crate::table::Counts;
 
@@ -103,28 +103,30 @@ impl Gate {
     fn commit(&self, plan: &mut Plan) {
         let mut counts = self.counts();
         let now = self.now();
-        let due = |plan: &Plan| (0..plan.len()).filter(|i| plan.applies(*i)).collect::<Vec<_>>();
-        for i in due(plan) {
-            plan.load(&self.policy, i, counts.get(plan, i));
-        }
+        plan.each_partition(|partition| {
+            let stored = counts.get(partition.view());
+            partition.load(&self.policy, stored);
+        });
         plan.decide(&self.policy, now);
-        for i in due(plan).into_iter().filter(|i| plan.changed(*i)) {
-            counts.put(&self.policy, plan, i, now);
+        for partition in plan.partitions().filter(Partition::changed) {
+            counts.put(&self.policy, partition, now);
         }
     }
 
     /// Refuses a request that would have to wait while too many do, and gives back a place that it was given.
     fn reject(&self, mut plan: Plan, wait: Span) -> Decided {
-        let charged: Vec<usize> = (0..plan.len()).filter(|i| plan.changed(*i)).collect();
         plan.turn_away(&self.policy, Full::Worker(wait));
         let mut counts = self.counts();
         let now = self.now();
-        for i in charged {
-            plan.load(&self.policy, i, counts.get(&plan, i));
-            plan.refund(&self.policy, i, now);
-            counts.put(&self.policy, &plan, i, now);
-            plan.refunded(&self.policy, i, now);
-        }
+        plan.each_partition(|partition| {
+            if partition.view().changed() {
+                let stored = counts.get(partition.view());
+                partition.load(&self.policy, stored);
+                partition.refund(&self.policy, now);
+                counts.put(&self.policy, partition.view(), now);
+                partition.refunded(&self.policy, now);
+            }
+        });
         drop(counts);
         let refused = match plan.outcome(&self.policy).answer() {
             Answer::Refuse { status } => Some(status),

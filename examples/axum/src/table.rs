@@ -8,7 +8,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Plan, Policy};
+use tollgate_policy::{Partition, Policy};
 
 /// Places in a bucket.
 const WAYS: usize = 16;
@@ -44,22 +44,21 @@ impl Counts {
         Self { groups, secret: RandomState::new(), evicted: 0 }
     }
 
-    /// What partition `i` of the plan has used; `None` when it was never seen, or was forgotten.
+    /// What a partition has used; `None` when it was never seen, or was forgotten.
     #[must_use]
-    pub fn get(&self, plan: &Plan, i: usize) -> Option<&[u8]> {
-        let hash = self.secret.hash_one(plan.key(i));
-        let buckets = self.groups.get(plan.group(i))?;
+    pub fn get(&self, partition: Partition<'_>) -> Option<&[u8]> {
+        let hash = self.secret.hash_one(partition.key());
+        let buckets = self.groups.get(partition.group())?;
         let bucket = buckets.get(place(hash, buckets.len()))?;
         bucket.iter().find(|entry| entry.hash == hash).map(|entry| entry.value.as_slice())
     }
 
-    /// Stores what partition `i` has used. In a full bucket it takes the place of a key that is idle, which
+    /// Stores what a partition has used. In a full bucket it takes the place of a key that is idle, which
     /// loses nothing, or else of the one that has used the least share of its quotas.
-    pub fn put(&mut self, policy: &Policy, plan: &Plan, i: usize, now: Timestamp) {
-        let hash = self.secret.hash_one(plan.key(i));
-        let value = plan.value(i);
-        let (Some(group), Some(buckets)) =
-            (policy.groups().get(plan.group(i)), self.groups.get_mut(plan.group(i)))
+    pub fn put(&mut self, policy: &Policy, partition: Partition<'_>, now: Timestamp) {
+        let hash = self.secret.hash_one(partition.key());
+        let (value, group) = (partition.value(), partition.group());
+        let (Some(group), Some(buckets)) = (policy.groups().get(group), self.groups.get_mut(group))
         else {
             return;
         };

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Plan, Policy, RuleResult, Surface};
+use tollgate_policy::{Answer, Partition, Plan, Policy, RuleResult, Surface};
 
 use crate::case::{Case, Event};
 use crate::requests::Request;
@@ -137,16 +137,13 @@ impl<'c> Reference<'c> {
 
     fn commit(&mut self, now_ms: u64) {
         let Self { policy, plan, store, .. } = self;
-        for i in 0..plan.len() {
-            if plan.applies(i) {
-                plan.load(policy, i, store.get(plan.key(i)).map(Vec::as_slice));
-            }
-        }
+        plan.each_partition(|partition| {
+            let stored = store.get(partition.key());
+            partition.load(policy, stored.map(Vec::as_slice));
+        });
         plan.decide(policy, Timestamp::from_millis(now_ms));
-        for i in 0..plan.len() {
-            if plan.applies(i) && plan.changed(i) {
-                store.insert(plan.key(i).to_vec(), plan.value(i).to_vec());
-            }
+        for partition in plan.partitions().filter(Partition::changed) {
+            store.insert(partition.key().to_vec(), partition.value().to_vec());
         }
         self.decided_ms = now_ms;
     }

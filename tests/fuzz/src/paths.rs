@@ -56,7 +56,10 @@ pub fn check(bytes: &[u8]) {
             continue;
         }
         let expected: Vec<&[u8]> = naive(pattern, &path).into_iter().flatten().take(1).collect();
-        let keys = (0..plan.len()).map(|p| &plan.key(p)[KEY_HEADER.min(plan.key(p).len())..]);
+        let keys = (0..plan.len()).map(|p| {
+            &plan.partition(p).unwrap().key()
+                [KEY_HEADER.min(plan.partition(p).unwrap().key().len())..]
+        });
         for piece in expected {
             assert!(
                 keys.clone().any(|key| key == piece),
@@ -219,7 +222,7 @@ fn normal_form(target: &[u8]) -> Option<Vec<u8>> {
     }
     let mut plan = Plan::new();
     BY_PATH.with(|policy| policy.plan(&Request::get(target), &mut plan));
-    (0..plan.len()).next().map(|i| plan.key(i)[KEY_HEADER..].to_vec())
+    (0..plan.len()).next().map(|i| plan.partition(i).unwrap().key()[KEY_HEADER..].to_vec())
 }
 
 fn is_normal(target: &[u8], path: &[u8]) {

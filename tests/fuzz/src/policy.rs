@@ -75,19 +75,23 @@ fn decided(policy: &Policy, request: &impl Facts) {
     let mut stored: Vec<Vec<u8>> = vec![Vec::new(); plan.len()];
     for round in 0..3 {
         for (i, value) in stored.iter().enumerate() {
-            plan.load(policy, i, Some(value));
+            plan.partition_mut(i).unwrap().load(policy, Some(value));
         }
         plan.decide(policy, now);
         let outcome = plan.outcome(policy);
         let refused = matches!(outcome.answer(), Answer::Refuse { .. } | Answer::Retry(_));
         shown(policy, &plan);
         for (i, value) in stored.iter_mut().enumerate() {
-            assert!(!(refused && plan.changed(i)), "charged for a refusal");
-            let (group, before) = (&policy.groups()[plan.group(i)], value.clone());
+            assert!(!(refused && plan.partition(i).unwrap().changed()), "charged for a refusal");
+            let (group, before) =
+                (&policy.groups()[plan.partition(i).unwrap().group()], value.clone());
             value.clear();
-            value.extend_from_slice(plan.value(i));
+            value.extend_from_slice(plan.partition(i).unwrap().value());
             assert_eq!(value.len(), group.value_len());
-            assert!(plan.changed(i) || round == 0 || *value == before, "changed uncharged");
+            assert!(
+                plan.partition(i).unwrap().changed() || round == 0 || *value == before,
+                "changed uncharged"
+            );
         }
         if let [value] = stored.as_slice() {
             decided_elsewhere(policy, request, value, now);
@@ -96,10 +100,10 @@ fn decided(policy: &Policy, request: &impl Facts) {
             for status in [Some(200), Some(401), Some(503), None] {
                 let mut plan = Plan::new();
                 policy.plan(request, &mut plan);
-                (0..plan.len()).for_each(|i| plan.load(policy, i, None));
+                (0..plan.len()).for_each(|i| plan.partition_mut(i).unwrap().load(policy, None));
                 plan.decide(policy, now);
                 if plan.settle(policy, status) {
-                    (0..plan.len()).for_each(|i| plan.load(policy, i, None));
+                    (0..plan.len()).for_each(|i| plan.partition_mut(i).unwrap().load(policy, None));
                     plan.decide(policy, now);
                 }
                 shown(policy, &plan);
@@ -121,21 +125,25 @@ fn agrees_with_standings(policy: &Policy, request: &impl Facts, plan: &Plan) {
 fn decided_elsewhere(policy: &Policy, request: &impl Facts, stored: &[u8], now: Timestamp) {
     let (mut here, mut front) = (Plan::new(), Plan::new());
     policy.plan(request, &mut here);
-    here.load(policy, 0, Some(stored));
+    here.partition_mut(0).unwrap().load(policy, Some(stored));
     here.decide(policy, now);
     policy.plan(request, &mut front);
     let (mut asked, mut replied) = (Vec::new(), Vec::new());
-    front.request(policy, 0, &mut asked);
+    front.partition(0).unwrap().request(policy, &mut asked);
     let mut object = Plan::from_request(policy, &asked).expect("a request");
-    object.load(policy, 0, Some(stored));
+    object.partition_mut(0).unwrap().load(policy, Some(stored));
     // A part of a key is missing: refused in front, and not the object's business.
     if front.outcome(policy).rules().count() != object.outcome(policy).rules().count() {
         return;
     }
     object.decide(policy, now);
-    assert_eq!(object.value(0), here.value(0), "charged otherwise");
+    assert_eq!(
+        object.partition(0).unwrap().value(),
+        here.partition(0).unwrap().value(),
+        "charged otherwise"
+    );
     object.reply(policy, &mut replied);
-    front.accept(policy, 0, &replied).expect("a reply");
+    front.partition_mut(0).unwrap().accept(policy, &replied).expect("a reply");
     assert_eq!(front.outcome(policy).verdicts(), here.outcome(policy).verdicts());
     assert_eq!(front.outcome(policy).answer(), here.outcome(policy).answer());
 }

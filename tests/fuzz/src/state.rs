@@ -209,8 +209,8 @@ fn stored_value(mut input: Unstructured<'_>) -> Result<()> {
     let keeps_headers: bool = input.arbitrary()?;
     let mut plan = Plan::new();
     policy.plan(&request, &mut plan);
-    plan.load(policy, 0, None);
-    let fresh = plan.value(0).to_vec();
+    plan.partition_mut(0).unwrap().load(policy, None);
+    let fresh = plan.partition(0).unwrap().value().to_vec();
     let given = input.take_rest();
     let mut stored = given.to_vec();
     if keeps_headers {
@@ -226,16 +226,18 @@ fn stored_value(mut input: Unstructured<'_>) -> Result<()> {
     let mut admitted = 0;
     for _ in 0..2 * MOST_AT_ONCE {
         policy.plan(&request, &mut plan);
-        plan.load(policy, 0, Some(&stored));
-        let loaded = plan.value(0).to_vec();
+        plan.partition_mut(0).unwrap().load(policy, Some(&stored));
+        let loaded = plan.partition(0).unwrap().value().to_vec();
         assert_eq!(loaded.len(), policy.groups()[0].value_len());
         plan.decide(policy, now);
         shown(policy, &plan);
         match plan.outcome(policy).answer() {
             Answer::Pass | Answer::Delay(_) => admitted += 1,
-            Answer::Retry(_) | Answer::Refuse { .. } => assert_eq!(plan.value(0), loaded),
+            Answer::Retry(_) | Answer::Refuse { .. } => {
+                assert_eq!(plan.partition(0).unwrap().value(), loaded)
+            }
         }
-        stored = plan.value(0).to_vec();
+        stored = plan.partition(0).unwrap().value().to_vec();
     }
     assert!(admitted <= MOST_AT_ONCE, "{admitted} at once");
     let idle_at = policy.groups()[0].idle_at(policy, &stored);
@@ -243,7 +245,7 @@ fn stored_value(mut input: Unstructured<'_>) -> Result<()> {
         let decided = |bytes: &[u8]| {
             let mut plan = Plan::new();
             policy.plan(&request, &mut plan);
-            plan.load(policy, 0, Some(bytes));
+            plan.partition_mut(0).unwrap().load(policy, Some(bytes));
             plan.decide(policy, idle_at);
             format!("{:?}", plan.outcome(policy).verdicts())
         };
@@ -260,24 +262,27 @@ fn wire_request(bytes: &[u8]) {
     let bytes = [&identity, bytes].concat();
     let Ok(mut plan) = Plan::from_request(policy, &bytes) else { return };
     let (mut asked, mut replied) = (Vec::new(), Vec::new());
-    plan.request(policy, 0, &mut asked);
+    plan.partition(0).unwrap().request(policy, &mut asked);
     let again = Plan::from_request(policy, &asked).expect("what we ask is a request");
     let mut asked_again = Vec::new();
-    again.request(policy, 0, &mut asked_again);
+    again.partition(0).unwrap().request(policy, &mut asked_again);
     assert_eq!(asked, asked_again);
     asked.push(0);
     assert!(Plan::from_request(policy, &asked).is_err(), "taken with a byte too many");
-    plan.load(policy, 0, None);
+    plan.partition_mut(0).unwrap().load(policy, None);
     plan.decide(policy, at(1_780_000_000_000_000_000));
     shown(policy, &plan);
     plan.reply(policy, &mut replied);
     let mut front = again;
-    front.accept(policy, 0, &replied).expect("what we reply is a reply");
+    front.partition_mut(0).unwrap().accept(policy, &replied).expect("what we reply is a reply");
     assert_eq!(front.outcome(policy).verdicts(), plan.outcome(policy).verdicts());
     replied.push(0);
-    assert!(front.accept(policy, 0, &replied).is_err(), "taken with a byte too many");
-    plan.refund(policy, 0, at(1_780_000_000_000_000_000));
-    plan.refunded(policy, 0, at(1_780_000_000_000_000_000));
+    assert!(
+        front.partition_mut(0).unwrap().accept(policy, &replied).is_err(),
+        "taken with a byte too many"
+    );
+    plan.partition_mut(0).unwrap().refund(policy, at(1_780_000_000_000_000_000));
+    plan.partition_mut(0).unwrap().refunded(policy, at(1_780_000_000_000_000_000));
     shown(policy, &plan);
 }
 
@@ -288,8 +293,8 @@ fn wire_reply(bytes: &[u8]) {
     let request = Request::read(REQUESTS[usize::from(*kind) % REQUESTS.len()]);
     let mut plan = Plan::new();
     policy.plan(&request, &mut plan);
-    if plan.accept(policy, 0, reply).is_err() {
-        plan.fail(0, Failure::Corrupt);
+    if plan.partition_mut(0).unwrap().accept(policy, reply).is_err() {
+        plan.partition_mut(0).unwrap().fail(Failure::Corrupt);
         shown(policy, &plan);
         return;
     }
@@ -302,7 +307,7 @@ fn wire_reply(bytes: &[u8]) {
     let first = said(&plan);
     let mut again = Plan::new();
     policy.plan(&request, &mut again);
-    again.accept(policy, 0, &first).expect("what we reply is a reply");
+    again.partition_mut(0).unwrap().accept(policy, &first).expect("what we reply is a reply");
     assert_eq!(said(&again), first);
     assert_eq!(again.outcome(policy).verdicts(), plan.outcome(policy).verdicts());
 }

@@ -47,5 +47,5 @@ fn key(list: &[u8]) -> Option<Vec<u8>> {
         policy.get_or_init(compile).plan(&Request::from_peer(None, HEADER, list), &mut plan);
     });
     assert!(!plan.is_empty(), "a header that is there is no missing part");
-    (plan.len() == 1).then(|| plan.key(0).to_vec())
+    (plan.len() == 1).then(|| plan.partition(0).unwrap().key().to_vec())
 }

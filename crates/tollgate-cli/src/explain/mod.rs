@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Plan, Policy};
+use tollgate_policy::{Answer, Partition, Plan, Policy};
 
 use crate::args::{ExplainArgs, Place};
 use crate::check;
@@ -106,13 +106,13 @@ impl Gate<'_> {
 
     fn commit(&mut self) {
         let Self { policy, plan, store, now } = self;
-        for i in (0..plan.len()).filter(|i| plan.applies(*i)).collect::<Vec<_>>() {
-            let stored = store.get(plan.key(i)).cloned();
-            plan.load(policy, i, stored.as_deref());
-        }
+        plan.each_partition(|partition| {
+            let stored = store.get(partition.key());
+            partition.load(policy, stored.map(Vec::as_slice));
+        });
         plan.decide(policy, *now);
-        for i in (0..plan.len()).filter(|i| plan.applies(*i) && plan.changed(*i)) {
-            store.insert(plan.key(i).to_vec(), plan.value(i).to_vec());
+        for partition in plan.partitions().filter(Partition::changed) {
+            store.insert(partition.key().to_vec(), partition.value().to_vec());
         }
     }
 }

@@ -203,7 +203,10 @@ fn verdict_report(policy: &Policy, plan: &Plan, verdict: &RuleVerdict<'_>) -> Ve
         result: verdict.result.label(),
         tier: set.and_then(QuotaSet::tier).map(str::to_owned),
         key,
-        key_hash: verdict.partition.map(|i| format!("{:016x}", plan.key_hash(i))),
+        key_hash: verdict
+            .partition
+            .and_then(|i| plan.partition(i))
+            .map(|partition| format!("{:016x}", partition.key_hash())),
         malformed: verdict.malformed.map(Malformed::detail),
         cost: verdict.cost,
         charged: charge,

@@ -178,7 +178,7 @@ impl Worker {
     /// What is hashed of a request of `key`.
     pub fn key_of(&mut self, key: &[u8]) -> Vec<u8> {
         self.config.policy.plan(&Of(key), &mut self.plan);
-        self.plan.key(0).to_vec()
+        self.plan.partition(0).unwrap().key().to_vec()
     }
 
     /// How many requests of `key` pass before the first that does not, at most `most`.

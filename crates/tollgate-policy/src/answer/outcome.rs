@@ -12,7 +12,8 @@ use crate::answer::rule_result::RuleResult;
 use crate::document::action::{Action, Reply};
 use crate::document::rule::OnFailure;
 use crate::http::malformed::Malformed;
-use crate::pipeline::plan::{Applied, Full, Plan, Status, denies};
+use crate::pipeline::partitions::Status;
+use crate::pipeline::plan::{AppliedRule, Full, Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::stable_hash::stable_hash;
@@ -62,15 +63,11 @@ impl Plan {
     /// What was decided.
     #[must_use]
     pub const fn outcome<'a>(&'a self, policy: &'a Policy) -> Outcome<'a> {
-        Outcome::new(self, policy)
+        Outcome { plan: self, policy }
     }
 }
 
 impl<'a> Outcome<'a> {
-    pub(crate) const fn new(plan: &'a Plan, policy: &'a Policy) -> Self {
-        Self { plan, policy }
-    }
-
     /// May the request go on? For a request that has not waited yet.
     #[must_use]
     pub fn answer(&self) -> Answer {
@@ -105,7 +102,11 @@ impl<'a> Outcome<'a> {
         if !silent && (self.policy.response.on_allow || cause.is_some()) {
             telling.fields(
                 || self.reported(),
-                |partition| self.plan.pk(&self.policy.response, partition),
+                |i| {
+                    self.plan
+                        .partition(i)
+                        .map_or(0, |partition| partition.pk(&self.policy.response))
+                },
                 &mut text,
                 sink,
             );
@@ -179,7 +180,7 @@ impl<'a> Outcome<'a> {
 
     /// True when the rule sets its mark, if it has one. A request that it cannot read gets it, too: else
     /// any spelling that nobody can count would take the mark off.
-    fn is_marked(&self, applied: &'a Applied) -> bool {
+    fn is_marked(&self, applied: &'a AppliedRule) -> bool {
         match self.result(applied) {
             RuleResult::Marked => true,
             RuleResult::Malformed => applied.enforced,
@@ -187,11 +188,11 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    fn rule(&self, applied: &Applied) -> Option<&'a Rule> {
+    fn rule(&self, applied: &AppliedRule) -> Option<&'a Rule> {
         self.policy.rules.get(usize::from(applied.rule))
     }
 
-    pub(crate) fn result(&self, applied: &'a Applied) -> RuleResult {
+    pub(crate) fn result(&self, applied: &'a AppliedRule) -> RuleResult {
         if applied.malformed.is_some() {
             return RuleResult::Malformed;
         }
@@ -294,23 +295,23 @@ impl<'a> Outcome<'a> {
     /// What is added to waits: the same for one key at one time, on every surface.
     pub(crate) fn jitter(&self) -> Span {
         let most = self.policy.response.jitter.as_nanos();
-        let Some(partition) = self.plan.live().first().filter(|_| most > 0) else {
+        let Some(partition) = self.plan.partition(0).filter(|_| most > 0) else {
             return Span::ZERO;
         };
-        let key = self.plan.jitter_hash(0).to_le_bytes();
-        let hash = stable_hash(&[&key, &partition.at.as_nanos().to_le_bytes()]);
+        let key = partition.jitter_hash().to_le_bytes();
+        let hash = stable_hash(&[&key, &partition.stored.at.as_nanos().to_le_bytes()]);
         Span::from_nanos(hash.checked_rem(most.saturating_add(1)).unwrap_or(0))
     }
 
     fn status(&self, partition: usize) -> Status {
-        self.plan.live().get(partition).map_or(Status::Pending, |p| p.status)
+        self.plan.partitions.get(partition).map_or(Status::Pending, |stored| stored.status)
     }
 
     /// Every quota that was decided and that clients are told about: not those of a shadow, nor of a
     /// rule that answers in silence.
     fn reported(&self) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
         let outcome = *self;
-        let told = move |applied: &&Applied| {
+        let told = move |applied: &&AppliedRule| {
             let silent =
                 matches!(outcome.rule(applied).map(|rule| &rule.action), Some(Action::Respond(_)));
             applied.enforced && !silent
@@ -321,7 +322,7 @@ impl<'a> Outcome<'a> {
     /// The decided quotas of a rule.
     pub(crate) fn of_rule(
         self,
-        applied: &'a Applied,
+        applied: &'a AppliedRule,
     ) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
         let decided = applied.partition.filter(|partition| self.status(*partition).is_decided());
         let decisions = self.plan.decisions.get(applied.first_decision..).unwrap_or_default();

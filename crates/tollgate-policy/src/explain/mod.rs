@@ -17,7 +17,8 @@ use crate::answer::rule_result::RuleResult;
 use crate::document::rule::OnMissing;
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
-use crate::pipeline::plan::{Due, Plan};
+use crate::pipeline::partition::Partition;
+use crate::pipeline::plan::Due;
 use crate::policy::compiled::Policy;
 use crate::policy::quota::Meter;
 use crate::policy::rule::Rule;
@@ -70,7 +71,8 @@ impl Policy {
     /// with [`Policy::plan`].
     #[must_use]
     pub fn standings(&self, facts: &impl Facts) -> Vec<Standing> {
-        let request = Request::new(facts, &self.settings, Buffers::default());
+        let mut buffers = Buffers::default();
+        let request = Request::new(facts, &self.settings, &mut buffers);
         let exempt = self.exempt.iter().position(|exempt| exempt.surely_hold(&request));
         let standing = |rule| match exempt {
             Some(i) => Standing::Exempt(i),
@@ -83,14 +85,16 @@ impl Policy {
     /// address mapped into IPv6.
     #[must_use]
     pub fn client(&self, facts: &impl Facts) -> Option<IpAddr> {
-        Request::new(facts, &self.settings, Buffers::default()).client().map(|ip| ip.to_canonical())
+        let mut buffers = Buffers::default();
+        Request::new(facts, &self.settings, &mut buffers).client().map(|ip| ip.to_canonical())
     }
 
     /// Every way in which servers read the request's path, in normal form, the one that keys take first: one,
     /// unless the path has what they differ in. None when no rule reads paths.
     #[must_use]
     pub fn readings(&self, facts: &impl Facts) -> Vec<String> {
-        let request = Request::new(facts, &self.settings, Buffers::default());
+        let mut buffers = Buffers::default();
+        let request = Request::new(facts, &self.settings, &mut buffers);
         let readings = request.paths().all().filter(|_| self.settings.reads_path);
         readings.map(|path| String::from_utf8_lossy(path).into_owned()).collect()
     }
@@ -115,12 +119,12 @@ impl Policy {
     }
 }
 
-impl Plan {
-    /// 64 bits that stand for partition `i`'s key: equal for equal keys, on every machine. Whoever can
-    /// guess the key can check the guess, so this is for a person's own requests, not for logs.
+impl Partition<'_> {
+    /// 64 bits that stand for its key: equal for equal keys, on every machine. Whoever can guess the key can check
+    /// the guess, so this is for a person's own requests, not for logs.
     #[must_use]
-    pub fn key_hash(&self, i: usize) -> u64 {
-        stable_hash(&[self.key(i)])
+    pub fn key_hash(&self) -> u64 {
+        stable_hash(&[self.key()])
     }
 }
 

@@ -91,15 +91,15 @@ impl Pattern {
         }))
     }
 
-    /// The one path that this pattern matches, in normal form; `None` when there are several.
-    pub(crate) fn exact(&self) -> Option<Vec<u8>> {
+    /// Its segments as a path in normal form, without `**`; `None` when one of them is a wildcard.
+    pub(crate) fn literal(&self) -> Option<Vec<u8>> {
         let mut path = Vec::new();
         for segment in &self.segments {
             let Segment::Literal(literal) = segment else { return None };
             path.push(b'/');
             path.extend_from_slice(literal);
         }
-        (!self.rest).then_some(path)
+        Some(path)
     }
 
     /// The names that this pattern captures.
@@ -194,50 +194,37 @@ pub(crate) struct Noticed {
     pub(crate) dots: bool,
 }
 
-/// What a byte is to a path that may be plain.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    /// Stands for itself, wherever it is.
-    Plain,
-    /// Stands for itself, unless it is the first of a segment: then the segment is empty, or may be dots.
-    Separator,
-    /// Has other spellings, or ends the path.
-    Other,
-}
-
-/// Of every byte: of all that is read of a request these are read most. Worked out by the compiler, which fails
-/// where this would.
+/// Whether a byte is [plain](is_plain): of all that is read of a request the bytes of its path are read most. Worked
+/// out by the compiler, which fails where this would.
 #[expect(clippy::as_conversions, clippy::indexing_slicing)]
-static CLASSES: [Class; 256] = {
-    let mut classes = [Class::Other; 256];
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
     let mut byte = 0_u8;
     while byte < 128 {
-        classes[byte as usize] = match byte {
-            b'/' | b'.' => Class::Separator,
-            _ if is_plain(byte) => Class::Plain,
-            _ => Class::Other,
-        };
+        plain[byte as usize] = is_plain(byte);
         byte += 1;
     }
-    classes
+    plain
 };
 
 /// How many bytes of `target`, up to its query, are a path that is its own normal form and that all servers read alike,
 /// as most are. `None` when that takes a closer look: it has an escape, an empty segment, or one that begins
 /// with a dot.
 pub(crate) fn plain_len(target: &[u8]) -> Option<usize> {
-    let (b'/', rest) = target.split_first()? else { return None };
-    let mut last = b'/';
-    for (i, byte) in rest.iter().enumerate() {
-        match CLASSES.get(usize::from(*byte)) {
-            Some(Class::Plain) => {}
-            Some(Class::Separator) if last != b'/' => {}
-            _ if matches!(byte, b'?' | b'#') => return Some(i.saturating_add(1)),
-            _ => return None,
+    let mut rest = target.strip_prefix(b"/")?;
+    loop {
+        if let [b'/' | b'.', ..] = rest {
+            return None;
         }
-        last = *byte;
+        let is_other = |byte: &u8| PLAIN.get(usize::from(*byte)) != Some(&true);
+        let segment = rest.iter().position(is_other).unwrap_or(rest.len());
+        let after = rest.get(segment..).unwrap_or_default();
+        rest = match after {
+            [b'/', rest @ ..] => rest,
+            [] | [b'?' | b'#', ..] => return Some(target.len().saturating_sub(after.len())),
+            _ => return None,
+        };
     }
-    Some(target.len())
 }
 
 /// Writes the normal form of `path` into `out`, which is cleared first: characters that may stand in a segment

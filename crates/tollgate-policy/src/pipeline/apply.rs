@@ -16,7 +16,8 @@ use crate::facts::Facts;
 use crate::http::malformed::Malformed;
 use crate::http::repeated::Repeated;
 use crate::http::values::{elements, the_one};
-use crate::pipeline::plan::{Applied, Due, Plan};
+use crate::pipeline::partitions::Partitions;
+use crate::pipeline::plan::{AppliedRule, Due, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
 use crate::policy::index::Known;
@@ -30,51 +31,61 @@ impl Policy {
     /// fails; without rules the plan is empty.
     pub fn plan(&self, facts: &impl Facts, plan: &mut Plan) {
         plan.clear();
-        let request = Request::new(facts, &self.settings, core::mem::take(&mut plan.buffers));
-        if !self.exempt.iter().any(|exempt| exempt.surely_hold(&request)) {
-            let mut candidates = core::mem::take(&mut plan.candidates);
-            self.index.find(request.host().ok(), request.paths().all(), &mut candidates);
-            for index in &candidates {
-                self.apply(*index, &request, plan);
-            }
-            plan.candidates = candidates;
-            plan.keep_malformed();
-            plan.reserve_decisions(self);
+        let Plan { applied, partitions, candidates, buffers, .. } = plan;
+        let request = Request::new(facts, &self.settings, buffers);
+        if self.exempt.iter().any(|exempt| exempt.surely_hold(&request)) {
+            return;
         }
-        plan.buffers = request.into_buffers();
+        self.index.find(request.host().ok(), request.paths().all(), candidates);
+        for index in candidates {
+            if let Some(rule) = self.apply(*index, &request, partitions) {
+                applied.push(rule);
+            }
+        }
+        plan.keep_malformed();
+        plan.reserve_decisions(self);
     }
 
-    /// Adds the rule `index` to the plan if it applies.
-    fn apply<F: Facts>(&self, index: u16, request: &Request<'_, F>, plan: &mut Plan) {
-        let Some(rule) = self.rules.get(usize::from(index)) else { return };
+    /// What the rule `index` counts of the request and where, if it applies.
+    fn apply<F: Facts>(
+        &self,
+        index: u16,
+        request: &Request<'_, F>,
+        partitions: &mut Partitions,
+    ) -> Option<AppliedRule> {
+        let rule = self.rules.get(usize::from(index))?;
         let when = match &rule.when {
             Some(when) => when.hold(request, rule.known, Reading::Any),
             None => Ok(true),
         };
         let is_let_off = || rule.unless.as_ref().is_some_and(|unless| unless.surely_hold(request));
         if when == Ok(false) || is_let_off() {
-            return;
+            return None;
         }
-        let start = plan.keys.len();
-        let counted = match when.and_then(|_| self.counted(rule, request, &mut plan.keys)) {
-            Ok(None) => return plan.keys.truncate(start),
+        let keys = &mut partitions.keys;
+        let start = keys.len();
+        let counted = match when.and_then(|_| self.counted(rule, request, keys)) {
+            Ok(None) => {
+                keys.truncate(start);
+                return None;
+            }
             Ok(Some(counted)) => Ok(counted),
             Err(malformed) => Err(malformed),
         };
         let enforced = match counted {
             Ok(_) => {
-                let key = plan.keys.get(start..).unwrap_or_default();
+                let key = keys.get(start..).unwrap_or_default();
                 rule.is_enforced_for(key, self.response.hash_key)
             }
             Err(_) => rule.is_enforced_for_any(),
         };
         let partition = if counted.is_ok_and(|counted| counted.has_key) {
-            Some(plan.partition(rule.group, start))
+            Some(partitions.of_key(rule.group, start))
         } else {
-            plan.keys.truncate(start);
+            keys.truncate(start);
             None
         };
-        plan.applied.push(Applied {
+        Some(AppliedRule {
             rule: index,
             set: counted.map_or(rule.set, |counted| counted.set),
             cost: counted.map_or(0, |counted| counted.cost),
@@ -86,7 +97,7 @@ impl Policy {
             due: if counted.is_ok() { rule.due() } else { Due::Now },
             charged: None,
             turned_away: false,
-        });
+        })
     }
 
     /// Appends the key that `rule` counts a request by to `keys`, and says what else it counts; `None` when a

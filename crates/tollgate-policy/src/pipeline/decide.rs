@@ -10,7 +10,9 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use crate::document::action::Action;
 use crate::document::charging::Charging;
 use crate::document::rule::OnFailure;
-use crate::pipeline::plan::{Applied, Due, Partition, Plan, Status, denies};
+use crate::pipeline::partition::PartitionMut;
+use crate::pipeline::partitions::Status;
+use crate::pipeline::plan::{AppliedRule, Due, Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::policy::quota::Meter;
 use crate::policy::record;
@@ -19,71 +21,31 @@ use crate::policy::rule::Rule;
 impl Plan {
     /// Decides all loaded partitions together at `now`: every cost is charged, or none is.
     pub fn decide(&mut self, policy: &Policy, now: Timestamp) {
-        let mut admitted = !self.refused_without_quota(policy);
-        for i in 0..self.len() {
-            admitted &= self.peek(policy, i, now);
+        let mut admitted = !self.is_refused_without_quota(policy);
+        if admitted
+            && self.len() == 1
+            && let Some(mut only) = self.partition_mut(0)
+        {
+            only.redecide(policy, now);
+            return;
         }
-        for i in 0..self.len() {
-            self.record(policy, i, now, admitted);
-        }
+        self.each_partition(|partition| admitted &= partition.peek(policy, now));
+        self.each_partition(|partition| partition.record(policy, now, admitted));
     }
 
     /// Says what would be decided at `now`, and charges nothing: for a request that has to stand in a line anyway
     /// ([`Plan::turns`]), to see whether another rule refuses it.
     pub fn look(&mut self, policy: &Policy, now: Timestamp) {
-        for i in 0..self.len() {
-            self.peek(policy, i, now);
-            self.record(policy, i, now, false);
-        }
-    }
-
-    /// Decides partition `i` alone at `now`, after it lost its race and was loaded again, while the
-    /// others stay charged. False when it denies now: then the others' charges are to be refunded.
-    pub fn redecide(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {
-        let admitted = self.peek(policy, i, now);
-        self.record(policy, i, now, admitted);
-        admitted
-    }
-
-    /// Takes this request's charge back from partition `i`, which was committed and then loaded
-    /// again. What is to be committed afterwards is [`Plan::value`]; when it lost its race: load and take back again, and
-    /// once it stands: [`Plan::refunded`]. False when a place that it waits for stays taken: a `leaky-queue` takes back its
-    /// last one only.
-    pub fn refund(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {
-        let mut is_free = true;
-        self.with_partition(i, |applied, partition, decisions| {
-            for applied in applied.iter().filter(|applied| applied.partition == Some(i)) {
-                is_free &= take_back(policy, applied, &mut partition.value, decisions, now);
-            }
-        });
-        is_free
-    }
-
-    /// The charge of partition `i` was taken back: says what its quotas have left without it.
-    pub fn refunded(&mut self, policy: &Policy, i: usize, now: Timestamp) {
-        self.with_partition(i, |applied, partition, decisions| {
-            for applied in applied.iter_mut().filter(|applied| applied.partition == Some(i)) {
-                applied.charged = None;
-                each_meter(
-                    policy,
-                    applied,
-                    &mut partition.value,
-                    decisions,
-                    |meter, state, decision| {
-                        if decision.is_admitted() {
-                            *decision = meter.limiter.peek(state, now, 0);
-                        }
-                    },
-                );
-            }
-            partition.status = Status::Uncharged;
+        self.each_partition(|partition| {
+            partition.peek(policy, now);
+            partition.record(policy, now, false);
         });
     }
 
     /// Turns the plan of a request that passed into what its response's `status` brings about: charges, and places
     /// that are given back; false when there is neither. `None` is a request whose client left before there was a
-    /// response. Then load, decide and commit as before: the partitions that [`Plan::applies`] to. What no longer fits is not
-    /// charged: the quota is used up as it is.
+    /// response. Then load, decide and commit as before: the partitions that the plan
+    /// [applies](crate::Partition::applies) to. What no longer fits is not charged: the quota is used up as it is.
     pub fn settle(&mut self, policy: &Policy, status: Option<u16>) -> bool {
         let Self { applied, decisions, .. } = self;
         applied.retain_mut(|applied| {
@@ -100,91 +62,130 @@ impl Plan {
         !self.applied.is_empty()
     }
 
-    /// Fills the decisions of partition `i` as they would be; true unless a binding rule denies.
-    fn peek(&mut self, policy: &Policy, i: usize, now: Timestamp) -> bool {
-        let mut admitted = true;
-        self.with_partition(i, |applied, partition, decisions| {
-            if !partition.is_loaded() {
-                return;
-            }
-            partition.at = now;
-            let counted = applied.iter().filter(|applied| applied.partition == Some(i));
-            // What was decided on a charge is needed to take it back.
-            for applied in counted.filter(|applied| applied.due != Due::GivenBack) {
-                let longest =
-                    policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
-                each_meter(
-                    policy,
-                    applied,
-                    &mut partition.value,
-                    decisions,
-                    |meter, state, decision| {
-                        *decision = at_most(meter.limiter.peek(state, now, applied.cost), longest);
-                    },
-                );
-                admitted &= !(applied.binding && denies(applied, policy, decisions));
-            }
-        });
-        admitted
-    }
-
-    /// Charges partition `i`, or, when the request is not admitted, says what its quotas have left
-    /// without it. The denials stay as they are.
-    fn record(&mut self, policy: &Policy, i: usize, now: Timestamp, admitted: bool) {
-        self.with_partition(i, |applied, partition, decisions| {
-            if !partition.is_loaded() {
-                return;
-            }
-            partition.status = Status::Uncharged;
-            for applied in applied.iter_mut().filter(|applied| applied.partition == Some(i)) {
-                if applied.due == Due::GivenBack {
-                    take_back(policy, applied, &mut partition.value, decisions, now);
-                    partition.status = Status::Charged;
-                    continue;
-                }
-                let charged =
-                    admitted && applied.due != Due::Later && !denies(applied, policy, decisions);
-                applied.charged = charged.then_some(now);
-                each_meter(
-                    policy,
-                    applied,
-                    &mut partition.value,
-                    decisions,
-                    |meter, state, decision| {
-                        if charged {
-                            *decision = meter.limiter.check(state, now, applied.cost);
-                        } else if decision.is_admitted() {
-                            *decision = meter.limiter.peek(state, now, 0);
-                        }
-                    },
-                );
-                if charged {
-                    partition.status = Status::Charged;
-                }
-            }
-        });
-    }
-
     /// True when the request is refused whatever its quotas say: it cannot be read, a key part is
     /// missing, or a partition failed whose rules deny then.
-    fn refused_without_quota(&self, policy: &Policy) -> bool {
+    fn is_refused_without_quota(&self, policy: &Policy) -> bool {
         self.applied.iter().filter(|applied| applied.binding).any(|applied| {
-            match applied.partition {
-                None => true,
-                Some(i) => {
-                    let failed =
-                        matches!(self.live().get(i).map(|p| p.status), Some(Status::Failed(_)));
-                    let rule = policy.rules.get(usize::from(applied.rule));
-                    failed && rule.is_some_and(|rule| rule.on_failure == OnFailure::Deny)
-                }
-            }
+            let Some(i) = applied.partition else { return true };
+            let has_failed = self.partitions.get(i).is_some_and(|p| p.status.has_failed());
+            let rule = policy.rules.get(usize::from(applied.rule));
+            has_failed && rule.is_some_and(|rule| rule.on_failure == OnFailure::Deny)
         })
     }
 }
 
-impl Partition {
-    const fn is_loaded(&self) -> bool {
-        !matches!(self.status, Status::Pending | Status::Failed(_))
+impl PartitionMut<'_> {
+    /// Decides this partition alone at `now`, after it lost its race and was loaded again, while the
+    /// others stay charged. False when it denies now: then the others' charges are to be refunded.
+    pub fn redecide(&mut self, policy: &Policy, now: Timestamp) -> bool {
+        if let Some(admitted) = self.decide_at_once(policy, now) {
+            return admitted;
+        }
+        let admitted = self.peek(policy, now);
+        self.record(policy, now, admitted);
+        admitted
+    }
+
+    /// Takes this request's charge back, which was committed and then loaded again. What is to be committed afterwards is
+    /// [`Partition::value`](crate::Partition::value); when it lost its race: load and take back again, and
+    /// once it stands: [`PartitionMut::refunded`]. False when a place that it waits for stays taken: a `leaky-queue`
+    /// takes back its last one only.
+    pub fn refund(&mut self, policy: &Policy, now: Timestamp) -> bool {
+        let Self { index, stored, applied, decisions, .. } = self;
+        let mut is_free = true;
+        for applied in applied.iter().filter(|applied| applied.counts_in(*index)) {
+            is_free &= take_back(policy, applied, &mut stored.value, decisions, now);
+        }
+        is_free
+    }
+
+    /// The charge was taken back: says what its quotas have left without it.
+    pub fn refunded(&mut self, policy: &Policy, now: Timestamp) {
+        let Self { index, stored, applied, decisions, .. } = self;
+        for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
+            applied.charged = None;
+            each_meter(policy, applied, &mut stored.value, decisions, |meter, state, decision| {
+                if decision.is_admitted() {
+                    *decision = meter.limiter.peek(state, now, 0);
+                }
+            });
+        }
+        stored.status = Status::Uncharged;
+    }
+
+    /// Asks and charges in one where that is the same question: one quota of one rule is all that counts here, and what
+    /// it admits is charged now. `None` where it is not, and nothing is decided.
+    fn decide_at_once(&mut self, policy: &Policy, now: Timestamp) -> Option<bool> {
+        let Self { index, stored, applied, decisions, .. } = self;
+        let mut counted = applied.iter_mut().filter(|applied| applied.counts_in(*index));
+        let (Some(applied), None) = (counted.next(), counted.next()) else { return None };
+        let rule = policy.rules.get(usize::from(applied.rule))?;
+        let set = policy.sets.get(usize::from(applied.set))?;
+        let is_charged_now = matches!(applied.due, Due::Now | Due::Held);
+        let ([meter], true, None) = (&*set.meters, is_charged_now, rule.longest_wait()) else {
+            return None;
+        };
+        let states = record::states_mut(set, &mut stored.value);
+        let state =
+            states.filter(|_| stored.status.is_loaded()).and_then(|s| meter.state_mut(s))?;
+        let decision = decisions.get_mut(applied.first_decision)?;
+        *decision = meter.limiter.check(state, now, applied.cost);
+        let charged = decision.is_admitted();
+        applied.charged = charged.then_some(now);
+        stored.at = now;
+        stored.status = if charged { Status::Charged } else { Status::Uncharged };
+        Some(charged || !applied.binding)
+    }
+
+    /// Fills the decisions as they would be; true unless a binding rule denies.
+    fn peek(&mut self, policy: &Policy, now: Timestamp) -> bool {
+        let Self { index, stored, applied, decisions, .. } = self;
+        if !stored.status.is_loaded() {
+            return true;
+        }
+        stored.at = now;
+        let mut admitted = true;
+        let counted = applied.iter().filter(|applied| applied.counts_in(*index));
+        // What was decided on a charge is needed to take it back.
+        for applied in counted.filter(|applied| applied.due != Due::GivenBack) {
+            let rule = policy.rules.get(usize::from(applied.rule));
+            let longest = rule.and_then(Rule::longest_wait);
+            each_meter(policy, applied, &mut stored.value, decisions, |meter, state, decision| {
+                *decision = at_most(meter.limiter.peek(state, now, applied.cost), longest);
+            });
+            admitted &= !(applied.binding && denies(applied, policy, decisions));
+        }
+        admitted
+    }
+
+    /// Charges the request, or, when it is not admitted, says what the quotas have left without it. The denials stay
+    /// as they are.
+    fn record(&mut self, policy: &Policy, now: Timestamp, admitted: bool) {
+        let Self { index, stored, applied, decisions, .. } = self;
+        if !stored.status.is_loaded() {
+            return;
+        }
+        stored.status = Status::Uncharged;
+        for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
+            if applied.due == Due::GivenBack {
+                take_back(policy, applied, &mut stored.value, decisions, now);
+                stored.status = Status::Charged;
+                continue;
+            }
+            let charged =
+                admitted && applied.due != Due::Later && !denies(applied, policy, decisions);
+            applied.charged = charged.then_some(now);
+            each_meter(policy, applied, &mut stored.value, decisions, |meter, state, decision| {
+                if charged {
+                    *decision = meter.limiter.check(state, now, applied.cost);
+                } else if decision.is_admitted() {
+                    *decision = meter.limiter.peek(state, now, 0);
+                }
+            });
+            if charged {
+                stored.status = Status::Charged;
+            }
+        }
     }
 }
 
@@ -213,7 +214,7 @@ fn at_most(decision: Decision, longest: Option<Span>) -> Decision {
 /// of a newer value once more. False when a place that was waited for stays taken.
 fn take_back(
     policy: &Policy,
-    applied: &Applied,
+    applied: &AppliedRule,
     value: &mut [u8],
     decisions: &mut [Decision],
     now: Timestamp,
@@ -234,7 +235,7 @@ fn take_back(
 /// Calls `each` with every quota of the rule: its parameters, its state in `value`, its decision.
 fn each_meter(
     policy: &Policy,
-    applied: &Applied,
+    applied: &AppliedRule,
     value: &mut [u8],
     decisions: &mut [Decision],
     mut each: impl FnMut(&Meter, &mut [u8], &mut Decision),

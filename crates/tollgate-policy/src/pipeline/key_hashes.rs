@@ -13,7 +13,9 @@ use crate::stable_hash::stable_hash;
 /// The hashes of one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyHashes {
+    /// What clients are told as `pk`.
     pub(crate) pk: u64,
+    /// What its jitter is chosen by.
     pub(crate) jitter: u64,
 }
 

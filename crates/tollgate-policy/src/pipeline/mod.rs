@@ -5,5 +5,7 @@
 pub(crate) mod remote;
 pub(crate) mod decide;
 pub(crate) mod apply;
+pub(crate) mod partition;
 pub(crate) mod plan;
+pub(crate) mod partitions;
 pub(crate) mod key_hashes;

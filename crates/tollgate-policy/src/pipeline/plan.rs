@@ -7,32 +7,17 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
-use core::ops::Range;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::http::malformed::Malformed;
-use crate::pipeline::key_hashes::{KeyHashes, pk};
+use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
 use crate::policy::quota::Meter;
-use crate::policy::record;
-use crate::policy::settings::Response;
 use crate::request::lazy::Buffers;
-use crate::stable_hash::stable_hash;
 
 /// Bytes of a buffer that a plan may keep: usual requests fit, and many plans with it are small.
 const MAX_KEPT: usize = 4096;
-
-/// Why a stored value could not be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// The store did not answer.
-    Unreachable,
-    /// Every try to commit lost its race.
-    Contended,
-    /// What was stored is no value of this policy.
-    Corrupt,
-}
 
 /// Why a request may not wait, and after which time it may be worth coming back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +33,9 @@ pub enum Full {
 /// The plan of one request; see the crate's documentation for the order of calls.
 #[derive(Debug, Default)]
 pub struct Plan {
-    pub(crate) applied: Vec<Applied>,
-    /// Only the first `used` are this request's; the others keep their buffers.
-    pub(crate) partitions: Vec<Partition>,
-    pub(crate) used: usize,
+    pub(crate) applied: Vec<AppliedRule>,
+    pub(crate) partitions: Partitions,
     pub(crate) decisions: Vec<Decision>,
-    pub(crate) keys: Vec<u8>,
     pub(crate) candidates: Vec<u16>,
     pub(crate) buffers: Buffers,
     /// Why it may not wait, when it would have to.
@@ -64,7 +46,7 @@ pub struct Plan {
 
 /// A rule that applies to the request.
 #[derive(Clone, Debug)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedRule {
     pub(crate) rule: u16,
     pub(crate) set: u16,
     pub(crate) cost: u64,
@@ -74,7 +56,7 @@ pub(crate) struct Applied {
     pub(crate) malformed: Option<Malformed>,
     /// Where its decisions begin, one per quota.
     pub(crate) first_decision: usize,
-    /// The rule is enforced for this key; a shadow's word is counted, not heard.
+    /// The rule is enforced for this key; in shadow mode the result is counted but not enforced.
     pub(crate) enforced: bool,
     /// A denial of this rule stops the request: it is enforced, and does more than mark.
     pub(crate) binding: bool,
@@ -98,43 +80,15 @@ pub(crate) enum Due {
     GivenBack,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Partition {
-    pub(crate) group: u16,
-    pub(crate) key: Range<usize>,
-    pub(crate) value: Vec<u8>,
-    /// The time of the decision.
-    pub(crate) at: Timestamp,
-    pub(crate) status: Status,
-    /// The hashes of a key that was too long to be kept.
-    pub(crate) trimmed: Option<KeyHashes>,
-}
-
-/// How far a partition is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Status {
-    /// Nothing is loaded.
-    #[default]
-    Pending,
-    /// Loaded, not decided.
-    Loaded,
-    /// Decided, and some of this request's costs are in the value.
-    Charged,
-    /// Decided without charging anything.
-    Uncharged,
-    /// Could not be loaded or committed.
-    Failed(Failure),
-}
-
-impl Status {
-    /// True when there are decisions.
-    pub(crate) const fn is_decided(self) -> bool {
-        matches!(self, Self::Charged | Self::Uncharged)
+impl AppliedRule {
+    /// True when partition `i` is where it counts.
+    pub(crate) fn counts_in(&self, i: usize) -> bool {
+        self.partition == Some(i)
     }
 }
 
 impl Policy {
-    pub(crate) fn meters(&self, applied: &Applied) -> &[Meter] {
+    pub(crate) fn meters(&self, applied: &AppliedRule) -> &[Meter] {
         self.sets.get(usize::from(applied.set)).map_or(&[], |set| &set.meters)
     }
 }
@@ -152,74 +106,6 @@ impl Plan {
         self.applied.is_empty()
     }
 
-    /// How many partitions (stored values) the request is charged to.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.used
-    }
-
-    /// The index into [`Policy::groups`] of partition `i`'s group.
-    #[must_use]
-    pub fn group(&self, i: usize) -> usize {
-        self.live().get(i).map_or(0, |p| usize::from(p.group))
-    }
-
-    /// The canonical key of partition `i`. It holds what the client sent: hash it, never store or log it.
-    #[must_use]
-    pub fn key(&self, i: usize) -> &[u8] {
-        self.live().get(i).and_then(|p| self.keys.get(p.key.clone())).unwrap_or_default()
-    }
-
-    /// False when partition `i` has nothing to decide, which only [`Plan::settle`] brings about.
-    #[must_use]
-    pub fn applies(&self, i: usize) -> bool {
-        self.applied.iter().any(|applied| applied.partition == Some(i))
-    }
-
-    /// Takes the stored value of partition `i`; `None` or zeros were never seen. A value that an
-    /// earlier policy wrote is brought into the current layout, record by record.
-    pub fn load(&mut self, policy: &Policy, i: usize, stored: Option<&[u8]>) {
-        let Some(partition) = self.live_mut(i) else { return };
-        let Some(group) = policy.groups.get(usize::from(partition.group)) else { return };
-        record::load(policy, group, stored.unwrap_or_default(), &mut partition.value);
-        partition.status = Status::Loaded;
-    }
-
-    /// Notes that partition `i` could not be loaded or committed: its rules' `on_failure` decides.
-    pub fn fail(&mut self, i: usize, failure: Failure) {
-        if let Some(partition) = self.live_mut(i) {
-            partition.status = Status::Failed(failure);
-        }
-        // Nothing of it was stored, so nothing may come back.
-        let counted = self.applied.iter_mut().filter(|applied| applied.partition == Some(i));
-        counted.for_each(|applied| applied.charged = None);
-    }
-
-    /// True when partition `i` could not be loaded, decided or committed.
-    #[must_use]
-    pub fn has_failed(&self, i: usize) -> bool {
-        self.live().get(i).is_some_and(|p| matches!(p.status, Status::Failed(_)))
-    }
-
-    /// True when the value of partition `i` was charged and must be committed.
-    #[must_use]
-    pub fn changed(&self, i: usize) -> bool {
-        self.live().get(i).is_some_and(|p| p.status == Status::Charged)
-    }
-
-    /// The value of partition `i`, to be committed.
-    #[must_use]
-    pub fn value(&self, i: usize) -> &[u8] {
-        self.live().get(i).map_or(&[], |p| &p.value)
-    }
-
-    /// The time from which partition `i` may be forgotten without loss.
-    #[must_use]
-    pub fn idle_at(&self, policy: &Policy, i: usize) -> Timestamp {
-        let group = policy.groups.get(self.group(i));
-        group.map_or(Timestamp::ZERO, |group| group.idle_at(policy, self.value(i)))
-    }
-
     /// True when a rule that applies charges by the response, or gives back what it holds: keep the plan and
     /// [`Plan::settle`] it then.
     #[must_use]
@@ -231,102 +117,30 @@ impl Plan {
         })
     }
 
-    /// True when a settled plan has charges of partition `i` to take back: whoever commits it twice admits too many.
-    #[must_use]
-    pub fn gives_back(&self, i: usize) -> bool {
-        let mut counted = self.applied.iter().filter(|applied| applied.partition == Some(i));
-        counted.any(|applied| applied.due == Due::GivenBack)
-    }
-
     /// Forgets the request, with the buffers that its length made grow: for a plan that is kept for another one.
     pub fn forget_long(&mut self) {
         self.clear();
-        for buffer in self.buffers.all().chain([&mut self.keys]) {
+        for buffer in self.buffers.all().chain([&mut self.partitions.keys]) {
             if buffer.capacity() > MAX_KEPT {
                 *buffer = Vec::new();
             }
         }
     }
 
-    /// The hash of partition `i`'s key that clients are told as `pk`.
-    pub(crate) fn pk(&self, response: &Response, i: usize) -> u64 {
-        self.trimmed(i).map_or_else(|| pk(self.key(i), response), |hashes| hashes.pk)
-    }
-
-    /// The hash of partition `i`'s key that its jitter is chosen by.
-    pub(crate) fn jitter_hash(&self, i: usize) -> u64 {
-        self.trimmed(i).map_or_else(|| stable_hash(&[self.key(i)]), |hashes| hashes.jitter)
-    }
-
-    fn trimmed(&self, i: usize) -> Option<KeyHashes> {
-        self.live().get(i).and_then(|partition| partition.trimmed)
-    }
-
-    pub(crate) fn live(&self) -> &[Partition] {
-        self.partitions.get(..self.used).unwrap_or_default()
-    }
-
-    pub(crate) fn live_mut(&mut self, i: usize) -> Option<&mut Partition> {
-        self.partitions.get_mut(..self.used)?.get_mut(i)
-    }
-
-    /// Partition `i` with the rules and decisions of the whole plan.
-    pub(crate) fn with_partition(
-        &mut self,
-        i: usize,
-        act: impl FnOnce(&mut [Applied], &mut Partition, &mut [Decision]),
-    ) {
-        let Self { applied, partitions, used, decisions, .. } = self;
-        if let Some(partition) = partitions.get_mut(..*used).and_then(|live| live.get_mut(i)) {
-            act(applied, partition, decisions);
-        }
-    }
-
     pub(crate) fn clear(&mut self) {
         self.applied.clear();
         self.turned_away = None;
-        self.used = 0;
         self.decisions.clear();
-        self.keys.clear();
-    }
-
-    /// The partition of `group` whose key was just written from `start`: an earlier rule's if it has
-    /// the same key, which is then taken back.
-    pub(crate) fn partition(&mut self, group: u16, start: usize) -> usize {
-        let known = self.live().iter().position(|p| {
-            p.group == group && self.keys.get(p.key.clone()) == self.keys.get(start..)
-        });
-        if let Some(i) = known {
-            self.keys.truncate(start);
-            return i;
-        }
-        let end = self.keys.len();
-        self.add_partition(group, start..end)
-    }
-
-    pub(crate) fn add_partition(&mut self, group: u16, key: Range<usize>) -> usize {
-        let i = self.used;
-        if self.partitions.len() == i {
-            self.partitions.push(Partition::default());
-        }
-        if let Some(partition) = self.partitions.get_mut(i) {
-            partition.group = group;
-            partition.key = key;
-            partition.status = Status::Pending;
-            partition.trimmed = None;
-        }
-        self.used = i.saturating_add(1);
-        i
+        self.partitions.clear();
     }
 
     /// Forgets every rule but those that cannot read the request, when one of them refuses it: it is refused
     /// before anything is loaded, and no store is asked for what is known.
     pub(crate) fn keep_malformed(&mut self) {
-        let refuses = |applied: &Applied| applied.binding && applied.malformed.is_some();
+        let refuses = |applied: &AppliedRule| applied.binding && applied.malformed.is_some();
         if self.applied.iter().any(refuses) {
             self.applied.retain(|applied| applied.malformed.is_some());
-            self.used = 0;
-            self.keys.clear();
+            self.partitions.clear();
         }
     }
 
@@ -350,7 +164,7 @@ impl Plan {
 }
 
 /// True when a quota of the rule denies.
-pub(crate) fn denies(applied: &Applied, policy: &Policy, decisions: &[Decision]) -> bool {
+pub(crate) fn denies(applied: &AppliedRule, policy: &Policy, decisions: &[Decision]) -> bool {
     let decisions = decisions.get(applied.first_decision..).unwrap_or_default();
     decisions.iter().take(policy.meters(applied).len()).any(|decision| !decision.is_admitted())
 }

@@ -13,7 +13,9 @@ use core::fmt;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::pipeline::plan::{Applied, Due, Plan, Status};
+use crate::pipeline::partition::{Partition, PartitionMut};
+use crate::pipeline::partitions::Status;
+use crate::pipeline::plan::{AppliedRule, Due, Plan};
 use crate::policy::compiled::Policy;
 
 /// Why bytes from elsewhere cannot be used.
@@ -41,22 +43,22 @@ const BINDING: u8 = 1;
 const LATER: u8 = 2;
 const GIVEN_BACK: u8 = 4;
 
-impl Plan {
-    /// Appends to `out` what an object needs to decide partition `i`.
-    pub fn request(&self, policy: &Policy, i: usize, out: &mut Vec<u8>) {
-        self.write_request(policy, i, 0, out);
+impl Partition<'_> {
+    /// Appends to `out` what an object needs to decide this partition of `plan`.
+    pub fn request(&self, policy: &Policy, out: &mut Vec<u8>) {
+        self.write_request(policy, 0, out);
     }
 
     /// The same for an object that is to say what it would decide, and to charge nothing.
-    pub fn inquiry(&self, policy: &Policy, i: usize, out: &mut Vec<u8>) {
-        self.write_request(policy, i, LATER, out);
+    pub fn peek_request(&self, policy: &Policy, out: &mut Vec<u8>) {
+        self.write_request(policy, LATER, out);
     }
 
     /// The request with these flags on every rule, beside the rule's own.
-    fn write_request(&self, policy: &Policy, i: usize, flags: u8, out: &mut Vec<u8>) {
-        let Some(group) = policy.groups.get(self.group(i)) else { return };
+    fn write_request(&self, policy: &Policy, flags: u8, out: &mut Vec<u8>) {
+        let Some(group) = policy.groups.get(self.group()) else { return };
         out.extend(group.identity().to_le_bytes());
-        for applied in self.of_partition(i) {
+        for applied in self.rules() {
             if let Some(set) = policy.sets.get(usize::from(applied.set)) {
                 out.extend(set.record_id.to_le_bytes());
                 let binding = if applied.binding { BINDING } else { 0 };
@@ -74,16 +76,17 @@ impl Plan {
         }
     }
 
-    fn write_charge(&self, policy: &Policy, applied: &Applied, out: &mut Vec<u8>) {
+    fn write_charge(&self, policy: &Policy, applied: &AppliedRule, out: &mut Vec<u8>) {
         let at = applied.charged.unwrap_or_default();
         out.extend(at.as_nanos().to_le_bytes());
-        let decisions = self.decisions.get(applied.first_decision..).unwrap_or_default();
-        for decision in decisions.iter().take(policy.meters(applied).len()) {
+        for decision in self.decisions_of(policy, applied) {
             let charge = decision.charge(at, applied.cost);
             out.extend(charge.map_or(0, |charge| charge.delay.as_nanos()).to_le_bytes());
         }
     }
+}
 
+impl Plan {
     /// The plan of one partition, index 0, that a request asks for.
     ///
     /// # Errors
@@ -94,7 +97,7 @@ impl Plan {
         let group = policy.groups.iter().position(|group| group.identity() == identity);
         let group = group.and_then(|i| u16::try_from(i).ok()).ok_or(WireError::OtherPolicy)?;
         let mut plan = Self::new();
-        plan.add_partition(group, 0..0);
+        plan.partitions.add(group, 0..0);
         let mut verdicts = Vec::new();
         while !bytes.0.is_empty() {
             let (id, flags, cost) = (bytes.u32()?, bytes.u8()?, bytes.u64()?);
@@ -119,7 +122,7 @@ impl Plan {
                     _ => Verdict::Delay(Span::from_nanos(delay)),
                 });
             }
-            plan.applied.push(Applied {
+            plan.applied.push(AppliedRule {
                 rule: found.rule,
                 set,
                 cost,
@@ -140,28 +143,30 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Appends to `out` the decisions of partition 0, for [`Plan::accept`].
+    /// Appends to `out` the decisions of its one partition, for [`PartitionMut::accept`].
     pub fn reply(&self, policy: &Policy, out: &mut Vec<u8>) {
-        out.extend(self.live().first().map_or(0, |p| p.at.as_nanos()).to_le_bytes());
-        for applied in self.of_partition(0) {
+        let Some(partition) = self.partition(0) else { return };
+        out.extend(partition.stored.at.as_nanos().to_le_bytes());
+        for applied in partition.rules() {
             out.push(u8::from(applied.charged.is_some() && applied.due != Due::GivenBack));
-            let decisions = self.decisions.get(applied.first_decision..).unwrap_or_default();
-            for decision in decisions.iter().take(policy.meters(applied).len()) {
+            for decision in partition.decisions_of(policy, applied) {
                 write_decision(decision, out);
             }
         }
     }
+}
 
-    /// Takes an object's reply as the decisions of partition `i`.
+impl PartitionMut<'_> {
+    /// Takes an object's reply as the decisions of this partition.
     ///
     /// # Errors
     /// The bytes are no reply to this partition's request: fail the partition then.
-    pub fn accept(&mut self, policy: &Policy, i: usize, reply: &[u8]) -> Result<(), WireError> {
+    pub fn accept(&mut self, policy: &Policy, reply: &[u8]) -> Result<(), WireError> {
         let mut bytes = Reader(reply);
         let at = Timestamp::from_nanos(bytes.u64()?);
         let mut status = Status::Uncharged;
-        let Self { applied, decisions, .. } = self;
-        for applied in applied.iter_mut().filter(|applied| applied.partition == Some(i)) {
+        let Self { index, applied, decisions, .. } = self;
+        for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
             applied.charged = match bytes.u8()? {
                 0 => None,
                 1 => Some(at),
@@ -178,15 +183,9 @@ impl Plan {
         if !bytes.0.is_empty() {
             return Err(WireError::Malformed);
         }
-        if let Some(partition) = self.live_mut(i) {
-            partition.at = at;
-            partition.status = status;
-        }
+        self.stored.at = at;
+        self.stored.status = status;
         Ok(())
-    }
-
-    fn of_partition(&self, i: usize) -> impl Iterator<Item = &Applied> {
-        self.applied.iter().filter(move |applied| applied.partition == Some(i))
     }
 }
 

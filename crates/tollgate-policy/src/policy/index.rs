@@ -17,6 +17,9 @@ use crate::http::path::{Pattern, Segment};
 pub(crate) struct Index {
     /// Patterns without a wildcard, whole: most paths are found by one look.
     exact: HashMap<Vec<u8>, Vec<u16>>,
+    /// Those whose only wildcard is `**`, by how many segments stand before it.
+    prefixes: Vec<HashMap<Vec<u8>, Vec<u16>>>,
+    /// All others.
     paths: Trie,
     hosts: HashMap<Vec<u8>, Vec<u16>>,
     /// By suffix with its leading dot.
@@ -31,6 +34,7 @@ impl Index {
     pub(crate) fn new() -> Self {
         Self {
             exact: HashMap::new(),
+            prefixes: Vec::new(),
             paths: Trie { nodes: Vec::new() },
             hosts: HashMap::new(),
             suffixes: HashMap::new(),
@@ -42,12 +46,7 @@ impl Index {
     /// Adds `rule`, and says which of its conditions a look-up will have checked.
     pub(crate) fn insert(&mut self, when: Option<&Conditions>, rule: u16) -> Known {
         if let Some(paths) = when.and_then(Conditions::paths) {
-            for pattern in paths {
-                match pattern.exact() {
-                    Some(path) => self.exact.entry(path).or_default().push(rule),
-                    None => self.paths.insert(pattern, rule),
-                }
-            }
+            paths.iter().for_each(|pattern| self.insert_path(pattern, rule));
             return Known::Path;
         }
         if let Some(hosts) = when.and_then(Conditions::hosts) {
@@ -67,6 +66,24 @@ impl Index {
         Known::Nothing
     }
 
+    fn insert_path(&mut self, pattern: &Pattern, rule: u16) {
+        let depth = pattern.segments.len();
+        let map = match pattern.literal() {
+            None => return self.paths.insert(pattern, rule),
+            Some(_) if !pattern.rest => &mut self.exact,
+            Some(_) => {
+                if self.prefixes.len() <= depth {
+                    self.prefixes.resize_with(depth.saturating_add(1), HashMap::new);
+                }
+                match self.prefixes.get_mut(depth) {
+                    Some(map) => map,
+                    None => return,
+                }
+            }
+        };
+        map.entry(pattern.literal().unwrap_or_default()).or_default().push(rule);
+    }
+
     /// Fills `out` with the candidates for a request, in order, each once: those that any of the readings of
     /// its path finds. A `host` of which nobody knows what it is may be any.
     pub(crate) fn find<'p>(
@@ -78,7 +95,10 @@ impl Index {
         out.clear();
         out.extend_from_slice(&self.always);
         for path in readings {
-            out.extend(self.exact.get(path).into_iter().flatten());
+            append(&self.exact, path, out);
+            for (map, prefix) in self.prefixes.iter().zip(prefixes(path)) {
+                append(map, prefix, out);
+            }
             self.paths.walk(0, Some(path.strip_prefix(b"/").unwrap_or(path)), out);
         }
         match host {
@@ -93,17 +113,28 @@ impl Index {
 
     /// Appends the rules of every host that matches, some perhaps twice.
     fn find_host(&self, host: &[u8], out: &mut Vec<u16>) {
-        if let Some(rules) = self.hosts.get(host) {
-            out.extend_from_slice(rules);
-        }
+        append(&self.hosts, host, out);
         if !self.suffixes.is_empty() {
             let first = host.len().saturating_sub(self.longest_suffix).max(1);
             let dots = host.iter().enumerate().skip(first).filter(|(_, b)| **b == b'.');
             for suffix in dots.filter_map(|(i, _)| host.get(i..)) {
-                out.extend(self.suffixes.get(suffix).into_iter().flatten());
+                append(&self.suffixes, suffix, out);
             }
         }
     }
+}
+
+/// Appends the rules under `name`.
+fn append(map: &HashMap<Vec<u8>, Vec<u16>>, name: &[u8], out: &mut Vec<u16>) {
+    if let Some(rules) = map.get(name) {
+        out.extend_from_slice(rules);
+    }
+}
+
+/// What of `path`, in normal form, stands before its first slash, its second and so on, and all of it at last.
+fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(i, _)| i);
+    slashes.chain([path.len()]).filter_map(|end| path.get(..end))
 }
 
 /// Patterns by segment; the first node is the root.
@@ -187,6 +218,7 @@ pub(crate) enum Known {
 mod tests {
     use super::*;
     use crate::document::conditions::Condition;
+    use alloc::string::String;
 
     fn check(conditions: &[Conditions], host: &str, path: &str, expected: &[u16]) {
         let mut index = Index::new();
@@ -213,6 +245,34 @@ mod tests {
         check(&conditions, "", "/api/1/y", &[1, 4]);
         check(&conditions, "", "/", &[4, 5]);
         check(&conditions, "", "/apix", &[4, 7]);
+    }
+
+    /// The law of the index: it finds exactly the patterns that match, wherever each of them lies.
+    #[test]
+    fn what_is_found_is_what_matches() {
+        const PIECES: [&str; 4] = ["", "/a", "/b", "/*"];
+        let three = || (0..64_usize).map(|i| [i % 4, i / 4 % 4, i / 16].map(|piece| PIECES[piece]));
+        let mut texts: Vec<String> = three()
+            .flat_map(|[a, b, c]| ["", "/", "/**"].map(|end| [a, b, c, end].concat()))
+            .collect();
+        texts.retain(|text| !text.is_empty());
+        texts.sort();
+        texts.dedup();
+        let patterns: Vec<Pattern> = texts.iter().map(|t| Pattern::parse(t).unwrap()).collect();
+        let mut index = Index::new();
+        for (pattern, rule) in patterns.iter().zip(0..) {
+            let paths = Condition::Paths([pattern.clone()].into());
+            index.insert(Some(&Conditions([paths].into())), rule);
+        }
+        let (mut found, mut compared) = (Vec::new(), 0);
+        for path in texts.iter().map(|text| text.replace('*', "c")) {
+            index.find(Some(b""), core::iter::once(path.as_bytes()), &mut found);
+            let matching =
+                patterns.iter().zip(0..).filter(|(p, _)| p.matches(path.as_bytes()).is_some());
+            assert_eq!(found, matching.map(|(_, rule)| rule).collect::<Vec<u16>>(), "{path}");
+            compared += found.len();
+        }
+        assert!(compared > 500, "{compared}");
     }
 
     #[test]

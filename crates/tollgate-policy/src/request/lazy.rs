@@ -20,7 +20,7 @@ use crate::policy::settings::Settings;
 pub(crate) struct Request<'a, F> {
     pub(crate) facts: &'a F,
     pub(crate) settings: &'a Settings,
-    buffers: Buffers,
+    buffers: &'a Buffers,
     host: Result<(), Malformed>,
     method: OnceCell<Cow<'a, [u8]>>,
     target: OnceCell<Cow<'a, [u8]>>,
@@ -49,7 +49,7 @@ impl Buffers {
 
 impl<'a, F: Facts> Request<'a, F> {
     /// Fetches host and path if any rule reads them.
-    pub(crate) fn new(facts: &'a F, settings: &'a Settings, mut buffers: Buffers) -> Self {
+    pub(crate) fn new(facts: &'a F, settings: &'a Settings, buffers: &'a mut Buffers) -> Self {
         let target = OnceCell::new();
         let mut host = Ok(());
         let mut path_len = 0;
@@ -70,11 +70,6 @@ impl<'a, F: Facts> Request<'a, F> {
             path_len,
             client: OnceCell::new(),
         }
-    }
-
-    /// Gives the buffers back.
-    pub(crate) fn into_buffers(self) -> Buffers {
-        self.buffers
     }
 
     pub(crate) fn method(&self) -> &[u8] {

@@ -10,7 +10,8 @@ use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
 use crate::document::action::Action;
 use crate::pipeline::key_hashes::KeyHashes;
-use crate::pipeline::plan::{Applied, Due, Full, Partition, Plan, denies};
+use crate::pipeline::partition::PartitionMut;
+use crate::pipeline::plan::{AppliedRule, Due, Full, Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::request::lazy::Buffers;
 
@@ -19,16 +20,10 @@ use super::turn::Turn;
 impl Plan {
     /// Makes the plan small, for keeping it while its request waits. Load and decide it again afterwards.
     pub fn shrink(&mut self) {
-        let Self { applied, partitions, used, decisions, keys, candidates, buffers, text, .. } =
-            self;
-        partitions.truncate(*used);
-        for partition in partitions.iter_mut() {
-            partition.value = Vec::new();
-        }
-        partitions.shrink_to_fit();
+        let Self { applied, partitions, decisions, candidates, buffers, text, .. } = self;
+        partitions.shrink();
         applied.shrink_to_fit();
         decisions.shrink_to_fit();
-        keys.shrink_to_fit();
         *candidates = Vec::new();
         *buffers = Buffers::default();
         *text.get_mut() = String::new();
@@ -42,32 +37,8 @@ impl Plan {
                 *buffer = Vec::new();
             }
         }
-        if self.keys.len() <= longest {
-            return;
-        }
-        let mut keys = Vec::new();
-        for partition in self.partitions.iter_mut().take(self.used) {
-            let key = self.keys.get(partition.key.clone()).unwrap_or_default();
-            let start = keys.len();
-            if key.len() > longest {
-                partition.trimmed = Some(KeyHashes::new(key, &policy.response));
-                keys.extend(digest(key));
-            } else {
-                keys.extend_from_slice(key);
-            }
-            partition.key = start..keys.len();
-        }
-        self.keys = keys;
-    }
-
-    /// True when the cost of this request is in the stored value of partition `i`.
-    #[must_use]
-    pub fn is_charged(&self, i: usize) -> bool {
-        let charged = self
-            .applied
-            .iter()
-            .any(|applied| applied.partition == Some(i) && applied.charged.is_some());
-        charged && !self.has_failed(i)
+        let shorten = |key: &[u8]| (KeyHashes::new(key, &policy.response), digest(key));
+        self.partitions.shorten_keys(longest, shorten);
     }
 
     /// The line of spare times ([`Queue::spare`](super::Queue::spare)) that a request which was not decided yet may be given one of: if
@@ -93,16 +64,14 @@ impl Plan {
         let text = self.text.try_borrow().map_or(0, |text| text.capacity());
         [
             size_of::<Self>(),
-            of(self.applied.capacity(), size_of::<Applied>()),
-            of(self.partitions.capacity(), size_of::<Partition>()),
+            of(self.applied.capacity(), size_of::<AppliedRule>()),
             of(self.decisions.capacity(), size_of::<Decision>()),
             of(self.candidates.capacity(), size_of::<u16>()),
-            self.keys.capacity(),
+            self.partitions.capacity(),
             self.buffers.capacity(),
             text,
         ]
         .into_iter()
-        .chain(self.partitions.iter().map(|partition| partition.value.capacity()))
         .fold(0, usize::saturating_add)
     }
 
@@ -138,19 +107,22 @@ impl Plan {
         found
     }
 
-    /// The place of a request is now the one at `at`: what [`Plan::refund`] then takes back.
+    /// The place of a request is now the one at `at`: what [`PartitionMut::refund`] then takes back.
     pub fn move_place(&mut self, policy: &Policy, at: Timestamp) {
         let Some(place) = self.place(policy) else { return };
-        self.with_partition(place.partition, |applied, partition, decisions| {
-            for applied in applied.iter().filter(|applied| applied.charged.is_some()) {
-                let own = decisions.get_mut(applied.first_decision..).unwrap_or_default();
-                for decision in own.iter_mut().take(policy.meters(applied).len()) {
-                    if let Verdict::Delay(wait) = &mut decision.verdict {
-                        *wait = at.since(partition.at);
-                    }
+        let Some(PartitionMut { stored, applied, decisions, .. }) =
+            self.partition_mut(place.partition)
+        else {
+            return;
+        };
+        for applied in applied.iter().filter(|applied| applied.charged.is_some()) {
+            let own = decisions.get_mut(applied.first_decision..).unwrap_or_default();
+            for decision in own.iter_mut().take(policy.meters(applied).len()) {
+                if let Verdict::Delay(wait) = &mut decision.verdict {
+                    *wait = at.since(stored.at);
                 }
             }
-        });
+        }
     }
 
     /// Decides a plan of one rule with one quota that has a place already, at `at`: one that was charged to a

@@ -7,7 +7,7 @@ use tollgate_core::{Algorithm, Span, Timestamp};
 
 use crate::answer::outcome::Outcome;
 use crate::document::action::Action;
-use crate::pipeline::plan::{Applied, Due, Plan};
+use crate::pipeline::plan::{AppliedRule, Due, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::quota::Meter;
 
@@ -24,6 +24,16 @@ pub struct Turn {
     pub cost: u64,
     /// How long the rule lets it wait in all, from when it came.
     pub max: Span,
+}
+
+impl Turn {
+    /// The key of the line, in the plan that the turn is of.
+    #[must_use]
+    pub fn key<'p>(&self, plan: &'p Plan) -> &'p [u8] {
+        let partition = plan.partition(self.partition);
+        debug_assert!(partition.is_some(), "a turn goes with the plan that it was made from");
+        partition.map_or(&[], |partition| partition.key())
+    }
 }
 
 impl Plan {
@@ -73,7 +83,7 @@ impl Outcome<'_> {
 }
 
 /// The line of a rule that lets requests wait for their turn. A `leaky-queue` gives out times instead.
-fn turn(policy: &Policy, applied: &Applied) -> Option<Turn> {
+fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
     let rule = policy.rules.get(usize::from(applied.rule))?;
     let Action::Delay(max) = rule.action else { return None };
     let hands_out_times =

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Facts, Plan, Policy, Surface};
+use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Surface};
 
 /// A request as a test writes it.
 #[derive(Clone, Debug, Default)]
@@ -133,15 +133,13 @@ impl Surfaced {
 
     fn commit(&mut self, millis: u64) {
         let Self { policy, plan, store, .. } = self;
-        for i in (0..plan.len()).filter(|i| plan.applies(*i)).collect::<Vec<_>>() {
-            let key = plan.key(i).to_vec();
-            plan.load(policy, i, store.get(&key).map(Vec::as_slice));
-        }
+        plan.each_partition(|partition| {
+            let stored = store.get(partition.key());
+            partition.load(policy, stored.map(Vec::as_slice));
+        });
         plan.decide(policy, Timestamp::from_millis(millis));
-        for i in 0..plan.len() {
-            if plan.applies(i) && plan.changed(i) {
-                store.insert(plan.key(i).to_vec(), plan.value(i).to_vec());
-            }
+        for partition in plan.partitions().filter(Partition::changed) {
+            store.insert(partition.key().to_vec(), partition.value().to_vec());
         }
     }
 }

@@ -1,0 +1,213 @@
+//! One partition of a plan, as surfaces handle it: a stored value, and what of the request is counted in it.
+//!
+//! Invariant: there is a handle only of a partition that the plan has, so no number out of range is ever a valid group or
+//! an empty key.
+
+use tollgate_core::{Decision, Timestamp};
+
+use crate::pipeline::key_hashes::pk;
+use crate::pipeline::partitions::{Failure, Status, Stored};
+use crate::pipeline::plan::{AppliedRule, Due, Plan};
+use crate::policy::compiled::Policy;
+use crate::policy::record;
+use crate::policy::settings::Response;
+use crate::stable_hash::stable_hash;
+
+/// One partition of a [`Plan`], to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Partition<'p> {
+    pub(crate) index: usize,
+    pub(crate) stored: &'p Stored,
+    key: &'p [u8],
+    applied: &'p [AppliedRule],
+    decisions: &'p [Decision],
+}
+
+/// One partition of a [`Plan`], to be loaded, decided and charged.
+#[derive(Debug)]
+pub struct PartitionMut<'p> {
+    pub(crate) index: usize,
+    pub(crate) stored: &'p mut Stored,
+    key: &'p [u8],
+    pub(crate) applied: &'p mut [AppliedRule],
+    pub(crate) decisions: &'p mut [Decision],
+}
+
+impl Plan {
+    /// How many partitions (stored values) the request is charged to.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// Partition `i` of [`Plan::len`].
+    #[must_use]
+    pub fn partition(&self, i: usize) -> Option<Partition<'_>> {
+        let stored = self.partitions.get(i)?;
+        let key = self.partitions.key_of(stored);
+        let (applied, decisions) = (&self.applied, &self.decisions);
+        Some(Partition { index: i, stored, key, applied, decisions })
+    }
+
+    /// Every partition that has something to decide, in order: all of them, until the plan is
+    /// [settled](Plan::settle).
+    pub fn partitions(&self) -> impl Iterator<Item = Partition<'_>> {
+        (0..self.len()).filter_map(|i| self.partition(i)).filter(Partition::applies)
+    }
+
+    /// Partition `i` of [`Plan::len`], to be loaded, decided and charged.
+    #[must_use]
+    pub fn partition_mut(&mut self, i: usize) -> Option<PartitionMut<'_>> {
+        let Self { applied, partitions, decisions, .. } = self;
+        let (stored, key) = partitions.get_mut(i)?;
+        Some(PartitionMut { index: i, stored, key, applied, decisions })
+    }
+
+    /// Calls `each` with every one of [`Plan::partitions`].
+    pub fn each_partition(&mut self, mut each: impl FnMut(&mut PartitionMut<'_>)) {
+        for i in 0..self.len() {
+            if let Some(mut partition) = self.partition_mut(i).filter(|p| p.view().applies()) {
+                each(&mut partition);
+            }
+        }
+    }
+
+    /// True when a partition could not be loaded, decided or committed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.partitions.live().iter().any(|stored| stored.status.has_failed())
+    }
+}
+
+impl<'p> Partition<'p> {
+    /// Its place in the plan.
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The index into [`Policy::groups`] of its group.
+    #[must_use]
+    pub fn group(&self) -> usize {
+        self.stored.group.into()
+    }
+
+    /// Its canonical key. It holds what the client sent: hash it, never store or log it.
+    #[must_use]
+    pub const fn key(&self) -> &'p [u8] {
+        self.key
+    }
+
+    /// Its value, to be committed.
+    #[must_use]
+    pub fn value(&self) -> &'p [u8] {
+        &self.stored.value
+    }
+
+    /// False when it has nothing to decide, which only [`Plan::settle`] brings about.
+    #[must_use]
+    pub fn applies(&self) -> bool {
+        self.rules().next().is_some()
+    }
+
+    /// True when it could not be loaded, decided or committed.
+    #[must_use]
+    pub const fn has_failed(&self) -> bool {
+        self.stored.status.has_failed()
+    }
+
+    /// True when its value was charged and must be committed.
+    #[must_use]
+    pub fn changed(&self) -> bool {
+        self.stored.status == Status::Charged
+    }
+
+    /// True when the cost of this request is in its stored value.
+    #[must_use]
+    pub fn is_charged(&self) -> bool {
+        !self.has_failed() && self.rules().any(|applied| applied.charged.is_some())
+    }
+
+    /// True when a settled plan has charges of it to take back: whoever commits it twice admits too many.
+    #[must_use]
+    pub fn gives_back(&self) -> bool {
+        self.rules().any(|applied| applied.due == Due::GivenBack)
+    }
+
+    /// The time from which it may be forgotten without loss.
+    #[must_use]
+    pub fn idle_at(&self, policy: &Policy) -> Timestamp {
+        let group = policy.groups.get(self.group());
+        debug_assert!(group.is_some(), "a plan goes with the policy that made it");
+        group.map_or(Timestamp::ZERO, |group| group.idle_at(policy, self.value()))
+    }
+
+    /// The hash of its key that is reported to clients as `pk`.
+    pub(crate) fn pk(&self, response: &Response) -> u64 {
+        self.stored.trimmed.map_or_else(|| pk(self.key, response), |hashes| hashes.pk)
+    }
+
+    /// The hash of its key that its jitter is chosen by.
+    pub(crate) fn jitter_hash(&self) -> u64 {
+        self.stored.trimmed.map_or_else(|| stable_hash(&[self.key]), |hashes| hashes.jitter)
+    }
+
+    /// The rules that count in it.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &'p AppliedRule> + use<'p> {
+        let index = self.index;
+        self.applied.iter().filter(move |applied| applied.counts_in(index))
+    }
+
+    /// What each quota of one of them says.
+    pub(crate) fn decisions_of(
+        &self,
+        policy: &Policy,
+        applied: &AppliedRule,
+    ) -> impl Iterator<Item = &'p Decision> + use<'p> {
+        let decisions = self.decisions.get(applied.first_decision..).unwrap_or_default();
+        decisions.iter().take(policy.meters(applied).len())
+    }
+}
+
+impl PartitionMut<'_> {
+    /// The same, to be read.
+    #[must_use]
+    pub const fn view(&self) -> Partition<'_> {
+        let Self { index, stored, key, applied, decisions } = self;
+        Partition { index: *index, stored, key, applied, decisions }
+    }
+
+    /// The index into [`Policy::groups`] of its group.
+    #[must_use]
+    pub fn group(&self) -> usize {
+        self.view().group()
+    }
+
+    /// Its canonical key. It holds what the client sent: hash it, never store or log it.
+    #[must_use]
+    pub const fn key(&self) -> &[u8] {
+        self.key
+    }
+
+    /// Takes its stored value; `None` or zeros were never seen. A value that an earlier policy wrote is brought
+    /// into the current layout, record by record.
+    pub fn load(&mut self, policy: &Policy, stored: Option<&[u8]>) {
+        let group = policy.groups.get(usize::from(self.stored.group));
+        debug_assert!(group.is_some(), "a plan goes with the policy that made it");
+        let Some(group) = group else { return };
+        record::load(policy, group, stored.unwrap_or_default(), &mut self.stored.value);
+        self.stored.status = Status::Loaded;
+    }
+
+    /// Notes that it could not be loaded or committed: its rules' `on_failure` decides.
+    pub fn fail(&mut self, failure: Failure) {
+        self.stored.status = Status::Failed(failure);
+        // Nothing of it was stored, so nothing may come back.
+        self.rules_mut().for_each(|applied| applied.charged = None);
+    }
+
+    fn rules_mut(&mut self) -> impl Iterator<Item = &mut AppliedRule> {
+        let index = self.index;
+        self.applied.iter_mut().filter(move |applied| applied.counts_in(index))
+    }
+}
