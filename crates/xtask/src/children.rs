@@ -108,6 +108,16 @@ pub fn stop_all_on_signal() -> Result<()> {
     Ok(())
 }
 
+/// What all children that were waited for have used of the processors, with their own children.
+pub fn processor_time() -> Option<Duration> {
+    const TICKS: u64 = 100; // a second; a constant of Linux that programs are told
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let after_name = stat.rsplit_once(") ")?.1;
+    let mut fields = after_name.split(' ').skip(13).map_while(|field| field.parse::<u64>().ok());
+    let ticks = fields.next()? + fields.next()?; // cutime and cstime
+    Some(Duration::from_millis(ticks * 1000 / TICKS))
+}
+
 fn terminate(entry: Entry) {
     let patience = match entry.stop {
         Stop::Group => {
@@ -143,6 +153,15 @@ fn lost(error: std::io::Error) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_children_is_counted() {
+        let before = processor_time().unwrap();
+        let mut busy = Command::new("sh");
+        busy.args(["-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"]);
+        assert!(busy.status().unwrap().success());
+        assert!(processor_time().unwrap() > before);
+    }
 
     #[test]
     fn dropping_a_child_ends_it_and_its_helpers() {

@@ -27,9 +27,6 @@ const FOLDER: &str = "tests/fuzz";
 const BRIEF: [&str; 3] = ["-seed=1", "-runs=50000", "-timeout=600"];
 /// The property tests, as if they were a target.
 const LAWS: &str = "laws";
-const SECONDS: u32 = 60;
-const MOST_SECONDS: u32 = 86_400;
-const USAGE: &str = "cargo xtask fuzz [target ...] [laws] [--seconds 1-86400] [--keep]";
 const FIX: &str = "correct tests/fuzz, or what it calls";
 /// No input is large or takes much memory.
 const LIMITS: [&str; 2] = ["-max_len=65536", "-rss_limit_mb=2048"];
@@ -37,17 +34,24 @@ const LIMITS: [&str; 2] = ["-max_len=65536", "-rss_limit_mb=2048"];
 const PATIENCE: &str = "-timeout=5";
 
 #[derive(Debug, PartialEq, Eq)]
-struct Options {
-    targets: Vec<String>,
-    seconds: u32,
+pub struct Options {
+    /// None means all.
+    pub targets: Vec<String>,
+    pub seconds: u32,
     /// New inputs that reach new code are added to the corpora.
-    keep: bool,
+    pub keep: bool,
 }
 
-pub fn fuzz(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+pub fn fuzz(workspace: &Workspace, mut options: Options) -> Result<()> {
     let mut known = targets(workspace)?;
     known.push(LAWS.to_owned());
-    let mut options = parse(arguments, known)?;
+    if let Some(other) = options.targets.iter().find(|target| !known.contains(target)) {
+        let why = format!("there is no target {other:?}");
+        return Err(Problem::new("cannot fuzz", why, format!("choose of {}", known.join(", "))));
+    }
+    if options.targets.is_empty() {
+        options.targets = known;
+    }
     let with_laws = options.targets.iter().any(|target| target == LAWS);
     options.targets.retain(|target| target != LAWS);
     if !options.targets.is_empty() {
@@ -110,31 +114,6 @@ pub fn briefly(workspace: &Workspace) -> Result<()> {
         println!("  {target:<8} {}", done.unwrap_or("nothing was run"));
     }
     Ok(())
-}
-
-fn parse(arguments: &[String], known: Vec<String>) -> Result<Options> {
-    let refuse = |why: String| Problem::new("cannot fuzz", why, USAGE);
-    let mut options = Options { targets: Vec::new(), seconds: SECONDS, keep: false };
-    let mut rest = arguments.iter();
-    while let Some(word) = rest.next() {
-        match word.as_str() {
-            "--keep" => options.keep = true,
-            "--seconds" => {
-                let number = rest.next().and_then(|text| text.parse().ok());
-                let number = number.filter(|number| (1..=MOST_SECONDS).contains(number));
-                let why = || refuse(format!("--seconds wants 1 to {MOST_SECONDS}"));
-                options.seconds = number.ok_or_else(why)?;
-            }
-            target if known.iter().any(|name| name == target) => {
-                options.targets.push(target.to_owned());
-            }
-            other => return Err(refuse(format!("there is no target {other:?}"))),
-        }
-    }
-    if options.targets.is_empty() {
-        options.targets = known;
-    }
-    Ok(options)
 }
 
 /// The targets, so that none is forgotten: the files of `tests/fuzz/targets`.
@@ -226,19 +205,11 @@ mod tests {
         assert!(config.contains(&format!("\n[env]\n{SEED} = \"1\"\n")), "{config}");
     }
 
-    fn options(text: &str) -> Result<Options> {
-        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        parse(&words, vec!["a".to_owned(), "b".to_owned()])
-    }
-
     #[test]
-    fn the_command_line_is_read() {
-        let all = options("--seconds 5 --keep").unwrap();
-        assert_eq!((all.targets.len(), all.seconds, all.keep), (2, 5, true));
-        assert_eq!(options("b").unwrap().targets, ["b"]);
-        for wrong in ["c", "--seconds 0", "--seconds", "--seconds x"] {
-            assert!(options(wrong).is_err(), "{wrong}");
-        }
+    fn an_unknown_target_is_refused() {
+        let options = Options { targets: vec!["x".into()], seconds: 1, keep: false };
+        let problem = fuzz(&Workspace::find(), options).unwrap_err();
+        assert!(problem.why.contains("no target \"x\"") && problem.fix.contains(LAWS));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Invariant: the same commands run on a laptop and in CI, and every failure says what to do. No
 //! shell script holds logic.
 
+mod arguments;
 mod bench;
 mod build;
 mod children;
@@ -22,32 +23,14 @@ mod up;
 mod versions;
 mod workspace;
 
-use problem::{Problem, Result};
+use arguments::Asked;
+use problem::Result;
 use std::process::ExitCode;
 use workspace::Workspace;
 
-const HELP: &str = "\
-cargo xtask <command>
-
-  up [--envoy-port N] [--worker-port N]
-                      build both products, start Envoy and workerd with a demo origin
-  test [step ...]     run all tests, or the named groups; `test --list` names them
-  build [envoy|worker]
-                      build the products into target/tollgate/
-  bench [core] [policy] [sizes] [envoy] [worker] [--seconds N] [--rounds N]
-                      measure decisions and requests, as tables in target/tollgate/bench.md
-  fuzz [target ...] [laws] [--seconds N] [--keep]
-                      look for inputs that break a law, with fresh seeds; `--keep` adds to the corpora
-  tidy                check what docs/style.md says and a machine can see
-  notice              write NOTICE anew, after another crate is bundled or another version of one
-  doctor              say which tools are there, which are missing, and why they are needed
-  tools               install every tool now (others do it when they need one)
-
-Tools are kept in .cache/ (or TOLLGATE_CACHE); after the first run no network is needed.";
-
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match children::stop_all_on_signal().and_then(|()| dispatch(&arguments)) {
+    let asked = arguments::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    match children::stop_all_on_signal().and_then(|()| run(asked)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("\nerror: {problem}");
@@ -56,29 +39,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(arguments: &[String]) -> Result<()> {
+fn run(asked: Asked) -> Result<()> {
     let workspace = Workspace::find();
-    let (command, rest) = match arguments {
-        [] => ("help", arguments),
-        [command, rest @ ..] => (command.as_str(), rest),
-    };
-    match command {
-        "bench" => bench::bench(&workspace, rest),
-        "build" => build::run(&workspace, rest),
-        "fuzz" => fuzz::fuzz(&workspace, rest),
-        "up" => up::up(&workspace, rest),
-        "doctor" => doctor::doctor(&workspace),
-        "notice" => notice::write(&workspace),
-        "test" => steps::test(&workspace, rest),
-        "tidy" => tidy::tidy(&workspace),
-        "tools" => tools::ensure(&workspace, &tools::ALL),
-        "help" | "--help" | "-h" => {
-            println!("{HELP}");
-            Ok(())
+    match asked {
+        Asked::Bench(options) => bench::bench(&workspace, options),
+        Asked::Build(products) => {
+            products.into_iter().try_for_each(|product| build::build(&workspace, product))
         }
-        other => {
-            let why = format!("there is no command {other:?}");
-            Err(Problem::new("cannot run xtask", why, "see `cargo xtask help`"))
-        }
+        Asked::Doctor => doctor::doctor(&workspace),
+        Asked::Fuzz(options) => fuzz::fuzz(&workspace, options),
+        Asked::Notice => notice::write(&workspace),
+        Asked::Test(wanted) => steps::test(&workspace, &wanted),
+        Asked::Tidy => tidy::tidy(&workspace),
+        Asked::Tools => tools::ensure(&workspace, &tools::ALL),
+        Asked::Up(options) => up::up(&workspace, options),
     }
 }

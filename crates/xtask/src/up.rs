@@ -34,13 +34,12 @@ const PROBE_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 1);
 const PROBE_HEADER: &str = "192.0.2.77";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Options {
-    envoy_port: u16,
-    worker_port: u16,
+pub struct Options {
+    pub envoy_port: u16,
+    pub worker_port: u16,
 }
 
-pub fn up(workspace: &Workspace, arguments: &[String]) -> Result<()> {
-    let options = parse(arguments)?;
+pub fn up(workspace: &Workspace, options: Options) -> Result<()> {
     must_be_free(options.envoy_port, "--envoy-port")?;
     must_be_free(options.worker_port, "--worker-port")?;
     let started = Instant::now();
@@ -172,35 +171,9 @@ fn runs(seen: &[u16]) -> Vec<(usize, u16)> {
     equal.map(|run| (run.len(), run.first().copied().unwrap_or_default())).collect()
 }
 
-fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { envoy_port: 10000, worker_port: 8787 };
-    let mut rest = arguments.iter();
-    let usage = "cargo xtask up [--envoy-port N] [--worker-port N]";
-    while let Some(flag) = rest.next() {
-        let place = match flag.as_str() {
-            "--envoy-port" => &mut options.envoy_port,
-            "--worker-port" => &mut options.worker_port,
-            _ => return Err(Problem::new("cannot start", format!("no flag {flag:?}"), usage)),
-        };
-        let number = rest.next().and_then(|text| text.parse().ok()).filter(|port| *port > 0);
-        let refuse = || Problem::new("cannot start", format!("{flag} wants a port number"), usage);
-        *place = number.ok_or_else(refuse)?;
-    }
-    Ok(options)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn flags_change_the_ports() {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let changed = parse(&words("--worker-port 9")).unwrap();
-        assert_eq!(changed, Options { envoy_port: 10000, worker_port: 9 });
-        assert!(parse(&words("--worker-port x")).is_err());
-        assert!(parse(&words("--other")).is_err());
-    }
 
     #[test]
     fn equal_answers_are_counted_like_uniq() {

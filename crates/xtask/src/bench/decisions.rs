@@ -4,7 +4,8 @@
 //! is taken off its figures, the stepping of ours is not.
 
 use super::{
-    Effort, callgrind,
+    callgrind,
+    effort::{Effort, example},
     figures::{Table, figure, least},
 };
 use crate::{
@@ -46,7 +47,7 @@ struct Cost {
 }
 
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
-    let program = super::example(workspace, "tollgate-core", "cost")?;
+    let program = example(workspace, "tollgate-core", "cost")?;
     let names: Vec<&str> = [CLOCK, GOVERNOR, GOVERNOR_STATE].into_iter().chain(OURS).collect();
     let mut times = vec![Vec::new(); names.len()];
     for round in 0..effort.rounds {

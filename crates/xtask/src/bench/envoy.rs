@@ -4,8 +4,8 @@
 //! listener, a direct response of six bytes, no log, the same requests on keep-alive connections.
 
 use super::{
-    Effort,
     cpu::{Seat, seated},
+    effort::Effort,
     load::{self, Expect, Subject},
     noop,
     wrk::Requests,

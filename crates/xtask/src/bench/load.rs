@@ -4,7 +4,8 @@
 //! each round begins with another one. A server that answers other than it should fails the run.
 
 use super::{
-    Effort, cpu,
+    cpu,
+    effort::Effort,
     figures::{Table, figure, least, median, most, paired_difference, paired_ratio},
     wrk::{self, Requests},
 };

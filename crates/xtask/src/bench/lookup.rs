@@ -4,7 +4,8 @@
 //! falls out of the instructions, and is not timed.
 
 use super::{
-    Effort, callgrind,
+    callgrind,
+    effort::{Effort, example},
     figures::{Table, figure, least},
 };
 use crate::{
@@ -24,7 +25,7 @@ const TIMED: u64 = 100_000;
 const COUNTED: (u64, u64) = (1_000, 5_000);
 
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
-    let program = super::example(workspace, "tollgate-policy", "lookup")?;
+    let program = example(workspace, "tollgate-policy", "lookup")?;
     let heading = [
         "rules found by",
         "ns: 1 rule",

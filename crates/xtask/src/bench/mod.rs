@@ -7,6 +7,7 @@
 mod callgrind;
 mod cpu;
 mod decisions;
+mod effort;
 mod envoy;
 mod figures;
 mod load;
@@ -17,23 +18,18 @@ mod wrk;
 
 use crate::{
     build::{self, Product, worker::locked_version},
-    problem::{OrProblem, Problem, Result},
+    problem::{OrProblem, Result},
     run,
     tools::{self, Tool, node},
     versions,
     workspace::Workspace,
 };
+pub use effort::Effort;
 use figures::{Table, grouped};
-use std::{fs, path::PathBuf, process::Command, time::Duration};
-
-/// A run can be stopped with Ctrl-C, but nobody should start one that lasts a night by mistake.
-const MOST_SECONDS: u32 = 30;
-const MOST_ROUNDS: u32 = 50;
-const USAGE: &str =
-    "cargo xtask bench [core] [policy] [sizes] [envoy] [worker] [--seconds 1-30] [--rounds 1-50]";
+use std::{fs, process::Command};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub enum Part {
     Core,
     Policy,
     Sizes,
@@ -41,7 +37,8 @@ enum Part {
     Worker,
 }
 
-const ALL: [(&str, Part); 5] = [
+/// By the names that the command line has for them.
+pub const ALL: [(&str, Part); 5] = [
     ("core", Part::Core),
     ("policy", Part::Policy),
     ("sizes", Part::Sizes),
@@ -49,22 +46,13 @@ const ALL: [(&str, Part); 5] = [
     ("worker", Part::Worker),
 ];
 
-/// How long to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Effort {
-    /// Of load on one server in one round.
-    seconds: u32,
-    rounds: u32,
-}
-
 #[derive(Debug, PartialEq, Eq)]
-struct Options {
-    parts: Vec<Part>,
-    effort: Effort,
+pub struct Options {
+    pub parts: Vec<Part>,
+    pub effort: Effort,
 }
 
-pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<()> {
-    let options = parse(arguments)?;
+pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
     let wanted = tools_for(&options.parts);
     tools::ensure(workspace, &wanted)?;
     let wants = |parts: &[Part]| options.parts.iter().any(|part| parts.contains(part));
@@ -92,30 +80,6 @@ pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     fs::write(&file, document).or_problem("cannot write the tables", "free disk space")?;
     println!("\nwritten to {}", file.display());
     Ok(())
-}
-
-fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options { parts: Vec::new(), effort: Effort { seconds: 2, rounds: 7 } };
-    let mut rest = arguments.iter();
-    while let Some(word) = rest.next() {
-        let part = ALL.iter().find(|(name, _)| name == word);
-        let (place, most) = match (word.as_str(), part) {
-            (_, Some((_, part))) => {
-                options.parts.push(*part);
-                continue;
-            }
-            ("--seconds", None) => (&mut options.effort.seconds, MOST_SECONDS),
-            ("--rounds", None) => (&mut options.effort.rounds, MOST_ROUNDS),
-            _ => return Err(Problem::new("cannot measure", format!("no part {word:?}"), USAGE)),
-        };
-        let number = rest.next().and_then(|text| text.parse().ok());
-        let refuse = || Problem::new("cannot measure", format!("{word} wants 1 to {most}"), USAGE);
-        *place = number.filter(|number| (1..=most).contains(number)).ok_or_else(refuse)?;
-    }
-    if options.parts.is_empty() {
-        options.parts = ALL.map(|(_, part)| part).to_vec();
-    }
-    Ok(options)
 }
 
 fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
@@ -158,15 +122,6 @@ fn heading(workspace: &Workspace, effort: Effort) -> Result<String> {
     ))
 }
 
-/// Builds the example `name` of `package` as it is measured, and says where it is.
-fn example(workspace: &Workspace, package: &str, name: &str) -> Result<PathBuf> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root);
-    cargo.args(["build", "--release", "-p", package, "--example", name]);
-    run::shown(&mut cargo, "fix what the compiler says")?;
-    Ok(workspace.target.join("release/examples").join(name))
-}
-
 fn sizes(workspace: &Workspace) -> Result<String> {
     let mut table = Table::new("Sizes", &["module", "bytes", "gzipped"]);
     let products = [
@@ -178,36 +133,4 @@ fn sizes(workspace: &Workspace) -> Result<String> {
         table.row([name.to_owned(), grouped(raw), grouped(zipped)]);
     }
     Ok(table.markdown())
-}
-
-impl Effort {
-    fn duration(self) -> Duration {
-        Duration::from_secs(self.seconds.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(text: &str) -> Result<Options> {
-        parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn no_word_means_everything() {
-        let everything = words("").unwrap();
-        assert_eq!(everything.parts, ALL.map(|(_, part)| part));
-        assert_eq!(everything.effort, Effort { seconds: 2, rounds: 7 });
-    }
-
-    #[test]
-    fn parts_and_effort_are_chosen_and_bounded() {
-        let chosen = words("worker --seconds 1 core --rounds 3").unwrap();
-        assert_eq!(chosen.parts, [Part::Worker, Part::Core]);
-        assert_eq!(chosen.effort, Effort { seconds: 1, rounds: 3 });
-        for wrong in ["gpu", "--rounds", "--rounds 0", "--rounds 51", "--seconds x"] {
-            assert!(words(wrong).is_err(), "{wrong}");
-        }
-    }
 }

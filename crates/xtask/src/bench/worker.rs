@@ -5,8 +5,8 @@
 //! too. Says nothing about the platform's own servers, where storage is replicated elsewhere.
 
 use super::{
-    Effort,
     cpu::{Seat, seated},
+    effort::Effort,
     envoy,
     load::{self, Expect, Subject},
     wrk::Requests,

@@ -10,30 +10,13 @@ pub mod product;
 pub mod purity;
 pub mod worker;
 
-use crate::{
-    problem::{Problem, Result},
-    run,
-    workspace::Workspace,
-};
+use crate::{problem::Result, run, workspace::Workspace};
 
 /// What can be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Product {
     Envoy,
     Worker,
-}
-
-pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<()> {
-    let products = match arguments {
-        [] => vec![Product::Envoy, Product::Worker],
-        [one] if one == "envoy" => vec![Product::Envoy],
-        [one] if one == "worker" => vec![Product::Worker],
-        other => {
-            let why = format!("there is no product {:?}", other.join(" "));
-            return Err(Problem::new("cannot build", why, "cargo xtask build [envoy|worker]"));
-        }
-    };
-    products.into_iter().try_for_each(|product| build(workspace, product))
 }
 
 /// Makes a product and says its sizes; what the compiler says is shown.

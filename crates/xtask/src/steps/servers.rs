@@ -58,15 +58,16 @@ pub fn e2e_envoy(workspace: &Workspace) -> Result<()> {
     let mut clock = Command::new("cargo");
     clock.current_dir(&workspace.root).args(["build", "-p", "tollgate-clock"]);
     run::shown(clock.args(["--profile", "release-test"]), "correct tests/clock")?;
-    e2e(workspace, |name| name.contains("envoy"))
+    // The tests of the clients themselves come along: alone they would build everything below them once more.
+    e2e(workspace, &["--lib"], |name| name.contains("envoy"))
 }
 
 /// Also what needs both servers: it runs after the filter was built.
 pub fn e2e_workerd(workspace: &Workspace) -> Result<()> {
-    e2e(workspace, |name| !name.contains("envoy"))
+    e2e(workspace, &[], |name| !name.contains("envoy"))
 }
 
-fn e2e(workspace: &Workspace, wanted: fn(&str) -> bool) -> Result<()> {
+fn e2e(workspace: &Workspace, also: &[&str], wanted: fn(&str) -> bool) -> Result<()> {
     let packages = metadata::packages(workspace)?;
     let tests = packages.into_iter().filter(|package| package.name == E2E);
     let tests: Vec<String> =
@@ -81,7 +82,10 @@ fn e2e(workspace: &Workspace, wanted: fn(&str) -> bool) -> Result<()> {
     }
     // Optimised, because these tests are also clients that race each other.
     let mut command = Command::new("cargo");
-    command.current_dir(&workspace.root).args(["test", "-p", E2E, "--profile", "release-test"]);
+    command
+        .current_dir(&workspace.root)
+        .args(["test", "-p", E2E, "--profile", "release-test"])
+        .args(also);
     tests.iter().for_each(|test| {
         command.args(["--test", test]);
     });

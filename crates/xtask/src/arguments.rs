@@ -1,0 +1,255 @@
+//! What `cargo xtask` can be asked for.
+//!
+//! Invariant: every number is bounded here, and every word is known here but the targets of the
+//! fuzzer, which are files. Built without clap's derive macros: they would cost everybody who
+//! starts `cargo xtask up` for the first time four seconds more.
+
+use crate::{
+    bench::{self, Effort, Part},
+    build::Product,
+    fuzz, steps, up,
+};
+use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
+use std::ffi::OsString;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Asked {
+    Bench(bench::Options),
+    Build(Vec<Product>),
+    Doctor,
+    Fuzz(fuzz::Options),
+    Notice,
+    Test(steps::Wanted),
+    Tidy,
+    Tools,
+    Up(up::Options),
+}
+
+/// Reads the arguments; the error is a help page, too.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::Error> {
+    let matches = program().try_get_matches_from(words)?;
+    let (name, of) = matches.subcommand().unwrap_or(("help", &matches));
+    Ok(match name {
+        "bench" => Asked::Bench(bench::Options { parts: parts(of), effort: effort(of) }),
+        "build" => Asked::Build(products(of)),
+        "fuzz" => Asked::Fuzz(fuzz::Options {
+            targets: many(of, "target"),
+            seconds: number(of, "seconds"),
+            keep: of.get_flag("keep"),
+        }),
+        "doctor" => Asked::Doctor,
+        "notice" => Asked::Notice,
+        "test" => Asked::Test(wanted(of)),
+        "tidy" => Asked::Tidy,
+        "tools" => Asked::Tools,
+        _ => Asked::Up(up::Options {
+            envoy_port: port(of, "envoy-port"),
+            worker_port: port(of, "worker-port"),
+        }),
+    })
+}
+
+fn program() -> Command {
+    Command::new("cargo xtask")
+        .bin_name("cargo xtask")
+        .about("The one entry point for building, running and testing Tollgate")
+        .after_help(
+            "Tools are kept in .cache/ (or TOLLGATE_CACHE); after the first run no network is needed.\n\
+             What tests compare with and a command wrote (snapshots, golden files, outputs in docs, the schema) is\n\
+             written anew by TOLLGATE_BLESS=1 before `cargo test`; read the difference before you commit it.",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("up")
+                .about("Build both products, start Envoy and workerd with a demo origin")
+                .arg(port_of("envoy-port", "10000"))
+                .arg(port_of("worker-port", "8787")),
+        )
+        .subcommand(
+            test_program(),
+        )
+        .subcommand(
+            Command::new("build")
+                .about("Build the products into target/tollgate/")
+                .arg(Arg::new("product").value_parser(PossibleValuesParser::new(PRODUCTS.map(name_of)))),
+        )
+        .subcommand(
+            bench_program(),
+        )
+        .subcommand(
+            Command::new("fuzz")
+                .about("Look for inputs that break a law, with fresh seeds")
+                .arg(Arg::new("target").num_args(0..).help("Files of tests/fuzz/targets, or `laws`"))
+                .arg(bounded("seconds", "60", 86_400, "For each target"))
+                .arg(flag("keep", "Add what reaches new code to the corpora")),
+        )
+        .subcommand(Command::new("tidy").about("Check what docs/style.md says and a machine can see"))
+        .subcommand(
+            Command::new("notice")
+                .about("Write NOTICE anew, after another crate is bundled or another version of one"),
+        )
+        .subcommand(
+            Command::new("doctor")
+                .about("Say which tools are there, which are missing, and why they are needed"),
+        )
+        .subcommand(
+            Command::new("tools").about("Install every tool now; others do it when they need one"),
+        )
+}
+
+fn test_program() -> Command {
+    Command::new("test")
+                .about("Run all tests, or the named groups")
+                .long_about(
+                    "Run all tests, or the named groups.\n\n\
+                     `quick` is the loop while you work: formatting, tidy, clippy and `cargo test`, which need \
+                     nothing but Rust. Without a group everything runs but `quick`, whose steps are then part of \
+                     others: lints and tests on every target, fuzzing, both products, real servers. The first \
+                     time it installs what it needs.",
+                )
+                .arg(Arg::new("group").num_args(0..).help("Names of groups, as --list shows them"))
+                .arg(flag("list", "Only name the groups and their steps"))
+                .arg(Arg::new("step").long("step").hide(true))
+}
+
+fn bench_program() -> Command {
+    Command::new("bench")
+        .about("Measure decisions and requests, as tables in target/tollgate/bench.md")
+        .arg(
+            Arg::new("part")
+                .num_args(0..)
+                .value_parser(PossibleValuesParser::new(bench::ALL.map(name_of))),
+        )
+        .arg(bounded("seconds", "2", 30, "Of load on one server in one round"))
+        .arg(bounded("rounds", "7", 50, "How often everything is measured, in turns"))
+}
+
+const PRODUCTS: [(&str, Product); 2] = [("envoy", Product::Envoy), ("worker", Product::Worker)];
+
+fn name_of<T>((name, _): (&'static str, T)) -> &'static str {
+    name
+}
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
+fn port_of(name: &'static str, default: &'static str) -> Arg {
+    let valid = value_parser!(u16).range(1..);
+    Arg::new(name).long(name).value_name("PORT").default_value(default).value_parser(valid)
+}
+
+fn bounded(name: &'static str, default: &'static str, most: i64, help: &'static str) -> Arg {
+    let valid = value_parser!(u32).range(1..=most);
+    Arg::new(name).long(name).value_name("N").default_value(default).value_parser(valid).help(help)
+}
+
+fn port(matches: &ArgMatches, name: &str) -> u16 {
+    matches.get_one(name).copied().unwrap_or_default()
+}
+
+fn number(matches: &ArgMatches, name: &str) -> u32 {
+    matches.get_one(name).copied().unwrap_or_default()
+}
+
+fn many(matches: &ArgMatches, name: &str) -> Vec<String> {
+    matches.get_many::<String>(name).into_iter().flatten().cloned().collect()
+}
+
+fn effort(matches: &ArgMatches) -> Effort {
+    Effort { seconds: number(matches, "seconds"), rounds: number(matches, "rounds") }
+}
+
+/// The named ones in their order, or all.
+fn parts(matches: &ArgMatches) -> Vec<Part> {
+    let part = |name: String| bench::ALL.iter().find(|(other, _)| *other == name);
+    let named: Vec<Part> =
+        many(matches, "part").into_iter().filter_map(part).map(|(_, part)| *part).collect();
+    if named.is_empty() { bench::ALL.map(|(_, part)| part).to_vec() } else { named }
+}
+
+fn products(matches: &ArgMatches) -> Vec<Product> {
+    let wanted = matches.get_one::<String>("product");
+    let of = |(name, _): &&(&str, Product)| wanted.is_none_or(|wanted| wanted == name);
+    PRODUCTS.iter().filter(of).map(|(_, product)| *product).collect()
+}
+
+fn wanted(matches: &ArgMatches) -> steps::Wanted {
+    match matches.get_one::<String>("step") {
+        Some(step) => steps::Wanted::Step(step.clone()),
+        None if matches.get_flag("list") => steps::Wanted::List,
+        None => steps::Wanted::Groups(many(matches, "group")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str) -> Result<Asked, clap::Error> {
+        let words = ["cargo xtask"].into_iter().chain(text.split_whitespace());
+        parse(words.map(OsString::from))
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        program().debug_assert();
+    }
+
+    #[test]
+    fn no_word_means_everything() {
+        let all = bench::ALL.map(|(_, part)| part).to_vec();
+        let effort = Effort { seconds: 2, rounds: 7 };
+        assert_eq!(asked("bench").unwrap(), Asked::Bench(bench::Options { parts: all, effort }));
+        let build = Asked::Build(vec![Product::Envoy, Product::Worker]);
+        assert_eq!(asked("build").unwrap(), build);
+        assert_eq!(asked("test").unwrap(), Asked::Test(steps::Wanted::Groups(vec![])));
+        let up = up::Options { envoy_port: 10000, worker_port: 8787 };
+        assert_eq!(asked("up").unwrap(), Asked::Up(up));
+        let fuzz = fuzz::Options { targets: vec![], seconds: 60, keep: false };
+        assert_eq!(asked("fuzz").unwrap(), Asked::Fuzz(fuzz));
+    }
+
+    #[test]
+    fn what_is_asked_for_is_chosen() {
+        let parts = vec![Part::Worker, Part::Core];
+        let effort = Effort { seconds: 1, rounds: 3 };
+        let bench = Asked::Bench(bench::Options { parts, effort });
+        assert_eq!(asked("bench worker --seconds 1 core --rounds 3").unwrap(), bench);
+        assert_eq!(asked("build worker").unwrap(), Asked::Build(vec![Product::Worker]));
+        let up = up::Options { envoy_port: 10000, worker_port: 9 };
+        assert_eq!(asked("up --worker-port 9").unwrap(), Asked::Up(up));
+        let fuzz = fuzz::Options { targets: vec!["paths".into()], seconds: 5, keep: true };
+        assert_eq!(asked("fuzz paths --seconds 5 --keep").unwrap(), Asked::Fuzz(fuzz));
+        let groups = steps::Wanted::Groups(vec!["docs".into(), "wasm".into()]);
+        assert_eq!(asked("test docs wasm").unwrap(), Asked::Test(groups));
+        let step = steps::Wanted::Step("core is pure".into());
+        let words = ["x", "test", "--step", "core is pure"].map(OsString::from);
+        assert_eq!(parse(words).unwrap(), Asked::Test(step));
+    }
+
+    #[test]
+    fn what_is_not_known_or_out_of_bounds_is_refused() {
+        for wrong in [
+            "",
+            "nothing",
+            "tidy now",
+            "bench gpu",
+            "bench --rounds",
+            "bench --rounds 0",
+            "bench --rounds 51",
+            "bench --seconds x",
+            "build x",
+            "fuzz --seconds 0",
+            "fuzz --seconds 86401",
+            "up --worker-port x",
+            "up --envoy-port 0",
+            "up --envoy-port 65536",
+            "up --other",
+            "test --all",
+        ] {
+            assert!(asked(wrong).is_err(), "{wrong}");
+        }
+    }
+}

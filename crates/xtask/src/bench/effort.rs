@@ -1,0 +1,29 @@
+//! How long is measured, and the programs of ours that are.
+//!
+//! Invariant: an example is built as what ships is built.
+
+use crate::{problem::Result, run, workspace::Workspace};
+use std::{path::PathBuf, process::Command, time::Duration};
+
+/// How long to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Effort {
+    /// Of load on one server in one round.
+    pub seconds: u32,
+    pub rounds: u32,
+}
+
+impl Effort {
+    pub fn duration(self) -> Duration {
+        Duration::from_secs(self.seconds.into())
+    }
+}
+
+/// Builds the example `name` of `package` as it is measured, and says where it is.
+pub fn example(workspace: &Workspace, package: &str, name: &str) -> Result<PathBuf> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&workspace.root);
+    cargo.args(["build", "--release", "-p", package, "--example", name]);
+    run::shown(&mut cargo, "fix what the compiler says")?;
+    Ok(workspace.target.join("release/examples").join(name))
+}

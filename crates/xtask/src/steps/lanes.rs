@@ -1,0 +1,129 @@
+//! Steps side by side: each is a process of its own, in one of two lanes, and those with servers alone after them.
+//!
+//! Invariant: a failed step never hides a later one, and the last line counts both. What a step says
+//! is never mixed with another one's: the first lane writes to the terminal, the second into logs that are shown whole
+//! when their step has ended.
+
+use super::step::{Lane, Step};
+use crate::{
+    children::{self, Stop},
+    problem::{OrProblem, Result},
+    progress::seconds,
+    tools::{self, Tool},
+    workspace::Workspace,
+};
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::PathBuf,
+    process::Command,
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A step that has ended.
+struct Ended {
+    step: &'static Step,
+    passed: bool,
+    time: Duration,
+}
+
+/// Of steps in the order of the list.
+pub fn run(workspace: &Workspace, steps: &[&'static Step]) -> Result<()> {
+    let mut wanted: Vec<&'static Tool> = Vec::new();
+    for tool in steps.iter().flat_map(|step| step.needs) {
+        if !wanted.iter().any(|other| other.name == tool.name) {
+            wanted.push(tool);
+        }
+    }
+    // What could not be installed fails the steps that need it, not the others.
+    tools::ensure(workspace, &wanted).err().iter().for_each(|problem| eprintln!("\n{problem}"));
+    let started = Instant::now();
+    let of = |lane| steps.iter().copied().filter(move |step| step.lane == lane);
+    let ended = Mutex::new(Vec::new());
+    let run_all = |lane, terminal: bool| {
+        for step in of(lane) {
+            let one = run_step(workspace, step, terminal);
+            ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(one);
+        }
+    };
+    let is_pair = of(Lane::Debug).next().is_some() && of(Lane::Release).next().is_some();
+    thread::scope(|scope| {
+        let release = scope.spawn(|| run_all(Lane::Release, !is_pair));
+        if !is_pair {
+            release.join().ok();
+        }
+        run_all(Lane::Debug, true);
+    });
+    run_all(Lane::Alone, true);
+    let mut ended = ended.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    ended.sort_by_key(|one| steps.iter().position(|step| std::ptr::eq(*step, one.step)));
+    summary(&ended, started.elapsed())
+}
+
+fn run_step(workspace: &Workspace, step: &'static Step, terminal: bool) -> Ended {
+    let started = Instant::now();
+    let title = format!("{}: {}", step.group, step.name);
+    let beside = if terminal { "" } else { ", beside the others" };
+    println!("\n=== {title}{beside}");
+    let log = log_of(workspace, step);
+    let status = process(step, (!terminal).then_some(&log));
+    let passed = status.as_ref().is_ok_and(|passed| *passed);
+    let time = started.elapsed();
+    let mut out = std::io::stdout().lock();
+    if !terminal {
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        writeln!(out, "\n=== {title}, which ran beside the others, said:\n{}", said.trim_end())
+            .ok();
+    }
+    if let Err(problem) = status {
+        writeln!(out, "{problem}").ok();
+    }
+    writeln!(out, "--- {title}: {} after {}", verdict(passed), seconds(time)).ok();
+    Ended { step, passed, time }
+}
+
+/// This program with one step to run, its words to the terminal or into a log.
+fn process(step: &Step, log: Option<&PathBuf>) -> Result<bool> {
+    // The file that runs, although cargo may have replaced it since.
+    let mut command = Command::new(format!("/proc/{}/exe", std::process::id()));
+    command.args(["test", "--step", step.name]);
+    if let Some(log) = log {
+        let fix = "free disk space";
+        let folder = log.parent().unwrap_or(log);
+        fs::create_dir_all(folder).or_problem("cannot create the folder of logs", fix)?;
+        let file = File::create(log).or_problem("cannot write a log", fix)?;
+        let second = file.try_clone().or_problem("cannot share a log", fix)?;
+        command.stdout(file).stderr(second);
+    }
+    let mut running = children::spawn(&mut command, Stop::Leader(Duration::from_secs(30)))?;
+    Ok(running.wait()?.success())
+}
+
+fn log_of(workspace: &Workspace, step: &Step) -> PathBuf {
+    let name: String =
+        step.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    workspace.out.join(format!("run/step-{name}.log"))
+}
+
+fn summary(ended: &[Ended], elapsed: Duration) -> Result<()> {
+    println!("\n{:<8}  {:<32}  {:<6}  time", "group", "step", "result");
+    for Ended { step, passed, time } in ended {
+        let (verdict, time) = (verdict(*passed), seconds(*time));
+        println!("{:<8}  {:<32}  {verdict:<6}  {time}", step.group, step.name);
+    }
+    let failed = ended.iter().filter(|one| !one.passed).count();
+    let processors =
+        children::processor_time().map(|used| format!(", {} of processors", seconds(used)));
+    let used = processors.unwrap_or_default();
+    println!("\n{} passed, {failed} failed, in {}{used}", ended.len() - failed, seconds(elapsed));
+    if failed == 0 {
+        return Ok(());
+    }
+    std::process::exit(1) // the table is the message; nothing more to say
+}
+
+fn verdict(passed: bool) -> &'static str {
+    if passed { "passed" } else { "FAILED" }
+}

@@ -1,0 +1,44 @@
+//! A row of the list of steps.
+//!
+//! Invariant: what two lanes build stands in different folders of cargo, which it locks.
+
+use crate::{problem::Result, tools::Tool, workspace::Workspace};
+
+pub type Needs = &'static [&'static Tool];
+pub type Run = fn(&Workspace) -> Result<()>;
+
+/// One row of the list.
+pub struct Step {
+    pub group: &'static str,
+    pub name: &'static str,
+    pub needs: Needs,
+    pub run: Run,
+    pub lane: Lane,
+}
+
+/// Where a step runs. Cargo locks its folder for each profile and target, so steps of one lane would only wait for
+/// each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Everything that cargo builds without optimisation.
+    Debug,
+    /// What ships, what is tested as it ships, and what other compilers make.
+    Release,
+    /// Nothing beside it: servers under load, with tests that are their clients.
+    Alone,
+}
+
+/// A step of cargo's debug folder.
+pub const fn checked(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
+    Step { group, name, needs, run, lane: Lane::Debug }
+}
+
+/// A step of other folders, so that cargo does not let it wait for the ones above.
+pub const fn built(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
+    Step { group, name, needs, run, lane: Lane::Release }
+}
+
+/// A step with real servers, alone on the machine.
+pub const fn served(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
+    Step { group, name, needs, run, lane: Lane::Alone }
+}
