@@ -347,6 +347,27 @@ fn tiers_replace_the_quotas() {
     check(of("k-2", "/").header("x-plan", "professional"), "q", 1);
 }
 
+// One count for each route of Envoy, whatever the paths look like; what has no name has no count.
+#[test]
+fn a_key_may_be_the_route() {
+    let rule = json!({"key": ["route"]});
+    let mut listener =
+        Listener::new("main", vec![tollgate(&policy(1, "1h", &rule), "vm", As::Text)]);
+    let route = |name: &str, prefix: &str| json!({"name": name, "match": {"prefix": prefix}, "direct_response": {"status": 200}});
+    listener.routes = json!([
+        route("api", "/v1/"),
+        route("rest", "/v2/"),
+        {"match": {"path": "/nameless"}, "direct_response": {"status": 200}},
+    ]);
+    let envoy = Setup::new(2, vec![listener]).start();
+    let mut client = envoy.client();
+    assert_eq!(statuses::<2>(&mut client, &of("k", "/v1/x")), [200, 429]);
+    assert_eq!(client.send(&of("other", "/v1/y")).status, 429, "the same route");
+    assert_eq!(statuses::<2>(&mut client, &of("k", "/v2/x")), [200, 429]);
+    assert_eq!(statuses::<3>(&mut client, &of("k", "/nameless")), [200; 3]);
+    assert_eq!(statuses::<3>(&mut client, &of("k", "/no-route-at-all")), [404; 3]);
+}
+
 // A rule for one route of Envoy: the name is the route's, whatever the path looks like.
 #[test]
 fn a_rule_may_be_for_one_route() {

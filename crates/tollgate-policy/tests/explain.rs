@@ -108,6 +108,7 @@ fn every_condition_and_every_key_part_has_its_words() {
     for (key, words) in [
         (r#""client_ip", "method", "host""#, "client address and method and host"),
         (r#""path", "country", "asn""#, "path and country and AS number"),
+        (r#""route""#, "route"),
         (r#"{"header": "x-k"}, {"cookie": "c"}"#, "header x-k and cookie c"),
         (r#"{"query": "q"}, {"jwt_claim": "sub"}"#, "query parameter q and verified claim sub"),
         (r#"{"path_param": "x"}"#, "path segment {x}"),

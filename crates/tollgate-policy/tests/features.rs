@@ -201,7 +201,8 @@ fn every_key_part_counts_by_its_value() {
     let params = r#""when": {"paths": ["/u/{id}/**"]}, "key": [{"path_param": "id"}]"#;
     let claimed = |sub| Request { claims: vec![("sub", sub)], ..at("/") };
     let jwt = r#""key": [{"jwt_claim": "sub"}]"#;
-    let same_and_other: [(&str, Request, Request, Request); 10] = [
+    let routed = |name, path| Request { route: Some(name), ..at(path) };
+    let same_and_other: [(&str, Request, Request, Request); 11] = [
         (r#""key": ["method"]"#, at("/1"), at("/2"), at("/1").method("PUT")),
         (r#""key": ["method"]"#, at("/").method("POST"), at("/").method("poST"), at("/")),
         (r#""key": ["host"]"#, hosted("a:1"), hosted("A"), hosted("b")),
@@ -220,6 +221,7 @@ fn every_key_part_counts_by_its_value() {
         ),
         (r#""key": [{"query": "k"}]"#, at("/?k=1%20"), at("/x?a&k=1+&k=1%20"), at("/?k=2")),
         (params, at("/u/1/a"), at("/u/1"), at("/u/2/a")),
+        (r#""key": ["route"]"#, routed("api", "/1"), routed("api", "/2"), routed("API", "/1")),
         (jwt, claimed("alice"), claimed("alice"), claimed("bob")),
         (r#""key": ["client_ip", "method"]"#, at("/"), at("/x"), get("/", "192.0.2.9")),
     ];
@@ -252,6 +254,12 @@ fn a_missing_part_is_skipped_denied_or_shared() {
         Answer::Pass,
         "empty is not missing"
     );
+    // But a route has no empty name, as Envoy gives it to all that have none.
+    for nameless in [Request { route: Some(""), ..at("/") }, at("/")] {
+        let mut routes = Surfaced::new(&rule(r#""key": ["route"], "on_missing": "deny""#));
+        assert_eq!(routes.check(&nameless, 0).header("retry-after"), None, "missing, not used up");
+        assert_eq!(routes.check(&nameless, 0).answer, DENIED);
+    }
 }
 
 // The four bytes of 65.66.67.68 are "ABCD".

@@ -30,6 +30,8 @@ pub(crate) enum KeyPart {
     Country,
     /// The client's autonomous system number.
     Asn,
+    /// The name of the route.
+    Route,
     /// The value of a header.
     Header(HeaderName, Option<Repeated>),
     /// The value of a cookie.
@@ -86,8 +88,15 @@ impl<'p> About<'p> {
 
 impl KeyPart {
     /// Those that have no name of their own.
-    const PLAIN: [Self; 6] =
-        [Self::ClientIp, Self::Method, Self::Host, Self::Path, Self::Country, Self::Asn];
+    const PLAIN: [Self; 7] = [
+        Self::ClientIp,
+        Self::Method,
+        Self::Host,
+        Self::Path,
+        Self::Country,
+        Self::Asn,
+        Self::Route,
+    ];
 
     /// What is known of it: the one table of key parts.
     pub(crate) fn about(&self) -> About<'_> {
@@ -106,6 +115,11 @@ impl KeyPart {
                 ..About::new("country", "country", "")
             },
             Self::Asn => About { need: Some(Need::Asn), ..About::new("asn", "AS number", "") },
+            Self::Route => About {
+                need: Some(Need::Route),
+                has_few_values: true,
+                ..About::new("route", "route", "")
+            },
             Self::Header(name, _) => About::new("header", "header", &name.0),
             Self::Cookie(name, _) => About::new("cookie", "cookie", name),
             Self::Query(name, _) => About::new("query", "query parameter", name),

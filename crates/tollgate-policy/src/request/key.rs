@@ -98,6 +98,10 @@ fn write_value<F: Facts>(
         KeyPart::JwtClaim(name) => return put(request.claim(name)?.as_deref()),
         KeyPart::Country => return write_fact(request.country(), default, out),
         KeyPart::Asn => return write_fact(request.asn(), default, out),
+        // A route without a name is no route that could be told from others.
+        KeyPart::Route => {
+            return put(request.facts.route().filter(|name| !name.is_empty()).as_deref());
+        }
         KeyPart::Header(name, repeated) => match request.facts.header(&name.0) {
             Some(value) => write_header(&name.0, &value, repeated.unwrap_or(default), out)?,
             None => return Ok(false),
