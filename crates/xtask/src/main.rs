@@ -30,7 +30,7 @@ use workspace::Workspace;
 
 fn main() -> ExitCode {
     let asked = arguments::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    match children::stop_all_on_signal().and_then(|()| run(asked)) {
+    match children::stop_all_on_signal().and_then(|()| dispatch(asked)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("\nerror: {problem}");
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(asked: Asked) -> Result<()> {
+fn dispatch(asked: Asked) -> Result<()> {
     let workspace = Workspace::find();
     match asked {
         Asked::Bench(options) => bench::bench(&workspace, options),

@@ -23,10 +23,6 @@ use syn::{
 /// Crates whose top modules import only what is declared below them in `lib.rs`.
 const WINGS: [&str; 1] = ["tollgate-policy"];
 
-/// Crates that still have circles, or wings in no order.
-pub const OPEN: &[&str] =
-    &["tollgate-cli", "tollgate-core", "tollgate-envoy", "tollgate-worker", "xtask"];
-
 /// From a file to a file.
 type Arrow<'a> = (&'a str, &'a str);
 
