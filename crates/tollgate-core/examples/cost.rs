@@ -1,8 +1,12 @@
 //! What one decision costs: N decisions of one algorithm, or of `governor`, for `cargo xtask bench`.
 //!
 //! ```text
-//! cost <algorithm> <decisions> [allow|deny|mixed]      # prints: algorithm decisions admitted ns-per-decision
+//! cost <what> <decisions> [allow|deny|mixed]      # prints: what decisions admitted ns-per-decision
 //! ```
+//!
+//! What: an algorithm (`gcra`, `sliding-buckets/360`: of so many parts), one that answers only with a verdict and a wait
+//! (`gcra-lazy`), `governor`, `governor-state`, and the loops of both round nothing, `loop` and `governor-loop`,
+//! which are to be taken off.
 //!
 //! Run it under `valgrind --tool=callgrind` with two different N and divide the difference of the
 //! instruction counts by the difference of N: start-up and the table of requests fall out. The clock
@@ -45,7 +49,7 @@ mod native {
     type Theirs = RateLimiter<NotKeyed, InMemoryState, FakeRelativeClock, NoOpMiddleware<Nanos>>;
     type TheirsWithState =
         RateLimiter<NotKeyed, InMemoryState, FakeRelativeClock, StateInformationMiddleware>;
-    type Answer<T> = Result<Result<T, NotUntil<Nanos>>, InsufficientCapacity>;
+    type Told = Result<Result<(), NotUntil<Nanos>>, InsufficientCapacity>;
 
     const LIMIT: u64 = 1000;
     const WINDOW: Span = Span::from_secs(1);
@@ -56,7 +60,7 @@ mod native {
     pub fn main() {
         let arguments: Vec<String> = std::env::args().collect();
         let [_, name, count, rest @ ..] = arguments.as_slice() else {
-            panic!("usage: cost <algorithm> <decisions> [allow|deny|mixed]");
+            panic!("usage: cost <what> <decisions> [allow|deny|mixed]");
         };
         let count: u64 = count.parse().expect("a number of decisions");
         let step_ns = match rest.first().map_or("mixed", String::as_str) {
@@ -69,10 +73,11 @@ mod native {
         let admitted = match name.as_str() {
             "governor" => governor(count, step_ns),
             "governor-state" => governor_with_state(count, step_ns),
-            "none" => nothing(count, step_ns),
+            "governor-loop" => governor_loop(count, step_ns),
+            "loop" => nothing(count, step_ns),
             name => match name.strip_suffix("-lazy") {
-                Some(name) => ours_lazily(limiter(name), count, step_ns),
-                None => ours(limiter(name), count, step_ns),
+                Some(name) => ours(limiter(name), count, step_ns, decide_lazily),
+                None => ours(limiter(name), count, step_ns, decide),
             },
         };
         let per_decision = begun.elapsed().as_nanos() as f64 / count as f64;
@@ -80,13 +85,50 @@ mod native {
     }
 
     fn limiter(name: &str) -> Limiter {
-        let algorithm = Algorithm::parse(name).expect("an algorithm");
+        let (name, parts) = name.split_once('/').unwrap_or((name, "60"));
+        let parts = parts.parse().expect("a number of parts");
+        let algorithm = Algorithm::parse(name).expect("an algorithm").with_buckets(parts);
         let quota = Quota::new(LIMIT, WINDOW).expect("a quota");
         let quota = if algorithm.has_burst() { quota.with_burst(BURST.into()) } else { Ok(quota) };
         Limiter::new(algorithm, quota.expect("a burst")).expect("a limiter")
     }
 
-    fn ours(limiter: Limiter, count: u64, step_ns: u64) -> u64 {
+    /// An answer, and whether it is yes.
+    trait Answer {
+        fn is_admitted(&self) -> bool;
+    }
+
+    impl Answer for Decision {
+        fn is_admitted(&self) -> bool {
+            self.is_admitted()
+        }
+    }
+
+    impl Answer for Ruling {
+        fn is_admitted(&self) -> bool {
+            (*self).is_admitted()
+        }
+    }
+
+    /// governor's: outermost an error for a cost that never fits, then one for a denial.
+    impl Answer for Told {
+        fn is_admitted(&self) -> bool {
+            matches!(self, Ok(Ok(())))
+        }
+    }
+
+    impl Answer for Result<u32, Option<Duration>> {
+        fn is_admitted(&self) -> bool {
+            self.is_ok()
+        }
+    }
+
+    fn ours<A: Answer>(
+        limiter: Limiter,
+        count: u64,
+        step_ns: u64,
+        decide: impl Fn(&Limiter, &mut [u8], Timestamp, u64) -> A,
+    ) -> u64 {
         let limiter = black_box(limiter);
         let one = black_box(1);
         let mut state = vec![0; limiter.state_len()];
@@ -94,30 +136,10 @@ mod native {
         let mut admitted = 0;
         for _ in 0..count {
             now_ns += step_ns;
-            let decision = decide(&limiter, &mut state, Timestamp::from_nanos(now_ns), one);
-            admitted += u64::from(decision.is_admitted());
+            let answer = decide(&limiter, &mut state, Timestamp::from_nanos(now_ns), one);
+            admitted += u64::from(answer.is_admitted());
         }
         admitted
-    }
-
-    /// For a caller that needs the verdict and one number only.
-    fn ours_lazily(limiter: Limiter, count: u64, step_ns: u64) -> u64 {
-        let limiter = black_box(limiter);
-        let one = black_box(1);
-        let mut state = vec![0; limiter.state_len()];
-        let mut now_ns = START_NS;
-        let mut admitted = 0;
-        for _ in 0..count {
-            now_ns += step_ns;
-            let ruling = decide_lazily(&limiter, &mut state, Timestamp::from_nanos(now_ns), one);
-            admitted += u64::from(ruling.is_admitted());
-        }
-        admitted
-    }
-
-    #[inline(never)]
-    fn decide_lazily(limiter: &Limiter, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
-        limiter.admit(state, now, cost)
     }
 
     /// A call, as from a surface: nothing is known about the arguments and all of the answer is made.
@@ -126,37 +148,60 @@ mod native {
         limiter.check(state, now, cost)
     }
 
+    /// For a caller that needs the verdict and one number only.
+    #[inline(never)]
+    fn decide_lazily(limiter: &Limiter, state: &mut [u8], now: Timestamp, cost: u64) -> Ruling {
+        limiter.admit(state, now, cost)
+    }
+
+    /// The loop and a call that decides nothing, of which the compiler does not know that.
+    fn nothing(count: u64, step_ns: u64) -> u64 {
+        let admit: fn(&Limiter, &mut [u8], Timestamp, u64) -> Ruling = |_, _, _, _| Ruling::Admit;
+        ours(limiter("gcra"), count, step_ns, black_box(admit))
+    }
+
     /// The other limiter as most use it: it answers yes, or no and until when.
     fn governor(count: u64, step_ns: u64) -> u64 {
-        let clock = FakeRelativeClock::default();
-        let limiter = black_box(RateLimiter::direct_with_clock(their_quota(), clock.clone()));
-        let one = black_box(NonZeroU32::MIN);
-        let step = black_box(Duration::from_nanos(step_ns));
-        let mut admitted = 0;
-        for _ in 0..count {
-            clock.advance(step);
-            admitted += u64::from(matches!(their_answer(&limiter, one), Ok(Ok(()))));
-        }
-        admitted
+        let limiter = |clock| RateLimiter::direct_with_clock(their_quota(), clock);
+        theirs(limiter, count, step_ns, |limiter, cost, _| their_answer(limiter, cost))
     }
 
     #[inline(never)]
-    fn their_answer(limiter: &Theirs, cost: NonZeroU32) -> Answer<()> {
+    fn their_answer(limiter: &Theirs, cost: NonZeroU32) -> Told {
         limiter.check_n(cost)
     }
 
     /// With the numbers that our decision carries: how much remains, or how long to wait.
     fn governor_with_state(count: u64, step_ns: u64) -> u64 {
+        let limiter = |clock| {
+            RateLimiter::direct_with_clock(their_quota(), clock)
+                .with_middleware::<StateInformationMiddleware>()
+        };
+        theirs(limiter, count, step_ns, their_numbers)
+    }
+
+    /// The loop, with the steps of its clock, and a call that decides nothing.
+    fn governor_loop(count: u64, step_ns: u64) -> u64 {
+        let limiter = |clock| RateLimiter::direct_with_clock(their_quota(), clock);
+        let admit: fn(&Theirs, NonZeroU32) -> Ruling = |_, _| Ruling::Admit;
+        let admit = black_box(admit);
+        theirs(limiter, count, step_ns, |limiter, cost, _| admit(limiter, cost))
+    }
+
+    fn theirs<L, A: Answer>(
+        limiter: impl FnOnce(FakeRelativeClock) -> L,
+        count: u64,
+        step_ns: u64,
+        decide: impl Fn(&L, NonZeroU32, &FakeRelativeClock) -> A,
+    ) -> u64 {
         let clock = FakeRelativeClock::default();
-        let limiter = RateLimiter::direct_with_clock(their_quota(), clock.clone())
-            .with_middleware::<StateInformationMiddleware>();
-        let limiter = black_box(limiter);
+        let limiter = black_box(limiter(clock.clone()));
         let one = black_box(NonZeroU32::MIN);
         let step = black_box(Duration::from_nanos(step_ns));
         let mut admitted = 0;
         for _ in 0..count {
             clock.advance(step);
-            admitted += u64::from(their_numbers(&limiter, one, &clock).is_ok());
+            admitted += u64::from(decide(&limiter, one, &clock).is_admitted());
         }
         admitted
     }
@@ -172,16 +217,6 @@ mod native {
             Ok(Err(until)) => Err(Some(until.wait_time_from(clock.now()))),
             Err(_) => Err(None),
         }
-    }
-
-    /// The loop and the other limiter's clock alone, to be taken off its figures.
-    fn nothing(count: u64, step_ns: u64) -> u64 {
-        let clock = FakeRelativeClock::default();
-        let step = black_box(Duration::from_nanos(step_ns));
-        for _ in 0..count {
-            clock.advance(step);
-        }
-        0
     }
 
     fn their_quota() -> TheirQuota {

@@ -30,7 +30,11 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::E
     let matches = program().try_get_matches_from(words)?;
     let (name, of) = matches.subcommand().unwrap_or(("help", &matches));
     Ok(match name {
-        "bench" => Asked::Bench(bench::Options { parts: parts(of), effort: effort(of) }),
+        "bench" => Asked::Bench(bench::Options {
+            parts: parts(of),
+            effort: effort(of),
+            check: of.get_flag("check"),
+        }),
         "build" => Asked::Build(products(of)),
         "fuzz" => Asked::Fuzz(fuzz::Options {
             targets: many(of, "target"),
@@ -123,6 +127,7 @@ fn bench_program() -> Command {
         )
         .arg(bounded("seconds", "2", 30, "Of load on one server in one round"))
         .arg(bounded("rounds", "7", 50, "How often everything is measured, in turns"))
+        .arg(flag("check", "With `core`: only fail where a decision exceeds its ceiling"))
 }
 
 const PRODUCTS: [(&str, Product); 2] = [("envoy", Product::Envoy), ("worker", Product::Worker)];
@@ -201,7 +206,10 @@ mod tests {
     fn no_word_means_everything() {
         let all = bench::ALL.map(|(_, part)| part).to_vec();
         let effort = Effort { seconds: 2, rounds: 7 };
-        assert_eq!(asked("bench").unwrap(), Asked::Bench(bench::Options { parts: all, effort }));
+        assert_eq!(
+            asked("bench").unwrap(),
+            Asked::Bench(bench::Options { parts: all, effort, check: false })
+        );
         let build = Asked::Build(vec![Product::Envoy, Product::Worker]);
         assert_eq!(asked("build").unwrap(), build);
         assert_eq!(asked("test").unwrap(), Asked::Test(steps::Wanted::Groups(vec![])));
@@ -215,8 +223,11 @@ mod tests {
     fn what_is_asked_for_is_chosen() {
         let parts = vec![Part::Worker, Part::Core];
         let effort = Effort { seconds: 1, rounds: 3 };
-        let bench = Asked::Bench(bench::Options { parts, effort });
-        assert_eq!(asked("bench worker --seconds 1 core --rounds 3").unwrap(), bench);
+        let bench = bench::Options { parts, effort, check: false };
+        assert_eq!(asked("bench worker --seconds 1 core --rounds 3").unwrap(), Asked::Bench(bench));
+        let effort = Effort { seconds: 2, rounds: 7 };
+        let bench = bench::Options { parts: vec![Part::Core], effort, check: true };
+        assert_eq!(asked("bench core --check").unwrap(), Asked::Bench(bench));
         assert_eq!(asked("build worker").unwrap(), Asked::Build(vec![Product::Worker]));
         let up = up::Options { envoy_port: 10000, worker_port: 9 };
         assert_eq!(asked("up --worker-port 9").unwrap(), Asked::Up(up));

@@ -18,7 +18,7 @@ mod wrk;
 
 use crate::{
     build::{self, Product, worker::locked_version},
-    problem::{OrProblem, Result},
+    problem::{OrProblem, Problem, Result},
     run,
     tools::{self, Tool, node},
     versions,
@@ -50,9 +50,19 @@ pub const ALL: [(&str, Part); 5] = [
 pub struct Options {
     pub parts: Vec<Part>,
     pub effort: Effort,
+    /// Hold what is counted below its ceilings, and measure nothing else.
+    pub check: bool,
 }
 
 pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
+    if options.check {
+        if options.parts != [Part::Core] {
+            let why = "only decisions have ceilings";
+            return Err(Problem::new("cannot check", why, "cargo xtask bench core --check"));
+        }
+        tools::ensure(workspace, NEEDED_TO_CHECK)?;
+        return check(workspace);
+    }
     let wanted = tools_for(&options.parts);
     tools::ensure(workspace, &wanted)?;
     let wants = |parts: &[Part]| options.parts.iter().any(|part| parts.contains(part));
@@ -80,6 +90,17 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
     fs::write(&file, document).or_problem("cannot write the tables", "free disk space")?;
     println!("\nwritten to {}", file.display());
     Ok(())
+}
+
+pub const NEEDED_TO_CHECK: &[&Tool] = &[&tools::VALGRIND];
+
+/// Holds what is counted in instructions below its ceilings.
+pub fn check(workspace: &Workspace) -> Result<()> {
+    if cfg!(not(target_arch = "x86_64")) {
+        let why = "the ceilings are instructions of x86-64";
+        return Err(Problem::new("cannot compare", why, "run this on an x86-64 machine"));
+    }
+    decisions::check(workspace)
 }
 
 fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
