@@ -26,9 +26,9 @@ pub const DEFAULT_BUCKETS: u16 = 60;
 pub enum Algorithm {
     /// Generic cell rate algorithm: 8 bytes, exact retry times. See [`gcra`].
     Gcra,
-    /// The same decisions as GCRA, told in tokens. See [`token_bucket`].
+    /// The same decisions as GCRA, counted in tokens. See [`token_bucket`].
     TokenBucket,
-    /// The same decisions as GCRA, told as a level that leaks. See
+    /// The same decisions as GCRA, as a level that leaks. See
     /// [`leaky_bucket`].
     LeakyBucket,
     /// Shaping: answers how long to wait, up to a queue of `burst`. See

@@ -126,7 +126,7 @@ impl Rate {
         self.quota.burst().saturating_add(regrown).saturating_sub(1)
     }
 
-    /// The part of `charge` that has surely not drained at `now`: it began to drain at the charge or
+    /// The part of `charge` that has certainly not drained at `now`: it began to drain at the charge or
     /// later.
     pub(crate) fn owed(&self, charge: &Charge, now: Timestamp) -> Span {
         let (charged_at, now) = (charge.at.min(LATEST), now.min(LATEST));

@@ -157,7 +157,7 @@ impl TokenBucket {
         bucket.refilled_at.saturating_add(self.0.span_of(bucket.missing)).since(now)
     }
 
-    /// After the clock was set anew: the cost is admitted, and the bucket is empty then.
+    /// After the clock was reset: the cost is admitted, and the bucket is empty then.
     fn start_anew(
         &self,
         state: TokenBucketState,
