@@ -6,6 +6,7 @@ mod envoy_answers;
 mod envoy_cases;
 mod envoy_cases_real;
 mod envoy_charging;
+mod envoy_check;
 mod envoy_config;
 mod envoy_day;
 mod envoy_exact;

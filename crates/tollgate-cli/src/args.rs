@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tollgate_core::Span;
@@ -59,8 +60,8 @@ pub(crate) struct CheckArgs {
     /// The policy in JSON or YAML, or a configuration of Envoy with it; - reads the standard input
     pub(crate) policy: PathBuf,
     /// Where the policy is to be enforced; both when left out
-    #[arg(long, value_enum)]
-    pub(crate) surface: Option<Target>,
+    #[arg(long, value_parser = Surfaces::parser())]
+    pub(crate) surface: Option<Surfaces>,
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -104,8 +105,8 @@ pub(crate) struct ExplainArgs {
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = claim)]
     pub(crate) claims: Vec<Claim>,
     /// Where the policy is enforced; envoy when left out
-    #[arg(long, value_enum)]
-    pub(crate) surface: Option<Place>,
+    #[arg(long, value_parser = surface_parser())]
+    pub(crate) surface: Option<Surface>,
     /// Show the last of this many such requests in a row; they start from an empty state
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) repeat: u32,
@@ -148,52 +149,32 @@ pub(crate) struct Claim {
     pub(crate) text: Option<String>,
 }
 
-/// One surface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Place {
-    Envoy,
-    Worker,
-}
+/// The surfaces that a name stands for: one, `both` of those that are modules, or `all`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surfaces(pub(crate) &'static [Surface]);
 
-/// One surface or both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Target {
-    Envoy,
-    Worker,
-    Both,
-}
+impl Surfaces {
+    /// The filter and the Worker, which a policy is for unless it is said.
+    pub(crate) const MODULES: Self = Self(&[Surface::Envoy, Surface::Worker]);
 
-impl Place {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Envoy => "envoy",
-            Self::Worker => "worker",
-        }
-    }
-
-    pub(crate) const fn places(self) -> &'static [Self] {
-        match self {
-            Self::Envoy => &[Self::Envoy],
-            Self::Worker => &[Self::Worker],
-        }
-    }
-
-    pub(crate) const fn surface(self) -> Surface {
-        match self {
-            Self::Envoy => Surface::Envoy,
-            Self::Worker => Surface::Worker,
-        }
+    fn parser() -> impl TypedValueParser<Value = Self> {
+        static ALL: [Surface; Surface::ALL.len()] = Surface::ALL;
+        let names = ALL.iter().map(|surface| surface.name()).chain(["both", "all"]);
+        PossibleValuesParser::new(names).map(|name| match name.as_str() {
+            "both" => Self::MODULES,
+            "all" => Self(&ALL),
+            name => Self(
+                ALL.chunks(1)
+                    .find(|one| one.iter().all(|surface| surface.name() == name))
+                    .unwrap_or_default(),
+            ),
+        })
     }
 }
 
-impl Target {
-    pub(crate) const fn places(self) -> &'static [Place] {
-        match self {
-            Self::Envoy => &[Place::Envoy],
-            Self::Worker => &[Place::Worker],
-            Self::Both => &[Place::Envoy, Place::Worker],
-        }
-    }
+fn surface_parser() -> impl TypedValueParser<Value = Surface> {
+    let names = PossibleValuesParser::new(Surface::ALL.map(Surface::name));
+    names.try_map(|name| Surface::parse(&name).ok_or("no surface"))
 }
 
 pub(crate) fn token(text: &str) -> Result<String, String> {

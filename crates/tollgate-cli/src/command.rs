@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use serde::Serialize;
+use tollgate_policy::Surface;
 
-use crate::args::Place;
 use crate::end::End;
 use crate::envoy::{Filter, FilterPlace, Filters};
 use crate::output::{self, Page};
@@ -26,8 +26,8 @@ pub(crate) trait Said: Serialize {
 pub(crate) struct Question<'a> {
     pub(crate) path: &'a Path,
     /// As given on the command line.
-    pub(crate) surfaces: Option<&'a [Place]>,
-    pub(crate) default: &'a [Place],
+    pub(crate) surfaces: Option<&'a [Surface]>,
+    pub(crate) default: &'a [Surface],
     pub(crate) json: bool,
 }
 
@@ -55,13 +55,13 @@ pub(crate) fn run<S: Said>(
     say: impl Fn(Compiled) -> S,
 ) -> Result<(), End> {
     let (file, source) = source::load(question.path)?;
-    let places = question.surfaces.unwrap_or(question.default);
+    let wanted = question.surfaces.unwrap_or(question.default);
     match source {
         Source::Policy(document) => {
-            one(&say(source::compile(&document, places)), &file, question.json)
+            one(&say(source::compile(&document, wanted)), &file, question.json)
         }
-        Source::Fault(fault) => one(&say(Compiled::failed(fault, places)), &file, question.json),
-        Source::Envoy(_) if !places.contains(&Place::Envoy) => Err(End::Misuse(format!(
+        Source::Fault(fault) => one(&say(Compiled::failed(fault, wanted)), &file, question.json),
+        Source::Envoy(_) if !wanted.contains(&Surface::Envoy) => Err(End::Misuse(format!(
             "{file} is a configuration of Envoy, where only the surface envoy is"
         ))),
         Source::Envoy(filters) => all(filters, file, question.json, say),
@@ -96,8 +96,8 @@ fn all<S: Said>(
     let problems: Vec<Finding> = found.twice.into_iter().map(Finding::from).chain(none).collect();
     let filters = found.filters.into_iter().map(|Filter { place, document }| {
         let compiled = match document {
-            Ok(document) => source::compile(&document, &[Place::Envoy]),
-            Err(fault) => Compiled::failed(fault, &[Place::Envoy]),
+            Ok(document) => source::compile(&document, &[Surface::Envoy]),
+            Err(fault) => Compiled::failed(fault, &[Surface::Envoy]),
         };
         OfFilter { place, said: say(compiled) }
     });

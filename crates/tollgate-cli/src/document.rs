@@ -102,13 +102,12 @@ fn mend(scalar: &Scalar, reading: Reading) -> Option<(String, Scalar)> {
     let kind = match reading.value(scalar) {
         Value::Bool(truth) => format!("the boolean {truth}"),
         Value::Whole(_) | Value::Number(_) => "a number".to_owned(),
-        Value::Null => return None,
-        Value::Text(_) if matches!(Reading::Policy.value(scalar), Value::Whole(_)) => {
+        Value::Large(_) => {
             let hint = "Envoy makes a text of a number beyond 32 bits that stands in YAML: \
                         use JSON in a StringValue (tollgate embed)";
             return Some((hint.to_owned(), scalar.clone()));
         }
-        Value::Text(_) => return None,
+        Value::Null | Value::Text(_) => return None,
     };
     Some((format!("in YAML {text} without quotes is {kind}: quote it, \"{text}\""), quoted()))
 }

@@ -6,7 +6,9 @@
 
 use std::fmt::Write as _;
 
-use crate::args::{EmbedArgs, Place};
+use tollgate_policy::Surface;
+
+use crate::args::EmbedArgs;
 use crate::document::Document;
 use crate::end::End;
 use crate::source::{self, Compiled, Source};
@@ -19,14 +21,17 @@ pub(crate) fn run(args: &EmbedArgs) -> Result<(), End> {
     let document = match source {
         Source::Policy(document) => document,
         Source::Fault(fault) => {
-            return Err(command::refuse(&Compiled::failed(fault, &[Place::Envoy]).problems, &file));
+            return Err(command::refuse(
+                &Compiled::failed(fault, &[Surface::Envoy]).problems,
+                &file,
+            ));
         }
         Source::Envoy(_) => {
             let message = format!("{file} is a configuration of Envoy already; give a policy");
             return Err(End::Misuse(message));
         }
     };
-    let compiled = source::compile(&document, &[Place::Envoy]);
+    let compiled = source::compile(&document, &[Surface::Envoy]);
     if !compiled.problems.is_empty() {
         return Err(command::refuse(&compiled.problems, &file));
     }

@@ -1,14 +1,13 @@
 //! What a command is given: a policy, or the filters of an Envoy configuration, compiled for the surfaces asked for.
 //!
-//! Invariant: every problem is told once; one that only one surface has is told with its name.
+//! Invariant: every problem is told once; one that not all surfaces have is told with their names.
 
 use std::path::Path;
 
 use serde::Serialize;
 use serde::de::IgnoredAny;
-use tollgate_policy::{Group, MAX_VALUE_LEN, Policy, Problem, Problems};
+use tollgate_policy::{Policy, Problem, Problems, Surface};
 
-use crate::args::Place;
 use crate::document::Document;
 use crate::end::End;
 use crate::envoy::{self, Filters};
@@ -18,7 +17,7 @@ use crate::yaml::{Fault, Node, Reading};
 /// A problem or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// The only surface that has it; `None` when all that were asked for have it.
+    /// A surface that has it; `None` when all that were asked for have it.
     pub(crate) surface: Option<&'static str>,
     /// The line of the file, where it is known: of YAML, and of anything in an Envoy configuration.
     pub(crate) line: Option<usize>,
@@ -60,8 +59,8 @@ pub(crate) enum Source {
 
 /// A document, compiled for each surface that was asked for.
 pub(crate) struct Compiled {
-    pub(crate) places: Vec<Place>,
-    pub(crate) policies: Vec<(Place, Policy)>,
+    pub(crate) surfaces: Vec<Surface>,
+    pub(crate) policies: Vec<(Surface, Policy)>,
     pub(crate) problems: Vec<Finding>,
     pub(crate) warnings: Vec<Finding>,
 }
@@ -96,21 +95,20 @@ fn json(text: String) -> Source {
     }
 }
 
-/// Compiles `document` for all of `places`.
-pub(crate) fn compile(document: &Document, places: &[Place]) -> Compiled {
+/// Compiles `document` for all of `surfaces`.
+pub(crate) fn compile(document: &Document, surfaces: &[Surface]) -> Compiled {
     let mut policies = Vec::new();
     let mut problems = Vec::new();
-    for place in places {
-        let compiled = Policy::compile(&document.json, place.surface());
-        match compiled.and_then(|policy| fits(policy, *place)) {
-            Ok(policy) => policies.push((*place, policy)),
-            Err(found) => problems.push((*place, with_hints(document, found, *place))),
+    for surface in surfaces {
+        match Policy::compile(&document.json, *surface) {
+            Ok(policy) => policies.push((*surface, policy)),
+            Err(found) => problems.push((*surface, with_hints(document, found, *surface))),
         }
     }
     let warnings: Vec<_> = policies.iter().map(|(at, p)| (*at, p.warnings().clone())).collect();
-    let find = |found: &[(Place, Problems)]| merge(found, places.len(), document);
+    let find = |found: &[(Surface, Problems)]| merge(found, surfaces.len(), document);
     Compiled {
-        places: places.to_vec(),
+        surfaces: surfaces.to_vec(),
         problems: find(&problems),
         warnings: find(&warnings),
         policies,
@@ -119,15 +117,15 @@ pub(crate) fn compile(document: &Document, places: &[Place]) -> Compiled {
 
 impl Compiled {
     /// What could not be compiled at all.
-    pub(crate) fn failed(fault: Fault, places: &[Place]) -> Self {
-        let places = places.to_vec();
+    pub(crate) fn failed(fault: Fault, surfaces: &[Surface]) -> Self {
+        let surfaces = surfaces.to_vec();
         let (policies, warnings) = (Vec::new(), Vec::new());
-        Self { places, policies, problems: vec![fault.into()], warnings }
+        Self { surfaces, policies, problems: vec![fault.into()], warnings }
     }
 }
 
-fn with_hints(document: &Document, mut problems: Problems, place: Place) -> Problems {
-    let hints = document.hints(&problems.0, place.surface());
+fn with_hints(document: &Document, mut problems: Problems, surface: Surface) -> Problems {
+    let hints = document.hints(&problems.0, surface);
     for Problem { path, message, .. } in &mut problems.0 {
         if let Some(hint) = hints.get(path) {
             message.push_str(&format!("; {hint}"));
@@ -136,15 +134,15 @@ fn with_hints(document: &Document, mut problems: Problems, place: Place) -> Prob
     problems
 }
 
-/// The findings of several surfaces, each once, those of one surface alone with its name.
-fn merge(found: &[(Place, Problems)], surfaces: usize, document: &Document) -> Vec<Finding> {
+/// The findings of several surfaces, each once, those of some surfaces alone with their names.
+fn merge(found: &[(Surface, Problems)], surfaces: usize, document: &Document) -> Vec<Finding> {
     let mut merged: Vec<Finding> = Vec::new();
-    for (place, problems) in found {
+    for (of, problems) in found {
         for Problem { path, message, .. } in &problems.0 {
             let having = found.iter().filter(|(_, other)| {
                 other.0.iter().any(|p| p.path == *path && p.message == *message)
             });
-            let surface = (having.count() < surfaces).then_some(place.name());
+            let surface = (having.count() < surfaces).then_some(of.name());
             let (line, path) = (document.line(path), path.clone());
             let finding = Finding { surface, line, path, message: message.clone() };
             if !merged.contains(&finding) {
@@ -153,17 +151,4 @@ fn merge(found: &[(Place, Problems)], surfaces: usize, document: &Document) -> V
         }
     }
     merged
-}
-
-/// Envoy's table has a longest value; the filter refuses such a policy with the same words.
-fn fits(policy: Policy, place: Place) -> Result<Policy, Problems> {
-    let longest = policy.groups().iter().map(Group::value_len).max().unwrap_or(0);
-    if place != Place::Envoy || longest <= MAX_VALUE_LEN {
-        return Ok(policy);
-    }
-    let message = format!(
-        "the quotas of one key take {longest} bytes together, more than {MAX_VALUE_LEN}; use another \
-         algorithm than sliding-log or fewer quotas"
-    );
-    Err(Problems(vec![Problem::new("rules", message)]))
 }

@@ -49,6 +49,15 @@ pub(crate) fn quota(limiter: &Limiter) -> String {
     text
 }
 
+/// `envoy`, `envoy and worker`, `envoy, worker and server`.
+pub(crate) fn list(items: &[&str]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
 /// `512 bytes`, `1.4 MiB`: rounded up to a tenth.
 pub(crate) fn bytes(count: u64) -> String {
     const KIB: u64 = 1024;

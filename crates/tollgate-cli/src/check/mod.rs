@@ -5,7 +5,7 @@
 mod render;
 mod report;
 
-use crate::args::{CheckArgs, Target};
+use crate::args::{CheckArgs, Surfaces};
 use crate::command::{self, Question, Said};
 use crate::end::End;
 use crate::output::Page;
@@ -16,8 +16,8 @@ pub(crate) use report::{Report, report};
 pub(crate) fn run(args: &CheckArgs) -> Result<(), End> {
     let question = Question {
         path: &args.policy,
-        surfaces: args.surface.map(Target::places),
-        default: Target::Both.places(),
+        surfaces: args.surface.map(|surfaces| surfaces.0),
+        default: Surfaces::MODULES.0,
         json: args.json,
     };
     command::run(&question, report)

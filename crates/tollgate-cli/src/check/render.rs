@@ -11,7 +11,7 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
     let count = report.rules.len();
     let rules = if count == 1 { "rule" } else { "rules" };
     out.push_styled(output::GOOD, "good");
-    out.push_str(&format!(" for {}: {count} {rules}\n", report.surfaces.join(" and ")));
+    out.push_str(&format!(" for {}: {count} {rules}\n", words::list(&report.surfaces)));
     for client in &report.client_ip {
         let name = client.surface;
         line(out, 0, "client", &format!("{name}: {}", client.source));
@@ -65,21 +65,24 @@ fn quota_lines(quotas: &[QuotaReport], indent: usize, out: &mut Page) {
 
 fn memory_lines(rule: &RuleReport, out: &mut Page) {
     let memory = &rule.memory;
+    let shared = match memory.shared_with.as_slice() {
+        [] => String::new(),
+        others => format!(", shared with rule \"{}\"", others.join("\", \"")),
+    };
+    let value = words::bytes(memory.value_bytes.try_into().unwrap_or(u64::MAX));
     if let Some(envoy) = &memory.envoy {
-        let shared = match memory.shared_with.as_slice() {
-            [] => String::new(),
-            others => format!(", shared with rule \"{}\"", others.join("\", \"")),
-        };
         let (key, table) = (words::bytes(envoy.bytes_per_key), words::bytes(envoy.table_bytes));
         let capacity = envoy.capacity;
         let text = format!("{key} a key, {table} for {capacity} keys in Envoy{shared}");
         line(out, 2, "table", &text);
     }
     if let Some(worker) = &memory.worker {
-        let value = words::bytes(memory.value_bytes.try_into().unwrap_or(u64::MAX));
         let durability = worker.durability;
         let text = format!("{value} a key in the Worker, one Durable Object each, {durability}");
         line(out, 2, "object", &text);
+    }
+    if memory.envoy.is_none() && memory.worker.is_none() {
+        line(out, 2, "value", &format!("{value} a key{shared}"));
     }
 }
 

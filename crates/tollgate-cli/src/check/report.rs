@@ -3,9 +3,8 @@
 //! Invariant: it is made from the compiled policy; the document is not looked at again.
 
 use serde::Serialize;
-use tollgate_policy::{Meter, Policy, QuotaSet, Rule};
+use tollgate_policy::{Meter, Policy, QuotaSet, Rule, Surface};
 
-use crate::args::Place;
 use crate::source::{Compiled, Finding};
 use crate::words;
 
@@ -90,33 +89,33 @@ pub(super) struct WorkerReport {
 
 /// The report on one policy, good or bad.
 pub(crate) fn report(compiled: Compiled) -> Report {
-    let Compiled { places, policies, problems, warnings } = compiled;
+    let Compiled { surfaces, policies, problems, warnings } = compiled;
     let ok = problems.is_empty();
     let policies: &[_] = if ok { &policies } else { &[] };
-    let client = |(place, policy): &(Place, Policy)| ClientReport {
-        surface: place.name(),
+    let client = |(surface, policy): &(Surface, Policy)| ClientReport {
+        surface: surface.name(),
         source: policy.client_in_words(),
     };
     let first = policies.first().map(|(_, policy)| policy);
     Report {
         ok,
-        surfaces: places.iter().map(|place| place.name()).collect(),
+        surfaces: surfaces.iter().map(|surface| surface.name()).collect(),
         problems,
         warnings: if ok { warnings } else { Vec::new() },
         client_ip: policies.iter().map(client).collect(),
         escaped_slashes: first.and_then(Policy::escaped_slashes_in_words),
         exempt: first.map(Policy::exempt_in_words).unwrap_or_default(),
-        rules: first.map(|policy| rules(policy, &places)).unwrap_or_default(),
+        rules: first.map(|policy| rules(policy, &surfaces)).unwrap_or_default(),
     }
 }
 
 /// All surfaces compile the same rules from one document.
-fn rules(policy: &Policy, places: &[Place]) -> Vec<RuleReport> {
+fn rules(policy: &Policy, surfaces: &[Surface]) -> Vec<RuleReport> {
     let rules = policy.rules().iter().enumerate();
-    rules.filter_map(|(i, rule)| rule_report(policy, i, rule, places)).collect()
+    rules.filter_map(|(i, rule)| rule_report(policy, i, rule, surfaces)).collect()
 }
 
-fn rule_report(policy: &Policy, i: usize, rule: &Rule, places: &[Place]) -> Option<RuleReport> {
+fn rule_report(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> Option<RuleReport> {
     let words = policy.describe(i)?;
     let tiers = words.tiers.into_iter().map(|tier| TierReport {
         name: policy
@@ -140,7 +139,7 @@ fn rule_report(policy: &Policy, i: usize, rule: &Rule, places: &[Place]) -> Opti
         mode: words.mode,
         action: words.action,
         on_failure: words.on_failure,
-        memory: memory(policy, i, rule, places)?,
+        memory: memory(policy, i, rule, surfaces)?,
     })
 }
 
@@ -168,19 +167,19 @@ fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
         .unwrap_or_default()
 }
 
-fn memory(policy: &Policy, i: usize, rule: &Rule, places: &[Place]) -> Option<MemoryReport> {
+fn memory(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> Option<MemoryReport> {
     let group = policy.groups().get(rule.group())?;
     let others = policy.rules().iter().enumerate();
     let others = others.filter(|(j, other)| *j != i && other.group() == rule.group());
     Some(MemoryReport {
         shared_with: others.map(|(_, other)| other.name().to_owned()).collect(),
         value_bytes: group.value_len(),
-        envoy: places.contains(&Place::Envoy).then(|| EnvoyReport {
+        envoy: surfaces.contains(&Surface::Envoy).then(|| EnvoyReport {
             capacity: group.capacity(),
             bytes_per_key: group.table_size().bytes_per_key(),
             table_bytes: group.table_size().bytes(),
         }),
-        worker: places.contains(&Place::Worker).then(|| WorkerReport {
+        worker: surfaces.contains(&Surface::Worker).then(|| WorkerReport {
             durability: if group.is_strict() { "strict" } else { "relaxed" },
         }),
     })

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Partition, Plan, Policy};
+use tollgate_policy::{Answer, Partition, Plan, Policy, Surface};
 
-use crate::args::{ExplainArgs, Place};
+use crate::args::ExplainArgs;
 use crate::check;
 use crate::command::{self, Question, Said};
 use crate::end::End;
@@ -51,12 +51,13 @@ impl Said for Explained {
 
 /// Explains one request and prints the report.
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), End> {
-    let surface = args.surface.unwrap_or(Place::Envoy);
+    let surface = args.surface.unwrap_or(Surface::Envoy);
     let request = Request::new(args, surface)?;
+    let given = args.surface.map(|surface| [surface]);
     let question = Question {
         path: &args.policy,
-        surfaces: args.surface.map(Place::places),
-        default: Place::Envoy.places(),
+        surfaces: given.as_ref().map(<[Surface; 1]>::as_slice),
+        default: &[Surface::Envoy],
         json: args.json,
     };
     command::run(&question, |compiled| match compiled.policies.first() {
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), End> {
     })
 }
 
-fn explain(args: &ExplainArgs, surface: Place, policy: &Policy, request: &Request<'_>) -> Report {
+fn explain(args: &ExplainArgs, surface: Surface, policy: &Policy, request: &Request<'_>) -> Report {
     let mut gate = Gate { policy, plan: Plan::new(), store: BTreeMap::new(), now: START };
     let mut before = Before::default();
     for _ in 1..args.repeat {

@@ -6,10 +6,11 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use tollgate_core::{Decision, Verdict};
-use tollgate_policy::{Answer, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict, Standing};
+use tollgate_policy::{
+    Answer, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict, Standing, Surface,
+};
 
 use super::request::Request;
-use crate::args::Place;
 use crate::words;
 
 /// Everything about one request.
@@ -112,7 +113,7 @@ impl Before {
 impl Report {
     /// The report on a decided plan.
     pub(super) fn new(
-        surface: Place,
+        surface: Surface,
         number: u32,
         policy: &Policy,
         request: &Request<'_>,

@@ -6,9 +6,9 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
-use tollgate_policy::{Facts, grpc_content_type};
+use tollgate_policy::{Facts, Surface, grpc_content_type};
 
-use crate::args::{ExplainArgs, Place};
+use crate::args::ExplainArgs;
 use crate::curl::{self, Url};
 use crate::end::End;
 
@@ -18,7 +18,7 @@ const SOMEBODY: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 /// The facts of the request.
 pub(super) struct Request<'a> {
     args: &'a ExplainArgs,
-    surface: Place,
+    surface: Surface,
     method: String,
     target: String,
     host: String,
@@ -31,20 +31,23 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// The request, unless it has facts that its surface does not know.
-    pub(super) fn new(args: &'a ExplainArgs, surface: Place) -> Result<Self, End> {
+    pub(super) fn new(args: &'a ExplainArgs, surface: Surface) -> Result<Self, End> {
         match surface {
-            Place::Envoy if args.country.is_some() || args.asn.is_some() => misuse(
+            Surface::Envoy if args.country.is_some() || args.asn.is_some() => misuse(
                 "--country and --asn exist in the Worker only; for Envoy give the header that the policy's \
                  \"geo\" names",
             ),
-            Place::Worker if args.route.is_some() => {
+            Surface::Worker if args.route.is_some() => {
                 misuse("--route exists in Envoy only; a Worker has no named routes")
+            }
+            Surface::Server if args.route.is_some() || !args.claims.is_empty() => {
+                misuse("--route and --claim are not known to a server")
             }
             _ => Self::described(args, surface),
         }
     }
 
-    fn described(args: &'a ExplainArgs, surface: Place) -> Result<Self, End> {
+    fn described(args: &'a ExplainArgs, surface: Surface) -> Result<Self, End> {
         let given = match (&args.curl, &args.url, args.words.as_slice()) {
             (Some(line), ..) => {
                 let words =
@@ -124,7 +127,7 @@ impl Facts for Request<'_> {
                 return Some(self.host.as_bytes().into());
             }
             // The platform writes this header itself.
-            ("cf-connecting-ip", Place::Worker, Some(ip)) => {
+            ("cf-connecting-ip", Surface::Worker, Some(ip)) => {
                 return Some(ip.to_string().into_bytes().into());
             }
             _ => {}

@@ -42,6 +42,8 @@ pub(crate) enum Value<'s> {
     Null,
     Bool(bool),
     Whole(i64),
+    /// Of Envoy: a whole number beyond 32 bits, which becomes a text with its decimal digits.
+    Large(i64),
     /// Of JSON: what is no whole number of 64 bits.
     Number(f64),
     Text(&'s str),
@@ -63,10 +65,11 @@ impl Reading {
             return Value::Bool(truth);
         }
         match whole(text) {
-            Some(number) if self == Self::Policy || i32::try_from(number).is_ok() => {
-                Value::Whole(number)
+            Some(number) if self == Self::Envoy && i32::try_from(number).is_err() => {
+                Value::Large(number)
             }
-            _ => Value::Text(text),
+            Some(number) => Value::Whole(number),
+            None => Value::Text(text),
         }
     }
 }
@@ -84,6 +87,7 @@ impl Serialize for Value<'_> {
             Self::Null => serializer.serialize_unit(),
             Self::Bool(truth) => serializer.serialize_bool(truth),
             Self::Whole(number) => serializer.serialize_i64(number),
+            Self::Large(number) => serializer.collect_str(&number),
             Self::Number(number) => serializer.serialize_f64(number),
             Self::Text(text) => serializer.serialize_str(text),
         }
@@ -155,7 +159,7 @@ mod tests {
     fn a_scalar_means_what_envoy_makes_of_it() {
         let rows = "off=false NO=false y=true Y=true yEs='yEs' ON=true oN='oN' n=false TRUE=true tRUE='tRUE' True=true \
                     010=8 0x1f=31 08='08' 1_000='1_000' +5=5 -3=-3 1.5='1.5' 1e3='1e3' .inf='.inf' ~=null null=null \
-                    nULL='nULL' 2147483647=2147483647 2147483648='2147483648' -2147483648=-2147483648 \
+                    nULL='nULL' 2147483647=2147483647 2147483648='2147483648' 0x80000000='2147483648' +3000000000='3000000000' -2147483648=-2147483648 \
                     9999999999999999999999='9999999999999999999999' 0o17='0o17' 0b11='0b11' -0=0 00=0 0x='0x' -0x10=-16 \
                     -010=-8 +-5='+-5' -='-' 0=0 2001-01-01='2001-01-01'";
         for row in rows.split_whitespace() {
