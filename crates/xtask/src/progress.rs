@@ -57,9 +57,11 @@ impl Job {
     }
 
     fn describe(&self) -> String {
-        let lines = self.lines.load(Ordering::Relaxed);
-        let last = lock(&self.last).clone();
-        format!("{} {} ({lines} lines) {last}", self.name, seconds(self.elapsed()))
+        let name = format!("{} {}", self.name, seconds(self.elapsed()));
+        match self.lines.load(Ordering::Relaxed) {
+            0 => name,
+            lines => format!("{name} ({lines} lines) {}", lock(&self.last)),
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
 use std::{
     collections::BTreeMap,
     net::Ipv4Addr,
+    path::PathBuf,
     thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
 };
@@ -46,7 +47,7 @@ pub fn up(workspace: &Workspace, options: Options) -> Result<()> {
     let board = Board::default();
     let mut servers = board.during(|| {
         make(workspace, &board)?;
-        let job = Job::new("servers", workspace.logs().join("servers.log"));
+        let job = Job::new("servers", log(workspace, "servers"));
         board.job(job, ["starting", "started"], "Envoy, workerd, an origin", |_| {
             start(workspace, options)
         })
@@ -90,7 +91,7 @@ fn compile(
     name: &str,
     work: fn(&Workspace, Runner) -> Result<()>,
 ) -> Result<()> {
-    let job = Job::new(name, workspace.logs().join(format!("compile-{name}.log")));
+    let job = Job::new(name, log(workspace, &format!("compile-{name}")));
     board.job(job, ["compiling", "compiled"], "optimised, for wasm", |job| {
         work(workspace, &|command, fix| run::logged(command, job, fix))
     })
@@ -102,8 +103,13 @@ fn package(
     name: &str,
     work: fn(&Workspace) -> Result<()>,
 ) -> Result<()> {
-    let job = Job::new(name, workspace.logs().join(format!("package-{name}.log")));
+    let job = Job::new(name, log(workspace, &format!("package-{name}")));
     board.job(job, ["packaging", "packaged"], "as it is deployed", |_| work(workspace))
+}
+
+/// Of this checkout, not of the tools that checkouts share.
+fn log(workspace: &Workspace, name: &str) -> PathBuf {
+    workspace.out.join("up").join(format!("{name}.log"))
 }
 
 fn joined(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
