@@ -88,6 +88,7 @@ pub use explain::{RuleVerdict, Standing};
 pub use facts::Facts;
 pub use http::malformed::Malformed;
 pub use json::node::MAX_DOCUMENT;
+pub use json::place::BOOLEAN_HINT;
 pub use json::problem::{Problem, Problems};
 pub use pipeline::partition::{Partition, PartitionMut};
 pub use pipeline::partitions::Failure;

@@ -104,7 +104,7 @@ fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
     ));
 }
 
-/// Notes the rules that can never apply, of a document that could be read to the last value: what could
+/// Notes the rules that are let off all that they are for, of a document that could be read to the last value: what could
 /// not is taken as left out, and a condition that is left out holds.
 pub(super) fn unreachable(document: &Document, root: &At<'_>) {
     let rules_at = root.field("rules");
@@ -115,7 +115,7 @@ pub(super) fn unreachable(document: &Document, root: &At<'_>) {
             rules_at
                 .item(i)
                 .field("unless")
-                .problem("holds whenever \"when\" does, so the rule can never apply".into());
+                .problem("holds for all that \"when\" is for, so the rule applies to no request but those that are read in several ways".into());
         }
     }
 }

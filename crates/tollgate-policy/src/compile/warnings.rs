@@ -116,7 +116,9 @@ fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
 fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
     let mut exempts = document.exempt().iter().take_while(|_| left.get() > 0);
     if let Some(i) = exempts.position(|exempt| covers(Some(exempt), rule.when.as_ref(), left)) {
-        at.problem(format!("never applies: every request it is for is exempt by exempt[{i}]"));
+        at.problem(format!(
+            "what it is for is exempt by exempt[{i}], but for requests that are read in several ways"
+        ));
     }
 }
 
@@ -128,7 +130,9 @@ fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
     for (before, (i, tier)) in tried.iter().enumerate() {
         let mut others = tried.iter().take(before).take_while(|_| left.get() > 0);
         let hides = |(_, other): &&(usize, &TierDoc)| {
-            covers(other.when.as_ref(), tier.when.as_ref(), left)
+            // Of several values one may mean the first and the other the last.
+            other.repeated == tier.repeated
+                && covers(other.when.as_ref(), tier.when.as_ref(), left)
                 && covers_values(&other.key_values, &tier.key_values, left)
         };
         if let Some((_, other)) = others.find(hides) {

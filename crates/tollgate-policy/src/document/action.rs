@@ -91,7 +91,7 @@ impl FromNode for Action {
                     ActionDoc { .. } => at.wrong(node, WANTED),
                 }
             }
-            _ => at.wrong(node, WANTED),
+            _ => at.not_text(node, WANTED),
         }
     }
 
@@ -114,7 +114,7 @@ impl FromNode for Text {
                 at.problem(format!("{} must be at most 1024 characters of %x20-7E", quoted(node)));
                 None
             }
-            _ => at.wrong(node, "a string"),
+            _ => at.not_text(node, "a string"),
         }
     }
 

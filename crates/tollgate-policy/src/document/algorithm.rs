@@ -12,7 +12,7 @@ use crate::json::suggest::{one_of, unknown};
 impl FromNode for Algorithm {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let names = Self::ALL.map(Self::name);
-        let Node::Text(name) = node else { return at.wrong(node, &one_of(&names)) };
+        let Node::Text(name) = node else { return at.not_text(node, &one_of(&names)) };
         let algorithm = Self::parse(name);
         if algorithm.is_none() {
             at.problem(unknown("algorithm", name, &names));

@@ -60,7 +60,7 @@ impl FromNode for OnAbort {
         match node {
             Node::Text(text) if text == "charge" => Some(Self::Charge),
             Node::Text(text) if text == "skip" => Some(Self::Skip),
-            _ => at.wrong(node, "\"charge\" or \"skip\""),
+            _ => at.not_text(node, "\"charge\" or \"skip\""),
         }
     }
 
@@ -92,7 +92,7 @@ impl FromNode for Charging {
         match node {
             Node::Text(text) if text == "request" => Some(Self::Request),
             Node::Object(_) => ResponseChargeDoc::read(node, at).map(Self::Response),
-            _ => at.wrong(node, "\"request\" or {\"response_status\": [\"401\", \"5xx\"]}"),
+            _ => at.not_text(node, "\"request\" or {\"response_status\": [\"401\", \"5xx\"]}"),
         }
     }
 
@@ -138,7 +138,7 @@ impl FromNode for StatusPattern {
         };
         match parsed.filter(|p| (100..=599).contains(&p.from)) {
             Some(pattern) => Some(pattern),
-            None => at.wrong(node, "a status; use \"401\" or a class such as \"5xx\""),
+            None => at.not_text(node, "a status; use \"401\" or a class such as \"5xx\""),
         }
     }
 

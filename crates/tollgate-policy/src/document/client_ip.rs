@@ -64,7 +64,7 @@ impl FromNode for Source {
                 }
             },
             Node::Object(_) => NamedHeader::read(node, at).map(|part| Self::Header(part.header)),
-            _ => at.wrong(node, "a source; use a name or {\"header\": name}"),
+            _ => at.not_text(node, "a source; use a name or {\"header\": name}"),
         }
     }
 

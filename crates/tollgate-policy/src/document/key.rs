@@ -2,6 +2,7 @@
 //!
 //! Invariant: two keys that are written alike are one group.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 #[cfg(feature = "explain")]
@@ -10,10 +11,12 @@ use core::fmt;
 use crate::document::need::Need;
 use crate::document::scalar::{CookieName, HeaderName};
 use crate::http::repeated::Repeated;
+use crate::http::token::is_token;
 use crate::json::node::Node;
 use crate::json::place::At;
+use crate::json::quote::quoted_text;
 use crate::json::reader::{FromNode, record, schema};
-use crate::json::suggest::unknown;
+use crate::json::suggest::{nearest, unknown};
 
 /// One part of a partition key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,11 +140,28 @@ impl KeyPart {
     fn of_text(text: &str, at: &At<'_>) -> Option<Self> {
         let names = Self::PLAIN.each_ref().map(|part| part.about().name);
         let found = Self::PLAIN.into_iter().find(|part| part.about().name == text);
-        if found.is_none() {
-            at.problem(unknown("key part", text, &names));
+        if found.is_none() && !at.is_full() {
+            at.problem(match text {
+                "ip" | "client" | "remote_addr" | "x-forwarded-for" => {
+                    format!("unknown key part {}; did you mean \"client_ip\"?", quoted_text(text))
+                }
+                "header" | "cookie" | "query" | "path_param" | "jwt_claim" => {
+                    format!("\"{text}\" needs a name; write {{\"{text}\": name}}")
+                }
+                _ if nearest(text, &names).is_none() && looks_like_a_header(text) => format!(
+                    "unknown key part {0}; if it is a header write {{\"header\": {0}}}",
+                    quoted_text(text)
+                ),
+                _ => unknown("key part", text, &names),
+            });
         }
         found
     }
+}
+
+/// True for `x-api-key` and its like: no key part has a hyphen.
+fn looks_like_a_header(text: &str) -> bool {
+    is_token(text.as_bytes()) && (text.contains('-') || text.eq_ignore_ascii_case("authorization"))
 }
 
 impl KeyPartDoc {
@@ -167,7 +187,7 @@ impl FromNode for KeyPart {
         let fields = match node {
             Node::Text(text) => return Self::of_text(text, at),
             Node::Object(fields) => fields.len(),
-            _ => return at.wrong(node, WANTED),
+            _ => return at.not_text(node, WANTED),
         };
         let noted = at.noted();
         let doc = KeyPartDoc::read(node, at)?;

@@ -64,7 +64,8 @@ impl FromNode for Mode {
                 let hash_key = doc.salt.map(|salt| salt.hash_key());
                 Some(Self::EnforcePercent(Share { percent: doc.enforce_percent.0, hash_key }))
             }
-            _ => at.wrong(node, "a mode; use \"enforce\", \"shadow\" or {\"enforce_percent\": 10}"),
+            _ => at
+                .not_text(node, "a mode; use \"enforce\", \"shadow\" or {\"enforce_percent\": 10}"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The policy document, version 1, as people write it.
 //!
 //! Invariant: a value of these types is valid on its own; what depends on several values (duplicate
-//! names, a burst too large for its rate, a rule that can never apply) is checked by `compile`.
+//! names, a burst too large for its rate, a rule that is let off all it is for) is checked by `compile`.
 //! A field that is not listed here is an error, never ignored.
 
 use alloc::vec::Vec;

@@ -45,7 +45,7 @@ pub(crate) struct Name(pub(crate) String);
 impl FromNode for Name {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let Node::Text(text) = node else {
-            return at.wrong(node, "a string");
+            return at.not_text(node, "a string");
         };
         if text.is_empty() || text.chars().count() > MAX_NAME {
             at.problem(format!("{} must have 1 to {MAX_NAME} characters", quoted(node)));
@@ -77,7 +77,7 @@ impl FromNode for HeaderName {
             Node::Text(text) if is_token(text.as_bytes()) && text.len() <= MAX_HEADER_NAME => {
                 Some(Self(text.to_ascii_lowercase()))
             }
-            _ => at.wrong(node, "a header name"),
+            _ => at.not_text(node, "a header name"),
         }
     }
 
@@ -203,7 +203,7 @@ impl FromNode for CookieName {
             |text: &str| !text.is_empty() && text.trim() == text && !text.contains(['=', ';', ',']);
         match node {
             Node::Text(text) if is_name(text) => Some(Self(text.clone())),
-            _ => at.wrong(node, "a cookie name"),
+            _ => at.not_text(node, "a cookie name"),
         }
     }
 
@@ -233,7 +233,7 @@ impl FromNode for Method {
                 }
                 Some(Self(text.clone()))
             }
-            _ => at.wrong(node, "a request method"),
+            _ => at.not_text(node, "a request method"),
         }
     }
 
@@ -243,7 +243,7 @@ impl FromNode for Method {
 impl FromNode for Pattern {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let Node::Text(text) = node else {
-            return at.wrong(node, "a path pattern");
+            return at.not_text(node, "a path pattern");
         };
         Self::parse(text).map_err(|why| at.problem(format!("{} {why}", quoted(node)))).ok()
     }
@@ -258,7 +258,7 @@ pub(crate) struct Window(pub(crate) Span);
 impl FromNode for Window {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let Some(span) = parsed(node) else {
-            return at.wrong(
+            return at.not_text(
                 node,
                 "a window; use 1ms to 366d, such as \"500ms\", \"10s\", \"1m\", \"1h\" or \"1d\"",
             );
@@ -340,7 +340,7 @@ impl FromNode for Wait {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match parsed(node).filter(|span| *span <= MAX_WAIT) {
             Some(span) => Some(Self(span)),
-            None => at.wrong(node, "a wait; use 0s to 5m, such as \"500ms\" or \"2s\""),
+            None => at.not_text(node, "a wait; use 0s to 5m, such as \"500ms\" or \"2s\""),
         }
     }
 

@@ -30,7 +30,7 @@ pub(crate) enum Host {
 impl FromNode for Host {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let Node::Text(text) = node else {
-            return at.wrong(node, "a host");
+            return at.not_text(node, "a host");
         };
         let suffix = text.strip_prefix("*.");
         let name = suffix.unwrap_or(text);
@@ -40,7 +40,7 @@ impl FromNode for Host {
         let is_bare = name.ends_with(']') || !name.contains([':', ' ', '\t']);
         let is_suffix_of_address = suffix.is_some() && name.starts_with('[');
         if !is_host || host.is_empty() || !is_bare || is_suffix_of_address {
-            return at.wrong(node, "a host; use a name without port, or \"*.\" and a name");
+            return at.not_text(node, "a host; use a name without port, or \"*.\" and a name");
         }
         if name.ends_with('.') {
             at.problem(format!("{} ends in a dot, which no host has in normal form", quoted(node)));
@@ -137,7 +137,7 @@ impl FromNode for Matcher {
             Node::Text(text) if text == "*" => Some(Self::Present),
             Node::Text(text) => Some(Self::Exact(text.clone().into())),
             Node::Object(_) => PrefixDoc::read(node, at).map(|doc| Self::Prefix(doc.prefix.into())),
-            _ => at.wrong(node, "a value, \"*\" or {\"prefix\": \"...\"}"),
+            _ => at.not_text(node, "a value, \"*\" or {\"prefix\": \"...\"}"),
         }
     }
 
@@ -158,7 +158,7 @@ impl Matcher {
 impl FromNode for Cidr {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let Node::Text(text) = node else {
-            return at.wrong(node, "a network");
+            return at.not_text(node, "a network");
         };
         match Self::parse(text) {
             Ok(cidr) => Some(cidr),
@@ -182,7 +182,7 @@ impl FromNode for Country {
             Node::Text(text) if text.len() == 2 && is_token(text.as_bytes()) => {
                 Some(Self(text.to_ascii_uppercase().into()))
             }
-            _ => at.wrong(node, "a country; use two letters, such as \"DE\""),
+            _ => at.not_text(node, "a country; use two letters, such as \"DE\""),
         }
     }
 

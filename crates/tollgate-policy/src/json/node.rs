@@ -36,6 +36,8 @@ impl Node {
         if document.len() > MAX_DOCUMENT {
             return Err(whole("the policy is longer than 1 MiB".to_string()));
         }
+        // Editors on Windows begin a file with a byte order mark (RFC 8259, 8.1).
+        let document = document.strip_prefix('\u{feff}').unwrap_or(document);
         serde_json::from_str(document).map_err(|error| whole(alloc::format!("not JSON: {error}")))
     }
 

@@ -18,6 +18,9 @@ use crate::json::quote::{MAX_QUOTED, quoted, quoted_text};
 /// The most problems that are listed: beyond these a document is not one that a person wrote.
 const MAX_PROBLEMS: usize = 1000;
 
+/// What ends a message about a boolean that was perhaps meant as a text.
+pub const BOOLEAN_HINT: &str = "; in YAML, off, NO and yes are booleans: quote it";
+
 /// A place in the document, and where its problems go.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
@@ -102,6 +105,12 @@ impl<'a> At<'a> {
             self.problem(alloc::format!("{} is not {wanted}", quoted(node)));
         }
         None
+    }
+
+    /// The same where a text is wanted: a boolean was perhaps meant as one.
+    pub(crate) fn not_text<T>(&self, node: &Node, wanted: &str) -> Option<T> {
+        let hint = if matches!(node, Node::Bool(_)) { BOOLEAN_HINT } else { "" };
+        self.wrong(node, &alloc::format!("{wanted}{hint}"))
     }
 
     fn way(&self) -> Vec<Move> {

@@ -4,11 +4,13 @@
 //! noted, so `None` everywhere with no problem cannot be. `record!` and `choice!` make the types
 //! from one declaration each, which is also where names in messages come from.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::json::node::Node;
 use crate::json::place::At;
+use crate::json::quote::quoted;
 use crate::json::suggest::unknown;
 
 /// A type that a document holds.
@@ -54,7 +56,13 @@ impl<T: FromNode> FromNode for Option<T> {
 impl<T: FromNode> FromNode for Vec<T> {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let Node::List(items) = node else {
-            return at.wrong(node, "a list");
+            return match node {
+                Node::Text(_) if !at.is_full() => {
+                    at.wrong(node, &format!("a list; use [{}]", quoted(node)))
+                }
+                Node::Object(_) => at.wrong(node, "a list; use [{...}]"),
+                _ => at.wrong(node, "a list"),
+            };
         };
         // What is not looked at any more is among the mistakes that are not listed.
         let read: Vec<Option<T>> = items
@@ -99,7 +107,7 @@ impl FromNode for String {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
             Node::Text(text) => Some(text.clone()),
-            _ => at.wrong(node, "a string"),
+            _ => at.not_text(node, "a string"),
         }
     }
 
@@ -217,7 +225,7 @@ macro_rules! names {
                         at.problem($crate::json::suggest::unknown($what, text, &[$($text),*]));
                         None
                     }
-                    _ => at.wrong(node, &$crate::json::suggest::one_of(&[$($text),*])),
+                    _ => at.not_text(node, &$crate::json::suggest::one_of(&[$($text),*])),
                 }
             }
 

@@ -10,13 +10,21 @@ use crate::json::quote::quoted_text;
 
 /// `unknown field "whne"; did you mean "when"?`, or the list of what is allowed.
 pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
-    let nearest = known.iter().map(|k| (distance(name, k), k)).min_by_key(|(d, _)| *d);
-    match nearest {
-        Some((d, k)) if d <= 2 && d < k.chars().count() => {
-            format!("unknown {what} {}; did you mean \"{k}\"?", quoted_text(name))
+    let given = quoted_text(name);
+    match nearest(name, known) {
+        Some(near) if near.eq_ignore_ascii_case(name) => {
+            format!("unknown {what} {given}; did you mean \"{near}\"? names are in lower case")
         }
-        _ => format!("unknown {what} {}; use {}", quoted_text(name), one_of(known)),
+        Some(near) => format!("unknown {what} {given}; did you mean \"{near}\"?"),
+        None => format!("unknown {what} {given}; use {}", one_of(known)),
     }
+}
+
+/// The name that was perhaps meant, in whatever case.
+pub(crate) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let name = name.to_ascii_lowercase();
+    let nearest = known.iter().map(|k| (distance(&name, k), *k)).min_by_key(|(d, _)| *d);
+    nearest.filter(|(d, near)| *d <= 2 && *d < near.chars().count()).map(|(_, near)| near)
 }
 
 /// `"a", "b" or "c"`.
