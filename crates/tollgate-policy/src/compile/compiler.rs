@@ -343,5 +343,7 @@ fn key_identity(key: &Key, rule: &str, prefixes: Prefixes) -> u64 {
 
 /// An index of a rule, a group or a set: [`MAX_RULES`] and [`MAX_SETS`] keep it far below 65,536.
 fn small(i: usize) -> u16 {
-    u16::try_from(i).unwrap_or(u16::MAX)
+    let index = u16::try_from(i);
+    debug_assert!(index.is_ok(), "the limits on rules and tiers keep below 65,536: {i}");
+    index.unwrap_or(u16::MAX)
 }

@@ -45,7 +45,10 @@ impl Policy {
         });
         let problems = noted.into_inner().in_order(&node);
         match policy {
-            Some(policy) if problems.0.is_empty() => Ok(policy),
+            Some(policy) if problems.0.is_empty() => {
+                debug_assert!(policy.is_whole(), "an index of a policy is out of range");
+                Ok(policy)
+            }
             _ => Err(problems),
         }
     }

@@ -100,4 +100,20 @@ impl Policy {
     pub const fn waiting(&self) -> Limits {
         self.waiting
     }
+
+    /// True when every index is in range of its own list, and every state within its record and value.
+    pub(crate) fn is_whole(&self) -> bool {
+        let is_group = |i: u16| usize::from(i) < self.groups.len();
+        let set = |i: u16| self.sets.get(usize::from(i));
+        let fits = |set: &QuotaSet, len: usize| {
+            let is_record = set.offset.checked_add(set.len).is_some_and(|end| end <= len);
+            is_record && set.meters.iter().all(|m| m.end().is_some_and(|end| end <= set.len))
+        };
+        self.rules.iter().all(|rule| {
+            let mut sets = rule.tiers.iter().map(|tier| tier.set).chain([rule.set]);
+            is_group(rule.group) && sets.all(|i| set(i).is_some())
+        }) && self.groups.iter().all(|group| {
+            group.sets.iter().all(|i| set(*i).is_some_and(|set| fits(set, group.value_len)))
+        }) && self.sets.iter().all(|set| set.rule() < self.rules.len())
+    }
 }

@@ -54,10 +54,15 @@ impl Meter {
 
     /// This quota's state among the states of its record.
     pub(crate) fn state<'v>(&self, states: &'v [u8]) -> Option<&'v [u8]> {
-        states.get(self.offset..self.offset.checked_add(self.limiter.state_len())?)
+        states.get(self.offset..self.end()?)
     }
 
     pub(crate) fn state_mut<'v>(&self, states: &'v mut [u8]) -> Option<&'v mut [u8]> {
-        states.get_mut(self.offset..self.offset.checked_add(self.limiter.state_len())?)
+        states.get_mut(self.offset..self.end()?)
+    }
+
+    /// Where its state ends in the record.
+    pub(crate) const fn end(&self) -> Option<usize> {
+        self.offset.checked_add(self.limiter.state_len())
     }
 }
