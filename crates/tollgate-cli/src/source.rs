@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::de::IgnoredAny;
-use tollgate_policy::{Policy, Problem, Problems, Surface};
+use tollgate_policy::{BOOLEAN_HINT, Policy, Problem, Problems, Surface};
 
 use crate::document::Document;
 use crate::end::End;
@@ -128,7 +128,9 @@ fn with_hints(document: &Document, mut problems: Problems, surface: Surface) -> 
     let hints = document.hints(&problems.0, surface);
     for Problem { path, message, .. } in &mut problems.0 {
         if let Some(hint) = hints.get(path) {
-            message.push_str(&format!("; {hint}"));
+            // What is known of this very value goes before what is said of all.
+            let said = message.strip_suffix(BOOLEAN_HINT).unwrap_or(message);
+            *message = format!("{said}; {hint}");
         }
     }
     problems

@@ -1,7 +1,7 @@
 //! The documents for users: every example is a policy, every output is what is printed.
 //!
 //! In docs/policy.md and docs/recipes.md a `json` block is a complete policy, for both surfaces unless
-//! `<!-- surface: envoy -->` (or `worker`) stands before it; a `console` block is run on the policy before
+//! `<!-- surface: envoy -->` (or another) stands before it; a `console` block is run on the policy before
 //! it, which is called example.json there, or example.yaml when it is a `yaml` block. After a change that is meant:
 //! `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test docs`, and read the difference.
 #![allow(
@@ -31,9 +31,10 @@ fn document(name: &str) -> (PathBuf, String) {
 fn surfaces(block: &Block) -> Vec<Surface> {
     match block.surface.as_deref() {
         None => vec![Surface::Envoy, Surface::Worker],
-        Some("envoy") => vec![Surface::Envoy],
-        Some("worker") => vec![Surface::Worker],
-        Some(other) => panic!("line {}: no surface {other}", block.line),
+        Some(name) => match Surface::parse(name) {
+            Some(surface) => vec![surface],
+            None => panic!("line {}: no surface {name}", block.line),
+        },
     }
 }
 
