@@ -18,6 +18,7 @@ mod worker_grpc;
 mod worker_health;
 mod worker_identity;
 mod worker_jwt;
+mod worker_layout;
 mod worker_odd;
 mod worker_origin;
 mod worker_origins;

@@ -1,12 +1,8 @@
-//! How a state lies in bytes: little-endian `u64`s in the order of the fields, nothing between them.
+//! How a state of a few fields lies in bytes: little-endian `u64`s in their order, nothing between them.
 //!
 //! Invariant: all zero bytes are the state "never seen", and decoding accepts any bytes (each
 //! algorithm brings an impossible state within its quota before use), so no stored value can trap.
-//! The version is kept once by whoever names the stored value, not in every state.
-
-/// The version of every state's layout. A store puts it where it names its values (a key prefix, a
-/// table name, a record header), so that values of another version are never read.
-pub const ENCODING_VERSION: u8 = 1;
+//! The version of the layout is kept once by whoever stores the bytes (`layout.rs`), not in every state.
 
 /// A state of a fixed number of bytes.
 pub(crate) trait Encoded: Copy {
@@ -27,20 +23,6 @@ pub(crate) fn read_u64(bytes: &[u8], index: usize) -> u64 {
 /// Writes the `index`-th little-endian `u64` of `bytes`; nothing happens beyond the end.
 pub(crate) fn write_u64(bytes: &mut [u8], index: usize, value: u64) {
     let (words, _) = bytes.as_chunks_mut::<8>();
-    if let Some(word) = words.get_mut(index) {
-        *word = value.to_le_bytes();
-    }
-}
-
-/// The `index`-th little-endian `u32` of `bytes`; 0 beyond the end.
-pub(crate) fn read_u32(bytes: &[u8], index: usize) -> u32 {
-    let (words, _) = bytes.as_chunks::<4>();
-    words.get(index).map_or(0, |word| u32::from_le_bytes(*word))
-}
-
-/// Writes the `index`-th little-endian `u32` of `bytes`; nothing happens beyond the end.
-pub(crate) fn write_u32(bytes: &mut [u8], index: usize, value: u32) {
-    let (words, _) = bytes.as_chunks_mut::<4>();
     if let Some(word) = words.get_mut(index) {
         *word = value.to_le_bytes();
     }

@@ -28,6 +28,7 @@
 pub mod algorithms;
 mod decision;
 mod encoding;
+mod layout;
 mod limiter;
 mod quota;
 mod time;
@@ -42,7 +43,7 @@ pub use algorithms::sliding_window::{SlidingWindow, SlidingWindowState};
 pub use algorithms::token_bucket::{TokenBucket, TokenBucketState};
 pub use algorithms::{Algorithm, DEFAULT_BUCKETS};
 pub use decision::{Charge, Decision, Ruling, Verdict};
-pub use encoding::ENCODING_VERSION;
+pub use layout::ENCODING_VERSION;
 pub use limiter::{FULLY_USED, Limiter};
 pub use quota::{
     MAX_BUCKETS, MAX_LIMIT, MAX_LIMIT_OF_BUCKETS, MAX_LIMIT_OF_LOG, MAX_WINDOW, MIN_BUCKETS,

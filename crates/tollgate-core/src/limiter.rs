@@ -158,18 +158,8 @@ impl Limiter {
             Self::LeakyQueue(queue) => check(queue, state, now, cost),
             Self::FixedWindow(window) => check(window, state, now, cost),
             Self::SlidingWindow(window) => check(window, state, now, cost),
-            Self::SlidingBuckets(_) | Self::SlidingLog(_) => self.check_ring(state, now, cost),
-        }
-    }
-
-    #[inline(never)]
-    fn check_ring(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
-        match self {
-            Self::SlidingBuckets(buckets) if state.len() == buckets.state_len() => {
-                buckets.check(state, now, cost)
-            }
-            Self::SlidingLog(log) if state.len() == log.state_len() => log.check(state, now, cost),
-            _ => Decision::of_no_state(self.limit()),
+            Self::SlidingBuckets(buckets) => buckets.check(state, now, cost),
+            Self::SlidingLog(log) => log.check(state, now, cost),
         }
     }
 
@@ -187,18 +177,8 @@ impl Limiter {
             Self::LeakyQueue(queue) => peek(queue, state, now, cost),
             Self::FixedWindow(window) => peek(window, state, now, cost),
             Self::SlidingWindow(window) => peek(window, state, now, cost),
-            Self::SlidingBuckets(_) | Self::SlidingLog(_) => self.peek_ring(state, now, cost),
-        }
-    }
-
-    #[inline(never)]
-    fn peek_ring(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
-        match self {
-            Self::SlidingBuckets(buckets) if state.len() == buckets.state_len() => {
-                buckets.peek(state, now, cost)
-            }
-            Self::SlidingLog(log) if state.len() == log.state_len() => log.peek(state, now, cost),
-            _ => Decision::of_no_state(self.limit()),
+            Self::SlidingBuckets(buckets) => buckets.peek(state, now, cost),
+            Self::SlidingLog(log) => log.peek(state, now, cost),
         }
     }
 

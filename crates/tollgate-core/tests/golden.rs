@@ -1,4 +1,5 @@
-//! The bytes of every state, written down: a change here is a change of `ENCODING_VERSION`.
+//! The bytes of every state, written down: a change here is a new version of the layouts, and the bytes of
+//! the earlier one stay here with what becomes of them.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(
     clippy::arithmetic_side_effects,
@@ -12,17 +13,29 @@ mod support;
 use support::arbitrary::{Key, at};
 use support::format::parse;
 use support::replay;
-use tollgate_core::{Charge, ENCODING_VERSION, Span};
+use tollgate_core::{Charge, ENCODING_VERSION, Limiter, Span};
 
 const START: u64 = 0x1122_3344_5566_7788;
 
-/// The state after these costs at `START + after` each, as hexadecimal bytes, a space between fields.
-fn bytes(quota: &str, charges: &[(u64, u64)], fields: &[usize]) -> String {
+const BUCKETS: &str = "sliding-buckets limit=5 window=1.048576ms buckets=4";
+
+fn limiter(quota: &str) -> Limiter {
     let case = parse("golden", &format!("case: golden\nquota: {quota}")).expect("a quota line");
-    let mut key = Key::new(replay::limiter(&case[0].quotas[0]));
+    replay::limiter(&case[0].quotas[0])
+}
+
+/// A key after these costs at `START + after` each.
+fn charged(quota: &str, charges: &[(u64, u64)]) -> Key {
+    let mut key = Key::new(limiter(quota));
     for (after, cost) in charges {
         assert!(key.check(START + after, *cost).is_admitted());
     }
+    key
+}
+
+/// The state after these costs, as hexadecimal bytes, a space between fields.
+fn bytes(quota: &str, charges: &[(u64, u64)], fields: &[usize]) -> String {
+    let key = charged(quota, charges);
     assert_eq!(fields.iter().sum::<usize>(), key.state.len(), "state_len");
     let mut rest = key.state.as_slice();
     let mut written = Vec::new();
@@ -36,7 +49,7 @@ fn bytes(quota: &str, charges: &[(u64, u64)], fields: &[usize]) -> String {
 
 #[test]
 fn the_version_is_the_one_these_bytes_belong_to() {
-    assert_eq!(ENCODING_VERSION, 1);
+    assert_eq!(ENCODING_VERSION, 2);
 }
 
 #[test]
@@ -75,15 +88,33 @@ fn the_windows() {
 
 #[test]
 fn the_sub_windows() {
-    // Four of 2^18 ns: START is in 0x4488cd11559, a multiple of 5: at place 0; then the next, at 1.
+    // Four of 2^18 ns: START is in 0x4488cd11559, a multiple of 5: at place 0; then the next, at 1. The oldest
+    // with any units is one older than the newest, and 5 units are in all.
+    let charges = [(0, 2), (1 << 18, 3)];
     assert_eq!(
-        bytes(
-            "sliding-buckets limit=5 window=1.048576ms buckets=4",
-            &[(0, 2), (1 << 18, 3)],
-            &[8, 4, 4, 4, 4, 4]
-        ),
-        "5a15d18c48040000 02000000 03000000 00000000 00000000 00000000"
+        bytes(BUCKETS, &charges, &[8, 2, 6, 4, 4, 4, 4, 4]),
+        "5a15d18c48040000 0100 050000000000 02000000 03000000 00000000 00000000 00000000"
     );
+}
+
+/// What layout 1 had of the same charges, and what becomes of it.
+#[test]
+fn the_sub_windows_of_layout_1() {
+    let earlier: [[u8; 4]; 7] = [
+        [0x5a, 0x15, 0xd1, 0x8c],
+        [0x48, 0x04, 0, 0],
+        [2, 0, 0, 0],
+        [3, 0, 0, 0],
+        [0; 4],
+        [0; 4],
+        [0; 4],
+    ];
+    let mut key = Key::new(limiter(BUCKETS));
+    assert_eq!((key.limiter.state_version(), key.limiter.state_len()), (2, 36));
+    assert_eq!(key.limiter.state_len_in(1), Some(28));
+    assert!(key.limiter.convert(1, earlier.as_flattened(), &mut key.state));
+    let charged = charged(BUCKETS, &[(0, 2), (1 << 18, 3)]);
+    assert_eq!(key.state, charged.state);
 }
 
 #[test]

@@ -399,7 +399,11 @@ impl Section {
         self.state = match self.limiter.algorithm() {
             Algorithm::SlidingBuckets { buckets } => {
                 let part_ns = window_ns.div_ceil(buckets.into());
-                self.random.buckets_state(buckets, self.limiter.limit(), now_ns / part_ns)
+                let part = now_ns / part_ns;
+                let earlier = self.random.buckets_state(buckets, self.limiter.limit(), part);
+                let mut state = vec![0; self.limiter.state_len()];
+                assert!(self.limiter.convert(1, &earlier, &mut state));
+                state
             }
             Algorithm::SlidingLog => self.random.log_state(self.limiter.limit(), now_ns, window_ns),
             _ => {

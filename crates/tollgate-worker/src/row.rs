@@ -86,6 +86,7 @@ pub(crate) fn alarm_at(set_at: Timestamp, idle_at: Timestamp, now: Timestamp) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tollgate_policy::{Plan, Policy, Surface};
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::ZERO.saturating_add(Span::from_secs(seconds))
@@ -113,6 +114,43 @@ mod tests {
         }
         for length in 0..16 {
             assert_eq!(Row::decode(&bytes[..length]), None, "{length}");
+        }
+    }
+
+    /// What an object of commit 7a4de38 decided and stored: sliding buckets in layout 1, four of five used.
+    const LAYOUT_1: [u8; 44] = [
+        0x7b, 0xfd, 0x12, 0x8c, 0x24, 0, 0, 0, // the rule's identity, and 36 bytes
+        0xb3, 0x2d, 0x1e, 0, 0, 0, 0, 0, // the newest quarter of an hour
+        0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, // units in each of five
+        0, 0x75, 0x04, 0x49, 0xe4, 0xb3, 0x18, 0x9b, // the quota of a day
+    ];
+
+    /// An object of today over such a row: it goes on counting, and only a charge writes.
+    #[test]
+    fn a_row_of_layout_1_counts_on() {
+        let policy = r#"{"version": 1, "rules": [{"name": "api", "key": ["client_ip"], "quotas": [
+            {"name": "hour", "limit": 5, "window": "1h", "algorithm": "sliding-buckets", "buckets": 4},
+            {"name": "day", "limit": 20, "window": "1d"}]}]}"#;
+        let policy = Policy::compile(policy, Surface::Worker).expect("a policy");
+        let group = &policy.groups()[0];
+        let stored = Row { group: group.identity(), alarm_at: at(9), value: LAYOUT_1.to_vec() };
+        let mut row = Row::decode(&stored.encode()).expect("a row of layout 1 is one");
+        let last = at(1_780_001_900);
+        assert!(group.idle_at(&policy, &row.value) > last, "no alarm may delete it yet");
+
+        // What a front of either version asks: the group, the rule, binding, a cost of one.
+        let cost = 1_u64.to_le_bytes();
+        let request = [&group.identity().to_le_bytes()[..], &LAYOUT_1[..4], &[1], &cost].concat();
+        for is_last in [true, false] {
+            let mut plan = Plan::from_request(&policy, &request).expect("a request");
+            plan.each_partition(|partition| partition.load(&policy, Some(&row.value)));
+            plan.decide(&policy, last);
+            let partition = plan.partition(0).expect("the one asked for");
+            assert_eq!(partition.changed(), is_last, "one of five was left");
+            let value = partition.value().to_vec();
+            let kept = Row { value, ..row.clone() };
+            row = Row::decode(&kept.encode()).expect("a row of today");
+            assert_eq!(row.value.len(), group.value_len());
         }
     }
 

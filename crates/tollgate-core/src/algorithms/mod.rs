@@ -1,10 +1,11 @@
 //! The algorithms, one module each: its formula, its bound and its source.
 //!
-//! Four more, which are not public, hold what is truly the same in several: `rate` the parameters of
-//! GCRA and its kin, `skew` what a late clock means to a counter, `ring` the decision of the log and the
-//! buckets, `step` how a small state is read and written. Invariant: an algorithm never imports another, and what is listed here is listed nowhere
-//! else: a new one is its file, its lines here and its arms in [`Limiter`](crate::Limiter).
+//! Five more are not public. Four hold what is truly the same in several: `rate` the parameters of GCRA and
+//! its kin, `skew` what a late clock means to a counter, `ring` the decision of the log and the buckets,
+//! `step` how a small state is read and written; `counters` is how the buckets lie in bytes. Invariant: an
+//! algorithm never imports another, and what is listed here is listed nowhere else: a new one is its file, its lines here and its arms in [`Limiter`](crate::Limiter).
 
+pub(crate) mod counters;
 pub mod fixed_window;
 pub mod gcra;
 pub mod leaky_bucket;

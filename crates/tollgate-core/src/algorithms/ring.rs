@@ -21,24 +21,23 @@ impl Counted {
     ///
     /// Until the oldest unit leaves no more than `remaining` should be used (`reset_after`); with none
     /// remaining, until as many have left as let one in.
+    #[inline]
     pub(crate) fn decide(self, cost: u64, left_at: impl Fn(u64) -> Timestamp) -> Decision {
         let Self { limit, used, now } = self;
         let after = |units| -> Span { left_at(units).since(now) };
         let charged = used.saturating_add(cost);
-        let (verdict, used, retry_after) = if cost > limit {
-            (Verdict::Deny, used, None)
-        } else if charged > limit && cost > 0 {
-            (Verdict::Deny, used, Some(after(charged.saturating_sub(limit))))
+        let is_admitted = charged <= limit || cost == 0;
+        let used = if is_admitted { charged } else { used };
+        let in_the_way = used.saturating_add(1).saturating_sub(limit).max(1);
+        let reset_after = after(in_the_way);
+        let retry_after = if is_admitted || cost > limit {
+            None
         } else {
-            (Verdict::Allow, charged, None)
+            let units = charged.saturating_sub(limit);
+            Some(if units == in_the_way { reset_after } else { after(units) })
         };
-        let in_the_way = used.saturating_add(1).saturating_sub(limit);
-        Decision {
-            verdict,
-            limit,
-            remaining: limit.saturating_sub(used),
-            retry_after,
-            reset_after: after(in_the_way.max(1)),
-        }
+        let verdict = if is_admitted { Verdict::Allow } else { Verdict::Deny };
+        let remaining = limit.saturating_sub(used);
+        Decision { verdict, limit, remaining, retry_after, reset_after }
     }
 }

@@ -3,7 +3,10 @@
 //! State: the index of the newest sub-window, `floor(now / sub)` with `sub = ceil(window / N)`, and a
 //! ring of N + 1 counters, so that the sub-window which the window's start falls in is counted whole.
 //! A sub-window counts until one window after its end; a cost is admitted when
-//! `the sum of those that count + cost <= limit`.
+//! `the sum of those that count + cost <= limit`. The sum of the whole ring and the oldest sub-window that
+//! has any units stand in the state, so that a decision costs the same with 2 parts as with 360: the first
+//! that counts is `index - N`, or the next one in the last nanoseconds of a sub-window (N of them may be
+//! longer than the window by less than N ns). What has left is taken off the sum once.
 //!
 //! Bound: at most `limit` in any half-open window, never over. The price is on the other side: a unit comes
 //! back at most one sub-window later than an exact log would give it back.
@@ -12,25 +15,29 @@
 //!
 //! Deliberately not here: weights. The oldest sub-window counts whole, so no estimate can be wrong.
 
+use crate::algorithms::counters::{Counters, Ring, Shape};
 use crate::algorithms::ring::Counted;
 use crate::algorithms::skew::{effective_now, is_foreign, kept};
-use crate::decision::{Charge, Decision};
-use crate::encoding::{position, read_u32, read_u64, write_u32, write_u64};
+use crate::decision::{Charge, Decision, Verdict};
 use crate::quota::{MAX_BUCKETS, MAX_LIMIT_OF_BUCKETS, MIN_BUCKETS, Quota, QuotaError};
 use crate::time::{LATEST, Span, Timestamp};
 
-/// The `u32`s before the first counter: the index of the newest sub-window takes two.
-const HEADER_WORDS: u64 = 2;
-
-/// The parameters of the sliding buckets. The state is [`SlidingBuckets::state_len`] bytes: the index
-/// of the newest sub-window (`u64`), then the counter of sub-window `k` (`u32`) at `k mod (N + 1)`.
+/// The parameters of the sliding buckets. The state is [`SlidingBuckets::state_len`] bytes: the index of the
+/// newest sub-window, how much older the oldest one is that has any units, the sum of all counters, and the
+/// counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingBuckets {
     quota: Quota,
     buckets: u16,
-    /// N + 1.
-    counters: u64,
+    shape: Shape,
     sub_window: Span,
+    /// How long after its start a sub-window's window no longer reaches into the one N before it: all of it
+    /// but the nanoseconds by which N sub-windows are longer than the window.
+    reaches_for: Span,
+    /// How long a unit counts that is used at the very start of a sub-window.
+    counts_for: Span,
+    /// The last sub-window that [`SlidingBuckets::check_fast`] decides in: it ends before [`LATEST`].
+    last: u64,
 }
 
 /// A state as it stands at one time.
@@ -39,12 +46,12 @@ struct Moment {
     now: Timestamp,
     /// The sub-window to count in: that of `now`, or the newest one on a late clock.
     index: u64,
-    /// The sub-windows of the ring that count, from `first` up to but without `end`. None when the
-    /// clock was set anew: the ring is then replaced by `used` units in `index`.
-    first: u64,
-    end: u64,
-    /// The units that count.
-    used: u64,
+    /// What is in the N + 1 sub-windows up to `index`. All of it counts, unless the window no longer
+    /// reaches into the first: that one counts again when the clock steps back.
+    ring: Ring,
+    /// What of it counts.
+    counting: Ring,
+    /// True when the clock was set anew: the ring is then replaced by the units that count, all in `index`.
     is_anew: bool,
 }
 
@@ -68,58 +75,140 @@ impl SlidingBuckets {
         let [low, high] = buckets.to_le_bytes(); // `u64::from` is not const
         let parts = u64::from_le_bytes([low, high, 0, 0, 0, 0, 0, 0]);
         let sub_window = Span::from_nanos(quota.window().as_nanos().div_ceil(parts));
-        Ok(Self { quota, buckets, counters: parts.saturating_add(1), sub_window })
+        let longer_by = sub_window.saturating_mul(parts).saturating_sub(quota.window());
+        let reaches_for = sub_window.saturating_sub(longer_by);
+        let counts_for = sub_window.saturating_add(quota.window());
+        let last = LATEST.index_of(sub_window).saturating_sub(1);
+        let shape = Shape::new(parts);
+        Ok(Self { quota, buckets, shape, sub_window, reaches_for, counts_for, last })
     }
 
-    /// Bytes of one state: 8 + 4 x (N + 1), at most 1,452.
+    /// Bytes of one state: 16 + 4 x (N + 1), at most 1,460.
     #[must_use]
     pub const fn state_len(&self) -> usize {
-        position(self.counters.saturating_add(HEADER_WORDS).saturating_mul(4))
+        self.shape.state_len()
     }
 
-    /// Decides on `cost` at `now` and, when admitted, records it in `state`. Never fails.
+    /// Decides on `cost` at `now` and, when admitted, records it in `state`. Bytes of another length
+    /// than [`SlidingBuckets::state_len`] are no state, and are denied.
+    #[inline(never)]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
-        let moment = self.moment(state, now, cost);
-        let decision = self.decide(state, moment, cost);
+        let Some((header, counters)) = self.shape.split_mut(state) else {
+            return Decision::of_no_state(self.quota.limit());
+        };
+        let ring = Ring::read(header, self.shape);
+        if let Some((decision, next)) = self.decide_fast(ring, counters, now, cost) {
+            if decision.is_admitted() {
+                self.shape.add(counters, ring.newest, next.newest, cost);
+                next.write(header);
+            }
+            return decision;
+        }
+        let moment = self.moment(ring, counters, now, cost);
+        let decision = self.decide(counters, &moment, cost);
         if decision.is_admitted() && cost > 0 {
-            self.record(state, moment, cost);
+            self.record(counters, &moment, cost).write(header);
         }
         decision
     }
 
     /// What [`SlidingBuckets::check`] would answer, without recording anything.
     #[must_use]
+    #[inline(never)]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
-        self.decide(state, self.moment(state, now, cost), cost)
+        let Some((header, counters)) = self.shape.split(state) else {
+            return Decision::of_no_state(self.quota.limit());
+        };
+        let ring = Ring::read(header, self.shape);
+        if let Some((decision, _)) = self.decide_fast(ring, counters, now, cost) {
+            return decision;
+        }
+        let moment = self.moment(ring, counters, now, cost);
+        self.decide(counters, &moment, cost)
+    }
+
+    /// The decision at once in the usual case, and what the ring is when it is to be recorded: by a clock that is
+    /// not late, where the window reaches into all of the ring, with a cost of at least one that can fit,
+    /// and when it does not, the oldest units are enough to wait for. `None` otherwise. No sum here exceeds
+    /// [`LATEST`].
+    #[inline]
+    fn decide_fast(
+        &self,
+        mut ring: Ring,
+        counters: &Counters,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<(Decision, Ring)> {
+        let limit = self.quota.limit();
+        if ring.newest > self.last || now > LATEST || !(1..=limit).contains(&cost) {
+            return None;
+        }
+        let sub_window = self.sub_window.as_nanos();
+        let newest_at = Timestamp::from_nanos(ring.newest.wrapping_mul(sub_window));
+        let (mut index, mut elapsed) = (ring.newest, now.checked_since(newest_at)?.as_nanos());
+        if elapsed >= sub_window {
+            let passed = elapsed.checked_div(sub_window)?;
+            index = index.wrapping_add(passed);
+            elapsed = elapsed.wrapping_sub(passed.wrapping_mul(sub_window));
+        }
+        let first = index.checked_sub(self.shape.parts())?;
+        if elapsed >= self.reaches_for.as_nanos() {
+            return None;
+        }
+        if ring.oldest < first {
+            ring = self.shape.without(ring, counters, first);
+        }
+        if ring.sum == 0 {
+            ring.oldest = index;
+        }
+        let older_by = index.wrapping_sub(ring.oldest).wrapping_mul(sub_window);
+        let counted_for = older_by.wrapping_add(elapsed);
+        let reset_after = Span::from_nanos(self.counts_for.as_nanos().wrapping_sub(counted_for));
+        let sum = ring.sum.wrapping_add(cost);
+        let (verdict, remaining, retry_after) = match limit.checked_sub(sum) {
+            Some(remaining) => (Verdict::Allow, remaining, None),
+            // One unit too many: until the oldest have left.
+            None if sum.wrapping_sub(limit) == 1 => {
+                (Verdict::Deny, limit.wrapping_sub(ring.sum), Some(reset_after))
+            }
+            None => return None,
+        };
+        let decision = Decision { verdict, limit, remaining, retry_after, reset_after };
+        Some((decision, Ring { newest: index, oldest: ring.oldest, sum }))
     }
 
     /// Takes `charge` back at `now`: exact while its sub-window is in the ring; later there is nothing left
     /// to give back. What a late clock charged to a later sub-window is given back to the earlier one.
     pub fn refund(&self, state: &mut [u8], charge: Charge, now: Timestamp) {
+        let Some((header, counters)) = self.shape.split_mut(state) else { return };
         let charged_at = charge.at.min(LATEST);
-        let index = charged_at.index_of(self.sub_window);
-        let newest = read_u64(state, 0);
-        if is_foreign(charged_at, now)
-            || index > newest
-            || newest.saturating_sub(index) >= self.counters
-        {
-            return;
+        if !is_foreign(charged_at, now) {
+            let ring = Ring::read(header, self.shape);
+            let index = charged_at.index_of(self.sub_window);
+            self.shape.take(ring, counters, index, charge.cost).write(header);
         }
-        let cost = u32::try_from(charge.cost).unwrap_or(u32::MAX);
-        let count = self.count(state, index).saturating_sub(cost);
-        self.set_count(state, index, count);
     }
 
-    /// The time from which `state` decides like a state never seen, and may be forgotten.
+    /// The time from which `state` decides like a state never seen, and may be forgotten; the epoch for
+    /// bytes of another length.
     #[must_use]
     pub fn idle_at(&self, state: &[u8]) -> Timestamp {
-        let newest = read_u64(state, 0);
-        let end = newest.saturating_add(1);
-        let first = end.saturating_sub(self.counters);
-        let used = self.counts(state, first, end).filter(|(_, count)| *count > 0);
+        let Some((header, counters)) = self.shape.split(state) else { return Timestamp::ZERO };
+        let ring = Ring::read(header, self.shape);
         // With nothing counted a late clock is still told when the newest sub-window leaves.
-        let empty_at = Timestamp::start_of(newest, self.sub_window);
-        used.last().map_or(empty_at, |(index, _)| self.leaves_at(index))
+        let empty_at = Timestamp::start_of(ring.newest, self.sub_window);
+        let last = self.shape.last(ring, counters);
+        last.map_or(empty_at, |index| self.leaves_at(index))
+    }
+
+    /// Writes the state that `earlier` was in layout 1 to `state`. Bytes of other lengths are left as they are.
+    pub(crate) fn convert(&self, earlier: &[u8], state: &mut [u8]) {
+        self.shape.convert(earlier, state);
+    }
+
+    /// Bytes of one state in layout 1.
+    pub(crate) const fn state_len_of_layout_1(&self) -> usize {
+        self.shape.state_len_of_layout_1()
     }
 
     /// The quota that is held.
@@ -140,81 +229,62 @@ impl SlidingBuckets {
         self.quota.limit()
     }
 
-    fn moment(&self, state: &[u8], now: Timestamp, cost: u64) -> Moment {
+    #[inline]
+    fn moment(&self, ring: Ring, counters: &Counters, now: Timestamp, cost: u64) -> Moment {
         let now = now.min(LATEST);
-        let newest = read_u64(state, 0);
-        let end = newest.saturating_add(1);
-        let in_ring = end.saturating_sub(self.counters);
-        let sum = |first| self.counts(state, first, end).map(|(_, count)| count).sum();
-        let Some(at) = effective_now(Timestamp::start_of(newest, self.sub_window), now) else {
+        let newest_at = Timestamp::start_of(ring.newest, self.sub_window);
+        let Some(at) = effective_now(newest_at, now) else {
             let index = now.index_of(self.sub_window);
-            let used = kept(sum(in_ring), self.quota.limit(), cost);
-            return Moment { now, index, first: 0, end: 0, used, is_anew: true };
+            let sum = kept(ring.sum, self.quota.limit(), cost);
+            let ring = Ring { newest: index, oldest: index, sum };
+            return Moment { now, index, ring, counting: ring, is_anew: true };
         };
-        // leaves_at(k) > at holds from k = floor((at - window) / sub) on.
-        let counting = at.saturating_sub(self.quota.window()).index_of(self.sub_window);
-        let first = in_ring.max(counting);
-        let index = at.index_of(self.sub_window);
-        Moment { now, index, first, end, used: sum(first), is_anew: false }
+        let mut index = ring.newest;
+        let mut elapsed = at.since(newest_at);
+        if elapsed >= self.sub_window {
+            index = at.index_of(self.sub_window);
+            elapsed = at.since(Timestamp::start_of(index, self.sub_window));
+        }
+        let ring = self.shape.without(ring, counters, index.saturating_sub(self.shape.parts()));
+        let mut counting = ring;
+        if elapsed >= self.reaches_for {
+            let first = index.saturating_add(1).saturating_sub(self.shape.parts());
+            counting = self.shape.without(ring, counters, first);
+        }
+        Moment { now, index, ring, counting, is_anew: false }
     }
 
-    fn decide(&self, state: &[u8], moment: Moment, cost: u64) -> Decision {
-        let counted = Counted { limit: self.quota.limit(), used: moment.used, now: moment.now };
-        counted.decide(cost, |units| self.left_at(state, moment, units))
+    #[inline]
+    fn decide(&self, counters: &Counters, moment: &Moment, cost: u64) -> Decision {
+        let used = moment.counting.sum;
+        let counted = Counted { limit: self.quota.limit(), used, now: moment.now };
+        counted.decide(cost, |units| self.left_at(counters, moment, units))
     }
 
     /// When the oldest `units` have left. What is not in the ring (yet) is in `moment.index`.
-    fn left_at(&self, state: &[u8], moment: Moment, units: u64) -> Timestamp {
-        let mut missing = units;
-        for (index, count) in self.counts(state, moment.first, moment.end) {
-            missing = missing.saturating_sub(count);
-            if missing == 0 {
-                return self.leaves_at(index);
-            }
+    fn left_at(&self, counters: &Counters, moment: &Moment, units: u64) -> Timestamp {
+        if units > moment.counting.sum || moment.is_anew {
+            return self.leaves_at(moment.index);
         }
-        self.leaves_at(moment.index)
+        self.leaves_at(self.shape.reached_by(moment.counting, counters, units))
     }
 
     /// When the `index`-th sub-window stops counting: one window after its end.
+    #[inline]
     const fn leaves_at(&self, index: u64) -> Timestamp {
         let end_at = Timestamp::start_of(index, self.sub_window).saturating_add(self.sub_window);
         end_at.saturating_add(self.quota.window())
     }
 
-    fn record(&self, state: &mut [u8], moment: Moment, cost: u64) {
-        // The counters from `end` to `index` still hold what was counted a turn of the ring ago.
-        let oldest = moment.index.saturating_add(1).saturating_sub(self.counters);
-        let stale = if moment.is_anew { oldest } else { moment.end.max(oldest) };
-        for index in stale..=moment.index {
-            self.set_count(state, index, 0);
+    /// Counts `cost` in `moment.index`; returns what the ring is then.
+    fn record(&self, counters: &mut Counters, moment: &Moment, cost: u64) -> Ring {
+        let Moment { index, ring, .. } = *moment;
+        if moment.is_anew {
+            counters.fill([0; 4]);
+            self.shape.add(counters, index, index, ring.sum);
         }
-        let before =
-            if moment.is_anew { moment.used } else { u64::from(self.count(state, moment.index)) };
-        let count = u32::try_from(before.saturating_add(cost)).unwrap_or(u32::MAX);
-        self.set_count(state, moment.index, count);
-        write_u64(state, 0, moment.index);
-    }
-
-    /// The sub-windows from `first` up to but without `end`, at most a ring of them, with their counts.
-    fn counts(&self, state: &[u8], first: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
-        let start = first.checked_rem(self.counters).unwrap_or(0);
-        let places = (start..self.counters).chain(0..start);
-        let count =
-            |place: u64| u64::from(read_u32(state, position(place.saturating_add(HEADER_WORDS))));
-        (first..end).zip(places.map(count))
-    }
-
-    fn count(&self, state: &[u8], index: u64) -> u32 {
-        read_u32(state, self.place(index))
-    }
-
-    fn set_count(&self, state: &mut [u8], index: u64, count: u32) {
-        write_u32(state, self.place(index), count);
-    }
-
-    /// Where the counter of the `index`-th sub-window is, as a number of `u32`s.
-    const fn place(&self, index: u64) -> usize {
-        let Some(place) = index.checked_rem(self.counters) else { return usize::MAX };
-        position(place.saturating_add(HEADER_WORDS))
+        self.shape.add(counters, ring.newest, index, cost);
+        let oldest = if ring.sum == 0 { index } else { ring.oldest };
+        Ring { newest: index, oldest, sum: ring.sum.saturating_add(cost) }
     }
 }

@@ -14,7 +14,7 @@
 use crate::algorithms::ring::Counted;
 use crate::algorithms::skew::{effective_now, is_foreign, kept};
 use crate::decision::{Charge, Decision};
-use crate::encoding::{position, read_u32, read_u64, write_u32, write_u64};
+use crate::encoding::position;
 use crate::quota::{MAX_LIMIT_OF_LOG, Quota, QuotaError};
 use crate::time::{LATEST, Timestamp};
 
@@ -23,8 +23,8 @@ use crate::time::{LATEST, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingLog(Quota);
 
-/// A log read in place. Impossible headers are brought within the ring, and no entry is later than
-/// the newest one.
+/// What a state says of its entries. Impossible numbers are brought within the ring, and no entry is later
+/// than the newest one.
 #[derive(Clone, Copy)]
 struct Log {
     limit: u64,
@@ -32,6 +32,12 @@ struct Log {
     len: u64,
     newest_at: Timestamp,
 }
+
+/// The first word: the place of the oldest entry, and the number of entries in the upper half.
+type Header = [u8; 8];
+
+/// The times of a ring, by their places.
+type Entries = [[u8; 8]];
 
 /// A log as it stands at one time.
 #[derive(Clone, Copy)]
@@ -69,44 +75,57 @@ impl SlidingLog {
         position(self.0.limit().saturating_add(1).saturating_mul(8))
     }
 
-    /// Decides on `cost` at `now` and, when admitted, records it in `state`. Never fails.
+    /// Decides on `cost` at `now` and, when admitted, records it in `state`. Bytes of another length
+    /// than [`SlidingLog::state_len`] are no state, and are denied.
+    #[inline(never)]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
-        let moment = self.moment(state, now, cost);
-        let decision = self.decide(state, moment, cost);
+        let Some((header, entries)) = self.split_mut(state) else {
+            return Decision::of_no_state(self.0.limit());
+        };
+        let moment = self.moment(Log::read(header, entries, self.0.limit()), entries, now, cost);
+        let decision = self.decide(entries, &moment, cost);
         if decision.is_admitted() && cost > 0 {
-            record(state, moment, cost);
+            *header = record(entries, &moment, cost);
         }
         decision
     }
 
     /// What [`SlidingLog::check`] would answer, without recording anything.
     #[must_use]
+    #[inline(never)]
     pub fn peek(&self, state: &[u8], now: Timestamp, cost: u64) -> Decision {
-        self.decide(state, self.moment(state, now, cost), cost)
+        let Some((header, entries)) = self.split(state) else {
+            return Decision::of_no_state(self.0.limit());
+        };
+        let moment = self.moment(Log::read(header, entries, self.0.limit()), entries, now, cost);
+        self.decide(entries, &moment, cost)
     }
 
     /// Takes `charge` back at `now`: removes its entries, or as many older ones that were made since the
     /// charge. Exact until they have left; then there is nothing left to give back.
     pub fn refund(&self, state: &mut [u8], charge: Charge, now: Timestamp) {
-        let log = Log::read(state, self.0.limit());
+        let Some((header, entries)) = self.split_mut(state) else { return };
+        let log = Log::read(header, entries, self.0.limit());
         let (charged_at, now) = (charge.at.min(LATEST), now.min(LATEST));
         let left_at = charged_at.saturating_add(self.0.window());
         if is_foreign(charged_at, now) || left_at <= now.max(log.newest_at) {
             return;
         }
-        let first = log.count_while(state, |made_at| made_at < charged_at);
+        let first = log.count_while(entries, |made_at| made_at < charged_at);
         let removed = charge.cost.min(log.len.saturating_sub(first));
         let len = log.len.saturating_sub(removed);
         for index in first..len {
-            log.set(state, index, log.made_at(state, index.saturating_add(removed)));
+            log.set(entries, index, log.made_at(entries, index.saturating_add(removed)));
         }
-        write_header(state, log.start, len);
+        *header = header_of(log.start, len);
     }
 
-    /// The time from which `state` decides like a state never seen, and may be forgotten.
+    /// The time from which `state` decides like a state never seen, and may be forgotten; the epoch for
+    /// bytes of another length.
     #[must_use]
     pub fn idle_at(&self, state: &[u8]) -> Timestamp {
-        let log = Log::read(state, self.0.limit());
+        let Some((header, entries)) = self.split(state) else { return Timestamp::ZERO };
+        let log = Log::read(header, entries, self.0.limit());
         if log.len == 0 { Timestamp::ZERO } else { log.newest_at.saturating_add(self.0.window()) }
     }
 
@@ -122,34 +141,54 @@ impl SlidingLog {
         self.0.limit()
     }
 
-    fn moment(&self, state: &[u8], now: Timestamp, cost: u64) -> Moment {
+    #[inline]
+    fn moment(&self, log: Log, entries: &Entries, now: Timestamp, cost: u64) -> Moment {
         let now = now.min(LATEST);
         let (limit, window) = (self.0.limit(), self.0.window());
-        let log = Log::read(state, limit);
         let Some(at) = effective_now(log.newest_at, now) else {
             let used = kept(log.len, limit, cost);
             return Moment { log, now, at: now, expired: log.len, used, is_anew: true };
         };
-        let expired = log.count_while(state, |made_at| made_at.saturating_add(window) <= at);
+        let expired = log.count_while(entries, |made_at| made_at.saturating_add(window) <= at);
         let used = log.len.saturating_sub(expired);
         Moment { log, now, at, expired, used, is_anew: false }
     }
 
-    fn decide(&self, state: &[u8], moment: Moment, cost: u64) -> Decision {
+    #[inline]
+    fn decide(&self, entries: &Entries, moment: &Moment, cost: u64) -> Decision {
         let counted = Counted { limit: self.0.limit(), used: moment.used, now: moment.now };
-        counted.decide(cost, |units| self.left_at(state, moment, units))
+        counted.decide(cost, |units| self.left_at(entries, moment, units))
     }
 
     /// When the oldest `units` entries have left. What is not in the log (yet) is made at `moment.at`.
-    fn left_at(&self, state: &[u8], moment: Moment, units: u64) -> Timestamp {
+    #[inline]
+    fn left_at(&self, entries: &Entries, moment: &Moment, units: u64) -> Timestamp {
         let index = moment.expired.saturating_add(units).saturating_sub(1);
         let made_at =
-            if index < moment.log.len { moment.log.made_at(state, index) } else { moment.at };
+            if index < moment.log.len { moment.log.made_at(entries, index) } else { moment.at };
         made_at.saturating_add(self.0.window())
+    }
+
+    /// The header and the entries; `None` for bytes of another length.
+    #[inline]
+    fn split<'s>(&self, state: &'s [u8]) -> Option<(&'s Header, &'s Entries)> {
+        let (words, []) = state.as_chunks() else { return None };
+        let (header, entries) = words.split_first()?;
+        (entries.len() == position(self.0.limit())).then_some((header, entries))
+    }
+
+    /// The same to be written.
+    #[inline]
+    fn split_mut<'s>(&self, state: &'s mut [u8]) -> Option<(&'s mut Header, &'s mut Entries)> {
+        let (words, []) = state.as_chunks_mut() else { return None };
+        let (header, entries) = words.split_first_mut()?;
+        (entries.len() == position(self.0.limit())).then_some((header, entries))
     }
 }
 
-fn record(state: &mut [u8], moment: Moment, cost: u64) {
+/// Adds `cost` entries; returns the header that the log has then.
+#[inline]
+fn record(entries: &mut Entries, moment: &Moment, cost: u64) -> Header {
     let log = moment.log;
     let (start, len, added) = if moment.is_anew {
         (0, 0, moment.used.saturating_add(cost))
@@ -159,59 +198,74 @@ fn record(state: &mut [u8], moment: Moment, cost: u64) {
     let end = len.saturating_add(added);
     let log = Log { start, ..log };
     for index in len..end {
-        log.set(state, index, moment.at);
+        log.set(entries, index, moment.at);
     }
-    write_header(state, start, end);
+    header_of(start, end)
 }
 
 impl Log {
-    fn read(state: &[u8], limit: u64) -> Self {
-        let start = u64::from(read_u32(state, 0)).checked_rem(limit).unwrap_or(0);
-        let len = u64::from(read_u32(state, 1)).min(limit);
+    #[inline]
+    fn read(header: &Header, entries: &Entries, limit: u64) -> Self {
+        let header = u64::from_le_bytes(*header);
+        let (start, len) = (header & u64::from(u32::MAX), (header >> 32).min(limit));
+        let start = if start < limit { start } else { start.checked_rem(limit).unwrap_or(0) };
         let log = Self { limit, start, len, newest_at: Timestamp::MAX };
         let newest_at = match len.checked_sub(1) {
-            Some(last) => log.made_at(state, last),
+            Some(last) => log.made_at(entries, last),
             None => Timestamp::ZERO,
         };
         Self { newest_at, ..log }
     }
 
     /// The time of the `index`-th entry, oldest first.
-    fn made_at(&self, state: &[u8], index: u64) -> Timestamp {
-        Timestamp::from_nanos(read_u64(state, self.word(index))).min(self.newest_at)
+    #[inline]
+    fn made_at(&self, entries: &Entries, index: u64) -> Timestamp {
+        let entry = entries.get(position(self.place(index)));
+        let made_at = entry.map_or(0, |entry| u64::from_le_bytes(*entry));
+        Timestamp::from_nanos(made_at).min(self.newest_at)
     }
 
-    fn set(&self, state: &mut [u8], index: u64, made_at: Timestamp) {
-        write_u64(state, self.word(index), made_at.as_nanos());
+    #[inline]
+    fn set(&self, entries: &mut Entries, index: u64, made_at: Timestamp) {
+        if let Some(entry) = entries.get_mut(position(self.place(index))) {
+            *entry = made_at.as_nanos().to_le_bytes();
+        }
     }
 
-    /// How many of the oldest entries hold `condition`, which later ones hold only if earlier ones do.
-    fn count_while(&self, state: &[u8], condition: impl Fn(Timestamp) -> bool) -> u64 {
-        let (mut holds, mut end) = (0, self.len);
-        while holds < end {
-            let middle = u64::midpoint(holds, end);
-            if condition(self.made_at(state, middle)) {
-                holds = middle.saturating_add(1);
+    /// How many of the oldest entries hold `condition`, which later ones hold only if earlier ones do. Mostly
+    /// it is none or a few: they are sought from the oldest on in steps that double.
+    #[inline]
+    fn count_while(&self, entries: &Entries, condition: impl Fn(Timestamp) -> bool) -> u64 {
+        let holds = |index| condition(self.made_at(entries, index));
+        let (mut holding, mut end) = (0, self.len);
+        let mut reach: u64 = 0;
+        while reach < end {
+            if !holds(reach) {
+                end = reach;
+                break;
+            }
+            holding = reach.saturating_add(1);
+            reach = reach.saturating_mul(2).saturating_add(1);
+        }
+        while holding < end {
+            let middle = u64::midpoint(holding, end);
+            if holds(middle) {
+                holding = middle.saturating_add(1);
             } else {
                 end = middle;
             }
         }
-        holds
+        holding
     }
 
     /// Where the `index`-th entry is in the ring.
+    #[inline]
     fn place(&self, index: u64) -> u64 {
         let place = self.start.saturating_add(index);
         if place >= self.limit { place.saturating_sub(self.limit) } else { place }
     }
-
-    /// Where the `index`-th entry is, as a number of `u64`s after the header.
-    fn word(&self, index: u64) -> usize {
-        position(self.place(index).saturating_add(1))
-    }
 }
 
-fn write_header(state: &mut [u8], start: u64, len: u64) {
-    write_u32(state, 0, u32::try_from(start).unwrap_or(0));
-    write_u32(state, 1, u32::try_from(len).unwrap_or(0));
+fn header_of(start: u64, len: u64) -> Header {
+    (len << 32 | start).to_le_bytes()
 }

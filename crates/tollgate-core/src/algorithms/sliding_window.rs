@@ -18,11 +18,15 @@ use crate::algorithms::step::Step;
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
-use crate::time::{LATEST, Span, Timestamp};
+use crate::time::{LATEST, NEAR, Span, Timestamp};
 
 /// The parameters of the sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlidingWindow(Quota);
+pub struct SlidingWindow {
+    quota: Quota,
+    /// The last window that begins before [`LATEST`].
+    last_index: u64,
+}
 
 /// The state of the sliding window. All zero is "never seen".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +49,7 @@ impl SlidingWindow {
         if quota.burst() != quota.limit() {
             return Err(QuotaError::NoBurst);
         }
-        Ok(Self(quota))
+        Ok(Self { last_index: LATEST.index_of(quota.window()), quota })
     }
 
     /// The decision on `cost` at `now` and the state after it; the same state when denied or when
@@ -59,7 +63,7 @@ impl SlidingWindow {
         cost: u64,
     ) -> (Decision, SlidingWindowState) {
         let now = now.min(LATEST);
-        let limit = self.0.limit();
+        let limit = self.quota.limit();
         let window = self.bring_to(state, now, cost);
         if cost > limit {
             return (self.decision(Verdict::Deny, window, now, None), state);
@@ -84,7 +88,7 @@ impl SlidingWindow {
         now: Timestamp,
     ) -> SlidingWindowState {
         let charged_at = charge.at.min(LATEST);
-        let index = charged_at.index_of(self.0.window());
+        let index = charged_at.index_of(self.quota.window());
         if is_foreign(charged_at, now) {
             state
         } else if index == state.index {
@@ -100,7 +104,7 @@ impl SlidingWindow {
     /// the window after the last one that counted something; the start of the window when none did.
     #[must_use]
     pub const fn idle_at(&self, state: SlidingWindowState) -> Timestamp {
-        let span = self.0.window();
+        let span = self.quota.window();
         let start_at = Timestamp::start_of(state.index, span);
         let end_at = start_at.saturating_add(span);
         match (state.previous, state.current) {
@@ -118,28 +122,28 @@ impl SlidingWindow {
             return Span::ZERO;
         }
         let next = if decision.remaining > 0 { Span::ZERO } else { decision.reset_after };
-        let window = self.0.window().as_nanos();
-        let decayed = mul_add_div(beyond.saturating_sub(1), window, 0, self.0.limit());
+        let window = self.quota.window().as_nanos();
+        let decayed = mul_add_div(beyond.saturating_sub(1), window, 0, self.quota.limit());
         next.max(Span::from_nanos(decayed))
     }
 
     /// The quota that is held.
     #[must_use]
     pub const fn quota(&self) -> &Quota {
-        &self.0
+        &self.quota
     }
 
     /// Units admitted at most in any half-open window as long as the quota's: 2 x limit, one less when
     /// strict.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
-        let twice = self.0.limit().saturating_mul(2);
-        if self.0.is_strict() { twice.saturating_sub(1) } else { twice }
+        let twice = self.quota.limit().saturating_mul(2);
+        if self.quota.is_strict() { twice.saturating_sub(1) } else { twice }
     }
 
     /// The window that `now` counts in; impossible counts are brought down to the most that is believed.
     fn bring_to(&self, state: SlidingWindowState, now: Timestamp, cost: u64) -> SlidingWindowState {
-        let (span, limit) = (self.0.window(), self.0.limit());
+        let (span, limit) = (self.quota.window(), self.quota.limit());
         let index = now.index_of(span);
         let previous = state.previous.min(most_counted(limit));
         let current = state.current.min(most_counted(limit));
@@ -157,42 +161,99 @@ impl SlidingWindow {
         }
     }
 
+    /// What is left of the window of `state` at `now`, in the usual case: that is the window of `now`, too, and
+    /// the counts are believed. Whether it is the same is told by a multiplication, without dividing.
+    #[inline]
+    fn left_fast(&self, state: SlidingWindowState, now: Timestamp) -> Option<Span> {
+        let (window, most) = (self.quota.window(), most_counted(self.quota.limit()));
+        if now > NEAR || state.index > self.last_index {
+            return None;
+        }
+        if state.previous > most || state.current > most {
+            return None;
+        }
+        let start_at = Timestamp::from_nanos(window.as_nanos().wrapping_mul(state.index));
+        let elapsed = now.checked_since(start_at)?;
+        window.checked_sub(elapsed).filter(|left| *left > Span::ZERO)
+    }
+
+    /// The answer in the usual case; `retry_after` is that of a cost. With nothing remaining, a cost of one has to
+    /// wait as long as the key is exhausted.
+    #[inline]
+    fn answer(
+        &self,
+        window: SlidingWindowState,
+        left: Span,
+        verdict: Verdict,
+        remaining: u64,
+        retry_after: Option<(u64, Span)>,
+    ) -> Decision {
+        let reset_after = match (remaining, retry_after) {
+            (0, Some((1, wait))) => wait,
+            (0, _) => self.wait(window, left, 1),
+            _ => left,
+        };
+        let retry_after = retry_after.map(|(_, wait)| wait);
+        Decision { verdict, limit: self.quota.limit(), remaining, retry_after, reset_after }
+    }
+
     /// The estimate at `now`, rounded: previous x (window - elapsed) / window + current. On a late
     /// clock nothing has elapsed.
     fn used(&self, window: SlidingWindowState, now: Timestamp) -> u64 {
-        let span = self.0.window();
+        let span = self.quota.window();
         let elapsed = now.since(Timestamp::start_of(window.index, span));
-        let left = span.saturating_sub(elapsed).as_nanos();
-        let rounding = if self.0.is_strict() { span.as_nanos().saturating_sub(1) } else { 0 };
-        mul_add_div(window.previous, left, rounding, span.as_nanos()).saturating_add(window.current)
+        self.weight(window.previous, span.saturating_sub(elapsed)).saturating_add(window.current)
+    }
+
+    /// What `previous` units weigh when so much of the window is left, rounded.
+    #[inline]
+    fn weight(&self, previous: u64, left: Span) -> u64 {
+        let span = self.quota.window().as_nanos();
+        let rounding = if self.quota.is_strict() { span.saturating_sub(1) } else { 0 };
+        mul_add_div(previous, left.as_nanos(), rounding, span)
     }
 
     /// The earliest time at which `cost`, which does not fit now, is admitted if nothing else is.
     fn admits_at(&self, window: SlidingWindowState, cost: u64) -> Timestamp {
-        let span = self.0.window();
-        let start_at = Timestamp::start_of(window.index, span);
-        let room = self.0.limit().saturating_sub(cost);
-        match room.checked_sub(window.current) {
-            // This window's own units leave room: the previous ones have to decay.
-            Some(room) => start_at.saturating_add(self.decays_after(window.previous, room)),
-            // They do not: they have to decay in the next window, where they are the previous ones.
-            None => start_at
-                .saturating_add(span)
-                .saturating_add(self.decays_after(window.current, room)),
+        let span = self.quota.window();
+        let end_at = Timestamp::start_of(window.index, span).saturating_add(span);
+        match self.fits(window, cost) {
+            (Turn::This, left) => end_at.saturating_sub(left),
+            (Turn::Next, left) => end_at.saturating_add(span.saturating_sub(left)),
         }
     }
 
-    /// The least `elapsed` at which `previous` units weigh at most `room`, where they are more than that:
+    /// How long until `cost`, which does not fit when `left` is left of the window, is admitted.
+    #[inline]
+    fn wait(&self, window: SlidingWindowState, left: Span, cost: u64) -> Span {
+        match self.fits(window, cost) {
+            (Turn::This, then_left) => left.saturating_sub(then_left),
+            (Turn::Next, then_left) => {
+                left.saturating_add(self.quota.window()).saturating_sub(then_left)
+            }
+        }
+    }
+
+    /// In which window `cost` fits first, and how much of that window is left then.
+    #[inline]
+    fn fits(&self, window: SlidingWindowState, cost: u64) -> (Turn, Span) {
+        let room = self.quota.limit().saturating_sub(cost);
+        match room.checked_sub(window.current) {
+            // This window's own units leave room: the previous ones have to decay.
+            Some(room) => (Turn::This, self.weighs_at_most(window.previous, room)),
+            // They do not: they have to decay in the next window, where they are the previous ones.
+            None => (Turn::Next, self.weighs_at_most(window.current, room)),
+        }
+    }
+
+    /// How much of the window is left when `previous` units begin to weigh at most `room`, where they are more:
     /// floor(previous x left / window) <= room holds up to left = floor(((room + 1) x window - 1) / previous),
     /// ceil(previous x left / window) <= room up to left = floor(room x window / previous).
-    fn decays_after(&self, previous: u64, room: u64) -> Span {
-        let span = self.0.window();
-        let left = if self.0.is_strict() {
-            mul_add_div(room, span.as_nanos(), 0, previous)
-        } else {
-            mul_add_div(room, span.as_nanos(), span.as_nanos().saturating_sub(1), previous)
-        };
-        span.saturating_sub(Span::from_nanos(left))
+    #[inline]
+    fn weighs_at_most(&self, previous: u64, room: u64) -> Span {
+        let span = self.quota.window().as_nanos();
+        let more = if self.quota.is_strict() { 0 } else { span.saturating_sub(1) };
+        Span::from_nanos(mul_add_div(room, span, more, previous).min(span))
     }
 
     fn decision(
@@ -202,10 +263,10 @@ impl SlidingWindow {
         now: Timestamp,
         retry_after: Option<Span>,
     ) -> Decision {
-        let limit = self.0.limit();
+        let limit = self.quota.limit();
         let remaining = limit.saturating_sub(self.used(window, now));
         let until_at = if remaining > 0 {
-            let span = self.0.window();
+            let span = self.quota.window();
             Timestamp::start_of(window.index, span).saturating_add(span)
         } else {
             self.admits_at(window, 1)
@@ -214,8 +275,16 @@ impl SlidingWindow {
     }
 }
 
+/// The window of the state, or the one after it.
+#[derive(Clone, Copy)]
+enum Turn {
+    This,
+    Next,
+}
+
 /// floor((a x b + c) / divisor), at most [`u64::MAX`]; widened only where 64 bits would overflow.
 /// 0 when `divisor` is 0.
+#[inline]
 fn mul_add_div(a: u64, b: u64, c: u64, divisor: u64) -> u64 {
     match a.checked_mul(b).and_then(|product| product.checked_add(c)) {
         Some(sum) => sum.checked_div(divisor).unwrap_or(0),
@@ -232,6 +301,44 @@ impl Step for SlidingWindow {
 
     fn limit(&self) -> u64 {
         self.quota().limit()
+    }
+
+    /// In the window of the state, with counts that are believed. The estimate is taken once.
+    #[inline]
+    fn check_fast(
+        &self,
+        state: SlidingWindowState,
+        now: Timestamp,
+        cost: u64,
+        record: impl FnOnce(SlidingWindowState),
+    ) -> Option<Decision> {
+        let limit = self.quota.limit();
+        // One comparison for both ends: 0 becomes the greatest.
+        if cost.wrapping_sub(1) >= limit {
+            return None;
+        }
+        let left = self.left_fast(state, now)?;
+        let used = self.weight(state.previous, left).wrapping_add(state.current);
+        Some(match limit.checked_sub(used.wrapping_add(cost)) {
+            Some(remaining) => {
+                let current = state.current.wrapping_add(cost);
+                let next = SlidingWindowState { current, ..state };
+                record(next);
+                self.answer(next, left, Verdict::Allow, remaining, None)
+            }
+            None => {
+                let retry_after = Some((cost, self.wait(state, left, cost)));
+                self.answer(state, left, Verdict::Deny, limit.saturating_sub(used), retry_after)
+            }
+        })
+    }
+
+    #[inline]
+    fn look_fast(&self, state: SlidingWindowState, now: Timestamp) -> Option<Decision> {
+        let left = self.left_fast(state, now)?;
+        let used = self.weight(state.previous, left).wrapping_add(state.current);
+        let remaining = self.quota.limit().saturating_sub(used);
+        Some(self.answer(state, left, Verdict::Allow, remaining, None))
     }
 
     fn check_slow(

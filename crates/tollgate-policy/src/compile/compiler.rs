@@ -31,7 +31,7 @@ use crate::json::place::At;
 use crate::json::problem::Problems;
 use crate::policy::client_address::ClientAddress;
 use crate::policy::compiled::Policy;
-use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
+use crate::policy::group::{Group, QuotaSet, RECORD_HEADER, marked};
 use crate::policy::index::Index;
 use crate::policy::jwt::Jwt;
 use crate::policy::limits::Limits;
@@ -214,13 +214,15 @@ impl Compiler {
         let quotas: String = meters.iter().map(Meter::identity).collect();
         let tier_name = tier.as_deref().unwrap_or_default();
         let hash = stable_hash(&[name.0.as_bytes(), tier_name.as_bytes(), quotas.as_bytes()]);
+        let version = meters.iter().map(|meter| meter.limiter.state_version()).max().unwrap_or(1);
         let mut record_id = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
-        while !self.record_ids.insert(record_id) {
+        while (1..=version).any(|version| self.record_ids.contains(&marked(record_id, version))) {
             record_id = record_id.checked_add(1).unwrap_or(1);
         }
+        self.record_ids.extend((1..=version).map(|version| marked(record_id, version)));
         let len = meters.last().map_or(0, |m| m.offset.saturating_add(m.limiter.state_len()));
         let set = small(self.policy.sets.len());
-        self.policy.sets.push(QuotaSet { rule, tier, record_id, offset: 0, len, meters });
+        self.policy.sets.push(QuotaSet { rule, tier, record_id, version, offset: 0, len, meters });
         if let Some(group) = self.policy.groups.get_mut(usize::from(group)) {
             group.sets.push(set);
         }

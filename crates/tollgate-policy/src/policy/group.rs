@@ -11,6 +11,9 @@ use crate::policy::quota::Meter;
 /// Bytes before a record's states.
 pub(crate) const RECORD_HEADER: usize = 8;
 
+/// Sets the identities of two versions apart in all their bits: 2^32 divided by the golden ratio, which is odd.
+const MARK: u32 = 0x9e37_79b9;
+
 /// The rules that count by the same key: what is stored for one key lies in one value, so that it
 /// is loaded, decided and committed at once.
 #[derive(Clone, Debug)]
@@ -28,8 +31,10 @@ pub struct Group {
 pub struct QuotaSet {
     pub(crate) rule: u16,
     pub(crate) tier: Option<String>,
-    /// Identity of the rule and its quotas: states of other quotas are never read as these.
+    /// Identity of the rule and its quotas, whatever the layout of their states: what surfaces call them by.
     pub(crate) record_id: u32,
+    /// The version of the states: the latest that changed the layout of one of them.
+    pub(crate) version: u8,
     /// Where the record's states begin in the value.
     pub(crate) offset: usize,
     /// Bytes of all states.
@@ -83,9 +88,28 @@ impl QuotaSet {
         &self.meters
     }
 
+    /// What a record says that holds the states in the layout of `version`: the identity of the quotas, marked
+    /// by the version. So states of other quotas are never read as these, and states of another layout
+    /// neither, not even by code that does not know of it.
+    pub(crate) fn id_in(&self, version: u8) -> u32 {
+        marked(self.record_id, version)
+    }
+
+    /// Bytes of all states in the layout of `version`; `None` where there is no such version.
+    pub(crate) fn len_in(&self, version: u8) -> Option<usize> {
+        let mut lengths = self.meters.iter().map(|meter| meter.limiter.state_len_in(version));
+        lengths.try_fold(0_usize, |sum, len| sum.checked_add(len?))
+    }
+
     /// Bytes that one key takes for these quotas.
     #[must_use]
     pub const fn record_len(&self) -> usize {
         self.len.saturating_add(RECORD_HEADER)
     }
+}
+
+/// `record_id` as it stands in a record of `version`: itself in the first, and never 0, which is no record.
+pub(crate) fn marked(record_id: u32, version: u8) -> u32 {
+    let later = u32::from(version).saturating_sub(1);
+    (record_id ^ later.wrapping_mul(MARK)).max(1)
 }

@@ -1,10 +1,13 @@
 //! Stored values: the records of a group's rules, one after the other.
 //!
-//! A record is a header of 8 bytes (the identity of the rule and its quotas, then the length of
-//! its states, both little-endian `u32`) and the states. Invariant: a record is read only by the
-//! quotas that wrote it, so changing one rule never resets or misreads another's states; whatever
-//! bytes are loaded, what is decided on has the current layout.
+//! A record is a header of 8 bytes (the identity of the rule and its quotas, marked by the version of the
+//! states' layout, then the length of the states, both little-endian `u32`) and the states. Invariant: a
+//! record is read only by the quotas that wrote it, so changing one rule never resets or misreads another's
+//! states; whatever bytes are loaded, what is decided on has the current layout. States of an earlier
+//! version are converted wherever they are read, and written anew with the next charge.
 
+use alloc::borrow::Cow;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use tollgate_core::{FULLY_USED, Span, Timestamp};
@@ -79,9 +82,10 @@ impl Group {
     ) {
         for set in self.sets.iter().filter_map(|i| policy.sets.get(usize::from(*i))) {
             // Wherever it lies: a value may be of an earlier policy's layout.
-            let Some(states) = states(set, value).or_else(|| find(value, set)) else { continue };
+            let states = states(set, value).map(Cow::Borrowed);
+            let Some(states) = states.or_else(|| find(value, set)) else { continue };
             for meter in &set.meters {
-                if let Some(state) = meter.state(states) {
+                if let Some(state) = meter.state(&states) {
                     each(set, meter, state);
                 }
             }
@@ -111,10 +115,10 @@ pub(crate) fn load(policy: &Policy, group: &Group, stored: &[u8], value: &mut Ve
         return;
     }
     for set in group.sets.iter().filter_map(|i| policy.sets.get(usize::from(*i))) {
-        value.extend(set.record_id.to_le_bytes());
+        value.extend(set.id_in(set.version).to_le_bytes());
         value.extend(u32::try_from(set.len).unwrap_or(u32::MAX).to_le_bytes());
         match find(stored, set) {
-            Some(states) => value.extend_from_slice(states),
+            Some(states) => value.extend_from_slice(&states),
             None => value.resize(value.len().saturating_add(set.len), 0),
         }
     }
@@ -124,7 +128,7 @@ pub(crate) fn load(policy: &Policy, group: &Group, stored: &[u8], value: &mut Ve
 pub(crate) fn states<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> {
     let header = set.offset.checked_sub(RECORD_HEADER)?;
     let (id, _) = record_header(value.get(header..)?)?;
-    if id != set.record_id {
+    if id != set.id_in(set.version) {
         return None;
     }
     value.get(set.offset..set.offset.checked_add(set.len)?)
@@ -143,17 +147,39 @@ fn is_current(policy: &Policy, group: &Group, stored: &[u8]) -> bool {
         })
 }
 
-/// The states of `set` wherever its record is.
-fn find<'s>(stored: &'s [u8], set: &QuotaSet) -> Option<&'s [u8]> {
+/// The states of `set` wherever its record is, brought into the current layout from whatever version it is of.
+fn find<'s>(stored: &'s [u8], set: &QuotaSet) -> Option<Cow<'s, [u8]>> {
+    (1..=set.version).rev().find_map(|version| {
+        let states = record(stored, set.id_in(version), set.len_in(version)?)?;
+        if version == set.version {
+            return Some(Cow::Borrowed(states));
+        }
+        converted(set, version, states).map(Cow::Owned)
+    })
+}
+
+/// The states of the record with this identity and this length, wherever it is.
+fn record(stored: &[u8], wanted_id: u32, wanted_len: usize) -> Option<&[u8]> {
     let mut rest = stored;
     while let Some((id, len)) = record_header(rest) {
         let states = rest.get(RECORD_HEADER..RECORD_HEADER.checked_add(len)?)?;
-        if id == set.record_id && len == set.len {
+        if id == wanted_id && len == wanted_len {
             return Some(states);
         }
         rest = rest.get(RECORD_HEADER.checked_add(len)?..)?;
     }
     None
+}
+
+/// The states of `set` that were `earlier` in the layout of `version`.
+fn converted(set: &QuotaSet, version: u8, earlier: &[u8]) -> Option<Vec<u8>> {
+    let (mut states, mut rest) = (vec![0; set.len], earlier);
+    for meter in &set.meters {
+        let (state, others) = rest.split_at_checked(meter.limiter.state_len_in(version)?)?;
+        let is_state = meter.limiter.convert(version, state, meter.state_mut(&mut states)?);
+        rest = is_state.then_some(others)?;
+    }
+    Some(states)
 }
 
 /// Identity and length of the record that begins `bytes`; `None` at the end or in zeros.

@@ -1,0 +1,255 @@
+//! The ring of counters that the sliding buckets keep, as it lies in bytes.
+//!
+//! Layout 2: the index of the newest sub-window (`u64`), how many sub-windows older the oldest one is that has any
+//! units (`u16`), the sum of all counters (48 bits), then the counter of sub-window `k` (`u32`) at
+//! `k mod (N + 1)`. Layout 1 had neither age nor sum: the index, then the counters.
+//!
+//! Invariant: any bytes are a ring, and every way to read them agrees with every other. Deliberately not
+//! here: time. A sub-window is a number.
+
+use crate::encoding::position;
+
+/// The bytes before the first counter.
+const HEADER: usize = 16;
+/// The same in layout 1, which had no sum.
+const HEADER_OF_LAYOUT_1: usize = 8;
+/// The bits of the second word that hold the age of the oldest sub-window; the sum takes the others.
+const AGE_BITS: u32 = 16;
+
+/// How many counters there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// N.
+    parts: u64,
+    /// N + 1.
+    counters: u64,
+}
+
+/// What a state says of its counters. Any bytes are one: the units that the sum has more than the
+/// counters from the oldest on count as the newest's.
+#[derive(Clone, Copy)]
+pub(crate) struct Ring {
+    pub(crate) newest: u64,
+    /// The first sub-window with any units; the newest when there are none.
+    pub(crate) oldest: u64,
+    pub(crate) sum: u64,
+}
+
+/// The counters of a ring, by their places.
+pub(crate) type Counters = [[u8; 4]];
+
+impl Shape {
+    /// The ring of a window in so many parts.
+    pub(crate) const fn new(parts: u64) -> Self {
+        Self { parts, counters: parts.saturating_add(1) }
+    }
+
+    /// N: the sub-windows that make up the window. One counter more is kept.
+    #[inline]
+    pub(crate) const fn parts(&self) -> u64 {
+        self.parts
+    }
+
+    /// Bytes of a state.
+    pub(crate) const fn state_len(&self) -> usize {
+        self.counters_len().saturating_add(HEADER)
+    }
+
+    /// Bytes of a state in layout 1.
+    pub(crate) const fn state_len_of_layout_1(&self) -> usize {
+        self.counters_len().saturating_add(HEADER_OF_LAYOUT_1)
+    }
+
+    /// Writes the state that `earlier` was in layout 1 to `state`: the same counters, and their sum. Bytes of
+    /// other lengths are left as they are.
+    pub(crate) fn convert(&self, earlier: &[u8], state: &mut [u8]) {
+        let Some((header, counters)) = self.split_mut(state) else { return };
+        let Some((newest, earlier)) = earlier.split_first_chunk::<HEADER_OF_LAYOUT_1>() else {
+            return;
+        };
+        let (earlier, []) = earlier.as_chunks() else { return };
+        if earlier.len() != counters.len() {
+            return;
+        }
+        counters.copy_from_slice(earlier);
+        let newest = u64::from_le_bytes(*newest);
+        let first = newest.saturating_sub(self.parts);
+        let counted = (first..=newest).map(|index| count(counters, self.place(index)));
+        let ring = Ring { newest, oldest: first, sum: counted.sum() };
+        self.without(ring, counters, first).write(header);
+    }
+
+    /// The header and the counters; `None` for bytes of another length.
+    #[inline]
+    pub(crate) fn split<'s>(&self, state: &'s [u8]) -> Option<(&'s [u8; HEADER], &'s Counters)> {
+        let (header, counters) = state.split_first_chunk()?;
+        let (counters, rest) = counters.as_chunks();
+        let fits = rest.is_empty() && counters.len() == position(self.counters);
+        fits.then_some((header, counters))
+    }
+
+    /// The same to be written.
+    #[inline]
+    pub(crate) fn split_mut<'s>(
+        &self,
+        state: &'s mut [u8],
+    ) -> Option<(&'s mut [u8; HEADER], &'s mut Counters)> {
+        let (header, counters) = state.split_first_chunk_mut()?;
+        let (counters, rest) = counters.as_chunks_mut();
+        let fits = rest.is_empty() && counters.len() == position(self.counters);
+        fits.then_some((header, counters))
+    }
+
+    const fn counters_len(&self) -> usize {
+        position(self.counters.saturating_mul(4))
+    }
+
+    /// The place of the counter of the `index`-th sub-window.
+    #[inline]
+    const fn place(&self, index: u64) -> u64 {
+        match index.checked_rem(self.counters) {
+            Some(place) => place,
+            None => 0,
+        }
+    }
+
+    /// The place after `place`.
+    #[inline]
+    const fn next(&self, place: u64) -> u64 {
+        if place >= self.parts { 0 } else { place.wrapping_add(1) }
+    }
+
+    /// Counts `cost` in `index`.
+    #[inline]
+    pub(crate) fn add(&self, counters: &mut Counters, newest: u64, index: u64, cost: u64) {
+        let place =
+            if index > newest { self.clear(counters, newest, index) } else { self.place(newest) };
+        set_count(counters, place, count(counters, place).saturating_add(cost));
+    }
+
+    /// Clears the counters after `newest`, which still hold what was counted a turn of the ring ago, up to that of
+    /// `index`; returns its place.
+    #[inline(never)]
+    fn clear(&self, counters: &mut Counters, newest: u64, index: u64) -> u64 {
+        let passed = index.saturating_sub(newest);
+        if passed > self.parts {
+            counters.fill([0; 4]);
+            return self.place(index);
+        }
+        let mut place = self.place(newest);
+        for _ in 0..passed {
+            place = self.next(place);
+            set_count(counters, place, 0);
+        }
+        place
+    }
+
+    /// The ring without what was counted before `first`; its oldest sub-window has units, if any has.
+    #[inline]
+    pub(crate) fn without(&self, ring: Ring, counters: &Counters, first: u64) -> Ring {
+        let (oldest, sum) = self.drop_before(counters, ring.newest, ring.oldest, ring.sum, first);
+        Ring { oldest, sum, ..ring }
+    }
+
+    /// [`SlidingBuckets::without`], by numbers alone, which are passed in registers.
+    #[inline(never)]
+    fn drop_before(
+        &self,
+        counters: &Counters,
+        newest: u64,
+        mut oldest: u64,
+        mut sum: u64,
+        first: u64,
+    ) -> (u64, u64) {
+        if first > newest {
+            return (newest, 0);
+        }
+        let mut place = self.place(oldest);
+        while sum > 0 && oldest < newest {
+            let count = count(counters, place);
+            if oldest < first {
+                sum = sum.saturating_sub(count);
+            } else if count > 0 {
+                return (oldest, sum);
+            }
+            oldest = oldest.wrapping_add(1);
+            place = self.next(place);
+        }
+        (newest, sum)
+    }
+
+    /// Takes up to `units` off `index`, where the ring counts any.
+    pub(crate) fn take(&self, ring: Ring, counters: &mut Counters, index: u64, units: u64) -> Ring {
+        if index < ring.oldest || index > ring.newest {
+            return ring;
+        }
+        let place = self.place(index);
+        let before = count(counters, place);
+        let left = before.saturating_sub(units);
+        set_count(counters, place, left);
+        let sum = ring.sum.saturating_sub(before.saturating_sub(left));
+        // The oldest may have none left.
+        self.without(Ring { sum, ..ring }, counters, ring.oldest)
+    }
+
+    /// The sub-window that the oldest `units` of the ring reach into; the newest when there are not so many.
+    pub(crate) fn reached_by(&self, ring: Ring, counters: &Counters, units: u64) -> u64 {
+        let (mut index, mut place, mut missing) = (ring.oldest, self.place(ring.oldest), units);
+        while index < ring.newest {
+            missing = missing.saturating_sub(count(counters, place));
+            if missing == 0 {
+                break;
+            }
+            index = index.saturating_add(1);
+            place = self.next(place);
+        }
+        index
+    }
+
+    /// The newest sub-window that has any units; `None` when there are none.
+    pub(crate) fn last(&self, mut ring: Ring, counters: &Counters) -> Option<u64> {
+        if ring.sum == 0 || count(counters, self.place(ring.newest)) > 0 {
+            return (ring.sum > 0).then_some(ring.newest);
+        }
+        let mut last = ring.newest;
+        while ring.sum > 0 {
+            last = ring.oldest;
+            ring = self.without(ring, counters, last.saturating_add(1));
+        }
+        Some(last)
+    }
+}
+
+impl Ring {
+    #[inline]
+    pub(crate) fn read(header: &[u8; HEADER], shape: Shape) -> Self {
+        let (words, _) = header.as_chunks::<8>();
+        let [newest, summary] = [0, 1].map(|i| words.get(i).map_or(0, |w| u64::from_le_bytes(*w)));
+        let sum = summary >> AGE_BITS;
+        let age = (summary & u64::from(u16::MAX)).min(shape.parts);
+        let age = if sum == 0 { 0 } else { age };
+        Self { newest, oldest: newest.saturating_sub(age), sum }
+    }
+
+    #[inline]
+    pub(crate) fn write(self, header: &mut [u8; HEADER]) {
+        let age = self.newest.saturating_sub(self.oldest);
+        let summary = self.sum << AGE_BITS | age;
+        let (words, _) = header.as_chunks_mut::<8>();
+        for (word, value) in words.iter_mut().zip([self.newest, summary]) {
+            *word = value.to_le_bytes();
+        }
+    }
+}
+
+#[inline]
+fn count(counters: &Counters, place: u64) -> u64 {
+    counters.get(position(place)).map_or(0, |count| u32::from_le_bytes(*count).into())
+}
+
+#[inline]
+fn set_count(counters: &mut Counters, place: u64, count: u64) {
+    if let Some(counter) = counters.get_mut(position(place)) {
+        *counter = u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes();
+    }
+}

@@ -1,0 +1,76 @@
+//! A row that an earlier version stored: the object that a deployment puts in its place goes on counting.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+use tollgate_e2e::workerd::{Setup, answer, check_request};
+
+/// Stores the row of `x-row`, as hexadecimal digits, before the object reads its own for the first time.
+const PLANTED: &str = r#"
+import Tollgate, { Limiter as Real } from "./entry.mjs";
+let planted = null;
+export default class extends Tollgate {
+  fetch(request) {
+    planted = request.headers.get("x-row");
+    return super.fetch(request);
+  }
+}
+export class Limiter extends Real {
+  check(request) {
+    if (planted !== null) {
+      const bytes = Uint8Array.from(planted.match(/../g), (pair) => parseInt(pair, 16));
+      const sql = this.ctx.storage.sql;
+      sql.exec("CREATE TABLE IF NOT EXISTS state_v1 (id INTEGER PRIMARY KEY, row BLOB NOT NULL)");
+      sql.exec("INSERT OR REPLACE INTO state_v1 (id, row) VALUES (0, ?)", bytes);
+    }
+    return super.check(request);
+  }
+}
+"#;
+
+/// Identity of the rule `api` with these quotas, as the Worker of commit 7a4de38 stored it.
+const RECORD_ID: [u8; 4] = [0x7b, 0xfd, 0x12, 0x8c];
+const QUARTER_OF_AN_HOUR: u128 = 900_000_000_000;
+
+/// A row of layout 1 in which `used` of an hour's units were used just now: group and alarm, then the record.
+fn row_of_layout_1(used: u32) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
+    let newest = u64::try_from(now / QUARTER_OF_AN_HOUR).expect("64 bits");
+    let place = usize::try_from(newest % 5).expect("small");
+    let mut counters = [0_u32; 5];
+    counters[place] = used;
+    let mut row = [0; 16].to_vec();
+    row.extend(RECORD_ID);
+    row.extend(36_u32.to_le_bytes());
+    row.extend(newest.to_le_bytes());
+    row.extend(counters.into_iter().flat_map(u32::to_le_bytes));
+    row.extend([0; 8]); // of the day nothing is used
+    row.into_iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+// Guards: a deployment that resets every key whose state has a new layout, and rows of it that fail requests.
+#[test]
+fn a_row_of_layout_1_counts_on() {
+    let hour = json!({"name": "hour", "limit": 5, "window": "1h", "algorithm": "sliding-buckets", "buckets": 4});
+    let day = json!({"name": "day", "limit": 20, "window": "1d"});
+    let rule = json!({"name": "api", "key": ["client_ip"], "quotas": [hour, day]});
+    let worker = Setup::new(json!({"version": 1, "rules": [rule]})).front(PLANTED).start();
+    for (used, ip) in [(0, "192.0.2.1"), (3, "192.0.2.2"), (4, "192.0.2.3"), (5, "192.0.2.4")] {
+        let row = row_of_layout_1(used);
+        let ask = |is_first: bool| {
+            let request = check_request("GET", "/", ip);
+            let request = if is_first { request.header("x-row", &row) } else { request };
+            answer(&worker.client().send(&request))
+        };
+        for asked in 0..3 {
+            let answer = ask(asked == 0);
+            let expected = if used + asked < 5 { "allow" } else { "deny" };
+            assert_eq!(answer["decision"], expected, "{used} used before, {asked} since: {answer}");
+            let field = answer["headers"]["ratelimit"].as_str().expect("a field");
+            let left = 5_u32.saturating_sub(used + asked + 1);
+            assert!(field.starts_with(&format!("\"hour\";r={left};")), "{used}, {asked}: {field}");
+        }
+    }
+    let log = worker.log();
+    assert!(!log.contains("corrupt"), "{log}");
+}
