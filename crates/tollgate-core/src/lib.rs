@@ -4,6 +4,8 @@
 //! [`Limiter`] and commits the bytes; everything that decides is here. The one invariant: the same
 //! parameters, bytes, time and cost give the same decision and the same bytes on every target.
 //!
+//! Each of the [`algorithms`] says its formula, its bound and its source.
+//!
 //! What is deliberately absent: no clock, no I/O, no allocation, no float, no `unsafe`, no panic, no
 //! dependency. Built for `wasm32-unknown-unknown` the crate imports nothing.
 //!

@@ -15,20 +15,10 @@ use std::num::NonZeroU64;
 
 use serde_json::{Value, json};
 use support::{SEED, Shared, Worker, policy, quota};
-use tollgate_core::{Limiter, Timestamp};
+use tollgate_core::{Algorithm, Limiter, Timestamp};
 use tollgate_envoy::shared_data::{SharedData, Stored};
 use tollgate_envoy::table::{Bucket, Table};
 
-const ALGORITHMS: [&str; 8] = [
-    "gcra",
-    "token-bucket",
-    "leaky-bucket",
-    "leaky-queue",
-    "fixed-window",
-    "sliding-window",
-    "sliding-buckets",
-    "sliding-log",
-];
 const SECOND: u64 = 1_000_000_000;
 /// In the middle of a day: no window ends during a test of a day's quota.
 const NOON: u64 = 43_200 * SECOND;
@@ -103,7 +93,7 @@ fn who_used_least_leaves_a_full_table() {
     let rounds = if cfg!(debug_assertions) { 3 } else { 30 };
     let (mut left_live, mut left_idle) = (0, 0);
     for round in 0..rounds {
-        for algorithm in ALGORITHMS {
+        for algorithm in Algorithm::ALL.map(Algorithm::name) {
             let limits = [2 + numbers.below(9), 1 + numbers.below(100)];
             let quota = |(limit, window): (&u64, &str)| json!({"name": window, "limit": limit, "window": window, "algorithm": algorithm});
             let count = usize::try_from(1 + numbers.below(2)).unwrap();
@@ -233,7 +223,7 @@ fn a_shadow_does_not_outrank_what_is_enforced() {
 // One request uses up "1 a second", for a second. A day's quota that is used up outlasts that.
 #[test]
 fn who_is_refused_longest_stays_longest() {
-    for algorithm in ALGORITHMS {
+    for algorithm in Algorithm::ALL.map(Algorithm::name) {
         let quotas = json!([
             {"name": "pace", "limit": 1, "window": "1s", "algorithm": algorithm},
             {"name": "day", "limit": 5, "window": "1d", "algorithm": algorithm},

@@ -189,16 +189,7 @@ fn no_key_part_allocates() {
 
 #[test]
 fn no_algorithm_and_no_header_generation_allocates() {
-    for algorithm in [
-        "gcra",
-        "token-bucket",
-        "leaky-bucket",
-        "leaky-queue",
-        "fixed-window",
-        "sliding-window",
-        "sliding-buckets",
-        "sliding-log",
-    ] {
+    for algorithm in tollgate_core::Algorithm::ALL.map(tollgate_core::Algorithm::name) {
         for headers in ["draft-11", "draft-7", "draft-6", "x-ratelimit", "off"] {
             let quotas = format!(
                 r#""quotas": [{{"name": "a", "limit": 100, "window": "1m", "algorithm": "{algorithm}"}},

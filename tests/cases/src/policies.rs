@@ -4,6 +4,7 @@
 //! crate's documentation lists the others).
 
 use serde_json::{Map, Value, json};
+use tollgate_core::Algorithm;
 
 use crate::random::Random;
 
@@ -25,20 +26,6 @@ const WINDOWS: [(u64, &str); 7] = [
     (60_000, "1m"),
     (3_600_000, "1h"),
 ];
-
-const ALGORITHMS: [&str; 8] = [
-    "gcra",
-    "token-bucket",
-    "leaky-bucket",
-    "leaky-queue",
-    "fixed-window",
-    "sliding-window",
-    "sliding-buckets",
-    "sliding-log",
-];
-
-/// Those that know a burst.
-const KIN_OF_GCRA: usize = 4;
 
 /// A random document.
 pub(crate) fn policy(random: &mut Random) -> Written {
@@ -182,18 +169,18 @@ fn quotas(random: &mut Random, base: usize, count: u64) -> Vec<Value> {
 }
 
 fn quota(random: &mut Random, base: usize) -> Value {
-    let algorithm = usize::try_from(random.below(8)).expect("an index");
+    let algorithm = *random.pick(&Algorithm::ALL);
     let limit = if random.chance(80) { random.between(1, 6) } else { random.between(7, 40) };
     let (_, window) = WINDOWS[base + usize::from(random.chance(25))];
-    let mut quota = json!({"limit": limit, "window": window, "algorithm": ALGORITHMS[algorithm]});
-    let strict = ALGORITHMS[algorithm] != "fixed-window" && random.chance(15);
+    let mut quota = json!({"limit": limit, "window": window, "algorithm": algorithm.name()});
+    let strict = algorithm != Algorithm::FixedWindow && random.chance(15);
     if strict {
         quota["strict"] = json!(true);
     }
-    if algorithm < KIN_OF_GCRA && random.chance(35) {
+    if algorithm.has_burst() && random.chance(35) {
         quota["burst"] = json!(random.between(1, if strict { limit } else { 2 * limit }));
     }
-    if ALGORITHMS[algorithm] == "sliding-buckets" && random.chance(70) {
+    if algorithm.buckets().is_some() && random.chance(70) {
         quota["buckets"] = json!(random.pick(&[2, 6, 10, 90]));
     }
     quota
