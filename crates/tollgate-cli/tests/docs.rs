@@ -95,6 +95,11 @@ fn the_readme_is_true() {
 }
 
 #[test]
+fn the_page_for_services_is_true() {
+    assert_eq!(check("docs/embedding.md"), (1, 1));
+}
+
+#[test]
 fn the_recipes_are_true() {
     let (policies, sessions) = check("docs/recipes.md");
     assert!(policies >= 12 && sessions >= policies, "{policies} policies, {sessions} sessions");
