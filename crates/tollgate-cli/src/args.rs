@@ -35,9 +35,11 @@ pub(crate) enum Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Validate a policy; say what its rules do, what they admit at worst and what they cost in memory
+    /// Validate a policy; say what its rules do, what they admit at worst and what they cost in
+    /// memory
     Check(CheckArgs),
-    /// Say which rules apply to a request, what they decide and what the client sees; nothing is consumed
+    /// Say which rules apply to a request, what they decide and what the client sees; nothing is
+    /// consumed
     Explain(Box<ExplainArgs>),
     /// Print the filter's block for an envoy.yaml, with the policy in it
     Embed(EmbedArgs),
@@ -89,7 +91,8 @@ pub(crate) struct ExplainArgs {
     /// A header of the request, 'name: value'; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
-    /// The address of the connection's other end; in a Worker, CF-Connecting-IP. With a URL it is 192.0.2.1 unless given
+    /// The address of the connection's other end; in a Worker, CF-Connecting-IP. With a URL it is
+    /// 192.0.2.1 unless given
     #[arg(long)]
     pub(crate) ip: Option<IpAddr>,
     /// Envoy: the name of the route
@@ -209,7 +212,8 @@ fn claim(text: &str) -> Result<Claim, String> {
 /// A claim given as JSON as the text that it counts by; `None` for a list, an object and null.
 fn json_claim(json: &str) -> Result<Option<String>, String> {
     let wrong = |error: serde_json::Error| format!("not JSON: {error}");
-    // A number is only looked at here: the parser refuses what is beyond a double, which a token may hold.
+    // A number is only looked at here: the parser refuses what is beyond a double, which a token
+    // may hold.
     let _: serde::de::IgnoredAny = serde_json::from_str(json).map_err(wrong)?;
     if let Ok(number) = json.trim_ascii().parse::<f64>() {
         return Ok(tollgate_policy::decimal(number));

@@ -1,7 +1,9 @@
-//! What `check` and `explain` do alike: take every policy of a file, say something of each, and end with what was found.
+//! What `check` and `explain` do alike: take every policy of a file, say something of each, and end
+//! with what was found.
 //!
-//! Invariant: what is good goes to the standard output, problems to the standard error, and all of `--json` to the standard output.
-//! One policy is one report; an Envoy configuration is a list of them, each with where it stands.
+//! Invariant: what is good goes to the standard output, problems to the standard error, and all of
+//! `--json` to the standard output. One policy is one report; an Envoy configuration is a list of
+//! them, each with where it stands.
 
 use std::path::Path;
 

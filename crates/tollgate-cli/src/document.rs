@@ -1,7 +1,7 @@
 //! A policy document as it stands somewhere: its JSON, and where each part of it was written.
 //!
-//! Invariant: the JSON is what the surface would get. Lines and hints are added to what the policy layer says of it; they
-//! change nothing of that.
+//! Invariant: the JSON is what the surface would get. Lines and hints are added to what the policy
+//! layer says of it; they change nothing of that.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,8 @@ impl Document {
         Some(place(&tree.root, path).line.saturating_add(tree.lines_before))
     }
 
-    /// What is said to each problem, by its path, when its value only lacks quotes, or was too large for Envoy's YAML.
+    /// What is said to each problem, by its path, when its value only lacks quotes, or was too
+    /// large for Envoy's YAML.
     pub(crate) fn hints(&self, problems: &[Problem], surface: Surface) -> BTreeMap<String, String> {
         let Some(tree) = self.tree.as_ref().filter(|tree| tree.reading != Reading::Json) else {
             return BTreeMap::new();
@@ -107,6 +108,7 @@ fn mend(scalar: &Scalar, reading: Reading) -> Option<(String, Scalar)> {
                         use JSON in a StringValue (tollgate embed)";
             return Some((hint.to_owned(), scalar.clone()));
         }
+        Value::Null if !text.is_empty() => "nothing".to_owned(),
         Value::Null | Value::Text(_) => return None,
     };
     Some((format!("in YAML {text} without quotes is {kind}: quote it, \"{text}\""), quoted()))

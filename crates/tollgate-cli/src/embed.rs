@@ -1,8 +1,8 @@
 //! `tollgate embed`: the block of an envoy.yaml that enforces a policy.
 //!
-//! Invariant: what is printed, pasted among `http_filters`, gives the filter the very policy that was read: as JSON in a
-//! `StringValue`, where no reader of YAML makes booleans of words or texts of large numbers. A policy that the filter would
-//! refuse is not embedded.
+//! Invariant: what is printed, pasted among `http_filters`, gives the filter the very policy that
+//! was read: as JSON in a `StringValue`, where no reader of YAML makes booleans of words or texts
+//! of large numbers. A policy that the filter would refuse is not embedded.
 
 use std::fmt::Write as _;
 
@@ -83,7 +83,8 @@ fn scalar(text: &str) -> String {
     escaped(&serde_json::to_string(text).unwrap_or_default())
 }
 
-/// JSON without the characters that YAML has not or takes for ends of lines. They stand in texts only, where an escape is the same.
+/// JSON without the characters that YAML has not or takes for ends of lines. They stand in texts
+/// only, where an escape is the same.
 fn escaped(line: &str) -> String {
     let is_special = |c: char| {
         matches!(

@@ -1,6 +1,7 @@
 //! How a command ends when it does not succeed.
 //!
-//! Invariant: one way to end for each exit code of `main`; a policy with problems and a command that makes no sense are not the same.
+//! Invariant: one way to end for each exit code of `main`; a policy with problems and a command
+//! that makes no sense are not the same.
 
 /// Why a command did not succeed.
 #[derive(Debug)]

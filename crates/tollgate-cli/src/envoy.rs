@@ -1,8 +1,9 @@
 //! The Tollgate filters in an Envoy configuration, and the policy that each of them gets.
 //!
-//! Invariant: a filter's policy is the one that Envoy hands over, and what Envoy itself would refuse is a problem. Every
-//! place is looked at: listeners, filter chains, fragments, deliveries of xDS. What is refused besides is a name that is given
-//! twice, of which Envoy takes the last without a word.
+//! Invariant: a filter's policy is the one that Envoy hands over, and what Envoy itself would
+//! refuse is a problem. Every place is looked at: listeners, filter chains, fragments, deliveries
+//! of xDS. What is refused besides is a name that is given twice, of which Envoy takes the last
+//! without a word.
 
 use std::collections::BTreeSet;
 

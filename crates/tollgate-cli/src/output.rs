@@ -1,8 +1,9 @@
 //! Where text goes.
 //!
-//! Invariant: what cannot be written is an error, except that a reader who leaves early (`tollgate schema | head`) has had
-//! what he wanted. What a policy of somebody else holds moves no cursor and changes no colour of a terminal: only a new line is
-//! itself, every other control character is shown. Colours are for a terminal, or for whoever asks for them.
+//! Invariant: what cannot be written is an error, except that a reader who leaves early (`tollgate
+//! schema | head`) has had what he wanted. What a policy of somebody else holds moves no cursor and
+//! changes no colour of a terminal: only a new line is itself, every other control character is
+//! shown. Colours are for a terminal, or for whoever asks for them.
 
 use std::io::{ErrorKind, Write};
 
@@ -30,7 +31,9 @@ impl Page {
 
     /// Adds text that stands out.
     pub(crate) fn push_styled(&mut self, style: Style, text: &str) {
-        self.0.push_str(&format!("{style}{}{style:#}", visible(text)));
+        if !text.is_empty() {
+            self.0.push_str(&format!("{style}{}{style:#}", visible(text)));
+        }
     }
 
     /// Writes it to the standard output.

@@ -1,6 +1,7 @@
 //! What shells and `man` want to know of this command.
 //!
-//! Invariant: all of it is made of the command line's own declaration (`args`), so nothing is said twice.
+//! Invariant: all of it is made of the command line's own declaration (`args`), so nothing is said
+//! twice.
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;

@@ -1,4 +1,5 @@
-//! What a command is given: a policy, or the filters of an Envoy configuration, compiled for the surfaces asked for.
+//! What a command is given: a policy, or the filters of an Envoy configuration, compiled for the
+//! surfaces asked for.
 //!
 //! Invariant: every problem is told once; one that not all surfaces have is told with their names.
 
@@ -82,7 +83,7 @@ pub(crate) fn load(path: &Path) -> Result<(String, Source), End> {
     Ok((name, source))
 }
 
-/// JSON is YAML, once it is known to be JSON; only half characters (`\\ud83d\\ude00`) YAML has not.
+/// JSON is YAML, once it is known to be JSON; only half characters (`\ud83d\ude00`) YAML has not.
 fn json(text: String) -> Source {
     let plain = text.trim_start_matches('\u{feff}');
     let is_json = serde_json::from_str::<IgnoredAny>(plain).is_ok();

@@ -1,9 +1,10 @@
 //! The documents for users: every example is a policy, every output is what is printed.
 //!
-//! In docs/policy.md and docs/recipes.md a `json` block is a complete policy, for both surfaces unless
-//! `<!-- surface: envoy -->` (or another) stands before it; a `console` block is run on the policy before
-//! it, which is called example.json there, or example.yaml when it is a `yaml` block. After a change that is meant:
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test docs`, and read the difference.
+//! In docs/policy.md and docs/recipes.md a `json` block is a complete policy, for both surfaces
+//! unless `<!-- surface: envoy -->` (or another) stands before it; a `console` block is run on the
+//! policy before it, which is called example.json there, or example.yaml when it is a `yaml` block.
+//! After a change that is meant: `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test docs`, and
+//! read the difference.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

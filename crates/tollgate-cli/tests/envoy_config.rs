@@ -1,4 +1,5 @@
-//! Configurations of Envoy: which filters are found, which policy each has, and what `embed` writes.
+//! Configurations of Envoy: which filters are found, which policy each has, and what `embed`
+//! writes.
 //!
 //! That a real Envoy sees the same is a test of tests/e2e.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
@@ -193,7 +194,7 @@ fn what_is_embedded_is_the_policy() {
     let odd = json!({"version": 1, "rules": [{"name": "a", "key": ["client_ip"],
         "when": {"headers": {"x": ["off", "\u{85}\u{7f}\u{2028}\u{feff}\u{1f600} \t # ' \" : - |"]}, "paths": ["/é"]},
         "quotas": [{"limit": 999_999_999_999_999_u64, "window": "366d"}]}]});
-    let mut documents = vec![odd.to_string(), format!("\r\n  {odd:#}\r\n\r\n")];
+    let mut documents = vec![odd.to_string(), format!("\u{feff}\r\n  {odd:#}\r\n\r\n")];
     for name in ["good.json", "warned.json", "policy.yaml"] {
         documents.push(std::fs::read_to_string(policies().join(name)).unwrap());
     }

@@ -96,8 +96,8 @@ fn every_shown_policy_is_valid() {
     }
 }
 
-/// Adds an unknown field to every object of every shown policy in turn: the schema refuses each, and so
-/// does the reader, except where names are the user's own.
+/// Adds an unknown field to every object of every shown policy in turn: the schema refuses each,
+/// and so does the reader, except where names are the user's own.
 #[test]
 fn unknown_fields_are_refused_everywhere() {
     let validator = validator();

@@ -1,4 +1,5 @@
-//! The memory that `check` prints is what the filter's table takes: its bytes are made here and counted.
+//! The memory that `check` prints is what the filter's table takes: its bytes are made here and
+//! counted.
 //!
 //! The table is compiled here from its source, because surfaces never import each other.
 #![allow(

@@ -1,7 +1,8 @@
 //! A command line of curl as a request.
 //!
-//! Invariant: an option that may change the request is either understood or refused by name; nothing is guessed, no file is
-//! read. What the command line leaves open (the length of a body that comes from a file) is said.
+//! Invariant: an option that may change the request is either understood or refused by name;
+//! nothing is guessed, no file is read. What the command line leaves open (the length of a body
+//! that comes from a file) is said.
 
 mod options;
 mod url;

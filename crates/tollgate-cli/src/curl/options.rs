@@ -1,6 +1,7 @@
 //! The options of curl: which take a value, and what they do to a request.
 //!
-//! Invariant: an option that is not listed is refused, because whether it takes a value is not known.
+//! Invariant: an option that is not listed is refused, because whether it takes a value is not
+//! known.
 
 /// What an option does to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! URLs as curl reads them.
 //!
-//! Invariant: what a server is sent is taken as it is written; only dots are resolved, as curl does.
+//! Invariant: what a server is sent is taken as it is written; only dots are resolved, as curl
+//! does.
 
 /// The parts of a URL that a request tells.
 #[derive(Debug, PartialEq, Eq)]

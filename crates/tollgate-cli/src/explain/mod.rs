@@ -1,7 +1,7 @@
 //! `tollgate explain`: what happens to one request, and why.
 //!
-//! Invariant: it drives the pipeline as a surface does, on a store of its own that starts empty; nothing
-//! is consumed anywhere. Keys are shown hashed, never as they are.
+//! Invariant: it drives the pipeline as a surface does, on a store of its own that starts empty;
+//! nothing is consumed anywhere. Keys are shown hashed, never as they are.
 
 mod render;
 mod report;
@@ -26,7 +26,8 @@ use request::Request;
 /// divides a day, so that the numbers are the same on every run.
 const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
-/// What is said of one policy: what it does to the request, or what is wrong with it, as `check` says it.
+/// What is said of one policy: what it does to the request, or what is wrong with it, as `check`
+/// says it.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Explained {
@@ -62,13 +63,13 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), End> {
     };
     command::run(&question, |compiled| match compiled.policies.first() {
         Some((_, policy)) if compiled.problems.is_empty() => {
-            Explained::Good(Box::new(explain(args, surface, policy, &request)))
+            Explained::Good(Box::new(explain(args, policy, &request)))
         }
         _ => Explained::Bad(Box::new(check::report(compiled))),
     })
 }
 
-fn explain(args: &ExplainArgs, surface: Surface, policy: &Policy, request: &Request<'_>) -> Report {
+fn explain(args: &ExplainArgs, policy: &Policy, request: &Request<'_>) -> Report {
     let mut gate = Gate { policy, plan: Plan::new(), store: BTreeMap::new(), now: START };
     let mut before = Before::default();
     for _ in 1..args.repeat {
@@ -78,7 +79,7 @@ fn explain(args: &ExplainArgs, surface: Surface, policy: &Policy, request: &Requ
         gate.now = gate.now.saturating_add(args.every);
     }
     gate.decide(request);
-    Report::new(surface, args.repeat, policy, request, &gate.plan, before)
+    Report::new(policy, request, &gate.plan, before)
 }
 
 /// A surface with a map for a store.

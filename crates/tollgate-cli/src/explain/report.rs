@@ -6,9 +6,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use tollgate_core::{Decision, Verdict};
-use tollgate_policy::{
-    Answer, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict, Standing, Surface,
-};
+use tollgate_policy::{Answer, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict, Standing};
 
 use super::request::Request;
 use crate::words;
@@ -60,14 +58,16 @@ pub(super) struct VerdictReport {
     pub(super) result: &'static str,
     pub(super) tier: Option<String>,
     pub(super) key: String,
-    /// 16 hexadecimal digits; `None` when a part is missing and the rule refuses, or when it is malformed.
+    /// 16 hexadecimal digits; `None` when a part is missing and the rule refuses, or when it is
+    /// malformed.
     pub(super) key_hash: Option<String>,
     /// Why the rule cannot read the request.
     pub(super) malformed: Option<&'static str>,
     pub(super) cost: u64,
     pub(super) charged: String,
     pub(super) enforced: bool,
-    /// Only the surface knows which keys the rule is enforced for; `enforced` is as if for this one.
+    /// Only the surface knows which keys the rule is enforced for; `enforced` is as if for this
+    /// one.
     pub(super) chosen_in_secret: bool,
     pub(super) quotas: Vec<QuotaReport>,
 }
@@ -98,6 +98,11 @@ pub(super) struct Decided {
 }
 
 impl Before {
+    const fn total(&self) -> u32 {
+        let Self { passed, delayed, waiting, refused } = self;
+        passed.saturating_add(*delayed).saturating_add(*waiting).saturating_add(*refused)
+    }
+
     /// Counts one answer.
     pub(super) const fn count(&mut self, answer: Answer) {
         let counter = match answer {
@@ -112,22 +117,15 @@ impl Before {
 
 impl Report {
     /// The report on a decided plan.
-    pub(super) fn new(
-        surface: Surface,
-        number: u32,
-        policy: &Policy,
-        request: &Request<'_>,
-        plan: &Plan,
-        before: Before,
-    ) -> Self {
+    pub(super) fn new(policy: &Policy, request: &Request<'_>, plan: &Plan, before: Before) -> Self {
         let outcome = plan.outcome(policy);
         let mut report = Self {
             ok: true,
-            surface: surface.name(),
+            surface: request.surface.name(),
             assumed: request.assumed.clone(),
             client: policy.client(request),
             paths: policy.readings(request),
-            request: number,
+            request: before.total().saturating_add(1),
             before,
             rules: rules(policy, request, plan, &outcome),
             decision: decided(outcome.answer()),

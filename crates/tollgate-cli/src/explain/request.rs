@@ -1,7 +1,8 @@
 //! A request as the command line describes it.
 //!
 //! Invariant: it answers as the surface would: what a surface does not know is not there, even when
-//! it was given. What cannot be given for a surface is misuse, told before. What is assumed is said.
+//! it was given. What cannot be given for a surface is misuse, told before. What is assumed is
+//! said.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,13 +13,14 @@ use crate::args::ExplainArgs;
 use crate::curl::{self, Url};
 use crate::end::End;
 
-/// Who sends a request that is given as a URL, unless it is said: an address of documentation (RFC 5737).
+/// Who sends a request that is given as a URL, unless it is said: an address of documentation (RFC
+/// 5737).
 const SOMEBODY: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 /// The facts of the request.
 pub(super) struct Request<'a> {
     args: &'a ExplainArgs,
-    surface: Surface,
+    pub(super) surface: Surface,
     method: String,
     target: String,
     host: String,

@@ -1,7 +1,7 @@
 //! The tree from the events of the parser.
 //!
-//! Invariant: nothing here recurses, and what aliases stand for is weighed before it is copied, so neither depth nor a
-//! few lines of aliases to aliases take more than a bounded amount of memory.
+//! Invariant: nothing here recurses, and what aliases stand for is weighed before it is copied, so
+//! neither depth nor a few lines of aliases to aliases take more than a bounded amount of memory.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use super::scalar::{Form, Scalar};
 
 /// How deep lists and objects may nest: a policy's own 128, and the listener around it.
 const MAX_DEPTH: usize = 160;
-/// The most that a tree may weigh, with what aliases stand for each time: a node and the bytes of its text.
+/// The most that a tree may weigh, with what aliases stand for each time: a node and the bytes of
+/// its text.
 const MAX_WEIGHT: usize = 32 << 20;
 const NODE_WEIGHT: usize = 16;
 

@@ -1,8 +1,9 @@
-//! YAML as a tree that knows its lines, and that means what Envoy's own reader (yaml-cpp) makes of it.
+//! YAML as a tree that knows its lines, and that means what Envoy's own reader (yaml-cpp) makes of
+//! it.
 //!
-//! Invariant: whatever the text is, reading it takes bounded memory, and nothing of it is lost: names that are given
-//! twice stand in the tree twice. Deliberately absent: merge keys (`<<`), which Envoy does not have, and a
-//! second document, which Envoy would leave unread without a word.
+//! Invariant: whatever the text is, reading it takes bounded memory, and nothing of it is lost:
+//! names that are given twice stand in the tree twice. Deliberately absent: merge keys (`<<`),
+//! which Envoy does not have, and a second document, which Envoy would leave unread without a word.
 
 mod builder;
 mod node;
@@ -50,5 +51,45 @@ impl Serialize for AsJson<'_> {
                 map.end()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = include_str!("../../tests/policies/envoy.yaml");
+
+    /// What is written between the characters of a text, which each cut and each insertion meets.
+    const PIECES: [&str; 18] = [
+        "&a ", "*a", "!!str ", "- ", ": ", "? ", "[", "]", "{", "}", "|\n", ">", "\"", "'", "\t",
+        "\n", "---\n", "\u{85}",
+    ];
+
+    #[test]
+    fn no_cut_and_no_insertion_traps() {
+        let (mut read, mut refused) = (0, 0);
+        let mut count = |text: &str| match Node::parse(text) {
+            Ok(_) => read += 1,
+            Err(_) => refused += 1,
+        };
+        for at in (0..TEXT.len()).filter(|at| TEXT.is_char_boundary(*at)) {
+            count(&TEXT[..at]);
+        }
+        for (number, at) in (0..TEXT.len()).step_by(7).enumerate() {
+            let piece = PIECES[number % PIECES.len()];
+            count(&format!("{}{piece}{}", &TEXT[..at], &TEXT[at..]));
+        }
+        assert!(read > 300 && refused > 100, "{read} read, {refused} refused");
+    }
+
+    #[test]
+    fn every_value_knows_its_line() {
+        let root = Node::parse("a: 1\nb:\n- c\n- d:\n    e\n# f\ng: [h,\n i]\n").unwrap();
+        let of = |name: &str| root.fields().iter().find(|field| field.name == name).unwrap();
+        assert_eq!((of("a").line, of("b").line, of("g").line), (1, 2, 7));
+        assert_eq!((of("b").value.items()[1].line, of("g").value.items()[1].line), (4, 8));
+        let json = serde_json::to_string(&AsJson(&root, Reading::Policy)).unwrap();
+        assert_eq!(json, r#"{"a":1,"b":["c",{"d":"e"}],"g":["h","i"]}"#);
     }
 }

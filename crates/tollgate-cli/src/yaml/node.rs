@@ -1,6 +1,7 @@
 //! The tree.
 //!
-//! Invariant: it holds what was written, in its order; what a scalar means is a question to its reader.
+//! Invariant: it holds what was written, in its order; what a scalar means is a question to its
+//! reader.
 
 use super::scalar::{Reading, Scalar, Value};
 

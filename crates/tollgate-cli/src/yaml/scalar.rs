@@ -1,7 +1,8 @@
 //! What a scalar means.
 //!
-//! Invariant: it means here what the Envoy filter gets for it. Source: Envoy's `parseYamlNode`, and yaml-cpp's
-//! conversions to a boolean and to a 64-bit number, compared with a real Envoy in tests/e2e.
+//! Invariant: it means here what the Envoy filter gets for it. Source: Envoy's `parseYamlNode`, and
+//! yaml-cpp's conversions to a boolean and to a 64-bit number, compared with a real Envoy in
+//! tests/e2e.
 
 use serde::ser::{Serialize, Serializer};
 

@@ -1,8 +1,8 @@
 //! What the tests share: command lines in documents, run and compared word for word.
 //!
-//! A session is text in which a line that begins with `$ ` is a command, followed by what it prints: standard
-//! output, then standard error, then `exit code N` unless that is 0. With `TOLLGATE_BLESS=1` the files
-//! are rewritten with what is printed instead of compared.
+//! A session is text in which a line that begins with `$ ` is a command, followed by what it
+//! prints: standard output, then standard error, then `exit code N` unless that is 0. With
+//! `TOLLGATE_BLESS=1` the files are rewritten with what is printed instead of compared.
 #![allow(dead_code, clippy::arithmetic_side_effects, clippy::panic)] // each test file uses its part
 
 use std::io::Write as _;
@@ -56,8 +56,8 @@ pub fn tollgate_reading(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran 
     ran(done)
 }
 
-/// Runs every command of `session` in `folder`: the session as it really goes. What a fresh checkout is told to run with
-/// cargo runs in the root.
+/// Runs every command of `session` in `folder`: the session as it really goes. What a fresh
+/// checkout is told to run with cargo runs in the root.
 pub fn replay(folder: &Path, session: &str) -> String {
     const WITH_CARGO: [&str; 5] = ["cargo", "run", "-p", "tollgate-cli", "--"];
     let root = root();
