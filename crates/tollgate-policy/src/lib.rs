@@ -84,7 +84,7 @@ pub use document::schema::schema;
 #[cfg(feature = "explain")]
 pub use explain::describe::{RuleInWords, TierInWords};
 #[cfg(feature = "explain")]
-pub use explain::{RuleVerdict, Standing};
+pub use explain::{Applicability, RuleVerdict};
 pub use facts::Facts;
 pub use http::malformed::Malformed;
 pub use json::node::MAX_DOCUMENT;

@@ -4,7 +4,7 @@
 mod support;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Plan, Policy, RuleResult, Standing, Surface};
+use tollgate_policy::{Applicability, Plan, Policy, RuleResult, Surface};
 
 use support::{Request, get};
 
@@ -56,10 +56,10 @@ fn a_rule_stands_as_it_is_planned() {
         plan.decide(&policy, Timestamp::from_millis(1));
         let verdicts = plan.outcome(&policy).verdicts();
         let planned: Vec<usize> = verdicts.iter().map(|verdict| verdict.rule).collect();
-        let standings = policy.standings(&request);
-        for (i, standing) in standings.iter().enumerate() {
-            let applies = *standing == Standing::Applies;
-            assert_eq!(applies, planned.contains(&i), "rule {i}: {standing:?}: {request:?}");
+        let applicability = policy.applicability(&request);
+        for (i, of_rule) in applicability.iter().enumerate() {
+            let applies = *of_rule == Applicability::Applies;
+            assert_eq!(applies, planned.contains(&i), "rule {i}: {of_rule:?}: {request:?}");
             applied[i] = applied[i].saturating_add(u32::from(applies));
         }
         let results: Vec<_> = plan.outcome(&policy).rules().collect();
@@ -75,26 +75,26 @@ fn a_rule_stands_as_it_is_planned() {
 #[test]
 fn the_first_condition_that_fails_is_named() {
     let policy = Policy::compile(DOCUMENT, Surface::Envoy).unwrap();
-    let standing = |request: &Request, rule: usize| policy.standings(request).remove(rule);
-    let fails = |words: &str| Standing::WhenFails(words.to_string());
+    let of_rule = |request: &Request, rule: usize| policy.applicability(request).remove(rule);
+    let fails = |words: &str| Applicability::WhenFails(words.to_string());
     let request = get("/c", "203.0.113.9");
-    assert_eq!(standing(&request, 1), fails("path /a/{x}"));
-    assert_eq!(standing(&request.clone().method("POST"), 1), fails("method GET"));
-    assert_eq!(standing(&request, 2), fails("host *.example.com"));
-    assert_eq!(standing(&request, 3), fails("header x-p \"gold\" or \"pre...\""));
+    assert_eq!(of_rule(&request, 1), fails("path /a/{x}"));
+    assert_eq!(of_rule(&request.clone().method("POST"), 1), fails("method GET"));
+    assert_eq!(of_rule(&request, 2), fails("host *.example.com"));
+    assert_eq!(of_rule(&request, 3), fails("header x-p \"gold\" or \"pre...\""));
     let given = request.clone().header("x-p", "gold");
-    assert_eq!(standing(&given, 3), fails("header x-q"));
-    assert_eq!(standing(&given.header("x-q", ""), 3), fails("query parameter q \"1\""));
-    assert_eq!(standing(&request, 4), fails("country DE"));
-    assert_eq!(standing(&request.header("x-free", "1"), 0), Standing::Exempt(0));
+    assert_eq!(of_rule(&given, 3), fails("header x-q"));
+    assert_eq!(of_rule(&given.header("x-q", ""), 3), fails("query parameter q \"1\""));
+    assert_eq!(of_rule(&request, 4), fails("country DE"));
+    assert_eq!(of_rule(&request.header("x-free", "1"), 0), Applicability::Exempt(0));
     let routed = Request { route: Some("r"), ..get("/?q=1", "192.0.2.1").method("PUT") };
     let routed = routed.header("x-p", "gold").header("x-q", "");
     assert_eq!(
-        standing(&routed, 3),
-        Standing::UnlessHolds("method PUT and route \"r\"".to_string())
+        of_rule(&routed, 3),
+        Applicability::UnlessHolds("method PUT and route \"r\"".to_string())
     );
     let keyless = routed.method("GET");
-    assert_eq!(standing(&keyless, 3), Standing::KeyMissing("header x-k".to_string()));
+    assert_eq!(of_rule(&keyless, 3), Applicability::KeyMissing("header x-k".to_string()));
 }
 
 #[test]

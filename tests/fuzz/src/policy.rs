@@ -7,7 +7,9 @@
 //! `explain` says of a rule is what the plan does.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, DescribedRequest, Facts, Plan, Policy, Problems, Standing, Surface};
+use tollgate_policy::{
+    Answer, Applicability, DescribedRequest, Facts, Plan, Policy, Problems, Surface,
+};
 
 use super::request::Request;
 
@@ -71,7 +73,7 @@ fn decided(policy: &Policy, request: &impl Facts) {
     let now = Timestamp::from_millis(1_780_000_000_000);
     let mut plan = Plan::new();
     policy.plan(request, &mut plan);
-    agrees_with_standings(policy, request, &plan);
+    agrees_with_applicability(policy, request, &plan);
     let mut stored: Vec<Vec<u8>> = vec![Vec::new(); plan.len()];
     for round in 0..3 {
         for (i, value) in stored.iter().enumerate() {
@@ -113,9 +115,9 @@ fn decided(policy: &Policy, request: &impl Facts) {
 }
 
 /// A rule is in the plan exactly when it is said to apply.
-fn agrees_with_standings(policy: &Policy, request: &impl Facts, plan: &Plan) {
-    let standings = policy.standings(request).into_iter().enumerate();
-    let applies = standings.filter(|(_, standing)| *standing == Standing::Applies);
+fn agrees_with_applicability(policy: &Policy, request: &impl Facts, plan: &Plan) {
+    let each = policy.applicability(request).into_iter().enumerate();
+    let applies = each.filter(|(_, applies_how)| *applies_how == Applicability::Applies);
     let said: Vec<usize> = applies.map(|(i, _)| i).collect();
     let planned: Vec<usize> = plan.outcome(policy).rules().map(|(i, _)| i).collect();
     assert_eq!(said, planned, "explain and plan disagree");

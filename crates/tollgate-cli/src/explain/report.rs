@@ -6,7 +6,9 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use tollgate_core::{Decision, Verdict};
-use tollgate_policy::{Answer, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict, Standing};
+use tollgate_policy::{
+    Answer, Applicability, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict,
+};
 
 use super::request::Request;
 use crate::words;
@@ -170,27 +172,29 @@ fn rules(
     outcome: &Outcome<'_>,
 ) -> Vec<RuleReport> {
     let verdicts = outcome.verdicts();
-    let standings = policy.standings(request);
-    let rules = policy.rules().iter().zip(standings).enumerate();
-    let report = |(i, (rule, standing)): (usize, (&tollgate_policy::Rule, Standing))| {
+    let applicability = policy.applicability(request);
+    let rules = policy.rules().iter().zip(applicability).enumerate();
+    let report = |(i, (rule, applicability)): (usize, (&tollgate_policy::Rule, Applicability))| {
         let verdict = verdicts.iter().find(|verdict| verdict.rule == i);
         RuleReport {
             name: rule.name().to_owned(),
             applies: verdict.is_some(),
-            reason: reason(standing),
+            reason: reason(applicability),
             verdict: verdict.map(|verdict| verdict_report(policy, plan, verdict)),
         }
     };
     rules.map(report).collect()
 }
 
-fn reason(standing: Standing) -> Option<String> {
-    Some(match standing {
-        Standing::Applies => return None,
-        Standing::Exempt(i) => format!("the request is exempt by exempt[{i}]"),
-        Standing::WhenFails(condition) => format!("it is for {condition}"),
-        Standing::UnlessHolds(condition) => format!("it is not for {condition}"),
-        Standing::KeyMissing(part) => format!("the request has no {part}, and on_missing is skip"),
+fn reason(applicability: Applicability) -> Option<String> {
+    Some(match applicability {
+        Applicability::Applies => return None,
+        Applicability::Exempt(i) => format!("the request is exempt by exempt[{i}]"),
+        Applicability::WhenFails(condition) => format!("it is for {condition}"),
+        Applicability::UnlessHolds(condition) => format!("it is not for {condition}"),
+        Applicability::KeyMissing(part) => {
+            format!("the request has no {part}, and on_missing is skip")
+        }
     })
 }
 

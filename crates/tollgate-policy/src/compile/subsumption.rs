@@ -11,28 +11,28 @@ use crate::document::lists::NonEmpty;
 /// The most alternatives that are compared for one document; beyond it one is unsure.
 pub(super) const MAX_COMPARED: usize = 50_000;
 
-/// True when `mine` hold whenever `theirs` do, where none given always hold; false when unsure, or when
+/// True when `those` hold whenever `these` do, where none given always hold; false when unsure, or when
 /// more would have to be compared than is `left`.
-pub(super) fn covers(
-    mine: Option<&Conditions>,
-    theirs: Option<&Conditions>,
+pub(super) fn implies(
+    these: Option<&Conditions>,
+    those: Option<&Conditions>,
     left: &Cell<usize>,
 ) -> bool {
-    let Some(mine) = mine else { return true };
+    let Some(those) = those else { return true };
     let none = Conditions::default();
-    let theirs = theirs.unwrap_or(&none);
-    spend(left, mine.comparisons(theirs)) && mine.are_implied_by(theirs)
+    let these = these.unwrap_or(&none);
+    spend(left, those.comparisons(these)) && those.are_implied_by(these)
 }
 
-/// True when no alternatives are `mine`, or each of `theirs` is one of them; false when unsure.
-pub(super) fn covers_values<T: PartialEq>(
-    mine: &Option<NonEmpty<T>>,
-    theirs: &Option<NonEmpty<T>>,
+/// True when each of `these` alternatives is one of `those`, where none given are all; false when unsure.
+pub(super) fn implies_values<T: PartialEq>(
+    these: &Option<NonEmpty<T>>,
+    those: &Option<NonEmpty<T>>,
     left: &Cell<usize>,
 ) -> bool {
-    spend(left, len(mine).saturating_mul(len(theirs)))
-        && mine.as_ref().is_none_or(|mine| {
-            theirs.as_ref().is_some_and(|theirs| theirs.0.iter().all(|t| mine.0.contains(t)))
+    spend(left, len(these).saturating_mul(len(those)))
+        && those.as_ref().is_none_or(|those| {
+            these.as_ref().is_some_and(|these| these.0.iter().all(|one| those.0.contains(one)))
         })
 }
 

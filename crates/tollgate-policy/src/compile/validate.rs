@@ -9,7 +9,7 @@ use alloc::string::{String, ToString};
 use core::cell::Cell;
 
 use crate::compile::compiler::MAX_KEY_PARTS;
-use crate::compile::subsumption::{MAX_COMPARED, covers};
+use crate::compile::subsumption::{MAX_COMPARED, implies};
 use crate::document::action::Action;
 use crate::document::client_ip::Source;
 use crate::document::conditions::Conditions;
@@ -111,7 +111,7 @@ pub(super) fn unreachable(document: &Document, root: &At<'_>) {
     let left = Cell::new(MAX_COMPARED);
     for (i, rule) in document.rules() {
         let (when, unless) = (rule.when.as_ref(), rule.unless.as_ref());
-        if unless.is_some() && covers(unless, when, &left) {
+        if unless.is_some() && implies(when, unless, &left) {
             rules_at
                 .item(i)
                 .field("unless")

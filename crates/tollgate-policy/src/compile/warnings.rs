@@ -10,7 +10,7 @@ use core::cmp::Reverse;
 
 use tollgate_core::{Algorithm, Limiter};
 
-use crate::compile::subsumption::{MAX_COMPARED, covers, covers_values};
+use crate::compile::subsumption::{MAX_COMPARED, implies, implies_values};
 use crate::compile::white_space;
 use crate::document::action::Action;
 use crate::document::charging::Charging;
@@ -115,7 +115,7 @@ fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
 
 fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
     let mut exempts = document.exempt().iter().take_while(|_| left.get() > 0);
-    if let Some(i) = exempts.position(|exempt| covers(Some(exempt), rule.when.as_ref(), left)) {
+    if let Some(i) = exempts.position(|exempt| implies(rule.when.as_ref(), Some(exempt), left)) {
         at.problem(format!(
             "what it is for is exempt by exempt[{i}], but for requests that are read in several ways"
         ));
@@ -132,8 +132,8 @@ fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
         let hides = |(_, other): &&(usize, &TierDoc)| {
             // Of several values one may mean the first and the other the last.
             other.repeated == tier.repeated
-                && covers(other.when.as_ref(), tier.when.as_ref(), left)
-                && covers_values(&other.key_values, &tier.key_values, left)
+                && implies(tier.when.as_ref(), other.when.as_ref(), left)
+                && implies_values(&tier.key_values, &other.key_values, left)
         };
         if let Some((_, other)) = others.find(hides) {
             at.item(*i).problem(format!(
@@ -215,10 +215,10 @@ fn regrows_one(limiter: &Limiter) -> bool {
 /// of which one surely applies whenever the other does.
 fn name_warnings(policy: &Policy, left: &Cell<usize>, rules_at: &At<'_>) {
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
-    for set in policy.sets.iter().filter(|set| policy.tells(set)) {
+    for set in policy.sets.iter().filter(|set| policy.reports(set)) {
         for meter in set.meters() {
             let earlier = *first.entry(meter.name()).or_insert(set.rule());
-            if earlier != set.rule() && policy.meet(earlier, set.rule(), left) {
+            if earlier != set.rule() && policy.overlaps(earlier, set.rule(), left) {
                 rules_at.item(set.rule()).field("quotas").problem(format!(
                     "{} is also a quota of rules[{earlier}], and clients of both cannot tell the two apart",
                     quoted_text(meter.name())
@@ -239,19 +239,19 @@ impl Document {
 
 impl Policy {
     /// True when clients are told about these quotas.
-    fn tells(&self, set: &QuotaSet) -> bool {
+    fn reports(&self, set: &QuotaSet) -> bool {
         self.rules.get(set.rule()).is_some_and(|rule| {
             !matches!(rule.mode, Mode::Shadow) && !matches!(rule.action, Action::Respond(_))
         })
     }
 
     /// True when one of two rules applies to every request that the other is for; false when unsure.
-    fn meet(&self, one: usize, other: usize, left: &Cell<usize>) -> bool {
+    fn overlaps(&self, one: usize, other: usize, left: &Cell<usize>) -> bool {
         let (Some(one), Some(other)) = (self.rules.get(one), self.rules.get(other)) else {
             return false;
         };
         let hides = |a: &Rule, b: &Rule| {
-            a.unless.is_none() && covers(a.when.as_ref(), b.when.as_ref(), left)
+            a.unless.is_none() && implies(b.when.as_ref(), a.when.as_ref(), left)
         };
         hides(one, other) || hides(other, one)
     }

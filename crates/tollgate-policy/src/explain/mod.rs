@@ -29,7 +29,7 @@ use crate::stable_hash::stable_hash;
 
 /// Whether one rule applies to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Applicability {
     /// It does.
     Applies,
     /// No rule does: the request is exempt by this item of `exempt`.
@@ -70,15 +70,15 @@ impl Policy {
     /// Whether each rule applies to a request, in the order of [`Policy::rules`]. Never fails; agrees
     /// with [`Policy::plan`].
     #[must_use]
-    pub fn standings(&self, facts: &impl Facts) -> Vec<Standing> {
+    pub fn applicability(&self, facts: &impl Facts) -> Vec<Applicability> {
         let mut buffers = Buffers::default();
         let request = Request::new(facts, &self.settings, &mut buffers);
         let exempt = self.exempt.iter().position(|exempt| exempt.surely_hold(&request));
-        let standing = |rule| match exempt {
-            Some(i) => Standing::Exempt(i),
-            None => self.standing(rule, &request),
+        let of_rule = |rule| match exempt {
+            Some(i) => Applicability::Exempt(i),
+            None => self.applicability_of(rule, &request),
         };
-        self.rules.iter().map(standing).collect()
+        self.rules.iter().map(of_rule).collect()
     }
 
     /// The client's address as the policy finds it, before it is grouped by prefix; never an IPv4
@@ -99,22 +99,22 @@ impl Policy {
         readings.map(|path| String::from_utf8_lossy(path).into_owned()).collect()
     }
 
-    fn standing<F: Facts>(&self, rule: &Rule, request: &Request<'_, F>) -> Standing {
+    fn applicability_of<F: Facts>(&self, rule: &Rule, request: &Request<'_, F>) -> Applicability {
         let mut conditions = rule.when.iter().flat_map(|when| &when.0);
         if let Some(failed) = conditions.find(|c| c.holds(request, Reading::Any) == Ok(false)) {
-            return Standing::WhenFails(failed.to_string());
+            return Applicability::WhenFails(failed.to_string());
         }
         if let Some(unless) = rule.unless.as_ref().filter(|unless| unless.surely_hold(request)) {
-            return Standing::UnlessHolds(unless.to_string());
+            return Applicability::UnlessHolds(unless.to_string());
         }
         let key = self.groups.get(usize::from(rule.group)).map_or(&[][..], |group| &group.key);
         let mut missing =
             key.iter().filter(|part| write_part(part, rule, request, &mut Vec::new()) == Ok(false));
         match missing.next() {
             Some(part) if rule.on_missing == OnMissing::Skip => {
-                Standing::KeyMissing(part.to_string())
+                Applicability::KeyMissing(part.to_string())
             }
-            _ => Standing::Applies,
+            _ => Applicability::Applies,
         }
     }
 }
