@@ -119,7 +119,8 @@ fn whoever_cannot_be_let_through_in_time_is_refused_at_once() {
 #[test]
 fn too_many_are_refused_and_never_let_through() {
     for (waiting, status) in [(json!({"per_key": 5}), 429), (json!({"total": 5}), 503)] {
-        let worker = worker("1s", 1, "5m", waiting);
+        // Long enough for a slow machine: whoever comes half a minute later finds a place.
+        let worker = worker("30s", 1, "5m", waiting);
         let mut clients: Vec<Client> = (0..30).map(|_| worker.client()).collect();
         for (who, client) in clients.iter_mut().enumerate() {
             client.start(&request(who)).expect("the request is sent");

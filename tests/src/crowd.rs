@@ -5,6 +5,7 @@
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use h2::client::SendRequest;
@@ -12,7 +13,7 @@ use http::Request as Head;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::http::Request;
 
@@ -56,6 +57,21 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sends all of them to `port`, and waits at most so long for their answers.
 pub fn gather(port: u16, members: Vec<Member>, patience: Duration) -> Vec<End> {
+    send_and_end(port, members, patience, &AtomicBool::new(false))
+}
+
+/// Sends all of them to `port`; whoever is not answered when `leave` becomes true leaves, all at once.
+pub fn gather_until(port: u16, members: Vec<Member>, leave: &AtomicBool) -> Vec<End> {
+    const PATIENCE: Duration = Duration::from_secs(600);
+    send_and_end(port, members, PATIENCE, leave)
+}
+
+fn send_and_end(
+    port: u16,
+    members: Vec<Member>,
+    patience: Duration,
+    leave: &AtomicBool,
+) -> Vec<End> {
     let runtime = Builder::new_current_thread().enable_all().build().expect("no runtime");
     runtime.block_on(async {
         let started = Instant::now();
@@ -81,9 +97,19 @@ pub fn gather(port: u16, members: Vec<Member>, patience: Duration) -> Vec<End> {
             let exchange = async move { over_http1(stream?, &member.request).await };
             tasks.push(spawn(exchange, member.fate, started, patience));
         }
+        while !leave.load(Ordering::Relaxed) && !tasks.iter().all(JoinHandle::is_finished) {
+            sleep(Duration::from_millis(20)).await;
+        }
+        if leave.load(Ordering::Relaxed) {
+            tasks.iter().for_each(JoinHandle::abort);
+        }
         let mut ends = Vec::new();
         for task in tasks {
-            ends.push(task.await.unwrap_or_else(|error| End::Broken(error.to_string())));
+            ends.push(match task.await {
+                Ok(end) => end,
+                Err(error) if error.is_cancelled() => End::Left,
+                Err(error) => End::Broken(error.to_string()),
+            });
         }
         ends
     })
