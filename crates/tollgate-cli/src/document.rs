@@ -144,9 +144,12 @@ fn step<'p>(here: &Node, path: &'p str) -> Option<(usize, &'p str)> {
     let path = path.strip_prefix('.').unwrap_or(path);
     let ends = |rest: &&str| rest.is_empty() || rest.starts_with(['.', '[']);
     let steps = here.fields().iter().enumerate().rev().filter_map(|(index, field)| {
-        let quoted = format!("\"{}\"", field.name);
-        let rest = path.strip_prefix(&field.name).filter(ends);
-        Some((index, rest.or_else(|| path.strip_prefix(&quoted).filter(ends))?))
+        let plain = path.strip_prefix(&field.name).filter(ends);
+        let quoted = || {
+            let rest = path.strip_prefix('"')?.strip_prefix(&field.name)?;
+            rest.strip_prefix('"').filter(ends)
+        };
+        Some((index, plain.or_else(quoted)?))
     });
     // A name may hold a full stop: the longest one that fits, and of those given twice the last.
     steps.min_by_key(|(_, rest)| rest.len())

@@ -11,7 +11,7 @@ use base64ct::{Base64, Base64Unpadded, Base64Url, Base64UrlUnpadded, Encoding as
 use serde::Serialize;
 
 use crate::document::{Document, Tree};
-use crate::yaml::{Form, Kind, Node, Reading, Value};
+use crate::yaml::{Field, Form, Kind, Node, Reading, Value};
 
 /// The deepest nesting that the filter reads in a `Struct`.
 const MAX_STRUCT_DEPTH: usize = 32;
@@ -135,6 +135,7 @@ impl Filters {
             } else {
                 self.others = self.others.saturating_add(1);
             }
+            self.look_round_policy(node);
             return;
         }
         self.note_twice(node);
@@ -147,6 +148,18 @@ impl Filters {
         }
         node.items().iter().for_each(|item| self.look(item, inner, reading));
         node.fields().iter().for_each(|field| self.look(&field.value, inner, reading));
+    }
+
+    /// Looks for names that are given twice, but in the policy, whose own reader tells them.
+    fn look_round_policy(&mut self, node: &Node) {
+        self.note_twice(node);
+        for Field { name, value, .. } in node.fields() {
+            if name == "configuration" {
+                self.note_twice(value);
+            } else {
+                self.look_round_policy(value);
+            }
+        }
     }
 
     fn note_twice(&mut self, node: &Node) {

@@ -186,6 +186,23 @@ fn a_name_given_twice_is_told() {
     assert_eq!(problems[0]["line"], 4);
     assert_eq!(problems[0]["message"], "\"x\" is given twice, and Envoy takes the last");
     assert_eq!(problems[1]["message"], "\"z\" is given twice, and Envoy takes the last");
+    // Also in the filter, but a policy's own are told by its reader, once.
+    let policy = "{version: 1, version: 1, rules: []}";
+    let any = format!("{{\"@type\": {STRUCT}, value: {policy}, value: {policy}}}");
+    let report = check(&format!(
+        "\"@type\": {WASM}\nconfig:\n  name: tollgate\n  name: tollgate\n  configuration: {any}\n"
+    ));
+    let all = |of: &Value| {
+        of["problems"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|problem| problem["message"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let twice = |name: &str| format!("\"{name}\" is given twice, and Envoy takes the last");
+    assert_eq!(all(&report), [twice("name"), twice("value")]);
+    assert_eq!(all(&report["filters"][0]), ["is given twice; give it once"]);
 }
 
 /// Whatever stands in a policy, its embedded form is the same policy.
