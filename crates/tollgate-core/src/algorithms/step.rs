@@ -116,6 +116,18 @@ pub(crate) fn check_slow<A: Step>(
     decision
 }
 
+/// As [`check_slow`].
+#[cold]
+#[inline(never)]
+pub(crate) fn admit_slow<A: Step>(
+    algorithm: &A,
+    bytes: &mut [u8],
+    now: Timestamp,
+    cost: u64,
+) -> Ruling {
+    Ruling::from(&check_slow(algorithm, bytes, now, cost))
+}
+
 /// What [`check`] would answer.
 #[inline(never)]
 pub(crate) fn peek<A: Step>(algorithm: &A, bytes: &[u8], now: Timestamp, cost: u64) -> Decision {

@@ -12,7 +12,7 @@ mod servers;
 mod step;
 
 use crate::{
-    fuzz,
+    bench, fuzz,
     problem::{Problem, Result},
     tools::{self, Tool},
     workspace::Workspace,
@@ -36,6 +36,7 @@ const STEPS: &[Step] = &[
     checked("native", "each feature alone", &[], rust::features),
     checked("native", "unit tests, laws and vectors", &[], rust::native),
     built("native", "laws and decisions, optimised", &[], rust::release_laws),
+    built("native", "instructions of decisions", bench::NEEDED_TO_CHECK, bench::check),
     built("fuzz", "fuzz targets, 50,000 inputs each", &fuzz::TOOLS, fuzz::briefly),
     checked("docs", "rustdoc", &[], rust::docs),
     checked("docs", "NOTICE", &[], crate::notice::check),
