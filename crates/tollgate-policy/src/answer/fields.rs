@@ -4,12 +4,12 @@
 //! rely on: who spreads `r` units over `t` seconds is never refused, who waits `Retry-After` is
 //! admitted. Seconds round up, and are never 0. Jitter only ever makes a wait longer.
 
-use alloc::string::String;
 use core::fmt::Write;
 
 use base64ct::{Base64, Encoding};
 use tollgate_core::{Algorithm, Decision, Span};
 
+use crate::answer::text::Text;
 use crate::document::root::HeaderGeneration;
 use crate::policy::quota::Meter;
 use crate::policy::settings::Response;
@@ -53,7 +53,7 @@ macro_rules! send {
     ($sink:ident, $text:ident, $name:literal, $($format:tt)*) => {{
         $text.clear();
         let _ = write!($text, $($format)*);
-        $sink($name, $text);
+        $sink($name, $text.as_str());
     }};
 }
 
@@ -64,7 +64,7 @@ impl<'a> Telling<'a> {
         self,
         content_type: Option<&'static str>,
         retry_after: Option<Span>,
-        text: &mut String,
+        text: &mut Text,
         sink: Sink<'_>,
     ) {
         if let Some(content_type) = content_type {
@@ -82,7 +82,7 @@ impl<'a> Telling<'a> {
         self,
         reported: impl Fn() -> I,
         pk: impl Fn(usize) -> u64,
-        text: &mut String,
+        text: &mut Text,
         sink: Sink<'_>,
     ) where
         I: Iterator<Item = Reported<'a>>,
@@ -116,7 +116,7 @@ impl<'a> Telling<'a> {
         self,
         reported: impl Fn() -> I,
         pk: impl Fn(usize) -> u64,
-        text: &mut String,
+        text: &mut Text,
         sink: Sink<'_>,
     ) where
         I: Iterator<Item = Reported<'a>>,
@@ -129,7 +129,7 @@ impl<'a> Telling<'a> {
             push_window(quota.meter.window, text);
             self.push_partition_key(|| pk(quota.partition), text);
         }
-        sink("ratelimit-policy", text);
+        sink("ratelimit-policy", text.as_str());
         text.clear();
         for quota in reported() {
             begin_member(text);
@@ -137,11 +137,11 @@ impl<'a> Telling<'a> {
             let _ = write!(text, ";r={};t={}", available(&quota), self.effective_window(&quota));
             self.push_partition_key(|| pk(quota.partition), text);
         }
-        sink("ratelimit", text);
+        sink("ratelimit", text.as_str());
     }
 
     /// `;pk=:...:`.
-    fn push_partition_key(self, pk: impl FnOnce() -> u64, text: &mut String) {
+    fn push_partition_key(self, pk: impl FnOnce() -> u64, text: &mut Text) {
         if !self.response.partition_key {
             return;
         }
@@ -182,18 +182,14 @@ fn regrown_after(units: u64, limit: u64, window: Span) -> Span {
 }
 
 /// `RateLimit-Policy` of drafts 6 and 7: `100;w=60, 1000;w=86400`.
-fn plain_policy<'a>(
-    reported: impl Iterator<Item = Reported<'a>>,
-    text: &mut String,
-    sink: Sink<'_>,
-) {
+fn plain_policy<'a>(reported: impl Iterator<Item = Reported<'a>>, text: &mut Text, sink: Sink<'_>) {
     text.clear();
     for quota in reported {
         begin_member(text);
         let _ = write!(text, "{}", quota.decision.limit);
         push_window(quota.meter.window, text);
     }
-    sink("ratelimit-policy", text);
+    sink("ratelimit-policy", text.as_str());
 }
 
 /// `r`: what may be used now; nothing while the quota denies.
@@ -204,14 +200,14 @@ fn available(quota: &Reported<'_>) -> u64 {
     }
 }
 
-fn begin_member(text: &mut String) {
+fn begin_member(text: &mut Text) {
     if !text.is_empty() {
-        text.push_str(", ");
+        let _ = text.write_str(", ");
     }
 }
 
 /// `;w=60`; left out when the window is not whole seconds, because `w` is an Integer of seconds.
-fn push_window(window: Span, text: &mut String) {
+fn push_window(window: Span, text: &mut Text) {
     let secs = window.as_secs_ceil();
     if Span::from_secs(secs) == window {
         let _ = write!(text, ";w={secs}");
@@ -219,13 +215,19 @@ fn push_window(window: Span, text: &mut String) {
 }
 
 /// `name` as a structured-field String (RFC 9651, 3.3.3), which is a JSON string too: names are %x20-7E.
-pub(crate) fn push_quoted(name: &str, text: &mut String) {
-    text.push('"');
-    for c in name.chars() {
-        if matches!(c, '"' | '\\') {
-            text.push('\\');
+pub(crate) fn push_quoted(name: &str, text: &mut impl Write) {
+    let escaped = name.split_inclusive(['"', '\\']);
+    let _ = text.write_str("\"");
+    for part in escaped {
+        match part.strip_suffix(['"', '\\']) {
+            Some(plain) => {
+                let sign = part.get(plain.len()..).unwrap_or_default();
+                let _ = write!(text, "{plain}\\{sign}");
+            }
+            None => {
+                let _ = text.write_str(part);
+            }
         }
-        text.push(c);
     }
-    text.push('"');
+    let _ = text.write_str("\"");
 }

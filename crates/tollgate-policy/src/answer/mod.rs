@@ -6,4 +6,5 @@ pub(crate) mod grpc;
 pub(crate) mod body;
 pub(crate) mod outcome;
 pub(crate) mod fields;
+pub(crate) mod text;
 pub(crate) mod rule_result;

@@ -9,6 +9,7 @@ use tollgate_core::{Algorithm, Span, Verdict};
 
 use crate::answer::fields::{Reported, Telling};
 use crate::answer::rule_result::RuleResult;
+use crate::answer::text::Text;
 use crate::document::action::{Action, Reply};
 use crate::document::rule::OnFailure;
 use crate::http::malformed::Malformed;
@@ -92,7 +93,7 @@ impl<'a> Outcome<'a> {
     /// a refusal these are all the fields it has.
     pub fn headers(&self, sink: &mut dyn FnMut(&'static str, &str)) {
         let cause = self.cause();
-        let mut text = self.plan.text.take();
+        let mut text = Text::new();
         let telling = Telling { response: &self.policy.response, jitter: self.jitter() };
         if let Some(cause) = cause {
             let kind = self.content_type(cause);
@@ -111,7 +112,6 @@ impl<'a> Outcome<'a> {
                 sink,
             );
         }
-        self.plan.text.replace(text);
     }
 
     /// Calls `sink` with the name and value of every header to set on the request that passes: the marks

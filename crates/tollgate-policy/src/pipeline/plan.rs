@@ -4,9 +4,7 @@
 //! reused from request to request and allocates nothing once its buffers have grown. How it is
 //! filled is in `apply`, how it is decided in `decide`.
 
-use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
@@ -30,7 +28,8 @@ pub enum Full {
     Worker(Span),
 }
 
-/// The plan of one request; see the crate's documentation for the order of calls.
+/// The plan of one request; see the crate's documentation for the order of calls. It is `Send` and `Sync`, and so is its
+/// [`Outcome`](crate::Outcome).
 #[derive(Debug, Default)]
 pub struct Plan {
     pub(crate) applied: Vec<AppliedRule>,
@@ -40,9 +39,14 @@ pub struct Plan {
     pub(crate) buffers: Buffers,
     /// Why it may not wait, when it would have to.
     pub(crate) turned_away: Option<Full>,
-    /// Where an outcome writes the value of a field.
-    pub(crate) text: RefCell<String>,
 }
+
+/// A service shares its policy between threads, and keeps a plan and its outcome across an await.
+const _: fn() = || {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Policy>();
+    is_shared::<Plan>();
+};
 
 /// A rule that applies to the request.
 #[derive(Clone, Debug)]

@@ -3,7 +3,6 @@
 //! Invariant: what is kept is what deciding again and answering need, the keys, the rules that apply and
 //! their costs and tiers as of arrival; never the request. Stored values are loaded again.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
@@ -20,13 +19,12 @@ use super::turn::Turn;
 impl Plan {
     /// Makes the plan small, for keeping it while its request waits. Load and decide it again afterwards.
     pub fn shrink(&mut self) {
-        let Self { applied, partitions, decisions, candidates, buffers, text, .. } = self;
+        let Self { applied, partitions, decisions, candidates, buffers, .. } = self;
         partitions.shrink();
         applied.shrink_to_fit();
         decisions.shrink_to_fit();
         *candidates = Vec::new();
         *buffers = Buffers::default();
-        *text.get_mut() = String::new();
     }
 
     /// Lets go of what a long request made grow, for a plan that is kept until the response: a key longer than `longest`
@@ -61,7 +59,6 @@ impl Plan {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let of = |capacity: usize, size: usize| capacity.saturating_mul(size);
-        let text = self.text.try_borrow().map_or(0, |text| text.capacity());
         [
             size_of::<Self>(),
             of(self.applied.capacity(), size_of::<AppliedRule>()),
@@ -69,7 +66,6 @@ impl Plan {
             of(self.candidates.capacity(), size_of::<u16>()),
             self.partitions.capacity(),
             self.buffers.capacity(),
-            text,
         ]
         .into_iter()
         .fold(0, usize::saturating_add)
