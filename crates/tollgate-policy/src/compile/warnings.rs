@@ -1,4 +1,4 @@
-//! What is legal in a document, does what it says, and is surely not meant.
+//! What is legal in a document, does what it says, and is hardly meant.
 //!
 //! Invariant: a warning is never a guess about taste; each names what happens to requests.
 
@@ -32,7 +32,7 @@ use crate::policy::surface::Traits;
 /// Above this a log takes more than 2 KiB a key.
 const LARGE_LOG: u64 = 256;
 
-/// What is legal but surely not meant.
+/// What is legal but hardly meant.
 pub(super) fn warnings(document: &Document, policy: &Policy, surface: &Traits) -> Noted {
     let warnings = RefCell::new(Noted::default());
     let root = At::root(&warnings);
@@ -211,8 +211,8 @@ fn regrows_one(limiter: &Limiter) -> bool {
         && limiter.quota().burst() == limiter.limit()
 }
 
-/// Two quotas of one name in one answer cannot be told apart: rules that are told to the same clients,
-/// of which one surely applies whenever the other does.
+/// Two quotas of one name in one answer cannot be told apart: rules that are reported to the same clients,
+/// of which one applies whenever the other does.
 fn name_warnings(policy: &Policy, left: &Cell<usize>, rules_at: &At<'_>) {
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     for set in policy.sets.iter().filter(|set| policy.reports(set)) {

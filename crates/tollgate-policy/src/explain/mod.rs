@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing here decides. Conditions are asked by the same code as in `plan`, one at a
 //! time, and decisions are read from an outcome. Keys come out hashed; the values of conditions come out
-//! as the document has them, so what is made here belongs on the screen of whoever holds the document.
+//! as the document has them, so what is made here is for those who may read the document.
 
 pub(crate) mod describe;
 
@@ -58,7 +58,7 @@ pub struct RuleVerdict<'a> {
     pub cost: u64,
     /// What the rule said.
     pub result: RuleResult,
-    /// False for a shadow: counted, not heard.
+    /// False in shadow mode: the result is counted but not enforced.
     pub is_enforced: bool,
     /// True when the rule charges when the response is known, and holds nothing until then.
     pub is_deferred: bool,

@@ -1,6 +1,6 @@
 //! Who the client is behind proxies: lists of addresses, walked from the right.
 //!
-//! Invariant: an entry is believed only if whoever appended it is trusted; the first entry that an
+//! Invariant: an entry is believed only if the party that appended it is trusted; the first entry that an
 //! untrusted party could have written is never stepped past. What is no address ends the walk at
 //! the last address that was vouched for, so garbage makes a client no harder to limit.
 //!

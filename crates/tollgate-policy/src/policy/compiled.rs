@@ -51,7 +51,7 @@ impl Policy {
         &self.sets
     }
 
-    /// What is legal in the document but surely not meant.
+    /// What is legal in the document but hardly meant.
     #[must_use]
     pub const fn warnings(&self) -> &Problems {
         &self.warnings
@@ -77,7 +77,7 @@ impl Policy {
         self.fingerprint
     }
 
-    /// True when clients are told the hash of their partition key (`pk`), so that it needs a secret.
+    /// True when the hash of their partition key (`pk`) is reported to clients, so that it needs a secret.
     #[must_use]
     pub const fn tells_partition_keys(&self) -> bool {
         self.response.partition_key
@@ -89,7 +89,7 @@ impl Policy {
         self.rules.iter().any(Rule::chooses_keys)
     }
 
-    /// Sets the secret of the surface. Partition keys are hashed with it before they are told to clients (`pk`, by zeros
+    /// Sets the secret of the surface. Partition keys are hashed with it before they are reported to clients (`pk`, by zeros
     /// until then), and it chooses the keys that a rule with `enforce_percent` and no salt is enforced for (all until then).
     pub const fn set_hash_key(&mut self, key: [u8; 16]) {
         self.response.hash_key = Some(key);

@@ -17,7 +17,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// What clients are told the quota is called.
+    /// The name that is reported to clients.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

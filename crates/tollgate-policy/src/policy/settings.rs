@@ -33,6 +33,6 @@ pub(crate) struct Response {
     pub(crate) body: BodyFormat,
     pub(crate) jitter: tollgate_core::Span,
     pub(crate) partition_key: bool,
-    /// What partition keys are hashed with before they are told to clients.
+    /// What partition keys are hashed with before they are reported to clients.
     pub(crate) hash_key: Option<[u8; 16]>,
 }
