@@ -148,7 +148,7 @@ impl Compiler {
             name: doc.name.0.clone(),
             when: doc.when.clone(),
             unless: doc.unless.clone(),
-            known: self.policy.index.insert(doc.when.as_ref(), rule),
+            indexed_by: self.policy.index.insert(doc.when.as_ref(), rule),
             on_missing: doc.on_missing.unwrap_or(OnMissing::Skip),
             on_failure: doc.on_failure.unwrap_or(self.on_failure),
             cost: doc.cost.clone().unwrap_or(Cost::Fixed(1)),

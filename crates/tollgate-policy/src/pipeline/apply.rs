@@ -20,7 +20,7 @@ use crate::pipeline::partitions::Partitions;
 use crate::pipeline::plan::{AppliedRule, Due, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
-use crate::policy::index::Known;
+use crate::policy::index::IndexedBy;
 use crate::policy::rule::{Rule, Tier};
 use crate::request::key::{parts, write_key, write_shared_key};
 use crate::request::lazy::Request;
@@ -55,7 +55,7 @@ impl Policy {
     ) -> Option<AppliedRule> {
         let rule = self.rules.get(usize::from(index))?;
         let when = match &rule.when {
-            Some(when) => when.hold(request, rule.known, Reading::Any),
+            Some(when) => when.hold(request, rule.indexed_by, Reading::Any),
             None => Ok(true),
         };
         let is_let_off = || rule.unless.as_ref().is_some_and(|unless| unless.surely_hold(request));
@@ -174,7 +174,7 @@ impl Rule {
         for tier in &self.tiers {
             let reading = Reading::Main(request.settings.repeated, tier.repeated);
             let is_for_key = tier.key_values.is_empty() || tier.names_part_of(group, key);
-            let holds = |when: &Conditions| when.hold(request, Known::Nothing, reading);
+            let holds = |when: &Conditions| when.hold(request, IndexedBy::Nothing, reading);
             if is_for_key && tier.when.as_ref().map_or(Ok(true), holds)? {
                 return Ok(tier.set);
             }

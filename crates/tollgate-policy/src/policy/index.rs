@@ -44,10 +44,10 @@ impl Index {
     }
 
     /// Adds `rule`, and says which of its conditions a look-up will have checked.
-    pub(crate) fn insert(&mut self, when: Option<&Conditions>, rule: u16) -> Known {
+    pub(crate) fn insert(&mut self, when: Option<&Conditions>, rule: u16) -> IndexedBy {
         if let Some(paths) = when.and_then(Conditions::paths) {
             paths.iter().for_each(|pattern| self.insert_path(pattern, rule));
-            return Known::Path;
+            return IndexedBy::Path;
         }
         if let Some(hosts) = when.and_then(Conditions::hosts) {
             for host in hosts {
@@ -60,10 +60,10 @@ impl Index {
                 };
                 map.entry(name.clone()).or_default().push(rule);
             }
-            return Known::Host;
+            return IndexedBy::Host;
         }
         self.always.push(rule);
-        Known::Nothing
+        IndexedBy::Nothing
     }
 
     fn insert_path(&mut self, pattern: &Pattern, rule: u16) {
@@ -162,6 +162,7 @@ impl Trie {
         for segment in &pattern.segments {
             at = self.child(at, segment);
         }
+        debug_assert!(at < self.nodes.len(), "a child is a node");
         if let Some(node) = self.nodes.get_mut(at) {
             let list = if pattern.rest { &mut node.rests } else { &mut node.ends };
             list.push(rule);
@@ -186,6 +187,7 @@ impl Trie {
     /// Appends the rules of every pattern that matches, some perhaps twice. `rest` is what is not yet
     /// matched; `None` after the last segment. As deep as the longest pattern, 64.
     fn walk(&self, at: usize, rest: Option<&[u8]>, out: &mut Vec<u16>) {
+        debug_assert!(at == 0 || at < self.nodes.len(), "a child is a node");
         let Some(node) = self.nodes.get(at) else { return };
         out.extend_from_slice(&node.rests);
         let Some(rest) = rest else {
@@ -208,7 +210,7 @@ impl Trie {
 
 /// Which condition a look-up has already found to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum IndexedBy {
     Nothing,
     Path,
     Host,

@@ -13,7 +13,7 @@ use crate::document::cost::Cost;
 use crate::document::mode::{Mode, Share};
 use crate::document::rule::{OnFailure, OnMissing};
 use crate::http::repeated::Repeated;
-use crate::policy::index::Known;
+use crate::policy::index::IndexedBy;
 use crate::policy::label::metric_label;
 
 /// One rule as compiled.
@@ -23,7 +23,7 @@ pub struct Rule {
     pub(crate) when: Option<Conditions>,
     pub(crate) unless: Option<Conditions>,
     /// The condition that the look-up has checked.
-    pub(crate) known: Known,
+    pub(crate) indexed_by: IndexedBy,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
     pub(crate) cost: Cost,

@@ -5,29 +5,29 @@
 use crate::document::conditions::{Condition, Conditions};
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
-use crate::policy::index::Known;
+use crate::policy::index::IndexedBy;
 use crate::request::lazy::Request;
 use crate::request::matching::{Reading, fact_matches, header_matches, query_matches};
 
 impl Conditions {
     /// True when every condition holds, however the request is read: for what lets it off.
     pub(crate) fn surely_hold<F: Facts>(&self, request: &Request<'_, F>) -> bool {
-        self.hold(request, Known::Nothing, Reading::Every) == Ok(true)
+        self.hold(request, IndexedBy::Nothing, Reading::Every) == Ok(true)
     }
 
-    /// True when every condition that is given holds, except the one that is `known` to.
+    /// True when every condition that is given holds, except what a look-up found: `indexed_by`.
     ///
     /// # Errors
     /// None fails, and one cannot be told.
     pub(crate) fn hold<F: Facts>(
         &self,
         request: &Request<'_, F>,
-        known: Known,
+        indexed_by: IndexedBy,
         reading: Reading,
     ) -> Result<bool, Malformed> {
         let is_known = |condition: &Condition| match condition {
-            Condition::Paths(_) => known == Known::Path,
-            Condition::Hosts(_) => known == Known::Host && request.host().is_ok(),
+            Condition::Paths(_) => indexed_by == IndexedBy::Path,
+            Condition::Hosts(_) => indexed_by == IndexedBy::Host && request.host().is_ok(),
             _ => false,
         };
         let asked = self.0.iter().filter(|condition| !is_known(condition));
