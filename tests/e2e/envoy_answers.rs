@@ -1,4 +1,5 @@
-//! What clients are told: the fields and bodies of docs/fields.md, byte for byte, and no input that traps.
+//! What clients are told: the fields and bodies of docs/fields.md, byte for byte, and no input that
+//! traps.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Request, Response};
@@ -109,7 +110,8 @@ fn no_header_traps_and_none_can_hide() {
         let request = Request::get(target).header("x-key", target).header("x-odd", b"\xff");
         assert_ne!(client.send(&request).status, 503);
     }
-    // A second line is a second value of the same header, and which one the origin takes nobody knows.
+    // A second line is a second value of the same header, and which one the origin takes nobody
+    // knows.
     let twice = Request::get("/").header("x-key", "one").header("x-key", "two");
     let joined = Request::get("/").header("x-key", "one, two");
     let same = Request::get("/").header("x-key", "one").header("x-key", " one\t");

@@ -1,8 +1,8 @@
-//! 100,000 random events through the shipped module, at their own times: every answer is the reference's. Two
-//! workers that share one map answer in turn.
+//! 100,000 random events through the shipped module, at their own times: every answer is the
+//! reference's. Two workers that share one map answer in turn.
 //!
-//! Here the clock is the test's own (`envoy_host`), so a request that must wait is seen to be held until the
-//! millisecond before.
+//! Here the clock is the test's own (`envoy_host`), so a request that must wait is seen to be held
+//! until the millisecond before.
 
 use tollgate_cases::{Case, Event, Expected, HASH_KEY, Reference, Request, Seen, cases};
 use tollgate_policy::Surface;

@@ -1,10 +1,13 @@
-//! The same 100,000 random events through a real Envoy whose monotonic clock is the test's (`tests/clock`).
+//! The same 100,000 random events through a real Envoy whose monotonic clock is the test's
+//! (`tests/clock`).
 //!
-//! One listener and one plugin for each case, all in one virtual machine, so their tables lie in one shared
-//! map. Clients are who they say they are by the PROXY protocol; the origin is Envoy's own direct response,
-//! which repeats the mark it was given. A request that must wait has no answer a millisecond early.
+//! One listener and one plugin for each case, all in one virtual machine, so their tables lie in
+//! one shared map. Clients are who they say they are by the PROXY protocol; the origin is Envoy's
+//! own direct response, which repeats the mark it was given. A request that must wait has no answer
+//! a millisecond early.
 //!
-//! What nobody knows is the seed that Envoy's filter drew, so equal `pk` must be equal and others differ.
+//! What nobody knows is the seed that Envoy's filter drew, so equal `pk` must be equal and others
+//! differ.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -122,7 +125,8 @@ impl<'e> Player<'e> {
             bell.send(&http::Request::get("/"));
         };
         for wait in &expected.seen.waits_ms {
-            // After one round of its loop the worker may only be about to read the request, after two it has.
+            // After one round of its loop the worker may only be about to read the request, after
+            // two it has.
             ring(now_ms);
             ring(now_ms);
             ring(now_ms + wait - 1);

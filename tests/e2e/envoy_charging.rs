@@ -28,8 +28,8 @@ fn of(user: &str, target: &str) -> Request {
     Request::post(target, "a password").header("x-user", user)
 }
 
-/// Sends `count` requests one after the other, each of whose clients leaves as soon as the origin has it; how many were
-/// refused instead.
+/// Sends `count` requests one after the other, each of whose clients leaves as soon as the origin
+/// has it; how many were refused instead.
 fn abandon(envoy: &Envoy, login: &Login, user: &str, count: usize) -> usize {
     login.hold(true);
     let mut refused = 0;
@@ -55,7 +55,8 @@ fn abandon(envoy: &Envoy, login: &Login, user: &str, count: usize) -> usize {
     refused
 }
 
-// Guards: work that the origin does for nobody, as often as a client likes to leave: 20 of 20 under a limit of 2.
+// Guards: work that the origin does for nobody, as often as a client likes to leave: 20 of 20 under
+// a limit of 2.
 #[test]
 fn a_client_that_leaves_before_the_response_is_charged() {
     for (charge, reached) in [
@@ -76,7 +77,8 @@ fn a_client_that_leaves_before_the_response_is_charged() {
     }
 }
 
-/// Sends one request on each of `clients` at once, and counts the answers while the origin holds its own.
+/// Sends one request on each of `clients` at once, and counts the answers while the origin holds
+/// its own.
 fn at_once(clients: &mut [Client], request: &Request, until: impl Fn(usize) -> bool) {
     for client in clients.iter_mut() {
         client.start(request).expect("taken");
@@ -87,7 +89,8 @@ fn at_once(clients: &mut [Client], request: &Request, until: impl Fn(usize) -> b
     });
 }
 
-// Guards: passwords guessed in parallel. With a held place exactly the limit reaches the origin, without one all do.
+// Guards: passwords guessed in parallel. With a held place exactly the limit reaches the origin,
+// without one all do.
 #[test]
 fn parallel_guesses_are_bounded_by_held_places() {
     const GUESSES: usize = 1000;
@@ -112,7 +115,8 @@ fn parallel_guesses_are_bounded_by_held_places() {
     }
 }
 
-// Guards: users locked out by their own successes: every place comes back, on whichever worker, and none twice.
+// Guards: users locked out by their own successes: every place comes back, on whichever worker, and
+// none twice.
 #[test]
 fn every_place_of_a_success_comes_back() {
     let login = Login::start();

@@ -1,6 +1,8 @@
-//! Floods of keys through a real Envoy, and tables that grow under its feet: who has used everything gets nothing.
+//! Floods of keys through a real Envoy, and tables that grow under its feet: who has used
+//! everything gets nothing.
 //!
-//! Envoy takes some ten thousand requests a second, so the same with millions of keys runs natively: `crates/tollgate-envoy/tests/crowd.rs`.
+//! Envoy takes some ten thousand requests a second, so the same with millions of keys runs
+//! natively: `crates/tollgate-envoy/tests/crowd.rs`.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +14,8 @@ use tollgate_e2e::process;
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
-/// Connections of one sprayer, each with one request under way: Envoy ends a connection that pipelines faster than
-/// its answers leave.
+/// Connections of one sprayer, each with one request under way: Envoy ends a connection that
+/// pipelines faster than its answers leave.
 const CONNECTIONS: usize = 16;
 /// Clients that have used everything.
 const SPENT: usize = 10;
@@ -50,8 +52,8 @@ fn spray(clients: &mut [Client], keys: Range<usize>) {
     }
 }
 
-/// Sprays `keys` fresh keys on two threads while `SPENT` clients that have used everything, and one that has used a
-/// little, go on trying.
+/// Sprays `keys` fresh keys on two threads while `SPENT` clients that have used everything, and one
+/// that has used a little, go on trying.
 fn flood(keys: usize, capacity: u32, limit: u32, algorithm: &str) {
     let envoy = Setup::policy(2, &policy(capacity, limit, algorithm)).start();
     let most = usize::try_from(limit).expect("small");
@@ -111,7 +113,8 @@ fn a_flood_through_a_table_of_the_default_size_lets_nobody_in_again() {
     flood(400_000, 65_536, 5, "gcra");
 }
 
-/// The policy on a port. A rule that everybody passes names it, so that clients are told which one is in force.
+/// The policy on a port. A rule that everybody passes names it, so that clients are told which one
+/// is in force.
 fn listener(port: u16, policy: &Value, name: &str) -> Listener {
     let mut policy = policy.clone();
     policy["response"] = json!({});
@@ -137,7 +140,8 @@ fn all_are_refused(envoy: &Envoy, keys: &[String]) {
     }
 }
 
-// The operator asks for another capacity while clients are counted; who has used everything stays refused.
+// The operator asks for another capacity while clients are counted; who has used everything stays
+// refused.
 #[test]
 fn another_capacity_forgets_nobody() {
     const KEYS: usize = 30;
@@ -177,7 +181,8 @@ fn another_capacity_forgets_nobody() {
     assert_eq!(envoy.stat("wasmcustom.tollgate.evictions"), 0);
 }
 
-// Clients race for fresh keys while the table grows under them: every key passes five times, not once more or less.
+// Clients race for fresh keys while the table grows under them: every key passes five times, not
+// once more or less.
 #[test]
 fn fresh_keys_are_exact_while_the_table_grows() {
     const KEYS: usize = 600;

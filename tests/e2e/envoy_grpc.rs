@@ -1,4 +1,5 @@
-//! gRPC and gRPC-Web through a real Envoy: refusals that their clients can read, over HTTP/2 where gRPC runs.
+//! gRPC and gRPC-Web through a real Envoy: refusals that their clients can read, over HTTP/2 where
+//! gRPC runs.
 
 use serde_json::{Value, json};
 use tollgate_e2e::grpc::{SILENT, call, check_refusals, check_silence, policy};
@@ -11,7 +12,8 @@ fn start(action: Value) -> Envoy {
     Setup::policy(1, &policy(&action)).start()
 }
 
-/// The answer over HTTP/2. One with a gRPC status must be trailers only: a frame of header fields that ends the stream.
+/// The answer over HTTP/2. One with a gRPC status must be trailers only: a frame of header fields
+/// that ends the stream.
 fn over_http2(envoy: &Envoy) -> impl FnMut(&Request) -> Response {
     let port = envoy.ports[0];
     move |request| {
@@ -27,8 +29,9 @@ fn over_http1(envoy: &Envoy) -> impl FnMut(&Request) -> Response {
     move |request| client.send(request)
 }
 
-// A local response without a gRPC status would tell gRPC clients UNAVAILABLE, which they retry at once; Envoy by
-// itself takes neither a parameter nor capitals for gRPC, and gRPC-Web for plain HTTP.
+// A local response without a gRPC status would tell gRPC clients UNAVAILABLE, which they retry at
+// once; Envoy by itself takes neither a parameter nor capitals for gRPC, and gRPC-Web for plain
+// HTTP.
 #[test]
 fn a_refusal_is_trailers_only() {
     check_refusals(over_http2(&start(json!("deny"))));
@@ -72,7 +75,8 @@ fn grpc_web_is_refused_through_envoys_filter_too() {
     }
 }
 
-// Of two that wait for one place, one is refused when both are decided again, long after their headers came.
+// Of two that wait for one place, one is refused when both are decided again, long after their
+// headers came.
 #[test]
 fn who_waited_in_vain_is_told_so() {
     let mut policy = policy(&json!({"delay": {"max": "1s"}}));

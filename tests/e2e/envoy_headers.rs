@@ -1,4 +1,5 @@
-//! Every generation of fields, as a client reads them: with a structured-field parser that is not ours.
+//! Every generation of fields, as a client reads them: with a structured-field parser that is not
+//! ours.
 
 use serde_json::{Value, json};
 use sfv::{BareItem, FieldType, Item, List, ListEntry, Parser};
@@ -42,7 +43,8 @@ fn names(response: &Response) -> Vec<&str> {
     names
 }
 
-/// The members of a list in canonical form (RFC 9651, 4.1): what the other's serialiser makes of it is the same.
+/// The members of a list in canonical form (RFC 9651, 4.1): what the other's serialiser makes of it
+/// is the same.
 fn members(text: &str) -> Vec<Item> {
     let list: List = Parser::new(text).parse().unwrap_or_else(|e| panic!("{text}: {e}"));
     assert_eq!(list.serialize().as_deref(), Some(text), "not canonical");

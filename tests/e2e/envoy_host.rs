@@ -1,8 +1,8 @@
 //! A small proxy-wasm host: the filter as it is shipped, with a clock that the test sets.
 //!
-//! A clock that requests can set must never exist in a shipped build, so decisions at chosen times are
-//! tested on the built module itself, in this host. Shared data behaves as Envoy's does: `set` on
-//! an absent name inserts whatever the number, on a present one only under its own (or 0).
+//! A clock that requests can set must never exist in a shipped build, so decisions at chosen times
+//! are tested on the built module itself, in this host. Shared data behaves as Envoy's does: `set`
+//! on an absent name inserts whatever the number, on a present one only under its own (or 0).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -233,7 +233,8 @@ impl Filter {
         self.store.data().added.clone()
     }
 
-    /// The local answer `reply` passes the filter like any other: what is put onto it belongs to it.
+    /// The local answer `reply` passes the filter like any other: what is put onto it belongs to
+    /// it.
     pub fn replied(&mut self, id: u32, mut reply: Reply) -> Reply {
         reply.headers.extend(self.respond(id));
         reply

@@ -1,8 +1,9 @@
-//! The built module in a host that is out to trap it: every export, in any order, about any context, also in the middle of
-//! a call of the module's, with answers that fail or are nonsense.
+//! The built module in a host that is out to trap it: every export, in any order, about any
+//! context, also in the middle of a call of the module's, with answers that fail or are nonsense.
 //!
-//! The law about the filter (`crates/tollgate-envoy/tests/hostile.rs`) tries more; this one has the exports, the memory and the
-//! code that is shipped. The one promise that a host keeps: the bytes it returns lie where `malloc` put them.
+//! The law about the filter (`crates/tollgate-envoy/tests/hostile.rs`) tries more; this one has the
+//! exports, the memory and the code that is shipped. The one promise that a host keeps: the bytes
+//! it returns lie where `malloc` put them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -249,7 +250,8 @@ fn no_call_and_no_answer_traps_the_module() {
     assert!(calls > 4_000, "only {calls}: the law tried too little");
 }
 
-// The host asks for memory in the middle of its own calls: too much is null, which it answers with a failure.
+// The host asks for memory in the middle of its own calls: too much is null, which it answers with
+// a failure.
 #[test]
 fn memory_that_is_not_there_is_null() {
     let engine = Engine::default();

@@ -16,9 +16,9 @@ fn knows_its_proxies(group: &Group) -> bool {
 
 /// An Envoy with one listener for each group.
 ///
-/// `use_remote_address` is what makes a peer of the connection's other end: without it Envoy takes the last
-/// entry of X-Forwarded-For for the peer, whoever wrote it. It also appends the peer to that list, which
-/// `skip_xff_append` stops.
+/// `use_remote_address` is what makes a peer of the connection's other end: without it Envoy takes
+/// the last entry of X-Forwarded-For for the peer, whoever wrote it. It also appends the peer to
+/// that list, which `skip_xff_append` stops.
 fn start(groups: &[Group], appends: bool) -> Envoy {
     let listener = |(number, group): (usize, &Group)| {
         let name = format!("group-{number}").leak(); // a listener's name is unique, and lives as long as the test
@@ -52,14 +52,16 @@ fn the_corpus_of_spoofing() {
     assert_eq!((run(&groups, false), left_out), (65, 2));
 }
 
-// As most run it: Envoy appends the peer to the list. Where proxies are known by address nothing changes.
+// As most run it: Envoy appends the peer to the list. Where proxies are known by address nothing
+// changes.
 #[test]
 fn the_corpus_holds_when_envoy_appends_the_peer() {
     let groups: Vec<Group> = corpus("envoy").0.into_iter().filter(knows_its_proxies).collect();
     assert_eq!(run(&groups, true), 29);
 }
 
-// Why envoy.yaml says `use_remote_address: true`: with Envoy's default the "connection" is whoever the client says.
+// Why envoy.yaml says `use_remote_address: true`: with Envoy's default the "connection" is whoever
+// the client says.
 #[test]
 fn only_use_remote_address_makes_the_connection_the_client() {
     let policy = json!({"version": 1, "rules": [{

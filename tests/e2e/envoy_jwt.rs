@@ -1,4 +1,5 @@
-//! Counting by user behind Envoy's own jwt_authn filter: what it verified is believed, nothing else.
+//! Counting by user behind Envoy's own jwt_authn filter: what it verified is believed, nothing
+//! else.
 //!
 //! The tokens are fixed, so that no code of ours makes them: HS256 with [`SECRET`] as the key.
 
@@ -52,8 +53,9 @@ fn start(claim: &str, on_missing: &str, before: &[Value]) -> Envoy {
     Setup::new(2, vec![Listener::new("main", filters)]).start()
 }
 
-// Guards: a claim that is a number taken for text because its bytes look like some, and the other way round; and a number that
-// counts elsewhere under another spelling. The same table as for the Worker and the command line.
+// Guards: a claim that is a number taken for text because its bytes look like some, and the other
+// way round; and a number that counts elsewhere under another spelling. The same table as for the
+// Worker and the command line.
 #[test]
 fn a_claim_counts_by_the_text_that_the_table_says() {
     let rows = claims::rows();

@@ -102,7 +102,8 @@ fn the_client_is_who_the_connection_manager_says() {
     };
     // At the edge nobody is believed: new addresses in the header do not help.
     assert_eq!([1, 2, 3].map(|i| ask(0, &format!("192.0.2.{i}"))), [200, 200, 429]);
-    // Behind one trusted proxy the last entry is the client; what stands before it is the client's word.
+    // Behind one trusted proxy the last entry is the client; what stands before it is the client's
+    // word.
     let behind = |from: &str| ask(1, from);
     assert_eq!(["7.7.7.7, 192.0.2.1", "8.8.8.8, 192.0.2.1"].map(behind), [200, 200]);
     assert_eq!(["192.0.2.1", "192.0.2.2"].map(behind), [429, 200]);

@@ -40,7 +40,8 @@ fn a_table_overflows_without_growing() {
     let before = envoy.server.resident_bytes();
     spray(&mut clients, KEYS / 4..KEYS);
     let grown = envoy.server.resident_bytes().saturating_sub(before);
-    // One key for each would be 30,000 x about 130 bytes = 3.9 MB, and more each time its map grows.
+    // One key for each would be 30,000 x about 130 bytes = 3.9 MB, and more each time its map
+    // grows.
     assert!(grown < 2_000_000, "{grown} bytes more for 30,000 keys");
 
     let evictions = envoy.stat("wasmcustom.tollgate.evictions");

@@ -1,4 +1,5 @@
-//! The shipped module at chosen times: the vectors, the real day, and races that are made to happen.
+//! The shipped module at chosen times: the vectors, the real day, and races that are made to
+//! happen.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -76,9 +77,9 @@ fn check_row(filter: &mut Filter, at_ns: u64, expected: &Expected, place: &str) 
     }
 }
 
-// The shared truth, through the filter's whole path: configuration, host calls, table, commit, fields. A
-// request costs one unit here, so rows that only look are passed over, and a case ends where
-// another cost or a refund changes the state; the core's own tests run all of them.
+// The shared truth, through the filter's whole path: configuration, host calls, table, commit,
+// fields. A request costs one unit here, so rows that only look are passed over, and a case ends
+// where another cost or a refund changes the state; the core's own tests run all of them.
 #[test]
 fn the_vectors_hold_in_the_module() {
     let (mut rows, mut cases) = (0, 0);
@@ -230,9 +231,9 @@ fn a_race_that_is_never_won_ends() {
     }
 }
 
-// A denied client costs no look into the shared map; when its time has come, or when another worker's
-// denial was the first, the answers are the same as without that memory. Where charges may be given
-// back (two keys), nothing is taken from memory: a denial may have been false.
+// A denied client costs no look into the shared map; when its time has come, or when another
+// worker's denial was the first, the answers are the same as without that memory. Where charges may
+// be given back (two keys), nothing is taken from memory: a denial may have been false.
 #[test]
 fn a_denial_is_repeated_from_memory_and_exactly() {
     const DAY: u64 = 86_400_000_000_000;
@@ -275,8 +276,8 @@ fn a_denial_is_repeated_from_memory_and_exactly() {
     );
 }
 
-// Where requests cost differently, another worker may admit a cheap one after this one denied a dear one, so the
-// dear one's wait is no longer what it was: nothing is taken from memory.
+// Where requests cost differently, another worker may admit a cheap one after this one denied a
+// dear one, so the dear one's wait is no longer what it was: nothing is taken from memory.
 #[test]
 fn a_denial_is_not_repeated_from_memory_where_costs_differ() {
     let policy = json!({"version": 1, "rules": [{

@@ -1,7 +1,7 @@
 //! Envoy in front of real origins: what they take for one resource is one, however it is spelled.
 //!
-//! Invariant: the listener with bare settings forwards paths as they came, the one with shipped settings has what
-//! `envoy/envoy.yaml` says about paths.
+//! Invariant: the listener with bare settings forwards paths as they came, the one with shipped
+//! settings has what `envoy/envoy.yaml` says about paths.
 
 use serde_json::{Value, json};
 use tollgate_e2e::differential::{self, REQUESTS};
@@ -42,7 +42,8 @@ fn start(policy: &Value, origin: u16) -> Envoy {
     Setup { origin, ..Setup::new(1, listeners.into()) }.start()
 }
 
-// Every spelling that nginx serves as /login or /admin is counted by the rule for it, and none is let off.
+// Every spelling that nginx serves as /login or /admin is counted by the rule for it, and none is
+// let off.
 #[test]
 fn nginx_serves_nothing_uncounted() {
     let origin = Origin::start(Kind::Nginx);
@@ -53,7 +54,8 @@ fn nginx_serves_nothing_uncounted() {
     }
 }
 
-// The comparison sees what it is for: under a policy that is wrong for nginx, one resource has several counts.
+// The comparison sees what it is for: under a policy that is wrong for nginx, one resource has
+// several counts.
 #[test]
 fn a_wrong_policy_is_found() {
     let origin = Origin::start(Kind::Nginx);

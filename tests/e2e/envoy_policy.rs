@@ -79,7 +79,8 @@ fn told(response: &Response) -> Vec<&str> {
     names.filter(|name| name.contains("ratelimit") || *name == "retry-after").collect()
 }
 
-// Guessing passwords: only what the origin says was wrong is charged, and then even the right one is refused.
+// Guessing passwords: only what the origin says was wrong is charged, and then even the right one
+// is refused.
 #[test]
 fn only_failed_logins_are_charged() {
     let more = json!({"charge": {"response_status": ["401", "5xx"]}});
@@ -136,8 +137,8 @@ fn a_mark_reaches_the_origin_and_replaces_the_clients_own() {
     assert_eq!((envoy.decisions("r", "allowed"), envoy.decisions("r", "marked")), (1, 2));
 }
 
-// A bot is to believe that it was served: nothing in the answer may tell it of a limit, and a body with a status that has none
-// would be the next answer on the connection.
+// A bot is to believe that it was served: nothing in the answer may tell it of a limit, and a body
+// with a status that has none would be the next answer on the connection.
 #[test]
 fn an_answer_in_silence_tells_nothing() {
     for (respond, status, body) in [
@@ -211,7 +212,8 @@ fn delay(limit: u32, window: &str, max: &str) -> Value {
     policy(1, "1s", &json!({"quotas": [quota], "action": {"delay": {"max": max}}}))
 }
 
-// Shaping by a quota that knows no queue: each is decided again until it fits, by either worker, never early.
+// Shaping by a quota that knows no queue: each is decided again until it fits, by either worker,
+// never early.
 #[test]
 fn who_is_over_the_limit_waits_and_passes() {
     let envoy = start(&delay(20, "1s", "10s"));
@@ -258,8 +260,8 @@ fn who_waits_in_vain_is_refused() {
     assert_eq!(envoy.client().send(&of("k", "/")).status, 200);
 }
 
-// After its wait a request is like any other: its body is whole, the origin sees the mark, the client its
-// fields, and the response is charged.
+// After its wait a request is like any other: its body is whole, the origin sees the mark, the
+// client its fields, and the response is charged.
 #[test]
 fn a_request_that_waited_lacks_nothing() {
     let rule = |name: &str, limit: u32, window: &str, more: &Value| {

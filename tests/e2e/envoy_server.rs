@@ -86,8 +86,8 @@ impl Listener {
         }
     }
 
-    /// Takes the client's address from the PROXY protocol, as behind a load balancer of connections:
-    /// [`Client::connect_as`].
+    /// Takes the client's address from the PROXY protocol, as behind a load balancer of
+    /// connections: [`Client::connect_as`].
     pub fn behind_proxy_protocol(mut self) -> Self {
         self.listener_filters = json!([{
             "name": "envoy.filters.listener.proxy_protocol",
@@ -296,8 +296,8 @@ impl Envoy {
         ))
     }
 
-    /// Replaces the listeners, as a control plane would, and waits until Envoy took or refused them.
-    /// True when it took them.
+    /// Replaces the listeners, as a control plane would, and waits until Envoy took or refused
+    /// them. True when it took them.
     pub fn replace_listeners(&mut self, listeners: &[Listener]) -> bool {
         let counters = |envoy: &Self| {
             let stat = |name| envoy.stat(&format!("listener_manager.lds.{name}"));

@@ -1,7 +1,8 @@
-//! One credential and one host have one count, however they are written: through a real Envoy, over HTTP/1.1 and
-//! HTTP/2, whose values arrive with the white space that HTTP/1.1 takes off.
+//! One credential and one host have one count, however they are written: through a real Envoy, over
+//! HTTP/1.1 and HTTP/2, whose values arrive with the white space that HTTP/1.1 takes off.
 //!
-//! Invariant: of all spellings that an origin takes for one, exactly one request is admitted under a limit of 1.
+//! Invariant: of all spellings that an origin takes for one, exactly one request is admitted under
+//! a limit of 1.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
@@ -177,7 +178,8 @@ fn the_host_of_the_target_counts() {
     }
     let two = to("other.test").header("host", HOST);
     assert!(!matches!(status(&two), Some(200)), "{:?}", status(&two));
-    // Envoy drops `host` beside `:authority`, and a path that is none: an origin would take its host from there.
+    // Envoy drops `host` beside `:authority`, and a path that is none: an origin would take its
+    // host from there.
     let fields: [(&[u8], &[u8]); 1] = [(b"host", HOST.as_bytes())];
     assert_eq!(h2(&envoy, b"other.test", b"/", &fields), Some(200));
     assert_eq!(h2(&envoy, HOST.as_bytes(), b"/", &[(b"host", b"other.test")]), Some(429));

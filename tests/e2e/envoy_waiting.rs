@@ -1,6 +1,7 @@
 //! Crowds that wait: let go, refused and abandoned in every mixture, and nothing of them is left.
 //!
-//! Envoy's failure policy is the default one here: one trap, and every later request of that worker is 503.
+//! Envoy's failure policy is the default one here: one trap, and every later request of that worker
+//! is 503.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,8 @@ use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 /// Longer than any wait that a policy here allows, by far.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What waits here: turns of a key, places in a queue, and a gate that closes before those whose turn comes.
+/// What waits here: turns of a key, places in a queue, and a gate that closes before those whose
+/// turn comes.
 fn policy() -> Value {
     let delay = json!({"delay": {"max": "2s"}});
     json!({
@@ -73,8 +75,8 @@ impl Random {
     }
 }
 
-/// A crowd of `count`, over both protocols: some stay for their answer, some leave, most of these near the time when
-/// others are let go.
+/// A crowd of `count`, over both protocols: some stay for their answer, some leave, most of these
+/// near the time when others are let go.
 fn crowd(round: u64, count: usize) -> Vec<Member> {
     let mut random = Random(round);
     let keys = u64::try_from(count).expect("few") / 6 + 1;
@@ -125,8 +127,9 @@ fn nobody_is_forgotten_in_a_crowd() {
     assert!(grown < 64 << 20, "{grown} bytes more than before");
 }
 
-// All windows end at the same time, and the gate is closed by then: Envoy would handle the response to each refusal inside the
-// one before, on one stack. The clock is the test's, so all come in one window however slow the machine is.
+// All windows end at the same time, and the gate is closed by then: Envoy would handle the response
+// to each refusal inside the one before, on one stack. The clock is the test's, so all come in one
+// window however slow the machine is.
 #[test]
 fn four_hundred_are_refused_at_once() {
     const COUNT: usize = 400;
@@ -188,7 +191,8 @@ fn four_hundred_are_refused_at_once() {
     assert_no_trap(&envoy);
 }
 
-// Everybody closes at once: their places are free at once, and what they were charged is given back.
+// Everybody closes at once: their places are free at once, and what they were charged is given
+// back.
 #[test]
 fn a_crowd_that_leaves_takes_nothing_with_it() {
     const COUNT: usize = 10_050;
@@ -226,7 +230,8 @@ fn a_crowd_that_leaves_takes_nothing_with_it() {
         assert_eq!(left + passed, COUNT, "{algorithm}: nobody is refused");
         assert!(left > COUNT / 2 && waiting > COUNT as u64 / 2, "{algorithm}: {left} {waiting}");
         assert_nobody_waits(&envoy);
-        // The places of those who left would be used for minutes; of turns, nobody had more than those who passed.
+        // The places of those who left would be used for minutes; of turns, nobody had more than
+        // those who passed.
         let response = envoy.client().send(&Request::get("/"));
         assert_eq!(response.status, 200, "{algorithm}");
         let told = response.header("ratelimit").expect("fields");
@@ -238,7 +243,8 @@ fn a_crowd_that_leaves_takes_nothing_with_it() {
     }
 }
 
-// The host holds a header block as long as its request waits, and HPACK makes large ones of few bytes: they are bounded.
+// The host holds a header block as long as its request waits, and HPACK makes large ones of few
+// bytes: they are bounded.
 #[test]
 fn large_headers_wait_in_bounded_memory() {
     const COUNT: usize = 3_000;
@@ -279,7 +285,8 @@ fn large_headers_wait_in_bounded_memory() {
     assert_no_trap(&envoy);
 }
 
-// An operator may let filters see bodies while headers are stopped: a request with a body waits all the same.
+// An operator may let filters see bodies while headers are stopped: a request with a body waits all
+// the same.
 #[test]
 fn a_request_with_a_body_waits_too() {
     let policy = json!({"version": 1, "rules": [{
@@ -302,7 +309,8 @@ fn a_request_with_a_body_waits_too() {
     }
 }
 
-// Envoy's own time-outs go on while a request waits. One that strikes answers it, and it gives back what it held.
+// Envoy's own time-outs go on while a request waits. One that strikes answers it, and it gives back
+// what it held.
 #[test]
 fn a_time_out_ends_a_wait() {
     let policy = json!({"version": 1, "rules": [{
@@ -315,7 +323,8 @@ fn a_time_out_ends_a_wait() {
     let envoy = Setup::new(1, vec![listener]).start();
     let mut client = envoy.client();
     assert_eq!(client.send(&Request::get("/")).status, 200);
-    // Two places are left, a minute and two from now. Three wait in vain for the first of them, one after the other.
+    // Two places are left, a minute and two from now. Three wait in vain for the first of them, one
+    // after the other.
     for _ in 0..3 {
         assert_eq!(envoy.client().send(&Request::get("/")).status, 504);
         assert_nobody_waits(&envoy);

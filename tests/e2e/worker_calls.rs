@@ -1,5 +1,5 @@
-//! What a request may ask of objects, and what becomes of it when they are slow: every call is bounded in time, all calls
-//! are bounded in number, and whatever fails is counted and told.
+//! What a request may ask of objects, and what becomes of it when they are slow: every call is
+//! bounded in time, all calls are bounded in number, and whatever fails is counted and told.
 //!
 //! Modules in front of `entry.mjs` play the faults and count; no test measures time.
 
@@ -31,7 +31,8 @@ fn lines(worker: &Workerd) -> Vec<String> {
     lines.map(|(_, said)| said.to_owned()).collect()
 }
 
-/// Objects that do what they are asked and never answer, while the request says so; `x-later` moves the clock.
+/// Objects that do what they are asked and never answer, while the request says so; `x-later` moves
+/// the clock.
 const SILENT: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 let silent = "";
@@ -55,8 +56,8 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: failing open in silence. An object that is slow is given up at the time-out, and what then became of the request
-// is in the log: the first at once, a flood in one line, and totals.
+// Guards: failing open in silence. An object that is slow is given up at the time-out, and what
+// then became of the request is in the log: the first at once, a flood in one line, and totals.
 #[test]
 fn slow_objects_are_given_up_counted_and_told_in_few_lines() {
     for (on_failure, word) in [("allow", "let_through"), ("deny", "refused")] {
@@ -84,8 +85,8 @@ fn slow_objects_are_given_up_counted_and_told_in_few_lines() {
     }
 }
 
-// Guards: one slow key that takes the others with it. They are asked at the same time, they answer and count, and the slow
-// one is not waited for twice.
+// Guards: one slow key that takes the others with it. They are asked at the same time, they answer
+// and count, and the slow one is not waited for twice.
 #[test]
 fn a_slow_key_does_not_hold_the_others() {
     let setup = Setup::new(policy("allow")).binding("OBJECT_TIMEOUT_MS", 3_000);
@@ -104,7 +105,8 @@ fn a_slow_key_does_not_hold_the_others() {
     }
 }
 
-// Guards: what is documented of a charge whose answer comes too late: it may have been counted, and it stays.
+// Guards: what is documented of a charge whose answer comes too late: it may have been counted, and
+// it stays.
 #[test]
 fn a_charge_that_answers_too_late_stays() {
     let worker =
@@ -119,8 +121,9 @@ fn a_charge_that_answers_too_late_stays() {
     assert_eq!(left(&ask("none"), "client"), 97);
 }
 
-/// Counts the calls of each key of a request, in the order of its keys, and plays the faults that `x-faults` names by key and
-/// call: `{"0:1": "retryable"}`. `drained`: somebody else uses the quota up just before.
+/// Counts the calls of each key of a request, in the order of its keys, and plays the faults that
+/// `x-faults` names by key and call: `{"0:1": "retryable"}`. `drained`: somebody else uses the
+/// quota up just before.
 const COUNTING: &str = r#"
 import Tollgate, { Limiter } from "./entry.mjs";
 export { Limiter };
@@ -172,8 +175,9 @@ export default class extends Tollgate {
 }
 "#;
 
-// Guards: calls without bound, at which the platform ends the invocation and every key fails. Of one key: asked and charged,
-// tried again once in all, given back once; whatever goes wrong, and however often.
+// Guards: calls without bound, at which the platform ends the invocation and every key fails. Of
+// one key: asked and charged, tried again once in all, given back once; whatever goes wrong, and
+// however often.
 #[test]
 fn the_calls_of_a_request_are_bounded() {
     let rule = |name: &str| {
@@ -227,8 +231,8 @@ fn the_calls_of_a_request_are_bounded() {
     }
 }
 
-// Guards: a number of wrangler.toml, which arrives as a number, taken for nothing; and a secret of a store, which arrives as an
-// object, taken for none: it would open the service.
+// Guards: a number of wrangler.toml, which arrives as a number, taken for nothing; and a secret of
+// a store, which arrives as an object, taken for none: it would open the service.
 #[test]
 fn bindings_that_are_no_text_are_read_or_refused() {
     let health = |setup: Setup| {

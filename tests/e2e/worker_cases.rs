@@ -1,8 +1,9 @@
-//! 100,000 random events through the shipped Worker in a real workerd: every answer is the reference's.
+//! 100,000 random events through the shipped Worker in a real workerd: every answer is the
+//! reference's.
 //!
-//! A shipped build reads the platform's clock and nothing else; here a module in front (`worker_cases.mjs`) is
-//! that part of the platform. Everything else is real: sockets, objects, storage, headers. One Worker with
-//! objects of its own for each case.
+//! A shipped build reads the platform's clock and nothing else; here a module in front
+//! (`worker_cases.mjs`) is that part of the platform. Everything else is real: sockets, objects,
+//! storage, headers. One Worker with objects of its own for each case.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -14,7 +15,8 @@ use tollgate_e2e::http::{self, Client, Response};
 use tollgate_e2e::workerd::{Setup, Workerd};
 use tollgate_policy::Surface;
 
-/// The first half of SHA-256 of nothing: without a secret, keys are hashed with that before clients are told.
+/// The first half of SHA-256 of nothing: without a secret, keys are hashed with that before clients
+/// are told.
 const HASH_KEY: [u8; 16] = [
     0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
 ];
@@ -115,7 +117,8 @@ fn seen(response: &Response) -> Seen {
             seen.fields.push((name.clone(), value));
         }
     }
-    // The platform sorts header fields as the Fetch standard says, those that it knows itself first.
+    // The platform sorts header fields as the Fetch standard says, those that it knows itself
+    // first.
     seen.fields.sort();
     seen.body = (!passed).then(|| response.text());
     seen

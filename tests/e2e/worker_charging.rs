@@ -1,4 +1,5 @@
-//! Charging by the response in front of an origin: clients that do not wait for it, and many at once.
+//! Charging by the response in front of an origin: clients that do not wait for it, and many at
+//! once.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -35,7 +36,8 @@ fn of(user: &str, target: &str) -> Request {
     Request::post(target, "a password").header("x-user", user)
 }
 
-/// Starts a request on each of `clients`, and waits until all of them are answered or at the origin.
+/// Starts a request on each of `clients`, and waits until all of them are answered or at the
+/// origin.
 fn at_once(clients: &mut [Client], request: &Request, login: &Login, reached: usize) {
     let (before, refused) = (login.arrived(), clients.len() - reached);
     for client in clients.iter_mut() {
@@ -58,7 +60,8 @@ fn answers(clients: &mut [Client], statuses: [u16; 2]) -> [usize; 2] {
     counts
 }
 
-// Guards: passwords guessed in parallel. With a held place exactly the limit reaches the origin, without one all do.
+// Guards: passwords guessed in parallel. With a held place exactly the limit reaches the origin,
+// without one all do.
 #[test]
 fn parallel_guesses_are_bounded_by_held_places() {
     const GUESSES: usize = 1000;
@@ -105,8 +108,8 @@ fn without_a_held_place_all_under_way_pass() {
     assert_eq!(worker.client().send(&of("u", "/200")).status, 429, "used up as it is");
 }
 
-// Guards: work that the origin does for a client that does not wait for it: it is charged by the status all the same, and
-// a success is not, whatever the policy says of clients that leave.
+// Guards: work that the origin does for a client that does not wait for it: it is charged by the
+// status all the same, and a success is not, whatever the policy says of clients that leave.
 #[test]
 fn a_client_that_leaves_is_charged_by_the_origins_status() {
     for charge in [json!({}), json!({"reserve": true}), json!({"on_abort": "skip"})] {
@@ -126,7 +129,8 @@ fn a_client_that_leaves_is_charged_by_the_origins_status() {
                 std::thread::sleep(std::time::Duration::from_millis(200));
             }
             login.hold(false);
-            // What it brings about comes after its answer: the next one waits until there is room again.
+            // What it brings about comes after its answer: the next one waits until there is room
+            // again.
             let left = if target == "/200" { 2 } else { 4 - round };
             wait_until("it is settled", READY_WITHIN, || {
                 let answer = worker.client().send(&Request::get("/404").header("x-user", "u"));
@@ -145,8 +149,8 @@ fn a_client_that_leaves_is_charged_by_the_origins_status() {
     }
 }
 
-// Guards: an upload that its client breaks off after the origin has begun. The origin's answer is lost, which the runtime
-// reports like an origin that is down.
+// Guards: an upload that its client breaks off after the origin has begun. The origin's answer is
+// lost, which the runtime reports like an origin that is down.
 #[test]
 fn a_client_that_breaks_its_body_off_is_charged() {
     let skip = json!({"reserve": true, "on_abort": "skip"});
@@ -180,7 +184,8 @@ fn a_client_that_breaks_its_body_off_is_charged() {
     }
 }
 
-// A caller of /check could not give a place back, so such a policy is refused, by the name of the field.
+// A caller of /check could not give a place back, so such a policy is refused, by the name of the
+// field.
 #[test]
 fn the_service_refuses_rules_that_hold_places() {
     let worker = Setup::new(policy(5, &json!({"reserve": true}))).start();

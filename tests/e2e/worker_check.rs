@@ -26,7 +26,8 @@ fn problem(response: &Response, status: u16) -> Value {
     document
 }
 
-// Guards: the contract of the answer, field by field, for a request that is allowed and one that is denied.
+// Guards: the contract of the answer, field by field, for a request that is allowed and one that is
+// denied.
 #[test]
 fn the_answer_has_exactly_the_documented_fields() {
     let worker = worker(json!([
@@ -64,7 +65,8 @@ fn the_answer_has_exactly_the_documented_fields() {
     assert_eq!(two["rules"].as_array().map(Vec::len), Some(2), "every rule that matches applies");
 }
 
-// Guards: `delay`, which has no room in allow and deny: the caller is told how long to hold the request.
+// Guards: `delay`, which has no room in allow and deny: the caller is told how long to hold the
+// request.
 #[test]
 fn a_queue_answers_delay_and_how_long() {
     let queue = json!({"name": "queue", "algorithm": "leaky-queue", "limit": 2, "window": "20s", "burst": 2});
@@ -171,8 +173,9 @@ fn a_token_closes_the_service() {
     );
 }
 
-// Guards: names of objects from which keys can be read or guessed. The platform keeps names in clear,
-// so no address or header value is in any file of the objects, and HASH_KEY changes every name.
+// Guards: names of objects from which keys can be read or guessed. The platform keeps names in
+// clear, so no address or header value is in any file of the objects, and HASH_KEY changes every
+// name.
 #[test]
 fn names_of_objects_are_hashes_with_a_secret() {
     let rules = json!([{"name": "all", "key": ["client_ip", {"header": "x-api-key"}], "quotas": [quota("q", 9)]}]);

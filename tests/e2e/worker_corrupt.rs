@@ -1,4 +1,5 @@
-//! Stored bytes that are no counts: a failure for the one request that finds them, as in Envoy, and then the count begins anew.
+//! Stored bytes that are no counts: a failure for the one request that finds them, as in Envoy, and
+//! then the count begins anew.
 
 use serde_json::json;
 use tollgate_e2e::workerd::{Setup, answer, check_request};
@@ -51,7 +52,8 @@ const KINDS: [&str; 10] = [
     "fraction",
 ];
 
-// Guards: a junk row taken for never seen even where `on_failure` denies; and one that fails its key for ever.
+// Guards: a junk row taken for never seen even where `on_failure` denies; and one that fails its
+// key for ever.
 #[test]
 fn a_row_that_cannot_be_read_fails_one_request_and_is_gone() {
     for on_failure in ["allow", "deny"] {

@@ -1,6 +1,7 @@
 //! Requests of several keys that one of them refuses, while objects are far away.
 //!
-//! Invariant: what a client's own key refuses takes nothing from the counts that it shares with others, not for a moment.
+//! Invariant: what a client's own key refuses takes nothing from the counts that it shares with
+//! others, not for a moment.
 
 use std::thread;
 use std::time::Duration;
@@ -32,7 +33,8 @@ fn decision(worker: &Workerd, client: &str) -> String {
     reply["decision"].as_str().expect("a decision").to_owned()
 }
 
-// Guards: one address that locks everybody out of a count that all share, with requests that its own quota refuses.
+// Guards: one address that locks everybody out of a count that all share, with requests that its
+// own quota refuses.
 #[test]
 fn a_flood_that_its_own_key_refuses_crowds_nobody_out() {
     let quota =
@@ -68,7 +70,8 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: a request that waits for a silent object once when it is asked and once more when it is charged.
+// Guards: a request that waits for a silent object once when it is asked and once more when it is
+// charged.
 #[test]
 fn silent_objects_are_waited_for_once() {
     let quota = json!([{"limit": 1, "window": "366d"}]);

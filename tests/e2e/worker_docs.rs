@@ -1,5 +1,5 @@
-//! The examples of `docs/worker.md`, run: each request is sent to the service with the policy before it, and must get the
-//! answer that the document shows.
+//! The examples of `docs/worker.md`, run: each request is sent to the service with the policy
+//! before it, and must get the answer that the document shows.
 
 use serde_json::Value;
 use tollgate_e2e::http::Request;

@@ -27,9 +27,9 @@ fn remaining_after_one(client: &mut Client, client_ip: &str) -> u64 {
 const ROUNDS: u64 = 6;
 const LIMIT: u64 = 1_000_000;
 
-// Guards: an admission that was answered before it was on disk. workerd is killed at a moment that differs
-// from round to round, while four clients are being admitted; after the restart the object must know every
-// admission that a client saw, and no more than were sent.
+// Guards: an admission that was answered before it was on disk. workerd is killed at a moment that
+// differs from round to round, while four clients are being admitted; after the restart the object
+// must know every admission that a client saw, and no more than were sent.
 #[test]
 fn kill_9_forgets_no_acknowledged_admission() {
     let quota = json!({"name": "q", "algorithm": "fixed-window", "limit": LIMIT, "window": "366d"});
@@ -74,8 +74,9 @@ fn kill_9_forgets_no_acknowledged_admission() {
     }
 }
 
-// Guards: state that lives in memory only. The platform evicts an object after about ten seconds without
-// requests; that it did is seen by its database being closed. It must come back with its counts.
+// Guards: state that lives in memory only. The platform evicts an object after about ten seconds
+// without requests; that it did is seen by its database being closed. It must come back with its
+// counts.
 #[test]
 fn an_object_evicted_from_memory_comes_back_with_its_counts() {
     let quota = json!({"name": "q", "algorithm": "sliding-window", "limit": 5, "window": "366d"});
@@ -96,8 +97,8 @@ fn wait_for_eviction(worker: &Workerd) {
     });
 }
 
-// Guards: storage that grows with every client ever seen. Once a state is idle the alarm empties its
-// database; a state that is not idle stays, and after its eviction still decides.
+// Guards: storage that grows with every client ever seen. Once a state is idle the alarm empties
+// its database; a state that is not idle stays, and after its eviction still decides.
 #[test]
 fn the_alarm_deletes_idle_storage_and_only_that() {
     let short = json!({"name": "short", "algorithm": "gcra", "limit": 2, "window": "1s"});
@@ -147,8 +148,9 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: storage that a flood of refused keys fills. An object that only ever refused holds nothing; the empty file that plain
-// workerd makes for each object is made for one that does nothing at all, too, so nothing in the Worker can prevent it.
+// Guards: storage that a flood of refused keys fills. An object that only ever refused holds
+// nothing; the empty file that plain workerd makes for each object is made for one that does
+// nothing at all, too, so nothing in the Worker can prevent it.
 #[test]
 fn an_object_that_only_refused_stores_nothing() {
     let quota = |name: &str, window: &str| json!({"name": name, "algorithm": "fixed-window", "limit": 1, "window": window});

@@ -84,8 +84,8 @@ fn layered_quotas_of_one_key_are_charged_together() {
     assert!(left.contains("\"large\";r=91;"), "{left}");
 }
 
-// Guards: rules with different keys, so different objects. All or nothing holds across them: what an
-// object admitted is given back when another denies, and the client's own count says so.
+// Guards: rules with different keys, so different objects. All or nothing holds across them: what
+// an object admitted is given back when another denies, and the client's own count says so.
 #[test]
 fn a_request_denied_by_one_key_is_charged_to_none() {
     let by_client = json!({"name": "client", "key": ["client_ip"], "quotas":

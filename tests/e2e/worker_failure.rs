@@ -1,7 +1,9 @@
-//! What happens when something is wrong: a bad policy, a bad setting, a panic, an object that is silent.
+//! What happens when something is wrong: a bad policy, a bad setting, a panic, an object that is
+//! silent.
 //!
-//! The shipped modules are not changed: a module in front of `entry.mjs` plays the fault, and a panic is a
-//! real trap of the shipped wasm, caused by giving its glue code a length that no memory can hold.
+//! The shipped modules are not changed: a module in front of `entry.mjs` plays the fault, and a
+//! panic is a real trap of the shipped wasm, caused by giving its glue code a length that no memory
+//! can hold.
 
 use std::thread;
 
@@ -22,8 +24,8 @@ fn policy(on_failure: &str) -> Value {
     ]})
 }
 
-// Guards: a policy that half works. Every mistake is in the health report, with its path, and nothing is
-// served, in both uses.
+// Guards: a policy that half works. Every mistake is in the health report, with its path, and
+// nothing is served, in both uses.
 #[test]
 fn a_wrong_policy_is_reported_and_serves_nothing() {
     let wrong = r#"{"version":1,"rules":[{"name":"a","key":["client_ip"],"qotas":[],
@@ -53,8 +55,8 @@ fn a_wrong_policy_is_reported_and_serves_nothing() {
     assert!(health.contains("not JSON"), "{health}");
 }
 
-// Guards: a wrong setting that is ignored: an origin that is none must not turn a proxy into an open
-// service, and an empty token must not open one.
+// Guards: a wrong setting that is ignored: an origin that is none must not turn a proxy into an
+// open service, and an empty token must not open one.
 #[test]
 fn a_wrong_setting_is_reported_and_serves_nothing() {
     let setup =
@@ -73,8 +75,8 @@ fn a_wrong_setting_is_reported_and_serves_nothing() {
     assert_eq!(worker.client().send(&Request::new("HEAD", HEALTH)).status, 500);
 }
 
-// Guards: a warning that only `tollgate check` gives. It is for whoever reads the log, not for clients, whom it
-// may tell how to get round a limit.
+// Guards: a warning that only `tollgate check` gives. It is for whoever reads the log, not for
+// clients, whom it may tell how to get round a limit.
 #[test]
 fn what_is_surely_not_meant_is_logged_and_not_told() {
     let mut suspicious = policy("allow");
@@ -96,9 +98,9 @@ fn what_is_surely_not_meant_is_logged_and_not_told() {
     assert!(lines(Setup::new(policy("allow"))).is_empty());
 }
 
-/// Traps the wasm like a panic does, in the midst of a request with `x-fault: worker` or in the midst of its
-/// object's decision with `x-fault: object`. With `x-fault: exception` the runtime throws where Rust cannot catch it,
-/// which ends the instance as surely.
+/// Traps the wasm like a panic does, in the midst of a request with `x-fault: worker` or in the
+/// midst of its object's decision with `x-fault: object`. With `x-fault: exception` the runtime
+/// throws where Rust cannot catch it, which ends the instance as surely.
 const TRAPS: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 
@@ -144,16 +146,16 @@ fn remaining(worker: &Workerd, client_ip: &str) -> u64 {
     r.parse().expect("a number")
 }
 
-// Guards: the hang. A trap aborts the wasm instance of the whole isolate; without the guard the caller would
-// never hear of it. The answer must be quick, the next request must find a working instance, and no
-// count may be lost.
+// Guards: the hang. A trap aborts the wasm instance of the whole isolate; without the guard the
+// caller would never hear of it. The answer must be quick, the next request must find a working
+// instance, and no count may be lost.
 #[test]
 fn a_panic_is_an_error_at_once_and_loses_nothing() {
     let worker = Setup::new(policy("deny")).front(TRAPS).start();
     assert_eq!(remaining(&worker, "192.0.2.1"), 99);
     for round in 0..3 {
-        // In the Worker itself: 500. In the object: it shares the isolate with its caller here, so the caller's
-        // instance is gone too.
+        // In the Worker itself: 500. In the object: it shares the isolate with its caller here, so
+        // the caller's instance is gone too.
         for place in ["worker", "exception", "object"] {
             let fault = check_request("GET", "/", "192.0.2.1").header("x-fault", place);
             let response = worker.client().send(&fault);
@@ -167,14 +169,15 @@ fn a_panic_is_an_error_at_once_and_loses_nothing() {
     }
 }
 
-// Guards: requests that are under way while another one's panic aborts the instance. Each must end, with an
-// answer or with a 500, and none may hang.
+// Guards: requests that are under way while another one's panic aborts the instance. Each must end,
+// with an answer or with a 500, and none may hang.
 #[test]
 fn a_panic_under_load_leaves_nobody_waiting() {
     fault_under_load("worker");
 }
 
-// Guards: the same when the runtime throws into wasm: that is no trap, and nobody but the glue code sees it.
+// Guards: the same when the runtime throws into wasm: that is no trap, and nobody but the glue code
+// sees it.
 #[test]
 fn an_exception_under_load_leaves_nobody_waiting() {
     fault_under_load("exception");
@@ -192,7 +195,8 @@ fn fault_under_load(place: &'static str) {
                     let is_fault = number == 0 && i % 5 == 4;
                     let request = if is_fault { request.header("x-fault", place) } else { request };
                     let response = client.send(&request);
-                    // The platform's own 500, when it finds that nothing can answer any more, has none.
+                    // The platform's own 500, when it finds that nothing can answer any more, has
+                    // none.
                     let media_type = response.header("content-type").unwrap_or_default();
                     assert!(media_type.starts_with("application/"), "{}", response.text());
                     response.status
@@ -234,8 +238,8 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: a store that cannot be reached. `on_failure` decides: let pass, without fields that would be
-// invented, or refuse with 503; an object that says nothing is given up in time.
+// Guards: a store that cannot be reached. `on_failure` decides: let pass, without fields that would
+// be invented, or refuse with 503; an object that says nothing is given up in time.
 #[test]
 fn an_object_that_fails_is_decided_by_on_failure() {
     for on_failure in ["allow", "deny"] {
@@ -263,8 +267,8 @@ fn an_object_that_fails_is_decided_by_on_failure() {
     assert_eq!((grpc.status, grpc.header("grpc-status").as_deref()), (200, Some("14")));
 }
 
-// Guards: input that no client should send. Header values are bytes: they must count, apart from each other,
-// and never break the Worker.
+// Guards: input that no client should send. Header values are bytes: they must count, apart from
+// each other, and never break the Worker.
 #[test]
 fn odd_header_values_are_counted_apart() {
     let rules = json!([{"name": "r", "key": [{"header": "x-key"}], "quotas":

@@ -1,4 +1,5 @@
-//! The fields that clients get, of every generation, read with a structured-field parser that is not ours.
+//! The fields that clients get, of every generation, read with a structured-field parser that is
+//! not ours.
 
 use std::collections::BTreeSet;
 
@@ -83,8 +84,8 @@ fn partition_keys(response: &Response) -> BTreeSet<Vec<u8>> {
     keys
 }
 
-// Guards: fields of the current draft that only we can read: an unescaped name, a number that is none, a window that
-// is not whole seconds.
+// Guards: fields of the current draft that only we can read: an unescaped name, a number that is
+// none, a window that is not whole seconds.
 #[test]
 fn draft_11_is_two_lists_of_strings_with_parameters() {
     let [allowed, denied] = allowed_and_denied(&worker("draft-11", json!({})));
@@ -108,8 +109,8 @@ fn draft_11_is_two_lists_of_strings_with_parameters() {
     assert_eq!(number(state, "t"), Some(retry_after(&denied)));
 }
 
-// Guards: a partition key from which a client can be found out or that changes: it is 64 bits of a hash with HASH_KEY,
-// one per client, and the same after a restart.
+// Guards: a partition key from which a client can be found out or that changes: it is 64 bits of a
+// hash with HASH_KEY, one per client, and the same after a restart.
 #[test]
 fn a_partition_key_is_a_byte_sequence_that_stays() {
     let mut first = worker("draft-11", json!({"partition_key": true}));
@@ -130,7 +131,8 @@ fn a_partition_key_is_a_byte_sequence_that_stays() {
     assert_ne!(told("one"), told("two"), "the secret is in it");
 }
 
-// Guards: the generations that clients of today read. The numbers are those of the quota that is nearest to exhaustion.
+// Guards: the generations that clients of today read. The numbers are those of the quota that is
+// nearest to exhaustion.
 #[test]
 fn earlier_generations_tell_the_nearest_quota() {
     let policies = |response: &Response| {
@@ -171,7 +173,8 @@ fn earlier_generations_tell_the_nearest_quota() {
     }
 }
 
-// Guards: fields of one generation beside those of another, and fields where none are wanted; Retry-After stays.
+// Guards: fields of one generation beside those of another, and fields where none are wanted;
+// Retry-After stays.
 #[test]
 fn no_field_is_sent_that_was_not_asked_for() {
     for (generation, wanted) in [

@@ -1,7 +1,7 @@
 //! gRPC and gRPC-Web in front of an origin: refusals that their clients can read.
 //!
-//! workerd listens for HTTP/1.1 alone, which gRPC-Web runs over and gRPC does not: what can be seen here of a gRPC
-//! answer is its fields, not its frames.
+//! workerd listens for HTTP/1.1 alone, which gRPC-Web runs over and gRPC does not: what can be seen
+//! here of a gRPC answer is its fields, not its frames.
 
 use serde_json::{Value, json};
 use tollgate_e2e::grpc::{SILENT, check_refusals, check_silence, policy};
@@ -27,7 +27,8 @@ fn a_refusal_is_trailers_only() {
     check_refusals(through(&start(json!({"deny": {"status": 503, "body": "busy"}}))));
 }
 
-// Guards: a bot that is to believe that it was served, and RESOURCE_EXHAUSTED would tell it why it was not.
+// Guards: a bot that is to believe that it was served, and RESOURCE_EXHAUSTED would tell it why it
+// was not.
 #[test]
 fn an_answer_in_silence_has_the_code_of_its_status() {
     for (status, ..) in SILENT {

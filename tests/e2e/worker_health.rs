@@ -1,5 +1,5 @@
-//! What a deployment that is wrong tells, and whom: everybody the places, never what stands there; the whole text only the
-//! log, one line each and once, and the bearer of `CHECK_TOKEN`.
+//! What a deployment that is wrong tells, and whom: everybody the places, never what stands there;
+//! the whole text only the log, one line each and once, and the bearer of `CHECK_TOKEN`.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Request, Response};
@@ -46,8 +46,9 @@ fn with_token(worker: &Workerd) -> Value {
     serde_json::from_slice(&worker.client().send(&request).body).expect("JSON")
 }
 
-// Guards: a secret that stands at the wrong place, read by everybody. As a value, as a name, as a name of a map, of a wrong
-// type, given twice, in a text that is no JSON; the log and the operator do read it, or this proved nothing.
+// Guards: a secret that stands at the wrong place, read by everybody. As a value, as a name, as a
+// name of a map, of a wrong type, given twice, in a text that is no JSON; the log and the operator
+// do read it, or this proved nothing.
 #[test]
 fn no_public_answer_repeats_a_misplaced_secret() {
     let rules = json!([{"name": "a", "key": [], "quotas": [{"limit": 1, "window": "1s"}]}]);
@@ -112,8 +113,8 @@ fn no_public_answer_repeats_a_wrong_setting() {
     }
 }
 
-// Guards: a deployment that answers 500 and says nowhere why. Each mistake is one line of the log, once however many
-// requests come, and what the client gets points to the report.
+// Guards: a deployment that answers 500 and says nowhere why. Each mistake is one line of the log,
+// once however many requests come, and what the client gets points to the report.
 #[test]
 fn what_is_misconfigured_is_logged_once() {
     let good = json!({"version": 1, "rules": []});

@@ -1,8 +1,9 @@
-//! Who is counted, by the built Worker in a real workerd: the corpus of spoofing, in both of its uses.
+//! Who is counted, by the built Worker in a real workerd: the corpus of spoofing, in both of its
+//! uses.
 //!
-//! Invariant: what a client writes itself never makes it somebody else. A Worker sees no connection: in front of an
-//! origin the peer is CF-Connecting-IP, which these tests set as Cloudflare's edge does; as a service it is what the
-//! caller says.
+//! Invariant: what a client writes itself never makes it somebody else. A Worker sees no
+//! connection: in front of an origin the peer is CF-Connecting-IP, which these tests set as
+//! Cloudflare's edge does; as a service it is what the caller says.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};

@@ -1,5 +1,5 @@
-//! Keys from tokens: only what a configured key signed, now and for us, is ever read. The tokens come from
-//! `worker_tokens.mjs`, which says which are good.
+//! Keys from tokens: only what a configured key signed, now and for us, is ever read. The tokens
+//! come from `worker_tokens.mjs`, which says which are good.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,8 @@ fn listed(tokens: &Value) -> Vec<(String, String)> {
     tokens.iter().map(|(name, t)| (name.clone(), t.as_str().expect("text").to_owned())).collect()
 }
 
-/// Two rules that count by the claim `sub`: what is absent is skipped under /skip and refused under /deny.
+/// Two rules that count by the claim `sub`: what is absent is skipped under /skip and refused under
+/// /deny.
 fn policy(keys: &Value) -> Value {
     let rule = |name: &str| {
         let quota =
@@ -44,8 +45,8 @@ fn ask(client: &mut Client, path: &str, authorization: &str) -> Value {
     answer(&client.send(&Request::post("/check", body.to_string())))
 }
 
-// Guards: users who share a limit with others or have none, because a valid token of a supported algorithm was
-// not read: each counts in the bucket of its `sub`.
+// Guards: users who share a limit with others or have none, because a valid token of a supported
+// algorithm was not read: each counts in the bucket of its `sub`.
 #[test]
 fn a_valid_token_is_counted_by_its_claim() {
     let tokens = tokens();
@@ -66,8 +67,8 @@ fn a_valid_token_is_counted_by_its_claim() {
     }
 }
 
-// Guards: a bucket of the attacker's choice. Forged, confused, expired, foreign and broken tokens are as if there
-// were none; and after all of them the Worker still reads a good one.
+// Guards: a bucket of the attacker's choice. Forged, confused, expired, foreign and broken tokens
+// are as if there were none; and after all of them the Worker still reads a good one.
 #[test]
 fn a_token_that_does_not_verify_is_never_read() {
     let tokens = tokens();
@@ -116,8 +117,8 @@ fn a_key_that_cannot_be_imported_hides_no_other() {
     assert_eq!(ask(&mut worker.client(), "/deny", &format!("Bearer {good}"))["decision"], "allow");
 }
 
-// Guards: the other use of the Worker, with a header of its own: in front of an origin the token is verified as well,
-// two users have two buckets, and the token still reaches the origin.
+// Guards: the other use of the Worker, with a header of its own: in front of an origin the token is
+// verified as well, two users have two buckets, and the token still reaches the origin.
 #[test]
 fn in_front_of_an_origin_users_have_buckets_of_their_own() {
     let tokens = tokens();
@@ -142,7 +143,8 @@ fn in_front_of_an_origin_users_have_buckets_of_their_own() {
     assert_eq!(other.status, 200, "another user");
 }
 
-// Guards: a claim that counts here under another text than in Envoy: JavaScript prints large numbers with an exponent.
+// Guards: a claim that counts here under another text than in Envoy: JavaScript prints large
+// numbers with an exponent.
 #[test]
 fn a_claim_counts_by_the_text_that_the_table_says() {
     let rows = claims::rows();

@@ -1,11 +1,13 @@
-//! A row that an earlier version stored: the object that a deployment puts in its place goes on counting.
+//! A row that an earlier version stored: the object that a deployment puts in its place goes on
+//! counting.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use tollgate_e2e::workerd::{Setup, answer, check_request};
 
-/// Stores the row of `x-row`, as hexadecimal digits, before the object reads its own for the first time.
+/// Stores the row of `x-row`, as hexadecimal digits, before the object reads its own for the first
+/// time.
 const PLANTED: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 let planted = null;
@@ -32,7 +34,8 @@ export class Limiter extends Real {
 const RECORD_ID: [u8; 4] = [0x7b, 0xfd, 0x12, 0x8c];
 const QUARTER_OF_AN_HOUR: u128 = 900_000_000_000;
 
-/// A row of layout 1 in which `used` of an hour's units were used just now: group and alarm, then the record.
+/// A row of layout 1 in which `used` of an hour's units were used just now: group and alarm, then
+/// the record.
 fn row_of_layout_1(used: u32) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
     let newest = u64::try_from(now / QUARTER_OF_AN_HOUR).expect("64 bits");
@@ -48,7 +51,8 @@ fn row_of_layout_1(used: u32) -> String {
     row.into_iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-// Guards: a deployment that resets every key whose state has a new layout, and rows of it that fail requests.
+// Guards: a deployment that resets every key whose state has a new layout, and rows of it that fail
+// requests.
 #[test]
 fn a_row_of_layout_1_counts_on() {
     let hour = json!({"name": "hour", "limit": 5, "window": "1h", "algorithm": "sliding-buckets", "buckets": 4});

@@ -1,5 +1,5 @@
-//! Requests that nobody sends by mistake: paths near the service's, methods, tokens, bodies and upgrades. Each gets an answer,
-//! none gets round the token or the policy.
+//! Requests that nobody sends by mistake: paths near the service's, methods, tokens, bodies and
+//! upgrades. Each gets an answer, none gets round the token or the policy.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
@@ -15,12 +15,14 @@ fn policy(limit: u64) -> Value {
 
 const ASKED: &str = r#"{"method":"GET","path":"/","client_ip":"192.0.2.1"}"#;
 
-// Guards: a spelling of the service's path or of its token that opens it, and one that shuts out who has the token.
+// Guards: a spelling of the service's path or of its token that opens it, and one that shuts out
+// who has the token.
 #[test]
 fn odd_paths_methods_and_tokens_do_not_open_the_service() {
     let worker = Setup::new(policy(1_000)).binding("CHECK_TOKEN", "t0ken").start();
     let send = |request: Request| worker.client().send(&request);
-    // Not the service's path: 404 with the token, too. The platform may resolve dots before, plain workerd does not.
+    // Not the service's path: 404 with the token, too. The platform may resolve dots before, plain
+    // workerd does not.
     for (path, status) in [
         ("/check/", 404),
         ("//check", 404),
@@ -108,8 +110,8 @@ fn odd_bodies_are_refused_and_the_next_is_answered() {
     assert_eq!(answer(&worker.client().send(&Request::post("/check", ASKED)))["decision"], "allow");
 }
 
-// Guards: a request that wasm cannot make into one for the origin, which would hang; a WebSocket that nobody counts; an
-// origin that sends back to itself.
+// Guards: a request that wasm cannot make into one for the origin, which would hang; a WebSocket
+// that nobody counts; an origin that sends back to itself.
 #[test]
 fn odd_requests_in_front_of_an_origin_are_answered_and_counted() {
     let origin = serve(|request| match request.target.as_str() {
@@ -143,8 +145,8 @@ fn odd_requests_in_front_of_an_origin_are_answered_and_counted() {
     assert_eq!((refused.status, refused.header("grpc-status").as_deref()), (200, Some("8")));
 }
 
-// Guards: a target that climbs out of the origin's folder and back into it, which the origin serves as /login and the
-// policy counts as /base/login; and one that stays outside.
+// Guards: a target that climbs out of the origin's folder and back into it, which the origin serves
+// as /login and the policy counts as /base/login; and one that stays outside.
 #[test]
 fn no_target_leaves_the_folder_of_the_origin() {
     let origin = serve(|received| {

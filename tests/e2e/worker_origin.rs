@@ -1,4 +1,5 @@
-//! An origin that a test plays itself: it sees the bytes that the Worker forwards and decides when to say what.
+//! An origin that a test plays itself: it sees the bytes that the Worker forwards and decides when
+//! to say what.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! The Worker in front of real origins: what they take for one resource is one, however it is spelled.
+//! The Worker in front of real origins: what they take for one resource is one, however it is
+//! spelled.
 
 use tollgate_e2e::differential::{self, REQUESTS};
 use tollgate_e2e::http::Request;
@@ -10,7 +11,8 @@ fn start(policy: &serde_json::Value, origin: &Origin) -> Workerd {
     Setup::new(policy).binding("ORIGIN", url).files_in_memory().start()
 }
 
-// Every spelling that nginx serves as /login or /admin is counted by the rule for it, and none is let off.
+// Every spelling that nginx serves as /login or /admin is counted by the rule for it, and none is
+// let off.
 #[test]
 fn nginx_serves_nothing_uncounted() {
     let origin = Origin::start(Kind::Nginx);

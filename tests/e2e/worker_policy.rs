@@ -1,5 +1,5 @@
-//! The whole policy on the Worker: charging by response, marks, answers of one's own, waiting, shadows, tiers, and what
-//! the edge knows.
+//! The whole policy on the Worker: charging by response, marks, answers of one's own, waiting,
+//! shadows, tiers, and what the edge knows.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -65,8 +65,9 @@ fn left(response: &Response) -> u64 {
     r.and_then(|r| r.parse().ok()).unwrap_or_else(|| panic!("no r in {field}"))
 }
 
-// Guards: users who are locked out by their successes, and guessers who are not by their failures. Only the statuses that
-// are named are charged, and once they are used up the right password does not help either.
+// Guards: users who are locked out by their successes, and guessers who are not by their failures.
+// Only the statuses that are named are charged, and once they are used up the right password does
+// not help either.
 #[test]
 fn only_failed_logins_are_charged_in_front_of_an_origin() {
     let worker = setup(&login(), &failed_logins()).start();
@@ -87,8 +88,8 @@ fn only_failed_logins_are_charged_in_front_of_an_origin() {
     assert_eq!(worker.client().send(&other).status, 200);
 }
 
-// Guards: a caller of /check who cannot say how the login ended. The first call decides and asks for a report, the second
-// reports; it says whether anything was charged.
+// Guards: a caller of /check who cannot say how the login ended. The first call decides and asks
+// for a report, the second reports; it says whether anything was charged.
 #[test]
 fn only_failed_logins_are_charged_as_a_service() {
     let worker = Setup::new(failed_logins()).start();
@@ -115,7 +116,8 @@ fn only_failed_logins_are_charged_as_a_service() {
     }
 }
 
-// Guards: a guesser who makes the Worker forget: the charge of a failed login is on disk before its response is sent.
+// Guards: a guesser who makes the Worker forget: the charge of a failed login is on disk before its
+// response is sent.
 #[test]
 fn a_settled_charge_survives_kill_9() {
     let mut worker = setup(&login(), &failed_logins()).start();
@@ -126,7 +128,8 @@ fn a_settled_charge_survives_kill_9() {
     }
 }
 
-// Guards: an origin that never answers, or not in time to be charged: a 502 of ours is a status like others.
+// Guards: an origin that never answers, or not in time to be charged: a 502 of ours is a status
+// like others.
 #[test]
 fn an_origin_that_is_down_is_charged_by_our_502() {
     let nobody = format!("http://127.0.0.1:{}", tollgate_e2e::process::free_port());
@@ -154,7 +157,8 @@ fn mark() -> Value {
     serde_json::from_str(MARK).expect("JSON")
 }
 
-// Guards: a mark that is lost, or that a client removes or forges by sending lines of that name itself.
+// Guards: a mark that is lost, or that a client removes or forges by sending lines of that name
+// itself.
 #[test]
 fn a_mark_reaches_the_origin_in_place_of_the_clients_own() {
     let (origin, seen) = marked_origin();
@@ -182,7 +186,8 @@ fn a_mark_is_told_to_the_caller_of_check() {
     assert_eq!(over["request_headers"], json!({"x-over-limit": "1"}));
 }
 
-// Guards: a refusal in the words of the policy: its status and its body, and every field that a client needs to wait.
+// Guards: a refusal in the words of the policy: its status and its body, and every field that a
+// client needs to wait.
 #[test]
 fn deny_answers_with_its_own_status_and_body() {
     let own = json!({"action": {"deny": {"status": 503, "body": "come back later"}}});
@@ -195,8 +200,8 @@ fn deny_answers_with_its_own_status_and_body() {
     assert!(RATE_LIMIT_FIELDS.iter().all(|name| denied.header(name).is_some()), "{denied:?}");
 }
 
-// Guards: a shadowban that gives itself away: an answer that looks like success, without any field of ours, and an origin
-// that does not see the request.
+// Guards: a shadowban that gives itself away: an answer that looks like success, without any field
+// of ours, and an origin that does not see the request.
 #[test]
 fn respond_answers_in_silence() {
     let (origin, seen) = marked_origin();
@@ -225,8 +230,8 @@ fn waiting(window: &str, max: &str) -> Value {
     policy(1, json!({"quotas": [quota], "action": {"delay": {"max": max}}}))
 }
 
-// Guards: shaping that refuses, or that lets through too early. A request over the limit waits until it is admitted; the
-// client notices only the time.
+// Guards: shaping that refuses, or that lets through too early. A request over the limit waits
+// until it is admitted; the client notices only the time.
 #[test]
 fn delay_waits_until_the_request_is_admitted() {
     let worker = setup(&login(), &waiting("1s", "10s")).start();
@@ -257,8 +262,8 @@ fn delay_refuses_who_would_wait_too_long() {
     assert!((3_500..=3_600).contains(&wait), "{wait}");
 }
 
-// Guards: a shadow that refuses, that talks, or that says nothing to its owner: it decides and counts, and the client
-// sees only the rule that is enforced beside it.
+// Guards: a shadow that refuses, that talks, or that says nothing to its owner: it decides and
+// counts, and the client sees only the rule that is enforced beside it.
 #[test]
 fn a_shadow_never_refuses() {
     let mut shadow = rule(1, json!({"name": "shadow", "mode": "shadow"}));
@@ -279,7 +284,8 @@ fn a_shadow_never_refuses() {
     assert_eq!([results(), results()], [both("allowed"), both("shadowed")]);
 }
 
-// Guards: a tier that is not found, or one that shares its count with another. By key value and by condition.
+// Guards: a tier that is not found, or one that shares its count with another. By key value and by
+// condition.
 #[test]
 fn tiers_replace_the_quotas() {
     let tier = |name: &str, priority: u64, limit: u64, more: Value| {
@@ -304,8 +310,8 @@ fn tiers_replace_the_quotas() {
     assert_eq!(left(&with("k-gold", "no")), 997, "each tier has a count of its own");
 }
 
-// Guards: countries and networks, which only the edge knows: a client cannot write them, and where the edge does not know
-// them the rule is skipped.
+// Guards: countries and networks, which only the edge knows: a client cannot write them, and where
+// the edge does not know them the rule is skipped.
 #[test]
 fn countries_and_networks_come_from_the_edge() {
     let germany = json!({"when": {"countries": ["DE"]}, "key": ["asn"]});
@@ -323,7 +329,8 @@ fn countries_and_networks_come_from_the_edge() {
     }
 }
 
-// Guards: a caller of /check whose own country is taken for its client's, or who cannot say what it knows of the client.
+// Guards: a caller of /check whose own country is taken for its client's, or who cannot say what it
+// knows of the client.
 #[test]
 fn countries_and_networks_come_from_the_caller_of_check() {
     let germany = json!({"when": {"countries": ["DE"]}, "key": ["asn"]});

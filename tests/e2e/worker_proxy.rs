@@ -1,5 +1,5 @@
-//! In front of an origin: what is admitted passes as if nobody stood between, what is not gets the refusal of
-//! docs/fields.md, and the origin does not see it.
+//! In front of an origin: what is admitted passes as if nobody stood between, what is not gets the
+//! refusal of docs/fields.md, and the origin does not see it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -34,9 +34,10 @@ fn send(worker: &Workerd, request: Request) -> Response {
     worker.client().send(&from("192.0.2.1", request))
 }
 
-// Guards: everything of a request and of a response that a proxy can lose: method, target with its escapes and
-// query, repeated and odd headers, a large body, the status, two Set-Cookie lines, a redirect that must not
-// be followed, an encoded body that must not be decoded, a body that must not be there.
+// Guards: everything of a request and of a response that a proxy can lose: method, target with its
+// escapes and query, repeated and odd headers, a large body, the status, two Set-Cookie lines, a
+// redirect that must not be followed, an encoded body that must not be decoded, a body that must
+// not be there.
 #[test]
 fn an_admitted_request_and_its_response_pass_unchanged() {
     let seen = Arc::new(Mutex::new(vec![]));
@@ -97,8 +98,8 @@ const GZIP: &[u8] = &[
     5, 0, 0, 0,
 ];
 
-// Guards: buffering. The origin sends an event only after the client has read the one before, and reads the
-// second half of an upload before the client has sent it: whoever buffers waits for ever.
+// Guards: buffering. The origin sends an event only after the client has read the one before, and
+// reads the second half of an upload before the client has sent it: whoever buffers waits for ever.
 #[test]
 fn bodies_stream_both_ways() {
     let (read, was_read) = mpsc::channel::<()>();
@@ -165,7 +166,8 @@ fn read_until(stream: &mut TcpStream, seen: &mut String, end: &str) {
 fn a_websocket_passes() {
     let origin = serve(|request| {
         assert_eq!(request.header("upgrade"), Some("websocket"));
-        // RFC 6455, 1.3: the example key and its accept value are not used; workerd makes its own key.
+        // RFC 6455, 1.3: the example key and its accept value are not used; workerd makes its own
+        // key.
         let accept = accept_key(request.header("sec-websocket-key").expect("a key"));
         request.send(format!(
             "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n\
@@ -209,8 +211,8 @@ fn accept_key(key: &str) -> String {
     out
 }
 
-// Guards: a refusal by docs/fields.md: every field, the body, nothing cached, and the origin not asked. Only
-// CF-Connecting-IP says who a client is.
+// Guards: a refusal by docs/fields.md: every field, the body, nothing cached, and the origin not
+// asked. Only CF-Connecting-IP says who a client is.
 #[test]
 fn a_denied_request_gets_429_with_every_field() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -246,8 +248,8 @@ fn a_denied_request_gets_429_with_every_field() {
     assert_eq!(worker.client().send(&from("192.0.2.2", Request::get("/"))).status, 200);
 }
 
-// Guards: an origin that limits too. Ours stand beside its fields; and a policy that says nothing on
-// allowed responses adds nothing.
+// Guards: an origin that limits too. Ours stand beside its fields; and a policy that says nothing
+// on allowed responses adds nothing.
 #[test]
 fn our_fields_stand_beside_the_origins() {
     let own = "ratelimit-policy: \"origin\";q=5\r\nratelimit: \"origin\";r=4\r\ncache-control: max-age=60\r\n";
@@ -265,7 +267,8 @@ fn our_fields_stand_beside_the_origins() {
     assert_eq!(all(&origins, "ratelimit-policy"), "\"origin\";q=5");
 }
 
-// Guards: `delay`. The second of two requests leaves one emission interval after the first, and no sooner.
+// Guards: `delay`. The second of two requests leaves one emission interval after the first, and no
+// sooner.
 #[test]
 fn a_queue_delays_the_request() {
     let origin = serve(|request| request.answer("200 OK", "", "hello"));

@@ -1,5 +1,5 @@
-//! `durability: relaxed`: exact while the object lives, written soon and together, and a crash forgets only what was
-//! admitted just before it.
+//! `durability: relaxed`: exact while the object lives, written soon and together, and a crash
+//! forgets only what was admitted just before it.
 
 use std::fs;
 use std::thread;
@@ -37,8 +37,8 @@ fn counted_before(worker: &Workerd) -> u64 {
     LIMIT - r - 1
 }
 
-// Guards: a relaxed count that is only roughly right. Without a crash it is exact, for requests at once too, and
-// what is written survives one.
+// Guards: a relaxed count that is only roughly right. Without a crash it is exact, for requests at
+// once too, and what is written survives one.
 #[test]
 fn relaxed_counts_are_exact_and_saved_soon() {
     let mut worker = start("relaxed", 20);
@@ -72,8 +72,8 @@ fn the_documents_say_when_relaxed_counts_are_written() {
     }
 }
 
-// Guards: a write that is put off again and again by new requests: under constant load a crash forgets what came just
-// before it, not everything; and never does it invent admissions.
+// Guards: a write that is put off again and again by new requests: under constant load a crash
+// forgets what came just before it, not everything; and never does it invent admissions.
 #[test]
 fn a_crash_forgets_only_the_last_moment() {
     let mut worker = start("relaxed", LIMIT);
@@ -131,8 +131,8 @@ fn one_strict_rule_makes_its_key_strict() {
     assert_eq!(ask(&mut worker.client())["violated"], json!(["a", "b"]));
 }
 
-// Guards: relaxed objects that stay for ever, since their alarm is set later than their answer leaves: it is set with the
-// write, and deletes what is idle.
+// Guards: relaxed objects that stay for ever, since their alarm is set later than their answer
+// leaves: it is set with the write, and deletes what is idle.
 #[test]
 fn the_alarm_deletes_idle_relaxed_storage() {
     let quota = json!({"name": "q", "limit": 2, "window": "1s"});

@@ -1,8 +1,9 @@
-//! The Worker's whole decision path at chosen times: the vectors, and a real day; then the day as fast as
-//! it goes, through a real workerd.
+//! The Worker's whole decision path at chosen times: the vectors, and a real day; then the day as
+//! fast as it goes, through a real workerd.
 //!
 //! A shipped build reads the platform's clock and nothing else, so here its wasm runs in Node
-//! (`worker_clock.mjs`) where the test is the platform. That clock has milliseconds, as the real one.
+//! (`worker_clock.mjs`) where the test is the platform. That clock has milliseconds, as the real
+//! one.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -75,8 +76,9 @@ fn quota(line: &QuotaLine, name: &str) -> Value {
     quota
 }
 
-/// The rows of a case that a Worker can be asked: a request costs one unit, so rows that only look are passed
-/// over, and the case ends where another cost, a refund or a time between milliseconds changes the state.
+/// The rows of a case that a Worker can be asked: a request costs one unit, so rows that only look
+/// are passed over, and the case ends where another cost, a refund or a time between milliseconds
+/// changes the state.
 fn askable(case: &Case) -> Vec<(usize, u64, &Expected)> {
     let mut rows = vec![];
     for row in &case.rows {
@@ -116,9 +118,9 @@ fn check_row(answer: &Value, expected: &Expected, place: &str) {
     }
 }
 
-// The shared truth, through the Worker's whole path: facts, plan, call, object, storage, answer. Every object
-// is evicted from memory before every row, so each decision is made on what storage gave back; the
-// alarms ring meanwhile, so what they delete is proved to be idle.
+// The shared truth, through the Worker's whole path: facts, plan, call, object, storage, answer.
+// Every object is evicted from memory before every row, so each decision is made on what storage
+// gave back; the alarms ring meanwhile, so what they delete is proved to be idle.
 #[test]
 fn the_vectors_hold_in_the_worker() {
     let cases = vectors::all();
@@ -169,8 +171,9 @@ fn check_of(hit: &Hit) -> Value {
     json!({"method": hit.method, "path": hit.target, "headers": {"x-client": hit.client}})
 }
 
-// The whole day with its own times: the Worker admits exactly the requests that the core does, though its
-// objects are evicted again and again and their storage is deleted whenever they are idle.
+// The whole day with its own times: the Worker admits exactly the requests that the core does,
+// though its objects are evicted again and again and their storage is deleted whenever they are
+// idle.
 #[test]
 fn the_real_day_is_decided_as_by_the_core() {
     let hits = day();
@@ -196,8 +199,8 @@ fn the_real_day_is_decided_as_by_the_core() {
     }
 }
 
-// The same day as fast as it goes through a real workerd: no error, and every count adds up, with a database
-// for each of its clients.
+// The same day as fast as it goes through a real workerd: no error, and every count adds up, with a
+// database for each of its clients.
 #[test]
 fn the_real_day_adds_up_in_workerd() {
     const LIMIT: usize = 3;

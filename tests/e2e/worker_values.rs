@@ -1,7 +1,8 @@
-//! One credential and one host have one count, however they are written: in front of an origin, and as `POST /check`
-//! tells them.
+//! One credential and one host have one count, however they are written: in front of an origin, and
+//! as `POST /check` tells them.
 //!
-//! Invariant: of all spellings that an origin takes for one, exactly one request is admitted under a limit of 1.
+//! Invariant: of all spellings that an origin takes for one, exactly one request is admitted under
+//! a limit of 1.
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;

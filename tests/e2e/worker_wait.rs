@@ -1,6 +1,8 @@
-//! Requests that wait for their turn in the Worker: in line, with one call of the key's object a turn.
+//! Requests that wait for their turn in the Worker: in line, with one call of the key's object a
+//! turn.
 //!
-//! A module in front of `entry.mjs` counts calls and notes who came and who was answered; no test measures time.
+//! A module in front of `entry.mjs` counts calls and notes who came and who was answered; no test
+//! measures time.
 
 use std::sync::{Arc, Mutex};
 
@@ -64,8 +66,8 @@ fn number(answers: &[Value], decision: &str) -> usize {
     answers.iter().filter(|answer| answer["decision"] == decision).count()
 }
 
-// Guards: a herd. Each waiter asked the object again at its own time, as many as there are for one unit: 200 waiters made
-// 17,700 calls. Now everybody asks when it comes and when it is its turn.
+// Guards: a herd. Each waiter asked the object again at its own time, as many as there are for one
+// unit: 200 waiters made 17,700 calls. Now everybody asks when it comes and when it is its turn.
 #[test]
 fn waiters_ask_once_when_they_come_and_once_when_it_is_their_turn() {
     let worker = worker("1s", 40, "5m", json!({}));
@@ -77,7 +79,8 @@ fn waiters_ask_once_when_they_come_and_once_when_it_is_their_turn() {
     assert!((200..=440).contains(&calls), "{calls} calls");
 }
 
-// Guards: a late-comer that is admitted because its call comes just when a unit is there. Whoever finds a line goes behind it.
+// Guards: a late-comer that is admitted because its call comes just when a unit is there. Whoever
+// finds a line goes behind it.
 #[test]
 fn whoever_finds_a_line_goes_behind_it() {
     let worker = worker("3s", 1, "5m", json!({}));
@@ -95,15 +98,17 @@ fn whoever_finds_a_line_goes_behind_it() {
     assert_eq!(came.iter().collect::<Vec<_>>(), answered.collect::<Vec<_>>());
 }
 
-// Guards: 220 of 1,000 requests without an answer a minute after `max`. Who cannot be let through in time is refused at once,
-// with the time to come back; the others when their turn comes, or when their time is over.
+// Guards: 220 of 1,000 requests without an answer a minute after `max`. Who cannot be let through
+// in time is refused at once, with the time to come back; the others when their turn comes, or when
+// their time is over.
 #[test]
 fn whoever_cannot_be_let_through_in_time_is_refused_at_once() {
     let worker = worker("1s", 10, "3s", json!({}));
     let answers = all_at_once(&worker, 1_000);
     let (allowed, denied) = (number(&answers, "allow"), number(&answers, "deny"));
     assert_eq!(allowed + denied, 1_000);
-    // One at once, thirty in three seconds; more while the machine takes its time over a thousand connections.
+    // One at once, thirty in three seconds; more while the machine takes its time over a thousand
+    // connections.
     assert!(allowed >= 10, "{allowed} allowed");
     for denied in answers.iter().filter(|answer| answer["decision"] == "deny") {
         let retry_after = denied["retry_after_ms"].as_u64().expect("a time to come back");
@@ -115,7 +120,8 @@ fn whoever_cannot_be_let_through_in_time_is_refused_at_once() {
     assert!(calls <= 1_000 + 2 * allowed as u64 + 100, "{calls} calls, {allowed} allowed");
 }
 
-// Guards: limits that `on_failure` would answer: whoever is too many is refused, though a failure would let it pass.
+// Guards: limits that `on_failure` would answer: whoever is too many is refused, though a failure
+// would let it pass.
 #[test]
 fn too_many_are_refused_and_never_let_through() {
     for (waiting, status) in [(json!({"per_key": 5}), 429), (json!({"total": 5}), 503)] {
@@ -157,7 +163,8 @@ export class Limiter extends Real {
 }
 "#;
 
-// Guards: a request that has waited for its turn and is then given a place in a queue: it went at once.
+// Guards: a request that has waited for its turn and is then given a place in a queue: it went at
+// once.
 #[test]
 fn a_place_that_comes_after_a_turn_is_waited_for() {
     let seen = Arc::new(Mutex::new(vec![]));

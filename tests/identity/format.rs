@@ -1,8 +1,8 @@
 //! Reads `spoofing.txt`: what came in, and who is counted.
 //!
-//! Invariant: nothing is guessed and nothing is left out in silence; a case that cannot mean anything
-//! somewhere says so, with the reason. Deliberately not here: running the cases, and any dependency, so that
-//! every crate can include this one file.
+//! Invariant: nothing is guessed and nothing is left out in silence; a case that cannot mean
+//! anything somewhere says so, with the reason. Deliberately not here: running the cases, and any
+//! dependency, so that every crate can include this one file.
 #![allow(
     dead_code,
     missing_docs,

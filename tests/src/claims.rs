@@ -1,7 +1,8 @@
-//! The table of claims (`tests/claims.txt`): what a claim of a token counts by, the same on every surface.
+//! The table of claims (`tests/claims.txt`): what a claim of a token counts by, the same on every
+//! surface.
 //!
-//! A policy has a rule for every row whose text is there; the rule has a tier for that text. So one request with a claim
-//! shows of all texts at once which one the claim is.
+//! A policy has a rule for every row whose text is there; the rule has a tier for that text. So one
+//! request with a claim shows of all texts at once which one the claim is.
 
 use serde_json::{Value, json};
 
@@ -39,7 +40,8 @@ pub fn rules(rows: &[Row]) -> Value {
     rows.iter().enumerate().filter_map(rule).collect()
 }
 
-/// What the field `RateLimit-Policy` says to a request whose claim counts by `text`; nothing at all when it is absent.
+/// What the field `RateLimit-Policy` says to a request whose claim counts by `text`; nothing at all
+/// when it is absent.
 pub fn expected_field(rows: &[Row], text: Option<&str>) -> Option<String> {
     let text = text?;
     let item = |(index, row): (usize, &Row)| {

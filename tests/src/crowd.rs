@@ -1,7 +1,8 @@
 //! Many clients at once, over HTTP/1.1 and HTTP/2, of whom some leave before they are answered.
 //!
-//! Invariant: every member comes to an end, and one that is neither answered nor gone in time is said to hang.
-//! Deliberately absent: what is read of an answer beside its status and whether it says when to come back.
+//! Invariant: every member comes to an end, and one that is neither answered nor gone in time is
+//! said to hang. Deliberately absent: what is read of an answer beside its status and whether it
+//! says when to come back.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -60,7 +61,8 @@ pub fn gather(port: u16, members: Vec<Member>, patience: Duration) -> Vec<End> {
     send_and_end(port, members, patience, &AtomicBool::new(false))
 }
 
-/// Sends all of them to `port`; whoever is not answered when `leave` becomes true leaves, all at once.
+/// Sends all of them to `port`; whoever is not answered when `leave` becomes true leaves, all at
+/// once.
 pub fn gather_until(port: u16, members: Vec<Member>, leave: &AtomicBool) -> Vec<End> {
     const PATIENCE: Duration = Duration::from_secs(600);
     send_and_end(port, members, PATIENCE, leave)

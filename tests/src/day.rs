@@ -1,8 +1,10 @@
-//! A day of real traffic: NASA Kennedy Space Center's web server, 1 August 1995 (30,969 requests of 2,365 hosts).
+//! A day of real traffic: NASA Kennedy Space Center's web server, 1 August 1995 (30,969 requests of
+//! 2,365 hosts).
 //!
 //! Invariant: requests are in the order of the file with times that never go back; the log's stamps
-//! are whole seconds, so the requests of one second are spread evenly inside it. Where `TOLLGATE_DATA` names
-//! no folder with the file, a seeded day of the same shape stands in, and says so.
+//! are whole seconds, so the requests of one second are spread evenly inside it. Where
+//! `TOLLGATE_DATA` names no folder with the file, a seeded day of the same shape stands in, and
+//! says so.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -64,8 +66,8 @@ fn spread_ties(hits: &mut [Hit]) {
     }
 }
 
-/// The same number of requests in the same time: visits of up to 40 requests a few seconds apart, few clients
-/// that come often and many that come rarely.
+/// The same number of requests in the same time: visits of up to 40 requests a few seconds apart,
+/// few clients that come often and many that come rarely.
 fn stand_in() -> Vec<Hit> {
     const REQUESTS: usize = 30_969;
     const CLIENTS: u64 = 2_365;

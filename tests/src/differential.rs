@@ -1,9 +1,9 @@
 //! Generated requests against real origins: what an origin takes for one thing has one count.
 //!
-//! Each request is counted by five rules, by path, host, header, query parameter and cookie, and the answer
-//! tells the key of each (`pk`). Requests of which the origin made the same must have the same key, or have been
-//! refused before. The other direction, one count for what the origin tells apart, is listed and no failure:
-//! it admits nothing more.
+//! Each request is counted by five rules, by path, host, header, query parameter and cookie, and
+//! the answer tells the key of each (`pk`). Requests of which the origin made the same must have
+//! the same key, or have been refused before. The other direction, one count for what the origin
+//! tells apart, is listed and no failure: it admits nothing more.
 //!
 //! Invariant: the same seed gives the same requests. Deliberately absent: bodies, methods, HTTP/2.
 
@@ -143,8 +143,8 @@ fn keys(response: &Response) -> BTreeMap<String, String> {
     items.collect()
 }
 
-/// Runs `count` requests through a surface on `port` to its origin, and says what was compared; fails
-/// where one thing of the origin's has two keys.
+/// Runs `count` requests through a surface on `port` to its origin, and says what was compared;
+/// fails where one thing of the origin's has two keys.
 pub fn check(surface: &str, port: u16, seed: u64, count: usize) {
     let doubled = doubled(surface, port, seed, count);
     assert_eq!(doubled, 0, "{surface}: so many things have two counts");
@@ -220,8 +220,8 @@ const SPELLINGS: [(&str, &str); 16] = [
     ("/admin%2F%2e./admin/x", "admin"),
 ];
 
-/// One request an hour to /login and to /admin for each `x-case`, and /health is let off: what [`check_spellings`] tries to
-/// get round.
+/// One request an hour to /login and to /admin for each `x-case`, and /health is let off: what
+/// [`check_spellings`] tries to get round.
 pub fn guarded() -> Value {
     let rule = |name: &str, path: &str| {
         json!({"name": name, "when": {"paths": [path]}, "key": [{"header": "x-case"}],
@@ -231,8 +231,8 @@ pub fn guarded() -> Value {
         "rules": [rule("login", "/login"), rule("admin", "/admin/**")]})
 }
 
-/// Under a policy that counts `/login` and `/admin/**` by `x-case`, 1 an hour: whatever nginx serves as one of
-/// them is counted, so the second one is refused.
+/// Under a policy that counts `/login` and `/admin/**` by `x-case`, 1 an hour: whatever nginx
+/// serves as one of them is counted, so the second one is refused.
 pub fn check_spellings(client: &mut Client, request: impl Fn(&str) -> Request) {
     let mut served = 0;
     for (number, (target, place)) in SPELLINGS.into_iter().enumerate() {

@@ -1,7 +1,8 @@
 //! What a refused gRPC client must be told, the same on every surface.
 //!
-//! Invariant: each way to write gRPC's content type gets the answer of its kind, and only one line of each field.
-//! Deliberately absent: how the request gets there; that is HTTP/2 where the server speaks it.
+//! Invariant: each way to write gRPC's content type gets the answer of its kind, and only one line
+//! of each field. Deliberately absent: how the request gets there; that is HTTP/2 where the server
+//! speaks it.
 
 use serde_json::{Value, json};
 
@@ -35,7 +36,8 @@ pub fn call(content_type: &str, key: &str) -> Request {
         .header("x-key", key)
 }
 
-/// Under [`policy`] with an action that denies: the second call of each kind is refused with RESOURCE_EXHAUSTED.
+/// Under [`policy`] with an action that denies: the second call of each kind is refused with
+/// RESOURCE_EXHAUSTED.
 pub fn check_refusals(mut send: impl FnMut(&Request) -> Response) {
     for (asked, answered) in TYPES {
         send(&call(asked, asked));
@@ -63,7 +65,8 @@ pub const SILENT: [(u16, &str, Option<&str>); 4] = [
     (503, "14", Some("nothing here")),
 ];
 
-/// Under [`policy`] with `{"respond": {"status": status, "body": "nothing here"}}`: no field tells of a limit.
+/// Under [`policy`] with `{"respond": {"status": status, "body": "nothing here"}}`: no field tells
+/// of a limit.
 pub fn check_silence(status: u16, mut send: impl FnMut(&Request) -> Response) {
     let row = SILENT.iter().find(|row| row.0 == status);
     let (_, code, message) = row.unwrap_or_else(|| panic!("{status} is in no row"));

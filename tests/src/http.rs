@@ -1,7 +1,7 @@
 //! An HTTP/1.1 client on one plain socket: any bytes go out, every header line comes back.
 //!
-//! Invariant: a header value is bytes and lines are never merged or reordered, so a test sees what a
-//! client sees. Deliberately absent: redirects, TLS, HTTP/2, connection pools.
+//! Invariant: a header value is bytes and lines are never merged or reordered, so a test sees what
+//! a client sees. Deliberately absent: redirects, TLS, HTTP/2, connection pools.
 //!
 //! ```no_run
 //! use tollgate_e2e::http::{Client, Request};
@@ -128,7 +128,8 @@ impl Client {
         Self::open(port, String::new())
     }
 
-    /// The same through a load balancer that names `peer` as the other end by the PROXY protocol, version 1.
+    /// The same through a load balancer that names `peer` as the other end by the PROXY protocol,
+    /// version 1.
     pub fn connect_as(peer: IpAddr, port: u16) -> Self {
         let (family, here) = if peer.is_ipv4() { ("TCP4", "127.0.0.1") } else { ("TCP6", "::1") };
         Self::open(port, format!("PROXY {family} {peer} {here} 4711 {port}\r\n"))

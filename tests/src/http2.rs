@@ -1,8 +1,8 @@
 //! One request over HTTP/2 in the clear, with prior knowledge of it, as gRPC clients send theirs.
 //!
-//! Invariant: the answer comes back as the frames had it: whether the header fields ended the stream is told apart from a
-//! body that is empty. The protocol is the `h2` crate's, not ours, but for [`status_of`], which sends what no honest
-//! client would.
+//! Invariant: the answer comes back as the frames had it: whether the header fields ended the
+//! stream is told apart from a body that is empty. The protocol is the `h2` crate's, not ours, but
+//! for [`status_of`], which sends what no honest client would.
 
 use std::io::{self, Read, Write};
 use std::net::{self, Ipv4Addr};
@@ -23,7 +23,8 @@ pub struct Answer {
     pub is_trailers_only: bool,
 }
 
-/// Sends `request` to `port` on a connection of its own; a failed test when no answer comes in time.
+/// Sends `request` to `port` on a connection of its own; a failed test when no answer comes in
+/// time.
 pub fn send(port: u16, request: &Request) -> Answer {
     let runtime = Builder::new_current_thread().enable_all().build().expect("no runtime");
     let answer = runtime.block_on(async { timeout(ANSWER_WITHIN, exchange(port, request)).await });
@@ -56,8 +57,9 @@ async fn exchange(port: u16, request: &Request) -> Result<Answer, Box<dyn std::e
     Ok(Answer { response, is_trailers_only })
 }
 
-/// The status of the answer to a request of exactly these fields, pseudo-fields first; `None` when the stream or the
-/// connection is closed instead. Fields are sent as they are, without a table (RFC 7541, 6.2.3).
+/// The status of the answer to a request of exactly these fields, pseudo-fields first; `None` when
+/// the stream or the connection is closed instead. Fields are sent as they are, without a table
+/// (RFC 7541, 6.2.3).
 pub fn status_of(port: u16, fields: &[(&[u8], &[u8])]) -> Option<u16> {
     let mut stream = net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
     stream.set_read_timeout(Some(ANSWER_WITHIN)).expect("a time-out");
@@ -110,8 +112,8 @@ fn read_frame(stream: &mut net::TcpStream) -> io::Result<(u8, u32, Vec<u8>)> {
     Ok((kind, u32::from_be_bytes(id), payload))
 }
 
-/// The status at the front of a block of fields: of the static table, or in digits, which a server may write in
-/// Huffman's code (RFC 7541, A and B).
+/// The status at the front of a block of fields: of the static table, or in digits, which a server
+/// may write in Huffman's code (RFC 7541, A and B).
 fn status(block: &[u8]) -> u16 {
     let start = block.iter().position(|byte| !(0x20..0x40).contains(byte)); // a new size of the table
     match &block[start.unwrap_or(0)..] {

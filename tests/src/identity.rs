@@ -1,7 +1,8 @@
 //! The corpus of spoofing on a real server: a policy that tells who was counted, and what it told.
 //!
-//! Invariant: a case passes only if the server named its client, and gave that client the partition key it
-//! has in every other case; two clients never have one key. Deliberately absent: how a server learns the peer.
+//! Invariant: a case passes only if the server named its client, and gave that client the partition
+//! key it has in every other case; two clients never have one key. Deliberately absent: how a
+//! server learns the peer.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! What the end-to-end tests share: a client on plain sockets, and servers that are surely stopped.
 //!
-//! Invariant: nothing listens or connects beyond the loopback interface, and a process is stopped only
-//! by the test that started it. Nothing here knows Envoy; its helpers stand beside its tests.
+//! Invariant: nothing listens or connects beyond the loopback interface, and a process is stopped
+//! only by the test that started it. Nothing here knows Envoy; its helpers stand beside its tests.
 
 pub mod claims;
 pub mod crowd;

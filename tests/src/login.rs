@@ -1,5 +1,5 @@
-//! An origin that checks passwords: it answers with the status that the path names, `/401` or `/200`, and counts what
-//! reaches it. It can hold its answers, as one does that hashes slowly.
+//! An origin that checks passwords: it answers with the status that the path names, `/401` or
+//! `/200`, and counts what reaches it. It can hold its answers, as one does that hashes slowly.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,7 +1,8 @@
-//! Origins that are real servers: nginx, Node's and Python's own. Each says what it made of a request.
+//! Origins that are real servers: nginx, Node's and Python's own. Each says what it made of a
+//! request.
 //!
-//! Invariant: they read requests with their own code and defaults; what is ours only repeats the result. A response
-//! without `x-origin` did not come from one of them.
+//! Invariant: they read requests with their own code and defaults; what is ours only repeats the
+//! result. A response without `x-origin` did not come from one of them.
 
 use std::fs;
 use std::process::Command;
@@ -115,7 +116,8 @@ pub struct Read {
 }
 
 impl Read {
-    /// What the origin of this response said; `None` when it was not asked or refused the request itself.
+    /// What the origin of this response said; `None` when it was not asked or refused the request
+    /// itself.
     pub fn from(response: &Response) -> Option<Self> {
         let origin = response.header("x-origin")?;
         if response.status != 200 {

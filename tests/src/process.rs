@@ -1,7 +1,7 @@
 //! Servers for one test: started with a log, awaited, and surely stopped, by their own process id.
 //!
-//! Invariant: whatever a test does, its server and the server's children are gone when the `Server` is
-//! dropped. Deliberately absent: stopping anything by name.
+//! Invariant: whatever a test does, its server and the server's children are gone when the `Server`
+//! is dropped. Deliberately absent: stopping anything by name.
 //!
 //! ```no_run
 //! use std::process::Command;
@@ -60,7 +60,8 @@ pub fn free_port() -> u16 {
     panic!("no free port");
 }
 
-/// Raises the limit of open files that this process has and servers inherit, as far as it may be raised.
+/// Raises the limit of open files that this process has and servers inherit, as far as it may be
+/// raised.
 pub fn allow_open_files(wanted: u64) {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.unwrap_or(wanted).min(wanted);
@@ -120,7 +121,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it with output and errors in `log` (appended: a restart keeps the first life's lines).
+    /// Starts it with output and errors in `log` (appended: a restart keeps the first life's
+    /// lines).
     pub fn start(mut command: Command, log: impl Into<PathBuf>) -> Self {
         let log = log.into();
         let out = File::options().create(true).append(true).open(&log).expect("no log file");

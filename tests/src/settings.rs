@@ -1,7 +1,9 @@
-//! Settings whose effect a client must find the same on every surface: partial enforcement, jitter, bodies.
+//! Settings whose effect a client must find the same on every surface: partial enforcement, jitter,
+//! bodies.
 //!
-//! Invariant: each check is of what comes back alone. A surface starts a server with a policy, and gives the client of
-//! it; the server lives as long as the first of the pair. Deliberately absent: how a request gets there.
+//! Invariant: each check is of what comes back alone. A surface starts a server with a policy, and
+//! gives the client of it; the server lives as long as the first of the pair. Deliberately absent:
+//! how a request gets there.
 
 use serde_json::{Value, json};
 
@@ -20,11 +22,12 @@ fn of(key: u32) -> Request {
     Request::get("/").header("x-key", format!("key-{key}"))
 }
 
-/// The first keys that are enforced; which ones is the policy's word, so every surface has the same.
+/// The first keys that are enforced; which ones is the policy's word, so every surface has the
+/// same.
 const ENFORCED: [u32; 10] = [0, 2, 4, 7, 8, 18, 24, 32, 33, 34];
 
-/// Under `{"mode": {"enforce_percent": 30, "salt": ...}}`: about as many keys are refused, the others pass and are told nothing,
-/// and a key stays what it is.
+/// Under `{"mode": {"enforce_percent": 30, "salt": ...}}`: about as many keys are refused, the
+/// others pass and are told nothing, and a key stays what it is.
 pub fn check_percent<S>(start: impl Fn(&Value) -> (S, Client)) {
     const KEYS: u32 = 400;
     let rule = json!({"mode": {"enforce_percent": 30, "salt": "the same everywhere"}});
@@ -44,8 +47,9 @@ pub fn check_percent<S>(start: impl Fn(&Value) -> (S, Client)) {
     assert!((75..=165).contains(&enforced.len()), "{} of {KEYS}", enforced.len());
 }
 
-/// Under `{"jitter": "5m", "body": "text"}`: who is refused is never told to come back earlier than without, nor more
-/// than five minutes later, nor all at once; the fields and the body say the same.
+/// Under `{"jitter": "5m", "body": "text"}`: who is refused is never told to come back earlier than
+/// without, nor more than five minutes later, nor all at once; the fields and the body say the
+/// same.
 pub fn check_jitter<S>(start: impl Fn(&Value) -> (S, Client)) {
     const KEYS: u32 = 40;
     let response = json!({"jitter": "5m", "body": "text"});

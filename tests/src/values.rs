@@ -2,7 +2,8 @@
 //!
 //! Invariant: an origin that goes by HTTP takes all of them for the same.
 
-/// `value` with every white space of up to two bytes on each side, and some of three: 51 spellings, the plain one first.
+/// `value` with every white space of up to two bytes on each side, and some of three: 51 spellings,
+/// the plain one first.
 pub fn padded(value: &str) -> Vec<String> {
     let outer = ["", " ", "\t", "  ", " \t", "\t ", "\t\t"];
     let both = outer.iter().flat_map(|left| outer.map(|right| format!("{left}{value}{right}")));

@@ -1,7 +1,9 @@
-//! A real workerd with the Worker in it as it is shipped: its modules, a policy, bindings, objects on disk.
+//! A real workerd with the Worker in it as it is shipped: its modules, a policy, bindings, objects
+//! on disk.
 //!
-//! Invariant: the shipped modules are never changed. A test that needs a fault puts a module of its own in
-//! front of `entry.mjs` ([`Setup::front`]); only the policy and the bindings differ from a deployment.
+//! Invariant: the shipped modules are never changed. A test that needs a fault puts a module of its
+//! own in front of `entry.mjs` ([`Setup::front`]); only the policy and the bindings differ from a
+//! deployment.
 //!
 //! ```no_run
 //! use tollgate_e2e::http::Request;
@@ -39,7 +41,8 @@ pub fn node_bin() -> PathBuf {
     process::required_path("TOLLGATE_NODE_BIN", RUN)
 }
 
-/// The header in which a test gives, as JSON, what Cloudflare's edge knows about a request: `request.cf`.
+/// The header in which a test gives, as JSON, what Cloudflare's edge knows about a request:
+/// `request.cf`.
 pub const EDGE_FACTS: &str = "x-test-cf";
 
 /// What to start.
@@ -64,14 +67,16 @@ const MEMORY: &str = "/dev/shm";
 const MEMORY_BYTES: u64 = 1 << 30;
 
 impl Setup {
-    /// The Worker with `policy` and no variables or secrets, but patience with its objects: on a busy machine they are slow.
+    /// The Worker with `policy` and no variables or secrets, but patience with its objects: on a
+    /// busy machine they are slow.
     pub fn new(policy: impl ToString) -> Self {
         let policies = vec![policy.to_string()];
         let setup = Self { policies, bindings: vec![], front: None, files: Files::OnDisk };
         setup.binding("OBJECT_TIMEOUT_MS", 30_000)
     }
 
-    /// One more Worker in the same process, like the others but with `policy` and objects of its own.
+    /// One more Worker in the same process, like the others but with `policy` and objects of its
+    /// own.
     pub fn also(mut self, policy: impl ToString) -> Self {
         self.policies.push(policy.to_string());
         self
@@ -99,8 +104,8 @@ impl Setup {
         self
     }
 
-    /// Keeps the databases in files that are in memory, where the machine has room for them: for tests of many
-    /// objects, whose every write would wait for the disk.
+    /// Keeps the databases in files that are in memory, where the machine has room for them: for
+    /// tests of many objects, whose every write would wait for the disk.
     pub fn files_in_memory(mut self) -> Self {
         self.files = Files::InMemory;
         self

@@ -1,16 +1,17 @@
-//! What one decision costs: N decisions of one algorithm, or of `governor`, for `cargo xtask bench`.
+//! What one decision costs: N decisions of one algorithm, or of `governor`, for `cargo xtask
+//! bench`.
 //!
 //! ```text
 //! cost <what> <decisions> [allow|deny|mixed]      # prints: what decisions admitted ns-per-decision
 //! ```
 //!
-//! What: an algorithm (`gcra`, `sliding-buckets/360`: of so many parts), one that answers only with a verdict and a wait
-//! (`gcra-lazy`), `governor`, `governor-state`, and the loops of both round nothing, `loop` and `governor-loop`,
-//! which are to be taken off.
+//! What: an algorithm (`gcra`, `sliding-buckets/360`: of so many parts), one that answers only with
+//! a verdict and a wait (`gcra-lazy`), `governor`, `governor-state`, and the loops of both round
+//! nothing, `loop` and `governor-loop`, which are to be taken off.
 //!
 //! Run it under `valgrind --tool=callgrind` with two different N and divide the difference of the
-//! instruction counts by the difference of N: start-up and the table of requests fall out. The clock
-//! is an argument of the loop, never read: the one reading of the real clock is around it.
+//! instruction counts by the difference of N: start-up and the table of requests fall out. The
+//! clock is an argument of the loop, never read: the one reading of the real clock is around it.
 //!
 //! - `allow`: time passes one emission interval a request, everything is admitted;
 //! - `deny`: time stands still, after the first ones everything is denied;
@@ -142,7 +143,8 @@ mod native {
         admitted
     }
 
-    /// A call, as from a surface: nothing is known about the arguments and all of the answer is made.
+    /// A call, as from a surface: nothing is known about the arguments and all of the answer is
+    /// made.
     #[inline(never)]
     fn decide(limiter: &Limiter, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         limiter.check(state, now, cost)

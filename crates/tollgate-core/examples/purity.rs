@@ -1,20 +1,21 @@
-//! The core alone as a WebAssembly module, to prove that it imports nothing: no clock, no memory, no host.
+//! The core alone as a WebAssembly module, to prove that it imports nothing: no clock, no memory,
+//! no host.
 //!
 //! ```text
 //! cargo build -p tollgate-core --example purity --target wasm32-unknown-unknown --release
 //! ```
 //!
-//! makes `target/wasm32-unknown-unknown/release/examples/purity.wasm`, whose import section must be empty.
-//! Every algorithm and every operation is reachable from the one exported function, so none of them can
-//! hide an import. On other targets it is an empty library.
+//! makes `target/wasm32-unknown-unknown/release/examples/purity.wasm`, whose import section must be
+//! empty. Every algorithm and every operation is reachable from the one exported function, so none
+//! of them can hide an import. On other targets it is an empty library.
 #![cfg_attr(target_arch = "wasm32", no_std)]
 
 #[cfg(target_arch = "wasm32")]
 mod wasm {
     use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 
-    /// Checks, refunds and peeks one cost on a state never seen, and returns what remains; `u64::MAX`
-    /// for a quota that cannot be.
+    /// Checks, refunds and peeks one cost on a state never seen, and returns what remains;
+    /// `u64::MAX` for a quota that cannot be.
     #[unsafe(no_mangle)]
     pub extern "C" fn decide(
         algorithm: u32,

@@ -10,15 +10,16 @@ use crate::time::{Span, Timestamp};
 pub enum Verdict {
     /// Now.
     Allow,
-    /// After waiting this long, which is more than zero. Only `leaky-queue` answers it; the place in
-    /// the queue is taken.
+    /// After waiting this long, which is more than zero. Only `leaky-queue` answers it; the place
+    /// in the queue is taken.
     Delay(Span),
     /// Not now; nothing was charged.
     Deny,
 }
 
 /// A verdict and its one number, for a caller that needs no more:
-/// [`Limiter::admit`](crate::Limiter::admit) and [`Limiter::would_admit`](crate::Limiter::would_admit).
+/// [`Limiter::admit`](crate::Limiter::admit) and
+/// [`Limiter::would_admit`](crate::Limiter::would_admit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruling {
     /// [`Verdict::Allow`].
@@ -108,8 +109,8 @@ impl Decision {
         !matches!(self.verdict, Verdict::Deny)
     }
 
-    /// The receipt for an admission of `cost` at `now`, for [`Limiter::refund`](crate::Limiter::refund);
-    /// `None` for a denial.
+    /// The receipt for an admission of `cost` at `now`, for
+    /// [`Limiter::refund`](crate::Limiter::refund); `None` for a denial.
     #[must_use]
     pub const fn charge(&self, now: Timestamp, cost: u64) -> Option<Charge> {
         match self.verdict {

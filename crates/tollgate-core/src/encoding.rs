@@ -1,8 +1,10 @@
-//! How a state of a few fields lies in bytes: little-endian `u64`s in their order, nothing between them.
+//! How a state of a few fields lies in bytes: little-endian `u64`s in their order, nothing between
+//! them.
 //!
 //! Invariant: all zero bytes are the state "never seen", and decoding accepts any bytes (each
 //! algorithm brings an impossible state within its quota before use), so no stored value can trap.
-//! The version of the layout is kept once by whoever stores the bytes (`layout.rs`), not in every state.
+//! The version of the layout is kept once by whoever stores the bytes (`layout.rs`), not in every
+//! state.
 
 /// A state of a fixed number of bytes.
 pub(crate) trait Encoded: Copy {
@@ -28,8 +30,8 @@ pub(crate) fn write_u64(bytes: &mut [u8], index: usize, value: u64) {
     }
 }
 
-/// A position as `usize`. The callers' are at most 1025, so that it fits on every target; a larger one
-/// would be cut, and reads and writes beyond the end do nothing.
+/// A position as `usize`. The callers' are at most 1025, so that it fits on every target; a larger
+/// one would be cut, and reads and writes beyond the end do nothing.
 #[expect(clippy::as_conversions, reason = "`usize::try_from` is not const")]
 pub(crate) const fn position(index: u64) -> usize {
     index as usize

@@ -1,20 +1,22 @@
 //! Layouts of states that once were, and how a state of one becomes one of today's.
 //!
-//! Invariant: a converted state decides as the earlier one did, so that a deployment with a new layout resets
-//! nobody. Versions are counted over all algorithms together; one whose layout did not change keeps its
-//! bytes through every version. Deliberately not here: the way back. Earlier code does not know a
-//! later layout, and whoever stores states sees to it that it takes none for its own.
+//! Invariant: a converted state decides as the earlier one did, so that a deployment with a new
+//! layout resets nobody. Versions are counted over all algorithms together; one whose layout did
+//! not change keeps its bytes through every version. Deliberately not here: the way back. Earlier
+//! code does not know a later layout, and whoever stores states sees to it that it takes none for
+//! its own.
 
 use crate::limiter::Limiter;
 
 /// The latest version of the layouts: 2, since the sliding buckets keep their sum.
 ///
-/// Whoever stores states says beside them which version they are of, [`Limiter::state_version`], and
-/// [converts](Limiter::convert) those of an earlier one.
+/// Whoever stores states says beside them which version they are of, [`Limiter::state_version`],
+/// and [converts](Limiter::convert) those of an earlier one.
 pub const ENCODING_VERSION: u8 = 2;
 
 impl Limiter {
-    /// The version in which this limiter's states got today's layout: 1 for most, 2 for the sliding buckets.
+    /// The version in which this limiter's states got today's layout: 1 for most, 2 for the sliding
+    /// buckets.
     #[must_use]
     pub const fn state_version(&self) -> u8 {
         match self {
@@ -34,8 +36,9 @@ impl Limiter {
         }
     }
 
-    /// Writes what `earlier` is in the layout of `version` to `state`, in today's layout; false when either is
-    /// not as long as a state there, and then nothing is written. Any bytes are converted to something.
+    /// Writes what `earlier` is in the layout of `version` to `state`, in today's layout; false
+    /// when either is not as long as a state there, and then nothing is written. Any bytes are
+    /// converted to something.
     #[must_use]
     pub fn convert(&self, version: u8, earlier: &[u8], state: &mut [u8]) -> bool {
         if self.state_len_in(version) != Some(earlier.len()) || state.len() != self.state_len() {

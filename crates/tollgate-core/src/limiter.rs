@@ -24,7 +24,8 @@ use crate::time::{Span, Timestamp};
 pub const FULLY_USED: u32 = 65_536;
 
 /// The compiled parameters of one quota: what decides.
-// The tag stands by itself: hidden in a field that has room for it, it takes five instructions more to read.
+// The tag stands by itself: hidden in a field that has room for it, it takes five instructions more
+// to read.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limiter {
@@ -60,8 +61,8 @@ impl Limiter {
     /// The limiter that holds `quota` by `algorithm`.
     ///
     /// # Errors
-    /// A quota that this algorithm cannot hold: a strict burst above the limit, a burst for one that
-    /// knows none, a limit or a number of buckets outside its range.
+    /// A quota that this algorithm cannot hold: a strict burst above the limit, a burst for one
+    /// that knows none, a limit or a number of buckets outside its range.
     pub const fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, QuotaError> {
         match algorithm {
             Algorithm::Gcra => variant!(Gcra, Gcra::new(quota)),
@@ -94,12 +95,13 @@ impl Limiter {
 
     /// Decides on `cost` quota units at `now` and, when admitted, records them in `state`.
     ///
-    /// `state` is [`Limiter::state_len`] bytes, all zero when never seen. Bytes of another length are no
-    /// state of this limiter: the cost is denied, with no `retry_after`. A cost of 0 is always admitted
-    /// and changes nothing. Never fails.
+    /// `state` is [`Limiter::state_len`] bytes, all zero when never seen. Bytes of another length
+    /// are no state of this limiter: the cost is denied, with no `retry_after`. A cost of 0 is
+    /// always admitted and changes nothing. Never fails.
     #[inline]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
-        // The usual case of the default in the proxy; the rest is a call away and does not weigh on it.
+        // The usual case of the default in the proxy; the rest is a call away and does not weigh on
+        // it.
         match self {
             Self::Gcra(gcra) => check_fast(gcra, state, now, cost)
                 .unwrap_or_else(|| check_slow(gcra, state, now, cost)),
@@ -107,9 +109,10 @@ impl Limiter {
         }
     }
 
-    /// Decides as [`Limiter::check`] does, and writes the same bytes, but works out only the verdict and its
-    /// one number: for a caller that reports neither what remains nor when the quota is whole, or not yet.
-    /// Who does want them afterwards asks [`Limiter::peek`] with a cost of 0.
+    /// Decides as [`Limiter::check`] does, and writes the same bytes, but works out only the
+    /// verdict and its one number: for a caller that reports neither what remains nor when the
+    /// quota is whole, or not yet. Who does want them afterwards asks [`Limiter::peek`] with a cost
+    /// of 0.
     ///
     /// It spares a division and most of the answer: half the instructions by GCRA.
     #[inline]
@@ -121,9 +124,9 @@ impl Limiter {
         }
     }
 
-    /// What [`Limiter::admit`] would answer, without recording anything. Several limiters that are to admit
-    /// all or nothing are asked by this, then charged by [`Limiter::check`], or, when one refuses,
-    /// looked at by [`Limiter::peek`].
+    /// What [`Limiter::admit`] would answer, without recording anything. Several limiters that are
+    /// to admit all or nothing are asked by this, then charged by [`Limiter::check`], or, when one
+    /// refuses, looked at by [`Limiter::peek`].
     #[must_use]
     #[inline]
     pub fn would_admit(&self, state: &[u8], now: Timestamp, cost: u64) -> Ruling {
@@ -141,8 +144,8 @@ impl Limiter {
         }
     }
 
-    /// Every case of every algorithm. Each has a function of its own, which is jumped to and saves what it
-    /// uses itself.
+    /// Every case of every algorithm. Each has a function of its own, which is jumped to and saves
+    /// what it uses itself.
     #[inline(never)]
     fn check_any(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         match self {
@@ -176,10 +179,10 @@ impl Limiter {
         }
     }
 
-    /// Takes `charge` back at `now`: the roll-back of layered limits, or the settling of a cost known only
-    /// afterwards. At the time of the charge it undoes it exactly; later it gives back at most what
-    /// was charged, and never so much that a window exceeds the quota's bound. The charge must be one
-    /// that was admitted on this state, and is given back once.
+    /// Takes `charge` back at `now`: the roll-back of layered limits, or the settling of a cost
+    /// known only afterwards. At the time of the charge it undoes it exactly; later it gives back
+    /// at most what was charged, and never so much that a window exceeds the quota's bound. The
+    /// charge must be one that was admitted on this state, and is given back once.
     pub fn refund(&self, state: &mut [u8], charge: Charge, now: Timestamp) {
         if state.len() != self.state_len() {
             return;
@@ -215,13 +218,13 @@ impl Limiter {
         }
     }
 
-    /// A time before which `units` more cannot have been admitted, one after the other, on a key of which
-    /// this limiter's last word is `decision`, provided that nothing is given back: what a request has
-    /// to wait for at least with the rest of these units ahead of it.
+    /// A time before which `units` more cannot have been admitted, one after the other, on a key of
+    /// which this limiter's last word is `decision`, provided that nothing is given back: what a
+    /// request has to wait for at least with the rest of these units ahead of it.
     ///
     /// GCRA and its kin: exactly when they have. The fixed window: exactly, if the costs divide the
-    /// limit. The others know here only how many units remain, not when the used ones leave: at most
-    /// one window too early.
+    /// limit. The others know here only how many units remain, not when the used ones leave: at
+    /// most one window too early.
     #[must_use]
     pub fn soonest(&self, decision: &Decision, units: u64) -> Span {
         match self {
@@ -239,8 +242,8 @@ impl Limiter {
         }
     }
 
-    /// When `units` have fitted into what remains, a whole limit from `next` on, and one more in every
-    /// window after that.
+    /// When `units` have fitted into what remains, a whole limit from `next` on, and one more in
+    /// every window after that.
     fn refilled(&self, decision: &Decision, units: u64, next: Span) -> Span {
         let Some(beyond) = units.checked_sub(decision.remaining).filter(|beyond| *beyond > 0)
         else {
@@ -250,10 +253,10 @@ impl Limiter {
         next.saturating_add(self.window().saturating_mul(windows))
     }
 
-    /// The share of the quota that `state` has used at `now`, in parts of [`FULLY_USED`], rounded up:
-    /// `ceil((capacity - remaining) x 65,536 / capacity)`, where `remaining` is what a decision at `now`
-    /// would report. 0 is "like never seen as far as admissions go", 1 the least that counts, and 65,536
-    /// means that not even one more unit is admitted. Limit 10, 3 used: 19,661.
+    /// The share of the quota that `state` has used at `now`, in parts of [`FULLY_USED`], rounded
+    /// up: `ceil((capacity - remaining) x 65,536 / capacity)`, where `remaining` is what a decision
+    /// at `now` would report. 0 is "like never seen as far as admissions go", 1 the least that
+    /// counts, and 65,536 means that not even one more unit is admitted. Limit 10, 3 used: 19,661.
     ///
     /// One formula for all algorithms, because each defines what remains; what is used is
     ///
@@ -266,8 +269,9 @@ impl Limiter {
     /// | `sliding-window` | the estimate, rounded as for decisions |
     /// | `sliding-buckets`, `sliding-log` | the units that have not left |
     ///
-    /// It never falls by a charge and never grows by time alone, so a store that must forget somebody
-    /// forgets who used least. 0 for bytes that are no state of this limiter: there is nothing to lose.
+    /// It never falls by a charge and never grows by time alone, so a store that must forget
+    /// somebody forgets who used least. 0 for bytes that are no state of this limiter: there is
+    /// nothing to lose.
     #[must_use]
     pub fn used(&self, state: &[u8], now: Timestamp) -> u32 {
         if state.len() != self.state_len() {
@@ -330,8 +334,8 @@ impl Limiter {
     }
 
     /// The documented bound: quota units admitted at most in any half-open interval as long as the
-    /// quota's window, wherever it starts, while the clock does not go back. Limit 10 per minute: 19 by
-    /// GCRA, 20 by the fixed and the sliding window, 10 by the log.
+    /// quota's window, wherever it starts, while the clock does not go back. Limit 10 per minute:
+    /// 19 by GCRA, 20 by the fixed and the sliding window, 10 by the log.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
         match self {
@@ -347,8 +351,8 @@ impl Limiter {
     }
 }
 
-/// ceil(used x 65,536 / capacity), at most 65,536; widened only where 64 bits would overflow. 0 when
-/// `capacity` is 0, which no quota's is.
+/// ceil(used x 65,536 / capacity), at most 65,536; widened only where 64 bits would overflow. 0
+/// when `capacity` is 0, which no quota's is.
 fn parts(used: u64, capacity: u64) -> u32 {
     let parts = match used.checked_mul(u64::from(FULLY_USED)) {
         Some(product) if capacity > 0 => product.div_ceil(capacity),

@@ -1,7 +1,7 @@
 //! What is allowed: a limit per window, and how much of it at once.
 //!
-//! Invariant: a [`Quota`] is valid by construction, so every algorithm may multiply its spans without
-//! overflow. Building an impossible quota is the core's only error.
+//! Invariant: a [`Quota`] is valid by construction, so every algorithm may multiply its spans
+//! without overflow. Building an impossible quota is the core's only error.
 
 use core::fmt;
 
@@ -11,16 +11,20 @@ use crate::time::{MAX_BURST_SPAN, Span};
 pub const MIN_WINDOW: Span = Span::from_millis(1);
 /// The longest window: 366 days.
 pub const MAX_WINDOW: Span = Span::from_secs(366 * 86_400);
-/// The highest limit: 15 decimal digits, the largest Integer of a structured field (RFC 9651, 3.3.1).
+/// The highest limit: 15 decimal digits, the largest Integer of a structured field (RFC 9651,
+/// 3.3.1).
 pub const MAX_LIMIT: u64 = 999_999_999_999_999;
 
-/// The highest limit of [`Algorithm::SlidingBuckets`](crate::Algorithm::SlidingBuckets): its counters are `u32`.
+/// The highest limit of [`Algorithm::SlidingBuckets`](crate::Algorithm::SlidingBuckets): its
+/// counters are `u32`.
 pub const MAX_LIMIT_OF_BUCKETS: u64 = 4_294_967_295;
-/// The highest limit of [`Algorithm::SlidingLog`](crate::Algorithm::SlidingLog): 8 bytes are kept for every unit of it.
+/// The highest limit of [`Algorithm::SlidingLog`](crate::Algorithm::SlidingLog): 8 bytes are kept
+/// for every unit of it.
 pub const MAX_LIMIT_OF_LOG: u64 = 1024;
 /// The fewest parts of a window of [`Algorithm::SlidingBuckets`](crate::Algorithm::SlidingBuckets).
 pub const MIN_BUCKETS: u16 = 2;
-/// The most parts of a window of [`Algorithm::SlidingBuckets`](crate::Algorithm::SlidingBuckets): 10 s of an hour.
+/// The most parts of a window of [`Algorithm::SlidingBuckets`](crate::Algorithm::SlidingBuckets):
+/// 10 s of an hour.
 pub const MAX_BUCKETS: u16 = 360;
 
 /// How many quota units in how long, valid by construction.
@@ -52,7 +56,8 @@ impl Quota {
     }
 
     /// The same quota admitting `burst` units at once when idle, in place of `limit`. The window
-    /// counters and the log know no burst and refuse one that differs ([`Limiter::new`](crate::Limiter::new)).
+    /// counters and the log know no burst and refuse one that differs
+    /// ([`Limiter::new`](crate::Limiter::new)).
     ///
     /// # Errors
     /// `burst` 0, or so large that growing it back takes longer than [`MAX_BURST_SPAN`].
@@ -66,11 +71,11 @@ impl Quota {
         Ok(self)
     }
 
-    /// The same quota, held more strictly. GCRA and its kin slow down to
-    /// T = window / (limit - burst + 1) and are then never over `limit` in any window: leave room
-    /// between burst and limit, because with burst = limit one unit grows back in a whole window. The
-    /// sliding window rounds its estimate up: at most 2 x limit - 1. The sliding buckets and the log are
-    /// never over anyhow, and the fixed window cannot be held so: [`Limiter::new`](crate::Limiter::new)
+    /// The same quota, held more strictly. GCRA and its kin slow down to T = window / (limit -
+    /// burst + 1) and are then never over `limit` in any window: leave room between burst and
+    /// limit, because with burst = limit one unit grows back in a whole window. The sliding window
+    /// rounds its estimate up: at most 2 x limit - 1. The sliding buckets and the log are never
+    /// over anyhow, and the fixed window cannot be held so: [`Limiter::new`](crate::Limiter::new)
     /// refuses it.
     #[must_use]
     pub const fn strict(mut self) -> Self {

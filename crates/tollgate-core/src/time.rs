@@ -1,7 +1,7 @@
 //! Points in time and lengths of time, as the core counts them: whole nanoseconds in a `u64`.
 //!
-//! Invariant: no public operation here wraps or panics; every one saturates and says at which end. A
-//! [`Timestamp`] counts from an epoch that the surface chooses (Unix time, or the start of a
+//! Invariant: no public operation here wraps or panics; every one saturates and says at which end.
+//! A [`Timestamp`] counts from an epoch that the surface chooses (Unix time, or the start of a
 //! monotonic clock) and must keep for as long as it keeps the states. Nothing here reads a clock.
 
 use core::num::NonZeroU64;
@@ -15,15 +15,15 @@ pub const MAX_BURST_SPAN: Span = Span::from_secs(732 * 86_400);
 /// A clock that is at most this far behind the time a state was last charged at is taken to be
 /// late: the state is believed, so that no interval is credited twice when a clock oscillates.
 ///
-/// A state beyond what a quota can owe (two bursts) and this skew is foreign: the clock was set back,
-/// or other hands wrote it. The next request of a cost that fits at all is admitted, and the debt it
-/// leaves is the old one brought within one burst at the new time. It is admitted because a denial
-/// writes nothing: a debt brought within one burst again at every look would never drain, and the key
-/// would stay locked out until the clock has caught up.
+/// A state beyond what a quota can owe (two bursts) and this skew is foreign: the clock was set
+/// back, or other hands wrote it. The next request of a cost that fits at all is admitted, and the
+/// debt it leaves is the old one brought within one burst at the new time. It is admitted because a
+/// denial writes nothing: a debt brought within one burst again at every look would never drain,
+/// and the key would stay locked out until the clock has caught up.
 ///
 /// So whoever asks, whenever and whatever the state, is denied no longer than two bursts and 30 s
-/// (window counters and the log: their windows and 30 s). 30 s covers NTP steps and the drift between
-/// two hosts. Hosts that share states must agree on the time to within it.
+/// (window counters and the log: their windows and 30 s). 30 s covers NTP steps and the drift
+/// between two hosts. Hosts that share states must agree on the time to within it.
 pub const ALLOWED_SKEW: Span = Span::from_secs(30);
 
 /// The last point in time that is decided at: 575 years after the epoch.
@@ -75,8 +75,8 @@ impl Timestamp {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// The time from `earlier` to `self` where the caller knows that it is not later; wraps around where it
-    /// is.
+    /// The time from `earlier` to `self` where the caller knows that it is not later; wraps around
+    /// where it is.
     #[must_use]
     #[inline]
     pub(crate) const fn wrapping_since(self, earlier: Self) -> Span {

@@ -1,5 +1,5 @@
-//! Laws under faults: clocks that stand still, step back, jump ahead and oscillate; states that are any
-//! bytes; every integer at its extremes.
+//! Laws under faults: clocks that stand still, step back, jump ahead and oscillate; states that are
+//! any bytes; every integer at its extremes.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(
     clippy::arithmetic_side_effects,
@@ -58,8 +58,8 @@ fn faults() -> impl Strategy<Value = Vec<(Fault, u64)>> {
     prop::collection::vec((fault(), cost()), 1..40)
 }
 
-/// The longest that anybody is denied a cost that fits, whatever the bytes and the clock: two bursts or two
-/// windows, and the skew.
+/// The longest that anybody is denied a cost that fits, whatever the bytes and the clock: two
+/// bursts or two windows, and the skew.
 fn longest_wait_ns(limiter: &Limiter) -> u64 {
     let own_ns = if limiter.algorithm().has_burst() {
         limiter.capacity() * emission_interval_ns(limiter.quota())
@@ -72,8 +72,8 @@ fn longest_wait_ns(limiter: &Limiter) -> u64 {
 proptest! {
     #![proptest_config(config(CASES))]
 
-    /// GCRA, token bucket and leaky bucket agree in every field, whatever the clock does, with peeks
-    /// and refunds, from a state never seen.
+    /// GCRA, token bucket and leaky bucket agree in every field, whatever the clock does, with
+    /// peeks and refunds, from a state never seen.
     #[test]
     fn the_three_tellings_of_gcra_agree(
         numbers in numbers(), start in prop_oneof![Just(START), start().prop_map(|s| s + START)],
@@ -108,8 +108,8 @@ proptest! {
         }
     }
 
-    /// Within the skew no interval is credited twice: what is admitted in all keeps the bound of the whole
-    /// time that the clock covered, even when charges are given back now and then.
+    /// Within the skew no interval is credited twice: what is admitted in all keeps the bound of
+    /// the whole time that the clock covered, even when charges are given back now and then.
     #[test]
     fn a_clock_within_the_skew_gains_nothing(
         limiter in limiter(),
@@ -150,8 +150,8 @@ proptest! {
         }
     }
 
-    /// Nobody is locked out: after a step back of any length a denial is over within two bursts and the
-    /// skew.
+    /// Nobody is locked out: after a step back of any length a denial is over within two bursts and
+    /// the skew.
     #[test]
     fn no_clock_locks_a_key_out(limiter in limiter(), steps in faults(), back in 0..START) {
         let mut key = Key::new(limiter);
@@ -168,8 +168,8 @@ proptest! {
         }
     }
 
-    /// A clock set back beyond the skew lets one request through and then owes at most one burst: never more
-    /// than the capacity at one instant, whatever happened before.
+    /// A clock set back beyond the skew lets one request through and then owes at most one burst:
+    /// never more than the capacity at one instant, whatever happened before.
     #[test]
     fn at_most_the_capacity_at_one_instant_of_any_clock(limiter in limiter(), steps in faults()) {
         let mut key = Key::new(limiter);
@@ -184,8 +184,8 @@ proptest! {
         }
     }
 
-    /// Any bytes are a state: nothing traps, never more than the capacity is admitted at one instant, and
-    /// whoever comes, whenever, is served in time.
+    /// Any bytes are a state: nothing traps, never more than the capacity is admitted at one
+    /// instant, and whoever comes, whenever, is served in time.
     #[test]
     fn any_bytes_are_a_state(
         limiter in limiter(), seed in prop::collection::vec(any_byte(), 200), now in any_time(),
@@ -208,7 +208,8 @@ proptest! {
         served_in_time(&key, now, now.saturating_add(later_ns), units > 0);
     }
 
-    /// Whatever the bytes, and whatever the clock did, what is idle decides like never seen, in every field.
+    /// Whatever the bytes, and whatever the clock did, what is idle decides like never seen, in
+    /// every field.
     #[test]
     fn any_bytes_are_forgotten_without_loss(
         limiter in limiter(), seed in prop::collection::vec(any_byte(), 200),
@@ -265,9 +266,9 @@ proptest! {
     }
 }
 
-/// Nobody who comes at `now` or `later` is denied for longer than two bursts and the skew. A key that was
-/// charged at `now` is whole again by then; one that was not may hold a state that is foreign now and a debt
-/// when the clock comes near it, because nothing but a charge may change it.
+/// Nobody who comes at `now` or `later` is denied for longer than two bursts and the skew. A key
+/// that was charged at `now` is whole again by then; one that was not may hold a state that is
+/// foreign now and a debt when the clock comes near it, because nothing but a charge may change it.
 fn served_in_time(key: &Key, now: u64, later: u64, was_charged: bool) {
     let longest_ns = longest_wait_ns(&key.limiter);
     let capacity = key.limiter.capacity();
@@ -304,7 +305,8 @@ fn any_cost() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0..20_u64, 1 => Just(u64::MAX), 1 => any::<u64>()]
 }
 
-/// A clock that goes 11 s back and on again, ten requests each time, for the time of a thousand windows.
+/// A clock that goes 11 s back and on again, ten requests each time, for the time of a thousand
+/// windows.
 #[test]
 fn oscillating_by_11_s_gains_nothing() {
     for window_s in [1, 5, 10, 60] {
@@ -354,8 +356,8 @@ fn at_the_end_of_time_nothing_is_free() {
     }
 }
 
-/// The ends of every range of a quota, at the ends of time, with the ends of the costs: exact where it
-/// must be, and never more than the capacity.
+/// The ends of every range of a quota, at the ends of time, with the ends of the costs: exact where
+/// it must be, and never more than the capacity.
 #[test]
 fn every_input_at_its_extremes() {
     for limiter in extreme_limiters() {

@@ -1,8 +1,8 @@
 //! States that no request left by this clock: what tells them from a debt, at the last nanosecond.
 //!
-//! Invariant: the same rule for all eight algorithms. Up to two bursts and the skew beyond now a state is
-//! a debt; beyond that it is foreign, and stands in nobody's way. Only a charge writes, so one that is
-//! never charged is a debt once the clock has come near it.
+//! Invariant: the same rule for all eight algorithms. Up to two bursts and the skew beyond now a
+//! state is a debt; beyond that it is foreign, and stands in nobody's way. Only a charge writes, so
+//! one that is never charged is a debt once the clock has come near it.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(
     clippy::arithmetic_side_effects,
@@ -31,8 +31,8 @@ fn limiter(algorithm: Algorithm) -> Limiter {
     Limiter::new(algorithm, quota).expect("a limiter")
 }
 
-/// A key with both units used, whose state's time is `until`: for a rate all is paid off then, for the others
-/// it is when the window, its part or the entry begins.
+/// A key with both units used, whose state's time is `until`: for a rate all is paid off then, for
+/// the others it is when the window, its part or the entry begins.
 fn reaching(algorithm: Algorithm, until: u64) -> Key {
     let mut key = Key::new(limiter(algorithm));
     let charged_at = if algorithm.has_burst() { until - BURST } else { until };
@@ -52,8 +52,8 @@ fn a_debt_ends_where_the_foreign_begins() {
     }
 }
 
-/// Costs that never fit, costs of 0 and looks write nothing, whatever the state is and however often they
-/// come; the first request that fits makes the state one of this clock.
+/// Costs that never fit, costs of 0 and looks write nothing, whatever the state is and however
+/// often they come; the first request that fits makes the state one of this clock.
 #[test]
 fn only_a_charge_brings_a_foreign_state_back() {
     for algorithm in Algorithm::ALL.map(|algorithm| algorithm.with_buckets(6)) {
@@ -68,7 +68,8 @@ fn only_a_charge_brings_a_foreign_state_back() {
             }
         }
         assert_eq!(untouched.state, key.state, "{algorithm:?}");
-        // Left alone it is what it always was to the clock that comes near: a debt, for its own time.
+        // Left alone it is what it always was to the clock that comes near: a debt, for its own
+        // time.
         assert!(!untouched.peek(until - 1, 2).is_admitted(), "{algorithm:?}");
         assert!(untouched.peek(until + 2 * WINDOW, 2).is_admitted(), "{algorithm:?}");
         // Charged once it is this clock's, and whole again long before the other's time.
@@ -80,8 +81,9 @@ fn only_a_charge_brings_a_foreign_state_back() {
     }
 }
 
-/// Found by chance: 180.39 s at time 0, under costs that write nothing, and its whole burst is still
-/// refused at 180 s, the first time it is asked for. It is served at the time that the denial names.
+/// Found by chance: 180.39 s at time 0, under costs that write nothing, and its whole burst is
+/// still refused at 180 s, the first time it is asked for. It is served at the time that the denial
+/// names.
 #[test]
 fn a_state_that_nobody_charged_is_a_debt_when_its_time_comes() {
     let mut key = Key::new(limiter(Algorithm::Gcra));

@@ -1,5 +1,5 @@
-//! The bytes of every state, written down: a change here is a new version of the layouts, and the bytes of
-//! the earlier one stay here with what becomes of them.
+//! The bytes of every state, written down: a change here is a new version of the layouts, and the
+//! bytes of the earlier one stay here with what becomes of them.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(
     clippy::arithmetic_side_effects,
@@ -88,8 +88,8 @@ fn the_windows() {
 
 #[test]
 fn the_sub_windows() {
-    // Four of 2^18 ns: START is in 0x4488cd11559, a multiple of 5: at place 0; then the next, at 1. The oldest
-    // with any units is one older than the newest, and 5 units are in all.
+    // Four of 2^18 ns: START is in 0x4488cd11559, a multiple of 5: at place 0; then the next, at 1.
+    // The oldest with any units is one older than the newest, and 5 units are in all.
     let charges = [(0, 2), (1 << 18, 3)];
     assert_eq!(
         bytes(BUCKETS, &charges, &[8, 2, 6, 4, 4, 4, 4, 4]),

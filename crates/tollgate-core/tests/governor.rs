@@ -1,13 +1,15 @@
 //! `governor`, the famous GCRA of the Rust world, as a differential oracle for ours.
 //!
-//! The same quota, the same clock, the same requests: the same verdicts, remaining units and waits. Where its
-//! numbers differ legitimately:
+//! The same quota, the same clock, the same requests: the same verdicts, remaining units and waits.
+//! Where its numbers differ legitimately:
 //! - its cell clock starts when the limiter is made and never goes back (an earlier time counts as
 //!   the start), so traces here run forward;
 //! - T is given to it, because its own `Quota` rounds it differently (down, from a `Duration`);
-//! - a cost above the burst is an error there (`InsufficientCapacity`), a denial without a wait here;
+//! - a cost above the burst is an error there (`InsufficientCapacity`), a denial without a wait
+//!   here;
 //! - it has no cost 0;
-//! - `remaining_burst_capacity` counts a unit that has grown back only in part as missing, as ours does.
+//! - `remaining_burst_capacity` counts a unit that has grown back only in part as missing, as ours
+//!   does.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(
     clippy::arithmetic_side_effects,

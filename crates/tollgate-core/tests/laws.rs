@@ -1,4 +1,5 @@
-//! Laws that hold for every algorithm on random traces, in debug and in release (`--profile release-test`).
+//! Laws that hold for every algorithm on random traces, in debug and in release (`--profile
+//! release-test`).
 //!
 //! The clock faults, the extremes and the corrupt states are in `faults.rs`.
 #![cfg(not(target_arch = "wasm32"))]
@@ -41,8 +42,8 @@ proptest! {
         }
     }
 
-    /// GCRA and its kin keep `burst + ceil(w / T) - 1` for every length w, not only for the window, and a
-    /// strict one `limit` in the window; the departures of the queue are never closer than T.
+    /// GCRA and its kin keep `burst + ceil(w / T) - 1` for every length w, not only for the window,
+    /// and a strict one `limit` in the window; the departures of the queue are never closer than T.
     #[test]
     fn the_bound_of_a_rate_holds_for_every_length(
         algorithm in algorithm().prop_filter("a rate", |a| a.has_burst()),
@@ -73,8 +74,8 @@ proptest! {
         }
     }
 
-    /// Whatever is given back, and whenever: departures of the queue are never closer than T for every unit of the one
-    /// before. Who is given back after its departure has departed.
+    /// Whatever is given back, and whenever: departures of the queue are never closer than T for
+    /// every unit of the one before. Who is given back after its departure has departed.
     #[test]
     fn departures_keep_their_distance_whatever_is_given_back(
         numbers in numbers(), start in start(),
@@ -110,8 +111,9 @@ proptest! {
         }
     }
 
-    /// `soonest` is never later than the time at which costs have gone one after the other, each as soon as it can; GCRA and
-    /// its kin say exactly that time, all others exactly when one unit fits that does not fit now.
+    /// `soonest` is never later than the time at which costs have gone one after the other, each as
+    /// soon as it can; GCRA and its kin say exactly that time, all others exactly when one unit
+    /// fits that does not fit now.
     #[test]
     fn soonest_is_never_late(limiter in limiter(), start in start(), steps in steps(20), costs in prop::collection::vec(1_u64..=3, 1..20)) {
         let mut key = Key::new(limiter);
@@ -201,8 +203,9 @@ proptest! {
         });
     }
 
-    /// With nothing remaining, `reset_after` is the first nanosecond at which one unit is admitted; with
-    /// something, it is a time within which no more units than that come back than the rate gives.
+    /// With nothing remaining, `reset_after` is the first nanosecond at which one unit is admitted;
+    /// with something, it is a time within which no more units than that come back than the rate
+    /// gives.
     #[test]
     fn reset_after_is_when_one_unit_is_admitted(limiter in limiter(), start in start(), steps in steps(40)) {
         run(&mut Key::new(limiter), start, &steps, |key, now, _, decision| {
@@ -228,7 +231,8 @@ proptest! {
         prop_assert!(key.peek(later, decision.remaining).is_admitted(), "{limiter:?}");
     }
 
-    /// A refund at the instant of the charge undoes it: every later answer is as if it had not been.
+    /// A refund at the instant of the charge undoes it: every later answer is as if it had not
+    /// been.
     #[test]
     fn a_refund_at_the_same_instant_undoes(
         limiter in limiter(), start in start(), steps in steps(30), later in 0..3_000_u64,
@@ -250,8 +254,8 @@ proptest! {
         });
     }
 
-    /// However late charges are given back, what was admitted and not given back keeps the bound in every
-    /// window, and at every instant the capacity.
+    /// However late charges are given back, what was admitted and not given back keeps the bound in
+    /// every window, and at every instant the capacity.
     #[test]
     fn net_of_late_refunds_the_bound_holds(
         limiter in limiter(), start in start(),
@@ -300,8 +304,8 @@ proptest! {
         prop_assert_eq!(format!("{kept:?}"), format!("{forgotten:?}"));
     }
 
-    /// The share used is what is not left, rounded up; never seen is 0, and all of it exactly when not one
-    /// more unit is admitted.
+    /// The share used is what is not left, rounded up; never seen is 0, and all of it exactly when
+    /// not one more unit is admitted.
     #[test]
     fn the_share_used_is_what_does_not_remain(
         limiter in limiter(), start in start(), steps in steps(40),
@@ -362,9 +366,9 @@ proptest! {
         prop_assert_eq!(key.used(now), 0);
     }
 
-    /// A larger quota never denies more, in this sense, for every algorithm and all costs: of the requests
-    /// that the smaller one admits, the larger one, charged with the same, denies none, lets none wait
-    /// longer, and has at least as much remaining.
+    /// A larger quota never denies more, in this sense, for every algorithm and all costs: of the
+    /// requests that the smaller one admits, the larger one, charged with the same, denies none,
+    /// lets none wait longer, and has at least as much remaining.
     #[test]
     fn a_larger_quota_admits_what_the_smaller_one_admits(
         algorithm in algorithm(), numbers in numbers(), limit_more in 0..6_u64, burst_more in 0..6_u64,
@@ -383,9 +387,9 @@ proptest! {
         });
     }
 
-    /// And in the stronger sense, each left to its own admissions: with unit costs the larger quota has never
-    /// admitted fewer in all. This is not so for the sliding window (its weight carries a full window
-    /// over) and for mixed costs (one dear request more may cost two cheap ones later).
+    /// And in the stronger sense, each left to its own admissions: with unit costs the larger quota
+    /// has never admitted fewer in all. This is not so for the sliding window (its weight carries a
+    /// full window over) and for mixed costs (one dear request more may cost two cheap ones later).
     #[test]
     fn a_larger_quota_never_admits_fewer_units(
         algorithm in algorithm().prop_filter("exact", |a| *a != Algorithm::SlidingWindow),
@@ -416,7 +420,8 @@ fn wait_ns(verdict: &Verdict) -> u64 {
     if let Verdict::Delay(wait) = verdict { wait.as_nanos() } else { 0 }
 }
 
-/// A client that spreads `remaining` over `reset_after` sees no denial and uses the rate (docs/fields.md).
+/// A client that spreads `remaining` over `reset_after` sees no denial and uses the rate
+/// (docs/fields.md).
 #[test]
 fn a_client_that_spreads_what_remains_is_never_denied() {
     let quota = tollgate_core::Quota::new(100, Span::from_secs(60)).expect("a quota");

@@ -1,7 +1,8 @@
-//! States of earlier layouts: what the code that wrote them answered is what is answered after they are converted.
+//! States of earlier layouts: what the code that wrote them answered is what is answered after they
+//! are converted.
 //!
-//! `layout_1.txt` was written by the core of commit 7a4de38 and is never written again. `recorded.rs` converts random
-//! bytes of layout 1, too, and compares what follows.
+//! `layout_1.txt` was written by the core of commit 7a4de38 and is never written again.
+//! `recorded.rs` converts random bytes of layout 1, too, and compares what follows.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(
     clippy::arithmetic_side_effects,
@@ -71,7 +72,8 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 proptest! {
-    /// Bytes of today's layout are their own conversion; of no version and of another length nothing is made.
+    /// Bytes of today's layout are their own conversion; of no version and of another length
+    /// nothing is made.
     #[test]
     fn only_states_of_a_version_are_converted(
         limiter in limiter(), seed in prop::collection::vec(any::<u8>(), 200), longer in 1..9_usize,

@@ -1,9 +1,10 @@
 //! Every algorithm against a naive oracle that keeps the whole history and says in one line what is
-//! admitted. Its arithmetic is exact (`i128`, products in place of quotients) and shares no code with the core.
+//! admitted. Its arithmetic is exact (`i128`, products in place of quotients) and shares no code
+//! with the core.
 //!
-//! The oracle only answers "would this cost be admitted at that time?". What a decision claims is checked
-//! by asking: `remaining` is admitted and one more is not; `retry_after` is admitted and one
-//! nanosecond less is not.
+//! The oracle only answers "would this cost be admitted at that time?". What a decision claims is
+//! checked by asking: `remaining` is admitted and one more is not; `retry_after` is admitted and
+//! one nanosecond less is not.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(
     clippy::arithmetic_side_effects,
@@ -62,8 +63,8 @@ impl Oracle {
             }
     }
 
-    /// From every request on, what was admitted since drains one unit every T: the debt of any stretch of the
-    /// history, with the new cost, is at most one burst.
+    /// From every request on, what was admitted since drains one unit every T: the debt of any
+    /// stretch of the history, with the new cost, is at most one burst.
     fn rate(&self, now: i128, cost: i128) -> bool {
         let interval = self.interval();
         let mut units = cost;
@@ -81,7 +82,8 @@ impl Oracle {
         self.units_in(index * self.window, (index + 1) * self.window) + cost <= self.limit
     }
 
-    /// previous x left / window + current + cost against limit, times window; the floor gives less than one unit.
+    /// previous x left / window + current + cost against limit, times window; the floor gives less
+    /// than one unit.
     fn sliding_window(&self, now: i128, cost: i128) -> bool {
         let start = self.latest / self.window * self.window;
         let now = now.max(start);
@@ -223,8 +225,8 @@ proptest! {
         }
     }
 
-    /// Charges taken back: at once from GCRA and its kin, the last one from the queue until it departs, any time from
-    /// the counters.
+    /// Charges taken back: at once from GCRA and its kin, the last one from the queue until it
+    /// departs, any time from the counters.
     #[test]
     fn random_traces_with_refunds_agree(
         limiter in limiter(), start in start(),
@@ -265,8 +267,8 @@ proptest! {
     }
 }
 
-/// All traces of up to six events over a small grid of times and costs, for every algorithm: the same instant,
-/// a part of a window, one nanosecond before a whole one, and a step back.
+/// All traces of up to six events over a small grid of times and costs, for every algorithm: the
+/// same instant, a part of a window, one nanosecond before a whole one, and a step back.
 #[test]
 fn all_small_worlds_agree() {
     for (limit, burst, strict, window_ns) in

@@ -1,17 +1,20 @@
-//! Four million random steps whose answers were recorded once: a change of the core changes no decision.
+//! Four million random steps whose answers were recorded once: a change of the core changes no
+//! decision.
 //!
-//! A section is one key of one quota and [`STEPS`] steps: checks, looks and refunds of many costs, on a clock that
-//! stands still, runs on, jumps years ahead and steps back, within the skew and beyond; its state may come from another
-//! quota or be any bytes. `recorded.txt` holds 16 bits of each section's answers, so that a difference names its
-//! algorithm and quota, and 64 bits of all sections of an algorithm. Answers are recorded, never bytes of states: a
-//! layout may change, what it decides may not. The oracle says that the decisions are right; this, that they
-//! are the same as ever.
+//! A section is one key of one quota and [`STEPS`] steps: checks, looks and refunds of many costs,
+//! on a clock that stands still, runs on, jumps years ahead and steps back, within the skew and
+//! beyond; its state may come from another quota or be any bytes. `recorded.txt` holds 16 bits of
+//! each section's answers, so that a difference names its algorithm and quota, and 64 bits of all
+//! sections of an algorithm. Answers are recorded, never bytes of states: a layout may change, what
+//! it decides may not. The oracle says that the decisions are right; this, that they are the same
+//! as ever.
 //!
-//! Recorded by the core of commit 7a4de38, which kept no sums and searched without shortcuts. To find the first step that
-//! differs: the failure names a file with the section's steps; copy this test into a work tree of that commit, let it write
-//! the same section (`TOLLGATE_SECTION=sliding-log/7 cargo test -p tollgate-core --test recorded`) and compare the
-//! two. `TOLLGATE_BLESS=1` with the profile `release-test` records anew, which is only right where a decision
-//! is meant to change.
+//! Recorded by the core of commit 7a4de38, which kept no sums and searched without shortcuts. To
+//! find the first step that differs: the failure names a file with the section's steps; copy this
+//! test into a work tree of that commit, let it write the same section
+//! (`TOLLGATE_SECTION=sliding-log/7 cargo test -p tollgate-core --test recorded`) and compare the
+//! two. `TOLLGATE_BLESS=1` with the profile `release-test` records anew, which is only right where
+//! a decision is meant to change.
 //!
 //! Not here: what `leaky-queue` gives back of a slot that has departed; it is tested by itself.
 #![cfg(not(target_arch = "wasm32"))]
@@ -223,7 +226,8 @@ impl Record {
     }
 }
 
-/// Writes the record of one algorithm; the others stay. The tests run beside each other, so one at a time.
+/// Writes the record of one algorithm; the others stay. The tests run beside each other, so one at
+/// a time.
 fn bless(name: &str, all: u64, digests: &[u64]) {
     static FILE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = FILE.lock();
@@ -250,8 +254,8 @@ fn bless(name: &str, all: u64, digests: &[u64]) {
 struct Section {
     random: Random,
     limiter: Limiter,
-    /// A limiter of another quota with states as long, which now and then takes part: it leaves counts and times
-    /// that the limiter itself never would.
+    /// A limiter of another quota with states as long, which now and then takes part: it leaves
+    /// counts and times that the limiter itself never would.
     stranger: Option<Limiter>,
     state: Vec<u8>,
     now: u64,
@@ -487,7 +491,8 @@ impl Seen {
     }
 }
 
-/// FNV-1a over words of 64 bits, with the high half folded in so that every bit reaches every other.
+/// FNV-1a over words of 64 bits, with the high half folded in so that every bit reaches every
+/// other.
 #[derive(Clone, Copy)]
 struct Digest(u64);
 
@@ -632,8 +637,8 @@ impl Random {
         newest.to_le_bytes().into_iter().chain(counts).collect()
     }
 
-    /// A state of the log: where it begins, how many entries, and entries that never fall, as in every log that a request
-    /// left. What a search finds among others is nobody's promise.
+    /// A state of the log: where it begins, how many entries, and entries that never fall, as in
+    /// every log that a request left. What a search finds among others is nobody's promise.
     fn log_state(&mut self, limit: u64, now_ns: u64, window_ns: u64) -> Vec<u8> {
         let (start, len) = (self.below(limit + 2), self.below(limit + 2) as u32);
         let mut words = vec![0; limit as usize];

@@ -1,9 +1,11 @@
-//! What the host calls: the exports of the proxy-wasm ABI, and nothing but handing over to [`Filter`].
+//! What the host calls: the exports of the proxy-wasm ABI, and nothing but handing over to
+//! [`Filter`].
 //!
-//! Our own and not the SDK's, because its dispatcher panics about a context that it does not know, and a host does
-//! ask about such: a request that is answered after its client left has its response seen by a
-//! context that was deleted. Invariant: none of these traps, whatever the host calls, in any order, about
-//! any context. `exports.txt` names what the shipped module exports: every callback costs each request some time.
+//! Our own and not the SDK's, because its dispatcher panics about a context that it does not know,
+//! and a host does ask about such: a request that is answered after its client left has its
+//! response seen by a context that was deleted. Invariant: none of these traps, whatever the host
+//! calls, in any order, about any context. `exports.txt` names what the shipped module exports:
+//! every callback costs each request some time.
 #![allow(
     unsafe_code,
     reason = "a name that the host calls and memory that it takes are unsafe by nature"
@@ -37,8 +39,8 @@ pub extern "C" fn _initialize() {
     panic::set_hook(Box::new(|panic| log_critical(&panic.to_string())));
 }
 
-/// Memory for what a host call returns, which takes it over; null when there is too little: the host then
-/// answers its call with a failure.
+/// Memory for what a host call returns, which takes it over; null when there is too little: the
+/// host then answers its call with a failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(len: usize) -> *mut u8 {
     match Layout::array::<u8>(len) {

@@ -1,7 +1,9 @@
-//! A policy in force: it decides requests, settles what their responses bring about, and takes charges back.
+//! A policy in force: it decides requests, settles what their responses bring about, and takes
+//! charges back.
 //!
-//! Invariant: nothing is borrowed across a host call, so a host that calls back in the middle of one finds
-//! a policy that works. Deliberately absent: what becomes of the request; that is `filter`'s and `retry`'s.
+//! Invariant: nothing is borrowed across a host call, so a host that calls back in the middle of
+//! one finds a policy that works. Deliberately absent: what becomes of the request; that is
+//! `filter`'s and `retry`'s.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,7 +29,8 @@ const SPARE_PLANS: usize = 256;
 const LOCAL_PROXY: &str = "tollgate: a proxy on this machine sends requests, and the policy takes the address of the \
     connection, so all of its clients are one; set xff_num_trusted_hops, or client_ip with trusted_proxies";
 
-/// The longest key that is kept as it is while its request is under way, in bytes; what a client sends may be longer.
+/// The longest key that is kept as it is while its request is under way, in bytes; what a client
+/// sends may be longer.
 const LONGEST_KEY: usize = 1024;
 
 /// Tries to agree on a seed: every failed one means that somebody else set it.
@@ -112,7 +115,8 @@ impl<H: Proxy> ActivePolicy<H> {
         }
     }
 
-    /// Decides a plan again, or for the first time; without a clock nothing can be decided, so `on_failure` does.
+    /// Decides a plan again, or for the first time; without a clock nothing can be decided, so
+    /// `on_failure` does.
     pub fn decide_at(&self, plan: &mut Plan, now: Option<Timestamp>) {
         let stats = match now {
             Some(now) => self.enforce(plan, now, |enforcement| enforcement.run()),
@@ -147,8 +151,8 @@ impl<H: Proxy> ActivePolicy<H> {
         }
     }
 
-    /// The stream of a request that was let through ended before it had a response: its client left, or the host
-    /// gave it up.
+    /// The stream of a request that was let through ended before it had a response: its client
+    /// left, or the host gave it up.
     pub fn end_without_status(&self, mut plan: Box<Plan>) {
         if plan.is_deferred() {
             self.settle_as(&mut plan, None);
@@ -156,7 +160,8 @@ impl<H: Proxy> ActivePolicy<H> {
         self.keep(plan);
     }
 
-    /// Takes back what a request was charged that will not go on; false when not all of it could be.
+    /// Takes back what a request was charged that will not go on; false when not all of it could
+    /// be.
     pub fn take_back(&self, plan: &mut Plan, now: Timestamp) -> bool {
         let mut is_back = true;
         let stats = self.enforce(plan, now, |enforcement| {
@@ -175,7 +180,8 @@ impl<H: Proxy> ActivePolicy<H> {
         self.metrics.add(&stats, &self.host);
     }
 
-    /// Gives a request the time `at`, which another one was charged for; false when its state cannot be read.
+    /// Gives a request the time `at`, which another one was charged for; false when its state
+    /// cannot be read.
     pub fn give_place(&self, plan: &mut Plan, now: Timestamp, at: Timestamp) -> bool {
         let mut is_given = false;
         let give = |plan: &mut Plan, config: &Config| {

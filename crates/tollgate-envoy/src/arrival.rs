@@ -1,7 +1,7 @@
 //! A request that has just come: it goes on, is refused, or waits.
 //!
-//! Invariant: whoever has to wait stands behind those who came before, without a decision of its own. Deliberately
-//! absent: what becomes of it while it waits; that is `retry`'s.
+//! Invariant: whoever has to wait stands behind those who came before, without a decision of its
+//! own. Deliberately absent: what becomes of it while it waits; that is `retry`'s.
 
 use std::rc::Rc;
 

@@ -1,8 +1,9 @@
-//! Claims of a verified token, out of the stream's metadata: the message of protobuf that says of every value what it is.
+//! Claims of a verified token, out of the stream's metadata: the message of protobuf that says of
+//! every value what it is.
 //!
-//! Invariant: a claim is text, a number or a truth value, as the token had it; a list, an object and null are no claim. The host
-//! would give one claim by its own path, but without its kind: eight bytes are then a text or a double. Any bytes end, in a
-//! claim or in none.
+//! Invariant: a claim is text, a number or a truth value, as the token had it; a list, an object
+//! and null are no claim. The host would give one claim by its own path, but without its kind:
+//! eight bytes are then a text or a double. Any bytes end, in a claim or in none.
 //!
 //! Deliberately absent: verifying. What stands here was put there by the jwt_authn filter in front.
 //!
@@ -17,7 +18,8 @@ use crate::wire::structpb::{Field, Reader};
 /// Where the jwt_authn filter leaves what it verified.
 const VERIFIER: &[u8] = b"envoy.filters.http.jwt_authn";
 
-/// The claim `name` under `payload`, the filter's `payload_in_metadata`, in a serialised `Metadata`.
+/// The claim `name` under `payload`, the filter's `payload_in_metadata`, in a serialised
+/// `Metadata`.
 pub fn claim<'a>(metadata: &'a [u8], payload: &str, name: &str) -> Option<Cow<'a, [u8]>> {
     let verified = entry(metadata, VERIFIER)?;
     let Field::Bytes(5, claims) = only_field(entry(verified, payload.as_bytes())?)? else {
@@ -86,7 +88,8 @@ pub mod tests {
         [&[2 << 3 | 1][..], &value.to_le_bytes()].concat()
     }
 
-    /// What Envoy gives for `metadata` when jwt_authn has left these claims, beside what others left.
+    /// What Envoy gives for `metadata` when jwt_authn has left these claims, beside what others
+    /// left.
     pub fn metadata() -> Vec<u8> {
         let claims = map(&[
             ("sub", message(3, b"user-042")),
@@ -111,7 +114,8 @@ pub mod tests {
         .concat()
     }
 
-    // Guards: eight bytes of text taken for a number, and a number for text: the kind is in the message.
+    // Guards: eight bytes of text taken for a number, and a number for text: the kind is in the
+    // message.
     #[test]
     fn a_claim_has_the_kind_that_the_token_gave_it() {
         let metadata = metadata();

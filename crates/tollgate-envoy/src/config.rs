@@ -1,4 +1,5 @@
-//! A plugin's configuration: from the bytes that Envoy hands over to a compiled policy and its tables.
+//! A plugin's configuration: from the bytes that Envoy hands over to a compiled policy and its
+//! tables.
 //!
 //! Invariant: a configuration either compiles as a whole or is refused with every problem, one line
 //! each; nothing is corrected silently. Deliberately absent: host calls.
@@ -23,8 +24,8 @@ pub struct Config {
 
 impl Config {
     /// Compiles a plugin configuration: JSON text (`StringValue`, `BytesValue`) or a serialised
-    /// `google.protobuf.Struct` (YAML inside the Envoy configuration). `scope` is the plugin's own name, see
-    /// [`Table::new`].
+    /// `google.protobuf.Struct` (YAML inside the Envoy configuration). `scope` is the plugin's own
+    /// name, see [`Table::new`].
     ///
     /// # Errors
     /// Every problem, one line each.
@@ -40,8 +41,8 @@ impl Config {
     }
 }
 
-/// True for one rule whose requests cost the same and that takes no place back, neither because of a response nor
-/// because whoever waits for it (`leaky-queue`) leaves.
+/// True for one rule whose requests cost the same and that takes no place back, neither because of
+/// a response nor because whoever waits for it (`leaky-queue`) leaves.
 fn has_final_denials(policy: &Policy) -> bool {
     let [rule] = policy.rules() else { return false };
     let mut meters = policy.quota_sets().iter().flat_map(|set| set.meters());
@@ -49,7 +50,8 @@ fn has_final_denials(policy: &Policy) -> bool {
     rule.has_fixed_cost() && !rule.gives_back() && !meters.any(is_queue)
 }
 
-/// The plugin's name, or else its `root_id`, as a part of a metric's name; `tollgate` when it has neither.
+/// The plugin's name, or else its `root_id`, as a part of a metric's name; `tollgate` when it has
+/// neither.
 fn plugin_label(scope: &[u8]) -> String {
     let mut names = scope.split(|byte| *byte == 0).filter(|name| !name.is_empty());
     names
@@ -59,8 +61,9 @@ fn plugin_label(scope: &[u8]) -> String {
 
 /// The policy's JSON text.
 ///
-/// JSON holds no control characters but white space. A serialised `Struct` with at least one field always
-/// holds others (the tag of a map entry's value is 0x12), although it may begin like white space.
+/// JSON holds no control characters but white space. A serialised `Struct` with at least one field
+/// always holds others (the tag of a map entry's value is 0x12), although it may begin like white
+/// space.
 fn document(configuration: &[u8]) -> Result<String, String> {
     if configuration.is_empty() {
         return Err("the plugin has no configuration; put the policy there".into());

@@ -1,12 +1,13 @@
 //! What this worker saw denied: a denial needs no look into the shared tables to be repeated.
 //!
-//! A denial changes nothing, and until its `retry_after` nobody else is admitted, so the value stays as
-//! it was: a request that is denied on the remembered value is denied on the present one, with the
-//! same numbers. Invariant: only denials are taken from here, never admissions, and only under a
-//! policy of one rule with one cost. With several rules of one key the others' quotas go on being charged,
-//! and with several costs another worker may admit a cheaper request: the numbers would be old. With
-//! several keys, where places are held (`reserve`) or waited for (`leaky-queue`), a charge may be given back, and the
-//! denial was false. That time goes forward is the monotonic clock's promise.
+//! A denial changes nothing, and until its `retry_after` nobody else is admitted, so the value
+//! stays as it was: a request that is denied on the remembered value is denied on the present one,
+//! with the same numbers. Invariant: only denials are taken from here, never admissions, and only
+//! under a policy of one rule with one cost. With several rules of one key the others' quotas go on
+//! being charged, and with several costs another worker may admit a cheaper request: the numbers
+//! would be old. With several keys, where places are held (`reserve`) or waited for
+//! (`leaky-queue`), a charge may be given back, and the denial was false. That time goes forward is
+//! the monotonic clock's promise.
 //!
 //! Deliberately absent: any decision; the policy decides on the value like on a loaded one.
 

@@ -1,10 +1,11 @@
 //! One request against the shared tables: load, decide, commit, and give back what cannot stand.
 //!
 //! Invariant: a value is only ever written over exactly the bytes it was decided on (compare and
-//! swap, or insert if absent), so any number of workers together admit what one would. Every loop is
-//! bounded, and what happens after the bound is the rule's `on_failure`.
+//! swap, or insert if absent), so any number of workers together admit what one would. Every loop
+//! is bounded, and what happens after the bound is the rule's `on_failure`.
 //!
-//! Deliberately absent: any decision; those are the policy's. No host calls either: [`SharedData`] stands for them.
+//! Deliberately absent: any decision; those are the policy's. No host calls either: [`SharedData`]
+//! stands for them.
 
 use core::num::NonZeroU64;
 
@@ -28,7 +29,8 @@ pub struct CommitStats {
     pub retries: i64,
     /// Live states that another key took the place of.
     pub evictions: i64,
-    /// Those of them whose key had used half of a quota or more: somebody who was limited, or near it.
+    /// Those of them whose key had used half of a quota or more: somebody who was limited, or near
+    /// it.
     pub evictions_half_used: i64,
     /// Partitions that could not be read or written.
     pub failures: i64,
@@ -68,8 +70,8 @@ pub struct Enforcement<'a, S> {
     pub now: Timestamp,
 }
 
-/// What a key's value weighs against the others of a full bucket: the greatest share used, then the time at
-/// which it is forgotten anyway. `None` when it can be forgotten without loss.
+/// What a key's value weighs against the others of a full bucket: the greatest share used, then the
+/// time at which it is forgotten anyway. `None` when it can be forgotten without loss.
 fn claim(
     policy: &Policy,
     group: &Group,
@@ -137,7 +139,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         self.plan.decide(&self.config.policy, self.now);
         for index in 0..self.plan.len() {
             if self.is(index, |partition| partition.applies() && partition.changed()) {
-                // What is used up by now, or cannot be written, is not charged: nobody waits for the answer.
+                // What is used up by now, or cannot be written, is not charged: nobody waits for
+                // the answer.
                 if let Commit::Failed(failure) = self.commit(index, &mut stats) {
                     self.fail(index, failure, &mut stats);
                 }
@@ -159,8 +162,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         stats
     }
 
-    /// Takes back what was charged earlier, for a request that was to go on and will not; false when the place that
-    /// it waits for stays taken.
+    /// Takes back what was charged earlier, for a request that was to go on and will not; false
+    /// when the place that it waits for stays taken.
     pub fn take_back(&mut self, stats: &mut CommitStats) -> bool {
         let mut is_free = true;
         self.locate();
@@ -172,8 +175,9 @@ impl<S: SharedData> Enforcement<'_, S> {
         is_free
     }
 
-    /// Takes back every charge: for a request that is refused after all. What was not committed yet is taken back in the
-    /// plan alone, or else it would be taken out of what others were charged when the request is turned away later.
+    /// Takes back every charge: for a request that is refused after all. What was not committed yet
+    /// is taken back in the plan alone, or else it would be taken out of what others were charged
+    /// when the request is turned away later.
     pub fn refund_committed(&mut self, stats: &mut CommitStats) {
         for index in 0..self.plan.len() {
             if self.read(index).is_some_and(|read| read.committed) {
@@ -284,8 +288,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         Commit::Failed(Failure::Contended)
     }
 
-    /// Takes one committed charge back; false when a place in it stays taken, or all of it: after too many lost races,
-    /// which is too strict for this client and never too lax.
+    /// Takes one committed charge back; false when a place in it stays taken, or all of it: after
+    /// too many lost races, which is too strict for this client and never too lax.
     fn refund(&mut self, index: usize, stats: &mut CommitStats) -> bool {
         for _ in 0..MAX_TRIES {
             if self.load(index).is_err() {

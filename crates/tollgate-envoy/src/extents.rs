@@ -1,12 +1,13 @@
-//! How far each table reaches, agreed by all workers through the host's map when a policy is configured.
+//! How far each table reaches, agreed by all workers through the host's map when a policy is
+//! configured.
 //!
-//! Invariant: a table's extent is written down before a worker uses it, and only ever grows, so whoever
-//! looks for a key looks in all the places where another may have put it (`places`). Bytes that say no
-//! extent count as a table that began with one bucket: any bucket may then be half of another, and is
-//! looked for there.
+//! Invariant: a table's extent is written down before a worker uses it, and only ever grows, so
+//! whoever looks for a key looks in all the places where another may have put it (`places`). Bytes
+//! that say no extent count as a table that began with one bucket: any bucket may then be half of
+//! another, and is looked for there.
 //!
-//! Deliberately absent: a look at the extent by a request. It would cost as much as the look at the bucket,
-//! and a bucket says itself whether it was halved.
+//! Deliberately absent: a look at the extent by a request. It would cost as much as the look at the
+//! bucket, and a bucket says itself whether it was halved.
 
 use crate::config::Config;
 use crate::shared_data::{INSERT, SharedData, Stored, Written};
@@ -26,8 +27,8 @@ enum Found {
     Unreachable,
 }
 
-/// Brings every table of `config` to the extent that all workers agree on. What an operator must know is
-/// returned, a line each; `None` when the host does not answer.
+/// Brings every table of `config` to the extent that all workers agree on. What an operator must
+/// know is returned, a line each; `None` when the host does not answer.
 pub fn agree(shared: &impl SharedData, config: &mut Config) -> Option<Vec<String>> {
     let (mut lines, mut is_new) = (Vec::new(), false);
     for (group, table) in config.tables.iter_mut().enumerate() {

@@ -1,11 +1,12 @@
-//! What a request is, over host calls: each is made at most once per request, and only when asked for.
+//! What a request is, over host calls: each is made at most once per request, and only when asked
+//! for.
 //!
 //! Invariant: values are bytes and every line of a header counts. The host's call for one header
 //! gives the first line alone, so a client could hide behind a second one; the call for all headers
 //! costs the same (measured: 2.5 us against 2.25 us for one) and answers every later question, too.
 //!
-//! Deliberately absent: who may be believed about a client's address; that is the connection manager's
-//! `use_remote_address`, and the policy's.
+//! Deliberately absent: who may be believed about a client's address; that is the connection
+//! manager's `use_remote_address`, and the policy's.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -34,7 +35,8 @@ pub struct RequestFacts<S> {
     payload: Option<Rc<str>>,
     headers: OnceCell<Option<HeaderMap>>,
     peer: OnceCell<Option<IpAddr>>,
-    /// What the filters in front left, all of it: only the whole message says which claims are numbers.
+    /// What the filters in front left, all of it: only the whole message says which claims are
+    /// numbers.
     metadata: OnceCell<Vec<u8>>,
 }
 
@@ -50,13 +52,15 @@ impl<S: RequestSource> RequestFacts<S> {
         }
     }
 
-    /// True when the headers were asked for, and the host did not give them: what was read of them is nothing.
+    /// True when the headers were asked for, and the host did not give them: what was read of them
+    /// is nothing.
     pub fn is_unreadable(&self) -> bool {
         self.headers.get().is_some_and(Option::is_none)
     }
 
-    /// True when the address was asked for and is this machine's own, and the request has come through a proxy: then
-    /// all clients of that proxy are one. Envoy itself may have added the address of its peer to the list.
+    /// True when the address was asked for and is this machine's own, and the request has come
+    /// through a proxy: then all clients of that proxy are one. Envoy itself may have added the
+    /// address of its peer to the list.
     pub fn is_from_a_proxy_of_this_machine(&self) -> bool {
         let Some(Some(peer)) = self.peer.get() else { return false };
         let is_peer = |one: &[u8]| {

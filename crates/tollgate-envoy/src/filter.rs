@@ -1,9 +1,10 @@
-//! The filter's contexts: a root for each policy, a stream for each request, found by the host's numbers.
+//! The filter's contexts: a root for each policy, a stream for each request, found by the host's
+//! numbers.
 //!
-//! Invariant: whatever a host calls, in any order, about any context, known or not, also in the middle of a
-//! call of ours: an answer, never a trap. So a map is only ever borrowed between host calls, never across
-//! one, and an unknown context lets the request go on. Deliberately absent: decisions (the policy's) and
-//! unsafe calls (`host`, `abi`).
+//! Invariant: whatever a host calls, in any order, about any context, known or not, also in the
+//! middle of a call of ours: an answer, never a trap. So a map is only ever borrowed between host
+//! calls, never across one, and an unknown context lets the request go on. Deliberately absent:
+//! decisions (the policy's) and unsafe calls (`host`, `abi`).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -20,8 +21,9 @@ use crate::reply::Reply;
 use crate::retry::{Held, Pending};
 use crate::waiting::Waiting;
 
-/// Requests whose turn is taken in one call of the timer. The host handles the response to each refusal inside that of
-/// the one before, so 400 of them end the stack of its thread; the rest has its turn a millisecond later.
+/// Requests whose turn is taken in one call of the timer. The host handles the response to each
+/// refusal inside that of the one before, so 400 of them end the stack of its thread; the rest has
+/// its turn a millisecond later.
 pub const TURNS_PER_TICK: usize = 32;
 
 /// What the host is to do with a request.
@@ -34,8 +36,9 @@ pub enum Flow {
 }
 
 impl Flow {
-    /// The ABI's number for it. Not 1, which stops the headers alone under `allow_on_headers_stop_iteration`: the body
-    /// would take the request on. 4 stops everything, whatever the operator has set.
+    /// The ABI's number for it. Not 1, which stops the headers alone under
+    /// `allow_on_headers_stop_iteration`: the body would take the request on. 4 stops everything,
+    /// whatever the operator has set.
     #[must_use]
     pub const fn number(self) -> u32 {
         match self {
@@ -70,8 +73,8 @@ impl<H: Proxy> Filter<H> {
         Self { host, roots: Cell::new(BTreeMap::new()), streams: Cell::new(BTreeMap::new()) }
     }
 
-    /// A context begins: a root if it has no parent, else a stream of that root. One that is there stays as it is:
-    /// the host announces a root again for every listener that shares it.
+    /// A context begins: a root if it has no parent, else a stream of that root. One that is there
+    /// stays as it is: the host announces a root again for every listener that shares it.
     pub fn on_context_create(&self, id: u32, parent: u32) {
         if parent == 0 {
             let root = || Rc::new(Root::new(self.host.clone()));
@@ -173,7 +176,8 @@ impl<H: Proxy> Filter<H> {
         flow
     }
 
-    /// Refuses a request about which nothing can be known. Not `on_failure`: nobody knows whose it would be.
+    /// Refuses a request about which nothing can be known. Not `on_failure`: nobody knows whose it
+    /// would be.
     fn give_up(&self, policy: &ActivePolicy<H>) -> Flow {
         policy.count_failure();
         self.host.reply(&Reply::overloaded());
@@ -242,7 +246,8 @@ impl<H: Proxy> Root<H> {
     }
 }
 
-/// Acts on what a cell holds. No host call belongs into `act`: whoever calls back finds the cell empty.
+/// Acts on what a cell holds. No host call belongs into `act`: whoever calls back finds the cell
+/// empty.
 fn with<T: Default, R>(cell: &Cell<T>, act: impl FnOnce(&mut T) -> R) -> R {
     let mut value = cell.take();
     let result = act(&mut value);

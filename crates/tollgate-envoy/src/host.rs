@@ -1,10 +1,10 @@
 //! Every call to the host, by the ABI itself (proxy-wasm 0.2.1 and WASI preview 1).
 //!
-//! Not by the SDK's `hostcalls`, for these reasons: they panic on a status they do not expect (a trap takes
-//! the worker's VM down), `get_map_value` panics on a header that is not UTF-8, names of shared data must be
-//! text, `send_http_response` can neither say details nor a gRPC status, and there is no
-//! monotonic clock. Invariant: nothing here panics, and every failure of the host is a value.
-//! Deliberately absent: what the host calls; that is `abi`.
+//! Not by the SDK's `hostcalls`, for these reasons: they panic on a status they do not expect (a
+//! trap takes the worker's VM down), `get_map_value` panics on a header that is not UTF-8, names of
+//! shared data must be text, `send_http_response` can neither say details nor a gRPC status, and
+//! there is no monotonic clock. Invariant: nothing here panics, and every failure of the host is a
+//! value. Deliberately absent: what the host calls; that is `abi`.
 #![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature")]
 
 use core::ptr::null_mut;
@@ -176,7 +176,8 @@ impl Proxy for Host {
 
     fn add_response_header(&self, name: &str, value: &str) {
         let (name, value) = (name.as_bytes(), value.as_bytes());
-        // SAFETY: the host reads both during the call. A refused line changes nothing for the request.
+        // SAFETY: the host reads both during the call. A refused line changes nothing for the
+        // request.
         let _ = unsafe {
             proxy_add_header_map_value(
                 RESPONSE_HEADERS,
@@ -335,7 +336,7 @@ fn owned(bytes: *mut u8, len: usize) -> Vec<u8> {
     if bytes.is_null() || len == 0 {
         return Vec::new();
     }
-    // SAFETY: the host got `bytes` from `abi::malloc`, which takes exactly `len` bytes, aligned as bytes are, from the
-    // global allocator; it wrote all of them, and keeps no pointer to them.
+    // SAFETY: the host got `bytes` from `abi::malloc`, which takes exactly `len` bytes, aligned as
+    // bytes are, from the global allocator; it wrote all of them, and keeps no pointer to them.
     unsafe { Vec::from_raw_parts(bytes, len, len) }
 }

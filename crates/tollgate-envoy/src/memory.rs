@@ -1,15 +1,16 @@
 //! How much memory is taken, and when it is too much to take more.
 //!
-//! An allocation that fails inside a request cannot be answered: Rust aborts, the virtual machine is gone, and its
-//! worker with it. So a request is refused long before the host's end of memory (1 GiB in Envoy).
-//! Invariant: what clients can make grow asks here first. Deliberately absent: who took how much.
+//! An allocation that fails inside a request cannot be answered: Rust aborts, the virtual machine
+//! is gone, and its worker with it. So a request is refused long before the host's end of memory (1
+//! GiB in Envoy). Invariant: what clients can make grow asks here first. Deliberately absent: who
+//! took how much.
 #![allow(unsafe_code, reason = "an allocator is unsafe by nature")]
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// From here on no request takes more. Far above what the limits on waiting requests come to, and far below the
-/// end, because memory that was given back in pieces is not all of use.
+/// From here on no request takes more. Far above what the limits on waiting requests come to, and
+/// far below the end, because memory that was given back in pieces is not all of use.
 pub const HIGH_WATER: usize = 256 << 20;
 
 /// Bytes that are taken.
@@ -66,7 +67,8 @@ pub fn is_short() -> bool {
     TAKEN.load(Ordering::Relaxed) > HIGH_WATER
 }
 
-/// True when `len` bytes more may be taken: above the high water there is as much again for requests that are under way.
+/// True when `len` bytes more may be taken: above the high water there is as much again for
+/// requests that are under way.
 pub fn has_room_for(len: usize) -> bool {
     TAKEN.load(Ordering::Relaxed).saturating_add(len) <= HIGH_WATER.saturating_mul(2)
 }

@@ -1,14 +1,16 @@
 //! What is counted, and under which names.
 //!
-//! Invariant: every counter is defined once, when the policy is configured; a request only adds. Names:
-//! `tollgate.decisions.plugin=<plugin>.rule=<rule>.result=<result>`, which three `stats_tags` of the
-//! bootstrap turn into labels, and, of all plugins together: `tollgate.cas_retries`, commits that lost a race and
-//! were decided again; `tollgate.evictions`, live keys that left a full bucket to another, and
-//! `tollgate.evictions_half_used`, those of them that had used half of a quota or more (while it stands
-//! still, a full table forgave nobody who was limited); `tollgate.failures`, states that could not be read or
-//! written. Of requests that wait: the gauges `tollgate.waiting` and `tollgate.waiting_bytes`; `tollgate.waiting_full`,
-//! refused because too many wait; `tollgate.waiting_left`, whose clients left; and `tollgate.places_unused`. The gauge
-//! `tollgate.memory_bytes` is what the workers' virtual machines have of memory, as of the last change of the others.
+//! Invariant: every counter is defined once, when the policy is configured; a request only adds.
+//! Names: `tollgate.decisions.plugin=<plugin>.rule=<rule>.result=<result>`, which three
+//! `stats_tags` of the bootstrap turn into labels, and, of all plugins together:
+//! `tollgate.cas_retries`, commits that lost a race and were decided again; `tollgate.evictions`,
+//! live keys that left a full bucket to another, and `tollgate.evictions_half_used`, those of them
+//! that had used half of a quota or more (while it stands still, a full table forgave nobody who
+//! was limited); `tollgate.failures`, states that could not be read or written. Of requests that
+//! wait: the gauges `tollgate.waiting` and `tollgate.waiting_bytes`; `tollgate.waiting_full`,
+//! refused because too many wait; `tollgate.waiting_left`, whose clients left; and
+//! `tollgate.places_unused`. The gauge `tollgate.memory_bytes` is what the workers' virtual
+//! machines have of memory, as of the last change of the others.
 
 use tollgate_core::Span;
 use tollgate_policy::{Outcome, Policy, RuleResult};
@@ -52,7 +54,8 @@ pub enum Wait {
 }
 
 impl Metrics {
-    /// Defines the counters of every rule. `plugin` is the plugin's label: rules of two plugins may have one name.
+    /// Defines the counters of every rule. `plugin` is the plugin's label: rules of two plugins may
+    /// have one name.
     pub fn define(policy: &Policy, plugin: &str, counters: &impl Counters) -> Self {
         let define_rule = |rule: &str| {
             RuleResult::ALL.map(|result| {

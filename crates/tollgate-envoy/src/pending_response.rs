@@ -1,7 +1,7 @@
 //! What goes onto a response when it comes: the fields of what passed, and all of a gRPC refusal.
 //!
-//! Invariant: a plan comes back to the policy that lent it, whether a response comes or not. Deliberately absent:
-//! what the fields say; that is the policy's.
+//! Invariant: a plan comes back to the policy that lent it, whether a response comes or not.
+//! Deliberately absent: what the fields say; that is the policy's.
 
 use std::rc::Rc;
 
@@ -17,14 +17,15 @@ pub enum PendingResponse<H> {
     Nothing,
     /// The fields of a request that was let through, and what its response's status brings about.
     Fields(Rc<ActivePolicy<H>>, Box<Plan>),
-    /// Every field of a refused gRPC request, with this content type. The host's own answer has no content type
-    /// without a body, and goes by the type that the request came with, which a filter in front (`grpc_web`)
-    /// may have changed.
+    /// Every field of a refused gRPC request, with this content type. The host's own answer has no
+    /// content type without a body, and goes by the type that the request came with, which a filter
+    /// in front (`grpc_web`) may have changed.
     Trailers(Rc<ActivePolicy<H>>, Box<Plan>, &'static str),
 }
 
 impl<H: Proxy> PendingResponse<H> {
-    /// Answers the request of the current context in the origin's place, and says what that answer still lacks.
+    /// Answers the request of the current context in the origin's place, and says what that answer
+    /// still lacks.
     pub fn refusal(
         host: &H,
         policy: Rc<ActivePolicy<H>>,
@@ -40,7 +41,8 @@ impl<H: Proxy> PendingResponse<H> {
         Self::Nothing
     }
 
-    /// Writes it onto the response of the current context, and charges what the response's status brings about.
+    /// Writes it onto the response of the current context, and charges what the response's status
+    /// brings about.
     pub fn put_on_response(self, host: &H) {
         match self {
             Self::Nothing => {}

@@ -1,20 +1,23 @@
-//! Where a key's value is read and written while tables grow: the way through buckets of several levels.
+//! Where a key's value is read and written while tables grow: the way through buckets of several
+//! levels.
 //!
-//! A policy that asks for a larger table must not forget anybody, and all workers must agree where a key
-//! is, those too that serve an old configuration until its connections are drained. So a table only
-//! grows, and every bucket says its own level. Invariant: at any time exactly one bucket is the one that
-//! a key is decided in, whoever looks:
+//! A policy that asks for a larger table must not forget anybody, and all workers must agree where
+//! a key is, those too that serve an old configuration until its connections are drained. So a
+//! table only grows, and every bucket says its own level. Invariant: at any time exactly one bucket
+//! is the one that a key is decided in, whoever looks:
 //!
-//! - A bucket of a higher level than the worker's sends the worker on to the key's bucket of that level.
-//! - An upper half that is absent is made by whoever needs it first: its lower half is raised to a level at
-//!   which the key is no longer its own (compare and swap: who meanwhile decided there has lost the
-//!   race and looks again), then the keys of the upper half, which nobody changes any more, are inserted
-//!   under its name (insert if absent), and only then leave the lower half. An absent lower half is
-//!   inserted raised, or else a slower worker could still insert it with a key that lives elsewhere.
+//! - A bucket of a higher level than the worker's sends the worker on to the key's bucket of that
+//!   level.
+//! - An upper half that is absent is made by whoever needs it first: its lower half is raised to a
+//!   level at which the key is no longer its own (compare and swap: who meanwhile decided there has
+//!   lost the race and looks again), then the keys of the upper half, which nobody changes any
+//!   more, are inserted under its name (insert if absent), and only then leave the lower half. An
+//!   absent lower half is inserted raised, or else a slower worker could still insert it with a key
+//!   that lives elsewhere.
 //! - A full bucket is halved, if it can be, before anybody has to leave it.
 //!
-//! In a table that has not grown all of this is one look. Deliberately absent: tables that shrink. The
-//! host gives no memory back, so there would be nothing to gain.
+//! In a table that has not grown all of this is one look. Deliberately absent: tables that shrink.
+//! The host gives no memory back, so there would be nothing to gain.
 
 use core::num::NonZeroU64;
 
@@ -36,10 +39,12 @@ pub struct Place {
     pub cas: u32,
 }
 
-/// Finds the bucket of the key with this fingerprint, halving others on the way if the table has grown.
+/// Finds the bucket of the key with this fingerprint, halving others on the way if the table has
+/// grown.
 ///
 /// # Errors
-/// The host does not answer; a bucket's bytes are none (it was emptied); or too many races were lost.
+/// The host does not answer; a bucket's bytes are none (it was emptied); or too many races were
+/// lost.
 pub fn find(
     shared: &impl SharedData,
     table: &Table,
@@ -76,7 +81,8 @@ pub fn find(
     Err(Failure::Contended)
 }
 
-/// The bucket in `bytes`; what is none is replaced by an empty one, unless somebody else was faster.
+/// The bucket in `bytes`; what is none is replaced by an empty one, unless somebody else was
+/// faster.
 fn parse<'b>(
     shared: &impl SharedData,
     table: &Table,
@@ -99,8 +105,8 @@ struct Halves<'a, S> {
 }
 
 impl<S: SharedData> Halves<'_, S> {
-    /// True when no key of the absent `bucket` lives in another one. Else, or when that is not known yet, it
-    /// or one that it comes from has been brought one step nearer to being there.
+    /// True when no key of the absent `bucket` lives in another one. Else, or when that is not
+    /// known yet, it or one that it comes from has been brought one step nearer to being there.
     fn none_lives_elsewhere(&self, bucket: u32) -> Result<bool, Failure> {
         let mut upper = bucket;
         loop {
@@ -126,8 +132,8 @@ impl<S: SharedData> Halves<'_, S> {
         Ok(false)
     }
 
-    /// One step towards two halves: raises the lower one, or moves the keys of the upper one. True when
-    /// nothing is left to be done.
+    /// One step towards two halves: raises the lower one, or moves the keys of the upper one. True
+    /// when nothing is left to be done.
     fn split(
         &self,
         upper: u32,
@@ -146,7 +152,8 @@ impl<S: SharedData> Halves<'_, S> {
         {
             return Ok(true);
         }
-        // Whoever inserts it, it is there afterwards, with these keys: nobody changes them here any more.
+        // Whoever inserts it, it is there afterwards, with these keys: nobody changes them here any
+        // more.
         self.set(upper, &out, INSERT)?;
         bucket.part(bucket.level(), |fingerprint| bucket_of(fingerprint, since) != upper, &mut out);
         self.set(lower, &out, cas)?;

@@ -1,8 +1,8 @@
 //! What the filter asks of its host: the calls of the proxy-wasm ABI, as a trait.
 //!
-//! Invariant: every failure of the host is a value. The shipped filter runs on `host`, which makes the calls;
-//! tests run the same filter on hosts that fail, answer nonsense and call back in the middle of a call.
-//! Deliberately absent: what is decided by what the host says.
+//! Invariant: every failure of the host is a value. The shipped filter runs on `host`, which makes
+//! the calls; tests run the same filter on hosts that fail, answer nonsense and call back in the
+//! middle of a call. Deliberately absent: what is decided by what the host says.
 
 use tollgate_core::Timestamp;
 
@@ -14,7 +14,8 @@ use crate::table::Seed;
 
 /// The host of this filter, cheap to copy.
 pub trait Proxy: RequestSource + SharedData + Counters + Clone {
-    /// The monotonic clock: immune to steps of the wall clock; the state dies with the process anyway.
+    /// The monotonic clock: immune to steps of the wall clock; the state dies with the process
+    /// anyway.
     fn now(&self) -> Option<Timestamp>;
     /// Random bytes that no client can guess.
     fn random_seed(&self) -> Option<Seed>;

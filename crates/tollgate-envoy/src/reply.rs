@@ -1,7 +1,8 @@
 //! A refusal as the host sends it: for HTTP a status with fields and a body, for gRPC a bare 200.
 //!
 //! Invariant: nothing but what the policy's outcome says goes out; names of quotas, never keys.
-//! Deliberately absent: host calls, and the fields of a gRPC answer, which go onto it when it comes.
+//! Deliberately absent: host calls, and the fields of a gRPC answer, which go onto it when it
+//! comes.
 
 use tollgate_policy::Outcome;
 
@@ -22,7 +23,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The answer to a request about which nothing can be decided, because there is no memory for it.
+    /// The answer to a request about which nothing can be decided, because there is no memory for
+    /// it.
     #[must_use]
     pub fn overloaded() -> Self {
         let mut headers = HeaderMapWriter::default();
@@ -36,7 +38,8 @@ impl Reply {
         }
     }
 
-    /// The answer to a request that `outcome` refuses with `status`, or to one of `grpc`'s content type.
+    /// The answer to a request that `outcome` refuses with `status`, or to one of `grpc`'s content
+    /// type.
     pub fn new(outcome: &Outcome<'_>, status: u16, grpc: Option<&'static str>) -> Self {
         let mut headers = HeaderMapWriter::default();
         if grpc.is_none() {

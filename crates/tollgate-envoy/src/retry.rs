@@ -1,7 +1,9 @@
-//! A request that waits: held at its headers, given its turn by the timer, or given up when its client leaves.
+//! A request that waits: held at its headers, given its turn by the timer, or given up when its
+//! client leaves.
 //!
-//! Invariant: what is held is the plan, not the request; a request that ends while it waits leaves its line and gives its
-//! charge back at once. Deliberately absent: whose turn is when; that is the queue's.
+//! Invariant: what is held is the plan, not the request; a request that ends while it waits leaves
+//! its line and gives its charge back at once. Deliberately absent: whose turn is when; that is the
+//! queue's.
 
 use std::rc::Rc;
 
@@ -68,7 +70,8 @@ pub struct Held<H> {
 #[derive(Clone, Copy)]
 pub struct Seated {
     ticket: Ticket,
-    /// The line that it stands in; `None` when it has a place: when its time comes it goes on, without another decision.
+    /// The line that it stands in; `None` when it has a place: when its time comes it goes on,
+    /// without another decision.
     turn: Option<Turn>,
 }
 
@@ -145,7 +148,8 @@ impl<H: Proxy> Held<H> {
         self.policy.decide_at(&mut self.plan, Some(now));
         let waited = now.since(self.since);
         let answer = self.policy.outcome(&self.plan).answer_after(waited);
-        // It may be another rule that holds it up now: then it goes over to that line, at that pace.
+        // It may be another rule that holds it up now: then it goes over to that line, at that
+        // pace.
         let next = self.policy.outcome(&self.plan).turn();
         let next = next.and_then(|next| Some((next, self.policy.pace(&self.plan, &next, now)?)));
         if let (Answer::Retry(_), Some((next, pace))) = (answer, next) {
@@ -241,7 +245,8 @@ impl<H: Proxy> Held<H> {
         Pending::Response(PendingResponse::refusal(&self.host, self.policy, plan, status, grpc))
     }
 
-    /// It will not go on: it leaves its line, those behind it move up, and what it was charged is taken back.
+    /// It will not go on: it leaves its line, those behind it move up, and what it was charged is
+    /// taken back.
     pub fn abandon(mut self) {
         let Some(Seated { ticket, turn }) = self.seat else { return self.policy.keep(self.plan) };
         let now = self.host.now().unwrap_or_default();

@@ -1,7 +1,9 @@
-//! The host's map that all workers share, as a trait: what can be read, and what can be written on a condition.
+//! The host's map that all workers share, as a trait: what can be read, and what can be written on
+//! a condition.
 //!
-//! Invariant: there is no blind write. A value replaces exactly the bytes that were read (compare and swap), or is
-//! inserted where none stood ([`INSERT`]). Deliberately absent: what the bytes mean; that is `table`'s.
+//! Invariant: there is no blind write. A value replaces exactly the bytes that were read (compare
+//! and swap), or is inserted where none stood ([`INSERT`]). Deliberately absent: what the bytes
+//! mean; that is `table`'s.
 
 /// The compare-and-swap number that inserts a bucket: the host inserts if there is none and answers
 /// "mismatch" if somebody else did. Writing without a number would be blind and lose updates.

@@ -1,19 +1,21 @@
-//! A growing set-associative table: which bucket holds a key, and who must leave a full one. Pure functions
-//! over bytes.
+//! A growing set-associative table: which bucket holds a key, and who must leave a full one. Pure
+//! functions over bytes.
 //!
 //! The host's store has no delete, no expiry and no listing, so one entry per client would let
-//! anybody fill the memory. Here a key's hash names one of 2^level buckets, and a bucket holds at most
-//! [`TableSize::ways`] keys, which says why that many. Invariant: the table never holds more than `ways` x
-//! buckets values, and while a bucket has a free or an idle way nothing is lost. A full bucket gives up
-//! the least claim; what that is the caller says, and the keyed hash, which nobody can choose, breaks ties.
+//! anybody fill the memory. Here a key's hash names one of 2^level buckets, and a bucket holds at
+//! most [`TableSize::ways`] keys, which says why that many. Invariant: the table never holds more
+//! than `ways` x buckets values, and while a bucket has a free or an idle way nothing is lost. A
+//! full bucket gives up the least claim; what that is the caller says, and the keyed hash, which
+//! nobody can choose, breaks ties.
 //!
-//! A bucket in bytes: the layout's version, the bucket's level, then for every way in use the fingerprint
-//! (`u64`), the value's length in words of eight bytes (`u16`) and the value; all little-endian. Each way
-//! says its own length, so that values of an older policy stay readable beside new ones.
+//! A bucket in bytes: the layout's version, the bucket's level, then for every way in use the
+//! fingerprint (`u64`), the value's length in words of eight bytes (`u16`) and the value; all
+//! little-endian. Each way says its own length, so that values of an older policy stay readable
+//! beside new ones.
 //!
-//! A key's bucket is the lowest `level` bits of its fingerprint, so a bucket can be halved without knowing
-//! any key: bucket `b` of level `l` becomes `b` and `b + 2^l` of level `l + 1`. `places.rs` does that, one
-//! bucket at a time and exactly, when a policy asks for a larger table.
+//! A key's bucket is the lowest `level` bits of its fingerprint, so a bucket can be halved without
+//! knowing any key: bucket `b` of level `l` becomes `b` and `b + 2^l` of level `l + 1`. `places.rs`
+//! does that, one bucket at a time and exactly, when a policy asks for a larger table.
 //!
 //! Deliberately absent: host calls, and any knowledge of what a value means.
 
@@ -24,8 +26,8 @@ use core::ops::Range;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use tollgate_policy::{BUCKET_NAME, MAX_WAYS, TableSize, WORD};
 
-/// The version of a bucket's bytes; it is part of the bucket's name, too. Version 1 (four ways, a number
-/// of buckets that the capacity gave, no level) is not read: the log says so.
+/// The version of a bucket's bytes; it is part of the bucket's name, too. Version 1 (four ways, a
+/// number of buckets that the capacity gave, no level) is not read: the log says so.
 pub const LAYOUT_VERSION: u8 = 2;
 
 /// The highest level that is read: more buckets than a number of them can be.
@@ -51,7 +53,8 @@ pub struct Extent {
     pub level: u8,
 }
 
-/// A key that is too long to be kept: nobody without the seed finds another one with the same digest.
+/// A key that is too long to be kept: nobody without the seed finds another one with the same
+/// digest.
 pub fn digest(seed: &Seed, key: &[u8]) -> [u8; 16] {
     let mut hasher = SipHasher13::new_with_key(seed);
     hasher.write(key);
@@ -61,8 +64,8 @@ pub fn digest(seed: &Seed, key: &[u8]) -> [u8; 16] {
 impl Table {
     /// The table of the group `group`, as large as its policy asks for.
     ///
-    /// All plugins with one `vm_id` share one map, so `scope`, the plugin's own name, is part of the
-    /// identity: policies under different names never meet. It is deliberately not the policy's
+    /// All plugins with one `vm_id` share one map, so `scope`, the plugin's own name, is part of
+    /// the identity: policies under different names never meet. It is deliberately not the policy's
     /// content, or else a new version would start from zero.
     pub fn new(scope: &[u8], group: u64, size: TableSize) -> Self {
         let mut hasher = SipHasher13::new_with_key(&Seed::default());
@@ -72,7 +75,8 @@ impl Table {
         Self { identity: hasher.finish(), size, extent: Extent { base: level, level } }
     }
 
-    /// The same table as far as it really reaches: it may have been larger before, or have grown since.
+    /// The same table as far as it really reaches: it may have been larger before, or have grown
+    /// since.
     pub const fn reaching(mut self, extent: Extent) -> Self {
         self.extent = extent;
         self
@@ -88,7 +92,8 @@ impl Table {
         self.extent
     }
 
-    /// What tells `key` from all others, under `seed`. Two keys share 64 random bits once in 10^19 pairs.
+    /// What tells `key` from all others, under `seed`. Two keys share 64 random bits once in 10^19
+    /// pairs.
     pub fn fingerprint(seed: &Seed, key: &[u8]) -> NonZeroU64 {
         let mut hasher = SipHasher13::new_with_key(seed);
         hasher.write(key);
@@ -138,7 +143,8 @@ pub fn bucket_of(fingerprint: NonZeroU64, level: u8) -> u32 {
     u32::try_from(fingerprint.get() & buckets.saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
-/// The bucket that `bucket` is the upper half of, and the level from which on it is; `None` for the first.
+/// The bucket that `bucket` is the upper half of, and the level from which on it is; `None` for the
+/// first.
 pub fn origin_of(bucket: u32) -> Option<(u32, u8)> {
     let top = bucket.checked_ilog2()?;
     let lower = bucket ^ 1_u32.checked_shl(top)?;
@@ -207,8 +213,8 @@ impl<'a> Bucket<'a> {
         ways.find(|way| way.fingerprint == fingerprint).map(|way| way.value)
     }
 
-    /// Writes the bucket to `out` with this key's value in it, and says what was lost: the least claim of a
-    /// full bucket's other keys, if none was idle. `claim` is `None` for an idle value.
+    /// Writes the bucket to `out` with this key's value in it, and says what was lost: the least
+    /// claim of a full bucket's other keys, if none was idle. `claim` is `None` for an idle value.
     ///
     /// A bucket that already holds more than `ways` keys keeps that many.
     pub fn with<C: Ord>(
@@ -235,7 +241,8 @@ impl<'a> Bucket<'a> {
         lost
     }
 
-    /// Where the way with this fingerprint is in the bytes of all ways; nothing at their end if there is none.
+    /// Where the way with this fingerprint is in the bytes of all ways; nothing at their end if
+    /// there is none.
     fn place(&self, fingerprint: NonZeroU64) -> Range<usize> {
         let all = self.ways.0.len();
         let mut ways = self.ways;
@@ -250,8 +257,8 @@ impl<'a> Bucket<'a> {
         all..all
     }
 
-    /// The upper half of this bucket, which has the number `bucket`, that one of its keys belongs to at
-    /// `level`, and the level from which on it does.
+    /// The upper half of this bucket, which has the number `bucket`, that one of its keys belongs
+    /// to at `level`, and the level from which on it does.
     pub fn upper_half(&self, bucket: u32, level: u8) -> Option<(u32, u8)> {
         let mut ways = self.ways;
         let leaving = ways.find(|way| bucket_of(way.fingerprint, level) != bucket)?.fingerprint;
@@ -259,12 +266,14 @@ impl<'a> Bucket<'a> {
         halves.find(|(upper, _)| *upper > bucket)
     }
 
-    /// Writes the bucket to `out` as one of `level`: keys that have another bucket there are only kept.
+    /// Writes the bucket to `out` as one of `level`: keys that have another bucket there are only
+    /// kept.
     pub fn raised(&self, level: u8, out: &mut Vec<u8>) {
         self.part(level, |_| true, out);
     }
 
-    /// Writes a bucket of `level` to `out` with those of the keys that are `wanted`; true when there are any.
+    /// Writes a bucket of `level` to `out` with those of the keys that are `wanted`; true when
+    /// there are any.
     pub fn part(&self, level: u8, wanted: impl Fn(NonZeroU64) -> bool, out: &mut Vec<u8>) -> bool {
         out.clear();
         out.extend_from_slice(&Self::empty(level));
@@ -293,8 +302,8 @@ impl<'a> Way<'a> {
         Some((Self { fingerprint, value }, rest))
     }
 
-    /// A value longer than [`MAX_VALUE_LEN`](tollgate_policy::MAX_VALUE_LEN) would be cut; the configuration
-    /// refuses such a policy.
+    /// A value longer than [`MAX_VALUE_LEN`](tollgate_policy::MAX_VALUE_LEN) would be cut; the
+    /// configuration refuses such a policy.
     fn write(&self, out: &mut Vec<u8>) {
         let words = u16::try_from(self.value.len().div_ceil(WORD)).unwrap_or(u16::MAX);
         let len = usize::from(words).saturating_mul(WORD);

@@ -1,7 +1,8 @@
 //! The requests of one root that wait, with the host's timer and gauges beside them.
 //!
-//! Invariant: the timer is set for the next time that the queue names, the gauges say what the queue holds, and nothing
-//! is borrowed across a host call. Deliberately absent: whose turn is when; that is `tollgate_policy::waiting`'s.
+//! Invariant: the timer is set for the next time that the queue names, the gauges say what the
+//! queue holds, and nothing is borrowed across a host call. Deliberately absent: whose turn is
+//! when; that is `tollgate_policy::waiting`'s.
 
 use std::cell::Cell;
 
@@ -82,8 +83,8 @@ impl<H: Proxy> Waiting<H> {
         self.report(held.map(|number| i64::try_from(number).unwrap_or(i64::MAX)), metrics);
     }
 
-    /// The root ends. The gauges are those of all roots together, so its part leaves with it; streams that outlive it
-    /// are waited for by nobody.
+    /// The root ends. The gauges are those of all roots together, so its part leaves with it;
+    /// streams that outlive it are waited for by nobody.
     pub fn end(&self, metrics: &Metrics) {
         self.has_ended.set(true);
         self.report([0, 0], metrics);
@@ -98,7 +99,8 @@ impl<H: Proxy> Waiting<H> {
     }
 }
 
-/// In how many milliseconds the host's timer is to fire for `at`, rounded up and at least 1: 0 would stop it.
+/// In how many milliseconds the host's timer is to fire for `at`, rounded up and at least 1: 0
+/// would stop it.
 fn tick_ms(at: Timestamp, now: Timestamp) -> u32 {
     u32::try_from(at.since(now).as_millis_ceil()).unwrap_or(u32::MAX).max(1)
 }

@@ -85,8 +85,8 @@ fn held(shared: &Shared, worker: &Worker, known: &BTreeMap<u64, Known>) -> Vec<u
     known.iter().filter(is_in).map(|(key, _)| *key).collect()
 }
 
-// Random clients in a table of sixteen, for every algorithm, beside a model that forgets nothing: who leaves is idle,
-// or nobody used less of his quotas; and nobody else is forgotten.
+// Random clients in a table of sixteen, for every algorithm, beside a model that forgets nothing:
+// who leaves is idle, or nobody used less of his quotas; and nobody else is forgotten.
 #[test]
 fn who_used_least_leaves_a_full_table() {
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
@@ -149,8 +149,9 @@ fn who_used_least_leaves_a_full_table() {
     assert!(left_live > 100 && left_idle > 10, "{left_live} live, {left_idle} idle");
 }
 
-// Somebody sends a new key with every request; clients that have used everything try again all the time. None is let in
-// once, whatever the algorithm, and a client in the middle of its quota gets no more than is left of it.
+// Somebody sends a new key with every request; clients that have used everything try again all the
+// time. None is let in once, whatever the algorithm, and a client in the middle of its quota gets
+// no more than is left of it.
 #[test]
 fn a_flood_of_keys_lets_nobody_in_again() {
     const MANY: u64 = if cfg!(debug_assertions) { 5_000 } else { 2_000_000 };

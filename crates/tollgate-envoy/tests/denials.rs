@@ -78,8 +78,8 @@ fn decide(
     plan.outcome(&config.policy).retry_after().map(Span::as_secs_ceil)
 }
 
-// A worker that remembers a costly request's denial would tell a cheaper one the wait of back then, although others of its
-// cost were admitted elsewhere meanwhile.
+// A worker that remembers a costly request's denial would tell a cheaper one the wait of back then,
+// although others of its cost were admitted elsewhere meanwhile.
 #[test]
 fn a_wait_is_exact_whatever_requests_cost() {
     let document = br#"{"version": 1, "rules": [{"name": "r", "key": ["client_ip"],

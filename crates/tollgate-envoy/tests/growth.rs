@@ -1,4 +1,5 @@
-//! Tables that change their size: nobody is forgotten and nobody is counted twice, whoever looks when.
+//! Tables that change their size: nobody is forgotten and nobody is counted twice, whoever looks
+//! when.
 #![allow(
     missing_docs,
     clippy::arithmetic_side_effects,
@@ -41,7 +42,8 @@ fn all_are_refused(worker: &mut Worker, shared: &Shared, count: usize) {
     }
 }
 
-// A larger capacity, by one step and by many at once, and back: who has used everything stays refused.
+// A larger capacity, by one step and by many at once, and back: who has used everything stays
+// refused.
 #[test]
 fn another_capacity_forgets_nobody() {
     for sizes in [&[64, 128][..], &[64, 4096, 64, 100_000], &[64, 65, 1000, 4, 1_000_000, 200]] {
@@ -151,8 +153,9 @@ fn interrupted(
     (mine + admitted, reached)
 }
 
-// Workers with the old and the new policy serve at the same time, until connections are drained. Between any two
-// host calls of one the other makes a whole request: of the same key five pass in all, at every moment.
+// Workers with the old and the new policy serve at the same time, until connections are drained.
+// Between any two host calls of one the other makes a whole request: of the same key five pass in
+// all, at every moment.
 #[test]
 fn old_and_new_workers_count_together_at_every_moment() {
     for (small, large) in [(4, 64), (4, 4096), (1000, 4096)] {
@@ -202,8 +205,9 @@ fn neighbours_that_move_together_stay_counted() {
     }
 }
 
-// The same fresh keys on eight threads whose policies ask for tables of four sizes: every key passes five times. The
-// smallest has room for all of them, so that nobody has to leave it, whichever thread comes first.
+// The same fresh keys on eight threads whose policies ask for tables of four sizes: every key
+// passes five times. The smallest has room for all of them, so that nobody has to leave it,
+// whichever thread comes first.
 #[test]
 fn fresh_keys_are_exact_while_the_table_grows() {
     const KEYS: usize = if cfg!(debug_assertions) { 600 } else { 5_000 };

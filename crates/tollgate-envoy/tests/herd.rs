@@ -1,7 +1,8 @@
-//! Thousands of requests that wait for one key: how often they are decided, in which order they go, and who is refused.
+//! Thousands of requests that wait for one key: how often they are decided, in which order they go,
+//! and who is refused.
 //!
-//! Invariant: reads of the shared data are counted, not time: a line costs about one for every request that comes and one
-//! for every request that goes, however long it is.
+//! Invariant: reads of the shared data are counted, not time: a line costs about one for every
+//! request that comes and one for every request that goes, however long it is.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::arithmetic_side_effects)]
 
@@ -173,7 +174,8 @@ impl Proxy for Host {
 const ROOT: u32 = 1;
 const FIRST: u32 = 10;
 
-/// "100 a second, one at once" for `/slow`, which waits at most `max`; `/free` has a quota of its own.
+/// "100 a second, one at once" for `/slow`, which waits at most `max`; `/free` has a quota of its
+/// own.
 fn filter(max: &str, waiting: &str) -> (Filter<Host>, Rc<World>) {
     let policy = format!(
         r#"{{"version": 1, "waiting": {waiting}, "rules": [
@@ -207,8 +209,8 @@ fn tick(filter: &Filter<Host>, world: &World) {
     filter.on_tick(ROOT);
 }
 
-// Guards: a herd. Every waiter was decided at its own time, as many as there are for one unit: 5,000 held connections took a
-// worker's whole time.
+// Guards: a herd. Every waiter was decided at its own time, as many as there are for one unit:
+// 5,000 held connections took a worker's whole time.
 #[test]
 fn five_thousand_waiters_are_decided_once_each_and_in_order() {
     const CROWD: u32 = 5_000;
@@ -274,8 +276,8 @@ fn too_many_are_refused_and_never_let_through() {
     }
 }
 
-// Guards: a line that takes its pace from another rule. A request whose own key admits it at last is held up by what others used
-// of a second key: from then on it waits for that one.
+// Guards: a line that takes its pace from another rule. A request whose own key admits it at last
+// is held up by what others used of a second key: from then on it waits for that one.
 #[test]
 fn a_request_that_waits_for_another_rule_takes_that_rules_pace() {
     let rule = |name: &str, key: &str, window: &str, burst: u32| {
@@ -309,8 +311,8 @@ const QUEUE: &str = r#"{"version": 1, "rules": [
     {"name": "day", "when": {"paths": ["/both"]}, "key": ["client_ip"],
      "quotas": [{"limit": 100, "window": "1d", "algorithm": "fixed-window"}]}]}"#;
 
-// Guards: a place that was taken back and kept for the next one all the same, because another quota of the same key looked as
-// before: two went at that time, one of them uncounted.
+// Guards: a place that was taken back and kept for the next one all the same, because another quota
+// of the same key looked as before: two went at that time, one of them uncounted.
 #[test]
 fn a_place_that_was_taken_back_is_given_to_one() {
     let (filter, world) = with_policy(QUEUE.to_owned());
@@ -328,7 +330,8 @@ fn a_place_that_was_taken_back_is_given_to_one() {
     assert_eq!(went, [(2_000, 1), (3_000, 2), (4_000, 3)]);
 }
 
-// Guards: a refusal that was counted as let through, because the place was given back before the counting.
+// Guards: a refusal that was counted as let through, because the place was given back before the
+// counting.
 #[test]
 fn who_may_not_wait_is_counted_as_denied() {
     let policy = QUEUE.replace(r#""rules""#, r#""waiting": {"per_key": 1}, "rules""#);

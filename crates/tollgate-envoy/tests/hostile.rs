@@ -1,7 +1,8 @@
 //! The filter on a host that is out to trap it.
 //!
-//! Invariant: whatever is called, in any order, about any context, in the middle of any call of ours, and whatever is
-//! answered: an answer, never a panic; and when every context is gone, nothing is left of them.
+//! Invariant: whatever is called, in any order, about any context, in the middle of any call of
+//! ours, and whatever is answered: an answer, never a panic; and when every context is gone,
+//! nothing is left of them.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -68,7 +69,8 @@ const DEEPEST: u32 = 6;
 const IDS: u64 = 12;
 
 impl Hostile {
-    /// True when this call is to fail; before that the host may call the filter in the middle of it.
+    /// True when this call is to fail; before that the host may call the filter in the middle of
+    /// it.
     fn fails(&self) -> bool {
         let world = &self.0;
         world.calls.set(world.calls.get() + 1);
@@ -358,8 +360,9 @@ fn unknown_contexts_go_on() {
     assert_eq!(filter.contexts(), 0);
 }
 
-// A reload ends a root that may still keep times of a `leaky-queue`: clients left them while the root that comes after had given
-// out later ones. The gauges are of all roots together, so what one does not take along would be held for ever.
+// A reload ends a root that may still keep times of a `leaky-queue`: clients left them while the
+// root that comes after had given out later ones. The gauges are of all roots together, so what one
+// does not take along would be held for ever.
 #[test]
 fn a_root_that_ends_takes_its_part_of_the_gauges_along() {
     let queue = r#"{"version": 1, "rules": [{"name": "r", "key": [], "quotas": [

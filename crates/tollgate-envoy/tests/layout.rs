@@ -1,7 +1,8 @@
 //! Counts of an earlier layout of states: a filter that is deployed over them forgets nobody.
 //!
-//! `layout_1.txt` was left by the filter of commit 7a4de38 and is never written again. The values of that policy are longer
-//! today, by enough that a bucket has fewer ways: the table has to grow on the way, too.
+//! `layout_1.txt` was left by the filter of commit 7a4de38 and is never written again. The values
+//! of that policy are longer today, by enough that a bucket has fewer ways: the table has to grow
+//! on the way, too.
 #![allow(
     missing_docs,
     clippy::arithmetic_side_effects,
@@ -59,7 +60,8 @@ fn a_new_layout_forgets_nobody() {
         let left = usize::try_from(5 - number % 6).unwrap();
         assert_eq!(worker.passes(&shared, &client(number), NOW, 9), left, "key {number}");
     }
-    // The first units come back when they always would have: one window after the end of their part.
+    // The first units come back when they always would have: one window after the end of their
+    // part.
     let back = THEN + 119 * SECOND;
     for number in (0..KEYS).filter(|number| number % 6 > 0) {
         assert_eq!(worker.passes(&shared, &client(number), back - 1, 9), 0, "key {number}");
@@ -80,8 +82,8 @@ fn value(worker: &mut Worker, shared: &Shared, number: u64) -> Vec<u8> {
     values[0].clone()
 }
 
-// Who is refused writes nothing: the old value stays and refuses, whoever looks and however often. Who is
-// charged has one of today beside it, in the same buckets.
+// Who is refused writes nothing: the old value stays and refuses, whoever looks and however often.
+// Who is charged has one of today beside it, in the same buckets.
 #[test]
 fn an_old_value_is_rewritten_when_its_key_is_charged() {
     let shared = left_by_layout_1();
@@ -100,7 +102,8 @@ fn an_old_value_is_rewritten_when_its_key_is_charged() {
     }
 }
 
-// A value of layout 1 is as much a claim to its place as one of today: a flood of keys that used less takes none.
+// A value of layout 1 is as much a claim to its place as one of today: a flood of keys that used
+// less takes none.
 #[test]
 fn a_value_of_layout_1_keeps_its_place() {
     let shared = left_by_layout_1();

@@ -1,4 +1,5 @@
-//! What is given back of a request that does not go on: what it was charged, and nothing of what others were.
+//! What is given back of a request that does not go on: what it was charged, and nothing of what
+//! others were.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)]
 
 mod support;
@@ -11,8 +12,9 @@ use support::{Interrupted, Shared, Worker, policy};
 const SECOND: u64 = 1_000_000_000;
 const NOON: u64 = 43_200 * SECOND;
 
-// Guards: a request of two keys that lost its race for the first one, was to wait and might not. What it would have been charged
-// for the second key, and never was, came out of what others had used.
+// Guards: a request of two keys that lost its race for the first one, was to wait and might not.
+// What it would have been charged for the second key, and never was, came out of what others had
+// used.
 #[test]
 fn what_was_never_committed_is_not_given_back() {
     let rule = |name: &str, key: &serde_json::Value, limit: u32| {

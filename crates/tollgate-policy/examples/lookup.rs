@@ -1,8 +1,8 @@
 //! What a decision (plan, load, decide) costs under a policy of many rules, of which one applies.
 //!
-//! `lookup KIND RULES DECISIONS` prints nanoseconds a decision. KIND is what the rules are found by: `paths`, `prefixes` or
-//! `hosts`. `cargo xtask bench policy` runs it with one rule and with a thousand, and counts instructions. It
-//! stores nothing and asserts nothing about time.
+//! `lookup KIND RULES DECISIONS` prints nanoseconds a decision. KIND is what the rules are found
+//! by: `paths`, `prefixes` or `hosts`. `cargo xtask bench policy` runs it with one rule and with a
+//! thousand, and counts instructions. It stores nothing and asserts nothing about time.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

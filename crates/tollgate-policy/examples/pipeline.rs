@@ -1,8 +1,9 @@
 //! The whole pipeline on one page: compile, plan, load, decide, commit, outcome, settle.
 //!
-//! `cargo run -p tollgate-policy --example pipeline`. The store is a `HashMap` that one thread has to itself, so nothing
-//! can be lost between loading and committing. It grows with every key that is charged: a service bounds it, and
-//! shows how in `examples/axum`. What is printed is asserted, so the example stays true.
+//! `cargo run -p tollgate-policy --example pipeline`. The store is a `HashMap` that one thread has
+//! to itself, so nothing can be lost between loading and committing. It grows with every key that
+//! is charged: a service bounds it, and shows how in `examples/axum`. What is printed is asserted,
+//! so the example stays true.
 #![allow(clippy::unwrap_used, clippy::panic)] // it is its own test
 
 use std::borrow::Cow;
@@ -12,8 +13,8 @@ use std::net::IpAddr;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Surface};
 
-/// Two rules: everybody may send two requests at once and then one in half a minute, and who has given three wrong
-/// passwords has to wait.
+/// Two rules: everybody may send two requests at once and then one in half a minute, and who has
+/// given three wrong passwords has to wait.
 const DOCUMENT: &str = r#"{
   "version": 1,
   "rules": [
@@ -105,7 +106,8 @@ fn respond(request: &Request) -> u16 {
 }
 
 fn main() {
-    // A document with mistakes is refused with all of them, each with its place and what is allowed.
+    // A document with mistakes is refused with all of them, each with its place and what is
+    // allowed.
     let mistakes = Policy::compile(r#"{"version": 1, "ruls": []}"#, Surface::Library).unwrap_err();
     println!("{mistakes}\n");
 
@@ -120,7 +122,8 @@ fn main() {
     assert_eq!([0, 0, 0].map(|at| service.handle(&page, at)), [200, 200, 429]);
     assert_eq!([29, 30].map(|at| service.handle(&page, at)), [429, 200]);
 
-    // Three guesses, a minute apart. The fourth is refused by the other rule, and pages are still served.
+    // Three guesses, a minute apart. The fourth is refused by the other rule, and pages are still
+    // served.
     assert_eq!([120, 180, 240, 300].map(|at| service.handle(&login, at)), [401, 401, 401, 429]);
     assert_eq!(service.handle(&page, 300), 200);
 }

@@ -1,11 +1,14 @@
-//! A double as decimal text: the shortest digits that read back as the same double, without an exponent.
+//! A double as decimal text: the shortest digits that read back as the same double, without an
+//! exponent.
 //!
-//! Invariant: every finite double has exactly one text, on every surface: what JavaScript prints, with an exponent
-//! written out, and `0` for both zeros. So a claim that is a number counts under one key wherever it is read.
+//! Invariant: every finite double has exactly one text, on every surface: what JavaScript prints,
+//! with an exponent written out, and `0` for both zeros. So a claim that is a number counts under
+//! one key wherever it is read.
 //!
-//! Not the standard library's printing, which is 20 KB of wasm, nor arithmetic on floats: the digits are found on whole
-//! numbers by Steele and White's method ("How to Print Floating-Point Numbers Accurately", 1990; Dragon4), in some
-//! microseconds; numbers below 2^53 without a fraction, which claims nearly always are, are printed at once.
+//! Not the standard library's printing, which is 20 KB of wasm, nor arithmetic on floats: the
+//! digits are found on whole numbers by Steele and White's method ("How to Print Floating-Point
+//! Numbers Accurately", 1990; Dragon4), in some microseconds; numbers below 2^53 without a
+//! fraction, which claims nearly always are, are printed at once.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -55,8 +58,8 @@ fn small(mantissa: u64, exponent: i32) -> Option<u64> {
     (whole.checked_shl(shift) == Some(mantissa)).then_some(whole)
 }
 
-/// The fewest digits of a number between the two halfway points to the neighbours, the nearest if there are several, and
-/// where the point stands: the value is `0.digits * 10^point`.
+/// The fewest digits of a number between the two halfway points to the neighbours, the nearest if
+/// there are several, and where the point stands: the value is `0.digits * 10^point`.
 fn shortest(mantissa: u64, exponent: i32) -> (Vec<u8>, i32) {
     let (up, down) = (u32::try_from(exponent), u32::try_from(exponent.saturating_neg()));
     let (up, down) = (up.unwrap_or(0), down.unwrap_or(0));

@@ -45,9 +45,9 @@ pub trait Facts {
         None
     }
 
-    /// The claim `name` of a token that was verified: text as it is, a number as [`decimal`](crate::decimal()) writes it,
-    /// `true` or `false`. `None` when there is no verified token or no such claim, or when the claim is a list, an object
-    /// or null.
+    /// The claim `name` of a token that was verified: text as it is, a number as
+    /// [`decimal`](crate::decimal()) writes it, `true` or `false`. `None` when there is no verified
+    /// token or no such claim, or when the claim is a list, an object or null.
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let _ = name;
         None

@@ -2,13 +2,14 @@
 //!
 //! A surface compiles a [`Policy`] once and then, per request:
 //!
-//! 1. [`Policy::plan`] asks the surface's [`Facts`] for what the policy reads, and lists the partitions
-//!    (stored values) that this request is charged to.
+//! 1. [`Policy::plan`] asks the surface's [`Facts`] for what the policy reads, and lists the
+//!    partitions (stored values) that this request is charged to.
 //! 2. The surface loads each partition's bytes from its store: [`PartitionMut::load`].
 //! 3. [`Plan::decide`] decides all rules together, all or nothing, at one `now`.
-//! 4. The surface commits every partition that has [changed](Partition::changed), by compare-and-swap or in a
-//!    transaction. A lost race is decided again: [`PartitionMut::redecide`]; what was committed elsewhere is given
-//!    back: [`PartitionMut::refund`].
+//! 4. The surface commits every partition that has [changed](Partition::changed), by
+//!    compare-and-swap or in a transaction. A lost race is decided again:
+//!    [`PartitionMut::redecide`]; what was committed elsewhere is given back:
+//!    [`PartitionMut::refund`].
 //! 5. [`Plan::outcome`] is the answer, and writes the header fields and the body.
 //!
 //! ```
@@ -46,13 +47,14 @@
 //! # Ok::<(), tollgate_policy::Problems>(())
 //! ```
 //!
-//! `examples/pipeline.rs` shows all of it, with a key for each client and charges by the response; `examples/axum` of the
-//! repository is a whole service.
+//! `examples/pipeline.rs` shows all of it, with a key for each client and charges by the response;
+//! `examples/axum` of the repository is a whole service.
 //!
-//! The one invariant: nothing here does I/O or reads a clock, and a [`Surface`] is known only while a document is
-//! compiled (what it may ask for, and where the client's address comes from by default), so the same document and facts
-//! give the same decisions and the same header bytes everywhere. There is deliberately no `Store` trait: a proxy is
-//! synchronous with compare-and-swap, a Durable Object asynchronous and single-threaded.
+//! The one invariant: nothing here does I/O or reads a clock, and a [`Surface`] is known only while
+//! a document is compiled (what it may ask for, and where the client's address comes from by
+//! default), so the same document and facts give the same decisions and the same header bytes
+//! everywhere. There is deliberately no `Store` trait: a proxy is synchronous with
+//! compare-and-swap, a Durable Object asynchronous and single-threaded.
 //!
 //! The modules stand in the order in which they import: each only what is declared below it.
 #![no_std]

@@ -1,7 +1,7 @@
 //! The hash of what must stay the same for ever: identities of groups, records and documents.
 //!
-//! Invariant: the same parts have the same hash on every target and in every version; nothing that a client may choose
-//! freely is looked up by it, because its key is no secret.
+//! Invariant: the same parts have the same hash on every target and in every version; nothing that
+//! a client may choose freely is looked up by it, because its key is no secret.
 
 use core::hash::Hasher;
 

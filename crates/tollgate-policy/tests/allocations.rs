@@ -1,8 +1,8 @@
 //! The allow path allocates nothing in the policy layer, counted by the allocator itself.
 //!
 //! Invariant: once the buffers of a plan have grown, planning, loading, deciding, the answer, its
-//! fields and marks come from them. The facts are borrowed, as from a surface that owns its headers;
-//! what a surface's host calls copy is the surface's.
+//! fields and marks come from them. The facts are borrowed, as from a surface that owns its
+//! headers; what a surface's host calls copy is the surface's.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

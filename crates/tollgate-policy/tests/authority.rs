@@ -1,7 +1,7 @@
 //! Hosts: one grammar, and what becomes of a request whose authority is not of it.
 //!
-//! Invariant: no spelling of a host goes round a rule for it. What cannot be read is refused with 400 by every rule
-//! that it could concern, and touches no other.
+//! Invariant: no spelling of a host goes round a rule for it. What cannot be read is refused with
+//! 400 by every rule that it could concern, and touches no other.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;

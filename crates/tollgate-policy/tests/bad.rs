@@ -1,8 +1,10 @@
-//! Every message for every mistake, to the letter, from folders of policies beside what is said about them.
+//! Every message for every mistake, to the letter, from folders of policies beside what is said
+//! about them.
 //!
-//! `bad/NAME.json` is refused with the lines of `bad/NAME.txt`; `warnings/NAME.json` is accepted with the
-//! warnings of its `.txt`. `NAME.worker.json` is for that surface, `NAME.json` for Envoy. After a change of
-//! words, `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test bad` writes the texts; read the diff.
+//! `bad/NAME.json` is refused with the lines of `bad/NAME.txt`; `warnings/NAME.json` is accepted
+//! with the warnings of its `.txt`. `NAME.worker.json` is for that surface, `NAME.json` for Envoy.
+//! After a change of words, `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test bad` writes the
+//! texts; read the diff.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
 
 use std::fs;
@@ -10,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 use tollgate_policy::{Malformed, Policy, Surface};
 
-/// The wings that read a document, where messages are made. Each message is covered by the folders of policies, by
-/// `problems.rs` when it needs a document too large to keep, or by `explain.rs` when it is said of a policy that is good.
+/// The wings that read a document, where messages are made. Each message is covered by the folders
+/// of policies, by `problems.rs` when it needs a document too large to keep, or by `explain.rs`
+/// when it is said of a policy that is good.
 const WINGS: [&str; 5] = ["json", "http", "document", "policy", "compile"];
 
 /// Every source of these, and the one of the core that refuses quotas.
@@ -148,7 +151,8 @@ fn pieces(format: &str) -> Vec<String> {
     pieces
 }
 
-/// The string literals of a Rust source, without its comments, attributes, schemas, assertions and unit tests.
+/// The string literals of a Rust source, without its comments, attributes, schemas, assertions and
+/// unit tests.
 fn literals(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]\nmod tests").next().unwrap();
     let mut lines = String::new();

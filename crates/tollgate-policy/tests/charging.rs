@@ -1,4 +1,5 @@
-//! Charging by the response: what holds a place meanwhile, what gives it back, and what a client that leaves is charged.
+//! Charging by the response: what holds a place meanwhile, what gives it back, and what a client
+//! that leaves is charged.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -57,8 +58,8 @@ fn answered(
     surface.settle(status, millis)
 }
 
-// Guards: parallel guesses. As many as the limit are under way, whatever becomes of them; a success brings its place
-// back, a failure does not.
+// Guards: parallel guesses. As many as the limit are under way, whatever becomes of them; a success
+// brings its place back, a failure does not.
 #[test]
 fn a_held_place_is_given_back_by_a_status_that_is_not_charged() {
     let mut surface = guarded(RESERVE, FIVE);
@@ -173,7 +174,8 @@ fn nothing_is_given_back_into_another_window() {
     assert!(sent(&mut surface, 3_600_002).is_none(), "two were let through in this hour");
 }
 
-// A shadow holds and gives back, too, or its numbers would not be those of the rule once it is enforced.
+// A shadow holds and gives back, too, or its numbers would not be those of the rule once it is
+// enforced.
 #[test]
 fn a_shadow_counts_as_if_it_were_enforced() {
     let held = format!(
@@ -205,8 +207,8 @@ const ALGORITHMS: [&str; 7] = [
 ];
 
 proptest! {
-    /// Guesses and their answers in any order, some without an answer: at most the limit ever fail, and once every
-    /// answer was a success at one time the count is as if nothing had come.
+    /// Guesses and their answers in any order, some without an answer: at most the limit ever fail,
+    /// and once every answer was a success at one time the count is as if nothing had come.
     #[test]
     fn no_order_of_answers_admits_more_than_the_limit(
         algorithm in 0..ALGORITHMS.len(),

@@ -382,7 +382,8 @@ fn a_shadow_is_counted_and_never_heard() {
     assert_eq!(results, [(0, RuleResult::Shadowed)]);
 }
 
-/// Which of a thousand clients a rule of this name and mode is enforced for, with this secret of the surface.
+/// Which of a thousand clients a rule of this name and mode is enforced for, with this secret of
+/// the surface.
 fn enforced(name: &str, mode: &str, secret: Option<[u8; 16]>) -> Vec<u32> {
     let document = rule(&format!(r#""mode": {mode}"#))
         .replace(r#""name": "r""#, &format!(r#""name": "{name}""#));
@@ -419,7 +420,8 @@ fn a_percentage_of_keys_is_enforced_and_always_the_same() {
 
 const UNSALTED: &str = r#"{"enforce_percent": 30}"#;
 
-/// Without a salt the surface's secret chooses; where there is none, nobody can say, and it is enforced.
+/// Without a salt the surface's secret chooses; where there is none, nobody can say, and it is
+/// enforced.
 #[test]
 fn without_a_salt_the_secret_of_the_surface_chooses() {
     let first = enforced("a", UNSALTED, Some([7; 16]));
@@ -459,7 +461,8 @@ fn actions() {
     );
 }
 
-// Envoy would send a body with any status, and no content type without a body; the Worker's runtime the other way round.
+// Envoy would send a body with any status, and no content type without a body; the Worker's runtime
+// the other way round.
 #[test]
 fn there_is_a_content_type_if_and_only_if_there_is_a_body() {
     for (action, body) in [

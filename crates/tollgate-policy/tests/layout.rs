@@ -1,4 +1,5 @@
-//! Values that an earlier version stored: nobody's count begins anew because the layout of its state did.
+//! Values that an earlier version stored: nobody's count begins anew because the layout of its
+//! state did.
 #![allow(
     missing_docs,
     clippy::arithmetic_side_effects,
@@ -21,7 +22,8 @@ const POLICY: &str = r#"{"version": 1, "rules": [
         {"name": "day", "limit": 20, "window": "1d"}]},
     {"name": "all", "key": ["client_ip"], "quotas": [{"limit": 50, "window": "1h", "algorithm": "sliding-window"}]}]}"#;
 
-/// What the policy of commit 7a4de38 stored for one client after four requests, the last of them at [`LAST`].
+/// What the policy of commit 7a4de38 stored for one client after four requests, the last of them at
+/// [`LAST`].
 const LAYOUT_1: &str = "\
     7bfd128c24000000b32d1e000000000000000000000000000200000001000000010000000000750449e4b318\
     9b7e40f2180000006c8b07000000000000000000000000000400000000000000";
@@ -119,7 +121,8 @@ fn an_object_with_an_old_row_answers_a_new_front() {
     let (mut front, mut wire) = (Plan::new(), Vec::new());
     policy.plan(&request(), &mut front);
     front.partition(0).unwrap().request(&policy, &mut wire);
-    // The group, then the record's identity as it stands in an old row, too: a front of before asks with the same.
+    // The group, then the record's identity as it stands in an old row, too: a front of before asks
+    // with the same.
     assert_eq!(wire[8..12], layout_1()[..4]);
     let mut object = Plan::from_request(&policy, &wire).unwrap();
     object.partition_mut(0).unwrap().load(&policy, Some(&layout_1()));
@@ -131,8 +134,8 @@ fn an_object_with_an_old_row_answers_a_new_front() {
     assert_eq!(seen(&policy, &front, Span::ZERO).header("ratelimit"), Some(AFTER[0].1));
 }
 
-/// Code of before, after a roll-back: it looks for its own records by identity and length. It finds those whose
-/// layout is the same, and takes none of today's for its own, whatever their lengths.
+/// Code of before, after a roll-back: it looks for its own records by identity and length. It finds
+/// those whose layout is the same, and takes none of today's for its own, whatever their lengths.
 #[test]
 fn earlier_code_finds_what_did_not_change_and_misreads_nothing() {
     let mut surface = left(POLICY);

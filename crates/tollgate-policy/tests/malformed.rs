@@ -1,6 +1,8 @@
-//! Requests that cannot be read: refused with 400 by the rules that would have to guess, counted by the others.
+//! Requests that cannot be read: refused with 400 by the rules that would have to guess, counted by
+//! the others.
 //!
-//! Invariant: such a request charges nothing, loads nothing, and no spelling of it takes a mark off.
+//! Invariant: such a request charges nothing, loads nothing, and no spelling of it takes a mark
+//! off.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;

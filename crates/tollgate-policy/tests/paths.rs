@@ -1,7 +1,8 @@
-//! Rules by path against whoever spells paths differently: what counts, what lets off, and what keys are made of.
+//! Rules by path against whoever spells paths differently: what counts, what lets off, and what
+//! keys are made of.
 //!
-//! Invariant: a rule counts every request that some kind of server takes to its path; an exemption lets off only
-//! what every kind takes to its own.
+//! Invariant: a rule counts every request that some kind of server takes to its path; an exemption
+//! lets off only what every kind takes to its own.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod support;
@@ -96,7 +97,8 @@ fn keys_are_made_of_the_reading_with_slashes() {
     assert_ne!(key("/p/7"), key("/p/8"));
 }
 
-/// What one server takes for one resource and another for two has no key: it is refused, not guessed.
+/// What one server takes for one resource and another for two has no key: it is refused, not
+/// guessed.
 #[test]
 fn what_servers_dispute_is_no_key() {
     let refused = |fields: &str, rule: &str, target: &str| {
@@ -145,7 +147,8 @@ fn a_literal_slash_is_a_letter() {
     assert_eq!(plan(&exact, "/x\\y/../a/b").len(), 1);
 }
 
-/// A tier only chooses between quotas; it takes the reading that keys take, or a spelling would choose it.
+/// A tier only chooses between quotas; it takes the reading that keys take, or a spelling would
+/// choose it.
 #[test]
 fn a_spelling_does_not_choose_the_tier() {
     let tiers = r#""key": ["client_ip"], "tiers": [{"name": "large", "when": {"paths": ["/x/**"]},

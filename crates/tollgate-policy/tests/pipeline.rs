@@ -267,7 +267,8 @@ fn every_committed_value_is_one_and_what_was_cut_is_none() {
     assert!(!tollgate_policy::is_value(&vec![0; value.len()]));
 }
 
-/// A quota that is alone is asked and charged at once; beside another one every quota is asked before any is charged.
+/// A quota that is alone is asked and charged at once; beside another one every quota is asked
+/// before any is charged.
 #[test]
 fn a_quota_alone_decides_as_it_does_beside_another() {
     let algorithms = [

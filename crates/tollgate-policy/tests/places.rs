@@ -1,7 +1,8 @@
-//! Secrets at the wrong place of a document: what everybody may see of a problem never repeats them.
+//! Secrets at the wrong place of a document: what everybody may see of a problem never repeats
+//! them.
 //!
-//! A document with every field is spoiled at every place in every way: the secret as value, as item, as name, beside the
-//! right one, at the end of a text, given twice.
+//! A document with every field is spoiled at every place in every way: the secret as value, as
+//! item, as name, beside the right one, at the end of a text, given twice.
 
 use serde_json::{Map, Value, json};
 use tollgate_policy::{DescribedRequest, Policy, Problems, Surface};

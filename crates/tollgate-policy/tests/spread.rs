@@ -1,7 +1,7 @@
 //! What clients may do with the numbers they are told: spread `r` over `t`, and wait `Retry-After`.
 //!
-//! Invariant: a client that does so is never refused, and one that spreads gets (nearly) all of the rate.
-//! The fields are read with a structured-field parser that is not ours: see docs/fields.md.
+//! Invariant: a client that does so is never refused, and one that spreads gets (nearly) all of the
+//! rate. The fields are read with a structured-field parser that is not ours: see docs/fields.md.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -51,7 +51,8 @@ impl Client {
         self.surfaced.check(&request, START_MS + self.now_us.div_ceil(1_000))
     }
 
-    /// Asks once, expects to be admitted, and returns `r` and `t` of the quota that says the longest pace.
+    /// Asks once, expects to be admitted, and returns `r` and `t` of the quota that says the
+    /// longest pace.
     fn paced(&mut self) -> (u64, u64) {
         let seen = self.asks(1);
         assert_eq!(seen.answer, Answer::Pass, "after {} us", self.now_us);
@@ -113,8 +114,8 @@ fn spread_in_batches(client: &mut Client) -> u64 {
     admitted
 }
 
-/// What a client of these quotas gets of `rate_per_hour`, in thousandths: the least of every way to pace
-/// and to begin.
+/// What a client of these quotas gets of `rate_per_hour`, in thousandths: the least of every way to
+/// pace and to begin.
 fn least_share(quotas: &str, rate_per_hour: u64) -> u64 {
     let ways: [fn(&mut Client) -> u64; 2] = [paced_by_every_answer, spread_in_batches];
     let begins: [fn(&mut Client); 2] = [|_| {}, Client::spends_everything];
@@ -159,8 +160,8 @@ fn who_spreads_r_over_t_gets_95_percent_of_the_rate_and_no_429() {
     assert!(below.is_empty(), "thousandths of the rate: {below:?}");
 }
 
-/// The fields count whole seconds, so the pace of a quota that grows back within seconds cannot be told
-/// exactly; what is told is on the safe side.
+/// The fields count whole seconds, so the pace of a quota that grows back within seconds cannot be
+/// told exactly; what is told is on the safe side.
 #[test]
 fn who_spreads_r_over_t_of_a_short_window_gets_no_429() {
     for algorithm in PACED {

@@ -1,7 +1,9 @@
-//! One value has one count: whatever stands round it, however often it is given, and wherever it is read.
+//! One value has one count: whatever stands round it, however often it is given, and wherever it is
+//! read.
 //!
-//! Invariant: with limit 1, of all the spellings that an origin takes for one credential exactly one request is
-//! admitted; a request whose values differ is refused with 400, unless the policy says which is meant.
+//! Invariant: with limit 1, of all the spellings that an origin takes for one credential exactly
+//! one request is admitted; a request whose values differ is refused with 400, unless the policy
+//! says which is meant.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod support;
@@ -178,7 +180,8 @@ fn a_client_with_two_addresses_is_the_connection() {
     assert_eq!(surface.check(&at("/"), 0).answer, DENIED, "all of these are one");
 }
 
-// The rule applies if any value is wanted; it lets off only what is wanted whichever value the origin takes.
+// The rule applies if any value is wanted; it lets off only what is wanted whichever value the
+// origin takes.
 #[test]
 fn conditions_hold_for_any_value_and_let_off_only_for_all() {
     let plan = |value: &str| at("/").header("x-plan", value);

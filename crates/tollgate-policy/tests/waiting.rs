@@ -1,4 +1,5 @@
-//! What waiting needs of plans: decided again as they came, small while they are kept, turned away without `on_failure`.
+//! What waiting needs of plans: decided again as they came, small while they are kept, turned away
+//! without `on_failure`.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod support;

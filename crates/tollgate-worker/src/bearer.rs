@@ -1,6 +1,7 @@
 //! The token of the service: read from `authorization`, and compared.
 //!
-//! Invariant: the time that a comparison takes says nothing about the token. Source: RFC 6750 section 2.1.
+//! Invariant: the time that a comparison takes says nothing about the token. Source: RFC 6750
+//! section 2.1.
 
 use sha2::{Digest, Sha256};
 

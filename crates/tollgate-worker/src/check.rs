@@ -1,7 +1,7 @@
 //! The answer of `POST /check`, to the caller that stands in front of something else.
 //!
-//! Invariant: it says what was decided and what to do, and nothing of keys. The request is read by `tollgate-policy`
-//! ([`tollgate_policy::DescribedRequest`]), in the words of the policy document.
+//! Invariant: it says what was decided and what to do, and nothing of keys. The request is read by
+//! `tollgate-policy` ([`tollgate_policy::DescribedRequest`]), in the words of the policy document.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tollgate_policy::{Answer, Outcome, Policy, RuleResult, grpc_content_type};
@@ -11,10 +11,11 @@ use crate::decide::Decided;
 /// The longest request: 64 KiB.
 pub(crate) const MAX_BODY: u32 = 64 * 1024;
 
-/// The answer, as JSON, to a request with this content type: `{"decision","rules","violated","retry_after_ms","headers"}`;
-/// `delay_ms` when the decision is to wait, `request_headers` when the request is to be marked, `report` when its response's
-/// status is wanted; for a refusal the response that the policy gives: `status`, `content_type`, `body`, `grpc` for a client of
-/// gRPC, and `failure` when no quota refuses.
+/// The answer, as JSON, to a request with this content type:
+/// `{"decision","rules","violated","retry_after_ms","headers"}`; `delay_ms` when the decision is to
+/// wait, `request_headers` when the request is to be marked, `report` when its response's status is
+/// wanted; for a refusal the response that the policy gives: `status`, `content_type`, `body`,
+/// `grpc` for a client of gRPC, and `failure` when no quota refuses.
 pub(crate) fn answer(
     outcome: &Outcome<'_>,
     policy: &Policy,
@@ -119,7 +120,8 @@ impl<'a> RuleAnswer<'a> {
     }
 }
 
-/// The fields a caller may copy into its own response: all but the content type, which goes with the body.
+/// The fields a caller may copy into its own response: all but the content type, which goes with
+/// the body.
 struct HeaderFields<'a>(&'a Outcome<'a>);
 
 impl Serialize for HeaderFields<'_> {

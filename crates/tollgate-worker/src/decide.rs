@@ -1,7 +1,8 @@
 //! One request's decision, and what its response brings about.
 //!
-//! Invariant: whoever has to wait has waited when the decision is returned, and what failed is counted. Deliberately absent:
-//! which objects are asked for it, and when; that is `objects`' and `wait`'s.
+//! Invariant: whoever has to wait has waited when the decision is returned, and what failed is
+//! counted. Deliberately absent: which objects are asked for it, and when; that is `objects`' and
+//! `wait`'s.
 
 use tollgate_core::Span;
 use tollgate_policy::{Facts, Plan, Policy};
@@ -16,8 +17,8 @@ pub(crate) struct Decided {
     pub(crate) waited: Span,
 }
 
-/// Decides a request, letting it wait as long as its rules allow. Whoever only asks (`holds` is false) waits for a place in
-/// a `leaky-queue` itself.
+/// Decides a request, letting it wait as long as its rules allow. Whoever only asks (`holds` is
+/// false) waits for a place in a `leaky-queue` itself.
 pub(crate) async fn decide(
     objects: &Objects,
     policy: &Policy,
@@ -31,8 +32,9 @@ pub(crate) async fn decide(
     Decided { plan, waited }
 }
 
-/// Charges and gives back what a response's `status`, or none, brings about; false when nothing was charged or given back. Once
-/// this is over it is durable, so a client that learns of a failed attempt learns it after the attempt was counted.
+/// Charges and gives back what a response's `status`, or none, brings about; false when nothing was
+/// charged or given back. Once this is over it is durable, so a client that learns of a failed
+/// attempt learns it after the attempt was counted.
 pub(crate) async fn settle(
     objects: &Objects,
     policy: &Policy,

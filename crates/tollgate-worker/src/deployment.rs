@@ -1,7 +1,8 @@
 //! What an isolate runs: its policy and its bindings, looked at once.
 //!
-//! Invariant: a wrong policy or setting is never half used. It is in the log, one line each, once an isolate, and in the
-//! health report; what is only certainly not meant is in the log. Nothing here decides about a request.
+//! Invariant: a wrong policy or setting is never half used. It is in the log, one line each, once
+//! an isolate, and in the health report; what is only certainly not meant is in the log. Nothing
+//! here decides about a request.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -44,9 +45,9 @@ pub(crate) fn policy() -> Rc<Result<Policy, Problems>> {
     with_policy(|policy| policy.clone())
 }
 
-/// The same, which from now on hashes with `hash_key` what it tells clients about their keys, and chooses by it the
-/// keys that rules are enforced for. Objects, which do neither, may have compiled it before, but hold it only while
-/// they decide.
+/// The same, which from now on hashes with `hash_key` what it tells clients about their keys, and
+/// chooses by it the keys that rules are enforced for. Objects, which do neither, may have compiled
+/// it before, but hold it only while they decide.
 fn policy_with(hash_key: [u8; 16]) -> Rc<Result<Policy, Problems>> {
     with_policy(|policy| {
         if let Some(Ok(policy)) = Rc::get_mut(policy) {
@@ -75,7 +76,8 @@ impl Deployment {
         DEPLOYMENT.with(|it| it.get_or_init(|| Rc::new(Self::new(env))).clone())
     }
 
-    /// Looks at the bindings and the policy, and logs what is wrong and what is certainly not meant.
+    /// Looks at the bindings and the policy, and logs what is wrong and what is certainly not
+    /// meant.
     fn new(env: &Env) -> Self {
         let binding = |name: &str| js::text_binding(env, name);
         let check_token = settings::check_token(binding);
@@ -145,8 +147,8 @@ impl Gate {
         if problems.0.is_empty() { Ok(gate) } else { Err(problems) }
     }
 
-    /// Rules that hold places which nobody would give back: a caller of `POST /check` reports a status, and nothing
-    /// knows any more what the request was charged.
+    /// Rules that hold places which nobody would give back: a caller of `POST /check` reports a
+    /// status, and nothing knows any more what the request was charged.
     fn unreturned_places(&self) -> Problems {
         let rules = self.policy.as_ref().as_ref().map_or(&[][..], Policy::rules).iter().enumerate();
         let is_service = self.settings.origin.is_none();
@@ -158,8 +160,8 @@ impl Gate {
         Problems(held.map(problem).collect())
     }
 
-    /// Logs what is certainly not meant, once per isolate. Not in the health report: everybody may read it, and
-    /// a warning may say how to get round a limit.
+    /// Logs what is certainly not meant, once per isolate. Not in the health report: everybody may
+    /// read it, and a warning may say how to get round a limit.
     fn warn(&self, has_token: bool) {
         let Ok(policy) = self.policy.as_ref() else { return };
         health::log_each(policy.warnings(), "", &mut js::warn);

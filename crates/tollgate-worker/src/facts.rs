@@ -1,7 +1,7 @@
 //! What a request is: its own words, what the platform knows of it, and the claims of its token.
 //!
-//! Invariant: a claim is only ever one of a token that was verified. Deliberately absent: what the facts mean; that is
-//! the policy's.
+//! Invariant: a claim is only ever one of a token that was verified. Deliberately absent: what the
+//! facts mean; that is the policy's.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -12,8 +12,8 @@ use worker::{js_sys, web_sys};
 
 use crate::js;
 
-/// The facts of a request in front of an origin. The platform sets CF-Connecting-IP and removes what
-/// a client sends under that name.
+/// The facts of a request in front of an origin. The platform sets CF-Connecting-IP and removes
+/// what a client sends under that name.
 pub(crate) struct Incoming<'r> {
     pub(crate) request: &'r web_sys::Request,
     pub(crate) method: String,

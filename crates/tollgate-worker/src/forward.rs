@@ -1,8 +1,8 @@
 //! A request on its way to the origin, and what the origin's response brings about.
 //!
-//! Invariant: what a response charges or gives back is carried out before the response is sent, and also when the client
-//! has left meanwhile. An origin that does not answer is our 502, a status like others; a client that breaks its body off
-//! has no status. Nothing is decided here.
+//! Invariant: what a response charges or gives back is carried out before the response is sent, and
+//! also when the client has left meanwhile. An origin that does not answer is our 502, a status
+//! like others; a client that breaks its body off has no status. Nothing is decided here.
 
 use std::rc::Rc;
 
@@ -28,8 +28,8 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
-    /// The origin's response. Where its status matters the platform is asked to let us wait for it although the client
-    /// leaves, which it does for another 30 s.
+    /// The origin's response. Where its status matters the platform is asked to let us wait for it
+    /// although the client leaves, which it does for another 30 s.
     pub(crate) async fn run(
         self,
         deployment: Rc<Deployment>,

@@ -1,7 +1,8 @@
 //! what is wrong with a deployment, for whom it concerns.
 //!
-//! Invariant: everybody learns whether the deployment works and at which places it is wrong; what stands there, which may be a
-//! secret at the wrong place, only the log and the bearer of `CHECK_TOKEN`. Nothing is said twice in one isolate.
+//! Invariant: everybody learns whether the deployment works and at which places it is wrong; what
+//! stands there, which may be a secret at the wrong place, only the log and the bearer of
+//! `CHECK_TOKEN`. Nothing is said twice in one isolate.
 
 use tollgate_policy::{Policy, Problem, Problems};
 

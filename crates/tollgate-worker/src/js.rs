@@ -122,8 +122,9 @@ impl Call {
     }
 }
 
-/// The origin's response to `request` sent to `url` with `marks` set on it, or why there is none, for the log. Both ways it
-/// is streamed. With `upload_matters` nothing is said when the client broke its body off, or may have.
+/// The origin's response to `request` sent to `url` with `marks` set on it, or why there is none,
+/// for the log. Both ways it is streamed. With `upload_matters` nothing is said when the client
+/// broke its body off, or may have.
 pub(crate) async fn forwarded(
     request: &web_sys::Request,
     url: &str,

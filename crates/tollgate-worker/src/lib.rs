@@ -1,11 +1,12 @@
 //! Tollgate as a Cloudflare Worker: in front of an origin, or as the service `POST /check`.
 //!
-//! This file receives requests and hands them to `proxy` (in front of an origin) or `service` (`POST /check`). Decisions are made in
-//! `object`, one Durable Object per partition key; what is said about them comes from `tollgate-policy`.
+//! This file receives requests and hands them to `proxy` (in front of an origin) or `service`
+//! (`POST /check`). Decisions are made in `object`, one Durable Object per partition key; what is
+//! said about them comes from `tollgate-policy`.
 //!
-//! Invariant: every request gets an answer: a wrong policy or setting is answered with 500 and where to
-//! read why, an object or an origin that is silent is a failure with a name, and nothing here
-//! panics. The types of the `worker` crate stay here, in `object` and in `js`.
+//! Invariant: every request gets an answer: a wrong policy or setting is answered with 500 and
+//! where to read why, an object or an origin that is silent is a failure with a name, and nothing
+//! here panics. The types of the `worker` crate stay here, in `object` and in `js`.
 
 mod bearer;
 mod check;

@@ -1,7 +1,8 @@
 //! Who waits in this isolate: one line for each key of a rule, and who of them is gone.
 //!
-//! Invariant: a request whose client has left may be stopped without a word, so whoever does not ask again in time is forgotten,
-//! and its turn is the next one's. Deliberately absent: whose turn is when; that is the queue's of `tollgate-policy`.
+//! Invariant: a request whose client has left may be stopped without a word, so whoever does not
+//! ask again in time is forgotten, and its turn is the next one's. Deliberately absent: whose turn
+//! is when; that is the queue's of `tollgate-policy`.
 
 use std::cell::{Cell, RefCell};
 

@@ -1,12 +1,14 @@
 //! One partition key: a Durable Object that decides and remembers.
 //!
-//! Invariant: a decision and its write are one synchronous step, so no other request comes between, and
-//! the platform holds the reply back until the write is durable. A denial writes nothing. Memory is
-//! only a copy of the row: an object that was evicted, or whose wasm instance aborted, reads it again. A row that cannot be
-//! read fails the one request that finds it and is removed: the count begins again, as in Envoy.
+//! Invariant: a decision and its write are one synchronous step, so no other request comes between,
+//! and the platform holds the reply back until the write is durable. A denial writes nothing.
+//! Memory is only a copy of the row: an object that was evicted, or whose wasm instance aborted,
+//! reads it again. A row that cannot be read fails the one request that finds it and is removed:
+//! the count begins again, as in Envoy.
 //!
-//! Under `durability: relaxed` memory is ahead of the row until [`Limiter::save`], which `entry.mjs` calls soon
-//! after: one write for everything admitted meanwhile. What a crash in between forgets is admitted again.
+//! Under `durability: relaxed` memory is ahead of the row until [`Limiter::save`], which
+//! `entry.mjs` calls soon after: one write for everything admitted meanwhile. What a crash in
+//! between forgets is admitted again.
 
 use std::cell::RefCell;
 
@@ -40,17 +42,19 @@ struct Memory {
 
 #[wasm_bindgen]
 impl Limiter {
-    /// The object over its `ctx.storage`; nothing is read yet. `save_soon` must not call back at once.
+    /// The object over its `ctx.storage`; nothing is read yet. `save_soon` must not call back at
+    /// once.
     #[wasm_bindgen(constructor)]
     pub fn new(storage: DurableObjectStorage, save_soon: Function) -> Self {
         Self { storage, save_soon, memory: RefCell::default() }
     }
 
-    /// Decides a request of `Partition::request`; the answer is for `PartitionMut::accept`, and empty when what was stored could not
-    /// be read.
+    /// Decides a request of `Partition::request`; the answer is for `PartitionMut::accept`, and
+    /// empty when what was stored could not be read.
     ///
     /// # Errors
-    /// The bytes are no request, the other side has another policy, or storage fails. Nothing is charged then.
+    /// The bytes are no request, the other side has another policy, or storage fails. Nothing is
+    /// charged then.
     pub fn check(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
         with_policy(|policy| {
             let mut plan = Plan::from_request(policy, request).map_err(other_side)?;
@@ -67,8 +71,8 @@ impl Limiter {
         })
     }
 
-    /// Takes back what `check` charged for `request` when it answered `reply`. The answer says what is
-    /// left then. Calling it twice takes it back twice: the caller tries once.
+    /// Takes back what `check` charged for `request` when it answered `reply`. The answer says what
+    /// is left then. Calling it twice takes it back twice: the caller tries once.
     ///
     /// # Errors
     /// As `check`; nothing is taken back then.
@@ -100,8 +104,8 @@ impl Limiter {
         self.with_memory(|memory| self.write_unsaved(memory, js::now())).map(drop)
     }
 
-    /// Deletes the storage when everything in it is idle, else sets the alarm again. The promise is settled
-    /// when that is durable.
+    /// Deletes the storage when everything in it is idle, else sets the alarm again. The promise is
+    /// settled when that is durable.
     ///
     /// # Errors
     /// Storage fails; the platform then calls again.
@@ -128,8 +132,8 @@ impl Limiter {
 }
 
 impl Limiter {
-    /// Calls `step` with what storage holds, read before if it is not in memory; `None` when it could not be read, and
-    /// then it is gone.
+    /// Calls `step` with what storage holds, read before if it is not in memory; `None` when it
+    /// could not be read, and then it is gone.
     fn with_memory<T>(
         &self,
         step: impl FnOnce(&mut Memory) -> Result<T, JsValue>,
@@ -165,7 +169,8 @@ impl Limiter {
         Ok((!next.done()).then(|| next.value().unchecked_into::<Array>().get(0)))
     }
 
-    /// Takes the value of `partition` for the truth and writes it: now, or soon if all of its rules are relaxed.
+    /// Takes the value of `partition` for the truth and writes it: now, or soon if all of its rules
+    /// are relaxed.
     fn commit(
         &self,
         memory: &mut Memory,
@@ -233,8 +238,8 @@ impl Memory {
     }
 }
 
-/// When `row` may be deleted. The state of rules that are gone may go at once; while the policy cannot
-/// be read nothing may.
+/// When `row` may be deleted. The state of rules that are gone may go at once; while the policy
+/// cannot be read nothing may.
 fn idle_at(row: &Row, now: Timestamp) -> Timestamp {
     let Ok(policy) = &*policy() else {
         return now.saturating_add(row::RETRY_ALARM_AFTER);

@@ -17,7 +17,8 @@ pub(crate) fn object_name(secret: &[u8], key: &[u8]) -> String {
     digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()
 }
 
-/// What keys are hashed with before they are reported to clients (`pk`): of the same secret, but no part of any name.
+/// What keys are hashed with before they are reported to clients (`pk`): of the same secret, but no
+/// part of any name.
 pub(crate) fn pk_hash_key(secret: &[u8]) -> [u8; 16] {
     let digest: [u8; 32] = Sha256::digest(secret).into();
     digest.first_chunk().copied().unwrap_or_default()

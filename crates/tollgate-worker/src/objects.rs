@@ -1,10 +1,13 @@
-//! The objects that decide a request: asking them, charging them, and giving back what a refusal took.
+//! The objects that decide a request: asking them, charging them, and giving back what a refusal
+//! took.
 //!
-//! Invariant: all or nothing. A request of several keys is first looked at by every key's object and charged only if all
-//! of them would admit it; each then decides for itself, at once and at the same time; when a race was lost and the request is
-//! refused after all, the charges of those that admitted it are taken back before the refusal is answered. An object that
-//! does not answer in time is a failure, which is counted and logged, and `on_failure` decides. What it was asked it may still
-//! do: such a charge stays, on the strict side. The calls of a request are bounded: `MAX_CALLS` and its neighbours in `host.mjs`.
+//! Invariant: all or nothing. A request of several keys is first looked at by every key's object
+//! and charged only if all of them would admit it; each then decides for itself, at once and at the
+//! same time; when a race was lost and the request is refused after all, the charges of those that
+//! admitted it are taken back before the refusal is answered. An object that does not answer in
+//! time is a failure, which is counted and logged, and `on_failure` decides. What it was asked it
+//! may still do: such a charge stays, on the strict side. The calls of a request are bounded:
+//! `MAX_CALLS` and its neighbours in `host.mjs`.
 
 use std::cell::RefCell;
 
@@ -79,7 +82,8 @@ fn is_refused(policy: &Policy, plan: &Plan, waited: Span) -> bool {
     matches!(answer, Answer::Refuse { .. } | Answer::Retry(_))
 }
 
-/// Takes `reply` as what partition `i`'s object decided; false when it is no reply to what it was asked.
+/// Takes `reply` as what partition `i`'s object decided; false when it is no reply to what it was
+/// asked.
 fn accept(policy: &Policy, plan: &mut Plan, i: usize, reply: &[u8]) -> bool {
     plan.partition_mut(i).is_some_and(|mut partition| partition.accept(policy, reply).is_ok())
 }
@@ -109,8 +113,9 @@ impl Objects {
         (Asked { partition: partition.index(), object, request, reply: Vec::new() }, call)
     }
 
-    /// Asks what every object would decide, for a request that has to wait behind others. When it has its answer instead, because
-    /// it is refused or what it would wait for has failed: what was asked.
+    /// Asks what every object would decide, for a request that has to wait behind others. When it
+    /// has its answer instead, because it is refused or what it would wait for has failed: what was
+    /// asked.
     pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> Option<Vec<Asked>> {
         let keys = self.of_all(plan);
         self.peek(policy, plan, &keys).await;
@@ -120,8 +125,8 @@ impl Objects {
         matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }).then(Vec::new)
     }
 
-    /// Asks what every object would decide, before any of them charges: what one key refuses never holds a place in the
-    /// counts of the others, which a flood would fill.
+    /// Asks what every object would decide, before any of them charges: what one key refuses never
+    /// holds a place in the counts of the others, which a flood would fill.
     async fn admit_everywhere(
         &self,
         policy: &Policy,

@@ -1,7 +1,7 @@
 //! The Worker in front of an origin: a request goes on, or is answered here.
 //!
-//! Invariant: nothing goes on that the policy does not admit, and no path leaves the folder that is served. Deliberately
-//! absent: the way to the origin and back; that is `forward`'s.
+//! Invariant: nothing goes on that the policy does not admit, and no path leaves the folder that is
+//! served. Deliberately absent: the way to the origin and back; that is `forward`'s.
 
 use tollgate_policy::{Answer, Outcome, Policy};
 use worker::web_sys;

@@ -1,7 +1,7 @@
 //! Replies that Tollgate gives itself: refusals, problems and answers, as plain data.
 //!
-//! Invariant: a reply names quotas, fields and limits, never keys or tokens, and is never cached. Which
-//! reply a request gets is decided elsewhere, and nothing here knows the runtime.
+//! Invariant: a reply names quotas, fields and limits, never keys or tokens, and is never cached.
+//! Which reply a request gets is decided elsewhere, and nothing here knows the runtime.
 
 use serde::Serialize;
 use tollgate_policy::{Outcome, Problem, Problems, grpc_content_type};

@@ -1,7 +1,7 @@
 //! What an object keeps: one row of bytes, and when an alarm may delete it.
 //!
-//! Invariant: any bytes decode to something or to `None`, never to a panic. What the value means is the
-//! policy's business. The layout is part of the table's name: a new layout is a new table.
+//! Invariant: any bytes decode to something or to `None`, never to a panic. What the value means is
+//! the policy's business. The layout is part of the table's name: a new layout is a new table.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -28,8 +28,8 @@ pub(crate) const CLEAR: &str = "DELETE FROM state_v1";
 /// Writes the row: one row written, whether it was there or not.
 pub(crate) const SAVE: &str = "INSERT INTO state_v1 (id, row) VALUES (0, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row";
 
-/// The shortest time from a commit to the alarm it sets. Short windows are idle at once; without this
-/// every request would set an alarm and every alarm would delete what the next request writes.
+/// The shortest time from a commit to the alarm it sets. Short windows are idle at once; without
+/// this every request would set an alarm and every alarm would delete what the next request writes.
 const MIN_ALARM_AFTER: Span = Span::from_secs(10);
 
 /// The longest: a window of 366 days twice, as the platform wants a date.
@@ -73,8 +73,8 @@ impl Row {
 
 /// When the alarm must ring for a value that is idle at `idle_at`, while one is set for `set_at`.
 ///
-/// An alarm that is still to come stays: setting one costs a row, and when it finds the value live it
-/// is set again. So there is at most one per window.
+/// An alarm that is still to come stays: setting one costs a row, and when it finds the value live
+/// it is set again. So there is at most one per window.
 pub(crate) fn alarm_at(set_at: Timestamp, idle_at: Timestamp, now: Timestamp) -> Timestamp {
     let latest = now.saturating_add(MAX_ALARM_AFTER);
     if set_at > now && set_at <= latest {
@@ -117,7 +117,8 @@ mod tests {
         }
     }
 
-    /// What an object of commit 7a4de38 decided and stored: sliding buckets in layout 1, four of five used.
+    /// What an object of commit 7a4de38 decided and stored: sliding buckets in layout 1, four of
+    /// five used.
     const LAYOUT_1: [u8; 44] = [
         0x7b, 0xfd, 0x12, 0x8c, 0x24, 0, 0, 0, // the rule's identity, and 36 bytes
         0xb3, 0x2d, 0x1e, 0, 0, 0, 0, 0, // the newest quarter of an hour

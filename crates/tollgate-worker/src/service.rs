@@ -1,7 +1,8 @@
-//! The Worker as a service: `POST /check` says what to do with a request that somebody else forwards or refuses.
+//! The Worker as a service: `POST /check` says what to do with a request that somebody else
+//! forwards or refuses.
 //!
-//! Invariant: without the token that a deployment has, nothing is read of the body. Deliberately absent: the answer's shape;
-//! that is `check`'s.
+//! Invariant: without the token that a deployment has, nothing is read of the body. Deliberately
+//! absent: the answer's shape; that is `check`'s.
 
 use tollgate_policy::{DescribedRequest, Facts, Plan, Policy};
 use worker::web_sys;

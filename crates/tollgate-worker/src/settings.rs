@@ -16,8 +16,8 @@ use tollgate_policy::{Problem, Problems};
 
 use crate::bearer::Token;
 
-/// How long an object may take, unless the deployment says so. One that has to start far away needs about a second, and
-/// then `on_failure` decides about its first request.
+/// How long an object may take, unless the deployment says so. One that has to start far away needs
+/// about a second, and then `on_failure` decides about its first request.
 const OBJECT_TIMEOUT_MS: u32 = 500;
 
 /// Less would give up objects that are near and well; more is longer than clients wait.

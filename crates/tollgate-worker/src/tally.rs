@@ -1,9 +1,10 @@
 //! What did not work, counted and reported in few lines of the log.
 //!
-//! Invariant: nothing fails in silence, and no flood of failures is a flood of lines: the first is reported at once, then at
-//! most one line every ten seconds says what came since, with totals since the isolate started. A line
-//! holds counts and the platform's last word, never a key. Deliberately absent: a timer, which an isolate has only within a
-//! request; what came last is reported by the next request.
+//! Invariant: nothing fails in silence, and no flood of failures is a flood of lines: the first is
+//! reported at once, then at most one line every ten seconds says what came since, with totals
+//! since the isolate started. A line holds counts and the platform's last word, never a key.
+//! Deliberately absent: a timer, which an isolate has only within a request; what came last is
+//! reported by the next request.
 
 use tollgate_core::{Span, Timestamp};
 

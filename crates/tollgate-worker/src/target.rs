@@ -1,8 +1,9 @@
 //! The target of a request: its path and query, and whether it stays where the origin's folder is.
 //!
-//! Invariant: the policy counts by the target and the origin gets its folder before it, so a target that climbs out of that
-//! folder would be another resource than the one that was counted: it is found, whichever way a server reads it. Which
-//! resource a target is otherwise is the policy's business.
+//! Invariant: the policy counts by the target and the origin gets its folder before it, so a target
+//! that climbs out of that folder would be another resource than the one that was counted: it is
+//! found, whichever way a server reads it. Which resource a target is otherwise is the policy's
+//! business.
 
 /// Path and query of an absolute URL; the whole `url` crate would add 78 KB to the module.
 pub(crate) fn target(url: &str) -> &str {
@@ -15,15 +16,16 @@ pub(crate) fn path(target: &str) -> &str {
     target.split('?').next().unwrap_or(target)
 }
 
-/// True when `origin` has a folder, and some server takes `target` for something outside of it: `/../other`. Without a
-/// folder nothing is above.
+/// True when `origin` has a folder, and some server takes `target` for something outside of it:
+/// `/../other`. Without a folder nothing is above.
 pub(crate) fn leaves(origin: &str, target: &str) -> bool {
     let has_folder = origin.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
     has_folder && climbs(target)
 }
 
-/// True when a server may resolve `target` to something above its first slash. Where servers differ in what a slash is,
-/// each segment goes up as often as any of them thinks, and down no oftener than all of them do.
+/// True when a server may resolve `target` to something above its first slash. Where servers differ
+/// in what a slash is, each segment goes up as often as any of them thinks, and down no oftener
+/// than all of them do.
 fn climbs(target: &str) -> bool {
     let path = target.split(['?', '#']).next().unwrap_or_default();
     let mut depth = 0_usize;
@@ -39,7 +41,8 @@ fn climbs(target: &str) -> bool {
     })
 }
 
-/// How often `segment` goes up, and whether it names something. Some servers drop what stands behind `;` first.
+/// How often `segment` goes up, and whether it names something. Some servers drop what stands
+/// behind `;` first.
 fn steps(segment: &str) -> (usize, bool) {
     let plain = segment.to_ascii_lowercase().replace("%2e", ".").replace("%3b", ";");
     let plain = plain.replace("%2f", "/").replace("%5c", "/").replace('\\', "/");

@@ -1,12 +1,14 @@
-//! Waiting in the Worker: the requests that this isolate holds stand in line, one line for each key of a rule.
+//! Waiting in the Worker: the requests that this isolate holds stand in line, one line for each key
+//! of a rule.
 //!
-//! Invariant: while others wait for its key a request goes behind them and charges nothing; only the first of a line
-//! asks the key's object again, when that may admit it. So a line costs about one call for every request that comes
-//! and one for every request that goes. Isolates do not know of each other: order is kept within each.
+//! Invariant: while others wait for its key a request goes behind them and charges nothing; only
+//! the first of a line asks the key's object again, when that may admit it. So a line costs about
+//! one call for every request that comes and one for every request that goes. Isolates do not know
+//! of each other: order is kept within each.
 //!
-//! Every request wakes itself by a timer of its own: in the runtime one request may not do I/O for another. A request whose
-//! client has left may be stopped without a word, so whoever does not ask again in time is forgotten, and its turn is the
-//! next one's.
+//! Every request wakes itself by a timer of its own: in the runtime one request may not do I/O for
+//! another. A request whose client has left may be stopped without a word, so whoever does not ask
+//! again in time is forgotten, and its turn is the next one's.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Poll, Seat, Ticket, Turn};
@@ -19,10 +21,12 @@ use crate::objects::{Asked, Objects, decide_once};
 
 /// Asking again and again for its turn while the first is being decided.
 const SHORTEST_SLEEP: Span = Span::from_millis(5);
-/// What the runtime holds for a request that waits, beside its plan: about as much as the headers of most requests.
+/// What the runtime holds for a request that waits, beside its plan: about as much as the headers
+/// of most requests.
 const REQUEST_BYTES: usize = 16 * 1024;
 
-/// Decides a request, letting it wait in this isolate as long as its rules allow; says how long it waited.
+/// Decides a request, letting it wait in this isolate as long as its rules allow; says how long it
+/// waited.
 pub(crate) async fn decide(
     objects: &Objects,
     policy: &Policy,
@@ -69,8 +73,8 @@ impl Waiter<'_> {
         Some((None, self.take_place(&asked).await?))
     }
 
-    /// Stands where the place in a `leaky-queue` lets it wait that the request was just given, if it was; gives it back when it may
-    /// not wait.
+    /// Stands where the place in a `leaky-queue` lets it wait that the request was just given, if
+    /// it was; gives it back when it may not wait.
     async fn take_place(&mut self, asked: &[Asked]) -> Option<Ticket> {
         let answer = self.plan.outcome(self.policy).answer_after(self.waited);
         let Answer::Delay(wait) = answer else { return None };
@@ -140,7 +144,8 @@ impl Waiter<'_> {
     }
 
     async fn sleep(&self, ticket: Ticket, now: Timestamp, at: Timestamp) {
-        // Whoever is first sleeps until its time; whoever waits for the first's decision asks again.
+        // Whoever is first sleeps until its time; whoever waits for the first's decision asks
+        // again.
         let sleep = if at > now { at.since(now).min(LONGEST_SLEEP) } else { SHORTEST_SLEEP };
         self.objects.lines.expect(ticket, now.saturating_add(sleep));
         js::wait(sleep.as_millis_ceil()).await;

@@ -13,7 +13,8 @@
 //! | `TOLLGATE_ENVOY_CONFIG` | the shipped `envoy/envoy.yaml` |
 //! | `TOLLGATE_DATA` | the folder with the real day of traffic; unset where it is absent |
 //!
-//! Invariant: a test gets every variable or none, so it can say "run me through `cargo xtask test`".
+//! Invariant: a test gets every variable or none, so it can say "run me through `cargo xtask
+//! test`".
 
 use crate::{
     tools::{apt, cargo_tools, envoy, node},

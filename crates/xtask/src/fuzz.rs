@@ -1,8 +1,8 @@
-//! `cargo xtask fuzz`: the targets of `tests/fuzz` and the laws of the property tests, for as long as one likes and
-//! with a fresh seed each time; the test step, briefly and the same each time.
+//! `cargo xtask fuzz`: the targets of `tests/fuzz` and the laws of the property tests, for as long
+//! as one likes and with a fresh seed each time; the test step, briefly and the same each time.
 //!
-//! Invariant: the committed corpora change only by `--keep`. A finding comes with what to commit and the way to see it
-//! again without a fuzzer. Everything is built into `target/fuzz`, by a
+//! Invariant: the committed corpora change only by `--keep`. A finding comes with what to commit
+//! and the way to see it again without a fuzzer. Everything is built into `target/fuzz`, by a
 //! compiler of its own, so that the other builds stay as they are.
 
 use crate::{
@@ -22,8 +22,8 @@ use std::{
 pub static TOOLS: [&Tool; 2] = [&tools::NIGHTLY, &tools::CARGO_FUZZ];
 
 const FOLDER: &str = "tests/fuzz";
-/// Inputs for one target in the test step, those of its corpus among them: a number, so that a slow machine tries the
-/// same ones.
+/// Inputs for one target in the test step, those of its corpus among them: a number, so that a slow
+/// machine tries the same ones.
 const BRIEF: [&str; 3] = ["-seed=1", "-runs=50000", "-timeout=600"];
 /// The property tests, as if they were a target.
 const LAWS: &str = "laws";
@@ -96,8 +96,8 @@ fn laws(workspace: &Workspace, seconds: u32) -> Result<()> {
 /// What proptest takes its seed from; `.cargo/config.toml` sets it for every other run.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
-/// Each target on its corpus and then on a number of inputs, the same ones each time: nothing that an earlier run found
-/// is looked at.
+/// Each target on its corpus and then on a number of inputs, the same ones each time: nothing that
+/// an earlier run found is looked at.
 pub fn briefly(workspace: &Workspace) -> Result<()> {
     build(workspace)?;
     for target in targets(workspace)? {

@@ -1,9 +1,10 @@
 //! `cargo xtask notice`: NOTICE, the licences of what the shipped modules bundle.
 //!
-//! Invariant: the same Cargo.lock gives the same file on every machine, and a licence that nobody has looked at yet is an
-//! error. Who is bundled cargo says; the words are the licence files in the packages. Of a choice of licences
-//! Apache-2.0 is taken, which is ours, so its text stands in LICENSE. Deliberately absent: whether some code of a package
-//! is really called; who is linked is named.
+//! Invariant: the same Cargo.lock gives the same file on every machine, and a licence that nobody
+//! has looked at yet is an error. Who is bundled cargo says; the words are the licence files in the
+//! packages. Of a choice of licences Apache-2.0 is taken, which is ours, so its text stands in
+//! LICENSE. Deliberately absent: whether some code of a package is really called; who is linked is
+//! named.
 
 use crate::{
     problem::{OrProblem, Problem, Result},
@@ -30,7 +31,8 @@ const PRODUCTS: [(&str, &str, &str); 3] = [
     ("tollgate-cli", NATIVE_TARGET, "The command line"),
 ];
 
-/// Licences that may be bundled with what is under Apache-2.0. The first of a choice that stands here first is taken.
+/// Licences that may be bundled with what is under Apache-2.0. The first of a choice that stands
+/// here first is taken.
 const ALLOWED: [&str; 6] = ["Apache-2.0", "MIT", "BSD-3-Clause", "Zlib", "Unicode-3.0", "BSL-1.0"];
 
 const HEAD: &str = "\
@@ -101,7 +103,8 @@ fn text(workspace: &Workspace) -> Result<String> {
     Ok(text)
 }
 
-/// The licence of a package, and its words; none for Apache-2.0, unless the package has a notice of its own.
+/// The licence of a package, and its words; none for Apache-2.0, unless the package has a notice of
+/// its own.
 fn words(name: &Name, bundled: &Bundled) -> Result<(String, String)> {
     let licence = chosen(&bundled.licence).ok_or_else(|| {
         let why = format!("{} is under {:?}", shown(name), bundled.licence);
@@ -143,8 +146,9 @@ fn is_wanted(licence: &str, file: &Path) -> bool {
     }
 }
 
-/// The licence to take it under: of alternatives the best, of several that hold together all; `None` when one of these
-/// is not allowed. An expression of SPDX, and `MIT/Apache-2.0` as it was once written.
+/// The licence to take it under: of alternatives the best, of several that hold together all;
+/// `None` when one of these is not allowed. An expression of SPDX, and `MIT/Apache-2.0` as it was
+/// once written.
 fn chosen(expression: &str) -> Option<String> {
     let expression = expression.replace('/', " OR ");
     let parts = expression.split(" AND ").map(|part| {

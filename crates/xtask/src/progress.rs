@@ -85,7 +85,8 @@ impl Board {
         })
     }
 
-    /// Runs `work` as a job that is named while it runs: what is being done, what was done, and why.
+    /// Runs `work` as a job that is named while it runs: what is being done, what was done, and
+    /// why.
     pub fn job<T>(
         &self,
         job: Job,

@@ -20,7 +20,8 @@ use std::{
 /// How much of a log an error message repeats.
 const TAIL_LINES: usize = 25;
 
-/// A way to run a command to its end, with what to do when it fails: [`shown`], or [`logged`] for a job.
+/// A way to run a command to its end, with what to do when it fails: [`shown`], or [`logged`] for a
+/// job.
 pub type Runner<'a> = &'a dyn Fn(&mut Command, &str) -> Result<()>;
 
 /// Runs `command` on the terminal of the caller.

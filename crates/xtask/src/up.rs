@@ -70,8 +70,9 @@ pub fn up(workspace: &Workspace, options: Options) -> Result<()> {
     }
 }
 
-/// Tools and products. What does not need each other runs side by side: cargo compiles the products one after the
-/// other, meanwhile the tools come, and the filter is optimised while the Worker is compiled.
+/// Tools and products. What does not need each other runs side by side: cargo compiles the products
+/// one after the other, meanwhile the tools come, and the filter is optimised while the Worker is
+/// compiled.
 fn make(workspace: &Workspace, board: &Board) -> Result<()> {
     tools::ensure_on(board, workspace, &[&tools::WASM_TARGET])?;
     thread::scope(|scope| {

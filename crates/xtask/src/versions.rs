@@ -1,11 +1,11 @@
 //! Every pinned version, once.
 //!
-//! Invariant: `cargo xtask tidy` compares what the documents and configuration files say with these.
-//! Versions of apt packages are the distribution's and are not pinned.
+//! Invariant: `cargo xtask tidy` compares what the documents and configuration files say with
+//! these. Versions of apt packages are the distribution's and are not pinned.
 
 pub const WASM_TARGET: &str = "wasm32-unknown-unknown";
-/// Must equal the library in Cargo.lock, which is checked before every build of the Worker, and the tool in
-/// crates/xtask/bindgen.
+/// Must equal the library in Cargo.lock, which is checked before every build of the Worker, and the
+/// tool in crates/xtask/bindgen.
 pub const WASM_BINDGEN: &str = "0.2.130";
 /// Fuzz targets need flags that only nightly compilers take. Later ones do as well; one is pinned.
 pub const NIGHTLY: &str = "nightly-2026-05-20";

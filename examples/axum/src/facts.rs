@@ -1,7 +1,8 @@
 //! What a policy may ask about a request of axum.
 //!
-//! Invariant: values are passed on as the bytes that came; reading them is the policy's business. Deliberately
-//! absent: routes, countries and verified claims. A service that knows them adds the method of [`Facts`].
+//! Invariant: values are passed on as the bytes that came; reading them is the policy's business.
+//! Deliberately absent: routes, countries and verified claims. A service that knows them adds the
+//! method of [`Facts`].
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};

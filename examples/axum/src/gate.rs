@@ -1,9 +1,11 @@
-//! A policy in front of a service: decides a request, lets it wait, refuses it, and settles it by its response.
+//! A policy in front of a service: decides a request, lets it wait, refuses it, and settles it by
+//! its response.
 //!
-//! Invariant: whatever is loaded is decided and stored under one lock, at one time that is read under it. So no two
-//! requests are admitted for the same unit, a request of several keys is charged to all of them or to none, and there is
-//! no race to lose. The lock is held for microseconds and never across an await. Deliberately absent: lines. Requests that
-//! wait (`delay`) are decided again when their time has come, whoever came first.
+//! Invariant: whatever is loaded is decided and stored under one lock, at one time that is read
+//! under it. So no two requests are admitted for the same unit, a request of several keys is
+//! charged to all of them or to none, and there is no race to lose. The lock is held for
+//! microseconds and never across an await. Deliberately absent: lines. Requests that wait (`delay`)
+//! are decided again when their time has come, whoever came first.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -69,8 +71,8 @@ impl Gate {
         plan
     }
 
-    /// Decides a request, and lets it wait if its rules say so. A client that leaves while its request waits for its
-    /// place in a `leaky-queue` leaves that place unused.
+    /// Decides a request, and lets it wait if its rules say so. A client that leaves while its
+    /// request waits for its place in a `leaky-queue` leaves that place unused.
     pub async fn decide(&self, mut plan: Plan) -> Decided {
         let arrived = Instant::now();
         loop {
@@ -92,7 +94,8 @@ impl Gate {
         }
     }
 
-    /// Charges, or gives back, what the response brings about; `None` when the client left before there was one.
+    /// Charges, or gives back, what the response brings about; `None` when the client left before
+    /// there was one.
     pub fn settle(&self, plan: &mut Plan, status: Option<u16>) {
         if plan.is_deferred() && plan.settle(&self.policy, status) {
             self.commit(plan);
@@ -113,7 +116,8 @@ impl Gate {
         }
     }
 
-    /// Refuses a request that would have to wait while too many do, and gives back a place that it was given.
+    /// Refuses a request that would have to wait while too many do, and gives back a place that it
+    /// was given.
     fn reject(&self, mut plan: Plan, wait: Span) -> Decided {
         plan.turn_away(&self.policy, Full::Worker(wait));
         let mut counts = self.counts();
@@ -140,8 +144,9 @@ impl Gate {
     }
 }
 
-/// What clients must not guess: the hash of their key that they are told (`pk`), and which keys a rule is enforced for
-/// (`enforce_percent`). It is another one at each start; several servers that should agree read it from their settings.
+/// What clients must not guess: the hash of their key that they are told (`pk`), and which keys a
+/// rule is enforced for (`enforce_percent`). It is another one at each start; several servers that
+/// should agree read it from their settings.
 fn secret() -> [u8; 16] {
     let random = RandomState::new();
     let halves = u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1));

@@ -1,8 +1,10 @@
-//! A Tollgate policy as middleware of axum: the whole of what a service needs to limit its clients by itself.
+//! A Tollgate policy as middleware of axum: the whole of what a service needs to limit its clients
+//! by itself.
 //!
-//! Invariant: the handler runs if and only if the policy admits the request, and what its response brings about is counted
-//! before the response is sent, or when the client has left. Deliberately absent: answers to gRPC clients (see
-//! [`tollgate_policy::grpc_content_type`]), metrics, and a policy that is exchanged while the service runs.
+//! Invariant: the handler runs if and only if the policy admits the request, and what its response
+//! brings about is counted before the response is sent, or when the client has left. Deliberately
+//! absent: answers to gRPC clients (see [`tollgate_policy::grpc_content_type`]), metrics, and a
+//! policy that is exchanged while the service runs.
 
 mod facts;
 mod gate;
@@ -24,8 +26,8 @@ pub use gate::{Decided, Gate};
 pub use table::Counts;
 
 /// `router`, with `gate` in front of every route of it. Serve it with
-/// [`into_make_service_with_connect_info`](Router::into_make_service_with_connect_info), so that the address of the
-/// connection is known; without it every request is answered with 500.
+/// [`into_make_service_with_connect_info`](Router::into_make_service_with_connect_info), so that
+/// the address of the connection is known; without it every request is answered with 500.
 pub fn limited(router: Router, gate: Arc<Gate>) -> Router {
     router.layer(middleware::from_fn_with_state(gate, limit))
 }
@@ -72,7 +74,8 @@ fn fields(gate: &Gate, plan: &Plan) -> HeaderMap {
     fields
 }
 
-/// Sets the marks of the rules that a request is over the limit of, in place of what the client sent.
+/// Sets the marks of the rules that a request is over the limit of, in place of what the client
+/// sent.
 fn mark(gate: &Gate, plan: &Plan, headers: &mut HeaderMap) {
     plan.outcome(gate.policy()).marks(&mut |name, value| {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
@@ -81,8 +84,8 @@ fn mark(gate: &Gate, plan: &Plan, headers: &mut HeaderMap) {
     });
 }
 
-/// An admitted request on its way through the service. axum drops it with the rest of the request when the client
-/// leaves: then there is no status, which a rule may charge, too (`on_abort`).
+/// An admitted request on its way through the service. axum drops it with the rest of the request
+/// when the client leaves: then there is no status, which a rule may charge, too (`on_abort`).
 struct Unsettled {
     gate: Arc<Gate>,
     plan: Option<Plan>,

@@ -1,6 +1,7 @@
 //! The example as a service: `cargo run -p example-axum`, then `curl -i http://127.0.0.1:3000/`.
 //!
-//! Invariant: a policy with a mistake ends the program, with every mistake on standard error, before it listens.
+//! Invariant: a policy with a mistake ends the program, with every mistake on standard error,
+//! before it listens.
 
 use std::error::Error;
 use std::net::SocketAddr;

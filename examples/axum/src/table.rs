@@ -1,9 +1,11 @@
-//! Counts in memory: what each key has used, in a table whose size is fixed when the policy is loaded.
+//! Counts in memory: what each key has used, in a table whose size is fixed when the policy is
+//! loaded.
 //!
-//! Invariant: a group never holds more than its places, whatever clients send, and taking a place looks at one
-//! bucket of sixteen, never at the whole table. A key's own bytes are not kept, only a hash of them with a secret of
-//! this process, so that nobody can aim at a bucket. Deliberately absent: a lock (see `gate`), timers (a key
-//! that is idle is replaced by the next one that needs its place), and anything on disk.
+//! Invariant: a group never holds more than its places, whatever clients send, and taking a place
+//! looks at one bucket of sixteen, never at the whole table. A key's own bytes are not kept, only a
+//! hash of them with a secret of this process, so that nobody can aim at a bucket. Deliberately
+//! absent: a lock (see `gate`), timers (a key that is idle is replaced by the next one that needs
+//! its place), and anything on disk.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -12,8 +14,8 @@ use tollgate_policy::{Partition, Policy};
 
 /// Places in a bucket.
 const WAYS: usize = 16;
-/// Places for each key of a rule's `capacity`: keys fall into buckets by chance, and with twice the room
-/// hardly one of a thousand finds its bucket full.
+/// Places for each key of a rule's `capacity`: keys fall into buckets by chance, and with twice the
+/// room hardly one of a thousand finds its bucket full.
 const ROOM: usize = 2;
 
 /// The counts of every group of a policy.
@@ -33,7 +35,8 @@ struct Entry {
 }
 
 impl Counts {
-    /// Room for the `capacity` of each of the policy's groups. Nothing is held for a key before it is charged.
+    /// Room for the `capacity` of each of the policy's groups. Nothing is held for a key before it
+    /// is charged.
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
         let buckets = |capacity: u32| {
@@ -53,8 +56,8 @@ impl Counts {
         bucket.iter().find(|entry| entry.hash == hash).map(|entry| entry.value.as_slice())
     }
 
-    /// Stores what a partition has used. In a full bucket it takes the place of a key that is idle, which
-    /// loses nothing, or else of the one that has used the least share of its quotas.
+    /// Stores what a partition has used. In a full bucket it takes the place of a key that is idle,
+    /// which loses nothing, or else of the one that has used the least share of its quotas.
     pub fn put(&mut self, policy: &Policy, partition: Partition<'_>, now: Timestamp) {
         let hash = self.secret.hash_one(partition.key());
         let (value, group) = (partition.value(), partition.group());

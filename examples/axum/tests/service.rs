@@ -1,6 +1,8 @@
-//! The example as its clients see it: exact under races, bounded under floods, settled by responses.
+//! The example as its clients see it: exact under races, bounded under floods, settled by
+//! responses.
 //!
-//! Windows are a day long, so that nothing grows back while a test runs, however slow the machine is.
+//! Windows are a day long, so that nothing grows back while a test runs, however slow the machine
+//! is.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -83,8 +85,8 @@ async fn a_race_admits_exactly_the_limit() {
     assert_eq!(admitted, LIMIT, "of {}", 2 * LIMIT);
 }
 
-/// Guards: ten thousand keys stay within the places of the table, and who has used up a limit is not let in
-/// by them.
+/// Guards: ten thousand keys stay within the places of the table, and who has used up a limit is
+/// not let in by them.
 #[tokio::test]
 async fn a_flood_of_keys_stays_within_the_bound() {
     let (gate, service) = service(
@@ -156,7 +158,8 @@ async fn clients_are_told() {
 const LOGINS: &str = r#"{"name": "r", "key": ["client_ip"], "quotas": [{"limit": 2, "window": "1d"}],
     "charge": {"response_status": ["401"], "reserve": true}}"#;
 
-/// Guards: a rule that charges by the response holds a place, gives it back after a success, and keeps it after a failure.
+/// Guards: a rule that charges by the response holds a place, gives it back after a success, and
+/// keeps it after a failure.
 #[tokio::test]
 async fn responses_settle_what_is_charged() {
     let (_, service) = service(LOGINS);
@@ -173,7 +176,8 @@ async fn responses_settle_what_is_charged() {
     }
 }
 
-/// Guards: a client that leaves before the response is charged as the rule's `on_abort` says, here by default.
+/// Guards: a client that leaves before the response is charged as the rule's `on_abort` says, here
+/// by default.
 #[tokio::test]
 async fn who_leaves_is_settled() {
     let gate = Gate::new(&format!(r#"{{"version": 1, "rules": [{LOGINS}]}}"#)).unwrap();
@@ -194,7 +198,8 @@ async fn who_leaves_is_settled() {
     assert_eq!(status(&service, client(0), "/").await, 429);
 }
 
-/// Guards: who gives two credentials has no count of its own for each, and several lines of one header reach the policy.
+/// Guards: who gives two credentials has no count of its own for each, and several lines of one
+/// header reach the policy.
 #[tokio::test]
 async fn two_credentials_are_none() {
     let (_, service) = service(
@@ -210,7 +215,8 @@ async fn two_credentials_are_none() {
     }
 }
 
-/// Guards: the hash of its key that a client is told cannot be computed by it: it has a secret, another one in each gate.
+/// Guards: the hash of its key that a client is told cannot be computed by it: it has a secret,
+/// another one in each gate.
 #[tokio::test]
 async fn partition_keys_have_a_secret() {
     let document = r#"{"version": 1, "response": {"partition_key": true},
@@ -226,8 +232,8 @@ async fn partition_keys_have_a_secret() {
     assert_ne!(seen[0], seen[1]);
 }
 
-/// Guards: requests that wait are admitted when their time has come, and those too many are refused with 503
-/// without losing the place of anybody else.
+/// Guards: requests that wait are admitted when their time has come, and those too many are refused
+/// with 503 without losing the place of anybody else.
 #[tokio::test]
 async fn some_wait_and_too_many_are_refused() {
     let document = r#"{"version": 1, "waiting": {"total": 1}, "rules": [{"name": "r", "key": [],
@@ -263,8 +269,8 @@ async fn marks_reach_the_handler() {
     }
 }
 
-/// Guards, over a socket: the connection's address is the client's, a header that claims another one changes nothing,
-/// and a body that is too long is refused.
+/// Guards, over a socket: the connection's address is the client's, a header that claims another
+/// one changes nothing, and a body that is too long is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn over_a_socket() {
     let rules = r#"{"version": 1, "rules": [{"name": "r", "key": ["client_ip"], "quotas": [{"limit": 2, "window": "1d"}]}]}"#;

@@ -21,8 +21,8 @@ pub struct Case {
     pub policy: Value,
     /// When the trace begins, in milliseconds since 1970.
     pub start_ms: u64,
-    /// The clock may go back between requests; else a request comes at the earliest when everything about
-    /// the one before is decided.
+    /// The clock may go back between requests; else a request comes at the earliest when everything
+    /// about the one before is decided.
     pub wavers: bool,
     /// The requests.
     pub events: Vec<Event>,

@@ -1,7 +1,7 @@
 //! What the cases really exercise, counted from what the reference said.
 //!
-//! Invariant: a feature counts where it took part in an answer, not where a document mentions it: the
-//! rule that has it applied to the request, and said what is counted.
+//! Invariant: a feature counts where it took part in an answer, not where a document mentions it:
+//! the rule that has it applied to the request, and said what is counted.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,11 @@
 //! `golden.txt`: what the reference said to every case, and the core in every trace of a limiter.
 //!
-//! A section for each: its kind, its number and the digest of everything; below it the answers of a case, packed, or
-//! a mark for each step of a trace. The digest is what is compared. Where it differs the rest says where, and what was
-//! answered before.
+//! A section for each: its kind, its number and the digest of everything; below it the answers of a
+//! case, packed, or a mark for each step of a trace. The digest is what is compared. Where it
+//! differs the rest says where, and what was answered before.
 //!
-//! Invariant: only its own test writes the file, and takes it for complete only when every section is there.
+//! Invariant: only its own test writes the file, and takes it for complete only when every section
+//! is there.
 
 use std::collections::BTreeMap;
 

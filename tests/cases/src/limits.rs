@@ -1,7 +1,7 @@
 //! Random traces of one limiter: decisions and the bytes of its state, to the nanosecond.
 //!
-//! Invariant: as for the cases, the same number gives the same trace on every target. Here are the times
-//! that a Worker's clock does not have, large numbers, and the ends of time.
+//! Invariant: as for the cases, the same number gives the same trace on every target. Here are the
+//! times that a Worker's clock does not have, large numbers, and the ends of time.
 
 use std::fmt::Write;
 
@@ -25,7 +25,8 @@ pub struct Trace {
     told: Vec<String>,
 }
 
-/// Characters of a step: `a` admitted, `d` denied, `p` only asked or `r` refunded, then two of a digest.
+/// Characters of a step: `a` admitted, `d` denied, `p` only asked or `r` refunded, then two of a
+/// digest.
 const MARK: usize = 3;
 
 impl Trace {

@@ -1,8 +1,9 @@
 //! The answers of one case as text that is short and still can be read and compared by `diff`.
 //!
-//! Most answers of a case are alike but for a few numbers and the hashes of keys. Lines that are alike become one
-//! pattern with `$` for what differs, answers that consist of the same patterns one shape, and each answer is a line:
-//! the shape's number and its values. A hash of a key is written once and named `@0`, `@1` and so on.
+//! Most answers of a case are alike but for a few numbers and the hashes of keys. Lines that are
+//! alike become one pattern with `$` for what differs, answers that consist of the same patterns
+//! one shape, and each answer is a line: the shape's number and its values. A hash of a key is
+//! written once and named `@0`, `@1` and so on.
 //!
 //! Invariant: nothing is lost, [`unpack`] gives back what [`pack`] was given.
 
@@ -56,7 +57,8 @@ impl Packer {
         all.push(values.to_vec());
     }
 
-    /// What is always the same stands in the pattern, what always equals an earlier value is a hole with its place.
+    /// What is always the same stands in the pattern, what always equals an earlier value is a hole
+    /// with its place.
     fn write_patterns(&mut self) {
         let mut patterns: Vec<_> = self.seen.iter().collect();
         patterns.sort_by_key(|(_, (place, _))| *place);

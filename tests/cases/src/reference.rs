@@ -1,7 +1,7 @@
 //! The policy layer over a map: what every surface must say.
 //!
-//! Invariant: nothing is decided here but what the pipeline leaves to a surface: when it is asked again, and
-//! when the response comes.
+//! Invariant: nothing is decided here but what the pipeline leaves to a surface: when it is asked
+//! again, and when the response comes.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::case::{Case, Event};
 use crate::requests::Request;
 use crate::seen::Seen;
 
-/// What keys are hashed with before clients are told, where a test may choose; what the small host of the
-/// filter gives for random bytes (`tests/e2e/envoy_host.rs`).
+/// What keys are hashed with before clients are told, where a test may choose; what the small host
+/// of the filter gives for random bytes (`tests/e2e/envoy_host.rs`).
 pub const HASH_KEY: [u8; 16] = [7; 16];
 
 /// What a surface must answer, and when the request came.
@@ -44,7 +44,8 @@ pub struct Reference<'c> {
 }
 
 impl<'c> Reference<'c> {
-    /// Nothing has come yet. `hash_key` is what the surface hashes the keys with that it tells clients.
+    /// Nothing has come yet. `hash_key` is what the surface hashes the keys with that it tells
+    /// clients.
     pub fn new(case: &'c Case, surface: Surface, hash_key: [u8; 16]) -> Self {
         let mut policy = Policy::compile(&case.policy.to_string(), surface)
             .unwrap_or_else(|e| panic!("case {} has no policy: {e}\n{}", case.number, case.policy));

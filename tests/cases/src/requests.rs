@@ -1,8 +1,8 @@
 //! Random requests: few keys, many spellings, and the same facts on every surface.
 //!
-//! Invariant: what is written here means the same after any way through HTTP/1.1: a server may take the white space
-//! off a value or join its lines, a body is announced by its length, and headers that a server treats in its own
-//! way do not occur.
+//! Invariant: what is written here means the same after any way through HTTP/1.1: a server may take
+//! the white space off a value or join its lines, a body is announced by its length, and headers
+//! that a server treats in its own way do not occur.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -1,6 +1,7 @@
 //! What a client and the origin see of one request, as text.
 //!
-//! Invariant: every byte that Tollgate adds is in it, so two surfaces that differ anywhere differ here.
+//! Invariant: every byte that Tollgate adds is in it, so two surfaces that differ anywhere differ
+//! here.
 
 use std::fmt;
 
@@ -89,8 +90,8 @@ impl fmt::Display for Digest {
     }
 }
 
-/// `text` with every `pk` replaced by its place among those that `known` has seen: for a surface whose key
-/// of that hash nobody knows, so that equal ones must still be equal and others differ.
+/// `text` with every `pk` replaced by its place among those that `known` has seen: for a surface
+/// whose key of that hash nobody knows, so that equal ones must still be equal and others differ.
 pub fn hidden_keys(text: &str, known: &mut Vec<String>) -> String {
     let mut parts = text.split(";pk=:");
     let mut out = parts.next().unwrap_or_default().to_owned();

@@ -1,6 +1,7 @@
 //! Cases in words: what a surface said otherwise, and all answers of a case.
 //!
-//! Invariant: whatever is told names the case, the event, the request and the policy, so that it can be seen again.
+//! Invariant: whatever is told names the case, the event, the request and the policy, so that it
+//! can be seen again.
 
 use tollgate_policy::Surface;
 

@@ -1,5 +1,5 @@
-//! What the reference does: that the cases exercise what they claim, that the core alone says the same
-//! where it can follow, and the file of digests itself.
+//! What the reference does: that the cases exercise what they claim, that the core alone says the
+//! same where it can follow, and the file of digests itself.
 #![cfg(not(target_arch = "wasm32"))]
 
 use std::collections::BTreeMap;
@@ -183,8 +183,8 @@ fn agree(expected: &Expected, admitted: bool, decisions: &[Decision]) {
     assert_eq!(seen.waits_ms, delay.max().into_iter().collect::<Vec<_>>(), "{seen}\n{decisions:?}");
 }
 
-// The policy layer adds nothing to a decision: where one plain rule counts by one header, the core's
-// limiters alone admit the same requests, and their bytes are those that are stored.
+// The policy layer adds nothing to a decision: where one plain rule counts by one header, the
+// core's limiters alone admit the same requests, and their bytes are those that are stored.
 #[test]
 fn the_core_alone_decides_the_same() {
     let mut compared = 0;

@@ -1,12 +1,12 @@
 //! A library to preload into a server (`LD_PRELOAD`): its monotonic clock is what the test says.
 //!
 //! The time stands in the file `clock` of the server's working directory: eight bytes, nanoseconds,
-//! little-endian, read at every call. The wall clock is the machine's. A shipped filter has no way to be told
-//! the time, and needs none: this stands in for the C library below an unchanged Envoy.
+//! little-endian, read at every call. The wall clock is the machine's. A shipped filter has no way
+//! to be told the time, and needs none: this stands in for the C library below an unchanged Envoy.
 //!
-//! Invariant: nothing here allocates, because an allocator may ask for the time. A process without such
-//! a file has the machine's clocks. Not for timed waits in the kernel, which know the machine's clock only:
-//! a time far in the future makes them wait until they are woken.
+//! Invariant: nothing here allocates, because an allocator may ask for the time. A process without
+//! such a file has the machine's clocks. Not for timed waits in the kernel, which know the
+//! machine's clock only: a time far in the future makes them wait until they are woken.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 

@@ -1,11 +1,12 @@
 //! Who the client is, whatever the headers say.
 //!
-//! A corpus file is: a line whose first byte chooses the settings, a line with the peer's address, a
-//! line that an attacker writes in front of everything, and the lines of the header. Invariant
+//! A corpus file is: a line whose first byte chooses the settings, a line with the peer's address,
+//! a line that an attacker writes in front of everything, and the lines of the header. Invariant
 //! checked: the client is the peer or stands in the headers; who is not trusted speaks for himself
-//! only; once what two parties write on the left of closed quotes makes no difference, nothing there does; and what
-//! one more proxy appends on the right says who the client is exactly as far as that proxy is trusted. The same lines
-//! are a header that a key is taken from, with the laws of `values`.
+//! only; once what two parties write on the left of closed quotes makes no difference, nothing
+//! there does; and what one more proxy appends on the right says who the client is exactly as far
+//! as that proxy is trusted. The same lines are a header that a key is taken from, with the laws of
+//! `values`.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -179,7 +180,8 @@ fn client(which: usize, request: &Request<'_>) -> Option<IpAddr> {
     })
 }
 
-/// True when `client` is written somewhere in `list`, with or without port, brackets, quotes or zone.
+/// True when `client` is written somewhere in `list`, with or without port, brackets, quotes or
+/// zone.
 fn stands_in(list: &[u8], client: IpAddr) -> bool {
     let is_around = |b: &u8| b",;=\"[]% \t\x0c\r\n".contains(b);
     list.split(is_around).any(|token| {

@@ -1,7 +1,8 @@
 //! The bodies of the fuzz targets: what must hold whatever bytes come in.
 //!
-//! Invariant: a body takes any bytes, and panics only when a law is broken. Nothing of the fuzzer is in
-//! these modules, so that `crates/tollgate-policy/tests/corpora.rs` replays the corpora without it.
+//! Invariant: a body takes any bytes, and panics only when a law is broken. Nothing of the fuzzer
+//! is in these modules, so that `crates/tollgate-policy/tests/corpora.rs` replays the corpora
+//! without it.
 
 pub mod headers;
 pub mod paths;

@@ -1,9 +1,10 @@
 //! Which rules a path matches, whatever the path and the patterns are.
 //!
-//! A corpus file is a path pattern a line, an empty line, and a request target. Invariant checked: the
-//! normal form of a path is its own, and that of every other spelling; a rule found through the index
-//! applies if any reading matches, an exemption only if all do, by readings and a matcher as naive as can be; a
-//! capture is a segment, and no key is made of a path that some server takes for another one.
+//! A corpus file is a path pattern a line, an empty line, and a request target. Invariant checked:
+//! the normal form of a path is its own, and that of every other spelling; a rule found through the
+//! index applies if any reading matches, an exemption only if all do, by readings and a matcher as
+//! naive as can be; a capture is a segment, and no key is made of a path that some server takes for
+//! another one.
 
 use std::collections::BTreeSet;
 
@@ -72,9 +73,9 @@ pub fn check(bytes: &[u8]) {
 /// What is a slash to a server: as it is, `%2F`, `\`, `%5C`.
 type Slashes = [bool; 4];
 
-/// What every kind of server makes of a target, told once more: by segments, nothing shared with the readings
-/// but the idea.
-/// Gives the one for keys, all of them, and whether one is another path than the first, not only with other slashes.
+/// What every kind of server makes of a target, told once more: by segments, nothing shared with
+/// the readings but the idea. Gives the one for keys, all of them, and whether one is another path
+/// than the first, not only with other slashes.
 fn readings(target: &[u8]) -> (Vec<u8>, BTreeSet<Vec<u8>>, bool) {
     let mut path = target.split(|b| matches!(b, b'?' | b'#')).next().expect("a first part");
     if let Some(at) = path.windows(3).position(|w| w == b"://")
@@ -174,8 +175,9 @@ fn joined(mut segments: Vec<Vec<u8>>, trimmed: bool) -> Vec<u8> {
     segments.iter().flat_map(segment).collect()
 }
 
-/// Shadows, because a rule that refuses hides the others. Rule 0 counts every request by its path; then for each pattern one rule that the index finds, one that
-/// applies when the pattern does not match, and one that counts by the first capture.
+/// Shadows, because a rule that refuses hides the others. Rule 0 counts every request by its path;
+/// then for each pattern one rule that the index finds, one that applies when the pattern does not
+/// match, and one that counts by the first capture.
 fn document(patterns: &[&str]) -> String {
     let mut rules = String::from(
         r#"{"name": "all", "key": ["path"], "mode": "shadow", "quotas": [{"limit": 1, "window": "1s"}]}"#,
@@ -259,8 +261,8 @@ fn captures(pattern: &str) -> impl Iterator<Item = &str> {
     pattern.split('/').filter_map(|s| s.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// The captured segments when the whole of `path` matches: segment by segment, nothing shared with the
-/// matcher but the idea.
+/// The captured segments when the whole of `path` matches: segment by segment, nothing shared with
+/// the matcher but the idea.
 fn naive<'p>(pattern: &str, path: &'p [u8]) -> Option<Vec<&'p [u8]>> {
     let given: Vec<&[u8]> = path[1..].split(|b| *b == b'/').collect();
     let mut wanted: Vec<&str> = pattern[1..].split('/').collect();
@@ -283,7 +285,8 @@ fn naive<'p>(pattern: &str, path: &'p [u8]) -> Option<Vec<&'p [u8]>> {
     Some(captured)
 }
 
-/// The bytes that a segment means, however they are written. A percent sign that begins no escape is one.
+/// The bytes that a segment means, however they are written. A percent sign that begins no escape
+/// is one.
 fn unescaped(segment: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut i = 0;

@@ -1,10 +1,10 @@
 //! Any text as a policy: it is refused in words, or decides any request.
 //!
-//! A corpus file is the document and, after a line `---`, a request: as it would be sent, or described in
-//! JSON as the Worker's service takes it. Invariant checked: the same document gives the same policy;
-//! a problem is one line that a terminal can show; a refusal charges nothing; what clients are told fits
-//! into header fields; a partition decided elsewhere, over the wire, is decided alike; and what
-//! `explain` says of a rule is what the plan does.
+//! A corpus file is the document and, after a line `---`, a request: as it would be sent, or
+//! described in JSON as the Worker's service takes it. Invariant checked: the same document gives
+//! the same policy; a problem is one line that a terminal can show; a refusal charges nothing; what
+//! clients are told fits into header fields; a partition decided elsewhere, over the wire, is
+//! decided alike; and what `explain` says of a rule is what the plan does.
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{

@@ -1,7 +1,7 @@
 //! A request as a corpus file writes it: `GET /path 192.0.2.1`, then one header a line.
 //!
-//! Invariant: any bytes are a request. A line `:route: name` is no header but a fact of its surface, and
-//! so are `:country:`, `:asn:` and `:claim.name:`.
+//! Invariant: any bytes are a request. A line `:route: name` is no header but a fact of its
+//! surface, and so are `:country:`, `:asn:` and `:claim.name:`.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -1,8 +1,9 @@
-//! Bytes as a store or a peer might give them back: stored states, stored values, requests and replies.
+//! Bytes as a store or a peer might give them back: stored states, stored values, requests and
+//! replies.
 //!
-//! The first byte of a corpus file chooses which of these the rest is. Invariant checked, whatever the
-//! bytes: nobody gets more than a full quota at one instant; looking says what checking does; a denial
-//! changes no byte and is over exactly when it says; what is idle decides like never seen.
+//! The first byte of a corpus file chooses which of these the rest is. Invariant checked, whatever
+//! the bytes: nobody gets more than a full quota at one instant; looking says what checking does; a
+//! denial changes no byte and is over exactly when it says; what is idle decides like never seen.
 
 use arbitrary::{Result, Unstructured};
 use tollgate_core::{
@@ -104,7 +105,8 @@ fn step(limiter: &Limiter, state: &mut [u8], now: u64, cost: u64, is_exact: bool
     if decision.is_admitted() { cost } else { 0 }
 }
 
-/// What remains is admitted and no unit more; what is denied is admitted after the wait and not earlier.
+/// What remains is admitted and no unit more; what is denied is admitted after the wait and not
+/// earlier.
 fn exact(limiter: &Limiter, state: &[u8], now: u64, cost: u64, decision: &Decision) {
     let admits = |at_ns, cost| limiter.peek(state, at(at_ns), cost).is_admitted();
     assert!(admits(now, decision.remaining), "{decision:?} at {now} by {limiter:?} on {state:?}");
@@ -123,8 +125,9 @@ fn exact(limiter: &Limiter, state: &[u8], now: u64, cost: u64, decision: &Decisi
     }
 }
 
-/// From `idle_at` on, the state decides like one that was never seen; and nobody is locked out: whatever
-/// the bytes, a full quota is there again after two bursts or two windows and the allowed skew.
+/// From `idle_at` on, the state decides like one that was never seen; and nobody is locked out:
+/// whatever the bytes, a full quota is there again after two bursts or two windows and the allowed
+/// skew.
 fn forgotten(limiter: &Limiter, state: &[u8], now: u64) {
     let quota = limiter.quota();
     let own_time = u128::from(quota.window().as_nanos()) * 2 * u128::from(quota.burst());

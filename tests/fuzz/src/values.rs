@@ -1,8 +1,8 @@
 //! The value that a key takes from a header, however the header is written.
 //!
-//! Invariant checked: white space round a value, empty elements, and the order and number of elements never make a
-//! new key: a request has the key of its one value, or is malformed. Who adds a line to another's gets no key of
-//! his own.
+//! Invariant checked: white space round a value, empty elements, and the order and number of
+//! elements never make a new key: a request has the key of its one value, or is malformed. Who adds
+//! a line to another's gets no key of his own.
 
 use std::cell::OnceCell;
 

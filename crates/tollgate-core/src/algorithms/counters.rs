@@ -1,11 +1,11 @@
 //! The ring of counters that the sliding buckets keep, as it lies in bytes.
 //!
-//! Layout 2: the index of the newest sub-window (`u64`), how many sub-windows older the oldest one is that has any
-//! units (`u16`), the sum of all counters (48 bits), then the counter of sub-window `k` (`u32`) at
-//! `k mod (N + 1)`. Layout 1 had neither age nor sum: the index, then the counters.
+//! Layout 2: the index of the newest sub-window (`u64`), how many sub-windows older the oldest one
+//! is that has any units (`u16`), the sum of all counters (48 bits), then the counter of sub-window
+//! `k` (`u32`) at `k mod (N + 1)`. Layout 1 had neither age nor sum: the index, then the counters.
 //!
-//! Invariant: any bytes are a ring, and every way to read them agrees with every other. Deliberately not
-//! here: time. A sub-window is a number.
+//! Invariant: any bytes are a ring, and every way to read them agrees with every other.
+//! Deliberately not here: time. A sub-window is a number.
 
 use crate::encoding::position;
 
@@ -13,7 +13,8 @@ use crate::encoding::position;
 const HEADER: usize = 16;
 /// The same in layout 1, which had no sum.
 const HEADER_OF_LAYOUT_1: usize = 8;
-/// The bits of the second word that hold the age of the oldest sub-window; the sum takes the others.
+/// The bits of the second word that hold the age of the oldest sub-window; the sum takes the
+/// others.
 const AGE_BITS: u32 = 16;
 
 /// How many counters there are.
@@ -60,8 +61,8 @@ impl Shape {
         self.counters_len().saturating_add(HEADER_OF_LAYOUT_1)
     }
 
-    /// Writes the state that `earlier` was in layout 1 to `state`: the same counters, and their sum. Bytes of
-    /// other lengths are left as they are.
+    /// Writes the state that `earlier` was in layout 1 to `state`: the same counters, and their
+    /// sum. Bytes of other lengths are left as they are.
     pub(crate) fn convert(&self, earlier: &[u8], state: &mut [u8]) {
         let Some((header, counters)) = self.split_mut(state) else { return };
         let Some((newest, earlier)) = earlier.split_first_chunk::<HEADER_OF_LAYOUT_1>() else {
@@ -127,8 +128,8 @@ impl Shape {
         set_count(counters, place, count(counters, place).saturating_add(cost));
     }
 
-    /// Clears the counters after `newest`, which still hold what was counted a turn of the ring ago, up to that of
-    /// `index`; returns its place.
+    /// Clears the counters after `newest`, which still hold what was counted a turn of the ring
+    /// ago, up to that of `index`; returns its place.
     #[inline(never)]
     fn clear(&self, counters: &mut Counters, newest: u64, index: u64) -> u64 {
         let passed = index.saturating_sub(newest);
@@ -144,7 +145,8 @@ impl Shape {
         place
     }
 
-    /// The ring without what was counted before `first`; its oldest sub-window has units, if any has.
+    /// The ring without what was counted before `first`; its oldest sub-window has units, if any
+    /// has.
     #[inline]
     pub(crate) fn without(&self, ring: Ring, counters: &Counters, first: u64) -> Ring {
         let (oldest, sum) = self.drop_before(counters, ring.newest, ring.oldest, ring.sum, first);
@@ -192,7 +194,8 @@ impl Shape {
         self.without(Ring { sum, ..ring }, counters, ring.oldest)
     }
 
-    /// The sub-window that the oldest `units` of the ring reach into; the newest when there are not so many.
+    /// The sub-window that the oldest `units` of the ring reach into; the newest when there are not
+    /// so many.
     pub(crate) fn reached_by(&self, ring: Ring, counters: &Counters, units: u64) -> u64 {
         let (mut index, mut place, mut missing) = (ring.oldest, self.place(ring.oldest), units);
         while index < ring.newest {

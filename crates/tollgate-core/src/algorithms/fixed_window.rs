@@ -1,13 +1,14 @@
 //! Fixed window: a counter per window aligned to the clock.
 //!
-//! State: the index of the window, `floor(now / window)` from the clock's epoch, and the units counted
-//! in it. A cost is admitted when `count + cost <= limit`.
+//! State: the index of the window, `floor(now / window)` from the clock's epoch, and the units
+//! counted in it. A cost is admitted when `count + cost <= limit`.
 //!
-//! Bound: `2 x limit` in a window across a boundary: the limit at the end of one window and again at
-//! the start of the next. That is inherent; take `sliding_window` or `sliding_log` where it matters.
+//! Bound: `2 x limit` in a window across a boundary: the limit at the end of one window and again
+//! at the start of the next. That is inherent; take `sliding_window` or `sliding_log` where it
+//! matters.
 //!
-//! Source: common practice (for example nginx, Redis `INCR` with `EXPIRE`); RFC 6585, section 4 leaves
-//! the counting to the server.
+//! Source: common practice (for example nginx, Redis `INCR` with `EXPIRE`); RFC 6585, section 4
+//! leaves the counting to the server.
 //!
 //! Deliberately not here: windows that start at a client's first request. Aligned windows need no
 //! start to be agreed on, and `reset_after` is the same for every key.
@@ -82,8 +83,9 @@ impl FixedWindow {
         }
     }
 
-    /// The state with `charge` taken back at `now`: exact while its window is the one counted; later
-    /// there is nothing left to give back. What a late clock charged to the next window stays charged.
+    /// The state with `charge` taken back at `now`: exact while its window is the one counted;
+    /// later there is nothing left to give back. What a late clock charged to the next window stays
+    /// charged.
     #[must_use]
     pub fn refund(
         &self,
@@ -172,7 +174,8 @@ impl Step for FixedWindow {
         })
     }
 
-    /// In the window that is counted: whether it is the same is told by a multiplication, without dividing.
+    /// In the window that is counted: whether it is the same is told by a multiplication, without
+    /// dividing.
     #[inline]
     fn look_fast(&self, state: FixedWindowState, now: Timestamp) -> Option<Decision> {
         let (limit, window) = (self.quota.limit(), self.quota.window());

@@ -3,8 +3,8 @@
 //! State: the theoretical arrival time (TAT) of the next unit if units came exactly T apart. A cost
 //! is admitted when `max(TAT, now) + cost x T <= now + burst x T`, and that sum is the next TAT.
 //!
-//! Bound: any half-open window w admits at most `burst + ceil(w / T) - 1`; with `strict`,
-//! T = ceil(window / (limit - burst + 1)) makes that at most `limit`. T rounds up, so rounding never
+//! Bound: any half-open window w admits at most `burst + ceil(w / T) - 1`; with `strict`, T =
+//! ceil(window / (limit - burst + 1)) makes that at most `limit`. T rounds up, so rounding never
 //! admits more than the quota.
 //!
 //! Source: ITU-T I.371 (virtual scheduling), ATM Forum Traffic Management 4.1, annex C.
@@ -31,7 +31,8 @@ pub struct GcraState {
 }
 
 impl Gcra {
-    /// The parameters for `quota`. Limit 100 per 60 s, burst 20: T is 600 ms, the debt at most 12 s.
+    /// The parameters for `quota`. Limit 100 per 60 s, burst 20: T is 600 ms, the debt at most 12
+    /// s.
     ///
     /// # Errors
     /// A strict quota whose burst exceeds its limit, or takes too long to grow back.
@@ -90,7 +91,8 @@ impl Gcra {
         &self.0.quota
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window / T) - 1.
+    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window /
+    /// T) - 1.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
         self.0.max_in_window()

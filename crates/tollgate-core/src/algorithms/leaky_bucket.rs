@@ -1,8 +1,8 @@
 //! Leaky bucket as a meter: the same decisions as GCRA, told as a level that leaks.
 //!
-//! State: the level, in nanoseconds of draining, and when it was measured. Every unit pours in T, and
-//! one nanosecond drains in one: `level - (now - drained_at)` is in the bucket at `now`, and a cost is
-//! admitted when `level + cost x T <= burst x T`. GCRA's TAT is `drained_at + level`.
+//! State: the level, in nanoseconds of draining, and when it was measured. Every unit pours in T,
+//! and one nanosecond drains in one: `level - (now - drained_at)` is in the bucket at `now`, and a
+//! cost is admitted when `level + cost x T <= burst x T`. GCRA's TAT is `drained_at + level`.
 //!
 //! Bound: as GCRA, any half-open window w admits at most `burst + ceil(w / T) - 1`.
 //!
@@ -32,7 +32,8 @@ pub struct LeakyBucketState {
 }
 
 impl LeakyBucket {
-    /// The parameters for `quota`. Limit 100 per 60 s, burst 20: a unit pours in 600 ms, the bucket holds 12 s.
+    /// The parameters for `quota`. Limit 100 per 60 s, burst 20: a unit pours in 600 ms, the bucket
+    /// holds 12 s.
     ///
     /// # Errors
     /// A strict quota whose burst exceeds its limit, or takes too long to grow back.
@@ -104,7 +105,8 @@ impl LeakyBucket {
         &self.0.quota
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window / T) - 1.
+    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window /
+    /// T) - 1.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
         self.0.max_in_window()

@@ -1,17 +1,20 @@
-//! Leaky bucket as a queue: shaping. It answers how long to wait, and denies only when the queue is full.
+//! Leaky bucket as a queue: shaping. It answers how long to wait, and denies only when the queue is
+//! full.
 //!
 //! State: when the next free slot is. Slots are T apart; a cost takes that many slots in a row and
-//! departs at the first of them: it is admitted when `max(next_free, now) + cost x T <= now + burst x T`,
-//! with `Delay(max(next_free, now) - now)`, or `Allow` when that is zero. `burst` is what an empty queue
-//! takes at once: the first unit now, the others after T, 2 T, and so on.
+//! departs at the first of them: it is admitted when `max(next_free, now) + cost x T <= now + burst
+//! x T`, with `Delay(max(next_free, now) - now)`, or `Allow` when that is zero. `burst` is what an
+//! empty queue takes at once: the first unit now, the others after T, 2 T, and so on.
 //!
-//! Bound: a departure is never closer to the one before than T for every unit of that one. Admissions
-//! (which may have to wait) are at most `burst + ceil(w / T) - 1` in any half-open window w, as GCRA.
+//! Bound: a departure is never closer to the one before than T for every unit of that one.
+//! Admissions (which may have to wait) are at most `burst + ceil(w / T) - 1` in any half-open
+//! window w, as GCRA.
 //!
 //! Source: Turner, "New directions in communications", IEEE Communications Magazine 24 (10), 1986.
 //!
-//! Deliberately not here: the requests that wait. The surface holds them, and gives a slot back when
-//! one goes away; only the last slot can be given back, until its departure. An earlier one stays empty.
+//! Deliberately not here: the requests that wait. The surface holds them, and gives a slot back
+//! when one goes away; only the last slot can be given back, until its departure. An earlier one
+//! stays empty.
 
 use crate::algorithms::rate::{Rate, Weighed};
 use crate::algorithms::skew::is_foreign;
@@ -33,7 +36,8 @@ pub struct LeakyQueueState {
 }
 
 impl LeakyQueue {
-    /// The parameters for `quota`. Limit 10 per second, burst 5: a slot every 100 ms, a wait of at most 400 ms.
+    /// The parameters for `quota`. Limit 10 per second, burst 5: a slot every 100 ms, a wait of at
+    /// most 400 ms.
     ///
     /// # Errors
     /// A strict quota whose burst exceeds its limit, or takes too long to grow back.
@@ -73,10 +77,10 @@ impl LeakyQueue {
         (rate.decision(verdict, taken, None), next)
     }
 
-    /// The state with `charge` taken back at `now`: exact while its slots are the last ones taken and none of
-    /// them has departed. Otherwise they stay taken and the state is unchanged, because a slot before the
-    /// last cannot be found again, and who took a slot that is given back after it has departed would depart
-    /// sooner than T after it.
+    /// The state with `charge` taken back at `now`: exact while its slots are the last ones taken
+    /// and none of them has departed. Otherwise they stay taken and the state is unchanged, because
+    /// a slot before the last cannot be found again, and who took a slot that is given back after
+    /// it has departed would depart sooner than T after it.
     #[must_use]
     pub fn refund(
         &self,
@@ -112,7 +116,8 @@ impl LeakyQueue {
         &self.0.quota
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window / T) - 1.
+    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window /
+    /// T) - 1.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
         self.0.max_in_window()

@@ -1,9 +1,10 @@
 //! The algorithms, one module each: its formula, its bound and its source.
 //!
-//! Five more are not public. Four hold what is truly the same in several: `rate` the parameters of GCRA and
-//! its kin, `skew` what a late clock means to a counter, `ring` the decision of the log and the buckets,
-//! `step` how a small state is read and written; `counters` is how the buckets lie in bytes. Invariant: an
-//! algorithm never imports another, and what is listed here is listed nowhere else: a new one is its file, its lines here and its arms in [`Limiter`](crate::Limiter).
+//! Five more are not public. Four hold what is truly the same in several: `rate` the parameters of
+//! GCRA and its kin, `skew` what a late clock means to a counter, `ring` the decision of the log
+//! and the buckets, `step` how a small state is read and written; `counters` is how the buckets lie
+//! in bytes. Invariant: an algorithm never imports another, and what is listed here is listed
+//! nowhere else: a new one is its file, its lines here and its arms in [`Limiter`](crate::Limiter).
 
 pub(crate) mod counters;
 pub mod fixed_window;
@@ -19,7 +20,8 @@ pub mod sliding_window;
 pub(crate) mod step;
 pub mod token_bucket;
 
-/// The parts of a window of [`Algorithm::SlidingBuckets`] where nobody says how many: 1 s of a minute.
+/// The parts of a window of [`Algorithm::SlidingBuckets`] where nobody says how many: 1 s of a
+/// minute.
 pub const DEFAULT_BUCKETS: u16 = 60;
 
 /// The algorithms; the set is closed. The module of each has its formula, its bound and its source.
@@ -52,7 +54,8 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, in the order in which documents list them; the buckets with [`DEFAULT_BUCKETS`].
+    /// All of them, in the order in which documents list them; the buckets with
+    /// [`DEFAULT_BUCKETS`].
     pub const ALL: [Self; 8] = [
         Self::Gcra,
         Self::TokenBucket,
@@ -94,8 +97,8 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of this [`name`](Self::name), the buckets with [`DEFAULT_BUCKETS`]; `None` for any
-    /// other text.
+    /// The algorithm of this [`name`](Self::name), the buckets with [`DEFAULT_BUCKETS`]; `None` for
+    /// any other text.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
@@ -119,8 +122,8 @@ impl Algorithm {
         }
     }
 
-    /// True for GCRA and its kin, which admit a burst and regain it unit by unit; the others admit up to
-    /// their limit and refuse a burst that differs.
+    /// True for GCRA and its kin, which admit a burst and regain it unit by unit; the others admit
+    /// up to their limit and refuse a burst that differs.
     #[must_use]
     pub const fn has_burst(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket | Self::LeakyQueue)

@@ -55,18 +55,19 @@ impl Rate {
         self.emission_interval().saturating_mul(cost)
     }
 
-    /// T x `cost` for a cost of at most one burst: at most `burst_span`, so it cannot overflow and is not
-    /// tested for it.
+    /// T x `cost` for a cost of at most one burst: at most `burst_span`, so it cannot overflow and
+    /// is not tested for it.
     #[inline]
     pub(crate) const fn span_within_burst(&self, cost: u64) -> Span {
         Span::from_nanos(self.emission_interval.get().wrapping_mul(cost))
     }
 
-    /// How a cost of at least one that can fit is decided by a clock that is not late by more than a burst.
-    /// `None` otherwise: then [`Rate::debt_within_skew`] and the slow way decide.
+    /// How a cost of at least one that can fit is decided by a clock that is not late by more than
+    /// a burst. `None` otherwise: then [`Rate::debt_within_skew`] and the slow way decide.
     ///
-    /// `paid_off_at` is when nothing is owed any more. This is what is hot in GCRA and its kin, so it holds no
-    /// call, no division and no test that these conditions answer: no sum exceeds [`NEAR`] and one burst.
+    /// `paid_off_at` is when nothing is owed any more. This is what is hot in GCRA and its kin, so
+    /// it holds no call, no division and no test that these conditions answer: no sum exceeds
+    /// [`NEAR`] and one burst.
     #[inline]
     pub(crate) fn weigh(
         &self,
@@ -107,8 +108,8 @@ impl Rate {
         self.decision_on_credit(Verdict::Deny, credit, Some(wait))
     }
 
-    /// The debt to decide on `cost` with: `debt` as it stands, unless it is foreign. Then it is one burst
-    /// less the room for `cost`; nothing for a peek and for a cost that never fits
+    /// The debt to decide on `cost` with: `debt` as it stands, unless it is foreign. Then it is one
+    /// burst less the room for `cost`; nothing for a peek and for a cost that never fits
     /// ([`ALLOWED_SKEW`](crate::ALLOWED_SKEW) says why).
     pub(crate) fn debt_within_skew(&self, debt: Span, cost: u64) -> Span {
         if debt <= self.longest_debt {
@@ -126,8 +127,8 @@ impl Rate {
         self.quota.burst().saturating_add(regrown).saturating_sub(1)
     }
 
-    /// The part of `charge` that has certainly not drained at `now`: it began to drain at the charge or
-    /// later.
+    /// The part of `charge` that has certainly not drained at `now`: it began to drain at the
+    /// charge or later.
     pub(crate) fn owed(&self, charge: &Charge, now: Timestamp) -> Span {
         let (charged_at, now) = (charge.at.min(LATEST), now.min(LATEST));
         if is_foreign(charged_at, now) {
@@ -137,8 +138,8 @@ impl Rate {
         charged_at.saturating_add(span).since(now).min(span)
     }
 
-    /// The time until `units` have been admitted one after the other, from the answer `decision` on: the
-    /// inverse of [`Rate::decision_on_credit`].
+    /// The time until `units` have been admitted one after the other, from the answer `decision`
+    /// on: the inverse of [`Rate::decision_on_credit`].
     pub(crate) const fn soonest(&self, decision: &Decision, units: u64) -> Span {
         let needed = self.span_of(units);
         if decision.remaining > 0 {
@@ -147,8 +148,8 @@ impl Rate {
         needed.saturating_add(decision.reset_after).saturating_sub(self.emission_interval())
     }
 
-    /// The answer when `debt` is carried. One burst less the debt is the credit; on a late clock the debt
-    /// can be more than a burst, and then nothing remains until one unit has grown back.
+    /// The answer when `debt` is carried. One burst less the debt is the credit; on a late clock
+    /// the debt can be more than a burst, and then nothing remains until one unit has grown back.
     pub(crate) fn decision(
         &self,
         verdict: Verdict,
@@ -169,8 +170,9 @@ impl Rate {
         }
     }
 
-    /// The answer when `credit` is left: floor(credit / T) units remain, and until the credit has grown
-    /// once more no more than these should be used; with none remaining, until one has grown back.
+    /// The answer when `credit` is left: floor(credit / T) units remain, and until the credit has
+    /// grown once more no more than these should be used; with none remaining, until one has grown
+    /// back.
     #[inline]
     pub(crate) fn decision_on_credit(
         &self,
@@ -229,7 +231,8 @@ const fn emission_interval(quota: &Quota, burst: u64) -> Span {
     Span::from_nanos(quota.window().as_nanos().div_ceil(units))
 }
 
-/// The largest burst whose span is allowed; the span grows with the burst, so it is found by halving.
+/// The largest burst whose span is allowed; the span grows with the burst, so it is found by
+/// halving.
 const fn largest_burst(quota: &Quota) -> u64 {
     let (mut fits, mut too_large): (u64, u64) = (1, quota.burst());
     while fits.saturating_add(1) < too_large {

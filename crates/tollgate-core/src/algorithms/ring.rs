@@ -1,7 +1,7 @@
 //! The decision of the two that keep a ring of what was admitted: the log and the buckets.
 //!
-//! Invariant: a wait ends exactly when enough of the oldest units have left for what is waited for to be admitted.
-//! When a unit leaves is the ring's own business, and not here.
+//! Invariant: a wait ends exactly when enough of the oldest units have left for what is waited for
+//! to be admitted. When a unit leaves is the ring's own business, and not here.
 
 use crate::decision::{Decision, Verdict};
 use crate::time::{Span, Timestamp};
@@ -16,11 +16,11 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Decides on `cost`; `left_at(n)` is when the oldest n units have left, with those of `cost` as the youngest.
-    /// Limit 10, 9 used, cost 3: denied until the oldest 2 have left.
+    /// Decides on `cost`; `left_at(n)` is when the oldest n units have left, with those of `cost`
+    /// as the youngest. Limit 10, 9 used, cost 3: denied until the oldest 2 have left.
     ///
-    /// Until the oldest unit leaves no more than `remaining` should be used (`reset_after`); with none
-    /// remaining, until as many have left as let one in.
+    /// Until the oldest unit leaves no more than `remaining` should be used (`reset_after`); with
+    /// none remaining, until as many have left as let one in.
     #[inline]
     pub(crate) fn decide(self, cost: u64, left_at: impl Fn(u64) -> Timestamp) -> Decision {
         let Self { limit, used, now } = self;

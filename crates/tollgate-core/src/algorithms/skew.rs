@@ -1,12 +1,12 @@
 //! How a state that this clock cannot have left is told from a debt, for every algorithm.
 //!
-//! Invariant: the time that the window counters and the log decide at never falls while the clock is
-//! within [`ALLOWED_SKEW`], so a clock that oscillates credits no interval twice. GCRA and its kin
-//! need no such time: their state is one that never falls.
+//! Invariant: the time that the window counters and the log decide at never falls while the clock
+//! is within [`ALLOWED_SKEW`], so a clock that oscillates credits no interval twice. GCRA and its
+//! kin need no such time: their state is one that never falls.
 //!
 //! Deliberately not here: a mark on a foreign state. A denial and a look write nothing, so nobody
-//! remembers that a state was found foreign: left alone, it is foreign until the clock is near enough
-//! for it to be a debt, and holds then for no longer than a debt would.
+//! remembers that a state was found foreign: left alone, it is foreign until the clock is near
+//! enough for it to be a debt, and holds then for no longer than a debt would.
 
 use crate::time::{ALLOWED_SKEW, Span, Timestamp};
 
@@ -17,8 +17,8 @@ const BURSTS_OWED: u64 = 2;
 /// How far beyond `now` the time in a state may lie: two bursts and the skew. What lies further is
 /// foreign: no request left it by a clock that agrees with this one to within the skew.
 ///
-/// `burst_span` is how long one burst takes to grow back, where the state is the time at which all is
-/// paid off; zero where its time is that of a request, and what is owed stands in its counts.
+/// `burst_span` is how long one burst takes to grow back, where the state is the time at which all
+/// is paid off; zero where its time is that of a request, and what is owed stands in its counts.
 pub(crate) const fn farthest_ahead(burst_span: Span) -> Span {
     burst_span.saturating_mul(BURSTS_OWED).saturating_add(ALLOWED_SKEW)
 }
@@ -28,8 +28,8 @@ pub(crate) const fn most_counted(limit: u64) -> u64 {
     limit.saturating_mul(BURSTS_OWED)
 }
 
-/// The time to decide at when `latest_at` is the state's own latest time: `now`, or `latest_at` when
-/// the clock is late by at most the allowed skew. `None` when the state is foreign.
+/// The time to decide at when `latest_at` is the state's own latest time: `now`, or `latest_at`
+/// when the clock is late by at most the allowed skew. `None` when the state is foreign.
 pub(crate) const fn effective_now(latest_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
     if is_foreign(latest_at, now) { None } else { Some(now.max(latest_at)) }
 }
@@ -40,8 +40,9 @@ pub(crate) fn kept(used: u64, limit: u64, cost: u64) -> u64 {
     if cost == 0 { 0 } else { used.min(limit.saturating_sub(cost)) }
 }
 
-/// True when no request can have been decided at `decided_at` by a clock that agrees with this one: the
-/// counts of that time are not believed, and a charge of that time has nothing left to give back.
+/// True when no request can have been decided at `decided_at` by a clock that agrees with this one:
+/// the counts of that time are not believed, and a charge of that time has nothing left to give
+/// back.
 pub(crate) const fn is_foreign(decided_at: Timestamp, now: Timestamp) -> bool {
     decided_at.since(now).as_nanos() > farthest_ahead(Span::ZERO).as_nanos()
 }

@@ -1,15 +1,15 @@
 //! Sliding buckets: a rolling window counted in N parts.
 //!
-//! State: the index of the newest sub-window, `floor(now / sub)` with `sub = ceil(window / N)`, and a
-//! ring of N + 1 counters, so that the sub-window which the window's start falls in is counted whole.
-//! A sub-window counts until one window after its end; a cost is admitted when
-//! `the sum of those that count + cost <= limit`. The sum of the whole ring and the oldest sub-window that
-//! has any units stand in the state, so that a decision costs the same with 2 parts as with 360: the first
-//! that counts is `index - N`, or the next one in the last nanoseconds of a sub-window (N of them may be
-//! longer than the window by less than N ns). What has left is taken off the sum once.
+//! State: the index of the newest sub-window, `floor(now / sub)` with `sub = ceil(window / N)`, and
+//! a ring of N + 1 counters, so that the sub-window which the window's start falls in is counted
+//! whole. A sub-window counts until one window after its end; a cost is admitted when `the sum of
+//! those that count + cost <= limit`. The sum of the whole ring and the oldest sub-window that has
+//! any units stand in the state, so that a decision costs the same with 2 parts as with 360: the
+//! first that counts is `index - N`, or the next one in the last nanoseconds of a sub-window (N of
+//! them may be longer than the window by less than N ns). What has left is taken off the sum once.
 //!
-//! Bound: at most `limit` in any half-open window, never over. The price is on the other side: a unit comes
-//! back at most one sub-window later than an exact log would give it back.
+//! Bound: at most `limit` in any half-open window, never over. The price is on the other side: a
+//! unit comes back at most one sub-window later than an exact log would give it back.
 //!
 //! Source: Figma, "An alternative approach to rate limiting", 2017 (60 sub-windows).
 //!
@@ -22,21 +22,22 @@ use crate::decision::{Charge, Decision, Verdict};
 use crate::quota::{MAX_BUCKETS, MAX_LIMIT_OF_BUCKETS, MIN_BUCKETS, Quota, QuotaError};
 use crate::time::{LATEST, Span, Timestamp};
 
-/// The parameters of the sliding buckets. The state is [`SlidingBuckets::state_len`] bytes: the index of the
-/// newest sub-window, how much older the oldest one is that has any units, the sum of all counters, and the
-/// counters.
+/// The parameters of the sliding buckets. The state is [`SlidingBuckets::state_len`] bytes: the
+/// index of the newest sub-window, how much older the oldest one is that has any units, the sum of
+/// all counters, and the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingBuckets {
     quota: Quota,
     buckets: u16,
     shape: Shape,
     sub_window: Span,
-    /// How long after its start a sub-window's window no longer reaches into the one N before it: all of it
-    /// but the nanoseconds by which N sub-windows are longer than the window.
+    /// How long after its start a sub-window's window no longer reaches into the one N before it:
+    /// all of it but the nanoseconds by which N sub-windows are longer than the window.
     reaches_for: Span,
     /// How long a unit counts that is used at the very start of a sub-window.
     counts_for: Span,
-    /// The last sub-window that [`SlidingBuckets::check_fast`] decides in: it ends before [`LATEST`].
+    /// The last sub-window that [`SlidingBuckets::check_fast`] decides in: it ends before
+    /// [`LATEST`].
     last: u64,
 }
 
@@ -46,22 +47,23 @@ struct Moment {
     now: Timestamp,
     /// The sub-window to count in: that of `now`, or the newest one on a late clock.
     index: u64,
-    /// What is in the N + 1 sub-windows up to `index`. All of it counts, unless the window no longer
-    /// reaches into the first: that one counts again when the clock steps back.
+    /// What is in the N + 1 sub-windows up to `index`. All of it counts, unless the window no
+    /// longer reaches into the first: that one counts again when the clock steps back.
     ring: Ring,
     /// What of it counts.
     counting: Ring,
-    /// True when the clock was set anew: the ring is then replaced by the units that count, all in `index`.
+    /// True when the clock was set anew: the ring is then replaced by the units that count, all in
+    /// `index`.
     is_anew: bool,
 }
 
 impl SlidingBuckets {
-    /// The parameters for `quota` in `buckets` parts. Limit 100 per 60 s in 60 parts: a unit comes back
-    /// between 60 s and 61 s after it was used.
+    /// The parameters for `quota` in `buckets` parts. Limit 100 per 60 s in 60 parts: a unit comes
+    /// back between 60 s and 61 s after it was used.
     ///
     /// # Errors
-    /// A burst that differs from the limit, a limit above [`MAX_LIMIT_OF_BUCKETS`], and `buckets` outside
-    /// [`MIN_BUCKETS`] to [`MAX_BUCKETS`].
+    /// A burst that differs from the limit, a limit above [`MAX_LIMIT_OF_BUCKETS`], and `buckets`
+    /// outside [`MIN_BUCKETS`] to [`MAX_BUCKETS`].
     pub const fn new(quota: Quota, buckets: u16) -> Result<Self, QuotaError> {
         if quota.burst() != quota.limit() {
             return Err(QuotaError::NoBurst);
@@ -89,8 +91,8 @@ impl SlidingBuckets {
         self.shape.state_len()
     }
 
-    /// Decides on `cost` at `now` and, when admitted, records it in `state`. Bytes of another length
-    /// than [`SlidingBuckets::state_len`] are no state, and are denied.
+    /// Decides on `cost` at `now` and, when admitted, records it in `state`. Bytes of another
+    /// length than [`SlidingBuckets::state_len`] are no state, and are denied.
     #[inline(never)]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         let Some((header, counters)) = self.shape.split_mut(state) else {
@@ -127,10 +129,10 @@ impl SlidingBuckets {
         self.decide(counters, &moment, cost)
     }
 
-    /// The decision at once in the usual case, and what the ring is when it is to be recorded: by a clock that is
-    /// not late, where the window reaches into all of the ring, with a cost of at least one that can fit,
-    /// and when it does not, the oldest units are enough to wait for. `None` otherwise. No sum here exceeds
-    /// [`LATEST`].
+    /// The decision at once in the usual case, and what the ring is when it is to be recorded: by a
+    /// clock that is not late, where the window reaches into all of the ring, with a cost of at
+    /// least one that can fit, and when it does not, the oldest units are enough to wait for.
+    /// `None` otherwise. No sum here exceeds [`LATEST`].
     #[inline]
     fn decide_fast(
         &self,
@@ -177,8 +179,9 @@ impl SlidingBuckets {
         Some((decision, Ring { newest: index, oldest: ring.oldest, sum }))
     }
 
-    /// Takes `charge` back at `now`: exact while its sub-window is in the ring; later there is nothing left
-    /// to give back. What a late clock charged to a later sub-window is given back to the earlier one.
+    /// Takes `charge` back at `now`: exact while its sub-window is in the ring; later there is
+    /// nothing left to give back. What a late clock charged to a later sub-window is given back to
+    /// the earlier one.
     pub fn refund(&self, state: &mut [u8], charge: Charge, now: Timestamp) {
         let Some((header, counters)) = self.shape.split_mut(state) else { return };
         let charged_at = charge.at.min(LATEST);
@@ -189,8 +192,8 @@ impl SlidingBuckets {
         }
     }
 
-    /// The time from which `state` decides like a state never seen, and may be forgotten; the epoch for
-    /// bytes of another length.
+    /// The time from which `state` decides like a state never seen, and may be forgotten; the epoch
+    /// for bytes of another length.
     #[must_use]
     pub fn idle_at(&self, state: &[u8]) -> Timestamp {
         let Some((header, counters)) = self.shape.split(state) else { return Timestamp::ZERO };
@@ -201,7 +204,8 @@ impl SlidingBuckets {
         last.map_or(empty_at, |index| self.leaves_at(index))
     }
 
-    /// Writes the state that `earlier` was in layout 1 to `state`. Bytes of other lengths are left as they are.
+    /// Writes the state that `earlier` was in layout 1 to `state`. Bytes of other lengths are left
+    /// as they are.
     pub(crate) fn convert(&self, earlier: &[u8], state: &mut [u8]) {
         self.shape.convert(earlier, state);
     }

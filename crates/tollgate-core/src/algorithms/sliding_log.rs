@@ -1,10 +1,10 @@
 //! Sliding log: the time of every admitted unit; exact, for small limits.
 //!
-//! State: a ring of `limit` times, oldest first. An entry made at t leaves at `t + window`; a cost is
-//! admitted when `entries that have not left + cost <= limit`, and takes that many entries.
+//! State: a ring of `limit` times, oldest first. An entry made at t leaves at `t + window`; a cost
+//! is admitted when `entries that have not left + cost <= limit`, and takes that many entries.
 //!
-//! Bound: exactly `limit` in any half-open window; no other algorithm here admits more than this one at
-//! a bound this tight.
+//! Bound: exactly `limit` in any half-open window; no other algorithm here admits more than this
+//! one at a bound this tight.
 //!
 //! Source: common practice (for example Redis sorted sets trimmed by score); the definition itself.
 //!
@@ -18,13 +18,13 @@ use crate::encoding::position;
 use crate::quota::{MAX_LIMIT_OF_LOG, Quota, QuotaError};
 use crate::time::{LATEST, Timestamp};
 
-/// The parameters of the sliding log. The state is [`SlidingLog::state_len`] bytes: the place of the oldest
-/// entry and the number of entries (`u32` each), then `limit` times (`u64`).
+/// The parameters of the sliding log. The state is [`SlidingLog::state_len`] bytes: the place of
+/// the oldest entry and the number of entries (`u32` each), then `limit` times (`u64`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingLog(Quota);
 
-/// What a state says of its entries. Impossible numbers are brought within the ring, and no entry is later
-/// than the newest one.
+/// What a state says of its entries. Impossible numbers are brought within the ring, and no entry
+/// is later than the newest one.
 #[derive(Clone, Copy)]
 struct Log {
     limit: u64,
@@ -55,7 +55,8 @@ struct Moment {
 }
 
 impl SlidingLog {
-    /// The parameters for `quota`. Limit 10 per 60 s: the eleventh is admitted when the first is 60 s old.
+    /// The parameters for `quota`. Limit 10 per 60 s: the eleventh is admitted when the first is 60
+    /// s old.
     ///
     /// # Errors
     /// A burst that differs from the limit, and a limit above [`MAX_LIMIT_OF_LOG`].
@@ -75,8 +76,8 @@ impl SlidingLog {
         position(self.0.limit().saturating_add(1).saturating_mul(8))
     }
 
-    /// Decides on `cost` at `now` and, when admitted, records it in `state`. Bytes of another length
-    /// than [`SlidingLog::state_len`] are no state, and are denied.
+    /// Decides on `cost` at `now` and, when admitted, records it in `state`. Bytes of another
+    /// length than [`SlidingLog::state_len`] are no state, and are denied.
     #[inline(never)]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
         let Some((header, entries)) = self.split_mut(state) else {
@@ -101,8 +102,8 @@ impl SlidingLog {
         self.decide(entries, &moment, cost)
     }
 
-    /// Takes `charge` back at `now`: removes its entries, or as many older ones that were made since the
-    /// charge. Exact until they have left; then there is nothing left to give back.
+    /// Takes `charge` back at `now`: removes its entries, or as many older ones that were made
+    /// since the charge. Exact until they have left; then there is nothing left to give back.
     pub fn refund(&self, state: &mut [u8], charge: Charge, now: Timestamp) {
         let Some((header, entries)) = self.split_mut(state) else { return };
         let log = Log::read(header, entries, self.0.limit());
@@ -120,8 +121,8 @@ impl SlidingLog {
         *header = header_of(log.start, len);
     }
 
-    /// The time from which `state` decides like a state never seen, and may be forgotten; the epoch for
-    /// bytes of another length.
+    /// The time from which `state` decides like a state never seen, and may be forgotten; the epoch
+    /// for bytes of another length.
     #[must_use]
     pub fn idle_at(&self, state: &[u8]) -> Timestamp {
         let Some((header, entries)) = self.split(state) else { return Timestamp::ZERO };
@@ -160,7 +161,8 @@ impl SlidingLog {
         counted.decide(cost, |units| self.left_at(entries, moment, units))
     }
 
-    /// When the oldest `units` entries have left. What is not in the log (yet) is made at `moment.at`.
+    /// When the oldest `units` entries have left. What is not in the log (yet) is made at
+    /// `moment.at`.
     #[inline]
     fn left_at(&self, entries: &Entries, moment: &Moment, units: u64) -> Timestamp {
         let index = moment.expired.saturating_add(units).saturating_sub(1);
@@ -232,8 +234,8 @@ impl Log {
         }
     }
 
-    /// How many of the oldest entries hold `condition`, which later ones hold only if earlier ones do. Mostly
-    /// it is none or a few: they are sought from the oldest on in steps that double.
+    /// How many of the oldest entries hold `condition`, which later ones hold only if earlier ones
+    /// do. Mostly it is none or a few: they are sought from the oldest on in steps that double.
     #[inline]
     fn count_while(&self, entries: &Entries, condition: impl Fn(Timestamp) -> bool) -> u64 {
         let holds = |index| condition(self.made_at(entries, index));

@@ -1,14 +1,16 @@
 //! Sliding window: two counters, the default at the edge.
 //!
-//! State: the index of the window, aligned as in `fixed_window`, and the units counted in it and in the
-//! one before. The estimate of what the last window's length admitted is
-//! `previous x (window - elapsed) / window + current`; a cost is admitted when
-//! `floor(estimate) + cost <= limit`, with `strict` when `ceil(estimate) + cost <= limit`.
+//! State: the index of the window, aligned as in `fixed_window`, and the units counted in it and in
+//! the one before. The estimate of what the last window's length admitted is `previous x (window -
+//! elapsed) / window + current`; a cost is admitted when `floor(estimate) + cost <= limit`, with
+//! `strict` when `ceil(estimate) + cost <= limit`.
 //!
-//! Bound: `2 x limit` in any half-open window: a spike at the last instant of a window, then a steady
-//! stream as its weight decays. `strict` saves the one unit that the floor gives: `2 x limit - 1`.
+//! Bound: `2 x limit` in any half-open window: a spike at the last instant of a window, then a
+//! steady stream as its weight decays. `strict` saves the one unit that the floor gives: `2 x
+//! limit - 1`.
 //!
-//! Source: Cloudflare, "How we built rate limiting capable of scaling to millions of domains", 2017.
+//! Source: Cloudflare, "How we built rate limiting capable of scaling to millions of
+//! domains", 2017.
 //!
 //! Deliberately not here: a fractional estimate. All products are exact integers, and only the
 //! estimate is rounded, once.
@@ -77,9 +79,9 @@ impl SlidingWindow {
         (decision, if cost == 0 { state } else { next })
     }
 
-    /// The state with `charge` taken back at `now`: exact while its window is one of the two counted;
-    /// later there is nothing left to give back. What a late clock charged to the next window is given back
-    /// to the window before it, which decays earlier.
+    /// The state with `charge` taken back at `now`: exact while its window is one of the two
+    /// counted; later there is nothing left to give back. What a late clock charged to the next
+    /// window is given back to the window before it, which decays earlier.
     #[must_use]
     pub fn refund(
         &self,
@@ -100,8 +102,9 @@ impl SlidingWindow {
         }
     }
 
-    /// The time from which `state` decides like a state never seen, and may be forgotten: the end of
-    /// the window after the last one that counted something; the start of the window when none did.
+    /// The time from which `state` decides like a state never seen, and may be forgotten: the end
+    /// of the window after the last one that counted something; the start of the window when none
+    /// did.
     #[must_use]
     pub const fn idle_at(&self, state: SlidingWindowState) -> Timestamp {
         let span = self.quota.window();
@@ -114,8 +117,8 @@ impl SlidingWindow {
         }
     }
 
-    /// A time before which `units` more cannot have been admitted from `decision` on: the estimate never
-    /// falls faster than by a limit in a window, give or take the one unit that is rounded.
+    /// A time before which `units` more cannot have been admitted from `decision` on: the estimate
+    /// never falls faster than by a limit in a window, give or take the one unit that is rounded.
     pub(crate) fn soonest(&self, decision: &Decision, units: u64) -> Span {
         let beyond = units.saturating_sub(decision.remaining);
         if beyond == 0 {
@@ -133,15 +136,16 @@ impl SlidingWindow {
         &self.quota
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: 2 x limit, one less when
-    /// strict.
+    /// Units admitted at most in any half-open window as long as the quota's: 2 x limit, one less
+    /// when strict.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
         let twice = self.quota.limit().saturating_mul(2);
         if self.quota.is_strict() { twice.saturating_sub(1) } else { twice }
     }
 
-    /// The window that `now` counts in; impossible counts are brought down to the most that is believed.
+    /// The window that `now` counts in; impossible counts are brought down to the most that is
+    /// believed.
     fn bring_to(&self, state: SlidingWindowState, now: Timestamp, cost: u64) -> SlidingWindowState {
         let (span, limit) = (self.quota.window(), self.quota.limit());
         let index = now.index_of(span);
@@ -161,8 +165,9 @@ impl SlidingWindow {
         }
     }
 
-    /// What is left of the window of `state` at `now`, in the usual case: that is the window of `now`, too, and
-    /// the counts are believed. Whether it is the same is told by a multiplication, without dividing.
+    /// What is left of the window of `state` at `now`, in the usual case: that is the window of
+    /// `now`, too, and the counts are believed. Whether it is the same is told by a multiplication,
+    /// without dividing.
     #[inline]
     fn left_fast(&self, state: SlidingWindowState, now: Timestamp) -> Option<Span> {
         let (window, most) = (self.quota.window(), most_counted(self.quota.limit()));
@@ -177,8 +182,8 @@ impl SlidingWindow {
         window.checked_sub(elapsed).filter(|left| *left > Span::ZERO)
     }
 
-    /// The answer in the usual case; `retry_after` is that of a cost. With nothing remaining, a cost of one has to
-    /// wait as long as the key is exhausted.
+    /// The answer in the usual case; `retry_after` is that of a cost. With nothing remaining, a
+    /// cost of one has to wait as long as the key is exhausted.
     #[inline]
     fn answer(
         &self,
@@ -246,9 +251,10 @@ impl SlidingWindow {
         }
     }
 
-    /// How much of the window is left when `previous` units begin to weigh at most `room`, where they are more:
-    /// floor(previous x left / window) <= room holds up to left = floor(((room + 1) x window - 1) / previous),
-    /// ceil(previous x left / window) <= room up to left = floor(room x window / previous).
+    /// How much of the window is left when `previous` units begin to weigh at most `room`, where
+    /// they are more: floor(previous x left / window) <= room holds up to left = floor(((room + 1)
+    /// x window - 1) / previous), ceil(previous x left / window) <= room up to left = floor(room x
+    /// window / previous).
     #[inline]
     fn weighs_at_most(&self, previous: u64, room: u64) -> Span {
         let span = self.quota.window().as_nanos();

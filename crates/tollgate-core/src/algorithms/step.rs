@@ -1,8 +1,9 @@
 //! One step of an algorithm whose state is a few numbers: bytes in, decision and bytes out.
 //!
-//! Invariant: bytes are written when, and only when, a cost above zero is admitted. An algorithm has two
-//! ways to the same decision: a fast one for what usually happens, which may decline, and a slow one
-//! that decides on whatever bytes, times and costs there are. The slow one is the definition.
+//! Invariant: bytes are written when, and only when, a cost above zero is admitted. An algorithm
+//! has two ways to the same decision: a fast one for what usually happens, which may decline, and a
+//! slow one that decides on whatever bytes, times and costs there are. The slow one is the
+//! definition.
 //!
 //! Deliberately not here: the ring of the log and the buckets, which works on its bytes in place.
 
@@ -18,8 +19,9 @@ pub(crate) trait Step {
     /// The quota's limit, for an answer to bytes that are no state.
     fn limit(&self) -> u64;
 
-    /// The decision, in the usual case: a clock that is not late, a state that such a clock left, a cost of
-    /// at least one that can fit. `None` otherwise. Calls `record` with the next state when admitted.
+    /// The decision, in the usual case: a clock that is not late, a state that such a clock left, a
+    /// cost of at least one that can fit. `None` otherwise. Calls `record` with the next state when
+    /// admitted.
     #[inline]
     fn check_fast(
         &self,
@@ -55,7 +57,8 @@ pub(crate) fn check_fast<A: Step>(
     algorithm.check_fast(A::State::decode(bytes), now, cost, |next| next.encode(bytes))
 }
 
-/// As [`check_fast`]. What a ruling does not say is not worked out: it is inlined, and nothing else uses it.
+/// As [`check_fast`]. What a ruling does not say is not worked out: it is inlined, and nothing else
+/// uses it.
 #[inline]
 pub(crate) fn admit_fast<A: Step>(
     algorithm: &A,

@@ -1,9 +1,9 @@
 //! Token bucket: the same decisions as GCRA, told in tokens.
 //!
-//! State: how many of the `burst` tokens are missing, and when that was counted. One token comes back
-//! every T: `missing - floor((now - refilled_at) / T)` are missing at `now`, and a cost is admitted when
-//! `missing + cost <= burst`. The state counts missing tokens, not tokens, so that all zero bytes are a
-//! full bucket at any `now`. GCRA's TAT is `refilled_at + missing x T`.
+//! State: how many of the `burst` tokens are missing, and when that was counted. One token comes
+//! back every T: `missing - floor((now - refilled_at) / T)` are missing at `now`, and a cost is
+//! admitted when `missing + cost <= burst`. The state counts missing tokens, not tokens, so that
+//! all zero bytes are a full bucket at any `now`. GCRA's TAT is `refilled_at + missing x T`.
 //!
 //! Bound: as GCRA, any half-open window w admits at most `burst + ceil(w / T) - 1`.
 //!
@@ -34,7 +34,8 @@ pub struct TokenBucketState {
 }
 
 impl TokenBucket {
-    /// The parameters for `quota`. Limit 5 per second, burst 10: a bucket of 10, a token every 200 ms.
+    /// The parameters for `quota`. Limit 5 per second, burst 10: a bucket of 10, a token every 200
+    /// ms.
     ///
     /// # Errors
     /// A strict quota whose burst exceeds its limit, or takes too long to grow back.
@@ -78,7 +79,8 @@ impl TokenBucket {
     }
 
     /// The state with `charge` taken back at `now`. Exact when `now` is the time of the charge;
-    /// later, what has been refilled by then is not given back, so that no window ever exceeds the bound.
+    /// later, what has been refilled by then is not given back, so that no window ever exceeds the
+    /// bound.
     #[must_use]
     pub fn refund(
         &self,
@@ -115,13 +117,15 @@ impl TokenBucket {
         &self.0.quota
     }
 
-    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window / T) - 1.
+    /// Units admitted at most in any half-open window as long as the quota's: burst + ceil(window /
+    /// T) - 1.
     #[must_use]
     pub const fn max_in_window(&self) -> u64 {
         self.0.max_in_window()
     }
 
-    /// When no token is missing any more; `None` unless a clock that is not late can have left this state.
+    /// When no token is missing any more; `None` unless a clock that is not late can have left this
+    /// state.
     #[inline]
     const fn full_at(&self, state: TokenBucketState, now: Timestamp) -> Option<Timestamp> {
         let is_usual =
@@ -146,13 +150,15 @@ impl TokenBucket {
         }
     }
 
-    /// The tokens missing at `now`: a late clock has ceil((refilled_at - now) / T) more to wait for.
+    /// The tokens missing at `now`: a late clock has ceil((refilled_at - now) / T) more to wait
+    /// for.
     const fn missing_at(&self, bucket: TokenBucketState, now: Timestamp) -> u64 {
         let late = bucket.refilled_at.since(now).div_ceil(self.0.emission_interval());
         bucket.missing.saturating_add(late)
     }
 
-    /// The time until the bucket is full: T for every missing token, less what has passed of the first.
+    /// The time until the bucket is full: T for every missing token, less what has passed of the
+    /// first.
     const fn debt(&self, bucket: TokenBucketState, now: Timestamp) -> Span {
         bucket.refilled_at.saturating_add(self.0.span_of(bucket.missing)).since(now)
     }
@@ -179,8 +185,8 @@ impl Step for TokenBucket {
         self.quota().limit()
     }
 
-    /// One division: the tokens that came back are counted when a cost is admitted, and what remains is the
-    /// burst without those that are missing then.
+    /// One division: the tokens that came back are counted when a cost is admitted, and what
+    /// remains is the burst without those that are missing then.
     #[inline]
     fn check_fast(
         &self,
@@ -194,7 +200,8 @@ impl Step for TokenBucket {
         let burst = rate.quota.burst();
         Some(match rate.weigh(self.full_at(state, now)?, now, cost)? {
             Weighed::Fits { from, credit, .. } => {
-                // Full at or before now: nothing is missing, and the next token begins to come back now.
+                // Full at or before now: nothing is missing, and the next token begins to come back
+                // now.
                 let bucket = if from == now {
                     TokenBucketState { missing: cost, refilled_at: now }
                 } else {

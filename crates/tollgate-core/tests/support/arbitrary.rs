@@ -173,8 +173,8 @@ pub fn emission_interval_ns(quota: &Quota) -> u64 {
     quota.window().as_nanos().div_ceil(units)
 }
 
-/// Runs a trace on a clock that never goes back, following denials where the steps say so, and calls
-/// `seen` with every request and its answer. Returns what was admitted.
+/// Runs a trace on a clock that never goes back, following denials where the steps say so, and
+/// calls `seen` with every request and its answer. Returns what was admitted.
 pub fn run(
     key: &mut Key,
     start: u64,

@@ -1,5 +1,5 @@
-//! The host's serialisation of a map: the number of pairs, the lengths of every key and value, then every
-//! key and value, each with a zero byte after it. All numbers are `u32`, little-endian.
+//! The host's serialisation of a map: the number of pairs, the lengths of every key and value, then
+//! every key and value, each with a zero byte after it. All numbers are `u32`, little-endian.
 //!
 //! Invariant: values are bytes; reading any bytes ends, with what was whole. Source: the ABI of
 //! proxy-wasm 0.2.1, "serialized map".

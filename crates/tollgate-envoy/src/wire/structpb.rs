@@ -1,9 +1,9 @@
 //! `google.protobuf.Struct` in its wire format to JSON text.
 //!
-//! Who writes the policy as YAML inside an Envoy configuration gives a `Struct`, and Envoy hands the
-//! filter its serialised bytes. Invariant: any bytes are either a whole, well-formed `Struct` or an error;
-//! nothing is guessed, skipped or cut. Deliberately absent: any other protobuf message; `claims` reads one with the
-//! reader of this one's fields.
+//! Who writes the policy as YAML inside an Envoy configuration gives a `Struct`, and Envoy hands
+//! the filter its serialised bytes. Invariant: any bytes are either a whole, well-formed `Struct`
+//! or an error; nothing is guessed, skipped or cut. Deliberately absent: any other protobuf
+//! message; `claims` reads one with the reader of this one's fields.
 //!
 //! Source: google/protobuf/struct.proto, and the encoding guide of protobuf.
 
@@ -283,7 +283,8 @@ pub(crate) mod tests {
         check(&object(&[("a", bytes_field(3, &[0xff]))]), Err(StructError::NotUtf8));
     }
 
-    // Two members, the second after a text that ends in the opening brace: the comma must not vanish.
+    // Two members, the second after a text that ends in the opening brace: the comma must not
+    // vanish.
     #[test]
     fn commas_stand_between_members_whatever_they_are() {
         check(&object(&[("a", text("{")), ("b", text("["))]), Ok("{\"a\":\"{\",\"b\":\"[\"}"));

@@ -1,4 +1,5 @@
-//! What the tests of the tables share: a host's map for any number of threads, and workers that use it.
+//! What the tests of the tables share: a host's map for any number of threads, and workers that use
+//! it.
 #![allow(
     dead_code,
     unreachable_pub,

@@ -1,7 +1,7 @@
 //! What a refusal says: its body, and the content type that belongs to it.
 //!
-//! Invariant: there is a content type if and only if there is a body. Names of quotas are told, keys and
-//! what else a client sent never.
+//! Invariant: there is a content type if and only if there is a body. Names of quotas are told,
+//! keys and what else a client sent never.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,8 +12,8 @@ use crate::document::action::Reply;
 use crate::document::root::BodyFormat;
 
 impl Outcome<'_> {
-    /// The body of a refusal: problem details (RFC 9457), unless the policy says otherwise; empty for a status that has
-    /// none.
+    /// The body of a refusal: problem details (RFC 9457), unless the policy says otherwise; empty
+    /// for a status that has none.
     #[must_use]
     pub fn body(&self) -> String {
         let Some(cause) = self.cause() else { return String::new() };
@@ -96,8 +96,8 @@ impl Outcome<'_> {
     }
 }
 
-/// True for a status whose response has no body (RFC 9110, 15.3.5, 15.3.6 and 15.4.5): one that came with it would be
-/// taken for the next response.
+/// True for a status whose response has no body (RFC 9110, 15.3.5, 15.3.6 and 15.4.5): one that
+/// came with it would be taken for the next response.
 const fn is_bodiless(status: u16) -> bool {
     matches!(status, 204 | 205 | 304)
 }

@@ -33,7 +33,8 @@ pub(crate) struct Reported<'a> {
 }
 
 impl Reported<'_> {
-    /// True when it denies, and when the place that it gave was given back because the request may not wait.
+    /// True when it denies, and when the place that it gave was given back because the request may
+    /// not wait.
     pub(crate) fn is_violated(&self) -> bool {
         let gave_place = || self.meter.limiter.algorithm() == Algorithm::LeakyQueue;
         !self.decision.is_admitted() || (self.turned_away && gave_place())
@@ -58,8 +59,8 @@ macro_rules! send {
 }
 
 impl<'a> Telling<'a> {
-    /// The fields of every refusal. It is one client's and of the moment, so no cache may store it (RFC
-    /// 6585, 4).
+    /// The fields of every refusal. It is one client's and of the moment, so no cache may store it
+    /// (RFC 6585, 4).
     pub(crate) fn refusal(
         self,
         content_type: Option<&'static str>,
@@ -76,8 +77,8 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// The rate limit fields for the quotas that were decided; none when none was. `pk` gives the hash
-    /// of a partition's key.
+    /// The rate limit fields for the quotas that were decided; none when none was. `pk` gives the
+    /// hash of a partition's key.
     pub(crate) fn fields<I>(
         self,
         reported: impl Fn() -> I,
@@ -111,7 +112,8 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, one member a quota.
+    /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, one member a
+    /// quota.
     fn draft_11<I>(
         self,
         reported: impl Fn() -> I,
@@ -151,10 +153,11 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// `t`: the effective window. While nothing may be used it is a wait like any other. While `r` may be
-    /// used it is the time in which `r` grow back, or until the quota gives something back if that is
-    /// sooner, rounded down: `r` may be used at once, so a short `t` costs nobody a 429, and a long one
-    /// wastes what the client was granted. Nothing grows in a fixed window: there it is the rest of it.
+    /// `t`: the effective window. While nothing may be used it is a wait like any other. While `r`
+    /// may be used it is the time in which `r` grow back, or until the quota gives something back
+    /// if that is sooner, rounded down: `r` may be used at once, so a short `t` costs nobody a 429,
+    /// and a long one wastes what the client was granted. Nothing grows in a fixed window: there it
+    /// is the rest of it.
     fn effective_window(self, quota: &Reported<'_>) -> u64 {
         let (decision, r) = (quota.decision, available(quota));
         let wait = decision.retry_after.or((r == 0).then_some(decision.reset_after));
@@ -168,7 +171,8 @@ impl<'a> Telling<'a> {
         window.as_secs_floor().max(1)
     }
 
-    /// Orders quotas by how close they are to exhaustion: least available first, then longest window.
+    /// Orders quotas by how close they are to exhaustion: least available first, then longest
+    /// window.
     fn exhaustion(self, quota: &Reported<'_>) -> (u64, core::cmp::Reverse<u64>) {
         (available(quota), core::cmp::Reverse(self.effective_window(quota)))
     }
@@ -214,7 +218,8 @@ fn push_window(window: Span, text: &mut Text) {
     }
 }
 
-/// `name` as a structured-field String (RFC 9651, 3.3.3), which is a JSON string too: names are %x20-7E.
+/// `name` as a structured-field String (RFC 9651, 3.3.3), which is a JSON string too: names are
+/// %x20-7E.
 pub(crate) fn push_quoted(name: &str, text: &mut impl Write) {
     let escaped = name.split_inclusive(['"', '\\']);
     let _ = text.write_str("\"");

@@ -1,11 +1,12 @@
 //! Refusals for gRPC clients: which requests are theirs, and the answer they read.
 //!
-//! Invariant: a gRPC client is answered with trailers only: HTTP status 200, everything in the header fields, no
-//! body. It would read any other HTTP status as one of its own and never see the fields. Deliberately
-//! absent: messages; Tollgate cannot make one up.
+//! Invariant: a gRPC client is answered with trailers only: HTTP status 200, everything in the
+//! header fields, no body. It would read any other HTTP status as one of its own and never see the
+//! fields. Deliberately absent: messages; Tollgate cannot make one up.
 //!
-//! Sources: gRPC over HTTP/2 (PROTOCOL-HTTP2.md, "Requests" and "Responses"), gRPC-Web (PROTOCOL-WEB.md), and "HTTP to
-//! gRPC Status Code Mapping" (http-grpc-status-mapping.md), all of the gRPC project.
+//! Sources: gRPC over HTTP/2 (PROTOCOL-HTTP2.md, "Requests" and "Responses"), gRPC-Web
+//! (PROTOCOL-WEB.md), and "HTTP to gRPC Status Code Mapping" (http-grpc-status-mapping.md), all of
+//! the gRPC project.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -24,12 +25,14 @@ const INTERNAL: u8 = 13;
 const UNAVAILABLE: u8 = 14;
 const UNAUTHENTICATED: u8 = 16;
 
-/// The content type of a gRPC answer to a request of this content type; `None` when the request is none of gRPC's.
+/// The content type of a gRPC answer to a request of this content type; `None` when the request is
+/// none of gRPC's.
 ///
-/// gRPC is `application/grpc`, alone, with a suffix (`+proto`) or a parameter. gRPC-Web is a type of its own
-/// (`application/grpc-web`, or `-text` in base64) whose clients, too, read the status from the header fields when there is no
-/// message ("trailers may be sent together with response headers"). Of an HTTP status some make "unavailable",
-/// others "unknown". Media types are case-insensitive (RFC 9110, 8.3.1).
+/// gRPC is `application/grpc`, alone, with a suffix (`+proto`) or a parameter. gRPC-Web is a type
+/// of its own (`application/grpc-web`, or `-text` in base64) whose clients, too, read the status
+/// from the header fields when there is no message ("trailers may be sent together with response
+/// headers"). Of an HTTP status some make "unavailable", others "unknown". Media types are
+/// case-insensitive (RFC 9110, 8.3.1).
 ///
 /// ```
 /// use tollgate_policy::grpc_content_type;
@@ -59,9 +62,10 @@ pub struct GrpcStatus {
 }
 
 impl Outcome<'_> {
-    /// What a gRPC client is told: RESOURCE_EXHAUSTED for a quota, whatever HTTP status the rule answers with,
-    /// UNAVAILABLE for a failure, and INVALID_ARGUMENT for a request that cannot be read. An answer in silence (`respond`) is what the client would make of its HTTP status:
-    /// OK for a success, which says nothing more.
+    /// What a gRPC client is told: RESOURCE_EXHAUSTED for a quota, whatever HTTP status the rule
+    /// answers with, UNAVAILABLE for a failure, and INVALID_ARGUMENT for a request that cannot be
+    /// read. An answer in silence (`respond`) is what the client would make of its HTTP status: OK
+    /// for a success, which says nothing more.
     #[must_use]
     pub fn grpc(&self) -> GrpcStatus {
         match self.cause() {
@@ -80,8 +84,8 @@ impl Outcome<'_> {
         }
     }
 
-    /// Calls `sink` with the name and value of every field of the trailers-only answer to a refused request,
-    /// whose own content type [`grpc_content_type`] turned into `content_type`.
+    /// Calls `sink` with the name and value of every field of the trailers-only answer to a refused
+    /// request, whose own content type [`grpc_content_type`] turned into `content_type`.
     pub fn grpc_headers(
         &self,
         content_type: &'static str,
@@ -108,7 +112,8 @@ impl Outcome<'_> {
     }
 }
 
-/// The code that a gRPC client makes of an HTTP status, by the gRPC project's mapping; 0 for a success.
+/// The code that a gRPC client makes of an HTTP status, by the gRPC project's mapping; 0 for a
+/// success.
 const fn code_of(status: u16) -> u8 {
     match status {
         200..=299 => OK,

@@ -1,9 +1,9 @@
 //! The answer to one request: pass, wait or refuse, and what is said about it.
 //!
 //! Invariant: an outcome only reads the plan; asking twice gives the same. A quota's refusal is 429
-//! (RFC 6585) unless the policy says otherwise, a failure's is 503: the client did nothing wrong. A request
-//! that cannot be read is 400, whatever the policy says: no wait helps.
-//! Names of quotas are told, keys never.
+//! (RFC 6585) unless the policy says otherwise, a failure's is 503: the client did nothing wrong. A
+//! request that cannot be read is 400, whatever the policy says: no wait helps. Names of quotas are
+//! told, keys never.
 
 use tollgate_core::{Algorithm, Span, Verdict};
 
@@ -26,12 +26,13 @@ pub enum Answer {
     Pass,
     /// After waiting this long; its place is taken.
     Delay(Span),
-    /// Not yet: wait this long, then load and decide the same plan again, and ask [`Outcome::answer_after`].
+    /// Not yet: wait this long, then load and decide the same plan again, and ask
+    /// [`Outcome::answer_after`].
     Retry(Span),
     /// No: answer with this status and the outcome's headers and body.
     Refuse {
-        /// 429 when a quota refuses, 503 when a failure does, 400 when the request cannot be read, or what
-        /// the rule's action says.
+        /// 429 when a quota refuses, 503 when a failure does, 400 when the request cannot be read,
+        /// or what the rule's action says.
         status: u16,
     },
 }
@@ -114,8 +115,8 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// Calls `sink` with the name and value of every header to set on the request that passes: the marks
-    /// of the rules it is over the limit of.
+    /// Calls `sink` with the name and value of every header to set on the request that passes: the
+    /// marks of the rules it is over the limit of.
     pub fn marks(&self, sink: &mut dyn FnMut(&'a str, &'a str)) {
         for applied in self.plan.applied.iter().filter(|applied| self.is_marked(applied)) {
             if let Some(Action::Mark(mark)) = self.rule(applied).map(|rule| &rule.action) {
@@ -130,8 +131,8 @@ impl<'a> Outcome<'a> {
         self.cause() == Some(Cause::Failure)
     }
 
-    /// How long until the same request is admitted, if nobody else uses its keys: the longest of the
-    /// violated quotas'. `None` when it is not refused, and when no wait can help.
+    /// How long until the same request is admitted, if nobody else uses its keys: the longest of
+    /// the violated quotas'. `None` when it is not refused, and when no wait can help.
     #[must_use]
     pub fn retry_after(&self) -> Option<Span> {
         if let Some(Full::Late(wait) | Full::Key(wait) | Full::Worker(wait)) = self.plan.turned_away
@@ -164,8 +165,8 @@ impl<'a> Outcome<'a> {
             .map(move |applied| (usize::from(applied.rule), outcome.result(applied)))
     }
 
-    /// The same for a request that has waited this long for [`Answer::Retry`]: a rule that lets requests
-    /// wait has then delayed it, not allowed it at once.
+    /// The same for a request that has waited this long for [`Answer::Retry`]: a rule that lets
+    /// requests wait has then delayed it, not allowed it at once.
     pub fn rules_after(&self, waited: Span) -> impl Iterator<Item = (usize, RuleResult)> {
         let policy = self.policy;
         self.rules().map(move |(index, result)| {
@@ -178,8 +179,8 @@ impl<'a> Outcome<'a> {
         })
     }
 
-    /// True when the rule sets its mark, if it has one. A request that it cannot read gets it, too: else
-    /// any spelling that nobody can count would take the mark off.
+    /// True when the rule sets its mark, if it has one. A request that it cannot read gets it, too:
+    /// else any spelling that nobody can count would take the mark off.
     fn is_marked(&self, applied: &'a AppliedRule) -> bool {
         match self.result(applied) {
             RuleResult::Marked => true,
@@ -218,8 +219,8 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// Why the request is refused, if it is: it cannot be read, or else the first rule that denies; a
-    /// quota's word goes before a failure's.
+    /// Why the request is refused, if it is: it cannot be read, or else the first rule that denies;
+    /// a quota's word goes before a failure's.
     pub(crate) fn cause(&self) -> Option<Cause<'a>> {
         let binding = || self.plan.applied.iter().filter(|applied| applied.binding);
         if let Some(malformed) = binding().find_map(|applied| applied.malformed) {
@@ -258,8 +259,8 @@ impl<'a> Outcome<'a> {
         self.plan.applied.iter().any(|applied| applied.binding && applied.partition.is_none())
     }
 
-    /// The wait after which every rule that denies would admit, when each of them lets requests wait
-    /// that long in all.
+    /// The wait after which every rule that denies would admit, when each of them lets requests
+    /// wait that long in all.
     fn worth_waiting(&self, waited: Span) -> Option<Span> {
         let mut longest = None;
         for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
@@ -307,8 +308,8 @@ impl<'a> Outcome<'a> {
         self.plan.partitions.get(partition).map_or(Status::Pending, |stored| stored.status)
     }
 
-    /// Every quota that was decided and that clients are told about: not those of a shadow, nor of a
-    /// rule that answers in silence.
+    /// Every quota that was decided and that clients are told about: not those of a shadow, nor of
+    /// a rule that answers in silence.
     fn reported(&self) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
         let outcome = *self;
         let told = move |applied: &&AppliedRule| {

@@ -1,7 +1,8 @@
 //! The value of a field while it is written: on the stack as long as it is as short as values are.
 //!
-//! Invariant: what was written is what is read, whole, however long it is; only what is longer than [`INLINE`] bytes
-//! is allocated. It belongs to one call, so that a plan holds nothing that two threads could write at once.
+//! Invariant: what was written is what is read, whole, however long it is; only what is longer than
+//! [`INLINE`] bytes is allocated. It belongs to one call, so that a plan holds nothing that two
+//! threads could write at once.
 
 use alloc::string::String;
 use core::fmt;

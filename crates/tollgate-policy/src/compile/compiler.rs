@@ -45,7 +45,8 @@ use crate::stable_hash::stable_hash;
 const MAX_RULES: usize = 1000;
 /// The most rules and tiers together: each has an index of 16 bits.
 const MAX_SETS: usize = 16_384;
-/// The most segments of all path patterns together that are looked up: each is a node with a table of its own.
+/// The most segments of all path patterns together that are looked up: each is a node with a table
+/// of its own.
 const MAX_PATH_SEGMENTS: usize = 100_000;
 /// The most parts of a key.
 pub(super) const MAX_KEY_PARTS: usize = 8;

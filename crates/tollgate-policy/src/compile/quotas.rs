@@ -50,7 +50,8 @@ pub(crate) fn meters(quotas: &[Lenient<QuotaDoc>], rule_name: &str, at: &At<'_>)
     meters
 }
 
-/// The limiter of one quota; `None` when the core refuses it, or its limit or window could not be read.
+/// The limiter of one quota; `None` when the core refuses it, or its limit or window could not be
+/// read.
 fn limiter(doc: &QuotaDoc, at: &At<'_>) -> Option<Limiter> {
     let algorithm = algorithm(doc, at);
     let (limit, window) = (doc.limit.0?.0, doc.window.0?.0);

@@ -1,7 +1,7 @@
 //! Whether conditions hold whenever others do.
 //!
-//! Invariant: a yes is certain, a no may only mean unsure; the work is bounded for a whole document,
-//! whatever its lists are.
+//! Invariant: a yes is certain, a no may only mean unsure; the work is bounded for a whole
+//! document, whatever its lists are.
 
 use core::cell::Cell;
 
@@ -11,8 +11,8 @@ use crate::document::lists::NonEmpty;
 /// The most alternatives that are compared for one document; beyond it one is unsure.
 pub(super) const MAX_COMPARED: usize = 50_000;
 
-/// True when `those` hold whenever `these` do, where none given always hold; false when unsure, or when
-/// more would have to be compared than is `left`.
+/// True when `those` hold whenever `these` do, where none given always hold; false when unsure, or
+/// when more would have to be compared than is `left`.
 pub(super) fn implies(
     these: Option<&Conditions>,
     those: Option<&Conditions>,
@@ -24,7 +24,8 @@ pub(super) fn implies(
     spend(left, those.comparisons(these)) && those.are_implied_by(these)
 }
 
-/// True when each of `these` alternatives is one of `those`, where none given are all; false when unsure.
+/// True when each of `these` alternatives is one of `those`, where none given are all; false when
+/// unsure.
 pub(super) fn implies_values<T: PartialEq>(
     these: &Option<NonEmpty<T>>,
     those: &Option<NonEmpty<T>>,

@@ -1,7 +1,7 @@
 //! What is wrong with a document as a whole.
 //!
-//! Invariant: an error is something that could never do what it says: a rule that cannot apply, a key
-//! part that this surface does not know.
+//! Invariant: an error is something that could never do what it says: a rule that cannot apply, a
+//! key part that this surface does not know.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -77,7 +77,8 @@ fn label_errors(document: &Document, rules_at: &At<'_>) {
     }
 }
 
-/// A mark takes the place of what it is called like, so it may not be called like what the policy reads of a client.
+/// A mark takes the place of what it is called like, so it may not be called like what the policy
+/// reads of a client.
 fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
     let Some(Action::Mark(mark)) = &rule.action else { return };
     let name = mark.header.0.as_str();
@@ -104,8 +105,8 @@ fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
     ));
 }
 
-/// Notes the rules that are let off all that they are for, of a document that could be read to the last value: what could
-/// not is taken as left out, and a condition that is left out holds.
+/// Notes the rules that are let off all that they are for, of a document that could be read to the
+/// last value: what could not is taken as left out, and a condition that is left out holds.
 pub(super) fn unreachable(document: &Document, root: &At<'_>) {
     let rules_at = root.field("rules");
     let left = Cell::new(MAX_COMPARED);

@@ -84,7 +84,8 @@ fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
     }
 }
 
-/// From this share on, networks are taken to hold clients, too: no proxies have one in eight of all addresses.
+/// From this share on, networks are taken to hold clients, too: no proxies have one in eight of all
+/// addresses.
 const MANY: u8 = 12;
 
 /// Who trusts (nearly) everybody believes what clients write.
@@ -122,8 +123,8 @@ fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &
     }
 }
 
-/// A tier is tried only when those of a higher priority, and the earlier ones of its own, are not for
-/// the request.
+/// A tier is tried only when those of a higher priority, and the earlier ones of its own, are not
+/// for the request.
 fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
     let mut tried: Vec<(usize, &TierDoc)> = rule.tiers().iter().enumerate().collect();
     tried.sort_by_key(|(_, tier)| Reverse(tier.priority.as_ref().map_or(0, |p| p.0)));
@@ -211,8 +212,8 @@ fn regrows_one(limiter: &Limiter) -> bool {
         && limiter.quota().burst() == limiter.limit()
 }
 
-/// Two quotas of one name in one answer cannot be told apart: rules that are reported to the same clients,
-/// of which one applies whenever the other does.
+/// Two quotas of one name in one answer cannot be told apart: rules that are reported to the same
+/// clients, of which one applies whenever the other does.
 fn name_warnings(policy: &Policy, left: &Cell<usize>, rules_at: &At<'_>) {
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     for set in policy.sets.iter().filter(|set| policy.reports(set)) {
@@ -245,7 +246,8 @@ impl Policy {
         })
     }
 
-    /// True when one of two rules applies to every request that the other is for; false when unsure.
+    /// True when one of two rules applies to every request that the other is for; false when
+    /// unsure.
     fn overlaps(&self, one: usize, other: usize, left: &Cell<usize>) -> bool {
         let (Some(one), Some(other)) = (self.rules.get(one), self.rules.get(other)) else {
             return false;

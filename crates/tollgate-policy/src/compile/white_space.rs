@@ -1,6 +1,7 @@
 //! White space round a value that a document wants: no header's value has any.
 //!
-//! Invariant: what is warned of never matches a header, because the white space round it is taken off first.
+//! Invariant: what is warned of never matches a header, because the white space round it is taken
+//! off first.
 
 use alloc::format;
 use alloc::string::String;

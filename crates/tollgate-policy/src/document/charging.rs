@@ -24,7 +24,8 @@ record! {
     ResponseChargeDoc {
         /// Statuses: "401", or "5xx" for a class.
         response_status: Statuses,
-        /// A place is held from the request on, and given back when the response is not charged; false by default.
+        /// A place is held from the request on, and given back when the response is not charged;
+        /// false by default.
         reserve: Option<bool>,
         /// What a request without a response is; "charge" by default.
         on_abort: Option<OnAbort>,

@@ -1,6 +1,7 @@
 //! Who the client is.
 //!
-//! Invariant: nothing that a client can write is believed unless the document says who vouches for it.
+//! Invariant: nothing that a client can write is believed unless the document says who vouches for
+//! it.
 
 use crate::document::lists::NonEmpty;
 use crate::document::scalar::{Bounded, HeaderName};

@@ -58,8 +58,8 @@ pub(crate) enum Condition {
     Asns(Vec<Asn>),
 }
 
-/// Conditions that must all hold, in the order in which they are asked, whatever the document's is. Of one
-/// kind there is one, but for headers and parameters: one for each name.
+/// Conditions that must all hold, in the order in which they are asked, whatever the document's is.
+/// Of one kind there is one, but for headers and parameters: one for each name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Conditions(pub(crate) Vec<Condition>);
 

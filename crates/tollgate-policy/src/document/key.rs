@@ -212,8 +212,8 @@ impl FromNode for KeyPart {
 }
 
 impl KeyPart {
-    /// The same part, which now says what several values mean: what it says itself, or else what lies in its
-    /// name, or else the `default`.
+    /// The same part, which now says what several values mean: what it says itself, or else what
+    /// lies in its name, or else the `default`.
     pub(crate) fn resolved(&self, default: Repeated) -> Self {
         match self.clone() {
             Self::Header(name, own) => {

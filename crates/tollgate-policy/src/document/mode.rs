@@ -1,6 +1,7 @@
 //! How far a rule is enforced, and for which keys.
 //!
-//! Invariant: a key that is enforced is so every time, and which ones are cannot be computed by a client.
+//! Invariant: a key that is enforced is so every time, and which ones are cannot be computed by a
+//! client.
 
 use core::hash::Hasher;
 
@@ -31,8 +32,8 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// True when `rule` is enforced for `key`. `secret` is the surface's; where nobody has set one, nobody can say
-    /// which keys it will be, and it is enforced for each.
+    /// True when `rule` is enforced for `key`. `secret` is the surface's; where nobody has set one,
+    /// nobody can say which keys it will be, and it is enforced for each.
     pub(crate) fn holds(self, rule: &str, key: &[u8], secret: Option<[u8; 16]>) -> bool {
         let Some(hash_key) = self.hash_key.or(secret) else { return self.percent > 0 };
         let mut hasher = SipHasher13::new_with_key(&hash_key);
@@ -49,7 +50,8 @@ record! {
     PercentDoc {
         /// The percentage of keys that the rule is enforced for; the same keys every time.
         enforce_percent: Bounded<0, 100>,
-        /// Chooses the keys, the same ones on every surface. Keep it to yourself; without it a secret of the surface does.
+        /// Chooses the keys, the same ones on every surface. Keep it to yourself; without it a
+        /// secret of the surface does.
         salt: Option<Salt>,
     }
 }

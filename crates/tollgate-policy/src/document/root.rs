@@ -1,8 +1,8 @@
 //! The policy document, version 1, as people write it.
 //!
 //! Invariant: a value of these types is valid on its own; what depends on several values (duplicate
-//! names, a burst too large for its rate, a rule that is let off all it is for) is checked by `compile`.
-//! A field that is not listed here is an error, never ignored.
+//! names, a burst too large for its rate, a rule that is let off all it is for) is checked by
+//! `compile`. A field that is not listed here is an error, never ignored.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,8 @@ record! {
         geo: Option<GeoDoc>,
         /// Where verified claims come from.
         jwt: Option<JwtDoc>,
-        /// What several values mean of something that is read as one, where nothing else is said; "refuse" by default.
+        /// What several values mean of something that is read as one, where nothing else is said;
+        /// "refuse" by default.
         repeated: Option<Repeated>,
         /// What is said to clients.
         response: Option<ResponseDoc>,
@@ -67,7 +68,8 @@ record! {
         on_allow: Option<bool>,
         /// The body of a refusal; problem+json by default.
         body: Option<BodyFormat>,
-        /// At most this much is added to Retry-After and to t, so that clients do not return all at once.
+        /// At most this much is added to Retry-After and to t, so that clients do not return all at
+        /// once.
         jitter: Option<Wait>,
         /// Send the partition key, hashed; false by default.
         partition_key: Option<bool>,
@@ -75,7 +77,8 @@ record! {
 }
 
 record! {
-    /// How many requests may wait (action delay, leaky-queue) in one Envoy worker or one isolate of the Worker.
+    /// How many requests may wait (action delay, leaky-queue) in one Envoy worker or one isolate of
+    /// the Worker.
     WaitingDoc {
         /// For one key of a rule; 1000 by default. One more is refused with 429.
         per_key: Option<Bounded<1, 1_000_000>>,

@@ -1,6 +1,7 @@
 //! One rule of the document, with its tiers and quotas.
 //!
-//! Invariant: a value of these types is valid on its own; what depends on several is checked by `compile`.
+//! Invariant: a value of these types is valid on its own; what depends on several is checked by
+//! `compile`.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -84,12 +84,13 @@ impl FromNode for HeaderName {
     schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$"});
 }
 
-/// A header that a mark may set, in lower case: none that says what a request is, where it goes or whom it is from.
+/// A header that a mark may set, in lower case: none that says what a request is, where it goes or
+/// whom it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MarkHeader(pub(crate) String);
 
-/// What frames a message, routes it, or identifies a client, to one hop or to an origin. A `-` at the end stands for
-/// every name that begins so.
+/// What frames a message, routes it, or identifies a client, to one hop or to an origin. A `-` at
+/// the end stands for every name that begins so.
 const NOT_FOR_MARKS: [&str; 43] = [
     // The message and its connection (RFC 9110, 7.6.1; RFC 9112, 6; RFC 9113, 8.2.2).
     "connection",
@@ -193,7 +194,8 @@ impl FromNode for Salt {
     schema!({"type": "string", "pattern": "^[ -~]{16,128}$"});
 }
 
-/// The name of a cookie, as it stands before the first `=` of a pair (RFC 6265, 5.2): any name that a pair can have.
+/// The name of a cookie, as it stands before the first `=` of a pair (RFC 6265, 5.2): any name that
+/// a pair can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CookieName(pub(crate) String);
 
@@ -215,8 +217,9 @@ impl FromNode for CookieName {
 pub(crate) struct Method(pub(crate) String);
 
 impl Method {
-    /// True when `given` is this method; with `in_any_case` also when it would be in capitals, as Werkzeug and Django
-    /// take `post` for POST. Other servers refuse that, so nobody may be let off by it.
+    /// True when `given` is this method; with `in_any_case` also when it would be in capitals, as
+    /// Werkzeug and Django take `post` for POST. Other servers refuse that, so nobody may be let
+    /// off by it.
     pub(crate) fn is(&self, given: &[u8], in_any_case: bool) -> bool {
         let wanted = self.0.as_bytes();
         wanted == given || (in_any_case && wanted.eq_ignore_ascii_case(given))
@@ -277,7 +280,8 @@ impl FromNode for Window {
     schema!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"});
 }
 
-/// Quota units per window: at least 1. What a window and an algorithm allow of it is for the core to say.
+/// Quota units per window: at least 1. What a window and an algorithm allow of it is for the core
+/// to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) u64);
 

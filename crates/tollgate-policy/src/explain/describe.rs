@@ -1,8 +1,8 @@
 //! A compiled policy in words: who the client is, when a rule applies, what it counts by and does.
 //!
-//! Invariant: the words are made from what was compiled, defaults included, never from the document,
-//! so they say what is enforced. Deliberately absent: quotas and their bounds, which the caller
-//! phrases from [`tollgate_core::Limiter`], and the values that name keys (`key_values`).
+//! Invariant: the words are made from what was compiled, defaults included, never from the
+//! document, so they say what is enforced. Deliberately absent: quotas and their bounds, which the
+//! caller phrases from [`tollgate_core::Limiter`], and the values that name keys (`key_values`).
 
 use alloc::borrow::ToOwned;
 use alloc::format;

@@ -1,8 +1,8 @@
 //! Why a rule applies or not, and what each quota said: for a person who asks, not for a surface.
 //!
 //! Invariant: nothing here decides. Conditions are asked by the same code as in `plan`, one at a
-//! time, and decisions are read from an outcome. Keys come out hashed; the values of conditions come out
-//! as the document has them, so what is made here is for those who may read the document.
+//! time, and decisions are read from an outcome. Keys come out hashed; the values of conditions
+//! come out as the document has them, so what is made here is for those who may read the document.
 
 pub(crate) mod describe;
 
@@ -49,8 +49,8 @@ pub struct RuleVerdict<'a> {
     pub rule: usize,
     /// The index of the quotas in [`Policy::quota_sets`]: the rule's own, or a tier's.
     pub quota_set: usize,
-    /// The partition that the quotas count in; `None` when a key part is missing and the rule denies, or when
-    /// the request is malformed.
+    /// The partition that the quotas count in; `None` when a key part is missing and the rule
+    /// denies, or when the request is malformed.
     pub partition: Option<usize>,
     /// Why the rule cannot read the request.
     pub malformed: Option<Malformed>,
@@ -67,8 +67,8 @@ pub struct RuleVerdict<'a> {
 }
 
 impl Policy {
-    /// Whether each rule applies to a request, in the order of [`Policy::rules`]. Never fails; agrees
-    /// with [`Policy::plan`].
+    /// Whether each rule applies to a request, in the order of [`Policy::rules`]. Never fails;
+    /// agrees with [`Policy::plan`].
     #[must_use]
     pub fn applicability(&self, facts: &impl Facts) -> Vec<Applicability> {
         let mut buffers = Buffers::default();
@@ -89,8 +89,8 @@ impl Policy {
         Request::new(facts, &self.settings, &mut buffers).client().map(|ip| ip.to_canonical())
     }
 
-    /// Every way in which servers read the request's path, in normal form, the one that keys take first: one,
-    /// unless the path has what they differ in. None when no rule reads paths.
+    /// Every way in which servers read the request's path, in normal form, the one that keys take
+    /// first: one, unless the path has what they differ in. None when no rule reads paths.
     #[must_use]
     pub fn readings(&self, facts: &impl Facts) -> Vec<String> {
         let mut buffers = Buffers::default();
@@ -120,8 +120,8 @@ impl Policy {
 }
 
 impl Partition<'_> {
-    /// 64 bits that stand for its key: equal for equal keys, on every machine. Whoever can guess the key can check
-    /// the guess, so this is for a person's own requests, not for logs.
+    /// 64 bits that stand for its key: equal for equal keys, on every machine. Whoever can guess
+    /// the key can check the guess, so this is for a person's own requests, not for logs.
     #[must_use]
     pub fn key_hash(&self) -> u64 {
         stable_hash(&[self.key()])

@@ -69,7 +69,8 @@ impl Cidr {
         if cidr.masked(address) != cidr.masked_exactly() {
             return Err("it has bits set beyond its prefix");
         }
-        // IPv4 mapped into IPv6 has at least the 96 bits that say so, or else bits beyond its prefix.
+        // IPv4 mapped into IPv6 has at least the 96 bits that say so, or else bits beyond its
+        // prefix.
         match address.to_canonical() {
             canonical if canonical != address => {
                 Ok(Self { address: canonical, prefix: prefix.saturating_sub(96) })
@@ -133,7 +134,8 @@ pub(crate) fn percent_of_ipv6(networks: &[Cidr]) -> u8 {
     percent_of(ranges.collect(), (FIRST, FIRST | u128::MAX >> 3))
 }
 
-/// How much of the range `all` these hold together; the first and the last address of each are in it.
+/// How much of the range `all` these hold together; the first and the last address of each are in
+/// it.
 fn percent_of(mut ranges: Vec<(u128, u128)>, all: (u128, u128)) -> u8 {
     ranges.sort_unstable();
     let (mut held, mut next) = (0_u128, all.0);

@@ -1,7 +1,8 @@
 //! Cookies of a request: those of one name, and their values in one form.
 //!
-//! Invariant: whichever of the usual ways an origin has of reading a cookie, two requests whose cookie it takes for the
-//! same have the same value here. Sources: RFC 6265, 4.2 and 5.4; what differs is what quotes, escapes and commas mean.
+//! Invariant: whichever of the usual ways an origin has of reading a cookie, two requests whose
+//! cookie it takes for the same have the same value here. Sources: RFC 6265, 4.2 and 5.4; what
+//! differs is what quotes, escapes and commas mean.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -22,8 +23,8 @@ pub(crate) fn write_cookie(
     out: &mut Vec<u8>,
 ) -> Result<bool, Malformed> {
     let repeated = match repeated {
-        // A comma is part of a value, or where the next line began, and a quote may hide what stands behind it: no order
-        // of such cookies is everybody's.
+        // A comma is part of a value, or where the next line began, and a quote may hide what
+        // stands behind it: no order of such cookies is everybody's.
         Repeated::First | Repeated::Last if header.iter().any(|b| matches!(b, b',' | b'"')) => {
             Repeated::Refuse
         }
@@ -38,14 +39,16 @@ pub(crate) fn write_cookie(
     })
 }
 
-/// The values of the cookies called `name`, between semicolons and, where several lines were joined, commas.
+/// The values of the cookies called `name`, between semicolons and, where several lines were
+/// joined, commas.
 fn named<'c>(header: &'c [u8], name: &'c [u8]) -> impl Iterator<Item = &'c [u8]> {
     let pairs = header.split(|byte| matches!(byte, b';' | b','));
     let pairs = pairs.filter_map(|pair| split_once(pair, b'='));
     pairs.filter(move |(key, _)| trimmed(key) == name).map(|(_, value)| trimmed(value))
 }
 
-/// Appends a value without its quotes and escapes: some origins take `"a"`, `"\141"` and `%61` for `a`.
+/// Appends a value without its quotes and escapes: some origins take `"a"`, `"\141"` and `%61` for
+/// `a`.
 fn write_value(value: &[u8], out: &mut Vec<u8>) {
     let value = match value {
         [b'"', inner @ .., b'"'] => inner,

@@ -1,13 +1,13 @@
 //! Lists of addresses as proxies write them: X-Forwarded-For, and Forwarded (RFC 7239, 4 to 6).
 //!
-//! Invariant: what is no address is none; what a quote hides is not looked into. Who is believed is for
-//! the policy's `client_address` to say.
+//! Invariant: what is no address is none; what a quote hides is not looked into. Who is believed is
+//! for the policy's `client_address` to say.
 
 use core::net::IpAddr;
 
-/// The pieces of `list` between separators outside of quotes (RFC 9110, 5.6.4), from the right. A proxy may quote what
-/// its client sent (`host`), separators and all. And what stands further left may be the client's own, with a quote that
-/// never ends: only from the right does it hide nothing.
+/// The pieces of `list` between separators outside of quotes (RFC 9110, 5.6.4), from the right. A
+/// proxy may quote what its client sent (`host`), separators and all. And what stands further left
+/// may be the client's own, with a quote that never ends: only from the right does it hide nothing.
 pub(crate) fn unquoted(list: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(list);
     core::iter::from_fn(move || {

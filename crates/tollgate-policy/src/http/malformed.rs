@@ -1,8 +1,9 @@
 //! Why a request cannot be read: what a rule counts by has no one meaning.
 //!
-//! Invariant: such a request is refused with 400 by every rule that is enforced and would have to guess,
-//! before anything is loaded or charged. Whichever meaning we took, the origin might take the other, and
-//! its client would have a count of its own for every spelling. The words name places, never values.
+//! Invariant: such a request is refused with 400 by every rule that is enforced and would have to
+//! guess, before anything is loaded or charged. Whichever meaning we took, the origin might take
+//! the other, and its client would have a count of its own for every spelling. The words name
+//! places, never values.
 
 /// What cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! The readings of a path: every normal form that some kind of server makes of it.
 //!
-//! Servers agree about a path unless it has an escaped slash, a backslash, or dot segments beside empty
-//! segments: whether these are slashes, and whether dots are resolved before or after they are, is
-//! what they differ in. So such a path is read in every way that is known of a server.
+//! Servers agree about a path unless it has an escaped slash, a backslash, or dot segments beside
+//! empty segments: whether these are slashes, and whether dots are resolved before or after they
+//! are, is what they differ in. So such a path is read in every way that is known of a server.
 //!
-//! Invariant: a path without any of these has one reading and costs one pass. `main` is what keys take;
-//! two paths that one server takes for the same have the same `main`, unless one of them is
-//! `disputed`: then some server reads it as another path than `main` is, and no key can be made
-//! of it without counting one resource twice. Deliberately absent: decoding twice, `;` parameters,
-//! NUL and overlong UTF-8: they are bytes of a segment like others.
+//! Invariant: a path without any of these has one reading and costs one pass. `main` is what keys
+//! take; two paths that one server takes for the same have the same `main`, unless one of them is
+//! `disputed`: then some server reads it as another path than `main` is, and no key can be made of
+//! it without counting one resource twice. Deliberately absent: decoding twice, `;` parameters, NUL
+//! and overlong UTF-8: they are bytes of a segment like others.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -37,7 +37,8 @@ enum First {
     Dots,
     /// The same by the URL standard: a backslash is a slash.
     Url,
-    /// The URL standard again, but `//name` at the beginning is taken for a host: `new URL(target, base)`.
+    /// The URL standard again, but `//name` at the beginning is taken for a host: `new URL(target,
+    /// base)`.
     Reference,
 }
 
@@ -118,8 +119,8 @@ impl EscapedSlashes {
 }
 
 impl Paths {
-    /// Reads the path of `target`: without query and fragment; of a whole URL what follows the host. Says how many
-    /// bytes of `target` stand before them.
+    /// Reads the path of `target`: without query and fragment; of a whole URL what follows the
+    /// host. Says how many bytes of `target` stand before them.
     pub(crate) fn read(&mut self, target: &[u8], slashes: EscapedSlashes) -> usize {
         self.others.clear();
         self.disputed = false;
@@ -202,7 +203,8 @@ impl Paths {
         self.others.is_empty()
     }
 
-    /// One segment of a reading as keys take it: with the same slashes, whatever they are written as.
+    /// One segment of a reading as keys take it: with the same slashes, whatever they are written
+    /// as.
     pub(crate) fn comparable<'p>(&self, segment: &'p [u8]) -> Cow<'p, [u8]> {
         let escaped = |w: &[u8]| w == b"%2F" || w == b"%5C";
         if self.is_literal || !segment.windows(3).any(escaped) {
@@ -249,7 +251,8 @@ fn after_host(path: &[u8]) -> &[u8] {
     })
 }
 
-/// Writes `path` with its dot segments resolved and nothing else changed into `out`, which is cleared first.
+/// Writes `path` with its dot segments resolved and nothing else changed into `out`, which is
+/// cleared first.
 fn resolve_dots(path: &[u8], first: First, out: &mut Vec<u8>) {
     out.clear();
     let is_slash = |b: &u8| *b == b'/' || first != First::Dots && *b == b'\\';
@@ -412,7 +415,8 @@ mod tests {
     /// Every path of so many pieces.
     const LONGEST: u32 = 5;
 
-    /// The law of keys: paths that one server takes for the same have one key, or the key is disputed.
+    /// The law of keys: paths that one server takes for the same have one key, or the key is
+    /// disputed.
     #[test]
     fn one_path_has_one_key() {
         let mut keys: BTreeMap<(usize, Vec<u8>), Vec<u8>> = BTreeMap::new();

@@ -27,8 +27,8 @@ impl Repeated {
         }
     }
 
-    /// What several values of the header `name` mean: the place's `own` word, or else the list that it is by
-    /// nature, or else the `default`.
+    /// What several values of the header `name` mean: the place's `own` word, or else the list that
+    /// it is by nature, or else the `default`.
     pub(crate) fn of_header(name: &str, own: Option<Self>, default: Self) -> Self {
         own.unwrap_or(if is_list(name) { Self::Join } else { default })
     }
@@ -42,8 +42,8 @@ impl Repeated {
     }
 }
 
-/// True for a header whose value is a list, or holds commas, by its definition: every honest request would
-/// have several values.
+/// True for a header whose value is a list, or holds commas, by its definition: every honest
+/// request would have several values.
 fn is_list(name: &str) -> bool {
     const PREFIXES: [&str; 6] =
         ["accept", "access-control-request-", "if-", "sec-ch-", "sec-websocket-", "x-forwarded-"];

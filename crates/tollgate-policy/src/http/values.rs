@@ -1,8 +1,8 @@
 //! The values of a header, a cookie or a query parameter: one by one, and the one that is meant.
 //!
-//! Invariant: what HTTP calls the same message has the same values: white space round a value (RFC 9110, 5.5), several
-//! lines or one line with commas, and empty elements (5.3, 5.6.1) make no difference. Of values that differ none
-//! is taken, unless the policy says which.
+//! Invariant: what HTTP calls the same message has the same values: white space round a value (RFC
+//! 9110, 5.5), several lines or one line with commas, and empty elements (5.3, 5.6.1) make no
+//! difference. Of values that differ none is taken, unless the policy says which.
 
 use alloc::vec::Vec;
 

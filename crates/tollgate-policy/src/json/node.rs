@@ -1,8 +1,8 @@
 //! A JSON document as a tree that still knows its order and its duplicates.
 //!
-//! Invariant: nothing of the document is lost before the reader has looked at it. `serde_json::Value` is
-//! not used because it keeps the last of two equal names silently, and is larger once compiled.
-//! Depth is bounded by `serde_json` (128), size by [`MAX_DOCUMENT`].
+//! Invariant: nothing of the document is lost before the reader has looked at it.
+//! `serde_json::Value` is not used because it keeps the last of two equal names silently, and is
+//! larger once compiled. Depth is bounded by `serde_json` (128), size by [`MAX_DOCUMENT`].
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -91,7 +91,8 @@ impl<'de> Visitor<'de> for NodeVisitor {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
-        // Not printed: the float printer would be a tenth of the Envoy filter, and is used nowhere else.
+        // Not printed: the float printer would be a tenth of the Envoy filter, and is used nowhere
+        // else.
         let is_large = !(-9.0e18..=9.0e18).contains(&value);
         let kind = if is_large { "a number beyond 64 bits" } else { "a fraction or exponent" };
         Ok(Node::OtherNumber(kind.to_string()))

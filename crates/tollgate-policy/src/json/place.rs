@@ -1,8 +1,9 @@
 //! Places in a document, and what is noted at them.
 //!
-//! Invariant: problems come out in the order of the document, whichever of the passes over it found them:
-//! a place before what lies in it, what is missing after what is there. Of one place, as they were found.
-//! What everybody may see of a place is names of this crate and numbers, nothing of the document: a field's name is static.
+//! Invariant: problems come out in the order of the document, whichever of the passes over it found
+//! them: a place before what lies in it, what is missing after what is there. Of one place, as they
+//! were found. What everybody may see of a place is names of this crate and numbers, nothing of the
+//! document: a field's name is static.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -164,7 +165,8 @@ impl Noted {
     }
 }
 
-/// Where the fields of the objects are that were looked into: an object of many fields is read once.
+/// Where the fields of the objects are that were looked into: an object of many fields is read
+/// once.
 #[derive(Default)]
 struct Order<'d>(BTreeMap<*const Node, BTreeMap<&'d str, usize>>);
 

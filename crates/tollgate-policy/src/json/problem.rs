@@ -1,8 +1,9 @@
 //! What is wrong with a document: every mistake at once, each with its path.
 //!
 //! Invariant: a message is one line, lower case, without a full stop, and says what is allowed:
-//! `rules[2].quotas[0].window: "0s" is too short; use 1ms to 366d`. Never the whole document. A place is made of names
-//! that this crate knows and of numbers, so it tells nothing of the document's values, among which a secret may be misplaced.
+//! `rules[2].quotas[0].window: "0s" is too short; use 1ms to 366d`. Never the whole document. A
+//! place is made of names that this crate knows and of numbers, so it tells nothing of the
+//! document's values, among which a secret may be misplaced.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,9 +14,11 @@ use core::fmt;
 pub struct Problem {
     /// Where: `rules[2].quotas[0].window`; empty for the document itself.
     pub path: String,
-    /// The same for everybody to see: `*` in place of a name that the document chose, such as a header's.
+    /// The same for everybody to see: `*` in place of a name that the document chose, such as a
+    /// header's.
     pub place: String,
-    /// What, and what is allowed. It repeats what stands there, which may be a secret that is misplaced.
+    /// What, and what is allowed. It repeats what stands there, which may be a secret that is
+    /// misplaced.
     pub message: String,
 }
 

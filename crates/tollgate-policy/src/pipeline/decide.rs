@@ -1,9 +1,10 @@
 //! Deciding a plan: all or nothing, in one place for every surface.
 //!
 //! Invariant: a request is charged to every quota of every binding rule that applies, or, when one
-//! of them denies, to none. A rule that only marks or shadows is charged when the request passes and
-//! its own quotas admit it. A rule that charges by the response is only looked at until then, or holds a place.
-//! What is given back was charged, and is given back once, however often its commit loses a race.
+//! of them denies, to none. A rule that only marks or shadows is charged when the request passes
+//! and its own quotas admit it. A rule that charges by the response is only looked at until then,
+//! or holds a place. What is given back was charged, and is given back once, however often its
+//! commit loses a race.
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
@@ -33,8 +34,8 @@ impl Plan {
         self.each_partition(|partition| partition.record(policy, now, admitted));
     }
 
-    /// Says what would be decided at `now`, and charges nothing: for a request that has to stand in a line anyway
-    /// ([`Plan::turns`]), to see whether another rule refuses it.
+    /// Says what would be decided at `now`, and charges nothing: for a request that has to stand in
+    /// a line anyway ([`Plan::turns`]), to see whether another rule refuses it.
     pub fn look(&mut self, policy: &Policy, now: Timestamp) {
         self.each_partition(|partition| {
             partition.peek(policy, now);
@@ -42,10 +43,11 @@ impl Plan {
         });
     }
 
-    /// Turns the plan of a request that passed into what its response's `status` brings about: charges, and places
-    /// that are given back; false when there is neither. `None` is a request whose client left before there was a
-    /// response. Then load, decide and commit as before: the partitions that the plan
-    /// [applies](crate::Partition::applies) to. What no longer fits is not charged: the quota is used up as it is.
+    /// Turns the plan of a request that passed into what its response's `status` brings about:
+    /// charges, and places that are given back; false when there is neither. `None` is a request
+    /// whose client left before there was a response. Then load, decide and commit as before: the
+    /// partitions that the plan [applies](crate::Partition::applies) to. What no longer fits is not
+    /// charged: the quota is used up as it is.
     pub fn settle(&mut self, policy: &Policy, status: Option<u16>) -> bool {
         let Self { applied, decisions, .. } = self;
         applied.retain_mut(|applied| {
@@ -75,8 +77,9 @@ impl Plan {
 }
 
 impl PartitionMut<'_> {
-    /// Decides this partition alone at `now`, after it lost its race and was loaded again, while the
-    /// others stay charged. False when it denies now: then the others' charges are to be refunded.
+    /// Decides this partition alone at `now`, after it lost its race and was loaded again, while
+    /// the others stay charged. False when it denies now: then the others' charges are to be
+    /// refunded.
     pub fn redecide(&mut self, policy: &Policy, now: Timestamp) -> bool {
         if let Some(admitted) = self.decide_at_once(policy, now) {
             return admitted;
@@ -86,10 +89,10 @@ impl PartitionMut<'_> {
         admitted
     }
 
-    /// Takes this request's charge back, which was committed and then loaded again. What is to be committed afterwards is
-    /// [`Partition::value`](crate::Partition::value); when it lost its race: load and take back again, and
-    /// once it stands: [`PartitionMut::refunded`]. False when a place that it waits for stays taken: a `leaky-queue`
-    /// takes back its last one only.
+    /// Takes this request's charge back, which was committed and then loaded again. What is to be
+    /// committed afterwards is [`Partition::value`](crate::Partition::value); when it lost its
+    /// race: load and take back again, and once it stands: [`PartitionMut::refunded`]. False when a
+    /// place that it waits for stays taken: a `leaky-queue` takes back its last one only.
     pub fn refund(&mut self, policy: &Policy, now: Timestamp) -> bool {
         let Self { index, stored, applied, decisions, .. } = self;
         let mut is_free = true;
@@ -113,8 +116,9 @@ impl PartitionMut<'_> {
         stored.status = Status::Uncharged;
     }
 
-    /// Asks and charges in one where that is the same question: one quota of one rule is all that counts here, and what
-    /// it admits is charged now. `None` where it is not, and nothing is decided.
+    /// Asks and charges in one where that is the same question: one quota of one rule is all that
+    /// counts here, and what it admits is charged now. `None` where it is not, and nothing is
+    /// decided.
     fn decide_at_once(&mut self, policy: &Policy, now: Timestamp) -> Option<bool> {
         let Self { index, stored, applied, decisions, .. } = self;
         let mut counted = applied.iter_mut().filter(|applied| applied.counts_in(*index));
@@ -158,8 +162,8 @@ impl PartitionMut<'_> {
         admitted
     }
 
-    /// Charges the request, or, when it is not admitted, says what the quotas have left without it. The denials stay
-    /// as they are.
+    /// Charges the request, or, when it is not admitted, says what the quotas have left without it.
+    /// The denials stay as they are.
     fn record(&mut self, policy: &Policy, now: Timestamp, admitted: bool) {
         let Self { index, stored, applied, decisions, .. } = self;
         if !stored.status.is_loaded() {
@@ -210,8 +214,9 @@ fn at_most(decision: Decision, longest: Option<Span>) -> Decision {
     }
 }
 
-/// Takes the rule's charge, if there is one, out of `value`, and leaves everything else as it is: so that it can be taken out
-/// of a newer value once more. False when a place that was waited for stays taken.
+/// Takes the rule's charge, if there is one, out of `value`, and leaves everything else as it is:
+/// so that it can be taken out of a newer value once more. False when a place that was waited for
+/// stays taken.
 fn take_back(
     policy: &Policy,
     applied: &AppliedRule,

@@ -1,7 +1,8 @@
-//! What follows from a key besides where it is counted: the hash that clients are told, and their jitter.
+//! What follows from a key besides where it is counted: the hash that clients are told, and their
+//! jitter.
 //!
-//! Invariant: both are made of the key as the request has it, the same on every surface, also where a
-//! long key is kept as its digest (`Plan::trim`).
+//! Invariant: both are made of the key as the request has it, the same on every surface, also where
+//! a long key is kept as its digest (`Plan::trim`).
 
 use core::hash::Hasher;
 
@@ -25,8 +26,8 @@ impl KeyHashes {
     }
 }
 
-/// 64 bits of a keyed hash: enough for a client to tell its keys apart, too little and too secret to find
-/// out what was hashed.
+/// 64 bits of a keyed hash: enough for a client to tell its keys apart, too little and too secret
+/// to find out what was hashed.
 pub(crate) fn pk(key: &[u8], response: &Response) -> u64 {
     let mut hasher = SipHasher13::new_with_key(&response.hash_key.unwrap_or_default());
     hasher.write(key);

@@ -28,8 +28,8 @@ pub enum Full {
     Worker(Span),
 }
 
-/// The plan of one request; see the crate's documentation for the order of calls. It is `Send` and `Sync`, and so is its
-/// [`Outcome`](crate::Outcome).
+/// The plan of one request; see the crate's documentation for the order of calls. It is `Send` and
+/// `Sync`, and so is its [`Outcome`](crate::Outcome).
 #[derive(Debug, Default)]
 pub struct Plan {
     pub(crate) applied: Vec<AppliedRule>,
@@ -54,7 +54,8 @@ pub(crate) struct AppliedRule {
     pub(crate) rule: u16,
     pub(crate) set: u16,
     pub(crate) cost: u64,
-    /// `None` when a key part is missing and the rule refuses such requests, or when it is malformed.
+    /// `None` when a key part is missing and the rule refuses such requests, or when it is
+    /// malformed.
     pub(crate) partition: Option<usize>,
     /// Why the rule cannot read the request: nothing is charged, and a binding rule refuses it.
     pub(crate) malformed: Option<Malformed>,
@@ -110,8 +111,8 @@ impl Plan {
         self.applied.is_empty()
     }
 
-    /// True when a rule that applies charges by the response, or gives back what it holds: keep the plan and
-    /// [`Plan::settle`] it then.
+    /// True when a rule that applies charges by the response, or gives back what it holds: keep the
+    /// plan and [`Plan::settle`] it then.
     #[must_use]
     pub fn is_deferred(&self) -> bool {
         self.applied.iter().any(|applied| match applied.due {
@@ -121,7 +122,8 @@ impl Plan {
         })
     }
 
-    /// Forgets the request, with the buffers that its length made grow: for a plan that is kept for another one.
+    /// Forgets the request, with the buffers that its length made grow: for a plan that is kept for
+    /// another one.
     pub fn forget_long(&mut self) {
         self.clear();
         for buffer in self.buffers.all().chain([&mut self.partitions.keys]) {
@@ -138,8 +140,8 @@ impl Plan {
         self.partitions.clear();
     }
 
-    /// Forgets every rule but those that cannot read the request, when one of them refuses it: it is refused
-    /// before anything is loaded, and no store is asked for what is known.
+    /// Forgets every rule but those that cannot read the request, when one of them refuses it: it
+    /// is refused before anything is loaded, and no store is asked for what is known.
     pub(crate) fn keep_malformed(&mut self) {
         let refuses = |applied: &AppliedRule| applied.binding && applied.malformed.is_some();
         if self.applied.iter().any(refuses) {

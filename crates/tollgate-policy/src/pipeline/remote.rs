@@ -1,12 +1,14 @@
 //! A partition decided elsewhere: what goes to a Durable Object, and what comes back.
 //!
 //! Invariant: no key and nothing that a client sent is in these bytes, only identities of rules and
-//! costs; an object accepts a request only if it knows every rule in it, so that two versions of a policy
-//! never decide by each other's quotas. All numbers are little-endian.
+//! costs; an object accepts a request only if it knows every rule in it, so that two versions of a
+//! policy never decide by each other's quotas. All numbers are little-endian.
 //!
-//! Request: group identity `u64`, then per rule: record identity `u32`, flags `u8` (1 binding, 2 charged later),
-//! cost `u64`; with the flags 4, for a charge that is to be taken back: its time `u64` and per quota its delay `u64`. Reply: time of the decision `u64`, then per rule: charged `u8`, and per quota: verdict `u8`, delay,
-//! limit, remaining, `retry_after` (all ones: none) and `reset_after`, each `u64`.
+//! Request: group identity `u64`, then per rule: record identity `u32`, flags `u8` (1 binding, 2
+//! charged later), cost `u64`; with the flags 4, for a charge that is to be taken back: its time
+//! `u64` and per quota its delay `u64`. Reply: time of the decision `u64`, then per rule: charged
+//! `u8`, and per quota: verdict `u8`, delay, limit, remaining, `retry_after` (all ones: none) and
+//! `reset_after`, each `u64`.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,8 +1,8 @@
 //! Who the client is behind proxies: lists of addresses, walked from the right.
 //!
-//! Invariant: an entry is believed only if the party that appended it is trusted; the first entry that an
-//! untrusted party could have written is never stepped past. What is no address ends the walk at
-//! the last address that was vouched for, so garbage makes a client no harder to limit.
+//! Invariant: an entry is believed only if the party that appended it is trusted; the first entry
+//! that an untrusted party could have written is never stepped past. What is no address ends the
+//! walk at the last address that was vouched for, so garbage makes a client no harder to limit.
 //!
 //! How the lists are written is in `http::forwarded`.
 
@@ -78,7 +78,8 @@ impl ClientAddress {
         }
     }
 
-    /// Walks `entries`, the last one first; empty ones are skipped, as lists have it (RFC 9110, 5.6.1).
+    /// Walks `entries`, the last one first; empty ones are skipped, as lists have it (RFC 9110,
+    /// 5.6.1).
     fn walk<'l>(
         &self,
         peer: Option<IpAddr>,

@@ -1,7 +1,7 @@
 //! A policy as compiled: its rules, their groups, and look-up.
 //!
-//! Invariant: a `Policy` exists only if its whole document was valid; every index in it is in range of its own lists. Nothing
-//! but its secret changes afterwards.
+//! Invariant: a `Policy` exists only if its whole document was valid; every index in it is in range
+//! of its own lists. Nothing but its secret changes afterwards.
 
 use alloc::vec::Vec;
 
@@ -77,7 +77,8 @@ impl Policy {
         self.fingerprint
     }
 
-    /// True when the hash of their partition key (`pk`) is reported to clients, so that it needs a secret.
+    /// True when the hash of their partition key (`pk`) is reported to clients, so that it needs a
+    /// secret.
     #[must_use]
     pub const fn tells_partition_keys(&self) -> bool {
         self.response.partition_key
@@ -89,8 +90,9 @@ impl Policy {
         self.rules.iter().any(Rule::chooses_keys)
     }
 
-    /// Sets the secret of the surface. Partition keys are hashed with it before they are reported to clients (`pk`, by zeros
-    /// until then), and it chooses the keys that a rule with `enforce_percent` and no salt is enforced for (all until then).
+    /// Sets the secret of the surface. Partition keys are hashed with it before they are reported
+    /// to clients (`pk`, by zeros until then), and it chooses the keys that a rule with
+    /// `enforce_percent` and no salt is enforced for (all until then).
     pub const fn set_hash_key(&mut self, key: [u8; 16]) {
         self.response.hash_key = Some(key);
     }
@@ -101,7 +103,8 @@ impl Policy {
         self.waiting
     }
 
-    /// True when every index is in range of its own list, and every state within its record and value.
+    /// True when every index is in range of its own list, and every state within its record and
+    /// value.
     pub(crate) fn is_whole(&self) -> bool {
         let is_group = |i: u16| usize::from(i) < self.groups.len();
         let set = |i: u16| self.sets.get(usize::from(i));

@@ -1,6 +1,7 @@
 //! Rules that count by the same key, and their quotas: what one stored value is made of.
 //!
-//! Invariant: the records of a group lie one after the other in the order of its sets; `offset` and `len` say where.
+//! Invariant: the records of a group lie one after the other in the order of its sets; `offset` and
+//! `len` say where.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,7 +12,8 @@ use crate::policy::quota::Meter;
 /// Bytes before a record's states.
 pub(crate) const RECORD_HEADER: usize = 8;
 
-/// Sets the identities of two versions apart in all their bits: 2^32 divided by the golden ratio, which is odd.
+/// Sets the identities of two versions apart in all their bits: 2^32 divided by the golden ratio,
+/// which is odd.
 const MARK: u32 = 0x9e37_79b9;
 
 /// The rules that count by the same key: what is stored for one key lies in one value, so that it
@@ -31,7 +33,8 @@ pub struct Group {
 pub struct QuotaSet {
     pub(crate) rule: u16,
     pub(crate) tier: Option<String>,
-    /// Identity of the rule and its quotas, whatever the layout of their states: what surfaces call them by.
+    /// Identity of the rule and its quotas, whatever the layout of their states: what surfaces call
+    /// them by.
     pub(crate) record_id: u32,
     /// The version of the states: the latest that changed the layout of one of them.
     pub(crate) version: u8,
@@ -56,7 +59,8 @@ impl Group {
         self.capacity
     }
 
-    /// Worker: true when a count must be durable before the answer leaves; one strict rule is enough.
+    /// Worker: true when a count must be durable before the answer leaves; one strict rule is
+    /// enough.
     #[must_use]
     pub const fn is_strict(&self) -> bool {
         self.strict
@@ -88,9 +92,9 @@ impl QuotaSet {
         &self.meters
     }
 
-    /// What a record says that holds the states in the layout of `version`: the identity of the quotas, marked
-    /// by the version. So states of other quotas are never read as these, and states of another layout
-    /// neither, not even by code that does not know of it.
+    /// What a record says that holds the states in the layout of `version`: the identity of the
+    /// quotas, marked by the version. So states of other quotas are never read as these, and states
+    /// of another layout neither, not even by code that does not know of it.
     pub(crate) fn id_in(&self, version: u8) -> u32 {
         marked(self.record_id, version)
     }
@@ -108,7 +112,8 @@ impl QuotaSet {
     }
 }
 
-/// `record_id` as it stands in a record of `version`: itself in the first, and never 0, which is no record.
+/// `record_id` as it stands in a record of `version`: itself in the first, and never 0, which is no
+/// record.
 pub(crate) fn marked(record_id: u32, version: u8) -> u32 {
     let later = u32::from(version).saturating_sub(1);
     (record_id ^ later.wrapping_mul(MARK)).max(1)

@@ -1,7 +1,7 @@
 //! How a surface verifies tokens, as the policy says it.
 //!
-//! Invariant: nothing here believes a token. Envoy takes claims from what its jwt_authn filter verified;
-//! the Worker verifies the token that is found here with these keys before it plans.
+//! Invariant: nothing here believes a token. Envoy takes claims from what its jwt_authn filter
+//! verified; the Worker verifies the token that is found here with these keys before it plans.
 
 use alloc::format;
 use alloc::string::{String, ToString};

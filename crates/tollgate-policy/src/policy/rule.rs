@@ -57,20 +57,22 @@ impl Rule {
         &self.name
     }
 
-    /// The rule's name as a part of a metric's ([`metric_label`]). No two rules of a policy for Envoy have the same.
+    /// The rule's name as a part of a metric's ([`metric_label`]). No two rules of a policy for
+    /// Envoy have the same.
     #[must_use]
     pub fn label(&self) -> String {
         metric_label(&self.name)
     }
 
-    /// The index of the rule's group in [`Policy::groups`](crate::Policy::groups): rules with the same key share one.
+    /// The index of the rule's group in [`Policy::groups`](crate::Policy::groups): rules with the
+    /// same key share one.
     #[must_use]
     pub fn group(&self) -> usize {
         self.group.into()
     }
 
-    /// True when a secret of the surface chooses the keys that the rule is enforced for, so that nobody else can say
-    /// which ones these are.
+    /// True when a secret of the surface chooses the keys that the rule is enforced for, so that
+    /// nobody else can say which ones these are.
     #[must_use]
     pub const fn chooses_keys(&self) -> bool {
         matches!(self.mode, Mode::EnforcePercent(Share { percent: 1..=99, hash_key: None }))

@@ -1,7 +1,7 @@
 //! Where a policy is enforced, and what is known there.
 //!
-//! Invariant: what compiles a document asks a surface for its traits, never which one it is, so a new surface is one row here.
-//! It is known only while a document is compiled.
+//! Invariant: what compiles a document asks a surface for its traits, never which one it is, so a
+//! new surface is one row here. It is known only while a document is compiled.
 
 use crate::document::client_ip::Source;
 use crate::document::need::Need;

@@ -1,8 +1,9 @@
-//! How large the table is that holds a group's values in a store that can neither delete nor list: Envoy's.
+//! How large the table is that holds a group's values in a store that can neither delete nor list:
+//! Envoy's.
 //!
-//! Invariant: the filter that makes the table and `check`, which says what it takes, both ask here. The
-//! filter's `table.rs` says what the bytes mean; nothing here reads or writes any. What the host's own map
-//! adds to each bucket is not counted: it is the host's and changes with it.
+//! Invariant: the filter that makes the table and `check`, which says what it takes, both ask here.
+//! The filter's `table.rs` says what the bytes mean; nothing here reads or writes any. What the
+//! host's own map adds to each bucket is not counted: it is the host's and changes with it.
 
 use crate::policy::group::Group;
 
@@ -28,9 +29,9 @@ const ROOM: u64 = 2;
 
 /// The size of one group's table.
 ///
-/// Keys fall into buckets by chance, so that a table with exactly as many places as keys loses some while
-/// others stay free. Of the keys of a table that holds as many as its capacity, this many are lost
-/// (percent; in brackets at half as many), by keys in a bucket and places for each key:
+/// Keys fall into buckets by chance, so that a table with exactly as many places as keys loses some
+/// while others stay free. Of the keys of a table that holds as many as its capacity, this many are
+/// lost (percent; in brackets at half as many), by keys in a bucket and places for each key:
 ///
 /// | places | 4 | 8 | 16 | 32 |
 /// |---|---|---|---|---|
@@ -39,8 +40,9 @@ const ROOM: u64 = 2;
 /// | 2 | 3.8 (0.43) | 0.84 (0.01) | **0.08 (0.00)** | 0.00 (0.00) |
 /// | 3 | 1.1 (0.11) | 0.09 (0.00) | 0.00 (0.00) | 0.00 (0.00) |
 ///
-/// Sixteen keys and two places: a place that is not taken takes no bytes, so the room costs only when a
-/// flood fills it, and a bucket of sixteen short values is still read and written at the price of one.
+/// Sixteen keys and two places: a place that is not taken takes no bytes, so the room costs only
+/// when a flood fills it, and a bucket of sixteen short values is still read and written at the
+/// price of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSize {
     ways: usize,
@@ -57,8 +59,8 @@ impl Group {
 }
 
 impl TableSize {
-    /// For `capacity` keys with values of `value_len` bytes: a power of two of buckets, so that a table grows
-    /// by halving its buckets.
+    /// For `capacity` keys with values of `value_len` bytes: a power of two of buckets, so that a
+    /// table grows by halving its buckets.
     #[must_use]
     pub fn new(capacity: u32, value_len: usize) -> Self {
         let value = value_len.div_ceil(WORD).saturating_mul(WORD);

@@ -12,7 +12,8 @@ use crate::policy::group::Group;
 use crate::policy::rule::Rule;
 
 impl Rule {
-    /// What the rule's path pattern captured as `name`, in the first reading of the path that matches.
+    /// What the rule's path pattern captured as `name`, in the first reading of the path that
+    /// matches.
     pub(crate) fn capture<'p>(&'p self, name: &str, paths: &'p Paths) -> Option<Cow<'p, [u8]>> {
         self.captures(name, paths).next()
     }
@@ -33,7 +34,8 @@ impl Rule {
             })
     }
 
-    /// True when a reading captures something else, unless the main one captures and nobody disputes it.
+    /// True when a reading captures something else, unless the main one captures and nobody
+    /// disputes it.
     fn captures_differ(&self, name: &str, paths: &Paths) -> bool {
         let mut captures = self.captures(name, paths);
         let first = captures.next();

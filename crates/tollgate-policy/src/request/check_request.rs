@@ -1,7 +1,9 @@
-//! A request as somebody describes it in JSON, who stands in front of it: what the Worker's `POST /check` reads.
+//! A request as somebody describes it in JSON, who stands in front of it: what the Worker's `POST
+//! /check` reads.
 //!
-//! Invariant: whatever bytes come, they are a request or every mistake by the name of its field, in the words of
-//! the policy document. Everything is believed. Deliberately absent: bodies, and claims, which only a verified token makes.
+//! Invariant: whatever bytes come, they are a request or every mistake by the name of its field, in
+//! the words of the policy document. Everything is believed. Deliberately absent: bodies, and
+//! claims, which only a verified token makes.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -50,8 +52,8 @@ record! {
 pub struct DescribedRequest(RequestDoc);
 
 impl DescribedRequest {
-    /// Reads `{"method": "GET", "path": "/"}`, with `host`, `headers`, `client_ip`, `country`, `asn` and
-    /// `response_status` where they are known.
+    /// Reads `{"method": "GET", "path": "/"}`, with `host`, `headers`, `client_ip`, `country`,
+    /// `asn` and `response_status` where they are known.
     ///
     /// # Errors
     /// Every mistake, with the name of its field and what is allowed.

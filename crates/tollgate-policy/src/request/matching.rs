@@ -90,7 +90,8 @@ pub(super) fn query_matches<F: Facts>(
     })
 }
 
-/// True when what a proxy says about the client, if it says anything, `is_one` of those that are wanted.
+/// True when what a proxy says about the client, if it says anything, `is_one` of those that are
+/// wanted.
 pub(super) fn fact_matches(
     fact: Option<Cow<'_, [u8]>>,
     is_one: impl Fn(&[u8]) -> bool,
@@ -105,7 +106,8 @@ pub(super) fn fact_matches(
 }
 
 impl Matcher {
-    /// True when `credentials` are what this wants, whatever the case of their scheme and the white space after it.
+    /// True when `credentials` are what this wants, whatever the case of their scheme and the white
+    /// space after it.
     fn matches_credentials(&self, credentials: &[u8]) -> bool {
         let (scheme, rest) = split_scheme(credentials);
         match self {

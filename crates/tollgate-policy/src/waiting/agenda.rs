@@ -1,8 +1,8 @@
 //! What is to be done when.
 //!
-//! Invariant: entries come out by time; at the same time the turns of lines before deadlines, so that a
-//! request whose time is its deadline is decided; and then in the order in which they were put in, so that
-//! one line that is due again and again does not keep another one from its turn.
+//! Invariant: entries come out by time; at the same time the turns of lines before deadlines, so
+//! that a request whose time is its deadline is decided; and then in the order in which they were
+//! put in, so that one line that is due again and again does not keep another one from its turn.
 
 use alloc::collections::BTreeMap;
 

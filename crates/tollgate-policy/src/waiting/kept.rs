@@ -1,7 +1,8 @@
 //! A plan that is kept while its request waits: small, countable, and turned away if need be.
 //!
-//! Invariant: what is kept is what deciding again and answering need, the keys, the rules that apply and
-//! their costs and tiers as of arrival; never the request. Stored values are loaded again.
+//! Invariant: what is kept is what deciding again and answering need, the keys, the rules that
+//! apply and their costs and tiers as of arrival; never the request. Stored values are loaded
+//! again.
 
 use alloc::vec::Vec;
 
@@ -17,7 +18,8 @@ use crate::request::lazy::Buffers;
 use super::turn::Turn;
 
 impl Plan {
-    /// Makes the plan small, for keeping it while its request waits. Load and decide it again afterwards.
+    /// Makes the plan small, for keeping it while its request waits. Load and decide it again
+    /// afterwards.
     pub fn shrink(&mut self) {
         let Self { applied, partitions, decisions, candidates, buffers, .. } = self;
         partitions.shrink();
@@ -27,8 +29,9 @@ impl Plan {
         *buffers = Buffers::default();
     }
 
-    /// Lets go of what a long request made grow, for a plan that is kept until the response: a key longer than `longest`
-    /// is its digest from now on, here and in whatever is stored under it; what clients are told of it stays.
+    /// Lets go of what a long request made grow, for a plan that is kept until the response: a key
+    /// longer than `longest` is its digest from now on, here and in whatever is stored under it;
+    /// what clients are told of it stays.
     pub fn trim(&mut self, policy: &Policy, longest: usize, digest: impl Fn(&[u8]) -> [u8; 16]) {
         for buffer in self.buffers.all() {
             if buffer.capacity() > longest {
@@ -39,8 +42,8 @@ impl Plan {
         self.partitions.shorten_keys(longest, shorten);
     }
 
-    /// The line of spare times ([`Queue::spare`](super::Queue::spare)) that a request which was not decided yet may be given one of: if
-    /// nothing but one `leaky-queue` is asked about it.
+    /// The line of spare times ([`Queue::spare`](super::Queue::spare)) that a request which was not
+    /// decided yet may be given one of: if nothing but one `leaky-queue` is asked about it.
     #[must_use]
     pub fn spare_line(&self, policy: &Policy) -> Option<Turn> {
         let [applied] = self.applied.as_slice() else { return None };
@@ -71,7 +74,8 @@ impl Plan {
         .fold(0, usize::saturating_add)
     }
 
-    /// Refuses the request, which would have to wait and may not. Afterwards give back what was charged.
+    /// Refuses the request, which would have to wait and may not. Afterwards give back what was
+    /// charged.
     pub fn turn_away(&mut self, policy: &Policy, full: Full) {
         let Self { applied, decisions, turned_away, .. } = self;
         *turned_away = Some(full);
@@ -83,8 +87,9 @@ impl Plan {
         }
     }
 
-    /// The place in a `leaky-queue` of a request whose answer is [`Answer::Delay`](crate::Answer::Delay): `None` when it has places in
-    /// several, so that nobody else can use the time that it is let go at.
+    /// The place in a `leaky-queue` of a request whose answer is
+    /// [`Answer::Delay`](crate::Answer::Delay): `None` when it has places in several, so that
+    /// nobody else can use the time that it is let go at.
     #[must_use]
     pub fn place(&self, policy: &Policy) -> Option<Turn> {
         let mut found = None;
@@ -103,7 +108,8 @@ impl Plan {
         found
     }
 
-    /// The place of a request is now the one at `at`: what [`PartitionMut::refund`] then takes back.
+    /// The place of a request is now the one at `at`: what [`PartitionMut::refund`] then takes
+    /// back.
     pub fn move_place(&mut self, policy: &Policy, at: Timestamp) {
         let Some(place) = self.place(policy) else { return };
         let Some(PartitionMut { stored, applied, decisions, .. }) =
@@ -121,8 +127,8 @@ impl Plan {
         }
     }
 
-    /// Decides a plan of one rule with one quota that has a place already, at `at`: one that was charged to a
-    /// request that left. Nothing is to be committed.
+    /// Decides a plan of one rule with one quota that has a place already, at `at`: one that was
+    /// charged to a request that left. Nothing is to be committed.
     pub fn decide_with_place(&mut self, policy: &Policy, now: Timestamp, at: Timestamp) {
         self.look(policy, now);
         let wait = at.since(now);

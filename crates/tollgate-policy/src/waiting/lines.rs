@@ -1,7 +1,7 @@
 //! The lines of a queue: opening and closing, standing and leaving, and when each comes up.
 //!
-//! Invariant: whoever is in `waiters` is in the `order` of exactly one line, and the line's `cost` and the
-//! queue's `bytes` say so; a line without anybody, and without a spare time, is closed.
+//! Invariant: whoever is in `waiters` is in the `order` of exactly one line, and the line's `cost`
+//! and the queue's `bytes` say so; a line without anybody, and without a spare time, is closed.
 
 use alloc::collections::BTreeSet;
 

@@ -1,15 +1,17 @@
 //! The requests that a surface holds: who stands behind whom, and who is to be looked at when.
 //!
-//! Invariant: the waiters of one key stand in line in the order in which they came, and only the first is
-//! decided again, when its quota admits it at the soonest. So a line costs about one decision per request
-//! that goes, however long it is. Nobody is let go before its time, nobody is kept beyond its deadline,
-//! and no more is held than [`Limits`] allow. Everything here is done in O(log n).
+//! Invariant: the waiters of one key stand in line in the order in which they came, and only the
+//! first is decided again, when its quota admits it at the soonest. So a line costs about one
+//! decision per request that goes, however long it is. Nobody is let go before its time, nobody is
+//! kept beyond its deadline, and no more is held than [`Limits`] allow. Everything here is done in
+//! O(log n).
 //!
-//! Places that `leaky-queue` has given out are held here too: they have a time and are not decided again.
-//! When a waiter leaves, those behind it move up, and the last time of the line is the one that is free.
+//! Places that `leaky-queue` has given out are held here too: they have a time and are not decided
+//! again. When a waiter leaves, those behind it move up, and the last time of the line is the one
+//! that is free.
 //!
-//! Deliberately absent: decisions, host calls and clocks. One queue is for one policy in one Envoy worker
-//! or one isolate of the Worker; neither knows of the others, so order is kept within each.
+//! Deliberately absent: decisions, host calls and clocks. One queue is for one policy in one Envoy
+//! worker or one isolate of the Worker; neither knows of the others, so order is kept within each.
 
 mod agenda;
 mod kept;

@@ -1,8 +1,8 @@
 //! How fast a line moves: what the quotas of its rule said last.
 //!
-//! Invariant: a time that this names is never later than the one at which the request is admitted if nobody
-//! else uses the key and nobody gives anything back; so whoever is refused by it could not have been let
-//! through in time. By how much it may be earlier: `Limiter::soonest`.
+//! Invariant: a time that this names is never later than the one at which the request is admitted
+//! if nobody else uses the key and nobody gives anything back; so whoever is refused by it could
+//! not have been let through in time. By how much it may be earlier: `Limiter::soonest`.
 
 use alloc::vec::Vec;
 

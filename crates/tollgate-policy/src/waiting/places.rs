@@ -1,7 +1,7 @@
 //! The times that a `leaky-queue` has given out for one key and one cost.
 //!
-//! Invariant: there is one taken time for every waiter, the first waiter's is the soonest, and so on; a
-//! spare time, which is charged but nobody's, is never before a taken one.
+//! Invariant: there is one taken time for every waiter, the first waiter's is the soonest, and so
+//! on; a spare time, which is charged but nobody's, is never before a taken one.
 
 use alloc::collections::BTreeMap;
 

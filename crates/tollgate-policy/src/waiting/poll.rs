@@ -1,10 +1,11 @@
 //! A queue without a timer of its own: every waiter comes and asks.
 //!
-//! For the Worker, where a request can only be woken by its own timer, and where one whose client has left may be
-//! stopped without a word. So each waiter says until when it will ask again, and is forgotten when it does not.
+//! For the Worker, where a request can only be woken by its own timer, and where one whose client
+//! has left may be stopped without a word. So each waiter says until when it will ask again, and is
+//! forgotten when it does not.
 //!
-//! Invariant: the same line, order and times as with [`Queue::pop`]; what a waiter is told to wait for is never
-//! later than its turn if those ahead of it stay.
+//! Invariant: the same line, order and times as with [`Queue::pop`]; what a waiter is told to wait
+//! for is never later than its turn if those ahead of it stay.
 
 use tollgate_core::{Span, Timestamp};
 
@@ -19,7 +20,8 @@ pub enum Poll {
     Go,
     /// Ask again then.
     Wait(Timestamp),
-    /// Its deadline has come, and it has left the queue. It may be worth coming back after this time.
+    /// Its deadline has come, and it has left the queue. It may be worth coming back after this
+    /// time.
     Over(Span),
 }
 

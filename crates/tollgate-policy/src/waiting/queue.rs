@@ -1,8 +1,10 @@
-//! The queue: every waiter has a ticket, stands in one line, and has at most two entries in the agenda.
+//! The queue: every waiter has a ticket, stands in one line, and has at most two entries in the
+//! agenda.
 //!
-//! Invariant: a line that is not being decided has exactly one entry, for its first waiter; a waiter that
-//! waits for its turn and is not being decided has one, for its deadline. `bytes` is the sum of what the
-//! waiters and the lines were counted with. Order within a line is by ticket, and tickets only grow.
+//! Invariant: a line that is not being decided has exactly one entry, for its first waiter; a
+//! waiter that waits for its turn and is not being decided has one, for its deadline. `bytes` is
+//! the sum of what the waiters and the lines were counted with. Order within a line is by ticket,
+//! and tickets only grow.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -63,7 +65,8 @@ pub struct Freed<K> {
     line: Option<(K, u64)>,
 }
 
-/// The waiting requests of one policy in one worker: `K` names lines, `T` is what the surface keeps.
+/// The waiting requests of one policy in one worker: `K` names lines, `T` is what the surface
+/// keeps.
 #[derive(Debug)]
 pub struct Queue<K, T> {
     pub(super) limits: Limits,
@@ -148,7 +151,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         self.agenda.next_at()
     }
 
-    /// True when others wait for their turn in this line: then a newcomer goes behind them, undecided.
+    /// True when others wait for their turn in this line: then a newcomer goes behind them,
+    /// undecided.
     #[must_use]
     pub fn has_line(&self, key: &K) -> bool {
         self.by_key.contains_key(&(key.clone(), None))
@@ -159,8 +163,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         self.waiters.get_mut(&ticket.0).map(|waiter| &mut waiter.value)
     }
 
-    /// Lets a request wait for its turn. `pace` is what the quotas of the line said just now, if they were
-    /// asked.
+    /// Lets a request wait for its turn. `pace` is what the quotas of the line said just now, if
+    /// they were asked.
     ///
     /// # Errors
     /// It may not wait.
@@ -190,8 +194,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         Ok(Ticket(ticket))
     }
 
-    /// A waiter that was decided again must wait on: in the line of `key`, which may be another one, in the
-    /// order of its ticket. Its deadline may be another one now.
+    /// A waiter that was decided again must wait on: in the line of `key`, which may be another
+    /// one, in the order of its ticket. Its deadline may be another one now.
     ///
     /// # Errors
     /// It may not wait on, and has left.
@@ -225,13 +229,14 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         Ok(())
     }
 
-    /// A waiter that was decided again has its answer. `pace` is what the quotas of its line say now.
+    /// A waiter that was decided again has its answer. `pace` is what the quotas of its line say
+    /// now.
     pub fn done(&mut self, ticket: Ticket, now: Timestamp, pace: Option<Pace>) -> Option<T> {
         self.unseat(ticket.0, now, pace).map(|waiter| waiter.value)
     }
 
-    /// Lets a request wait for the time that a `leaky-queue` has given it. `line` is whose: a key and a cost;
-    /// `None` when it has more than one such time, which nobody else can use.
+    /// Lets a request wait for the time that a `leaky-queue` has given it. `line` is whose: a key
+    /// and a cost; `None` when it has more than one such time, which nobody else can use.
     ///
     /// # Errors
     /// It may not wait.
@@ -272,8 +277,9 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         self.take_place(now, Some(line), None, bytes, value)
     }
 
-    /// A time that [`Queue::leave`] freed could not be taken back from the stored value, because others were
-    /// given later ones: it waits for somebody who can use it. False when it must stay empty.
+    /// A time that [`Queue::leave`] freed could not be taken back from the stored value, because
+    /// others were given later ones: it waits for somebody who can use it. False when it must stay
+    /// empty.
     pub fn keep(&mut self, now: Timestamp, freed: Freed<K>) -> bool {
         let Some((key, cost)) = freed.line else { return false };
         let bytes = self.bytes.saturating_add(LINE_BYTES).saturating_add(TIME_BYTES);
@@ -288,8 +294,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         true
     }
 
-    /// The client of a waiter has left: everything that it holds is free. If it had a time, those behind it
-    /// have moved up, and the last one is to be taken back.
+    /// The client of a waiter has left: everything that it holds is free. If it had a time, those
+    /// behind it have moved up, and the last one is to be taken back.
     pub fn leave(&mut self, ticket: Ticket, now: Timestamp) -> Option<(T, Option<Freed<K>>)> {
         let id = self.waiters.get(&ticket.0)?.line;
         let line = self.lines.get_mut(&id)?;

@@ -1,7 +1,7 @@
 //! What a plan and its outcome say about waiting: in which line, and how fast that moves.
 //!
-//! Invariant: only rules that are enforced and whose action is `delay` let a request wait, and a line is
-//! for the quotas of one rule or tier and one key, because these are what it waits for.
+//! Invariant: only rules that are enforced and whose action is `delay` let a request wait, and a
+//! line is for the quotas of one rule or tier and one key, because these are what it waits for.
 
 use tollgate_core::{Algorithm, Span, Timestamp};
 
@@ -37,14 +37,14 @@ impl Turn {
 }
 
 impl Plan {
-    /// The lines that this request has to stand in if others do; one for each rule that lets requests
-    /// wait for their turn.
+    /// The lines that this request has to stand in if others do; one for each rule that lets
+    /// requests wait for their turn.
     pub fn turns<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = Turn> + 'a {
         self.applied.iter().filter_map(move |applied| turn(policy, applied))
     }
 
-    /// What the quotas of a line say now: of a plan that was decided or looked at `at`; `None` when the
-    /// line's value could not be used.
+    /// What the quotas of a line say now: of a plan that was decided or looked at `at`; `None` when
+    /// the line's value could not be used.
     #[must_use]
     pub fn pace(&self, policy: &Policy, of: &Turn, at: Timestamp) -> Option<Pace> {
         let applied = self.applied.iter().find(|applied| {
@@ -59,8 +59,9 @@ impl Plan {
 }
 
 impl Outcome<'_> {
-    /// In which line a request stands whose answer is [`Answer::Retry`](crate::Answer::Retry): of several rules that make it
-    /// wait the one that makes it wait longest. Its `max` is the shortest of theirs.
+    /// In which line a request stands whose answer is [`Answer::Retry`](crate::Answer::Retry): of
+    /// several rules that make it wait the one that makes it wait longest. Its `max` is the
+    /// shortest of theirs.
     #[must_use]
     pub fn turn(&self) -> Option<Turn> {
         let mut found: Option<(Span, Turn)> = None;
@@ -82,7 +83,8 @@ impl Outcome<'_> {
     }
 }
 
-/// The line of a rule that lets requests wait for their turn. A `leaky-queue` gives out times instead.
+/// The line of a rule that lets requests wait for their turn. A `leaky-queue` gives out times
+/// instead.
 fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
     let rule = policy.rules.get(usize::from(applied.rule))?;
     let Action::Delay(max) = rule.action else { return None };

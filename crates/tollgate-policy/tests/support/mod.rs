@@ -122,7 +122,8 @@ impl Surfaced {
         seen(&self.policy, &self.plan, self.waited)
     }
 
-    /// Charges and gives back what the response's status brings about, or its absence; false when nothing.
+    /// Charges and gives back what the response's status brings about, or its absence; false when
+    /// nothing.
     pub fn settle(&mut self, status: impl Into<Option<u16>>, millis: u64) -> bool {
         let due = self.plan.settle(&self.policy, status.into());
         if due {

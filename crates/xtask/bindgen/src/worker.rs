@@ -1,7 +1,9 @@
-//! `worker-bindgen MODULE FOLDER`: writes `index.js`, `index_bg.wasm` and the modules they import into `FOLDER`.
+//! `worker-bindgen MODULE FOLDER`: writes `index.js`, `index_bg.wasm` and the modules they import
+//! into `FOLDER`.
 //!
 //! Invariant: an aborted instance can be replaced: the JavaScript notices every abort and exports
-//! `__wbg_reset_state`, on which `crates/tollgate-worker/entry.mjs` relies. Nothing is optimised here.
+//! `__wbg_reset_state`, on which `crates/tollgate-worker/entry.mjs` relies. Nothing is optimised
+//! here.
 
 use std::process::ExitCode;
 use wasm_bindgen_cli_support::Bindgen;

@@ -1,7 +1,7 @@
 //! Instructions that a program executes, exact on any machine however busy.
 //!
-//! Invariant: what a program does once, before and after what is measured, falls out: it is run with two
-//! counts, and the difference is taken.
+//! Invariant: what a program does once, before and after what is measured, falls out: it is run
+//! with two counts, and the difference is taken.
 
 use crate::{
     problem::{Problem, Result},
@@ -9,7 +9,8 @@ use crate::{
 };
 use std::{path::Path, process::Command};
 
-/// Instructions of one of the things that `program` does a given number of times; `arguments` places the number.
+/// Instructions of one of the things that `program` does a given number of times; `arguments`
+/// places the number.
 pub fn each(
     program: &Path,
     (fewer, more): (u64, u64),

@@ -1,4 +1,5 @@
-//! What the kernel says about processors: their model, their load, what a process used, where it may run.
+//! What the kernel says about processors: their model, their load, what a process used, where it
+//! may run.
 //!
 //! Invariant: time is the sum over the threads of a process in nanoseconds, from `schedstat`; the
 //! ticks of `/proc/<pid>/stat` would be 10 ms. Linux only, as all of xtask is.

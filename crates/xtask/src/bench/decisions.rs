@@ -1,8 +1,9 @@
 //! The core alone: nanoseconds and instructions of one decision, beside `governor`.
 //!
-//! Invariant: both libraries run the same example with the same quota, and from the figures of each its own
-//! loop is taken off: the steps of its clock, and a call that decides nothing. Ceilings are of what is counted, loop
-//! included, so that a row of the example is compared with a number that stands here.
+//! Invariant: both libraries run the same example with the same quota, and from the figures of each
+//! its own loop is taken off: the steps of its clock, and a call that decides nothing. Ceilings are
+//! of what is counted, loop included, so that a row of the example is compared with a number that
+//! stands here.
 
 use super::{
     callgrind,
@@ -30,8 +31,8 @@ const BESIDE: [&str; 4] = [LOOP, GOVERNOR_LOOP, GOVERNOR, GOVERNOR_STATE];
 const WORKLOADS: [&str; 3] = ["allow", "deny", "mixed"];
 const MIXED: usize = 2;
 
-/// What the example calls it, and the most instructions of a decision by workload. The counts are exact for the
-/// pinned compiler on x86-64, so there is no margin for noise in them.
+/// What the example calls it, and the most instructions of a decision by workload. The counts are
+/// exact for the pinned compiler on x86-64, so there is no margin for noise in them.
 const CEILINGS: [(&str, [f64; WORKLOADS.len()]); 10] = [
     ("gcra", [69.0, 63.0, 63.0]),
     ("gcra-lazy", [39.0, 36.0, 36.0]),

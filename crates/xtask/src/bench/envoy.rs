@@ -1,7 +1,9 @@
-//! Envoy: CPU per request without a limiter, with the native one, with a no-op filter, with Tollgate.
+//! Envoy: CPU per request without a limiter, with the native one, with a no-op filter, with
+//! Tollgate.
 //!
-//! Invariant: the configurations differ in the HTTP filter and in nothing else: one worker thread, one
-//! listener, a direct response of six bytes, no log, the same requests on keep-alive connections.
+//! Invariant: the configurations differ in the HTTP filter and in nothing else: one worker thread,
+//! one listener, a direct response of six bytes, no log, the same requests on keep-alive
+//! connections.
 
 use super::{
     cpu::{Seat, seated},

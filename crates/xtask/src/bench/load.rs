@@ -75,7 +75,8 @@ fn rotated(len: usize, round: u32) -> impl Iterator<Item = usize> {
     (0..len).map(move |index| (index + round as usize) % len)
 }
 
-/// A table of costs, beside what each adds to the first row; each `(heading, row)` of `bases` becomes a column of ratios to that row.
+/// A table of costs, beside what each adds to the first row; each `(heading, row)` of `bases`
+/// becomes a column of ratios to that row.
 pub fn table(title: &str, names: &[&str], costs: &[Vec<f64>], bases: &[(&str, usize)]) -> Table {
     let mut heading = vec!["", "CPU us/request", "least-most", "added us"];
     heading.extend(bases.iter().map(|(name, _)| *name));

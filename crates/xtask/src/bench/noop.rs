@@ -1,7 +1,7 @@
 //! The least a proxy-wasm filter can be: a module that answers "continue" and calls nothing.
 //!
-//! Invariant: what a request costs with it is what Envoy takes for entering wasm once; no filter can
-//! be cheaper. It exports what Envoy needs to load it and one callback.
+//! Invariant: what a request costs with it is what Envoy takes for entering wasm once; no filter
+//! can be cheaper. It exports what Envoy needs to load it and one callback.
 
 use wasm_encoder::{
     CodeSection, ExportKind, ExportSection, Function, FunctionSection, MemorySection, MemoryType,

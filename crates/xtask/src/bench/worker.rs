@@ -1,8 +1,10 @@
-//! The Worker in plain workerd: CPU per request in both of its uses, beside Workers that decide nothing.
+//! The Worker in plain workerd: CPU per request in both of its uses, beside Workers that decide
+//! nothing.
 //!
 //! Invariant: every server gets the same requests of one client and the same workerd configuration;
-//! what runs in it differs. An admission is written to disk before it is answered, so that is measured,
-//! too. Says nothing about the platform's own servers, where storage is replicated elsewhere.
+//! what runs in it differs. An admission is written to disk before it is answered, so that is
+//! measured, too. Says nothing about the platform's own servers, where storage is replicated
+//! elsewhere.
 
 use super::{
     cpu::{Seat, seated},

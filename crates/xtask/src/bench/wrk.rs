@@ -1,6 +1,7 @@
 //! wrk: the command line of one load, and what it says afterwards.
 //!
-//! Invariant: only loopback is loaded, from 16 connections and for a bounded time. Latencies are not read.
+//! Invariant: only loopback is loaded, from 16 connections and for a bounded time. Latencies are
+//! not read.
 
 use super::cpu::{Seat, seated};
 use crate::{

@@ -1,6 +1,7 @@
 //! A product on disk: whether it must be made again, and its sizes.
 //!
-//! Invariant: a product is made from the same bytes in the same way, or it is made again. Nothing here makes one.
+//! Invariant: a product is made from the same bytes in the same way, or it is made again. Nothing
+//! here makes one.
 
 use crate::{
     problem::{OrProblem, Result},

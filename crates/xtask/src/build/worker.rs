@@ -1,8 +1,10 @@
-//! The Worker: compiled, bound to JavaScript, optimised, and collected as the files that are deployed.
+//! The Worker: compiled, bound to JavaScript, optimised, and collected as the files that are
+//! deployed.
 //!
 //! Invariant: `target/tollgate/worker` holds `entry.mjs` and the modules it imports, as wrangler
-//! uploads them, and `build/` beside the Worker's sources holds the same for wrangler. Nothing is downloaded
-//! but the pinned tools. What the JavaScript owes the platform is written by hand in `entry.mjs`.
+//! uploads them, and `build/` beside the Worker's sources holds the same for wrangler. Nothing is
+//! downloaded but the pinned tools. What the JavaScript owes the platform is written by hand in
+//! `entry.mjs`.
 
 use super::{glue, product};
 use crate::{
@@ -24,7 +26,8 @@ pub const POLICY: &str = "policy.json";
 /// The main module and what it imports, relative to the crate.
 pub const MODULES: [&str; 4] = [MAIN, POLICY, "build/index.js", "build/index_bg.wasm"];
 
-/// What rustc 1.95 uses by default, and the exceptions that wasm-bindgen catches; the names of functions stay, for the log.
+/// What rustc 1.95 uses by default, and the exceptions that wasm-bindgen catches; the names of
+/// functions stay, for the log.
 const WASM_OPT: &[&str] = &[
     "--enable-mutable-globals",
     "--enable-sign-ext",

@@ -1,8 +1,9 @@
-//! Steps side by side: each is a process of its own, in one of two lanes, and those with servers alone after them.
+//! Steps side by side: each is a process of its own, in one of two lanes, and those with servers
+//! alone after them.
 //!
-//! Invariant: a failed step never hides a later one, and the last line counts both. What a step says
-//! is never mixed with another one's: the first lane writes to the terminal, the second into logs that are shown whole
-//! when their step has ended.
+//! Invariant: a failed step never hides a later one, and the last line counts both. What a step
+//! says is never mixed with another one's: the first lane writes to the terminal, the second into
+//! logs that are shown whole when their step has ended.
 
 use super::step::{Lane, Step};
 use crate::{

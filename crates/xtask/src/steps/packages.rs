@@ -1,8 +1,9 @@
 //! The packages to publish: each builds from what is in it, on the packages below it.
 //!
-//! Invariant: what is built is what was packed a moment ago. `cargo package` could build it, too, but keeps the first package
-//! of a version that it unpacked and builds the next ones on that. Deliberately absent: the look at the registry that
-//! `cargo publish --dry-run` takes besides, so no network is needed.
+//! Invariant: what is built is what was packed a moment ago. `cargo package` could build it, too,
+//! but keeps the first package of a version that it unpacked and builds the next ones on that.
+//! Deliberately absent: the look at the registry that `cargo publish --dry-run` takes besides, so
+//! no network is needed.
 
 use super::rust::PUBLISHED;
 use crate::{

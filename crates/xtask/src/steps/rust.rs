@@ -67,8 +67,8 @@ pub fn native(workspace: &Workspace) -> Result<()> {
     cargo(workspace, &["test", "--workspace", "--exclude", E2E, "--no-fail-fast"], READ)
 }
 
-/// What ships has no overflow checks and is optimised, so the laws must hold there too; and only so are
-/// millions of requests through the filter's tables quick.
+/// What ships has no overflow checks and is optimised, so the laws must hold there too; and only so
+/// are millions of requests through the filter's tables quick.
 pub fn release_laws(workspace: &Workspace) -> Result<()> {
     let fix = "read the failed law; it passed without optimisation if the step before passed";
     let profile = ["--profile", "release-test"];
@@ -76,7 +76,8 @@ pub fn release_laws(workspace: &Workspace) -> Result<()> {
     cargo(workspace, &[&packages[..], &profile].concat(), fix)
 }
 
-/// For who works on Tollgate, with what is private; and as docs.rs shows it, where a link to what is private leads nowhere.
+/// For who works on Tollgate, with what is private; and as docs.rs shows it, where a link to what
+/// is private leads nowhere.
 pub fn docs(workspace: &Workspace) -> Result<()> {
     let published = PUBLISHED.iter().flat_map(|package| ["-p", package]);
     let published: Vec<&str> = published.chain(["--all-features"]).collect();

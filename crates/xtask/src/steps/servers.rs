@@ -58,7 +58,8 @@ pub fn e2e_envoy(workspace: &Workspace) -> Result<()> {
     let mut clock = Command::new("cargo");
     clock.current_dir(&workspace.root).args(["build", "-p", "tollgate-clock"]);
     run::shown(clock.args(["--profile", "release-test"]), "correct tests/clock")?;
-    // The tests of the clients themselves come along: alone they would build everything below them once more.
+    // The tests of the clients themselves come along: alone they would build everything below them
+    // once more.
     e2e(workspace, &["--lib"], |name| name.contains("envoy"))
 }
 

@@ -16,8 +16,8 @@ pub struct Step {
     pub lane: Lane,
 }
 
-/// Where a step runs. Cargo locks its folder for each profile and target, so steps of one lane would only wait for
-/// each other.
+/// Where a step runs. Cargo locks its folder for each profile and target, so steps of one lane
+/// would only wait for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// Everything that cargo builds without optimisation.

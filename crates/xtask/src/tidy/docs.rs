@@ -43,8 +43,8 @@ pub fn check(workspace: &Workspace, path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Documents that a file of code names and that nobody finds in the repository. The project's rules and reasons are its own:
-/// what a document outside it says and the code needs stands in `docs/`.
+/// Documents that a file of code names and that nobody finds in the repository. The project's rules
+/// and reasons are its own: what a document outside it says and the code needs stands in `docs/`.
 pub fn references(workspace: &Workspace, path: &str, text: &str) -> Vec<Finding> {
     // The tests of tidy make names up.
     if path.ends_with(".md") || path.starts_with("crates/xtask/src/tidy/") {

@@ -1,9 +1,9 @@
 //! What comes through rustup and `cargo install`.
 //!
-//! Invariant: each tool has its own folder named after its version, so two versions never mix, and is
-//! compiled from a lock file. Nothing is optimised: compiling a tool so takes longer than all its work. The
-//! toolchain itself is never updated: rust-toolchain.toml pins it. The nightly one has a rustup home of its
-//! own in the cache, so that it is nobody else's.
+//! Invariant: each tool has its own folder named after its version, so two versions never mix, and
+//! is compiled from a lock file. Nothing is optimised: compiling a tool so takes longer than all
+//! its work. The toolchain itself is never updated: rust-toolchain.toml pins it. The nightly one
+//! has a rustup home of its own in the cache, so that it is nobody else's.
 
 use super::place::{State, atomically, remove_all};
 use crate::{

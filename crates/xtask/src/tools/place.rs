@@ -1,7 +1,7 @@
 //! A tool's place in the cache: whether it is there, and how it gets there whole.
 //!
-//! Invariant: an interrupted installation is never taken for a finished one, because a folder gets its final
-//! name last. Knows no tool.
+//! Invariant: an interrupted installation is never taken for a finished one, because a folder gets
+//! its final name last. Knows no tool.
 
 use crate::problem::{OrProblem, Result};
 use std::{fs, path::Path};

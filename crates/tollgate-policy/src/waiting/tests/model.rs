@@ -1,7 +1,8 @@
-//! The queue against a naive model: random arrivals, departures, time and charges elsewhere, with the core's limiters.
+//! The queue against a naive model: random arrivals, departures, time and charges elsewhere, with
+//! the core's limiters.
 //!
-//! After every step: everybody is in line in the order of arrival, nobody is due and left alone, nobody is kept beyond its
-//! deadline, counts and bytes are exact; and decisions are counted.
+//! After every step: everybody is in line in the order of arrival, nobody is due and left alone,
+//! nobody is kept beyond its deadline, counts and bytes are exact; and decisions are counted.
 #![allow(
     clippy::unwrap_used,
     clippy::arithmetic_side_effects,
@@ -305,8 +306,9 @@ impl World {
         let waiters: usize = self.waits.iter().map(|w| w.bytes + WAITER_BYTES).sum();
         assert_eq!(self.queue.bytes(), lines + waiters);
         for key in &self.keys {
-            // Whoever is denied was so because somebody else was faster, if its cost is one unit or its quota is a
-            // rate: only there the numbers of a decision say when the next cost fits.
+            // Whoever is denied was so because somebody else was faster, if its cost is one unit or
+            // its quota is a rate: only there the numbers of a decision say when the next cost
+            // fits.
             if self.unit || key.is_rate() {
                 let most = key.admitted + key.elsewhere;
                 assert!(key.decided <= most, "{} of {most} by {:?}", key.decided, key.limiter);
