@@ -70,6 +70,7 @@ mod native {
             "mixed" => INTERVAL_NS / 3,
             other => panic!("no workload {other}"),
         };
+        #[expect(clippy::disallowed_methods, reason = "what is measured is the time")]
         let begun = Instant::now();
         let admitted = match name.as_str() {
             "governor" => governor(count, step_ns),

@@ -42,6 +42,14 @@ pub fn reasons(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
+/// The lints that forbid panics hold only where a crate inherits them.
+pub fn inherits_lints(path: &str, text: &str) -> Option<Finding> {
+    let inherits = text.contains("[lints]\nworkspace = true");
+    let message = "inherits no lints of the workspace: add `[lints]` and `workspace = true`";
+    let is_shipped = path.starts_with("crates/tollgate-");
+    (is_shipped && !inherits).then(|| Finding::new(path, 1, message))
+}
+
 /// Where the map is.
 const HERE: &str = "crates/xtask/src/tidy/manifests.rs";
 
@@ -126,6 +134,13 @@ mod tests {
         let folder = format!("crates/{name}");
         let (roots, tests, features) = (Vec::new(), Vec::new(), Vec::new());
         Package { name: name.to_owned(), folder, roots, dependencies, tests, features }
+    }
+
+    #[test]
+    fn a_crate_without_the_lints_is_found() {
+        let path = "crates/tollgate-core/Cargo.toml";
+        assert!(inherits_lints(path, "[lints]\nworkspace = true\n").is_none());
+        assert_eq!(inherits_lints(path, "[package]\n").unwrap().file, path);
     }
 
     const MAP: &[(&str, &[&str])] =

@@ -40,6 +40,7 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
         }
         if path.ends_with("Cargo.toml") {
             findings.extend(manifests::reasons(path, text));
+            findings.extend(manifests::inherits_lints(path, text));
         }
         findings.extend(docs::references(workspace, path, text));
         if docs::is_document(path) {
