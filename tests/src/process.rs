@@ -8,7 +8,8 @@
 //! use tollgate_e2e::process::{self, Server, TempDir};
 //! let dir = TempDir::new("envoy");
 //! let port = process::free_port();
-//! let mut command = Command::new(process::required_path("TOLLGATE_ENVOY_BIN", "cargo xtask test envoy"));
+//! let path = process::required_path("TOLLGATE_ENVOY_BIN", "cargo xtask test envoy");
+//! let mut command = Command::new(path);
 //! command.args(["-c", "envoy.json"]);
 //! let mut server = Server::start(command, dir.path().join("envoy.log"));
 //! server.wait_for_port(port);

@@ -2,7 +2,7 @@
 //! bench`.
 //!
 //! ```text
-//! cost <what> <decisions> [allow|deny|mixed]      # prints: what decisions admitted ns-per-decision
+//! cost <what> <decisions> [allow|deny|mixed]  # prints: what decisions admitted ns-per-decision
 //! ```
 //!
 //! What: an algorithm (`gcra`, `sliding-buckets/360`: of so many parts), one that answers only with

@@ -37,7 +37,8 @@
 //! });
 //! plan.decide(&policy, now);
 //! for partition in plan.partitions().filter(Partition::changed) {
-//!     store.insert(partition.key().to_vec(), partition.value().to_vec()); // hash the key where it is kept
+//!     // Hash the key where it is kept.
+//!     store.insert(partition.key().to_vec(), partition.value().to_vec());
 //! }
 //! let outcome = plan.outcome(&policy);
 //! assert_eq!(outcome.answer(), Answer::Pass);

@@ -145,7 +145,9 @@ impl Surface {
     ///
     /// ```
     /// use tollgate_policy::Surface;
-    /// assert!(Surface::ALL.into_iter().all(|surface| Surface::parse(surface.name()) == Some(surface)));
+    /// for surface in Surface::ALL {
+    ///     assert_eq!(Surface::parse(surface.name()), Some(surface));
+    /// }
     /// assert_eq!(Surface::parse("Envoy"), None);
     /// ```
     #[must_use]

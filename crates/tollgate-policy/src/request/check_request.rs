@@ -60,7 +60,8 @@ impl DescribedRequest {
     ///
     /// ```
     /// use tollgate_policy::{DescribedRequest, Facts};
-    /// let request = DescribedRequest::parse(br#"{"method": "GET", "path": "/", "country": "de"}"#)?;
+    /// let described = br#"{"method": "GET", "path": "/", "country": "de"}"#;
+    /// let request = DescribedRequest::parse(described)?;
     /// assert_eq!(request.country().as_deref(), Some(&b"DE"[..]));
     /// # Ok::<(), tollgate_policy::Problems>(())
     /// ```
