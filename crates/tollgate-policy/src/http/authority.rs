@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::fmt::{self, Write};
 use core::net::Ipv6Addr;
 
+use crate::http::byte_set::ByteSet;
 use crate::http::malformed::Malformed;
 use crate::http::values::trimmed;
 
@@ -30,10 +31,10 @@ pub(crate) fn write_host(authority: &[u8], out: &mut Vec<u8>) -> Result<(), Malf
             write_address(address, out)?;
             after.get(1..).unwrap_or_default()
         }
-        name => {
-            let end = name.iter().position(|byte| *byte == b':').unwrap_or(name.len());
-            let (name, port) = name.split_at_checked(end).ok_or(Malformed::Authority)?;
-            write_name(name, out)?;
+        _ => {
+            let (name, port) = split_name(authority).ok_or(Malformed::Authority)?;
+            out.extend_from_slice(name);
+            out.make_ascii_lowercase(); // nothing stands before it
             port
         }
     };
@@ -44,16 +45,25 @@ pub(crate) fn write_host(authority: &[u8], out: &mut Vec<u8>) -> Result<(), Malf
     }
 }
 
-/// Labels with one dot between them, and perhaps one at the end.
-fn write_name(name: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_~".contains(byte);
-    let name = name.strip_suffix(b".").unwrap_or(name);
-    let is_label = |label: &[u8]| !label.is_empty() && label.iter().all(is_part);
-    if !name.split(|byte| *byte == b'.').all(is_label) {
-        return Err(Malformed::Authority);
+/// What may stand in a label.
+static LABEL: ByteSet = ByteSet::alphanumeric_and(b"-_~");
+
+/// The labels that `authority` begins with, one dot between them, and what follows them and perhaps one dot more.
+fn split_name(authority: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut len = 0_usize;
+    loop {
+        let label = LABEL.prefix_len(authority.get(len..)?);
+        if label == 0 {
+            return None;
+        }
+        len = len.saturating_add(label);
+        let (name, after) = authority.split_at_checked(len)?;
+        match after {
+            [b'.', after @ ..] if matches!(after, [] | [b':', ..]) => return Some((name, after)),
+            [b'.', ..] => len = len.saturating_add(1),
+            _ => return Some((name, after)),
+        }
     }
-    out.extend(name.iter().map(u8::to_ascii_lowercase));
-    Ok(())
 }
 
 /// An address in the one way in which it is written (RFC 5952). A zone is of one machine, and no part of a host.

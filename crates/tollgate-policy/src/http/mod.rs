@@ -15,3 +15,4 @@ pub(crate) mod path;
 pub(crate) mod address;
 pub(crate) mod token;
 pub(crate) mod malformed;
+pub(crate) mod byte_set;

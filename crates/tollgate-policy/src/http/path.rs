@@ -7,6 +7,8 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+
+use crate::http::byte_set::ByteSet;
 #[cfg(feature = "explain")]
 use core::fmt;
 
@@ -130,7 +132,10 @@ impl Pattern {
 
 fn segment(text: &str) -> Result<Segment, &'static str> {
     // Most segments are their own normal form; without optimisation asking for it takes twice as long.
-    if text.bytes().all(is_plain) && !text.contains('*') && !matches!(text, "." | "..") {
+    if text.bytes().all(|byte| PLAIN.contains(byte))
+        && !text.contains('*')
+        && !matches!(text, "." | "..")
+    {
         return Ok(Segment::Literal(text.into()));
     }
     if text == "*" {
@@ -194,19 +199,6 @@ pub(crate) struct Noticed {
     pub(crate) dots: bool,
 }
 
-/// Whether a byte is [plain](is_plain): of all that is read of a request the bytes of its path are read most. Worked
-/// out by the compiler, which fails where this would.
-#[expect(clippy::as_conversions, clippy::indexing_slicing)]
-static PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte = 0_u8;
-    while byte < 128 {
-        plain[byte as usize] = is_plain(byte);
-        byte += 1;
-    }
-    plain
-};
-
 /// How many bytes of `target`, up to its query, are a path that is its own normal form and that all servers read alike,
 /// as most are. `None` when that takes a closer look: it has an escape, an empty segment, or one that begins
 /// with a dot.
@@ -216,9 +208,7 @@ pub(crate) fn plain_len(target: &[u8]) -> Option<usize> {
         if let [b'/' | b'.', ..] = rest {
             return None;
         }
-        let is_other = |byte: &u8| PLAIN.get(usize::from(*byte)) != Some(&true);
-        let segment = rest.iter().position(is_other).unwrap_or(rest.len());
-        let after = rest.get(segment..).unwrap_or_default();
+        let after = rest.get(PLAIN.prefix_len(rest)..).unwrap_or_default();
         rest = match after {
             [b'/', rest @ ..] => rest,
             [] | [b'?' | b'#', ..] => return Some(target.len().saturating_sub(after.len())),
@@ -239,7 +229,7 @@ pub(crate) fn normalise(path: &[u8], separators: Separators, out: &mut Vec<u8>) 
         rest = after;
         match byte {
             b'/' if !escaped => end_segment(out, &mut noticed),
-            _ if is_plain(byte) => out.push(byte),
+            _ if PLAIN.contains(byte) => out.push(byte),
             b'/' | b'\\' => {
                 noticed.separators = true;
                 if separators.include(byte, escaped) {
@@ -302,16 +292,7 @@ fn hex(byte: u8) -> Option<u8> {
 
 /// What a segment may hold without an escape (RFC 3986, 3.3, `pchar`). Of these only the unreserved ones mean the same
 /// escaped by the letter of 6.2.2.2; servers decode the others, too.
-const fn is_plain(byte: u8) -> bool {
-    matches!(
-        byte,
-        b'a'..=b'z'
-            | b'A'..=b'Z'
-            | b'0'..=b'9'
-            | b'-' | b'.' | b'_' | b'~' | b':' | b'@'
-            | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
-    )
-}
+static PLAIN: ByteSet = ByteSet::alphanumeric_and(b"-._~:@!$&'()*+,;=");
 
 /// As a document writes it.
 #[cfg(feature = "explain")]

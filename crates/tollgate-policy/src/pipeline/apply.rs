@@ -38,37 +38,33 @@ impl Policy {
         }
         self.index.find(request.host().ok(), request.paths().all(), candidates);
         for index in candidates {
-            if let Some(rule) = self.apply(*index, &request, partitions) {
-                applied.push(rule);
-            }
+            self.apply(*index, &request, applied, partitions);
         }
         plan.keep_malformed();
         plan.reserve_decisions(self);
     }
 
-    /// What the rule `index` counts of the request and where, if it applies.
+    /// Adds to `applied` what the rule `index` counts of the request and where, if it applies.
     fn apply<F: Facts>(
         &self,
         index: u16,
         request: &Request<'_, F>,
+        applied: &mut Vec<AppliedRule>,
         partitions: &mut Partitions,
-    ) -> Option<AppliedRule> {
-        let rule = self.rules.get(usize::from(index))?;
+    ) {
+        let Some(rule) = self.rules.get(usize::from(index)) else { return };
         let when = match &rule.when {
             Some(when) => when.hold(request, rule.indexed_by, Reading::Any),
             None => Ok(true),
         };
         let is_let_off = || rule.unless.as_ref().is_some_and(|unless| unless.surely_hold(request));
         if when == Ok(false) || is_let_off() {
-            return None;
+            return;
         }
         let keys = &mut partitions.keys;
         let start = keys.len();
         let counted = match when.and_then(|_| self.counted(rule, request, keys)) {
-            Ok(None) => {
-                keys.truncate(start);
-                return None;
-            }
+            Ok(None) => return keys.truncate(start),
             Ok(Some(counted)) => Ok(counted),
             Err(malformed) => Err(malformed),
         };
@@ -85,7 +81,7 @@ impl Policy {
             keys.truncate(start);
             None
         };
-        Some(AppliedRule {
+        applied.push(AppliedRule {
             rule: index,
             set: counted.map_or(rule.set, |counted| counted.set),
             cost: counted.map_or(0, |counted| counted.cost),
@@ -97,7 +93,7 @@ impl Policy {
             due: if counted.is_ok() { rule.due() } else { Due::Now },
             charged: None,
             turned_away: false,
-        })
+        });
     }
 
     /// Appends the key that `rule` counts a request by to `keys`, and says what else it counts; `None` when a

@@ -18,7 +18,7 @@ use crate::stable_hash::stable_hash;
 pub struct Partition<'p> {
     pub(crate) index: usize,
     pub(crate) stored: &'p Stored,
-    key: &'p [u8],
+    keys: &'p [u8],
     applied: &'p [AppliedRule],
     decisions: &'p [Decision],
 }
@@ -28,7 +28,7 @@ pub struct Partition<'p> {
 pub struct PartitionMut<'p> {
     pub(crate) index: usize,
     pub(crate) stored: &'p mut Stored,
-    key: &'p [u8],
+    keys: &'p [u8],
     pub(crate) applied: &'p mut [AppliedRule],
     pub(crate) decisions: &'p mut [Decision],
 }
@@ -44,9 +44,8 @@ impl Plan {
     #[must_use]
     pub fn partition(&self, i: usize) -> Option<Partition<'_>> {
         let stored = self.partitions.get(i)?;
-        let key = self.partitions.key_of(stored);
-        let (applied, decisions) = (&self.applied, &self.decisions);
-        Some(Partition { index: i, stored, key, applied, decisions })
+        let (keys, applied, decisions) = (&self.partitions.keys, &self.applied, &self.decisions);
+        Some(Partition { index: i, stored, keys, applied, decisions })
     }
 
     /// Every partition that has something to decide, in order: all of them, until the plan is
@@ -59,8 +58,8 @@ impl Plan {
     #[must_use]
     pub fn partition_mut(&mut self, i: usize) -> Option<PartitionMut<'_>> {
         let Self { applied, partitions, decisions, .. } = self;
-        let (stored, key) = partitions.get_mut(i)?;
-        Some(PartitionMut { index: i, stored, key, applied, decisions })
+        let (stored, keys) = partitions.get_mut(i)?;
+        Some(PartitionMut { index: i, stored, keys, applied, decisions })
     }
 
     /// Calls `each` with every one of [`Plan::partitions`].
@@ -94,8 +93,8 @@ impl<'p> Partition<'p> {
 
     /// Its canonical key. It holds what the client sent: hash it, never store or log it.
     #[must_use]
-    pub const fn key(&self) -> &'p [u8] {
-        self.key
+    pub fn key(&self) -> &'p [u8] {
+        self.stored.key_among(self.keys)
     }
 
     /// Its value, to be committed.
@@ -144,12 +143,12 @@ impl<'p> Partition<'p> {
 
     /// The hash of its key that is reported to clients as `pk`.
     pub(crate) fn pk(&self, response: &Response) -> u64 {
-        self.stored.trimmed.map_or_else(|| pk(self.key, response), |hashes| hashes.pk)
+        self.stored.trimmed.map_or_else(|| pk(self.key(), response), |hashes| hashes.pk)
     }
 
     /// The hash of its key that its jitter is chosen by.
     pub(crate) fn jitter_hash(&self) -> u64 {
-        self.stored.trimmed.map_or_else(|| stable_hash(&[self.key]), |hashes| hashes.jitter)
+        self.stored.trimmed.map_or_else(|| stable_hash(&[self.key()]), |hashes| hashes.jitter)
     }
 
     /// The rules that count in it.
@@ -173,8 +172,8 @@ impl PartitionMut<'_> {
     /// The same, to be read.
     #[must_use]
     pub const fn view(&self) -> Partition<'_> {
-        let Self { index, stored, key, applied, decisions } = self;
-        Partition { index: *index, stored, key, applied, decisions }
+        let Self { index, stored, keys, applied, decisions } = self;
+        Partition { index: *index, stored, keys, applied, decisions }
     }
 
     /// The index into [`Policy::groups`] of its group.
@@ -185,8 +184,8 @@ impl PartitionMut<'_> {
 
     /// Its canonical key. It holds what the client sent: hash it, never store or log it.
     #[must_use]
-    pub const fn key(&self) -> &[u8] {
-        self.key
+    pub fn key(&self) -> &[u8] {
+        self.stored.key_among(self.keys)
     }
 
     /// Takes its stored value; `None` or zeros were never seen. A value that an earlier policy wrote is brought

@@ -67,6 +67,15 @@ pub(crate) struct Stored {
     pub(crate) trimmed: Option<KeyHashes>,
 }
 
+impl Stored {
+    /// Its key, among the `keys` of its plan.
+    pub(crate) fn key_among<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
+        let key = keys.get(self.key.clone());
+        debug_assert!(key.is_some(), "a key lies among the keys of its plan");
+        key.unwrap_or_default()
+    }
+}
+
 /// All of one request, with their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
@@ -94,18 +103,10 @@ impl Partitions {
         self.live().get(i)
     }
 
-    /// Partition `i` and its key.
+    /// Partition `i`, and the keys of all.
     pub(crate) fn get_mut(&mut self, i: usize) -> Option<(&mut Stored, &[u8])> {
         let stored = self.all.get_mut(..self.used)?.get_mut(i)?;
-        let key = self.keys.get(stored.key.clone())?;
-        Some((stored, key))
-    }
-
-    /// The key of one of these.
-    pub(crate) fn key_of(&self, stored: &Stored) -> &[u8] {
-        let key = self.keys.get(stored.key.clone());
-        debug_assert!(key.is_some(), "a key lies among the keys of its plan");
-        key.unwrap_or_default()
+        Some((stored, &self.keys))
     }
 
     /// The partition of `group` whose key was just written from `start`: an earlier rule's if it has

@@ -20,7 +20,7 @@ pub(crate) struct Index {
     /// Those whose only wildcard is `**`, by how many segments stand before it.
     prefixes: Vec<HashMap<Vec<u8>, Vec<u16>>>,
     /// All others.
-    paths: Trie,
+    wildcards: Trie,
     hosts: HashMap<Vec<u8>, Vec<u16>>,
     /// By suffix with its leading dot.
     suffixes: HashMap<Vec<u8>, Vec<u16>>,
@@ -35,7 +35,7 @@ impl Index {
         Self {
             exact: HashMap::new(),
             prefixes: Vec::new(),
-            paths: Trie { nodes: Vec::new() },
+            wildcards: Trie { nodes: Vec::new() },
             hosts: HashMap::new(),
             suffixes: HashMap::new(),
             longest_suffix: 0,
@@ -69,7 +69,7 @@ impl Index {
     fn insert_path(&mut self, pattern: &Pattern, rule: u16) {
         let depth = pattern.segments.len();
         let map = match pattern.literal() {
-            None => return self.paths.insert(pattern, rule),
+            None => return self.wildcards.insert(pattern, rule),
             Some(_) if !pattern.rest => &mut self.exact,
             Some(_) => {
                 if self.prefixes.len() <= depth {
@@ -93,13 +93,15 @@ impl Index {
         out: &mut Vec<u16>,
     ) {
         out.clear();
-        out.extend_from_slice(&self.always);
+        self.always.iter().for_each(|rule| out.push(*rule));
         for path in readings {
             append(&self.exact, path, out);
             for (map, prefix) in self.prefixes.iter().zip(prefixes(path)) {
                 append(map, prefix, out);
             }
-            self.paths.walk(0, Some(path.strip_prefix(b"/").unwrap_or(path)), out);
+            if !self.wildcards.nodes.is_empty() {
+                self.wildcards.walk(0, Some(path.strip_prefix(b"/").unwrap_or(path)), out);
+            }
         }
         match host {
             Some(host) => self.find_host(host, out),
@@ -126,9 +128,8 @@ impl Index {
 
 /// Appends the rules under `name`.
 fn append(map: &HashMap<Vec<u8>, Vec<u16>>, name: &[u8], out: &mut Vec<u16>) {
-    if let Some(rules) = map.get(name) {
-        out.extend_from_slice(rules);
-    }
+    // One by one: there are few.
+    map.get(name).into_iter().flatten().for_each(|rule| out.push(*rule));
 }
 
 /// What of `path`, in normal form, stands before its first slash, its second and so on, and all of it at last.

@@ -9,6 +9,7 @@
 use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::iter;
 
 use tollgate_core::{FULLY_USED, Span, Timestamp};
 
@@ -115,11 +116,11 @@ pub(crate) fn load(policy: &Policy, group: &Group, stored: &[u8], value: &mut Ve
         return;
     }
     for set in group.sets.iter().filter_map(|i| policy.sets.get(usize::from(*i))) {
-        value.extend(set.id_in(set.version).to_le_bytes());
-        value.extend(u32::try_from(set.len).unwrap_or(u32::MAX).to_le_bytes());
-        match find(stored, set) {
+        value.extend_from_slice(&header_of(set));
+        let found = if stored.is_empty() { None } else { find(stored, set) };
+        match found {
             Some(states) => value.extend_from_slice(&states),
-            None => value.resize(value.len().saturating_add(set.len), 0),
+            None => value.extend(iter::repeat_n(0, set.len)),
         }
     }
 }
@@ -180,6 +181,12 @@ fn converted(set: &QuotaSet, version: u8, earlier: &[u8]) -> Option<Vec<u8>> {
         rest = is_state.then_some(others)?;
     }
     Some(states)
+}
+
+/// What a record of `set` begins with.
+fn header_of(set: &QuotaSet) -> [u8; RECORD_HEADER] {
+    let len = u32::try_from(set.len).unwrap_or(u32::MAX);
+    (u64::from(set.id_in(set.version)) | u64::from(len).wrapping_shl(u32::BITS)).to_le_bytes()
 }
 
 /// Identity and length of the record that begins `bytes`; `None` at the end or in zeros.

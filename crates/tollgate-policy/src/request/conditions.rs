@@ -30,9 +30,8 @@ impl Conditions {
             Condition::Hosts(_) => indexed_by == IndexedBy::Host && request.host().is_ok(),
             _ => false,
         };
-        let asked = self.0.iter().filter(|condition| !is_known(condition));
         let mut unclear = Ok(true);
-        for condition in asked {
+        for condition in self.0.iter().filter(|condition| !is_known(condition)) {
             match condition.holds(request, reading) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
@@ -48,6 +47,7 @@ impl Condition {
     ///
     /// # Errors
     /// It cannot be told.
+    #[inline(never)] // most rules have no condition left that the look-up did not check
     pub(crate) fn holds<F: Facts>(
         &self,
         request: &Request<'_, F>,

@@ -35,7 +35,7 @@ pub(crate) fn write_key<F: Facts>(
     request: &Request<'_, F>,
     out: &mut Vec<u8>,
 ) -> Result<bool, Malformed> {
-    out.extend(group.identity().to_le_bytes());
+    out.extend_from_slice(&group.identity().to_le_bytes());
     let mut complete = true;
     for part in &group.key {
         complete &= write_part(part, rule, request, out)?;
@@ -46,8 +46,8 @@ pub(crate) fn write_key<F: Facts>(
 /// Appends the key that all requests share that lack a part of it: nothing that a client did send tells them apart, or
 /// whoever leaves one part out could vary another.
 pub(crate) fn write_shared_key(group: &Group, out: &mut Vec<u8>) {
-    out.extend(group.identity().to_le_bytes());
-    group.key.iter().for_each(|_| out.extend(MISSING.to_le_bytes()));
+    out.extend_from_slice(&group.identity().to_le_bytes());
+    group.key.iter().for_each(|_| out.extend_from_slice(&MISSING.to_le_bytes()));
 }
 
 /// Appends one part; false when it is missing, which is appended too.
@@ -61,7 +61,7 @@ pub(crate) fn write_part<F: Facts>(
     out: &mut Vec<u8>,
 ) -> Result<bool, Malformed> {
     let start = out.len();
-    out.extend(MISSING.to_le_bytes());
+    out.extend_from_slice(&MISSING.to_le_bytes());
     let is_there = write_value(part, rule, request, out)?;
     if is_there {
         let len = out.len().saturating_sub(start).saturating_sub(size_of::<u32>());

@@ -56,12 +56,13 @@ pub struct Options {
 
 pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
     if options.check {
-        if options.parts != [Part::Core] {
-            let why = "only decisions have ceilings";
-            return Err(Problem::new("cannot check", why, "cargo xtask bench core --check"));
+        if !options.parts.iter().all(|part| matches!(part, Part::Core | Part::Policy)) {
+            let (why, fix) =
+                ("only core and policy have ceilings", "cargo xtask bench core policy --check");
+            return Err(Problem::new("cannot check", why, fix));
         }
         tools::ensure(workspace, NEEDED_TO_CHECK)?;
-        return check(workspace);
+        return check(workspace, &options.parts);
     }
     let wanted = tools_for(&options.parts);
     tools::ensure(workspace, &wanted)?;
@@ -95,12 +96,18 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
 pub const NEEDED_TO_CHECK: &[&Tool] = &[&tools::VALGRIND];
 
 /// Holds what is counted in instructions below its ceilings.
-pub fn check(workspace: &Workspace) -> Result<()> {
+pub fn check(workspace: &Workspace, parts: &[Part]) -> Result<()> {
     if cfg!(not(target_arch = "x86_64")) {
         let why = "the ceilings are instructions of x86-64";
         return Err(Problem::new("cannot compare", why, "run this on an x86-64 machine"));
     }
-    decisions::check(workspace)
+    if parts.contains(&Part::Core) {
+        decisions::check(workspace)?;
+    }
+    if parts.contains(&Part::Policy) {
+        lookup::check(workspace)?;
+    }
+    Ok(())
 }
 
 fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
