@@ -62,7 +62,7 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
             return Err(Problem::new("cannot check", why, fix));
         }
         tools::ensure(workspace, NEEDED_TO_CHECK)?;
-        return check(workspace, &options.parts);
+        return check_parts(workspace, &options.parts);
     }
     let wanted = tools_for(&options.parts);
     tools::ensure(workspace, &wanted)?;
@@ -96,7 +96,11 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
 pub const NEEDED_TO_CHECK: &[&Tool] = &[&tools::VALGRIND];
 
 /// Holds what is counted in instructions below its ceilings.
-pub fn check(workspace: &Workspace, parts: &[Part]) -> Result<()> {
+pub fn check(workspace: &Workspace) -> Result<()> {
+    check_parts(workspace, &[Part::Core, Part::Policy])
+}
+
+fn check_parts(workspace: &Workspace, parts: &[Part]) -> Result<()> {
     if cfg!(not(target_arch = "x86_64")) {
         let why = "the ceilings are instructions of x86-64";
         return Err(Problem::new("cannot compare", why, "run this on an x86-64 machine"));
