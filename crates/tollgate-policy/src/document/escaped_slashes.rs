@@ -7,7 +7,7 @@ use crate::json::reader::names;
 
 names! {
     EscapedSlashes ("reading") {
-        /// Perhaps a slash: a rule holds if its path matches one way, an exemption only if both do.
+        /// Perhaps a slash: a rule holds if either reading matches, an exemption only if both do.
         "separator" => Separator,
         /// A letter of its segment.
         "literal" => Literal,
