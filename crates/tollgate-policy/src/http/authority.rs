@@ -1,9 +1,9 @@
 //! The authority of a request: `api.example.com:8080`, and the host in it in normal form.
 //!
-//! Invariant: one grammar, stricter than what may be sent (RFC 9110, 7.2; RFC 3986, 3.2): a host is a name of letters,
-//! digits, `-`, `.`, `_` and `~`, or an IPv6 address in brackets, then perhaps a colon and a port. Of everything else
-//! origins read a host in their own ways (the first of two, what stands before the first colon, what an escape stands
-//! for), so nothing is read from it.
+//! Invariant: one grammar, stricter than what may be sent (RFC 9110, 7.2; RFC 3986, 3.2): a host is
+//! a name of letters, digits, `-`, `.`, `_` and `~`, or an IPv6 address in brackets, then perhaps a
+//! colon and a port. Of everything else origins read a host in their own ways (the first of two,
+//! what stands before the first colon, what an escape stands for), so nothing is read from it.
 
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -13,8 +13,8 @@ use crate::http::byte_set::ByteSet;
 use crate::http::malformed::Malformed;
 use crate::http::values::trimmed;
 
-/// Writes the host of `authority` in lower case, without port and the dot at its end, into `out`, which is cleared first;
-/// nothing when there is none.
+/// Writes the host of `authority` in lower case, without port and the dot at its end, into `out`,
+/// which is cleared first; nothing when there is none.
 ///
 /// # Errors
 /// It is no authority.
@@ -48,7 +48,8 @@ pub(crate) fn write_host(authority: &[u8], out: &mut Vec<u8>) -> Result<(), Malf
 /// What may stand in a label.
 static LABEL: ByteSet = ByteSet::alphanumeric_and(b"-_~");
 
-/// The labels that `authority` begins with, one dot between them, and what follows them and perhaps one dot more.
+/// The labels that `authority` begins with, one dot between them, and what follows them and perhaps
+/// one dot more.
 fn split_name(authority: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut len = 0_usize;
     loop {
@@ -66,7 +67,8 @@ fn split_name(authority: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// An address in the one way in which it is written (RFC 5952). A zone is of one machine, and no part of a host.
+/// An address in the one way in which it is written (RFC 5952). A zone is of one machine, and no
+/// part of a host.
 fn write_address(text: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
     struct Out<'o>(&'o mut Vec<u8>);
 

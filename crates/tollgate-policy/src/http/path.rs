@@ -1,9 +1,10 @@
 //! Paths: how a request's path is brought into one form, and the patterns it is matched with.
 //!
-//! Invariant: two spellings of a path that servers treat alike (RFC 3986, 6.2.2) have one normal form here: an
-//! escape, or not, of the same byte makes no difference but for those that are a path's syntax. What servers
-//! read differently, each in its own way, is in `readings`. Deliberately absent: case folding and trailing
-//! slashes, which servers do tell apart, and a second decoding (`%2561`), which none should do.
+//! Invariant: two spellings of a path that servers treat alike (RFC 3986, 6.2.2) have one normal
+//! form here: an escape, or not, of the same byte makes no difference but for those that are a
+//! path's syntax. What servers read differently, each in its own way, is in `readings`.
+//! Deliberately absent: case folding and trailing slashes, which servers do tell apart, and a
+//! second decoding (`%2561`), which none should do.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -131,7 +132,8 @@ impl Pattern {
 }
 
 fn segment(text: &str) -> Result<Segment, &'static str> {
-    // Most segments are their own normal form; without optimisation asking for it takes twice as long.
+    // Most segments are their own normal form; without optimisation asking for it takes twice as
+    // long.
     if text.bytes().all(|byte| PLAIN.contains(byte))
         && !text.contains('*')
         && !matches!(text, "." | "..")
@@ -199,9 +201,9 @@ pub(crate) struct Noticed {
     pub(crate) dots: bool,
 }
 
-/// How many bytes of `target`, up to its query, are a path that is its own normal form and that all servers read alike,
-/// as most are. `None` when that takes a closer look: it has an escape, an empty segment, or one that begins
-/// with a dot.
+/// How many bytes of `target`, up to its query, are a path that is its own normal form and that all
+/// servers read alike, as most are. `None` when that takes a closer look: it has an escape, an
+/// empty segment, or one that begins with a dot.
 pub(crate) fn plain_len(target: &[u8]) -> Option<usize> {
     let mut rest = target.strip_prefix(b"/")?;
     loop {
@@ -217,9 +219,10 @@ pub(crate) fn plain_len(target: &[u8]) -> Option<usize> {
     }
 }
 
-/// Writes the normal form of `path` into `out`, which is cleared first: characters that may stand in a segment
-/// decoded and all others as escapes in upper case, a percent sign that begins none as `%25`, separators as slashes,
-/// slashes merged, dot segments resolved, with a leading slash. Never fails: what is no path at all becomes one.
+/// Writes the normal form of `path` into `out`, which is cleared first: characters that may stand
+/// in a segment decoded and all others as escapes in upper case, a percent sign that begins none as
+/// `%25`, separators as slashes, slashes merged, dot segments resolved, with a leading slash. Never
+/// fails: what is no path at all becomes one.
 pub(crate) fn normalise(path: &[u8], separators: Separators, out: &mut Vec<u8>) -> Noticed {
     out.clear();
     out.push(b'/');
@@ -238,7 +241,8 @@ pub(crate) fn normalise(path: &[u8], separators: Separators, out: &mut Vec<u8>) 
                     push_escape(out, byte);
                 }
             }
-            // A bare percent sign, too: it must not become one with digits that are decoded after it.
+            // A bare percent sign, too: it must not become one with digits that are decoded after
+            // it.
             _ => push_escape(out, byte),
         }
     }
@@ -290,8 +294,8 @@ fn hex(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// What a segment may hold without an escape (RFC 3986, 3.3, `pchar`). Of these only the unreserved ones mean the same
-/// escaped by the letter of 6.2.2.2; servers decode the others, too.
+/// What a segment may hold without an escape (RFC 3986, 3.3, `pchar`). Of these only the unreserved
+/// ones mean the same escaped by the letter of 6.2.2.2; servers decode the others, too.
 static PLAIN: ByteSet = ByteSet::alphanumeric_and(b"-._~:@!$&'()*+,;=");
 
 /// As a document writes it.

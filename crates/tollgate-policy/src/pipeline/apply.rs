@@ -1,7 +1,8 @@
 //! Which rules apply to a request, and what each counts of it.
 //!
-//! Invariant: a rule that applies counts by what the request surely says, or is malformed and charges
-//! nothing; a missing part of a key is the rule's `on_missing`, never a guess. Nothing is loaded or decided here.
+//! Invariant: a rule that applies counts by what the request surely says, or is malformed and
+//! charges nothing; a missing part of a key is the rule's `on_missing`, never a guess. Nothing is
+//! loaded or decided here.
 
 use alloc::vec::Vec;
 
@@ -96,8 +97,8 @@ impl Policy {
         });
     }
 
-    /// Appends the key that `rule` counts a request by to `keys`, and says what else it counts; `None` when a
-    /// part of the key is missing and the rule skips such requests.
+    /// Appends the key that `rule` counts a request by to `keys`, and says what else it counts;
+    /// `None` when a part of the key is missing and the rule skips such requests.
     fn counted<F: Facts>(
         &self,
         rule: &Rule,
@@ -145,13 +146,14 @@ impl Rule {
         }
     }
 
-    /// True when there are keys that the rule is enforced for. A request that cannot be read might be of
-    /// any of them.
+    /// True when there are keys that the rule is enforced for. A request that cannot be read might
+    /// be of any of them.
     const fn is_enforced_for_any(&self) -> bool {
         !matches!(self.mode, Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. }))
     }
 
-    /// True when the rule is enforced for `key`: the same keys every time, and everywhere if it has a salt.
+    /// True when the rule is enforced for `key`: the same keys every time, and everywhere if it has
+    /// a salt.
     fn is_enforced_for(&self, key: &[u8], secret: Option<[u8; 16]>) -> bool {
         match self.mode {
             Mode::Enforce => true,
@@ -180,7 +182,8 @@ impl Rule {
 }
 
 impl Tier {
-    /// True when a part of `key` has one of the values. The bytes of an address are no text: neither is taken for the other.
+    /// True when a part of `key` has one of the values. The bytes of an address are no text:
+    /// neither is taken for the other.
     fn names_part_of(&self, group: &Group, key: &[u8]) -> bool {
         group.key.iter().zip(parts(key)).any(|(part, value)| {
             let values =

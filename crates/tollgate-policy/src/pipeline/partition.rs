@@ -1,7 +1,8 @@
-//! One partition of a plan, as surfaces handle it: a stored value, and what of the request is counted in it.
+//! One partition of a plan, as surfaces handle it: a stored value, and what of the request is
+//! counted in it.
 //!
-//! Invariant: there is a handle only of a partition that the plan has, so no number out of range is ever a valid group or
-//! an empty key.
+//! Invariant: there is a handle only of a partition that the plan has, so no number out of range is
+//! ever a valid group or an empty key.
 
 use tollgate_core::{Decision, Timestamp};
 
@@ -127,7 +128,8 @@ impl<'p> Partition<'p> {
         !self.has_failed() && self.rules().any(|applied| applied.charged.is_some())
     }
 
-    /// True when a settled plan has charges of it to take back: whoever commits it twice admits too many.
+    /// True when a settled plan has charges of it to take back: whoever commits it twice admits too
+    /// many.
     #[must_use]
     pub fn gives_back(&self) -> bool {
         self.rules().any(|applied| applied.due == Due::GivenBack)
@@ -188,8 +190,8 @@ impl PartitionMut<'_> {
         self.stored.key_among(self.keys)
     }
 
-    /// Takes its stored value; `None` or zeros were never seen. A value that an earlier policy wrote is brought
-    /// into the current layout, record by record.
+    /// Takes its stored value; `None` or zeros were never seen. A value that an earlier policy
+    /// wrote is brought into the current layout, record by record.
     pub fn load(&mut self, policy: &Policy, stored: Option<&[u8]>) {
         let group = policy.groups.get(usize::from(self.stored.group));
         debug_assert!(group.is_some(), "a plan goes with the policy that made it");

@@ -1,7 +1,8 @@
-//! The stored values of one request: which group and key each is of, what was loaded, and how far it is.
+//! The stored values of one request: which group and key each is of, what was loaded, and how far
+//! it is.
 //!
-//! Invariant: only the first [`Partitions::len`] are this request's; the others keep their buffers for the next one. No two of
-//! them have the same group and key.
+//! Invariant: only the first [`Partitions::len`] are this request's; the others keep their buffers
+//! for the next one. No two of them have the same group and key.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -109,8 +110,8 @@ impl Partitions {
         Some((stored, &self.keys))
     }
 
-    /// The partition of `group` whose key was just written from `start`: an earlier rule's if it has
-    /// the same key, which is then taken back.
+    /// The partition of `group` whose key was just written from `start`: an earlier rule's if it
+    /// has the same key, which is then taken back.
     pub(crate) fn of_key(&mut self, group: u16, start: usize) -> usize {
         let is_same =
             |p: &Stored| p.group == group && self.keys.get(p.key.clone()) == self.keys.get(start..);
@@ -137,7 +138,8 @@ impl Partitions {
         i
     }
 
-    /// Replaces every key longer than `longest` by what `shorten` makes of it, which takes note of what is lost.
+    /// Replaces every key longer than `longest` by what `shorten` makes of it, which takes note of
+    /// what is lost.
     pub(crate) fn shorten_keys(
         &mut self,
         longest: usize,

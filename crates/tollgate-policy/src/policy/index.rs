@@ -2,7 +2,8 @@
 //!
 //! Invariant: a look-up visits what agrees with the request, so its cost does not grow with the
 //! number of rules that do not match. It only finds candidates; the other conditions are the plan's
-//! business. Requests only look names up, they never add any, so nobody can fill a hash bucket on purpose.
+//! business. Requests only look names up, they never add any, so nobody can fill a hash bucket on
+//! purpose.
 
 use alloc::vec::Vec;
 
@@ -24,7 +25,8 @@ pub(crate) struct Index {
     hosts: HashMap<Vec<u8>, Vec<u16>>,
     /// By suffix with its leading dot.
     suffixes: HashMap<Vec<u8>, Vec<u16>>,
-    /// Bytes of the longest of them: more of a host is not looked up, or a host of dots would take time by its square.
+    /// Bytes of the longest of them: more of a host is not looked up, or a host of dots would take
+    /// time by its square.
     longest_suffix: usize,
     /// Rules with neither a path nor a host condition.
     always: Vec<u16>,
@@ -84,8 +86,8 @@ impl Index {
         map.entry(pattern.literal().unwrap_or_default()).or_default().push(rule);
     }
 
-    /// Fills `out` with the candidates for a request, in order, each once: those that any of the readings of
-    /// its path finds. A `host` of which nobody knows what it is may be any.
+    /// Fills `out` with the candidates for a request, in order, each once: those that any of the
+    /// readings of its path finds. A `host` of which nobody knows what it is may be any.
     pub(crate) fn find<'p>(
         &self,
         host: Option<&[u8]>,
@@ -132,7 +134,8 @@ fn append(map: &HashMap<Vec<u8>, Vec<u16>>, name: &[u8], out: &mut Vec<u16>) {
     map.get(name).into_iter().flatten().for_each(|rule| out.push(*rule));
 }
 
-/// What of `path`, in normal form, stands before its first slash, its second and so on, and all of it at last.
+/// What of `path`, in normal form, stands before its first slash, its second and so on, and all of
+/// it at last.
 fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(i, _)| i);
     slashes.chain([path.len()]).filter_map(|end| path.get(..end))
@@ -185,8 +188,8 @@ impl Trie {
         child
     }
 
-    /// Appends the rules of every pattern that matches, some perhaps twice. `rest` is what is not yet
-    /// matched; `None` after the last segment. As deep as the longest pattern, 64.
+    /// Appends the rules of every pattern that matches, some perhaps twice. `rest` is what is not
+    /// yet matched; `None` after the last segment. As deep as the longest pattern, 64.
     fn walk(&self, at: usize, rest: Option<&[u8]>, out: &mut Vec<u16>) {
         debug_assert!(at == 0 || at < self.nodes.len(), "a child is a node");
         let Some(node) = self.nodes.get(at) else { return };

@@ -1,10 +1,11 @@
 //! Stored values: the records of a group's rules, one after the other.
 //!
-//! A record is a header of 8 bytes (the identity of the rule and its quotas, marked by the version of the
-//! states' layout, then the length of the states, both little-endian `u32`) and the states. Invariant: a
-//! record is read only by the quotas that wrote it, so changing one rule never resets or misreads another's
-//! states; whatever bytes are loaded, what is decided on has the current layout. States of an earlier
-//! version are converted wherever they are read, and written anew with the next charge.
+//! A record is a header of 8 bytes (the identity of the rule and its quotas, marked by the version
+//! of the states' layout, then the length of the states, both little-endian `u32`) and the states.
+//! Invariant: a record is read only by the quotas that wrote it, so changing one rule never resets
+//! or misreads another's states; whatever bytes are loaded, what is decided on has the current
+//! layout. States of an earlier version are converted wherever they are read, and written anew with
+//! the next charge.
 
 use alloc::borrow::Cow;
 use alloc::vec;
@@ -20,10 +21,11 @@ use crate::policy::quota::Meter;
 
 /// How much of its quotas a value has used: who has the least is forgotten first.
 ///
-/// The greatest share of all quotas counts, not what was used: 5 of 5 is refused, 500 of 1,000 is not. Shadow
-/// quotas come last, because forgetting one lets nobody in: whoever uses up a quota that refuses nobody
-/// must not outlast whoever is refused. Of those that are refused now, who would be let in soonest
-/// has the least: else one request under "1 a second" would weigh as much as a day's quota.
+/// The greatest share of all quotas counts, not what was used: 5 of 5 is refused, 500 of 1,000 is
+/// not. Shadow quotas come last, because forgetting one lets nobody in: whoever uses up a quota
+/// that refuses nobody must not outlast whoever is refused. Of those that are refused now, who
+/// would be let in soonest has the least: else one request under "1 a second" would weigh as much
+/// as a day's quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UsedShare {
     /// The greatest share of the quotas that are enforced, in parts of [`FULLY_USED`].
@@ -61,8 +63,8 @@ impl Group {
         latest
     }
 
-    /// How much of its quotas `value` has used at `now`. Any bytes are accepted; records of other rules do
-    /// not count.
+    /// How much of its quotas `value` has used at `now`. Any bytes are accepted; records of other
+    /// rules do not count.
     #[must_use]
     pub fn used_share(&self, policy: &Policy, value: &[u8], now: Timestamp) -> UsedShare {
         let mut share = UsedShare::default();
@@ -94,8 +96,9 @@ impl Group {
     }
 }
 
-/// True for bytes that a policy stored, this one or an earlier one: at least one record, and whole ones. What is not was
-/// never a value, or was damaged, and a surface fails it with [`Failure::Corrupt`](crate::Failure::Corrupt).
+/// True for bytes that a policy stored, this one or an earlier one: at least one record, and whole
+/// ones. What is not was never a value, or was damaged, and a surface fails it with
+/// [`Failure::Corrupt`](crate::Failure::Corrupt).
 #[must_use]
 pub fn is_value(stored: &[u8]) -> bool {
     let mut rest = stored;
@@ -108,7 +111,8 @@ pub fn is_value(stored: &[u8]) -> bool {
     rest.is_empty() && !stored.is_empty()
 }
 
-/// Brings `stored` into the current layout of `group`, in `value`; nothing stored is all zero states.
+/// Brings `stored` into the current layout of `group`, in `value`; nothing stored is all zero
+/// states.
 pub(crate) fn load(policy: &Policy, group: &Group, stored: &[u8], value: &mut Vec<u8>) {
     value.clear();
     if is_current(policy, group, stored) {
@@ -148,7 +152,8 @@ fn is_current(policy: &Policy, group: &Group, stored: &[u8]) -> bool {
         })
 }
 
-/// The states of `set` wherever its record is, brought into the current layout from whatever version it is of.
+/// The states of `set` wherever its record is, brought into the current layout from whatever
+/// version it is of.
 fn find<'s>(stored: &'s [u8], set: &QuotaSet) -> Option<Cow<'s, [u8]>> {
     (1..=set.version).rev().find_map(|version| {
         let states = record(stored, set.id_in(version), set.len_in(version)?)?;

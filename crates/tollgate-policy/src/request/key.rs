@@ -1,8 +1,9 @@
 //! Partition keys: the canonical bytes of what a rule counts by.
 //!
-//! Invariant: two requests have equal bytes if and only if they agree in every part of the key. Each
-//! part is prefixed with its length, so no value can imitate two; a missing part differs from every
-//! value. The bytes hold what clients sent: they are hashed by the surface, never stored or logged.
+//! Invariant: two requests have equal bytes if and only if they agree in every part of the key.
+//! Each part is prefixed with its length, so no value can imitate two; a missing part differs from
+//! every value. The bytes hold what clients sent: they are hashed by the surface, never stored or
+//! logged.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -43,8 +44,8 @@ pub(crate) fn write_key<F: Facts>(
     Ok(complete)
 }
 
-/// Appends the key that all requests share that lack a part of it: nothing that a client did send tells them apart, or
-/// whoever leaves one part out could vary another.
+/// Appends the key that all requests share that lack a part of it: nothing that a client did send
+/// tells them apart, or whoever leaves one part out could vary another.
 pub(crate) fn write_shared_key(group: &Group, out: &mut Vec<u8>) {
     out.extend_from_slice(&group.identity().to_le_bytes());
     group.key.iter().for_each(|_| out.extend_from_slice(&MISSING.to_le_bytes()));

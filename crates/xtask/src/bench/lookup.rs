@@ -1,7 +1,7 @@
 //! The policy layer: a decision under one rule and under a thousand, of which one applies.
 //!
-//! Invariant: both run the same example with the same request but for its number; what compiling costs
-//! falls out of the instructions, and is not timed.
+//! Invariant: both run the same example with the same request but for its number; what compiling
+//! costs falls out of the instructions, and is not timed.
 
 use super::{
     callgrind,
@@ -15,8 +15,9 @@ use crate::{
 };
 use std::{path::Path, process::Command};
 
-/// What the rules are found by: the name in the example, and in the table; and the most instructions of a decision
-/// under one rule. The counts are exact for the pinned compiler; what is above them is room for the next one.
+/// What the rules are found by: the name in the example, and in the table; and the most
+/// instructions of a decision under one rule. The counts are exact for the pinned compiler; what is
+/// above them is room for the next one.
 const KINDS: [(&str, &str, f64); 3] = [
     ("paths", "exact paths", 1_200.0),
     ("prefixes", "path prefixes", 1_400.0),
@@ -57,7 +58,8 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     Ok(table.markdown())
 }
 
-/// Counts the instructions of a decision, and fails where there are more than the ceiling, or where 1,000 rules show.
+/// Counts the instructions of a decision, and fails where there are more than the ceiling, or where
+/// 1,000 rules show.
 pub fn check(workspace: &Workspace) -> Result<()> {
     let program = example(workspace, "tollgate-policy", "lookup")?;
     let mut exceeded = Vec::new();

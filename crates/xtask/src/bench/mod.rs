@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: what a decision and a request cost, beside what one would use otherwise.
 //!
 //! Invariant: whatever is compared was measured in the same run, in turns, on the same machine; a
-//! ratio is taken within a round, so that a slow minute of the machine falls out. What is measured is CPU time and
-//! instructions. Latencies are not: on a shared machine they measure the neighbours.
+//! ratio is taken within a round, so that a slow minute of the machine falls out. What is measured
+//! is CPU time and instructions. Latencies are not: on a shared machine they measure the
+//! neighbours.
 
 mod callgrind;
 mod cpu;

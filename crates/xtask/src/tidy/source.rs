@@ -57,7 +57,8 @@ pub fn check(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// Comments as wide as the code, which rustfmt keeps. A table or a line without a place to break may be wider.
+/// Comments as wide as the code, which rustfmt keeps. A table or a line without a place to break
+/// may be wider.
 fn comments(path: &str, text: &str, findings: &mut Vec<Finding>) {
     for (index, line) in text.lines().enumerate() {
         let words = line.trim_start().trim_start_matches(['/', '!']).trim();
