@@ -5,7 +5,7 @@
 //! each; nothing is corrected silently. Deliberately absent: host calls.
 
 use tollgate_core::Algorithm;
-use tollgate_policy::{Group, Meter, Policy, Surface, metric_label};
+use tollgate_policy::{CompiledQuota, Group, Policy, Surface, metric_label};
 
 use crate::table::Table;
 use crate::wire::structpb;
@@ -45,9 +45,9 @@ impl Config {
 /// a response nor because whoever waits for it (`leaky-queue`) leaves.
 fn has_final_denials(policy: &Policy) -> bool {
     let [rule] = policy.rules() else { return false };
-    let mut meters = policy.quota_sets().iter().flat_map(|set| set.meters());
-    let is_queue = |meter: &Meter| meter.limiter().algorithm() == Algorithm::LeakyQueue;
-    rule.has_fixed_cost() && !rule.gives_back() && !meters.any(is_queue)
+    let mut quotas = policy.quota_sets().iter().flat_map(|set| set.quotas());
+    let is_queue = |quota: &CompiledQuota| quota.limiter().algorithm() == Algorithm::LeakyQueue;
+    rule.has_fixed_cost() && !rule.gives_back() && !quotas.any(is_queue)
 }
 
 /// The plugin's name, or else its `root_id`, as a part of a metric's name; `tollgate` when it has

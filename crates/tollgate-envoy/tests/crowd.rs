@@ -45,7 +45,7 @@ struct Known(NonZeroU64, Vec<(Limiter, Vec<u8>)>);
 impl Known {
     fn new(worker: &mut Worker, key: u64) -> Self {
         let fingerprint = Table::fingerprint(&SEED, &worker.key_of(&name(key)));
-        let limiters = worker.config.policy.quota_sets()[0].meters().iter().map(|m| *m.limiter());
+        let limiters = worker.config.policy.quota_sets()[0].quotas().iter().map(|m| *m.limiter());
         Self(fingerprint, limiters.map(|limiter| (limiter, vec![0; limiter.state_len()])).collect())
     }
 

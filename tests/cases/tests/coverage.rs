@@ -116,8 +116,8 @@ struct ByCore {
 
 impl ByCore {
     fn new(reference: &Reference<'_>) -> Self {
-        let meters = reference.policy().quota_sets()[0].meters();
-        let limiters = meters.iter().map(|meter| *meter.limiter()).collect();
+        let quotas = reference.policy().quota_sets()[0].quotas();
+        let limiters = quotas.iter().map(|quota| *quota.limiter()).collect();
         Self { limiters, states: BTreeMap::new() }
     }
 

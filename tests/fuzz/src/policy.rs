@@ -54,7 +54,7 @@ pub fn check(bytes: &[u8]) {
 /// What stores know a policy by, and what people see of it.
 fn identity(policy: &Policy) -> impl PartialEq + std::fmt::Debug {
     let groups = policy.groups().iter().map(|g| (g.identity(), g.capacity(), g.value_len()));
-    let sets = policy.quota_sets().iter().map(|s| (s.rule(), s.record_len(), s.meters().len()));
+    let sets = policy.quota_sets().iter().map(|s| (s.rule(), s.record_len(), s.quotas().len()));
     let names = policy.rules().iter().map(|rule| (rule.name().to_owned(), rule.group()));
     let lists = (groups.collect::<Vec<_>>(), sets.collect::<Vec<_>>(), names.collect::<Vec<_>>());
     (policy.fingerprint(), lists, policy.warnings().clone())

@@ -3,7 +3,7 @@
 //! Invariant: it is made from the compiled policy; the document is not looked at again.
 
 use serde::Serialize;
-use tollgate_policy::{Meter, Policy, QuotaSet, Rule, Surface};
+use tollgate_policy::{CompiledQuota, Policy, QuotaSet, Rule, Surface};
 
 use crate::source::{Compiled, Finding};
 use crate::words;
@@ -144,10 +144,10 @@ fn rule_report(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> 
 }
 
 fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
-    let quota = |meter: &Meter| {
-        let limiter = meter.limiter();
+    let quota = |quota: &CompiledQuota| {
+        let limiter = quota.limiter();
         QuotaReport {
-            name: meter.name().to_owned(),
+            name: quota.name().to_owned(),
             algorithm: limiter.algorithm().name(),
             limit: limiter.limit(),
             window_ms: limiter.window().as_millis_ceil(),
@@ -163,7 +163,7 @@ fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
     policy
         .quota_sets()
         .get(set)
-        .map(|set| set.meters().iter().map(quota).collect())
+        .map(|set| set.quotas().iter().map(quota).collect())
         .unwrap_or_default()
 }
 

@@ -224,8 +224,8 @@ fn verdict_report(policy: &Policy, plan: &Plan, verdict: &RuleVerdict<'_>) -> Ve
 
 fn quota(name: &str, decision: &Decision, set: Option<&QuotaSet>) -> QuotaReport {
     let Decision { limit, remaining, retry_after, .. } = *decision;
-    let meter = set.and_then(|set| set.meters().iter().find(|meter| meter.name() == name));
-    let burst = meter.map_or(limit, |meter| meter.limiter().capacity());
+    let quota = set.and_then(|set| set.quotas().iter().find(|quota| quota.name() == name));
+    let burst = quota.map_or(limit, |quota| quota.limiter().capacity());
     let (verdict, wait) = match decision.verdict {
         Verdict::Allow => ("allow", None),
         Verdict::Delay(wait) => ("delay", Some(wait)),

@@ -11,7 +11,7 @@ use tollgate_core::{Algorithm, Decision, Span};
 
 use crate::answer::text::Text;
 use crate::document::root::HeaderGeneration;
-use crate::policy::quota::Meter;
+use crate::policy::quota::CompiledQuota;
 use crate::policy::settings::Response;
 
 /// Where fields go: name in lower case, value.
@@ -25,7 +25,7 @@ pub(crate) fn seconds(span: Span) -> u64 {
 /// One quota that was decided, and its decision.
 #[derive(Clone, Copy)]
 pub(crate) struct Reported<'a> {
-    pub(crate) meter: &'a Meter,
+    pub(crate) quota: &'a CompiledQuota,
     pub(crate) decision: &'a Decision,
     pub(crate) partition: usize,
     /// The request would have to wait for its rule and may not.
@@ -36,7 +36,7 @@ impl Reported<'_> {
     /// True when it denies, and when the place that it gave was given back because the request may
     /// not wait.
     pub(crate) fn is_violated(&self) -> bool {
-        let gave_place = || self.meter.limiter.algorithm() == Algorithm::LeakyQueue;
+        let gave_place = || self.quota.limiter.algorithm() == Algorithm::LeakyQueue;
         !self.decision.is_admitted() || (self.turned_away && gave_place())
     }
 }
@@ -88,7 +88,9 @@ impl<'a> Telling<'a> {
     ) where
         I: Iterator<Item = Reported<'a>>,
     {
-        let Some(nearest) = reported().min_by_key(|quota| self.exhaustion(quota)) else { return };
+        let Some(nearest) = reported().min_by_key(|reported| self.exhaustion(reported)) else {
+            return;
+        };
         let (limit, r, t) =
             (nearest.decision.limit, available(&nearest), self.effective_window(&nearest));
         match self.response.headers {
@@ -124,20 +126,21 @@ impl<'a> Telling<'a> {
         I: Iterator<Item = Reported<'a>>,
     {
         text.clear();
-        for quota in reported() {
+        for reported in reported() {
             begin_member(text);
-            push_quoted(&quota.meter.name, text);
-            let _ = write!(text, ";q={}", quota.decision.limit);
-            push_window(quota.meter.window, text);
-            self.push_partition_key(|| pk(quota.partition), text);
+            push_quoted(&reported.quota.name, text);
+            let _ = write!(text, ";q={}", reported.decision.limit);
+            push_window(reported.quota.window, text);
+            self.push_partition_key(|| pk(reported.partition), text);
         }
         sink("ratelimit-policy", text.as_str());
         text.clear();
-        for quota in reported() {
+        for reported in reported() {
             begin_member(text);
-            push_quoted(&quota.meter.name, text);
-            let _ = write!(text, ";r={};t={}", available(&quota), self.effective_window(&quota));
-            self.push_partition_key(|| pk(quota.partition), text);
+            push_quoted(&reported.quota.name, text);
+            let _ =
+                write!(text, ";r={};t={}", available(&reported), self.effective_window(&reported));
+            self.push_partition_key(|| pk(reported.partition), text);
         }
         sink("ratelimit", text.as_str());
     }
@@ -158,23 +161,23 @@ impl<'a> Telling<'a> {
     /// if that is sooner, rounded down: `r` may be used at once, so a short `t` costs nobody a 429,
     /// and a long one wastes what the client was granted. Nothing grows in a fixed window: there it
     /// is the rest of it.
-    fn effective_window(self, quota: &Reported<'_>) -> u64 {
-        let (decision, r) = (quota.decision, available(quota));
+    fn effective_window(self, reported: &Reported<'_>) -> u64 {
+        let (decision, r) = (reported.decision, available(reported));
         let wait = decision.retry_after.or((r == 0).then_some(decision.reset_after));
         if let Some(wait) = wait {
             return seconds(wait.saturating_add(self.jitter));
         }
-        let window = match quota.meter.limiter.algorithm() {
+        let window = match reported.quota.limiter.algorithm() {
             Algorithm::FixedWindow => decision.reset_after,
-            _ => decision.reset_after.min(regrown_after(r, decision.limit, quota.meter.window)),
+            _ => decision.reset_after.min(regrown_after(r, decision.limit, reported.quota.window)),
         };
         window.as_secs_floor().max(1)
     }
 
     /// Orders quotas by how close they are to exhaustion: least available first, then longest
     /// window.
-    fn exhaustion(self, quota: &Reported<'_>) -> (u64, core::cmp::Reverse<u64>) {
-        (available(quota), core::cmp::Reverse(self.effective_window(quota)))
+    fn exhaustion(self, reported: &Reported<'_>) -> (u64, core::cmp::Reverse<u64>) {
+        (available(reported), core::cmp::Reverse(self.effective_window(reported)))
     }
 }
 
@@ -188,19 +191,19 @@ fn regrown_after(units: u64, limit: u64, window: Span) -> Span {
 /// `RateLimit-Policy` of drafts 6 and 7: `100;w=60, 1000;w=86400`.
 fn plain_policy<'a>(reported: impl Iterator<Item = Reported<'a>>, text: &mut Text, sink: Sink<'_>) {
     text.clear();
-    for quota in reported {
+    for reported in reported {
         begin_member(text);
-        let _ = write!(text, "{}", quota.decision.limit);
-        push_window(quota.meter.window, text);
+        let _ = write!(text, "{}", reported.decision.limit);
+        push_window(reported.quota.window, text);
     }
     sink("ratelimit-policy", text.as_str());
 }
 
 /// `r`: what may be used now; nothing while the quota denies.
-fn available(quota: &Reported<'_>) -> u64 {
-    match quota.decision.retry_after {
+fn available(reported: &Reported<'_>) -> u64 {
+    match reported.decision.retry_after {
         Some(_) => 0,
-        None => quota.decision.remaining,
+        None => reported.decision.remaining,
     }
 }
 

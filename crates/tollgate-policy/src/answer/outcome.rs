@@ -153,7 +153,7 @@ impl<'a> Outcome<'a> {
 
     /// The names of the quotas that deny and are told about.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
-        self.reported().filter(|r| r.is_violated()).map(|r| r.meter.name.as_str())
+        self.reported().filter(|r| r.is_violated()).map(|r| r.quota.name.as_str())
     }
 
     /// What each rule that applied said: its index in [`Policy::rules`] and its result.
@@ -272,7 +272,7 @@ impl<'a> Outcome<'a> {
             };
             for reported in self.of_rule(applied).filter(|r| !r.decision.is_admitted()) {
                 let wait = reported.decision.retry_after?;
-                let is_queue = reported.meter.limiter.algorithm() == Algorithm::LeakyQueue;
+                let is_queue = reported.quota.limiter.algorithm() == Algorithm::LeakyQueue;
                 if is_queue || waited.saturating_add(wait) > *max {
                     return None;
                 }
@@ -327,10 +327,10 @@ impl<'a> Outcome<'a> {
     ) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
         let decided = applied.partition.filter(|partition| self.status(*partition).is_decided());
         let decisions = self.plan.decisions.get(applied.first_decision..).unwrap_or_default();
-        let meters = self.policy.meters(applied);
+        let quotas = self.policy.quotas(applied);
         decided.into_iter().flat_map(move |partition| {
-            meters.iter().zip(decisions).map(move |(meter, decision)| Reported {
-                meter,
+            quotas.iter().zip(decisions).map(move |(quota, decision)| Reported {
+                quota,
                 decision,
                 partition,
                 turned_away: applied.turned_away,

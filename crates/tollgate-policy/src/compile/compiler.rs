@@ -12,7 +12,7 @@ use core::cmp::Reverse;
 use tollgate_core::Span;
 
 use crate::compile::names::unique;
-use crate::compile::quotas;
+use crate::compile::quotas::compiled_quotas;
 use crate::document::action::Action;
 use crate::document::charging::Charging;
 use crate::document::conditions::Conditions;
@@ -35,7 +35,7 @@ use crate::policy::group::{Group, QuotaSet, RECORD_HEADER, marked};
 use crate::policy::index::Index;
 use crate::policy::jwt::Jwt;
 use crate::policy::limits::Limits;
-use crate::policy::quota::Meter;
+use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::{Rule, Tier};
 use crate::policy::settings::{Response, Settings};
 use crate::policy::surface::{Supply, Traits};
@@ -142,8 +142,8 @@ impl Compiler {
     fn rule(&mut self, doc: &RuleDoc, at: &At<'_>) {
         let rule = small(self.policy.rules.len());
         let group = self.group(doc, at);
-        let meters = quotas::meters(&doc.quotas, &doc.name.0, &at.field("quotas"));
-        let set = self.quota_set(rule, group, None, &doc.name, meters);
+        let quotas = compiled_quotas(&doc.quotas, &doc.name.0, &at.field("quotas"));
+        let set = self.quota_set(rule, group, None, &doc.name, quotas);
         let tiers = self.tiers(doc, rule, group, at);
         self.policy.rules.push(Rule {
             name: doc.name.0.clone(),
@@ -174,8 +174,8 @@ impl Compiler {
                     "is for nobody in particular; give it \"when\" or \"key_values\"".into(),
                 );
             }
-            let meters = quotas::meters(&tier.quotas, &doc.name.0, &at.field("quotas"));
-            let set = self.quota_set(rule, group, Some(&tier.name), &doc.name, meters);
+            let quotas = compiled_quotas(&tier.quotas, &doc.name.0, &at.field("quotas"));
+            let set = self.quota_set(rule, group, Some(&tier.name), &doc.name, quotas);
             let texts = tier.key_values.iter().flat_map(|values| &values.0);
             let tier_of = Tier {
                 when: tier.when.clone(),
@@ -209,21 +209,21 @@ impl Compiler {
         group: u16,
         tier: Option<&Name>,
         name: &Name,
-        meters: Vec<Meter>,
+        quotas: Vec<CompiledQuota>,
     ) -> u16 {
         let tier = tier.map(|tier| tier.0.clone());
-        let quotas: String = meters.iter().map(Meter::identity).collect();
+        let identities: String = quotas.iter().map(CompiledQuota::identity).collect();
         let tier_name = tier.as_deref().unwrap_or_default();
-        let hash = stable_hash(&[name.0.as_bytes(), tier_name.as_bytes(), quotas.as_bytes()]);
-        let version = meters.iter().map(|meter| meter.limiter.state_version()).max().unwrap_or(1);
+        let hash = stable_hash(&[name.0.as_bytes(), tier_name.as_bytes(), identities.as_bytes()]);
+        let version = quotas.iter().map(|quota| quota.limiter.state_version()).max().unwrap_or(1);
         let mut record_id = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
         while (1..=version).any(|version| self.record_ids.contains(&marked(record_id, version))) {
             record_id = record_id.checked_add(1).unwrap_or(1);
         }
         self.record_ids.extend((1..=version).map(|version| marked(record_id, version)));
-        let len = meters.last().map_or(0, |m| m.offset.saturating_add(m.limiter.state_len()));
+        let len = quotas.last().and_then(CompiledQuota::end).unwrap_or(0);
         let set = small(self.policy.sets.len());
-        self.policy.sets.push(QuotaSet { rule, tier, record_id, version, offset: 0, len, meters });
+        self.policy.sets.push(QuotaSet { rule, tier, record_id, version, offset: 0, len, quotas });
         if let Some(group) = self.policy.groups.get_mut(usize::from(group)) {
             group.sets.push(set);
         }

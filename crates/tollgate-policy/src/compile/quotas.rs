@@ -1,6 +1,7 @@
 //! From quotas as written to limiters with a place in the stored value.
 //!
-//! Invariant: what the core refuses is told at the field that is to be mended, in the core's words.
+//! Invariant: what the core refuses is reported at the field that is to be mended, in the core's
+//! words.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,26 +13,30 @@ use crate::compile::names::TWICE;
 use crate::document::rule::QuotaDoc;
 use crate::json::place::At;
 use crate::json::reader::Lenient;
-use crate::policy::quota::Meter;
+use crate::policy::quota::CompiledQuota;
 
 /// The most quotas of a rule.
 const MAX_QUOTAS: usize = 16;
 
 /// The quotas of one rule or tier, states one after the other.
-pub(crate) fn meters(quotas: &[Lenient<QuotaDoc>], rule_name: &str, at: &At<'_>) -> Vec<Meter> {
-    if quotas.is_empty() || quotas.len() > MAX_QUOTAS {
-        at.problem(format!("has {} quotas; use 1 to {MAX_QUOTAS}", quotas.len()));
+pub(crate) fn compiled_quotas(
+    docs: &[Lenient<QuotaDoc>],
+    rule_name: &str,
+    at: &At<'_>,
+) -> Vec<CompiledQuota> {
+    if docs.is_empty() || docs.len() > MAX_QUOTAS {
+        at.problem(format!("has {} quotas; use 1 to {MAX_QUOTAS}", docs.len()));
     }
-    let mut meters: Vec<Meter> = Vec::new();
+    let mut quotas: Vec<CompiledQuota> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     let mut offset = 0_usize;
-    for (i, quota) in quotas.iter().enumerate().take(MAX_QUOTAS) {
-        let Some(quota) = &quota.0 else { continue };
+    for (i, doc) in docs.iter().enumerate().take(MAX_QUOTAS) {
+        let Some(doc) = &doc.0 else { continue };
         let at = at.item(i);
-        let name = match &quota.name {
+        let name = match &doc.name {
             Some(Lenient(Some(name))) => name.0.clone(),
             Some(Lenient(None)) => continue, // its problem is noted
-            None if quotas.len() == 1 => rule_name.into(),
+            None if docs.len() == 1 => rule_name.into(),
             None => {
                 at.field("name")
                     .problem("is missing; every one of several quotas needs a name".into());
@@ -42,12 +47,12 @@ pub(crate) fn meters(quotas: &[Lenient<QuotaDoc>], rule_name: &str, at: &At<'_>)
             at.field("name").problem(TWICE.into());
         }
         names.push(name.clone());
-        if let Some(limiter) = limiter(quota, &at) {
-            meters.push(Meter { name, limiter, window: limiter.window(), offset });
+        if let Some(limiter) = limiter(doc, &at) {
+            quotas.push(CompiledQuota { name, limiter, window: limiter.window(), offset });
             offset = offset.saturating_add(limiter.state_len());
         }
     }
-    meters
+    quotas
 }
 
 /// The limiter of one quota; `None` when the core refuses it, or its limit or window could not be

@@ -25,7 +25,7 @@ use crate::json::quote::quoted_text;
 use crate::policy::client_address::{ClientAddress, Trust};
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
-use crate::policy::quota::Meter;
+use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 use crate::policy::surface::Traits;
 
@@ -146,8 +146,8 @@ fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
 }
 
 fn quota_warnings(set: &QuotaSet, at: &At<'_>) {
-    for meter in set.meters() {
-        let (name, limiter) = (quoted_text(meter.name()), meter.limiter());
+    for quota in set.quotas() {
+        let (name, limiter) = (quoted_text(quota.name()), quota.limiter());
         if limiter.algorithm() == Algorithm::SlidingLog && limiter.limit() > LARGE_LOG {
             at.problem(format!(
                 "{name} is a sliding-log of {}, which takes {} bytes a key; sliding-buckets takes far less",
@@ -168,11 +168,11 @@ fn cost_warnings(policy: &Policy, set: &QuotaSet, at: &At<'_>) {
     let Some(Cost::Fixed(cost)) = policy.rules.get(set.rule()).map(|rule| &rule.cost) else {
         return;
     };
-    for meter in set.meters().iter().filter(|meter| *cost > meter.limiter().capacity()) {
+    for quota in set.quotas().iter().filter(|quota| *cost > quota.limiter().capacity()) {
         at.problem(format!(
             "{cost} is more than {} ever holds, which is {}, so it admits no request",
-            quoted_text(meter.name()),
-            meter.limiter().capacity()
+            quoted_text(quota.name()),
+            quota.limiter().capacity()
         ));
     }
 }
@@ -195,12 +195,12 @@ fn held_warnings(policy: &Policy, set: &QuotaSet, at: &At<'_>) {
     if !policy.rules.get(set.rule()).is_some_and(Rule::gives_back) {
         return;
     }
-    let is_queue = |meter: &&Meter| meter.limiter().algorithm() == Algorithm::LeakyQueue;
-    for meter in set.meters().iter().filter(is_queue) {
+    let is_queue = |quota: &&CompiledQuota| quota.limiter().algorithm() == Algorithm::LeakyQueue;
+    for quota in set.quotas().iter().filter(is_queue) {
         at.problem(format!(
             "holds places of {}, a leaky-queue, which gives nothing back once the request has gone on; use another \
              algorithm",
-            quoted_text(meter.name())
+            quoted_text(quota.name())
         ));
     }
 }
@@ -217,12 +217,12 @@ fn regrows_one(limiter: &Limiter) -> bool {
 fn name_warnings(policy: &Policy, left: &Cell<usize>, rules_at: &At<'_>) {
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     for set in policy.sets.iter().filter(|set| policy.reports(set)) {
-        for meter in set.meters() {
-            let earlier = *first.entry(meter.name()).or_insert(set.rule());
+        for quota in set.quotas() {
+            let earlier = *first.entry(quota.name()).or_insert(set.rule());
             if earlier != set.rule() && policy.overlaps(earlier, set.rule(), left) {
                 rules_at.item(set.rule()).field("quotas").problem(format!(
                     "{} is also a quota of rules[{earlier}], and clients of both cannot tell the two apart",
-                    quoted_text(meter.name())
+                    quoted_text(quota.name())
                 ));
             }
         }

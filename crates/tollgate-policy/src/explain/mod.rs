@@ -20,7 +20,6 @@ use crate::http::malformed::Malformed;
 use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::Due;
 use crate::policy::compiled::Policy;
-use crate::policy::quota::Meter;
 use crate::policy::rule::Rule;
 use crate::request::key::write_part;
 use crate::request::lazy::{Buffers, Request};
@@ -132,7 +131,6 @@ impl<'a> Outcome<'a> {
     /// What each rule that applied said, in the order of the document.
     #[must_use]
     pub fn verdicts(&self) -> Vec<RuleVerdict<'a>> {
-        let quota = |meter: &'a Meter, decision: &Decision| (meter.name(), *decision);
         let verdicts = self.plan.applied.iter().map(|applied| RuleVerdict {
             rule: usize::from(applied.rule),
             quota_set: usize::from(applied.set),
@@ -142,7 +140,7 @@ impl<'a> Outcome<'a> {
             result: self.result(applied),
             is_enforced: applied.enforced,
             is_deferred: applied.due == Due::Later,
-            quotas: self.of_rule(applied).map(|r| quota(r.meter, r.decision)).collect(),
+            quotas: self.of_rule(applied).map(|r| (r.quota.name(), *r.decision)).collect(),
         });
         verdicts.collect()
     }

@@ -15,7 +15,7 @@ use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{AppliedRule, Due, Plan, denies};
 use crate::policy::compiled::Policy;
-use crate::policy::quota::Meter;
+use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
 use crate::policy::rule::Rule;
 
@@ -107,9 +107,9 @@ impl PartitionMut<'_> {
         let Self { index, stored, applied, decisions, .. } = self;
         for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
             applied.charged = None;
-            each_meter(policy, applied, &mut stored.value, decisions, |meter, state, decision| {
+            each_quota(policy, applied, &mut stored.value, decisions, |quota, state, decision| {
                 if decision.is_admitted() {
-                    *decision = meter.limiter.peek(state, now, 0);
+                    *decision = quota.limiter.peek(state, now, 0);
                 }
             });
         }
@@ -126,14 +126,14 @@ impl PartitionMut<'_> {
         let rule = policy.rules.get(usize::from(applied.rule))?;
         let set = policy.sets.get(usize::from(applied.set))?;
         let is_charged_now = matches!(applied.due, Due::Now | Due::Held);
-        let ([meter], true, None) = (&*set.meters, is_charged_now, rule.longest_wait()) else {
+        let ([quota], true, None) = (&*set.quotas, is_charged_now, rule.longest_wait()) else {
             return None;
         };
         let states = record::states_mut(set, &mut stored.value);
         let state =
-            states.filter(|_| stored.status.is_loaded()).and_then(|s| meter.state_mut(s))?;
+            states.filter(|_| stored.status.is_loaded()).and_then(|s| quota.state_mut(s))?;
         let decision = decisions.get_mut(applied.first_decision)?;
-        *decision = meter.limiter.check(state, now, applied.cost);
+        *decision = quota.limiter.check(state, now, applied.cost);
         let charged = decision.is_admitted();
         applied.charged = charged.then_some(now);
         stored.at = now;
@@ -154,8 +154,8 @@ impl PartitionMut<'_> {
         for applied in counted.filter(|applied| applied.due != Due::GivenBack) {
             let rule = policy.rules.get(usize::from(applied.rule));
             let longest = rule.and_then(Rule::longest_wait);
-            each_meter(policy, applied, &mut stored.value, decisions, |meter, state, decision| {
-                *decision = at_most(meter.limiter.peek(state, now, applied.cost), longest);
+            each_quota(policy, applied, &mut stored.value, decisions, |quota, state, decision| {
+                *decision = at_most(quota.limiter.peek(state, now, applied.cost), longest);
             });
             admitted &= !(applied.binding && denies(applied, policy, decisions));
         }
@@ -179,11 +179,11 @@ impl PartitionMut<'_> {
             let charged =
                 admitted && applied.due != Due::Later && !denies(applied, policy, decisions);
             applied.charged = charged.then_some(now);
-            each_meter(policy, applied, &mut stored.value, decisions, |meter, state, decision| {
+            each_quota(policy, applied, &mut stored.value, decisions, |quota, state, decision| {
                 if charged {
-                    *decision = meter.limiter.check(state, now, applied.cost);
+                    *decision = quota.limiter.check(state, now, applied.cost);
                 } else if decision.is_admitted() {
-                    *decision = meter.limiter.peek(state, now, 0);
+                    *decision = quota.limiter.peek(state, now, 0);
                 }
             });
             if charged {
@@ -226,31 +226,31 @@ fn take_back(
 ) -> bool {
     let Some(at) = applied.charged else { return true };
     let mut is_free = true;
-    each_meter(policy, applied, value, decisions, |meter, state, decision| {
+    each_quota(policy, applied, value, decisions, |quota, state, decision| {
         if let Some(charge) = decision.charge(at, applied.cost) {
-            let next_free_at = meter.limiter.idle_at(state);
-            meter.limiter.refund(state, charge, now);
+            let next_free_at = quota.limiter.idle_at(state);
+            quota.limiter.refund(state, charge, now);
             is_free &= !matches!(decision.verdict, Verdict::Delay(_))
-                || meter.limiter.idle_at(state) != next_free_at;
+                || quota.limiter.idle_at(state) != next_free_at;
         }
     });
     is_free
 }
 
 /// Calls `each` with every quota of the rule: its parameters, its state in `value`, its decision.
-fn each_meter(
+fn each_quota(
     policy: &Policy,
     applied: &AppliedRule,
     value: &mut [u8],
     decisions: &mut [Decision],
-    mut each: impl FnMut(&Meter, &mut [u8], &mut Decision),
+    mut each: impl FnMut(&CompiledQuota, &mut [u8], &mut Decision),
 ) {
     let Some(set) = policy.sets.get(usize::from(applied.set)) else { return };
     let Some(states) = record::states_mut(set, value) else { return };
     let decisions = decisions.get_mut(applied.first_decision..).unwrap_or_default();
-    for (meter, decision) in set.meters.iter().zip(decisions) {
-        if let Some(state) = meter.state_mut(states) {
-            each(meter, state, decision);
+    for (quota, decision) in set.quotas.iter().zip(decisions) {
+        if let Some(state) = quota.state_mut(states) {
+            each(quota, state, decision);
         }
     }
 }

@@ -166,7 +166,7 @@ impl<'p> Partition<'p> {
         applied: &AppliedRule,
     ) -> impl Iterator<Item = &'p Decision> + use<'p> {
         let decisions = self.decisions.get(applied.first_decision..).unwrap_or_default();
-        decisions.iter().take(policy.meters(applied).len())
+        decisions.iter().take(policy.quotas(applied).len())
     }
 }
 

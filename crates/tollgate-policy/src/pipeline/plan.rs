@@ -11,7 +11,7 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use crate::http::malformed::Malformed;
 use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
-use crate::policy::quota::Meter;
+use crate::policy::quota::CompiledQuota;
 use crate::request::lazy::Buffers;
 
 /// Bytes of a buffer that a plan may keep: usual requests fit, and many plans with it are small.
@@ -93,8 +93,8 @@ impl AppliedRule {
 }
 
 impl Policy {
-    pub(crate) fn meters(&self, applied: &AppliedRule) -> &[Meter] {
-        self.sets.get(usize::from(applied.set)).map_or(&[], |set| &set.meters)
+    pub(crate) fn quotas(&self, applied: &AppliedRule) -> &[CompiledQuota] {
+        self.sets.get(usize::from(applied.set)).map_or(&[], |set| &set.quotas)
     }
 }
 
@@ -162,7 +162,7 @@ impl Plan {
         let mut count = 0_usize;
         for applied in &mut self.applied {
             applied.first_decision = count;
-            count = count.saturating_add(policy.meters(applied).len());
+            count = count.saturating_add(policy.quotas(applied).len());
         }
         self.decisions.clear();
         self.decisions.resize(count, NOT_YET);
@@ -172,5 +172,5 @@ impl Plan {
 /// True when a quota of the rule denies.
 pub(crate) fn denies(applied: &AppliedRule, policy: &Policy, decisions: &[Decision]) -> bool {
     let decisions = decisions.get(applied.first_decision..).unwrap_or_default();
-    decisions.iter().take(policy.meters(applied).len()).any(|decision| !decision.is_admitted())
+    decisions.iter().take(policy.quotas(applied).len()).any(|decision| !decision.is_admitted())
 }

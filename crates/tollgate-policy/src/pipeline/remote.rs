@@ -117,7 +117,7 @@ impl Plan {
                 GIVEN_BACK => (Due::GivenBack, Some(Timestamp::from_nanos(bytes.u64()?))),
                 _ => return Err(WireError::Malformed),
             };
-            for _ in &found.meters {
+            for _ in &found.quotas {
                 let delay = charged.map(|_| bytes.u64()).transpose()?.unwrap_or(0);
                 verdicts.push(match delay {
                     0 => Verdict::Allow,
@@ -178,7 +178,7 @@ impl PartitionMut<'_> {
                 status = Status::Charged;
             }
             let slots = decisions.get_mut(applied.first_decision..).unwrap_or_default();
-            for slot in slots.iter_mut().take(policy.meters(applied).len()) {
+            for slot in slots.iter_mut().take(policy.quotas(applied).len()) {
                 *slot = bytes.decision()?;
             }
         }

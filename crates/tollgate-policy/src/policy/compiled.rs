@@ -110,7 +110,7 @@ impl Policy {
         let set = |i: u16| self.sets.get(usize::from(i));
         let fits = |set: &QuotaSet, len: usize| {
             let is_record = set.offset.checked_add(set.len).is_some_and(|end| end <= len);
-            is_record && set.meters.iter().all(|m| m.end().is_some_and(|end| end <= set.len))
+            is_record && set.quotas.iter().all(|m| m.end().is_some_and(|end| end <= set.len))
         };
         self.rules.iter().all(|rule| {
             let mut sets = rule.tiers.iter().map(|tier| tier.set).chain([rule.set]);

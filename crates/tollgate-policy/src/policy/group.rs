@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::document::key::Key;
-use crate::policy::quota::Meter;
+use crate::policy::quota::CompiledQuota;
 
 /// Bytes before a record's states.
 pub(crate) const RECORD_HEADER: usize = 8;
@@ -42,7 +42,7 @@ pub struct QuotaSet {
     pub(crate) offset: usize,
     /// Bytes of all states.
     pub(crate) len: usize,
-    pub(crate) meters: Vec<Meter>,
+    pub(crate) quotas: Vec<CompiledQuota>,
 }
 
 impl Group {
@@ -88,8 +88,8 @@ impl QuotaSet {
 
     /// The quotas.
     #[must_use]
-    pub fn meters(&self) -> &[Meter] {
-        &self.meters
+    pub fn quotas(&self) -> &[CompiledQuota] {
+        &self.quotas
     }
 
     /// What a record says that holds the states in the layout of `version`: the identity of the
@@ -101,7 +101,7 @@ impl QuotaSet {
 
     /// Bytes of all states in the layout of `version`; `None` where there is no such version.
     pub(crate) fn len_in(&self, version: u8) -> Option<usize> {
-        let mut lengths = self.meters.iter().map(|meter| meter.limiter.state_len_in(version));
+        let mut lengths = self.quotas.iter().map(|quota| quota.limiter.state_len_in(version));
         lengths.try_fold(0_usize, |sum, len| sum.checked_add(len?))
     }
 

@@ -8,7 +8,7 @@ use tollgate_core::{Limiter, Span};
 
 /// One quota as compiled.
 #[derive(Clone, Debug)]
-pub struct Meter {
+pub struct CompiledQuota {
     pub(crate) name: String,
     pub(crate) limiter: Limiter,
     pub(crate) window: Span,
@@ -16,7 +16,7 @@ pub struct Meter {
     pub(crate) offset: usize,
 }
 
-impl Meter {
+impl CompiledQuota {
     /// The name that is reported to clients.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -17,7 +17,7 @@ use tollgate_core::{FULLY_USED, Span, Timestamp};
 use crate::document::mode::Mode;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
-use crate::policy::quota::Meter;
+use crate::policy::quota::CompiledQuota;
 
 /// How much of its quotas a value has used: who has the least is forgotten first.
 ///
@@ -37,15 +37,15 @@ pub struct UsedShare {
 }
 
 impl UsedShare {
-    fn take_in(&mut self, is_shadow: bool, meter: &Meter, state: &[u8], now: Timestamp) {
-        let used = meter.limiter.used(state, now);
+    fn take_in(&mut self, is_shadow: bool, quota: &CompiledQuota, state: &[u8], now: Timestamp) {
+        let used = quota.limiter.used(state, now);
         if is_shadow {
             self.shadow = self.shadow.max(used);
             return;
         }
         self.enforced = self.enforced.max(used);
         if used == FULLY_USED {
-            let wait = meter.limiter.peek(state, now, 0).reset_after;
+            let wait = quota.limiter.peek(state, now, 0).reset_after;
             self.refuses_for = self.refuses_for.max(wait);
         }
     }
@@ -57,8 +57,8 @@ impl Group {
     #[must_use]
     pub fn idle_at(&self, policy: &Policy, value: &[u8]) -> Timestamp {
         let mut latest = Timestamp::ZERO;
-        self.each_state(policy, value, |_, meter, state| {
-            latest = latest.max(meter.limiter.idle_at(state));
+        self.each_state(policy, value, |_, quota, state| {
+            latest = latest.max(quota.limiter.idle_at(state));
         });
         latest
     }
@@ -68,10 +68,10 @@ impl Group {
     #[must_use]
     pub fn used_share(&self, policy: &Policy, value: &[u8], now: Timestamp) -> UsedShare {
         let mut share = UsedShare::default();
-        self.each_state(policy, value, |set, meter, state| {
+        self.each_state(policy, value, |set, quota, state| {
             let rule = policy.rules.get(usize::from(set.rule));
             let is_shadow = rule.is_some_and(|rule| matches!(rule.mode, Mode::Shadow));
-            share.take_in(is_shadow, meter, state, now);
+            share.take_in(is_shadow, quota, state, now);
         });
         share
     }
@@ -81,15 +81,15 @@ impl Group {
         &self,
         policy: &Policy,
         value: &[u8],
-        mut each: impl FnMut(&QuotaSet, &Meter, &[u8]),
+        mut each: impl FnMut(&QuotaSet, &CompiledQuota, &[u8]),
     ) {
         for set in self.sets.iter().filter_map(|i| policy.sets.get(usize::from(*i))) {
             // Wherever it lies: a value may be of an earlier policy's layout.
             let states = states(set, value).map(Cow::Borrowed);
             let Some(states) = states.or_else(|| find(value, set)) else { continue };
-            for meter in &set.meters {
-                if let Some(state) = meter.state(&states) {
-                    each(set, meter, state);
+            for quota in &set.quotas {
+                if let Some(state) = quota.state(&states) {
+                    each(set, quota, state);
                 }
             }
         }
@@ -180,9 +180,9 @@ fn record(stored: &[u8], wanted_id: u32, wanted_len: usize) -> Option<&[u8]> {
 /// The states of `set` that were `earlier` in the layout of `version`.
 fn converted(set: &QuotaSet, version: u8, earlier: &[u8]) -> Option<Vec<u8>> {
     let (mut states, mut rest) = (vec![0; set.len], earlier);
-    for meter in &set.meters {
-        let (state, others) = rest.split_at_checked(meter.limiter.state_len_in(version)?)?;
-        let is_state = meter.limiter.convert(version, state, meter.state_mut(&mut states)?);
+    for quota in &set.quotas {
+        let (state, others) = rest.split_at_checked(quota.limiter.state_len_in(version)?)?;
+        let is_state = quota.limiter.convert(version, state, quota.state_mut(&mut states)?);
         rest = is_state.then_some(others)?;
     }
     Some(states)

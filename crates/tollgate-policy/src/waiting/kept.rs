@@ -47,8 +47,8 @@ impl Plan {
     #[must_use]
     pub fn spare_line(&self, policy: &Policy) -> Option<Turn> {
         let [applied] = self.applied.as_slice() else { return None };
-        let [meter] = policy.meters(applied) else { return None };
-        let is_queue = meter.limiter.algorithm() == Algorithm::LeakyQueue;
+        let [quota] = policy.quotas(applied) else { return None };
+        let is_queue = quota.limiter.algorithm() == Algorithm::LeakyQueue;
         if !is_queue || !applied.enforced || applied.due != Due::Now {
             return None;
         }
@@ -81,7 +81,7 @@ impl Plan {
         *turned_away = Some(full);
         for applied in applied.iter_mut().filter(|applied| applied.enforced) {
             let own = decisions.get(applied.first_decision..).unwrap_or_default();
-            let mut own = own.iter().take(policy.meters(applied).len());
+            let mut own = own.iter().take(policy.quotas(applied).len());
             let waits = own.any(|decision| matches!(decision.verdict, Verdict::Delay(_)));
             applied.turned_away = waits || denies(applied, policy, decisions);
         }
@@ -119,7 +119,7 @@ impl Plan {
         };
         for applied in applied.iter().filter(|applied| applied.charged.is_some()) {
             let own = decisions.get_mut(applied.first_decision..).unwrap_or_default();
-            for decision in own.iter_mut().take(policy.meters(applied).len()) {
+            for decision in own.iter_mut().take(policy.quotas(applied).len()) {
                 if let Verdict::Delay(wait) = &mut decision.verdict {
                     *wait = at.since(stored.at);
                 }

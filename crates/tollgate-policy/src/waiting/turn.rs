@@ -9,7 +9,7 @@ use crate::answer::outcome::Outcome;
 use crate::document::action::Action;
 use crate::pipeline::plan::{AppliedRule, Due, Plan};
 use crate::policy::compiled::Policy;
-use crate::policy::quota::Meter;
+use crate::policy::quota::CompiledQuota;
 
 use super::pace::Pace;
 
@@ -52,7 +52,7 @@ impl Plan {
                 && turn(policy, applied).is_some_and(|turn| turn.record == of.record)
         })?;
         let quotas = self.outcome(policy).of_rule(applied);
-        let mut quotas = quotas.map(|r| (r.meter.limiter, *r.decision)).peekable();
+        let mut quotas = quotas.map(|r| (r.quota.limiter, *r.decision)).peekable();
         quotas.peek()?;
         Some(Pace::new(at, applied.cost, applied.due == Due::Later, quotas))
     }
@@ -89,8 +89,8 @@ fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
     let rule = policy.rules.get(usize::from(applied.rule))?;
     let Action::Delay(max) = rule.action else { return None };
     let hands_out_times =
-        |meter: &Meter| matches!(meter.limiter.algorithm(), Algorithm::LeakyQueue);
-    if !applied.binding || policy.meters(applied).iter().all(hands_out_times) {
+        |quota: &CompiledQuota| matches!(quota.limiter.algorithm(), Algorithm::LeakyQueue);
+    if !applied.binding || policy.quotas(applied).iter().all(hands_out_times) {
         return None;
     }
     let record = policy.sets.get(usize::from(applied.set))?.record_id;
