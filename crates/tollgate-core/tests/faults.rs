@@ -332,6 +332,42 @@ fn oscillating_by_11_s_gains_nothing() {
     }
 }
 
+/// A damaged byte is not believed for ever, although the key is never idle: two windows later the
+/// bound holds again, and after the skew what is within it is admitted again.
+#[test]
+fn a_damaged_byte_is_healed_while_the_key_is_in_use() {
+    const WINDOW_NS: u64 = SKEW_NS;
+    const A_WINDOW: u64 = 25; // steps: more than the limit of 10, and some in every part
+    const STEP_NS: u64 = WINDOW_NS / A_WINDOW;
+    const DAMAGE: u64 = 40;
+    let mut damaged = 0;
+    for limiter in of_every_algorithm(10, Span::from_nanos(WINDOW_NS)) {
+        for (byte, value) in (0..limiter.state_len()).flat_map(|i| [0, 1, 4, 19].map(|v| (i, v))) {
+            let mut key = Key::new(limiter);
+            let mut admitted = Vec::new();
+            for step in 0..DAMAGE + 7 * A_WINDOW {
+                if step == DAMAGE {
+                    damaged += u32::from(key.state[byte] != value);
+                    key.state[byte] = value;
+                }
+                let now = START + step * STEP_NS;
+                let decision = key.check(now, 1);
+                if decision.is_admitted() {
+                    admitted.push(Admission { at: now, cost: 1, decision });
+                }
+            }
+            let what = format!("byte {byte} as {value} by {limiter:?}");
+            for step in DAMAGE + 2 * A_WINDOW..DAMAGE + 6 * A_WINDOW {
+                let units = units_within(&admitted, START + step * STEP_NS, WINDOW_NS);
+                assert!(units <= limiter.max_in_window(), "{units} from {step}: {what}");
+                let is_skew_over = step >= DAMAGE + 4 * A_WINDOW;
+                assert!(units >= 7 || !is_skew_over, "{units} from {step}: {what}");
+            }
+        }
+    }
+    assert!(damaged > 400, "{damaged}");
+}
+
 /// A clock that stands still admits one capacity, however often it is asked.
 #[test]
 fn a_clock_that_stands_still_gives_one_capacity() {

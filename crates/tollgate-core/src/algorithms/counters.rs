@@ -4,8 +4,10 @@
 //! is that has any units (`u16`), the sum of all counters (48 bits), then the counter of sub-window
 //! `k` (`u32`) at `k mod (N + 1)`. Layout 1 had neither age nor sum: the index, then the counters.
 //!
-//! Invariant: any bytes are a ring, and every way to read them agrees with every other.
-//! Deliberately not here: time. A sub-window is a number.
+//! Invariant: any bytes are a ring, and every way to read them agrees with every other. A sum that
+//! is not that of the counters, which nothing here leaves, is believed for one turn of the ring at
+//! most: in every turn the counters are added up once. Deliberately not here: time. A sub-window is
+//! a number.
 
 use crate::encoding::position;
 
@@ -73,11 +75,7 @@ impl Shape {
             return;
         }
         counters.copy_from_slice(earlier);
-        let newest = u64::from_le_bytes(*newest);
-        let first = newest.saturating_sub(self.parts);
-        let counted = (first..=newest).map(|index| count(counters, self.place(index)));
-        let ring = Ring { newest, oldest: first, sum: counted.sum() };
-        self.without(ring, counters, first).write(header);
+        self.counted(counters, u64::from_le_bytes(*newest)).write(header);
     }
 
     /// The header and the counters; `None` for bytes of another length.
@@ -120,12 +118,28 @@ impl Shape {
         if place >= self.parts { 0 } else { place.wrapping_add(1) }
     }
 
-    /// Counts `cost` in `index`.
+    /// Counts `cost`, which `ring` has in its sum already, in its newest sub-window, where `newest`
+    /// was the newest one before. Returns the ring, counted anew when another turn has begun.
     #[inline]
-    pub(crate) fn add(&self, counters: &mut Counters, newest: u64, index: u64, cost: u64) {
+    pub(crate) fn add(&self, counters: &mut Counters, newest: u64, ring: Ring, cost: u64) -> Ring {
+        let passed = ring.newest.saturating_sub(newest);
         let place =
-            if index > newest { self.clear(counters, newest, index) } else { self.place(newest) };
+            if passed > 0 { self.clear(counters, newest, ring.newest) } else { self.place(newest) };
         set_count(counters, place, count(counters, place).saturating_add(cost));
+        let is_new_turn = place < passed && passed <= self.parts; // a whole turn left one counter
+        if is_new_turn { self.counted(counters, ring.newest) } else { ring }
+    }
+
+    /// What the counters say themselves.
+    #[inline(never)]
+    fn counted(&self, counters: &Counters, newest: u64) -> Ring {
+        let first = newest.saturating_sub(self.parts);
+        let (mut place, mut sum) = (self.place(first), 0_u64);
+        for _ in first..=newest {
+            sum = sum.saturating_add(count(counters, place));
+            place = self.next(place);
+        }
+        self.without(Ring { newest, oldest: first, sum }, counters, first)
     }
 
     /// Clears the counters after `newest`, which still hold what was counted a turn of the ring
@@ -153,7 +167,7 @@ impl Shape {
         Ring { oldest, sum, ..ring }
     }
 
-    /// [`SlidingBuckets::without`], by numbers alone, which are passed in registers.
+    /// [`Shape::without`], by numbers alone, which are passed in registers.
     #[inline(never)]
     fn drop_before(
         &self,

@@ -6,7 +6,8 @@
 //! those that count + cost <= limit`. The sum of the whole ring and the oldest sub-window that has
 //! any units stand in the state, so that a decision costs the same with 2 parts as with 360: the
 //! first that counts is `index - N`, or the next one in the last nanoseconds of a sub-window (N of
-//! them may be longer than the window by less than N ns). What has left is taken off the sum once.
+//! them may be longer than the window by less than N ns). What has left is taken off the sum once,
+//! and once a window the counters are added up again, so that no damaged sum lasts.
 //!
 //! Bound: at most `limit` in any half-open window, never over. The price is on the other side: a
 //! unit comes back at most one sub-window later than an exact log would give it back.
@@ -101,8 +102,7 @@ impl SlidingBuckets {
         let ring = Ring::read(header, self.shape);
         if let Some((decision, next)) = self.decide_fast(ring, counters, now, cost) {
             if decision.is_admitted() {
-                self.shape.add(counters, ring.newest, next.newest, cost);
-                next.write(header);
+                self.shape.add(counters, ring.newest, next, cost).write(header);
             }
             return decision;
         }
@@ -285,10 +285,10 @@ impl SlidingBuckets {
         let Moment { index, ring, .. } = *moment;
         if moment.is_anew {
             counters.fill([0; 4]);
-            self.shape.add(counters, index, index, ring.sum);
+            self.shape.add(counters, index, ring, ring.sum);
         }
-        self.shape.add(counters, ring.newest, index, cost);
         let oldest = if ring.sum == 0 { index } else { ring.oldest };
-        Ring { newest: index, oldest, sum: ring.sum.saturating_add(cost) }
+        let next = Ring { newest: index, oldest, sum: ring.sum.saturating_add(cost) };
+        self.shape.add(counters, ring.newest, next, cost)
     }
 }
