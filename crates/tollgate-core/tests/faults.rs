@@ -368,6 +368,37 @@ fn a_damaged_byte_is_healed_while_the_key_is_in_use() {
     assert!(damaged > 400, "{damaged}");
 }
 
+/// The words that a state begins with at their ends, above counters and times that are at theirs:
+/// every question has an answer, and what is idle is idle in every field.
+#[test]
+fn states_at_their_extremes_are_states() {
+    const WORDS: [u64; 6] = [0, 1, 1 << 16, 1 << 32, u64::MAX - 1, u64::MAX];
+    let triples = WORDS.map(|a| WORDS.map(|b| WORDS.map(|c| [a, b, c])));
+    let triples: Vec<[u64; 3]> = triples.into_iter().flatten().flatten().collect();
+    for limiter in of_every_algorithm(10, Span::from_secs(1)) {
+        for (words, rest) in triples.iter().flat_map(|words| [0, 1, 255].map(|rest| (words, rest)))
+        {
+            let mut key = Key::new(limiter);
+            key.state.fill(rest);
+            let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+            key.state.iter_mut().zip(bytes).for_each(|(byte, wanted)| *byte = wanted);
+            let idle_at = limiter.idle_at(&key.state).as_nanos();
+            if idle_at <= LATEST.as_nanos() {
+                let unused = Key::new(limiter).peek(idle_at, 1);
+                assert_eq!(key.peek(idle_at, 1), unused, "{words:?} {rest} by {limiter:?}");
+            }
+            for now in [0, START, LATEST.as_nanos(), u64::MAX] {
+                let mut key = key.clone();
+                let decision = key.peek(now, 1);
+                assert_eq!(key.check(now, 1), decision, "{words:?} {rest} by {limiter:?}");
+                if decision.is_admitted() {
+                    key.refund(&decision, now, 1, now);
+                }
+            }
+        }
+    }
+}
+
 /// A clock that stands still admits one capacity, however often it is asked.
 #[test]
 fn a_clock_that_stands_still_gives_one_capacity() {

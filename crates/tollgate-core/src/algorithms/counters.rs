@@ -228,10 +228,13 @@ impl Shape {
         if ring.sum == 0 || count(counters, self.place(ring.newest)) > 0 {
             return (ring.sum > 0).then_some(ring.newest);
         }
-        let mut last = ring.newest;
-        while ring.sum > 0 {
-            last = ring.oldest;
+        let mut last = ring.oldest;
+        while last < ring.newest {
             ring = self.without(ring, counters, last.saturating_add(1));
+            if ring.sum == 0 {
+                break;
+            }
+            last = ring.oldest;
         }
         Some(last)
     }
