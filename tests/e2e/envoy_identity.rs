@@ -21,7 +21,8 @@ fn knows_its_proxies(group: &Group) -> bool {
 /// that list, which `skip_xff_append` stops.
 fn start(groups: &[Group], appends: bool) -> Envoy {
     let listener = |(number, group): (usize, &Group)| {
-        let name = format!("group-{number}").leak(); // a listener's name is unique, and lives as long as the test
+        // A listener's name is unique, and lives as long as the test.
+        let name = format!("group-{number}").leak();
         let mut listener = Listener::new(name, vec![tollgate(&group.policy(), "vm", As::Text)]);
         listener.manager = json!({"use_remote_address": true, "skip_xff_append": !appends});
         listener.behind_proxy_protocol()

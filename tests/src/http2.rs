@@ -115,7 +115,8 @@ fn read_frame(stream: &mut net::TcpStream) -> io::Result<(u8, u32, Vec<u8>)> {
 /// The status at the front of a block of fields: of the static table, or in digits, which a server
 /// may write in Huffman's code (RFC 7541, A and B).
 fn status(block: &[u8]) -> u16 {
-    let start = block.iter().position(|byte| !(0x20..0x40).contains(byte)); // a new size of the table
+    // A new size of the table.
+    let start = block.iter().position(|byte| !(0x20..0x40).contains(byte));
     match &block[start.unwrap_or(0)..] {
         [0x88, ..] => 200,
         [0x8c, ..] => 400,

@@ -196,8 +196,8 @@ impl<H: Proxy> ActivePolicy<H> {
     }
 
     /// Refuses a request that may not wait.
-    pub fn turn_away(&self, plan: &mut Plan, full: Full) {
-        plan.turn_away(&self.config.policy, full);
+    pub fn reject_waiting(&self, plan: &mut Plan, full: Full) {
+        plan.reject_waiting(&self.config.policy, full);
     }
 
     /// How much may wait.
@@ -291,7 +291,8 @@ impl<H: Proxy> ActivePolicy<H> {
     pub fn keep(&self, mut plan: Box<Plan>) {
         let mut plans = self.plans.take();
         if plans.len() < SPARE_PLANS {
-            plan.forget_long(); // or long requests, as many as there are plans, would hold their memory for ever
+            // Or long requests, as many as there are plans, would hold their memory for ever.
+            plan.forget_long();
             plans.push(plan);
         }
         self.plans.set(plans);

@@ -52,7 +52,7 @@ impl<H: Proxy> Arrival<'_, H> {
             }
             Answer::Retry(wait) => match self.policy.outcome(&plan).turn() {
                 Some(turn) => self.held(plan, now).stand(turn, now),
-                None => self.held(plan, now).turn_away(Full::Late(wait), now),
+                None => self.held(plan, now).reject_waiting(Full::Late(wait), now),
             },
             Answer::Refuse { status } => self.refuse(plan, status),
         }

@@ -177,7 +177,7 @@ impl<S: SharedData> Enforcement<'_, S> {
 
     /// Takes back every charge: for a request that is refused after all. What was not committed yet
     /// is taken back in the plan alone, or else it would be taken out of what others were charged
-    /// when the request is turned away later.
+    /// when the request is refused later.
     pub fn refund_committed(&mut self, stats: &mut CommitStats) {
         for index in 0..self.plan.len() {
             if self.read(index).is_some_and(|read| read.committed) {

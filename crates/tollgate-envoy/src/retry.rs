@@ -84,8 +84,8 @@ impl<H: Proxy> Held<H> {
         let joined = self.waiting.with(|queue| queue.join(now, seat, pace, id));
         match joined {
             Some(Ok(ticket)) => self.seated(ticket, Some(turn), now),
-            Some(Err((full, _))) => self.turn_away(full, now),
-            None => self.turn_away(Full::Worker(SOON), now),
+            Some(Err((full, _))) => self.reject_waiting(full, now),
+            None => self.reject_waiting(Full::Worker(SOON), now),
         }
     }
 
@@ -99,8 +99,8 @@ impl<H: Proxy> Held<H> {
                 self.let_through(now.since(self.since));
                 self.seated(ticket, None, now)
             }
-            Some(Err((full, _))) => self.turn_away(full, now),
-            None => self.turn_away(Full::Worker(SOON), now),
+            Some(Err((full, _))) => self.reject_waiting(full, now),
+            None => self.reject_waiting(Full::Worker(SOON), now),
         }
     }
 
@@ -114,8 +114,8 @@ impl<H: Proxy> Held<H> {
                 self.let_through(now.since(self.since));
                 self.seated(ticket, None, now)
             }
-            Some(Err((full, _))) => self.turn_away_uncharged(full, now),
-            None => self.turn_away_uncharged(Full::Worker(SOON), now),
+            Some(Err((full, _))) => self.reject_waiting_uncharged(full, now),
+            None => self.reject_waiting_uncharged(Full::Worker(SOON), now),
         }
     }
 
@@ -164,7 +164,7 @@ impl<H: Proxy> Held<H> {
                 self.go()
             }
             Answer::Delay(wait) => self.wait_for(now.saturating_add(wait), now),
-            Answer::Retry(wait) => self.turn_away(Full::Late(wait), now),
+            Answer::Retry(wait) => self.reject_waiting(Full::Late(wait), now),
             Answer::Refuse { status } => self.refuse(status, waited),
         }
     }
@@ -180,12 +180,12 @@ impl<H: Proxy> Held<H> {
             }
             Some(Err(Some((full, _)))) => {
                 self.seat = None;
-                self.turn_away(full, now)
+                self.reject_waiting(full, now)
             }
             _ => {
                 self.seat = None;
                 self.waiting.with(|queue| queue.done(ticket, now, None));
-                self.turn_away(Full::Late(SOON), now)
+                self.reject_waiting(Full::Late(SOON), now)
             }
         }
     }
@@ -200,7 +200,7 @@ impl<H: Proxy> Held<H> {
     pub fn give_up(mut self, wait: Span, now: Timestamp) -> Pending<H> {
         self.seat = None;
         if self.host.enter(self.id) {
-            self.turn_away(Full::Late(wait), now)
+            self.reject_waiting(Full::Late(wait), now)
         } else {
             Pending::NOTHING
         }
@@ -213,19 +213,19 @@ impl<H: Proxy> Held<H> {
     }
 
     /// Refuses it because it may not wait, and gives back what it was charged.
-    pub fn turn_away(mut self, full: Full, now: Timestamp) -> Pending<H> {
-        self.policy.turn_away(&mut self.plan, full);
+    pub fn reject_waiting(mut self, full: Full, now: Timestamp) -> Pending<H> {
+        self.policy.reject_waiting(&mut self.plan, full);
         self.policy.take_back(&mut self.plan, now);
         self.refuse_full(full, now)
     }
 
     /// The same when others were charged for it.
-    fn turn_away_uncharged(mut self, full: Full, now: Timestamp) -> Pending<H> {
-        self.policy.turn_away(&mut self.plan, full);
+    fn reject_waiting_uncharged(mut self, full: Full, now: Timestamp) -> Pending<H> {
+        self.policy.reject_waiting(&mut self.plan, full);
         self.refuse_full(full, now)
     }
 
-    /// Refuses it after it was turned away.
+    /// Refuses it once its plan says that it may not wait.
     fn refuse_full(self, full: Full, now: Timestamp) -> Pending<H> {
         if matches!(full, Full::Key(_) | Full::Worker(_)) {
             self.policy.count_wait(Wait::Full);

@@ -37,7 +37,8 @@ const NO_MESSAGES: &[&str] = &[
     "a JSON value",               // serde asks what is expected; everything is
     "{tier:?} {limiters:?}",      // hashed into a record's identity
     "{kind} {}:{name}\\n",        // hashed into a group's identity
-    "window must be 1ms to 366d", // a window out of range is told by `Window` before the core sees it
+    // A window out of range is reported by `Window` before the core sees it.
+    "window must be 1ms to 366d",
 ];
 
 /// What the clients of requests are told, not who writes a document.

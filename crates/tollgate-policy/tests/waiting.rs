@@ -109,7 +109,7 @@ fn whoever_may_not_wait_is_refused_and_told_when_to_come_back() {
         let mut plan = planned(&policy, &request("3"));
         let answer = decide(&policy, &mut plan, &mut stored, 1_000);
         assert!(matches!(answer, Answer::Retry(_) | Answer::Delay(_)), "{answer:?}");
-        plan.turn_away(&policy, full);
+        plan.reject_waiting(&policy, full);
         if plan.partition(0).unwrap().changed() {
             plan.partition_mut(0).unwrap().load(&policy, Some(&stored));
             plan.partition_mut(0).unwrap().refund(&policy, at(1_000));
@@ -150,7 +150,7 @@ fn a_long_key_that_is_kept_as_its_digest_is_told_as_itself() {
                 assert_eq!(plan.partition(0).unwrap().key(), [7; 16]);
             }
             decide(&policy, &mut plan, &mut stored, 1_000);
-            plan.turn_away(&policy, Full::Key(Span::from_secs(1)));
+            plan.reject_waiting(&policy, Full::Key(Span::from_secs(1)));
             plan.outcome(&policy).headers(&mut |name, value| said.push((name, value.to_owned())));
         }
         said

@@ -37,11 +37,11 @@ impl Serialize for CheckAnswer<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { outcome, policy, decided, .. } = self;
         let mut map = serializer.serialize_map(None)?;
-        let (decision, delay, status) = match outcome.answer_after(decided.waited) {
+        let (decision, delay, status) = match outcome.final_answer() {
             Answer::Pass => ("allow", None, None),
             Answer::Delay(delay) => ("delay", Some(delay), None),
             Answer::Refuse { status } => ("deny", None, Some(status)),
-            Answer::Retry(_) => ("deny", None, Some(429)),
+            Answer::Retry(_) => ("deny", None, None), // a final answer is none
         };
         map.serialize_entry("decision", decision)?;
         let rules: Vec<_> = outcome

@@ -28,7 +28,7 @@ pub(crate) async fn decide(
     let mut plan = Plan::new();
     policy.plan(facts, &mut plan);
     let waited = wait::decide(objects, policy, &mut plan, holds).await;
-    objects.tell_failures(policy, &plan, waited);
+    objects.report_failures(policy, &plan);
     Decided { plan, waited }
 }
 
@@ -51,6 +51,6 @@ pub(crate) async fn settle(
         objects.accept(policy, plan, asked.partition, call.reply().await);
         charged |= plan.partition(asked.partition).is_some_and(|partition| partition.changed());
     }
-    objects.tell();
+    objects.report();
     charged
 }

@@ -165,7 +165,7 @@ impl Gate {
     fn warn(&self, has_token: bool) {
         let Ok(policy) = self.policy.as_ref() else { return };
         health::log_each(policy.warnings(), "", &mut js::warn);
-        if policy.tells_partition_keys() && self.settings.hash_key.is_empty() {
+        if policy.reports_partition_keys() && self.settings.hash_key.is_empty() {
             js::warn(
                 "response.partition_key: pk can be guessed without the secret HASH_KEY; set it",
             );

@@ -62,7 +62,7 @@ impl Forward {
                 let status = (!why.is_empty()).then_some(reply.status);
                 gate.objects.tally.borrow_mut().note(Trouble::Origin, &why);
                 self.settle(gate, policy, status).await;
-                gate.objects.tell();
+                gate.objects.report();
                 reply.fields.0.push_str(&self.fields.0);
                 js::send(&reply)
             }

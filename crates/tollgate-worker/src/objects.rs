@@ -72,7 +72,7 @@ async fn charge(
         objects.accept(policy, plan, asked.partition, reply);
     }
     if is_refused(policy, plan, waited) {
-        objects.give_back(policy, plan, &asked).await;
+        objects.refund_committed(policy, plan, &asked).await;
     }
     asked
 }
@@ -172,7 +172,7 @@ impl Objects {
     }
 
     /// Takes back every charge of a refused request. The new replies say what is left without it.
-    pub(crate) async fn give_back(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
+    pub(crate) async fn refund_committed(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
         let is_charged = |i| plan.partition(i).is_some_and(|partition| partition.changed());
         let charged = asked.iter().filter(|asked| is_charged(asked.partition));
         let refund = |asked: &Asked| Call::refund(&asked.object, &asked.request, &asked.reply);
@@ -191,10 +191,10 @@ impl Objects {
     }
 
     /// Counts what `on_failure` decided, if it did.
-    pub(crate) fn tell_failures(&self, policy: &Policy, plan: &Plan, waited: Span) {
+    pub(crate) fn report_failures(&self, policy: &Policy, plan: &Plan) {
         if plan.has_failed() {
             let outcome = plan.outcome(policy);
-            match outcome.answer_after(waited) {
+            match outcome.final_answer() {
                 Answer::Pass | Answer::Delay(_) => {
                     self.tally.borrow_mut().note(Trouble::LetThrough, "");
                 }
@@ -202,11 +202,11 @@ impl Objects {
                 Answer::Refuse { .. } | Answer::Retry(_) => {}
             }
         }
-        self.tell();
+        self.report();
     }
 
     /// Logs what failed lately, if it is time.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn report(&self) {
         let mut tally = self.tally.borrow_mut();
         if let Some(line) = tally.is_due.then(|| tally.line(js::now())).flatten() {
             js::fail(&line);

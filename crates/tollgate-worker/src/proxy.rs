@@ -31,13 +31,12 @@ pub(crate) async fn proxy(
     let facts = with_claims(policy, facts).await;
     let decided = decide(&gate.objects, policy, &facts, true).await;
     let outcome = decided.plan.outcome(policy);
-    match outcome.answer_after(decided.waited) {
-        Answer::Pass | Answer::Delay(_) => {} // it has waited
-        Answer::Refuse { status } => return Err(refuse(&outcome, status, &facts.facts)),
-        Answer::Retry(_) => return Err(refuse(&outcome, 429, &facts.facts)), // `decide` has waited long enough
+    if let Answer::Refuse { status } = outcome.final_answer() {
+        return Err(refuse(&outcome, status, &facts.facts));
     }
     Ok(Forward {
-        request: Clone::clone(request), // the handle; `Request.clone` would read the body twice
+        // The handle; `Request.clone` would read the body twice.
+        request: Clone::clone(request),
         url: format!("{origin}{target}"),
         fields: Fields::of(&outcome),
         marks: Fields::marks(&outcome),

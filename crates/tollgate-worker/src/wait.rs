@@ -84,8 +84,8 @@ impl Waiter<'_> {
         match self.hold(wait) {
             Ok(ticket) => Some(ticket),
             Err(full) => {
-                self.plan.turn_away(self.policy, full);
-                self.objects.give_back(self.policy, self.plan, asked).await;
+                self.plan.reject_waiting(self.policy, full);
+                self.objects.refund_committed(self.policy, self.plan, asked).await;
                 None
             }
         }
@@ -101,7 +101,7 @@ impl Waiter<'_> {
                 (Poll::Wait(at), _) => self.sleep(ticket, now, at).await,
                 (Poll::Go, _) | (Poll::Decide, None) => return,
                 (Poll::Over(wait), _) => {
-                    return self.plan.turn_away(policy, Full::Late(wait));
+                    return self.plan.reject_waiting(policy, Full::Late(wait));
                 }
                 (Poll::Decide, Some(stood_in)) => {
                     // Three calls of each key at the most: asked, charged, given back.
@@ -137,7 +137,7 @@ impl Waiter<'_> {
             Ok(()) => Some(turn),
             Err(full) => {
                 let full = full.map_or(Full::Late(Span::ZERO), |(full, _)| full);
-                plan.turn_away(policy, full);
+                plan.reject_waiting(policy, full);
                 None
             }
         }
@@ -161,7 +161,7 @@ impl Waiter<'_> {
         plan.turns(self.policy).find(|turn| queue.has_line(&line(self.objects, plan, *turn)))
     }
 
-    /// Goes behind them, or is turned away.
+    /// Goes behind them, or is refused.
     fn join(&mut self, turn: Turn) -> Option<Ticket> {
         let (policy, now) = (self.policy, js::now());
         let plan = &mut *self.plan;
@@ -169,7 +169,7 @@ impl Waiter<'_> {
         let seat = seat(self.objects, plan, turn, self.since);
         let pace = plan.pace(policy, &turn, now);
         let joined = self.objects.lines.queue.borrow_mut().join(now, seat, pace, now);
-        joined.map_err(|(full, _)| plan.turn_away(policy, full)).ok()
+        joined.map_err(|(full, _)| plan.reject_waiting(policy, full)).ok()
     }
 
     /// Waits for its place in a `leaky-queue`.

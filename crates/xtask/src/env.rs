@@ -46,7 +46,8 @@ pub fn with_tools<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mu
         .env("PATH", path(workspace))
         .env("WRANGLER_SEND_METRICS", "false")
         .env("CLOUDFLARE_CF_FETCH_ENABLED", "false")
-        .env("WASM_BINDGEN_TEST_TIMEOUT", "120") // seconds in the browser; a busy machine is no failure
+        // Seconds in the browser; a busy machine is no failure.
+        .env("WASM_BINDGEN_TEST_TIMEOUT", "120")
         .env("CI", "true") // wrangler asks no questions
 }
 

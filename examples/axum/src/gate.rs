@@ -119,7 +119,7 @@ impl Gate {
     /// Refuses a request that would have to wait while too many do, and gives back a place that it
     /// was given.
     fn reject(&self, mut plan: Plan, wait: Span) -> Decided {
-        plan.turn_away(&self.policy, Full::Worker(wait));
+        plan.reject_waiting(&self.policy, Full::Worker(wait));
         let mut counts = self.counts();
         let now = self.now();
         plan.each_partition(|partition| {

@@ -53,7 +53,7 @@ struct Moment {
     ring: Ring,
     /// What of it counts.
     counting: Ring,
-    /// True when the clock was set anew: the ring is then replaced by the units that count, all in
+    /// True when the clock was reset: the ring is then replaced by the units that count, all in
     /// `index`.
     is_anew: bool,
 }

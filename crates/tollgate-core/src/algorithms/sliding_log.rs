@@ -50,7 +50,7 @@ struct Moment {
     expired: u64,
     /// The units that count.
     used: u64,
-    /// True when the clock was set anew: the log is then replaced by `used` entries at `at`.
+    /// True when the clock was reset: the log is then replaced by `used` entries at `at`.
     is_anew: bool,
 }
 

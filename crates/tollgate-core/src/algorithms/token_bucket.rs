@@ -66,7 +66,7 @@ impl TokenBucket {
             return (rate.decision(Verdict::Deny, standing, None), state);
         }
         if standing != debt {
-            return self.start_anew(state, now, cost);
+            return self.restart(state, now, cost);
         }
         if cost > 0 && self.missing_at(bucket, now).saturating_add(cost) > burst {
             let needed = debt.saturating_add(rate.span_of(cost));
@@ -164,7 +164,7 @@ impl TokenBucket {
     }
 
     /// After the clock was reset: the cost is admitted, and the bucket is empty then.
-    fn start_anew(
+    fn restart(
         &self,
         state: TokenBucketState,
         now: Timestamp,

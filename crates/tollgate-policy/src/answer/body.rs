@@ -1,7 +1,7 @@
 //! What a refusal says: its body, and the content type that belongs to it.
 //!
-//! Invariant: there is a content type if and only if there is a body. Names of quotas are told,
-//! keys and what else a client sent never.
+//! Invariant: there is a content type if and only if there is a body. Names of quotas are
+//! reported, keys and what else a client sent never.
 
 use alloc::format;
 use alloc::string::String;
@@ -16,7 +16,7 @@ impl Outcome<'_> {
     /// for a status that has none.
     #[must_use]
     pub fn body(&self) -> String {
-        let Some(cause) = self.cause() else { return String::new() };
+        let Some(cause) = self.cause else { return String::new() };
         if is_bodiless(status_of(cause)) { String::new() } else { self.content(cause) }
     }
 
@@ -36,7 +36,7 @@ impl Outcome<'_> {
     }
 
     pub(crate) fn detail(&self) -> String {
-        match (self.cause(), self.retry_after()) {
+        match (self.cause, self.retry_after()) {
             (Some(Cause::Malformed(malformed)), _) => malformed.detail().into(),
             (Some(Cause::Failure), _) => "the rate limiter cannot decide at the moment".into(),
             (Some(Cause::Busy), Some(wait)) => {

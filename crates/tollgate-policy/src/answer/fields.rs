@@ -29,7 +29,7 @@ pub(crate) struct Reported<'a> {
     pub(crate) decision: &'a Decision,
     pub(crate) partition: usize,
     /// The request would have to wait for its rule and may not.
-    pub(crate) turned_away: bool,
+    pub(crate) rejected_waiting: bool,
 }
 
 impl Reported<'_> {
@@ -37,13 +37,13 @@ impl Reported<'_> {
     /// not wait.
     pub(crate) fn is_violated(&self) -> bool {
         let gave_place = || self.quota.limiter.algorithm() == Algorithm::LeakyQueue;
-        !self.decision.is_admitted() || (self.turned_away && gave_place())
+        !self.decision.is_admitted() || (self.rejected_waiting && gave_place())
     }
 }
 
-/// How clients are told.
+/// Writes what is reported to the client.
 #[derive(Clone, Copy)]
-pub(crate) struct Telling<'a> {
+pub(crate) struct FieldWriter<'a> {
     pub(crate) response: &'a Response,
     /// Added to every wait until a quota admits again.
     pub(crate) jitter: Span,
@@ -58,7 +58,7 @@ macro_rules! send {
     }};
 }
 
-impl<'a> Telling<'a> {
+impl<'a> FieldWriter<'a> {
     /// The fields of every refusal. It is one client's and of the moment, so no cache may store it
     /// (RFC 6585, 4).
     pub(crate) fn refusal(

@@ -52,7 +52,7 @@ pub fn grpc_content_type(content_type: &[u8]) -> Option<&'static str> {
     .find_map(|(asked, answered)| kind.eq_ignore_ascii_case(asked.as_bytes()).then_some(answered))
 }
 
-/// What a gRPC client is told of a refusal.
+/// What a gRPC client reads of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrpcStatus {
     /// The status code, 0 to 16.
@@ -62,13 +62,13 @@ pub struct GrpcStatus {
 }
 
 impl Outcome<'_> {
-    /// What a gRPC client is told: RESOURCE_EXHAUSTED for a quota, whatever HTTP status the rule
+    /// What a gRPC client reads: RESOURCE_EXHAUSTED for a quota, whatever HTTP status the rule
     /// answers with, UNAVAILABLE for a failure, and INVALID_ARGUMENT for a request that cannot be
     /// read. An answer in silence (`respond`) is what the client would make of its HTTP status: OK
     /// for a success, which says nothing more.
     #[must_use]
     pub fn grpc(&self) -> GrpcStatus {
-        match self.cause() {
+        match self.cause {
             Some(cause @ Cause::Silent(_)) => {
                 let code = code_of(status_of(cause));
                 let message = if code == OK { String::new() } else { self.content(cause) };

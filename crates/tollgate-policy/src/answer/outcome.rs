@@ -1,13 +1,14 @@
 //! The answer to one request: pass, wait or refuse, and what is said about it.
 //!
-//! Invariant: an outcome only reads the plan; asking twice gives the same. A quota's refusal is 429
-//! (RFC 6585) unless the policy says otherwise, a failure's is 503: the client did nothing wrong. A
-//! request that cannot be read is 400, whatever the policy says: no wait helps. Names of quotas are
-//! told, keys never.
+//! Invariant: an outcome only reads the plan; asking twice gives the same. Why a request is refused
+//! is worked out once, when the outcome is made; status, fields and bodies follow from that. A
+//! quota's refusal is 429 (RFC 6585) unless the policy says otherwise, a failure's is 503: the
+//! client did nothing wrong. A request that cannot be read is 400, whatever the policy says: no
+//! wait helps. Names of quotas are reported to the client, keys never.
 
 use tollgate_core::{Algorithm, Span, Verdict};
 
-use crate::answer::fields::{Reported, Telling};
+use crate::answer::fields::{FieldWriter, Reported};
 use crate::answer::rule_result::RuleResult;
 use crate::answer::text::Text;
 use crate::document::action::{Action, Reply};
@@ -42,7 +43,7 @@ pub enum Answer {
 pub(crate) enum Cause<'a> {
     /// A quota denies; what the rule then answers of its own.
     Quota(Option<&'a Reply>),
-    /// As for a quota, but the client is not told.
+    /// As for a quota, but nothing of it is reported to the client.
     Silent(&'a Reply),
     /// The request lacks a part of a key.
     MissingKey,
@@ -59,13 +60,16 @@ pub(crate) enum Cause<'a> {
 pub struct Outcome<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) policy: &'a Policy,
+    /// Why the request is refused, if it is.
+    pub(crate) cause: Option<Cause<'a>>,
 }
 
 impl Plan {
     /// What was decided.
     #[must_use]
-    pub const fn outcome<'a>(&'a self, policy: &'a Policy) -> Outcome<'a> {
-        Outcome { plan: self, policy }
+    pub fn outcome<'a>(&'a self, policy: &'a Policy) -> Outcome<'a> {
+        let undecided = Outcome { plan: self, policy, cause: None };
+        Outcome { cause: undecided.find_cause(), ..undecided }
     }
 }
 
@@ -79,30 +83,38 @@ impl<'a> Outcome<'a> {
     /// May the request go on, which has already waited this long for [`Answer::Retry`]?
     #[must_use]
     pub fn answer_after(&self, waited: Span) -> Answer {
-        let Some(cause) = self.cause() else {
-            return self.delay().map_or(Answer::Pass, Answer::Delay);
-        };
-        if let Some(wait) = self.worth_waiting(waited)
-            && self.plan.turned_away.is_none()
+        if self.cause.is_some()
+            && self.plan.rejected_waiting.is_none()
+            && let Some(wait) = self.worth_waiting(waited)
         {
             return Answer::Retry(wait);
         }
-        Answer::Refuse { status: status_of(cause) }
+        self.final_answer()
+    }
+
+    /// May the request go on that can wait no longer? Never [`Answer::Retry`]: a rule that would
+    /// let it wait on refuses it.
+    #[must_use]
+    pub fn final_answer(&self) -> Answer {
+        match self.cause {
+            Some(cause) => Answer::Refuse { status: status_of(cause) },
+            None => self.delay().map_or(Answer::Pass, Answer::Delay),
+        }
     }
 
     /// Calls `sink` with the name (lower case) and value of every field to add to the response. On
     /// a refusal these are all the fields it has.
     pub fn headers(&self, sink: &mut dyn FnMut(&'static str, &str)) {
-        let cause = self.cause();
+        let cause = self.cause;
         let mut text = Text::new();
-        let telling = Telling { response: &self.policy.response, jitter: self.jitter() };
+        let writer = FieldWriter { response: &self.policy.response, jitter: self.jitter() };
         if let Some(cause) = cause {
             let kind = self.content_type(cause);
-            telling.refusal(kind, self.retry_after(), &mut text, sink);
+            writer.refusal(kind, self.retry_after(), &mut text, sink);
         }
         let silent = matches!(cause, Some(Cause::Silent(_)));
         if !silent && (self.policy.response.on_allow || cause.is_some()) {
-            telling.fields(
+            writer.fields(
                 || self.reported(),
                 |i| {
                     self.plan
@@ -128,18 +140,19 @@ impl<'a> Outcome<'a> {
     /// True when a failure refuses the request, and no quota does.
     #[must_use]
     pub fn is_failure(&self) -> bool {
-        self.cause() == Some(Cause::Failure)
+        self.cause == Some(Cause::Failure)
     }
 
     /// How long until the same request is admitted, if nobody else uses its keys: the longest of
     /// the violated quotas'. `None` when it is not refused, and when no wait can help.
     #[must_use]
     pub fn retry_after(&self) -> Option<Span> {
-        if let Some(Full::Late(wait) | Full::Key(wait) | Full::Worker(wait)) = self.plan.turned_away
+        if let Some(Full::Late(wait) | Full::Key(wait) | Full::Worker(wait)) =
+            self.plan.rejected_waiting
         {
             return Some(wait);
         }
-        if !matches!(self.cause(), Some(Cause::Quota(_))) || self.is_key_missing() {
+        if !matches!(self.cause, Some(Cause::Quota(_))) || self.is_key_missing() {
             return None;
         }
         let mut longest = Span::ZERO;
@@ -151,7 +164,7 @@ impl<'a> Outcome<'a> {
         Some(longest)
     }
 
-    /// The names of the quotas that deny and are told about.
+    /// The names of the quotas that deny and are reported to the client.
     pub fn violated(&self) -> impl Iterator<Item = &'a str> {
         self.reported().filter(|r| r.is_violated()).map(|r| r.quota.name.as_str())
     }
@@ -197,7 +210,7 @@ impl<'a> Outcome<'a> {
         if applied.malformed.is_some() {
             return RuleResult::Malformed;
         }
-        if applied.turned_away {
+        if applied.rejected_waiting {
             return RuleResult::Denied;
         }
         let decided = applied.partition.map(|partition| self.status(partition).is_decided());
@@ -221,12 +234,12 @@ impl<'a> Outcome<'a> {
 
     /// Why the request is refused, if it is: it cannot be read, or else the first rule that denies;
     /// a quota's word goes before a failure's.
-    pub(crate) fn cause(&self) -> Option<Cause<'a>> {
+    fn find_cause(&self) -> Option<Cause<'a>> {
         let binding = || self.plan.applied.iter().filter(|applied| applied.binding);
         if let Some(malformed) = binding().find_map(|applied| applied.malformed) {
             return Some(Cause::Malformed(malformed));
         }
-        match self.plan.turned_away {
+        match self.plan.rejected_waiting {
             Some(Full::Worker(_)) => return Some(Cause::Busy),
             Some(Full::Key(_) | Full::Late(_)) => return Some(Cause::Quota(None)),
             None => {}
@@ -308,16 +321,17 @@ impl<'a> Outcome<'a> {
         self.plan.partitions.get(partition).map_or(Status::Pending, |stored| stored.status)
     }
 
-    /// Every quota that was decided and that clients are told about: not those of a shadow, nor of
-    /// a rule that answers in silence.
+    /// Every quota that was decided and that is reported to the client: not those of a shadow, nor
+    /// of a rule that answers in silence.
     fn reported(&self) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
         let outcome = *self;
-        let told = move |applied: &&AppliedRule| {
+        let is_reported = move |applied: &&AppliedRule| {
             let silent =
                 matches!(outcome.rule(applied).map(|rule| &rule.action), Some(Action::Respond(_)));
             applied.enforced && !silent
         };
-        self.plan.applied.iter().filter(told).flat_map(move |applied| outcome.of_rule(applied))
+        let reported = self.plan.applied.iter().filter(is_reported);
+        reported.flat_map(move |applied| outcome.of_rule(applied))
     }
 
     /// The decided quotas of a rule.
@@ -333,7 +347,7 @@ impl<'a> Outcome<'a> {
                 quota,
                 decision,
                 partition,
-                turned_away: applied.turned_away,
+                rejected_waiting: applied.rejected_waiting,
             })
         })
     }

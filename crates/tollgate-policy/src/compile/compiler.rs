@@ -186,7 +186,8 @@ impl Compiler {
             };
             tiers.push((tier.priority.map_or(0, |p| p.0), tier_of));
         }
-        tiers.sort_by_key(|(priority, _)| Reverse(*priority)); // stable: the earlier of two equals first
+        // Stable: the earlier of two equals first.
+        tiers.sort_by_key(|(priority, _)| Reverse(*priority));
         tiers.into_iter().map(|(_, tier)| tier).collect()
     }
 

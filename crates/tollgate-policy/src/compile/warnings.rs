@@ -239,7 +239,7 @@ impl Document {
 }
 
 impl Policy {
-    /// True when clients are told about these quotas.
+    /// True when these quotas are reported to clients.
     fn reports(&self, set: &QuotaSet) -> bool {
         self.rules.get(set.rule()).is_some_and(|rule| {
             !matches!(rule.mode, Mode::Shadow) && !matches!(rule.action, Action::Respond(_))

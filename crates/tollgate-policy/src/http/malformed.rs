@@ -21,7 +21,7 @@ pub enum Malformed {
 }
 
 impl Malformed {
-    /// What the client is told.
+    /// What is reported to the client.
     #[must_use]
     pub const fn detail(self) -> &'static str {
         match self {

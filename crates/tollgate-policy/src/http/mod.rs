@@ -1,7 +1,7 @@
 //! What stands in a request, read as HTTP has it: paths, addresses, hosts, values, cookies.
 //!
 //! Invariant: nothing here knows of policies or documents, and nothing fails on any bytes. What has
-//! several readings is told as such ([`Malformed`](malformed::Malformed)), never guessed.
+//! several readings is reported as such ([`Malformed`](malformed::Malformed)), never guessed.
 
 pub(crate) mod forwarded;
 pub(crate) mod cookies;

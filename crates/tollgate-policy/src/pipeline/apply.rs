@@ -93,7 +93,7 @@ impl Policy {
             binding: enforced && !matches!(rule.action, Action::Mark(_)),
             due: if counted.is_ok() { rule.due() } else { Due::Now },
             charged: None,
-            turned_away: false,
+            rejected_waiting: false,
         });
     }
 

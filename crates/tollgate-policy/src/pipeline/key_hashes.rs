@@ -1,4 +1,4 @@
-//! What follows from a key besides where it is counted: the hash that clients are told, and their
+//! What follows from a key besides where it is counted: the hash reported to clients, and their
 //! jitter.
 //!
 //! Invariant: both are made of the key as the request has it, the same on every surface, also where
@@ -14,7 +14,7 @@ use crate::stable_hash::stable_hash;
 /// The hashes of one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyHashes {
-    /// What clients are told as `pk`.
+    /// What is reported to clients as `pk`.
     pub(crate) pk: u64,
     /// What its jitter is chosen by.
     pub(crate) jitter: u64,

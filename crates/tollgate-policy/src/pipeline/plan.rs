@@ -38,7 +38,7 @@ pub struct Plan {
     pub(crate) candidates: Vec<u16>,
     pub(crate) buffers: Buffers,
     /// Why it may not wait, when it would have to.
-    pub(crate) turned_away: Option<Full>,
+    pub(crate) rejected_waiting: Option<Full>,
 }
 
 /// A service shares its policy between threads, and keeps a plan and its outcome across an await.
@@ -69,7 +69,7 @@ pub(crate) struct AppliedRule {
     /// This request's cost is in the partition's value, since then.
     pub(crate) charged: Option<Timestamp>,
     /// It would have to wait for this rule and may not.
-    pub(crate) turned_away: bool,
+    pub(crate) rejected_waiting: bool,
 }
 
 /// When a rule charges a request.
@@ -135,7 +135,7 @@ impl Plan {
 
     pub(crate) fn clear(&mut self) {
         self.applied.clear();
-        self.turned_away = None;
+        self.rejected_waiting = None;
         self.decisions.clear();
         self.partitions.clear();
     }

@@ -135,12 +135,13 @@ impl Plan {
                 binding: flags & BINDING != 0,
                 due,
                 charged,
-                turned_away: false,
+                rejected_waiting: false,
             });
         }
         plan.reserve_decisions(policy);
         for (decision, verdict) in plan.decisions.iter_mut().zip(verdicts) {
-            decision.verdict = verdict; // of a charge that is to be taken back; any other is decided anew
+            // Of a charge that is to be taken back; any other is decided anew.
+            decision.verdict = verdict;
         }
         Ok(plan)
     }

@@ -80,7 +80,7 @@ impl Policy {
     /// True when the hash of their partition key (`pk`) is reported to clients, so that it needs a
     /// secret.
     #[must_use]
-    pub const fn tells_partition_keys(&self) -> bool {
+    pub const fn reports_partition_keys(&self) -> bool {
         self.response.partition_key
     }
 

@@ -84,7 +84,7 @@ impl TableSize {
         self.level
     }
 
-    /// The keys that a table of `level` was surely meant for.
+    /// The keys that a table of `level` was certainly meant for.
     #[must_use]
     pub fn capacity_of(&self, level: u8) -> u64 {
         let places = 1_u64.checked_shl(level.into()).unwrap_or(0).saturating_mul(wide(self.ways));

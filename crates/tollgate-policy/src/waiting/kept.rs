@@ -1,4 +1,4 @@
-//! A plan that is kept while its request waits: small, countable, and turned away if need be.
+//! A plan that is kept while its request waits: small, countable, and refused if need be.
 //!
 //! Invariant: what is kept is what deciding again and answering need, the keys, the rules that
 //! apply and their costs and tiers as of arrival; never the request. Stored values are loaded
@@ -31,7 +31,7 @@ impl Plan {
 
     /// Lets go of what a long request made grow, for a plan that is kept until the response: a key
     /// longer than `longest` is its digest from now on, here and in whatever is stored under it;
-    /// what clients are told of it stays.
+    /// what is reported to clients of it stays.
     pub fn trim(&mut self, policy: &Policy, longest: usize, digest: impl Fn(&[u8]) -> [u8; 16]) {
         for buffer in self.buffers.all() {
             if buffer.capacity() > longest {
@@ -76,14 +76,14 @@ impl Plan {
 
     /// Refuses the request, which would have to wait and may not. Afterwards give back what was
     /// charged.
-    pub fn turn_away(&mut self, policy: &Policy, full: Full) {
-        let Self { applied, decisions, turned_away, .. } = self;
-        *turned_away = Some(full);
+    pub fn reject_waiting(&mut self, policy: &Policy, full: Full) {
+        let Self { applied, decisions, rejected_waiting, .. } = self;
+        *rejected_waiting = Some(full);
         for applied in applied.iter_mut().filter(|applied| applied.enforced) {
             let own = decisions.get(applied.first_decision..).unwrap_or_default();
             let mut own = own.iter().take(policy.quotas(applied).len());
             let waits = own.any(|decision| matches!(decision.verdict, Verdict::Delay(_)));
-            applied.turned_away = waits || denies(applied, policy, decisions);
+            applied.rejected_waiting = waits || denies(applied, policy, decisions);
         }
     }
 
