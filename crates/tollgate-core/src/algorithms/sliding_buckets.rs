@@ -37,7 +37,7 @@ pub struct SlidingBuckets {
     reaches_for: Span,
     /// How long a unit counts that is used at the very start of a sub-window.
     counts_for: Span,
-    /// The last sub-window that [`SlidingBuckets::check_fast`] decides in: it ends before
+    /// The last sub-window that [`SlidingBuckets::decide_fast`] decides in: it ends before
     /// [`LATEST`].
     last: u64,
 }
