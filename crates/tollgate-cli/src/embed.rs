@@ -66,8 +66,10 @@ fn block(args: &EmbedArgs, document: &Document) -> String {
     for line in head.lines() {
         let _ = writeln!(out, "{margin}{line}"); // cannot fail
     }
-    for line in document.pretty().trim_ascii().lines() {
-        let _ = writeln!(out, "{margin}          {}", escaped(line.trim_end_matches('\r')));
+    // In JSON a lone carriage return is a blank; to most readers of YAML it ends a line.
+    let json = document.pretty().replace("\r\n", "\n");
+    for line in json.trim_ascii().split(['\n', '\r']) {
+        let _ = writeln!(out, "{margin}          {}", escaped(line)); // cannot fail
     }
     out
 }

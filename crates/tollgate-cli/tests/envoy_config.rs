@@ -212,6 +212,7 @@ fn what_is_embedded_is_the_policy() {
         "when": {"headers": {"x": ["off", "\u{85}\u{7f}\u{2028}\u{feff}\u{1f600} \t # ' \" : - |"]}, "paths": ["/é"]},
         "quotas": [{"limit": 999_999_999_999_999_u64, "window": "366d"}]}]});
     let mut documents = vec![odd.to_string(), format!("\u{feff}\r\n  {odd:#}\r\n\r\n")];
+    documents.extend(["\r", "\r\n"].map(|end| format!("{odd:#}").replace('\n', end)));
     for name in ["good.json", "warned.json", "policy.yaml"] {
         documents.push(std::fs::read_to_string(policies().join(name)).unwrap());
     }
