@@ -141,6 +141,31 @@ fn every_scalar_means_to_check_what_it_means_to_the_filter() {
     assert!(both_say(&bootstrap(&under_value(STRUCT, blocks)), "envoy.yaml") > 4);
 }
 
+// Guards: a text that Envoy changes without a word, so that another value is enforced than the one
+// that was checked. The filter's own words show what it got.
+#[test]
+fn what_envoy_reads_as_another_text_is_refused() {
+    let policy = "version: 1\nrules:\n- name: a\n  key: []\n  quotas: [{limit: 1, window: 1m}]\n  when:\n    methods:\n";
+    let rows = [
+        ("    - \"a\\_b\"\n", "\"a b\"", "as a blank"),
+        ("    - \"a\\Nb\"\n", "\"a b\"", "as a blank"),
+        ("    - >+\n      a@\n\n", "\"a@\\n\"", ">+"),
+    ];
+    for (written, got, refused) in rows {
+        let dir = TempDir::new("check");
+        let text = bootstrap(&under_value(STRUCT, &format!("{policy}{written}")));
+        fs::write(dir.path().join("envoy.yaml"), &text).expect("written");
+        let (_, from_filter) = by_envoy(&dir, "envoy.yaml");
+        assert_eq!(from_filter.len(), 1, "{written}: {from_filter:#?}");
+        assert!(from_filter[0].contains(got), "{written}: {from_filter:#?}");
+        let mut command = Command::new(command_line());
+        command.arg("check").arg(dir.path().join("envoy.yaml"));
+        let ran = command.output().expect("tollgate does not start");
+        let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+        assert_eq!((ran.status.code(), said.contains(refused)), (Some(1), true), "{said}");
+    }
+}
+
 #[test]
 fn what_the_filter_gets_is_what_is_checked() {
     let json = "{\"version\": 1, \"rules\": [{\"name\": \"a\", \"key\": [], \"quotas\": [{\"limit\": 3000000000, \"window\": \"1m\"}]}]}";

@@ -6,6 +6,7 @@
 //! which Envoy does not have, and a second document, which Envoy would leave unread without a word.
 
 mod builder;
+mod envoy_differs;
 mod node;
 mod scalar;
 
@@ -13,6 +14,7 @@ use saphyr_parser::Parser;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use builder::Builder;
+use envoy_differs::Source;
 pub(crate) use node::{Fault, Field, Kind, Node};
 pub(crate) use scalar::{Form, Reading, Scalar, Value};
 
@@ -21,11 +23,13 @@ impl Node {
     pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
         let mut parser = Parser::new_from_str(text);
         let mut builder = Builder::default();
+        let mut source = Source::new(text);
         while let Some(next) = parser.next_event() {
             let (event, span) = next.map_err(|error| Fault {
                 line: error.marker().line(),
                 message: format!("not YAML: {}", error.info()),
             })?;
+            source.same_for_envoy(&event, span)?;
             builder.take(event, span.start.line())?;
         }
         builder.finish()
