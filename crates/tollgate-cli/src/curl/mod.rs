@@ -64,11 +64,14 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>, String> {
     }
     // A prompt is often copied, too.
     let line = line.trim_start().trim_start_matches("$ ");
-    shlex::split(&joined(line)).ok_or_else(|| "a quote is not closed".to_owned())
+    shlex::split(&joined(line)?).ok_or_else(|| "a quote is not closed".to_owned())
 }
 
 /// One line of several that end in a backslash: `shlex` would find an empty word there.
-fn joined(line: &str) -> String {
+///
+/// # Errors
+/// The shell would put something else in a place of it.
+fn joined(line: &str) -> Result<String, String> {
     let mut out = String::with_capacity(line.len());
     let mut quote = None;
     let mut rest = line.chars();
@@ -86,11 +89,24 @@ fn joined(line: &str) -> String {
             }
             ('\'' | '"', None) => quote = Some(c),
             (_, Some(open)) if open == c => quote = None,
+            ('$' | '`', None | Some('"')) if is_replaced(c, rest.as_str()) => {
+                return Err(format!(
+                    "{c}{} is for the shell to replace: give the command line after -- instead, \
+                     or put it in single quotes",
+                    rest.as_str().chars().take(12).collect::<String>()
+                ));
+            }
             _ => {}
         }
         out.push(c);
     }
-    out
+    Ok(out)
+}
+
+/// `` `command` ``, `$(command)`, `$name` and `${name}`.
+fn is_replaced(first: char, rest: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '{' | '(');
+    first == '`' || rest.starts_with(is_name)
 }
 
 /// The request of a command line, which begins with `curl`.
@@ -396,6 +412,13 @@ mod tests {
             assert!(said.starts_with("refused: ") && said.contains(expected), "{line}: {said}");
         }
         assert!(split("curl $'a'").unwrap_err().contains("after --"));
+        for shell in ["`id`", "$(id)", "$HOME", "\"a: $1\"", "\"a: ${TOKEN}\"", "a\\\\$HOME"] {
+            let said = split(&format!("curl x.y -H {shell}")).unwrap_err();
+            assert!(said.contains("for the shell to replace"), "{shell}: {said}");
+        }
+        for plain in ["'$(id) `id`'", "\\$HOME", "\"\\$HOME \\`id\\`\"", "a$", "\"$ a\"", "$.a"] {
+            assert!(split(&format!("$ curl x.y -H {plain}")).is_ok(), "{plain}");
+        }
         assert!(split("curl 'a").unwrap_err().contains("not closed"));
     }
 }
