@@ -3,14 +3,12 @@
 //! Invariant: a reply names quotas, fields and limits, never keys or tokens, and is never cached.
 //! Which reply a request gets is decided elsewhere, and nothing here knows the runtime.
 
-use serde::Serialize;
-use tollgate_policy::{Outcome, Problem, Problems, grpc_content_type};
+use tollgate_policy::{Outcome, PROBLEM_JSON, ProblemDetails, Problems, grpc_content_type};
 
 /// Where the health report is, in both uses.
 pub(crate) const HEALTH_PATH: &str = "/.well-known/tollgate/health";
 
 const JSON: &str = "application/json";
-const PROBLEM: &str = "application/problem+json";
 
 /// Header fields as lines of `name: value`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,23 +45,6 @@ pub(crate) struct Reply {
     pub(crate) body: String,
 }
 
-/// A problem document (RFC 9457), `errors` as in its section 3.
-#[derive(Serialize)]
-struct Document<'a> {
-    r#type: &'a str,
-    title: &'a str,
-    status: u16,
-    detail: &'a str,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    errors: &'a [Entry<'a>],
-}
-
-#[derive(Serialize)]
-struct Entry<'a> {
-    path: &'a str,
-    detail: &'a str,
-}
-
 impl Reply {
     /// 200 with a JSON document that nobody caches.
     pub(crate) fn json(body: String) -> Self {
@@ -77,13 +58,8 @@ impl Reply {
 
     /// A problem with its list of errors.
     pub(crate) fn problems(status: u16, title: &str, detail: &str, errors: &Problems) -> Self {
-        let entry = |problem: &'_ Problem| -> (String, String) {
-            (problem.path.clone(), problem.message.clone())
-        };
-        let owned: Vec<_> = errors.0.iter().map(entry).collect();
-        let errors: Vec<_> = owned.iter().map(|(path, detail)| Entry { path, detail }).collect();
-        let document = Document { r#type: "about:blank", title, status, detail, errors: &errors };
-        Self::new(status, PROBLEM, serde_json::to_string(&document).unwrap_or_default())
+        let details = ProblemDetails { kind: "about:blank", title, status, detail };
+        Self::new(status, PROBLEM_JSON, details.with_errors(errors))
     }
 
     /// The refusal with `status` of a request with this content type.
@@ -110,6 +86,8 @@ impl Reply {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_policy::Problem;
+
     use super::*;
 
     #[test]

@@ -8,6 +8,7 @@ use alloc::string::String;
 
 use crate::answer::fields;
 use crate::answer::outcome::{Cause, Outcome, status_of};
+use crate::answer::problem_details::{PROBLEM_JSON, ProblemDetails};
 use crate::document::action::Reply;
 use crate::document::root::BodyFormat;
 
@@ -53,28 +54,18 @@ impl Outcome<'_> {
     }
 
     fn problem(&self, cause: Cause<'_>) -> String {
-        const REGISTERED: &str = "https://iana.org/assignments/http-problem-types#";
-        let (registry, kind, title) = match cause {
-            Cause::Failure | Cause::Busy => {
-                (REGISTERED, "temporary-reduced-capacity", "Temporary Reduced Capacity")
+        let (kind, title) = match cause {
+            Cause::Failure | Cause::Busy => (
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Temporary Reduced Capacity",
+            ),
+            Cause::Malformed(_) => ("about:blank", "Bad Request"),
+            Cause::Quota(_) | Cause::Silent(_) | Cause::MissingKey => {
+                ("https://iana.org/assignments/http-problem-types#quota-exceeded", "Quota Exceeded")
             }
-            Cause::Malformed(_) => ("", "about:blank", "Bad Request"),
-            _ => (REGISTERED, "quota-exceeded", "Quota Exceeded"),
         };
-        let mut body = format!(
-            "{{\"type\":\"{registry}{kind}\",\"title\":\"{title}\",\
-             \"status\":{},\"detail\":\"{}\"",
-            status_of(cause),
-            self.detail()
-        );
-        let mut separator = ",\"violated-policies\":[";
-        for name in self.violated() {
-            body.push_str(separator);
-            fields::push_quoted(name, &mut body);
-            separator = ",";
-        }
-        body.push_str(if separator == "," { "]}" } else { "}" });
-        body
+        let (status, detail) = (status_of(cause), &self.detail());
+        ProblemDetails { kind, title, status, detail }.of_quotas(self.violated())
     }
 
     /// `None` without a body: Envoy would drop the type, and the surfaces answer alike.
@@ -90,7 +81,7 @@ impl Outcome<'_> {
         match (own, self.policy.response.body) {
             (Some(body), _) => body.filter(|body| !body.0.is_empty()).map(|_| "text/plain"),
             (None, BodyFormat::Text) => Some("text/plain"),
-            (None, BodyFormat::ProblemJson) => Some("application/problem+json"),
+            (None, BodyFormat::ProblemJson) => Some(PROBLEM_JSON),
             (None, BodyFormat::Empty) => None,
         }
     }

@@ -4,6 +4,7 @@
 
 pub(crate) mod grpc;
 pub(crate) mod body;
+pub(crate) mod problem_details;
 pub(crate) mod outcome;
 pub(crate) mod fields;
 pub(crate) mod text;

@@ -1,0 +1,136 @@
+//! Problem details (RFC 9457): the one writer of `application/problem+json`.
+//!
+//! Invariant: whatever the texts hold, what is written is one JSON object. Deliberately absent:
+//! what is said in them; that is the callers'.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::json::problem::Problems;
+
+/// The media type of what is written here.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// What a problem is, in the members of RFC 9457, section 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProblemDetails<'a> {
+    /// A URI for the kind of problem; `about:blank` when the status says it all.
+    pub kind: &'a str,
+    /// The kind of problem in words.
+    pub title: &'a str,
+    /// The HTTP status of the response.
+    pub status: u16,
+    /// What is wrong this time.
+    pub detail: &'a str,
+}
+
+impl ProblemDetails<'_> {
+    /// The document, with the names of the policies that are violated (`violated-policies`, as
+    /// draft-ietf-httpapi-ratelimit-headers registers it), if there are any.
+    pub(crate) fn of_quotas<'q>(&self, violated: impl Iterator<Item = &'q str>) -> String {
+        let mut out = self.begin();
+        list(violated, "violated-policies", &mut out, push_text);
+        out.push('}');
+        out
+    }
+
+    /// The document, with the place and the words of every one of `errors` (section 3 has this
+    /// example), if there are any.
+    #[must_use]
+    pub fn with_errors(&self, errors: &Problems) -> String {
+        let mut out = self.begin();
+        list(errors.0.iter(), "errors", &mut out, |problem, out| {
+            out.push_str("{\"path\":");
+            push_text(&problem.path, out);
+            out.push_str(",\"detail\":");
+            push_text(&problem.message, out);
+            out.push('}');
+        });
+        out.push('}');
+        out
+    }
+
+    /// The members that every problem has.
+    fn begin(&self) -> String {
+        let mut out = String::from("{\"type\":");
+        push_text(self.kind, &mut out);
+        out.push_str(",\"title\":");
+        push_text(self.title, &mut out);
+        out.push_str(&format!(",\"status\":{},\"detail\":", self.status));
+        push_text(self.detail, &mut out);
+        out
+    }
+}
+
+/// `,"name":[...]`, if there is anything to list.
+fn list<T>(
+    items: impl Iterator<Item = T>,
+    name: &str,
+    out: &mut String,
+    push: impl Fn(T, &mut String),
+) {
+    let mut is_open = false;
+    for item in items {
+        if is_open {
+            out.push(',');
+        } else {
+            out.push(',');
+            push_text(name, out);
+            out.push_str(":[");
+            is_open = true;
+        }
+        push(item, out);
+    }
+    if is_open {
+        out.push(']');
+    }
+}
+
+/// `text` as a JSON string (RFC 8259, section 7).
+fn push_text(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\0'..='\x1f' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::json::problem::Problem;
+
+    const BAD: ProblemDetails<'_> =
+        ProblemDetails { kind: "about:blank", title: "Bad", status: 400, detail: "it is" };
+
+    #[test]
+    fn members_that_say_nothing_are_left_out() {
+        let plain = r#"{"type":"about:blank","title":"Bad","status":400,"detail":"it is"}"#;
+        assert_eq!(BAD.with_errors(&Problems::default()), plain);
+        assert_eq!(BAD.of_quotas(core::iter::empty()), plain);
+        let violated = BAD.of_quotas(["a", "b\""].into_iter());
+        let end = r#","violated-policies":["a","b\""]}"#;
+        assert_eq!(violated, format!("{}{end}", plain.trim_end_matches('}')));
+    }
+
+    #[test]
+    fn any_text_is_one_json_string() {
+        let odd = "\0\u{1f}\n\"\\/\u{7f}\u{2028}ä\u{1f600}";
+        let errors = Problems(vec![Problem::new(odd, odd.into()), Problem::new("", "b".into())]);
+        let text =
+            ProblemDetails { kind: odd, title: odd, detail: odd, ..BAD }.with_errors(&errors);
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for member in ["type", "title", "detail"] {
+            assert_eq!(read[member], odd);
+        }
+        assert_eq!(read["errors"][0], serde_json::json!({"path": odd, "detail": odd}));
+        assert_eq!(read["errors"][1], serde_json::json!({"path": "", "detail": "b"}));
+        assert!(!text.contains(|c| c < ' '), "one line");
+    }
+}
