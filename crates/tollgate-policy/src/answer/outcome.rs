@@ -203,7 +203,9 @@ impl<'a> Outcome<'a> {
     }
 
     fn rule(&self, applied: &AppliedRule) -> Option<&'a Rule> {
-        self.policy.rules.get(usize::from(applied.rule))
+        let rule = self.policy.rules.get(usize::from(applied.rule));
+        debug_assert!(rule.is_some(), "an outcome is asked of the policy that made its plan");
+        rule
     }
 
     pub(crate) fn result(&self, applied: &'a AppliedRule) -> RuleResult {

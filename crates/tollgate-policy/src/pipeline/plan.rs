@@ -93,8 +93,11 @@ impl AppliedRule {
 }
 
 impl Policy {
+    /// The quotas of a rule that this policy planned.
     pub(crate) fn quotas(&self, applied: &AppliedRule) -> &[CompiledQuota] {
-        self.sets.get(usize::from(applied.set)).map_or(&[], |set| &set.quotas)
+        let set = self.sets.get(usize::from(applied.set));
+        debug_assert!(set.is_some(), "a plan goes with the policy that made it");
+        set.map_or(&[], |set| &set.quotas)
     }
 }
 
