@@ -100,8 +100,7 @@ impl Limiter {
     /// always admitted and changes nothing. Never fails.
     #[inline]
     pub fn check(&self, state: &mut [u8], now: Timestamp, cost: u64) -> Decision {
-        // The usual case of the default in the proxy; the rest is a call away and does not weigh on
-        // it.
+        // The usual case of the default; the rest is a call away and does not weigh on it.
         match self {
             Self::Gcra(gcra) => check_fast(gcra, state, now, cost)
                 .unwrap_or_else(|| check_slow(gcra, state, now, cost)),

@@ -1,4 +1,4 @@
-//! GCRA: the generic cell rate algorithm, the default in the proxy.
+//! GCRA: the generic cell rate algorithm, the default everywhere.
 //!
 //! State: the theoretical arrival time (TAT) of the next unit if units came exactly T apart. A cost
 //! is admitted when `max(TAT, now) + cost x T <= now + burst x T`, and that sum is the next TAT.

@@ -1,4 +1,4 @@
-//! Sliding window: two counters, the default at the edge.
+//! Sliding window: two counters, the older one weighted.
 //!
 //! State: the index of the window, aligned as in `fixed_window`, and the units counted in it and in
 //! the one before. The estimate of what the last window's length admitted is `previous x (window -
