@@ -95,13 +95,13 @@ pub(crate) struct ExplainArgs {
     /// 192.0.2.1 unless given
     #[arg(long)]
     pub(crate) ip: Option<IpAddr>,
-    /// Envoy: the name of the route
+    /// Envoy, library: the name of the route
     #[arg(long)]
     pub(crate) route: Option<String>,
-    /// Worker: the client's two-letter country code
+    /// The client's two-letter country code; in Envoy the policy's geo says which header has it
     #[arg(long)]
     pub(crate) country: Option<String>,
-    /// Worker: the client's autonomous system number
+    /// The client's autonomous system number; in Envoy as for the country
     #[arg(long)]
     pub(crate) asn: Option<u32>,
     /// A claim of the verified token, name=text or name:=JSON; may be repeated

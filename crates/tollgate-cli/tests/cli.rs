@@ -172,7 +172,7 @@ fn misuse_ends_with_2() {
         (&["explain", "good.json", "--url", "x", "--host", "y"], "cannot be used with"),
         (&["embed", "envoy.yaml"], "is a configuration of Envoy already"),
         (&["explain", "envoy.yaml", "--surface", "worker"], "only the surface envoy is"),
-        (&["explain", "good.json", "--country", "DE"], "exist in the Worker only"),
+        (&["explain", "good.json", "--country", "DE"], "are no facts of Envoy"),
         (&["explain", "good.json", "--surface", "worker", "--route", "r"], "exists in Envoy only"),
     ];
     for (arguments, expected) in rows {

@@ -30,17 +30,19 @@ pub trait Facts {
     /// is none, as on a Unix socket.
     fn peer(&self) -> Option<IpAddr>;
 
-    /// Envoy: the name of the route.
+    /// The name of the route, which Envoy and a library know.
     fn route(&self) -> Option<Cow<'_, [u8]>> {
         None
     }
 
-    /// Worker: the client's two-letter country code, in upper case.
+    /// The client's two-letter country code, in upper case. Not asked where the policy's `geo`
+    /// names a header for it, as in Envoy.
     fn country(&self) -> Option<Cow<'_, [u8]>> {
         None
     }
 
-    /// Worker: the client's autonomous system number, in decimal.
+    /// The client's autonomous system number, in decimal. Not asked where the policy's `geo` names
+    /// a header for it, as in Envoy.
     fn asn(&self) -> Option<Cow<'_, [u8]>> {
         None
     }

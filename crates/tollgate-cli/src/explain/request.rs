@@ -36,7 +36,7 @@ impl<'a> Request<'a> {
     pub(super) fn new(args: &'a ExplainArgs, surface: Surface) -> Result<Self, End> {
         match surface {
             Surface::Envoy if args.country.is_some() || args.asn.is_some() => misuse(
-                "--country and --asn exist in the Worker only; for Envoy give the header that the policy's \
+                "--country and --asn are no facts of Envoy; give the header that the policy's \
                  \"geo\" names",
             ),
             Surface::Worker if args.route.is_some() => {
