@@ -10,7 +10,7 @@ pub(super) fn write(report: &Report, out: &mut Page) {
     for assumed in &report.assumed {
         line(out, 0, "assumed", assumed);
     }
-    let client = report.client.map_or("unknown".to_owned(), |ip| ip.to_string());
+    let client = report.client.map_or("unknown; --ip says it".to_owned(), |ip| ip.to_string());
     line(out, 0, "client", &client);
     if report.paths.len() > 1 {
         line(out, 0, "path", &format!("servers read {}", report.paths.join(" or ")));

@@ -58,7 +58,9 @@ impl<T: FromNode> FromNode for Vec<T> {
         let Node::List(items) = node else {
             return match node {
                 Node::Text(_) if !at.is_full() => {
-                    at.wrong(node, &format!("a list; use [{}]", quoted(node)))
+                    let wrong = at.wrong(node, &format!("a list; use [{}]", quoted(node)));
+                    T::read(node, at); // and what is wrong with it as an item
+                    wrong
                 }
                 Node::Object(_) => at.wrong(node, "a list; use [{...}]"),
                 _ => at.wrong(node, "a list"),
