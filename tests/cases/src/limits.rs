@@ -19,7 +19,7 @@ pub const STEPS: usize = 500;
 pub struct Trace {
     /// Of every decision and of every state.
     pub digest: Digest,
-    /// [`MARK`] characters a step: what was done, and twelve bits of the digest up to there.
+    /// `MARK` characters a step: what was done, and twelve bits of the digest up to there.
     pub steps: String,
     /// The steps in words.
     told: Vec<String>,

@@ -38,6 +38,8 @@ pub(crate) struct Ring {
     pub(crate) sum: u64,
 }
 
+/// What stands before the counters.
+pub(crate) type Header = [u8; HEADER];
 /// The counters of a ring, by their places.
 pub(crate) type Counters = [[u8; 4]];
 
@@ -80,7 +82,7 @@ impl Shape {
 
     /// The header and the counters; `None` for bytes of another length.
     #[inline]
-    pub(crate) fn split<'s>(&self, state: &'s [u8]) -> Option<(&'s [u8; HEADER], &'s Counters)> {
+    pub(crate) fn split<'s>(&self, state: &'s [u8]) -> Option<(&'s Header, &'s Counters)> {
         let (header, counters) = state.split_first_chunk()?;
         let (counters, rest) = counters.as_chunks();
         let fits = rest.is_empty() && counters.len() == position(self.counters);
@@ -92,7 +94,7 @@ impl Shape {
     pub(crate) fn split_mut<'s>(
         &self,
         state: &'s mut [u8],
-    ) -> Option<(&'s mut [u8; HEADER], &'s mut Counters)> {
+    ) -> Option<(&'s mut Header, &'s mut Counters)> {
         let (header, counters) = state.split_first_chunk_mut()?;
         let (counters, rest) = counters.as_chunks_mut();
         let fits = rest.is_empty() && counters.len() == position(self.counters);
@@ -118,33 +120,60 @@ impl Shape {
         if place >= self.parts { 0 } else { place.wrapping_add(1) }
     }
 
-    /// Counts `cost`, which `ring` has in its sum already, in its newest sub-window, where `newest`
-    /// was the newest one before. Returns the ring, counted anew when another turn has begun.
+    /// Counts `cost` in the newest sub-window of `ring`, which has it in its sum already, and
+    /// writes the ring; `newest` was the newest one before. When another turn has begun the sum is
+    /// that of the counters.
     #[inline]
-    pub(crate) fn add(&self, counters: &mut Counters, newest: u64, ring: Ring, cost: u64) -> Ring {
-        let passed = ring.newest.saturating_sub(newest);
-        let place =
-            if passed > 0 { self.clear(counters, newest, ring.newest) } else { self.place(newest) };
-        set_count(counters, place, count(counters, place).saturating_add(cost));
-        let is_new_turn = place < passed && passed <= self.parts; // a whole turn left one counter
-        if is_new_turn { self.counted(counters, ring.newest) } else { ring }
+    pub(crate) fn add(
+        &self,
+        header: &mut Header,
+        counters: &mut Counters,
+        newest: u64,
+        ring: Ring,
+        cost: u64,
+    ) {
+        ring.write(header);
+        if ring.newest <= newest {
+            add_count(counters, self.place(newest), cost);
+        } else {
+            self.advance(header, counters, newest, ring.newest, cost);
+        }
+    }
+
+    /// The same for sub-windows after `newest`, up to `index`. By numbers alone, which are passed
+    /// in registers.
+    #[inline(never)]
+    fn advance(
+        &self,
+        header: &mut Header,
+        counters: &mut Counters,
+        newest: u64,
+        index: u64,
+        cost: u64,
+    ) {
+        let place = self.clear(counters, newest, index);
+        add_count(counters, place, cost);
+        let passed = index.wrapping_sub(newest);
+        if place < passed && passed <= self.parts {
+            // After more than a whole turn there is one counter, and the sum is its.
+            self.counted(counters, index).write(header);
+        }
     }
 
     /// What the counters say themselves.
     #[inline(never)]
     fn counted(&self, counters: &Counters, newest: u64) -> Ring {
         let first = newest.saturating_sub(self.parts);
-        let (mut place, mut sum) = (self.place(first), 0_u64);
-        for _ in first..=newest {
-            sum = sum.saturating_add(count(counters, place));
-            place = self.next(place);
-        }
+        // In the first turn no sub-window has the places after the newest one's.
+        let places = newest.min(self.parts).saturating_add(1);
+        let counted = counters.get(..position(places)).unwrap_or(counters);
+        let sum = counted.iter().map(|count| u64::from(u32::from_le_bytes(*count))).sum();
         self.without(Ring { newest, oldest: first, sum }, counters, first)
     }
 
     /// Clears the counters after `newest`, which still hold what was counted a turn of the ring
     /// ago, up to that of `index`; returns its place.
-    #[inline(never)]
+    #[inline]
     fn clear(&self, counters: &mut Counters, newest: u64, index: u64) -> u64 {
         let passed = index.saturating_sub(newest);
         if passed > self.parts {
@@ -242,7 +271,7 @@ impl Shape {
 
 impl Ring {
     #[inline]
-    pub(crate) fn read(header: &[u8; HEADER], shape: Shape) -> Self {
+    pub(crate) fn read(header: &Header, shape: Shape) -> Self {
         let (words, _) = header.as_chunks::<8>();
         let [newest, summary] = [0, 1].map(|i| words.get(i).map_or(0, |w| u64::from_le_bytes(*w)));
         let sum = summary >> AGE_BITS;
@@ -252,7 +281,7 @@ impl Ring {
     }
 
     #[inline]
-    pub(crate) fn write(self, header: &mut [u8; HEADER]) {
+    pub(crate) fn write(self, header: &mut Header) {
         let age = self.newest.saturating_sub(self.oldest);
         let summary = self.sum << AGE_BITS | age;
         let (words, _) = header.as_chunks_mut::<8>();
@@ -265,6 +294,11 @@ impl Ring {
 #[inline]
 fn count(counters: &Counters, place: u64) -> u64 {
     counters.get(position(place)).map_or(0, |count| u32::from_le_bytes(*count).into())
+}
+
+#[inline]
+fn add_count(counters: &mut Counters, place: u64, units: u64) {
+    set_count(counters, place, count(counters, place).saturating_add(units));
 }
 
 #[inline]

@@ -16,7 +16,7 @@
 //!
 //! Deliberately not here: weights. The oldest sub-window counts whole, so no estimate can be wrong.
 
-use crate::algorithms::counters::{Counters, Ring, Shape};
+use crate::algorithms::counters::{Counters, Header, Ring, Shape};
 use crate::algorithms::ring::Counted;
 use crate::algorithms::skew::{effective_now, is_foreign, kept};
 use crate::decision::{Charge, Decision, Verdict};
@@ -102,14 +102,14 @@ impl SlidingBuckets {
         let ring = Ring::read(header, self.shape);
         if let Some((decision, next)) = self.decide_fast(ring, counters, now, cost) {
             if decision.is_admitted() {
-                self.shape.add(counters, ring.newest, next, cost).write(header);
+                self.shape.add(header, counters, ring.newest, next, cost);
             }
             return decision;
         }
         let moment = self.moment(ring, counters, now, cost);
         let decision = self.decide(counters, &moment, cost);
         if decision.is_admitted() && cost > 0 {
-            self.record(counters, &moment, cost).write(header);
+            self.record(header, counters, &moment, cost);
         }
         decision
     }
@@ -280,15 +280,15 @@ impl SlidingBuckets {
         end_at.saturating_add(self.quota.window())
     }
 
-    /// Counts `cost` in `moment.index`; returns what the ring is then.
-    fn record(&self, counters: &mut Counters, moment: &Moment, cost: u64) -> Ring {
+    /// Counts `cost` in `moment.index`, and writes what the ring is then.
+    fn record(&self, header: &mut Header, counters: &mut Counters, moment: &Moment, cost: u64) {
         let Moment { index, ring, .. } = *moment;
         if moment.is_anew {
             counters.fill([0; 4]);
-            self.shape.add(counters, index, ring, ring.sum);
+            self.shape.add(header, counters, index, ring, ring.sum);
         }
         let oldest = if ring.sum == 0 { index } else { ring.oldest };
         let next = Ring { newest: index, oldest, sum: ring.sum.saturating_add(cost) };
-        self.shape.add(counters, ring.newest, next, cost)
+        self.shape.add(header, counters, ring.newest, next, cost);
     }
 }

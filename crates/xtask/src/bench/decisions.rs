@@ -42,7 +42,8 @@ const CEILINGS: [(&str, [f64; WORKLOADS.len()]); 10] = [
     ("fixed-window", [99.0, 90.0, 90.0]),
     ("sliding-window", [209.0, 190.0, 190.0]),
     ("sliding-buckets/60", [215.0, 215.0, 215.0]),
-    ("sliding-buckets/360", [215.0, 215.0, 215.0]),
+    // A tenth more for allow alone: once in a turn it adds all counters up, against damaged sums.
+    ("sliding-buckets/360", [236.0, 215.0, 215.0]),
     ("sliding-log", [290.0, 250.0, 250.0]),
 ];
 
