@@ -32,7 +32,7 @@ const WORKLOADS: [&str; 3] = ["allow", "deny", "mixed"];
 const MIXED: usize = 2;
 
 /// What the example calls it, and the most instructions of a decision by workload. The counts are
-/// exact for the pinned compiler on x86-64, so there is no margin for noise in them.
+/// the same in every run with the pinned compiler on x86-64, so there is no margin for noise.
 const CEILINGS: [(&str, [f64; WORKLOADS.len()]); 10] = [
     ("gcra", [69.0, 63.0, 63.0]),
     ("gcra-lazy", [39.0, 36.0, 36.0]),
