@@ -12,6 +12,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-policy", &["tollgate-core"]),
     ("tollgate-envoy", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-worker", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-sim", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-access-log", &[]),
+    ("tollgate-report", &[]),
+    (
+        "tollgate-replay",
+        &["tollgate-access-log", "tollgate-core", "tollgate-policy", "tollgate-sim"],
+    ),
     ("tollgate-cli", &["tollgate-core", "tollgate-policy"]),
     ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),

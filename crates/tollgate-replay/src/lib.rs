@@ -1,0 +1,6 @@
+//! Replays access logs through a policy: who would have been limited, when, how often and by which
+//! quota; and which limit would touch whom.
+//!
+//! Invariant: no I/O and no clock; memory is constant per live key. What the log cannot tell is
+//! named before anything is counted.
+#![forbid(unsafe_code)]
