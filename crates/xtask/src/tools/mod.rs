@@ -7,6 +7,8 @@ pub mod cargo_tools;
 pub mod compose;
 pub mod envoy;
 pub mod node;
+mod npm;
+pub mod page;
 pub mod place;
 
 use crate::{
@@ -101,6 +103,16 @@ pub static NODE: Tool = Tool {
     install: node::install,
 };
 
+pub static PAGE: Tool = Tool {
+    name: "page packages",
+    version: "locked",
+    needed_for: "playground, test browser",
+    by_hand: "install npm (Node 20 or newer) and see whether it reaches its registry",
+    lane: Lane::Download,
+    check: page::check,
+    install: page::install,
+};
+
 pub static ENVOY: Tool = Tool {
     name: "envoy",
     version: versions::ENVOY,
@@ -181,13 +193,14 @@ pub static VALGRIND: Tool = Tool {
     install: |_, job| apt::install(&["valgrind"], job),
 };
 
-pub static ALL: [&Tool; 14] = [
+pub static ALL: [&Tool; 15] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &TEST_RUNNER,
     &NIGHTLY,
     &CARGO_FUZZ,
     &NODE,
+    &PAGE,
     &ENVOY,
     &NGINX,
     &CHROMIUM,

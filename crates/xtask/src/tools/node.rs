@@ -1,29 +1,16 @@
-//! Node 22, wrangler, workerd, esbuild and wasm-opt, by `npm ci` from the committed lock file.
+//! Node 22, wrangler, workerd, esbuild and wasm-opt, from the committed lock file.
 //!
-//! Invariant: the cache holds exactly what the lock file says, because the lock file is kept beside
-//! it and compared. Install scripts never run.
+//! Invariant: only tools; nothing of it is shipped. What the playground's page holds is `page.rs`.
 
-use super::place::{State, atomically};
-use crate::{
-    problem::{OrProblem, Result},
-    progress::Job,
-    run,
-    workspace::Workspace,
-};
-use std::{fs, path::PathBuf, process::Command};
+use super::{npm::Packages, place::State};
+use crate::{problem::Result, progress::Job, workspace::Workspace};
+use std::path::PathBuf;
 
-const FILES: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
-
-fn folder(workspace: &Workspace) -> PathBuf {
-    workspace.tool("node")
-}
-
-fn committed(workspace: &Workspace) -> PathBuf {
-    workspace.root.join("crates/xtask/node")
-}
+const PACKAGES: Packages =
+    Packages { name: "node", committed: "crates/xtask/node", marker: ".bin/wrangler" };
 
 pub fn modules(workspace: &Workspace) -> PathBuf {
-    folder(workspace).join("node_modules")
+    PACKAGES.modules(workspace)
 }
 
 /// The folder with `node`, `wrangler`, `workerd`, `esbuild` and `wasm-opt`.
@@ -42,30 +29,9 @@ pub fn node(workspace: &Workspace) -> PathBuf {
 }
 
 pub fn check(workspace: &Workspace) -> State {
-    let lock = |folder: PathBuf| fs::read(folder.join("package-lock.json")).ok();
-    let there = bin(workspace).join("wrangler").exists();
-    match (lock(folder(workspace)), lock(committed(workspace))) {
-        (Some(have), Some(want)) if have == want && there => {
-            State::Present(folder(workspace).display().to_string())
-        }
-        (Some(_), _) => State::Wrong("another lock file".to_owned()),
-        _ => State::Missing,
-    }
+    PACKAGES.check(workspace)
 }
 
 pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
-    atomically(&folder(workspace), |partial| {
-        for file in FILES {
-            fs::copy(committed(workspace).join(file), partial.join(file))
-                .or_problem(format!("cannot copy {file} into the cache"), "restore it with git")?;
-        }
-        let mut npm = Command::new("npm");
-        npm.current_dir(partial).args([
-            "ci",
-            "--ignore-scripts",
-            "--no-progress",
-            "--loglevel=http",
-        ]);
-        run::logged(&mut npm, job, "see whether npm reaches its registry, then run again")
-    })
+    PACKAGES.install(workspace, job)
 }

@@ -1,0 +1,18 @@
+//! What the playground's page is bundled with, and what looks at it in a browser.
+//!
+//! Invariant: `dependencies` of its package.json may be shipped, and NOTICE names them;
+//! `devDependencies` only test. The bundler itself is `node.rs`.
+
+use super::{npm::Packages, place::State};
+use crate::{problem::Result, progress::Job, workspace::Workspace};
+
+const PACKAGES: Packages =
+    Packages { name: "page", committed: "crates/xtask/page", marker: "playwright-core/index.mjs" };
+
+pub fn check(workspace: &Workspace) -> State {
+    PACKAGES.check(workspace)
+}
+
+pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
+    PACKAGES.install(workspace, job)
+}
