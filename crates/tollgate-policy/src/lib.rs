@@ -83,10 +83,14 @@ pub use answer::outcome::{Answer, Outcome};
 pub use answer::problem_details::{PROBLEM_JSON, ProblemDetails};
 pub use answer::rule_result::RuleResult;
 pub use decimal::decimal;
+#[cfg(feature = "explain")]
+pub use document::fact::Fact;
 #[cfg(feature = "schema")]
 pub use document::schema::schema;
 #[cfg(feature = "explain")]
 pub use explain::describe::{RuleInWords, TierInWords};
+#[cfg(feature = "explain")]
+pub use explain::reads::{Read, Reader};
 #[cfg(feature = "explain")]
 pub use explain::{Applicability, RuleVerdict};
 pub use facts::Facts;

@@ -13,9 +13,9 @@ use crate::compile::subsumption::{MAX_COMPARED, implies};
 use crate::document::action::Action;
 use crate::document::client_ip::Source;
 use crate::document::conditions::Conditions;
+use crate::document::fact::Need;
 use crate::document::jwt::JwkDoc;
 use crate::document::key::KeyPart;
-use crate::document::need::Need;
 use crate::document::repeated::NO_JOIN;
 use crate::document::root::Document;
 use crate::document::rule::RuleDoc;
@@ -174,7 +174,9 @@ fn signing_key_errors(key: &JwkDoc, at: &At<'_>) {
 /// Notes the conditions on what is not known to the surface.
 fn need_errors(conditions: &Conditions, document: &Document, surface: &Traits, at: &At<'_>) {
     for condition in &conditions.0 {
-        if let Some(message) = condition.need().and_then(|need| missing(need, document, surface)) {
+        if let Some(message) =
+            condition.reads().need().and_then(|need| missing(need, document, surface))
+        {
             at.field(condition.field()).problem(message.into());
         }
     }
@@ -207,10 +209,12 @@ fn key_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &At<'_>
                 let capture = quoted_text(&format!("{{{name}}}"));
                 format!("{capture} is not captured by every path of this rule")
             }
-            _ => match part.about().need.and_then(|need| missing(need, document, surface)) {
-                Some(message) => message.to_string(),
-                None => continue,
-            },
+            _ => {
+                match part.about().reads.need().and_then(|need| missing(need, document, surface)) {
+                    Some(message) => message.to_string(),
+                    None => continue,
+                }
+            }
         };
         at.item(i).problem(message);
     }

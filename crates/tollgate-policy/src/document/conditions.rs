@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem::discriminant;
 
+use crate::document::fact::Fact;
 use crate::document::lists::NonEmpty;
-use crate::document::need::Need;
 use crate::document::scalar::{HeaderName, Method};
 use crate::document::wanted::{Asn, Country, Host, Matcher, Named};
 use crate::http::address::Cidr;
@@ -151,14 +151,18 @@ impl Condition {
         }
     }
 
-    /// What it reads of a request that not every surface knows.
-    pub(crate) const fn need(&self) -> Option<Need> {
+    /// What it reads of a request.
+    pub(crate) fn reads(&self) -> Fact<'_> {
         match self {
-            Self::Routes(_) => Some(Need::Route),
-            Self::Countries(_) => Some(Need::Country),
-            Self::Asns(_) => Some(Need::Asn),
-            Self::Methods(_) | Self::Hosts(_) | Self::Paths(_) | Self::Header(..) => None,
-            Self::Query(..) | Self::ClientCidrs(_) => None,
+            Self::Methods(_) => Fact::Method,
+            Self::Hosts(_) => Fact::Host,
+            Self::Paths(_) => Fact::Path,
+            Self::Header(name, _) => Fact::Header(&name.0),
+            Self::Query(name, _) => Fact::Query(name),
+            Self::ClientCidrs(_) => Fact::Client,
+            Self::Routes(_) => Fact::Route,
+            Self::Countries(_) => Fact::Country,
+            Self::Asns(_) => Fact::Asn,
         }
     }
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "explain")]
 use core::fmt;
 
-use crate::document::need::Need;
+use crate::document::fact::Fact;
 use crate::document::scalar::{CookieName, HeaderName};
 use crate::http::repeated::Repeated;
 use crate::http::token::is_token;
@@ -74,8 +74,8 @@ pub(crate) struct About<'p> {
     /// What people call it.
     #[cfg_attr(not(feature = "explain"), allow(dead_code))] // only explanations are in words
     words: &'static str,
-    /// What it reads of a request that not every surface knows.
-    pub(crate) need: Option<Need>,
+    /// What it reads of a request.
+    pub(crate) reads: Fact<'p>,
     /// Every request has it.
     #[cfg_attr(not(feature = "explain"), allow(dead_code))] // only explanations say it
     pub(crate) is_always_there: bool,
@@ -84,8 +84,8 @@ pub(crate) struct About<'p> {
 }
 
 impl<'p> About<'p> {
-    const fn new(name: &'static str, words: &'static str, of: &'p str) -> Self {
-        Self { name, of, words, need: None, is_always_there: false, has_few_values: false }
+    const fn new(name: &'static str, words: &'static str, of: &'p str, reads: Fact<'p>) -> Self {
+        Self { name, of, words, reads, is_always_there: false, has_few_values: false }
     }
 }
 
@@ -104,35 +104,36 @@ impl KeyPart {
     /// What is known of it: the one table of key parts.
     pub(crate) fn about(&self) -> About<'_> {
         match self {
-            Self::ClientIp => About::new("client_ip", "client address", ""),
+            Self::ClientIp => About::new("client_ip", "client address", "", Fact::Client),
             Self::Method => About {
                 is_always_there: true,
                 has_few_values: true,
-                ..About::new("method", "method", "")
+                ..About::new("method", "method", "", Fact::Method)
             },
-            Self::Host => About { has_few_values: true, ..About::new("host", "host", "") },
-            Self::Path => About { is_always_there: true, ..About::new("path", "path", "") },
-            Self::Country => About {
-                need: Some(Need::Country),
-                has_few_values: true,
-                ..About::new("country", "country", "")
-            },
-            Self::Asn => About { need: Some(Need::Asn), ..About::new("asn", "AS number", "") },
-            Self::Route => About {
-                need: Some(Need::Route),
-                has_few_values: true,
-                ..About::new("route", "route", "")
-            },
-            Self::Header(name, _) => About::new("header", "header", &name.0),
-            Self::Cookie(name, _) => About::new("cookie", "cookie", name),
-            Self::Query(name, _) => About::new("query", "query parameter", name),
-            Self::PathParam(name) => {
-                About { is_always_there: true, ..About::new("path_param", "path segment", name) }
+            Self::Host => {
+                About { has_few_values: true, ..About::new("host", "host", "", Fact::Host) }
             }
-            Self::JwtClaim(name) => About {
-                need: Some(Need::Claims),
-                ..About::new("jwt_claim", "verified claim", name)
+            Self::Path => {
+                About { is_always_there: true, ..About::new("path", "path", "", Fact::Path) }
+            }
+            Self::Country => About {
+                has_few_values: true,
+                ..About::new("country", "country", "", Fact::Country)
             },
+            Self::Asn => About::new("asn", "AS number", "", Fact::Asn),
+            Self::Route => {
+                About { has_few_values: true, ..About::new("route", "route", "", Fact::Route) }
+            }
+            Self::Header(name, _) => About::new("header", "header", &name.0, Fact::Header(&name.0)),
+            Self::Cookie(name, _) => About::new("cookie", "cookie", name, Fact::Cookie(name)),
+            Self::Query(name, _) => About::new("query", "query parameter", name, Fact::Query(name)),
+            Self::PathParam(name) => About {
+                is_always_there: true,
+                ..About::new("path_param", "path segment", name, Fact::Path)
+            },
+            Self::JwtClaim(name) => {
+                About::new("jwt_claim", "verified claim", name, Fact::Claim(name))
+            }
         }
     }
 

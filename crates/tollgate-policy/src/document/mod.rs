@@ -20,4 +20,4 @@ pub(crate) mod repeated;
 pub(crate) mod algorithm;
 pub(crate) mod scalar;
 pub(crate) mod lists;
-pub(crate) mod need;
+pub(crate) mod fact;

@@ -24,6 +24,15 @@ impl Prefixes {
             IpAddr::V6(v6) => write(&mask_v6(v6, self.ipv6).to_be_bytes()),
         }
     }
+
+    /// The first address of those that are one client with `address`.
+    #[cfg(feature = "explain")]
+    pub(crate) fn network(self, address: IpAddr) -> IpAddr {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Ipv4Addr::from_bits(mask_v4(v4, self.ipv4)).into(),
+            IpAddr::V6(v6) => Ipv6Addr::from_bits(mask_v6(v6, self.ipv6)).into(),
+        }
+    }
 }
 
 const fn mask_v4(address: Ipv4Addr, prefix: u32) -> u32 {

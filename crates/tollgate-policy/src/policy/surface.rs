@@ -4,7 +4,7 @@
 //! new surface is one row here. It is known only while a document is compiled.
 
 use crate::document::client_ip::Source;
-use crate::document::need::Need;
+use crate::document::fact::Need;
 use crate::policy::table_size::MAX_VALUE_LEN;
 
 /// Where a policy is enforced: what a document may ask for, and the default of `client_ip`.

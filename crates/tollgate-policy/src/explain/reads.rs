@@ -1,0 +1,157 @@
+//! What a policy reads of requests: for whoever has only some of it, such as a log.
+//!
+//! Invariant: complete, whatever a request is like. It follows from the tables of key parts and
+//! conditions, not from requests, of which a rare one may ask for what no other did.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::document::charging::Charging;
+use crate::document::client_ip::Source;
+use crate::document::conditions::Conditions;
+use crate::document::cost::Cost;
+use crate::document::fact::Fact;
+use crate::facts::Facts;
+use crate::policy::client_address::Trust;
+use crate::policy::compiled::Policy;
+use crate::policy::rule::Rule;
+
+/// One thing that a policy reads of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read<'p> {
+    /// What reads it.
+    pub by: Reader<'p>,
+    /// What is read. Country and system number are the headers that the policy's `geo` names.
+    pub fact: Fact<'p>,
+}
+
+/// What in a policy reads something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader<'p> {
+    /// This item of `exempt`, for every rule.
+    Exempt(usize),
+    /// The conditions in which the rule (its index in [`Policy::rules`]) applies, or does not:
+    /// `when` or `unless`.
+    Condition(usize, &'static str),
+    /// What the rule counts by.
+    Key(usize),
+    /// Whether a tier of this name is for the request.
+    Tier(usize, &'p str),
+    /// The request's cost.
+    Cost(usize),
+    /// Whether the request is charged.
+    Charge(usize),
+}
+
+impl Reader<'_> {
+    /// The index of the rule; `None` for all rules.
+    #[must_use]
+    pub const fn rule(&self) -> Option<usize> {
+        match self {
+            Self::Exempt(_) => None,
+            Self::Condition(rule, _) | Self::Key(rule) | Self::Tier(rule, _) => Some(*rule),
+            Self::Cost(rule) | Self::Charge(rule) => Some(*rule),
+        }
+    }
+}
+
+impl Policy {
+    /// Everything that the policy may read of a request, in the order of the document. The same
+    /// thing may be there twice. Never fails.
+    #[must_use]
+    pub fn reads(&self) -> Vec<Read<'_>> {
+        let mut reads = Vec::new();
+        for (i, conditions) in self.exempt.iter().enumerate() {
+            self.conditions(Reader::Exempt(i), conditions, &mut reads);
+        }
+        for (i, rule) in self.rules.iter().enumerate() {
+            self.of_rule(i, rule, &mut reads);
+        }
+        reads
+    }
+
+    /// The header that says who the client is, in lower case; `None` when it is the connection's
+    /// other end, also because nobody is trusted to write such a header.
+    #[must_use]
+    pub fn client_header(&self) -> Option<&str> {
+        let client = &self.settings.client;
+        if client.trust == Trust::Nobody {
+            return None;
+        }
+        match &client.source {
+            Source::Connection | Source::CfConnectingIp => None,
+            Source::XForwardedFor => Some("x-forwarded-for"),
+            Source::Forwarded => Some("forwarded"),
+            Source::Header(name) => Some(&name.0),
+        }
+    }
+
+    /// The first address of the network that is one client to this policy: the client's address,
+    /// with zeros beyond the prefix. `None` when nobody says who the client is.
+    #[must_use]
+    pub fn client_network(&self, facts: &impl Facts) -> Option<IpAddr> {
+        let address = self.settings.client.find(facts)?;
+        Some(self.settings.prefixes.network(address))
+    }
+
+    fn of_rule<'p>(&'p self, i: usize, rule: &'p Rule, reads: &mut Vec<Read<'p>>) {
+        if let Some(when) = &rule.when {
+            self.conditions(Reader::Condition(i, "when"), when, reads);
+        }
+        if let Some(unless) = &rule.unless {
+            self.conditions(Reader::Condition(i, "unless"), unless, reads);
+        }
+        let key = self.groups.get(usize::from(rule.group)).map_or(&[][..], |group| &group.key);
+        for part in key {
+            reads.push(Read { by: Reader::Key(i), fact: self.resolved(part.about().reads) });
+        }
+        for tier in &rule.tiers {
+            // Values of the key read nothing more than the key.
+            if let (Some(when), Some(name)) = (&tier.when, self.tier_name(tier.set)) {
+                self.conditions(Reader::Tier(i, name), when, reads);
+            }
+        }
+        let by = Reader::Cost(i);
+        match &rule.cost {
+            Cost::Fixed(_) => {}
+            Cost::Header { name, .. } => reads.push(Read { by, fact: Fact::Header(&name.0) }),
+            Cost::ContentLengthPer(_) => {
+                reads.push(Read { by, fact: Fact::Header("content-length") });
+            }
+        }
+        match &rule.charging {
+            Charging::Request => {}
+            Charging::Response(_) => {
+                reads.push(Read { by: Reader::Charge(i), fact: Fact::Status });
+            }
+        }
+    }
+
+    fn tier_name(&self, set: u16) -> Option<&str> {
+        let name = self.sets.get(usize::from(set)).and_then(|set| set.tier.as_deref());
+        debug_assert!(name.is_some(), "every tier has a name");
+        name
+    }
+
+    fn conditions<'p>(
+        &'p self,
+        by: Reader<'p>,
+        conditions: &'p Conditions,
+        reads: &mut Vec<Read<'p>>,
+    ) {
+        let read = |fact| Read { by, fact: self.resolved(fact) };
+        reads.extend(conditions.0.iter().map(|condition| read(condition.reads())));
+    }
+
+    /// The header that has the fact, where the policy names one.
+    fn resolved<'p>(&'p self, fact: Fact<'p>) -> Fact<'p> {
+        let header = match fact {
+            Fact::Country => self.settings.country_header.as_ref(),
+            Fact::Asn => self.settings.asn_header.as_ref(),
+            Fact::Client | Fact::Method | Fact::Host | Fact::Path | Fact::Query(_) => None,
+            Fact::Header(_) | Fact::Cookie(_) | Fact::Route | Fact::Claim(_) => None,
+            Fact::Status => None,
+        };
+        header.map_or(fact, |name| Fact::Header(&name.0))
+    }
+}

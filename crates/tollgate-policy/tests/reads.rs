@@ -1,0 +1,255 @@
+//! What a policy says that it reads is what it reads, and all of it.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod support;
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde_json::Value;
+use tollgate_policy::{Facts, Plan, Policy, Reader, Surface, schema};
+
+use support::{Request, get};
+
+/// Each key part of the document, and the fact that it reads.
+const KEY_PARTS: &[(&str, &str)] = &[
+    (r#""client_ip""#, "client_ip"),
+    (r#""method""#, "method"),
+    (r#""host""#, "host"),
+    (r#""path""#, "path"),
+    (r#""country""#, "country"),
+    (r#""asn""#, "asn"),
+    (r#""route""#, "route"),
+    (r#"{"header": "X-Key"}"#, "header.x-key"),
+    (r#"{"cookie": "sid"}"#, "cookie.sid"),
+    (r#"{"query": "q"}"#, "query.q"),
+    (r#"{"path_param": "id"}"#, "path"),
+    (r#"{"jwt_claim": "sub"}"#, "claim.sub"),
+];
+
+/// Each condition of the document, and the fact that it reads.
+const CONDITIONS: &[(&str, &str, &str)] = &[
+    ("methods", r#"["GET"]"#, "method"),
+    ("hosts", r#"["a.example"]"#, "host"),
+    ("paths", r#"["/{id}"]"#, "path"),
+    ("headers", r#"{"X-Plan": "gold"}"#, "header.x-plan"),
+    ("query", r#"{"q": "1"}"#, "query.q"),
+    ("client_cidrs", r#"["192.0.2.0/24"]"#, "client_ip"),
+    ("routes", r#"["r"]"#, "route"),
+    ("countries", r#"["DE"]"#, "country"),
+    ("asns", "[64500]", "asn"),
+];
+
+fn compile(document: &str, surface: Surface) -> Policy {
+    Policy::compile(document, surface).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// A policy of one rule with these fields.
+fn rule(fields: &str) -> Policy {
+    let document = format!(
+        r#"{{"version": 1, "rules": [{{"name": "r", "quotas": [{{"limit": 1, "window": "1m"}}], {fields}}}]}}"#
+    );
+    compile(&document, Surface::Library)
+}
+
+/// What is read, and by what, as text.
+fn reads(policy: &Policy) -> Vec<String> {
+    let by = |by: &Reader<'_>| match by {
+        Reader::Exempt(i) => format!("exempt[{i}]"),
+        Reader::Condition(rule, name) => format!("{rule} {name}"),
+        Reader::Key(rule) => format!("{rule} key"),
+        Reader::Tier(rule, name) => format!("{rule} tier {name}"),
+        Reader::Cost(rule) => format!("{rule} cost"),
+        Reader::Charge(rule) => format!("{rule} charge"),
+    };
+    policy.reads().iter().map(|read| format!("{}: {}", by(&read.by), read.fact)).collect()
+}
+
+/// What the schema lets the document have, so that a new kind without a row here is found.
+fn of_schema(pointer: &str) -> Value {
+    let schema: Value = serde_json::from_str(&schema()).unwrap();
+    schema.pointer(&format!("/properties/rules/items/properties{pointer}")).unwrap().clone()
+}
+
+#[test]
+fn every_key_part_names_what_it_reads() {
+    for (part, fact) in KEY_PARTS {
+        let when =
+            if part.contains("path_param") { r#""when": {"paths": ["/{id}"]}, "# } else { "" };
+        let policy = rule(&format!(r#"{when}"key": [{part}]"#));
+        assert_eq!(reads(&policy).last().unwrap(), &format!("0 key: {fact}"));
+    }
+    let plain = of_schema("/key/items/anyOf/0/enum");
+    let plain = plain.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned());
+    let named = of_schema("/key/items/anyOf/1/properties");
+    let named = named.as_object().unwrap().keys().filter(|name| *name != "repeated").cloned();
+    let rows = KEY_PARTS.iter().map(|(part, _)| part.split('"').nth(1).unwrap().to_owned());
+    assert_eq!(rows.collect::<BTreeSet<_>>(), plain.chain(named).collect());
+}
+
+#[test]
+fn every_condition_names_what_it_reads_wherever_it_stands() {
+    for (name, value, fact) in CONDITIONS {
+        let condition = format!(r#"{{"{name}": {value}}}"#);
+        let quotas = r#""quotas": [{"limit": 1, "window": "1m"}]"#;
+        for (by, fields) in [
+            ("when", format!(r#""when": {condition}"#)),
+            ("unless", format!(r#""unless": {condition}"#)),
+            ("tier t", format!(r#""tiers": [{{"name": "t", "when": {condition}, {quotas}}}]"#)),
+        ] {
+            let policy = rule(&format!(r#"{fields}, "key": []"#));
+            assert_eq!(reads(&policy), [format!("0 {by}: {fact}")]);
+        }
+        let exempt = format!(
+            r#"{{"version": 1, "exempt": [{condition}], "rules": [{{"name": "r", "key": [], {quotas}}}]}}"#
+        );
+        let found = reads(&compile(&exempt, Surface::Library));
+        assert_eq!(found, [format!("exempt[0]: {fact}")]);
+    }
+    let known = of_schema("/when/properties");
+    let rows = CONDITIONS.iter().map(|(name, ..)| (*name).to_owned());
+    assert_eq!(rows.collect::<BTreeSet<_>>(), known.as_object().unwrap().keys().cloned().collect());
+}
+
+#[test]
+fn costs_and_charges_name_what_they_read() {
+    let cost = rule(r#""key": [], "cost": {"header": "X-Cost", "max": 9}"#);
+    assert_eq!(reads(&cost), ["0 cost: header.x-cost"]);
+    let length = rule(r#""key": [], "cost": {"content_length_per": 9}"#);
+    assert_eq!(reads(&length), ["0 cost: header.content-length"]);
+    let charge = rule(r#""key": [], "charge": {"response_status": ["5xx"]}"#);
+    assert_eq!(reads(&charge), ["0 charge: status"]);
+    assert!(reads(&rule(r#""key": [], "cost": 3"#)).is_empty());
+    let values =
+        r#"[{"name": "t", "key_values": ["k"], "quotas": [{"limit": 1, "window": "1m"}]}]"#;
+    let tier = rule(&format!(r#""key": [{{"header": "a"}}], "tiers": {values}"#));
+    assert_eq!(reads(&tier), ["0 key: header.a"], "values of a key read the key");
+}
+
+#[test]
+fn where_the_document_names_a_header_the_header_is_read() {
+    let document = |client: &str| {
+        format!(
+            r#"{{"version": 1, "client_ip": {client}, "geo": {{"country_header": "X-C", "asn_header": "X-A"}},
+            "rules": [{{"name": "r", "key": ["country", "asn"], "quotas": [{{"limit": 1, "window": "1m"}}]}}]}}"#
+        )
+    };
+    let client = r#"{"source": "x-forwarded-for", "trusted_hops": 1}"#;
+    let envoy = compile(&document(client), Surface::Envoy);
+    assert_eq!(reads(&envoy), ["0 key: header.x-c", "0 key: header.x-a"]);
+    let library = compile(&document(client), Surface::Library);
+    assert_eq!(reads(&library), ["0 key: country", "0 key: asn"]);
+    for (client, header) in [
+        (client, Some("x-forwarded-for")),
+        (r#"{"source": "forwarded", "trusted_proxies": ["192.0.2.0/24"]}"#, Some("forwarded")),
+        (r#"{"source": {"header": "X-Real-IP"}, "trusted_hops": 1}"#, Some("x-real-ip")),
+        (r#"{"source": "x-forwarded-for"}"#, None),
+        (r#"{"source": "connection"}"#, None),
+    ] {
+        assert_eq!(compile(&document(client), Surface::Envoy).client_header(), header, "{client}");
+    }
+}
+
+#[test]
+fn one_client_is_one_network() {
+    let policy = compile(
+        r#"{"version": 1, "client_ip": {"source": "x-forwarded-for", "trusted_hops": 1, "ipv4_prefix": 24},
+        "rules": [{"name": "r", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1m"}]}]}"#,
+        Surface::Envoy,
+    );
+    let network = |request: &Request| policy.client_network(request).unwrap().to_string();
+    assert_eq!(network(&get("/", "192.0.2.77")), "192.0.2.0");
+    assert_eq!(network(&get("/", "::ffff:192.0.2.77")), "192.0.2.0");
+    assert_eq!(network(&get("/", "2001:db8:1:2:3:4:5:6")), "2001:db8:1:2::");
+    let behind = get("/", "192.0.2.77").header("x-forwarded-for", "203.0.113.9");
+    assert_eq!(network(&behind), "203.0.113.0");
+    assert_eq!(policy.client_network(&Request { peer: None, ..get("/", "::1") }), None);
+}
+
+/// Notes which facts it is asked for.
+struct Noting<'r> {
+    request: &'r Request,
+    asked: RefCell<BTreeSet<String>>,
+}
+
+impl Noting<'_> {
+    fn note(&self, fact: impl Into<String>) {
+        self.asked.borrow_mut().insert(fact.into());
+    }
+}
+
+impl Facts for Noting<'_> {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.note("method");
+        self.request.method()
+    }
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.note("target");
+        self.request.target()
+    }
+    fn host(&self) -> Cow<'_, [u8]> {
+        self.note("host");
+        self.request.host()
+    }
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.note(format!("header.{name}"));
+        self.request.header(name)
+    }
+    fn peer(&self) -> Option<IpAddr> {
+        self.note("client_ip");
+        self.request.peer()
+    }
+    fn route(&self) -> Option<Cow<'_, [u8]>> {
+        self.note("route");
+        self.request.route()
+    }
+    fn country(&self) -> Option<Cow<'_, [u8]>> {
+        self.note("country");
+        self.request.country()
+    }
+    fn asn(&self) -> Option<Cow<'_, [u8]>> {
+        self.note("asn");
+        self.request.asn()
+    }
+    fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.note(format!("claim.{name}"));
+        self.request.claim(name)
+    }
+}
+
+/// The facts that a surface is asked for on account of `fact`.
+fn asked_for(fact: &str) -> Vec<String> {
+    let asked = match fact.split_once('.') {
+        Some(("cookie", _)) => "header.cookie",
+        Some(("query", _)) => "target",
+        _ if fact == "path" => "target",
+        _ => fact,
+    };
+    vec![asked.to_owned()]
+}
+
+/// One policy for each kind alone, and requests that reach it: what is asked is what was said.
+#[test]
+fn nothing_is_asked_that_was_not_said() {
+    let mut policies = Vec::new();
+    for (part, _) in KEY_PARTS {
+        let when =
+            if part.contains("path_param") { r#""when": {"paths": ["/{id}"]}, "# } else { "" };
+        policies.push(rule(&format!(r#"{when}"key": [{part}]"#)));
+    }
+    for (name, value, _) in CONDITIONS {
+        policies.push(rule(&format!(r#""when": {{"{name}": {value}}}, "key": []"#)));
+    }
+    policies.push(rule(r#""key": [], "cost": {"header": "x-cost", "max": 9}"#));
+    policies.push(rule(r#""key": [], "cost": {"content_length_per": 9}"#));
+    let request = Request { host: "a.example", ..get("/x?q=1", "192.0.2.1") };
+    for policy in &policies {
+        let noting = Noting { request: &request, asked: RefCell::default() };
+        policy.plan(&noting, &mut Plan::new());
+        let said =
+            policy.reads().iter().flat_map(|read| asked_for(&read.fact.to_string())).collect();
+        assert_eq!(*noting.asked.borrow(), said, "{:?}", reads(policy));
+    }
+}
