@@ -81,6 +81,7 @@ mod decimal;
 pub use answer::grpc::{GrpcStatus, grpc_content_type};
 pub use answer::outcome::{Answer, Outcome};
 pub use answer::problem_details::{PROBLEM_JSON, ProblemDetails};
+pub use answer::rule_decision::RuleDecision;
 pub use answer::rule_result::RuleResult;
 pub use decimal::decimal;
 #[cfg(feature = "explain")]

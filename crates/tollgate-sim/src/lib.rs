@@ -1,5 +1,37 @@
 //! A policy in virtual time: the very code that decides in production, on traffic, clocks and
 //! stores that are models, with an exact log beside every decision.
 //!
+//! ```
+//! # use std::{borrow::Cow, net::{IpAddr, Ipv4Addr}, sync::Arc};
+//! # struct Get;
+//! # impl tollgate_policy::Facts for Get {
+//! #     fn method(&self) -> Cow<'_, [u8]> { b"GET"[..].into() }
+//! #     fn target(&self) -> Cow<'_, [u8]> { b"/"[..].into() }
+//! #     fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> { None }
+//! #     fn peer(&self) -> Option<IpAddr> { Some(Ipv4Addr::LOCALHOST.into()) }
+//! # }
+//! use tollgate_core::{Span, Timestamp};
+//! use tollgate_policy::{Policy, Surface};
+//! use tollgate_sim::{Fate, Node, Store};
+//!
+//! let policy = Policy::compile(r#"{"version": 1, "rules": [
+//!     {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1m"}]}
+//! ]}"#, Surface::Library)?;
+//! let mut node = Node::new(Arc::new(policy), Store::exact());
+//! let now = Timestamp::from_millis(1_000);
+//! assert_eq!(node.decide(&Get, now, 200).fate(), Fate::Admitted);
+//! let retry_after = Some(Span::from_secs(60));
+//! assert_eq!(node.decide(&Get, now, 200).fate(), Fate::Denied { status: 429, retry_after });
+//! # Ok::<(), tollgate_policy::Problems>(())
+//! ```
+//!
 //! Invariant: no clock and no I/O; the same seed gives the same table, natively and as wasm.
 #![forbid(unsafe_code)]
+
+mod decided;
+mod node;
+mod store;
+
+pub use decided::{Arrival, Decided, Fate, RuleDecided};
+pub use node::Node;
+pub use store::Store;

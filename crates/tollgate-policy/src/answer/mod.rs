@@ -2,6 +2,7 @@
 //!
 //! Invariant: an answer only reads the plan.
 
+pub(crate) mod rule_decision;
 pub(crate) mod grpc;
 pub(crate) mod body;
 pub(crate) mod problem_details;

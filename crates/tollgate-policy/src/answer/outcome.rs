@@ -170,7 +170,7 @@ impl<'a> Outcome<'a> {
     }
 
     /// What each rule that applied said: its index in [`Policy::rules`] and its result.
-    pub fn rules(&self) -> impl Iterator<Item = (usize, RuleResult)> {
+    pub fn rules(&self) -> impl Iterator<Item = (usize, RuleResult)> + use<'a> {
         let outcome = *self;
         self.plan
             .applied
@@ -180,7 +180,7 @@ impl<'a> Outcome<'a> {
 
     /// The same for a request that has waited this long for [`Answer::Retry`]: a rule that lets
     /// requests wait has then delayed it, not allowed it at once.
-    pub fn rules_after(&self, waited: Span) -> impl Iterator<Item = (usize, RuleResult)> {
+    pub fn rules_after(&self, waited: Span) -> impl Iterator<Item = (usize, RuleResult)> + use<'a> {
         let policy = self.policy;
         self.rules().map(move |(index, result)| {
             let action = policy.rules.get(index).map(|rule| &rule.action);

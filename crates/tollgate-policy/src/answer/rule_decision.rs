@@ -1,0 +1,119 @@
+//! What one rule decided about one request, quota by quota: for whoever measures a policy.
+//!
+//! Invariant: it only reads the plan, and says nothing that a decision depends on. A quota that was
+//! not decided (a key part was missing, the request cannot be read, a store failed) says nothing.
+
+use tollgate_core::Decision;
+
+use crate::answer::outcome::Outcome;
+use crate::answer::rule_result::RuleResult;
+use crate::pipeline::plan::AppliedRule;
+
+/// What one rule that applied said.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleDecision<'a> {
+    /// Its index in [`Policy::rules`](crate::Policy::rules).
+    pub rule: usize,
+    /// The index in [`Policy::quota_sets`](crate::Policy::quota_sets) of the quotas that it counted
+    /// in: its own or a tier's.
+    pub quota_set: usize,
+    /// What came of it.
+    pub result: RuleResult,
+    /// What the request costs there, in quota units.
+    pub cost: u64,
+    /// True when a denial of it stops the request: it is enforced for this key, and does more than
+    /// mark.
+    pub is_binding: bool,
+    /// The index of the partition that it counts in, in the [`Plan`](crate::Plan); `None` when the
+    /// request has no such key.
+    pub partition: Option<usize>,
+    /// What each quota of the set said, in its order; empty when nothing was decided.
+    pub quotas: &'a [Decision],
+}
+
+impl<'a> Outcome<'a> {
+    /// What each rule that applied decided, in the order of [`Outcome::rules`].
+    pub fn decisions(&self) -> impl Iterator<Item = RuleDecision<'a>> + use<'a> {
+        let outcome = *self;
+        self.plan.applied.iter().map(move |applied| RuleDecision {
+            rule: applied.rule.into(),
+            quota_set: applied.set.into(),
+            result: outcome.result(applied),
+            cost: applied.cost,
+            is_binding: applied.binding,
+            partition: applied.partition,
+            quotas: outcome.quotas_of(applied),
+        })
+    }
+
+    fn quotas_of(&self, applied: &AppliedRule) -> &'a [Decision] {
+        let partition = applied.partition.and_then(|i| self.plan.partitions.get(i));
+        if !partition.is_some_and(|stored| stored.status.is_decided()) {
+            return &[];
+        }
+        let first = applied.first_decision;
+        let end = first.saturating_add(self.policy.quotas(applied).len());
+        self.plan.decisions.get(first..end).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::borrow::Cow;
+    use alloc::vec::Vec;
+    use core::net::{IpAddr, Ipv4Addr};
+
+    use tollgate_core::Timestamp;
+
+    use crate::{Facts, Plan, Policy, RuleResult, Surface};
+
+    struct Get;
+
+    impl Facts for Get {
+        fn method(&self) -> Cow<'_, [u8]> {
+            b"GET"[..].into()
+        }
+        fn target(&self) -> Cow<'_, [u8]> {
+            b"/"[..].into()
+        }
+        fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> {
+            None
+        }
+        fn peer(&self) -> Option<IpAddr> {
+            Some(Ipv4Addr::LOCALHOST.into())
+        }
+    }
+
+    /// The quota that denies is told from the one that does not, and a rule without a key says
+    /// nothing of its quotas.
+    #[test]
+    fn every_quota_of_every_rule_is_told() {
+        let document = r#"{"version": 1, "rules": [
+            {"name": "each", "key": ["client_ip"], "cost": 2,
+             "quotas": [{"limit": 10, "window": "1m", "name": "minute"}, {"limit": 2, "window": "1h", "name": "hour"}]},
+            {"name": "token", "key": [{"header": "x-token"}], "on_missing": "deny", "cost": 2, "mode": "shadow",
+             "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
+        let policy = Policy::compile(document, Surface::Library).expect("a policy");
+        let mut plan = Plan::new();
+        let mut stored = Vec::new();
+        let mut said = Vec::new();
+        for at in [1, 2] {
+            policy.plan(&Get, &mut plan);
+            plan.each_partition(|p| p.load(&policy, Some(&stored)));
+            plan.decide(&policy, Timestamp::from_millis(at));
+            if let Some(partition) = plan.partition(0).filter(|p| p.changed()) {
+                stored = partition.value().to_vec();
+            }
+            for rule in plan.outcome(&policy).decisions() {
+                let admits: Vec<bool> = rule.quotas.iter().map(|q| q.is_admitted()).collect();
+                said.push((rule.rule, rule.quota_set, rule.result, rule.cost, admits));
+                assert_eq!(rule.is_binding, rule.rule == 0);
+                assert_eq!(rule.partition, (rule.rule == 0).then_some(0));
+            }
+        }
+        let token = (1, 1, RuleResult::Shadowed, 2, Vec::new());
+        assert_eq!(said[0], (0, 0, RuleResult::Allowed, 2, [true, true].to_vec()));
+        assert_eq!(said[2], (0, 0, RuleResult::Denied, 2, [true, false].to_vec()));
+        assert_eq!([&said[1], &said[3]], [&token, &token]);
+    }
+}

@@ -1,0 +1,174 @@
+//! A store that loses nothing: every key that is not idle, in memory that is used again.
+//!
+//! Invariant: a value is forgotten only when its state decides like one never seen, at every time
+//! that the clock can still show. Every new key looks at two places and frees those that are idle,
+//! so nothing is ever swept at once, and of `n` keys that are live at most about `4 n` are held.
+//!
+//! A place is the 16 bytes of the keyed hash of its key, or zeros when it is free, then the value:
+//! one cache line for a small one.
+
+use hashbrown::HashTable;
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Partition, Policy};
+
+/// Bytes of the hash before a value.
+const OWNER: usize = 16;
+/// Places that a new key looks at.
+const LOOKS: usize = 2;
+
+/// Every group's keys.
+#[derive(Debug)]
+pub(super) struct Exact {
+    shelves: Vec<Shelf>,
+    /// How much longer than until it is idle a value is kept.
+    keeps: Span,
+}
+
+/// The keys of one group.
+#[derive(Debug, Default)]
+struct Shelf {
+    /// Bytes of a place.
+    width: usize,
+    places: Vec<u8>,
+    /// Places by key.
+    by_key: HashTable<u32>,
+    free: Vec<u32>,
+    /// The place that is looked at next.
+    hand: usize,
+}
+
+impl Exact {
+    pub(super) const fn new(keeps: Span) -> Self {
+        Self { shelves: Vec::new(), keeps }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shelves.iter().map(|shelf| shelf.by_key.len()).sum()
+    }
+
+    pub(super) fn state_bytes(&self) -> u64 {
+        let bytes =
+            |shelf: &Shelf| shelf.by_key.len().saturating_mul(shelf.width.saturating_sub(OWNER));
+        let bytes = self.shelves.iter().map(bytes).fold(0, usize::saturating_add);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// The value of a key and its place.
+    #[inline]
+    pub(super) fn find(&self, group: usize, key: u128) -> Option<(u32, &[u8])> {
+        let shelf = self.shelves.get(group)?;
+        let slot = *shelf
+            .by_key
+            .find(low(key), |slot| owner_at(&shelf.places, shelf.width, *slot) == key)?;
+        Some((slot, shelf.place(slot)?.get(OWNER..)?))
+    }
+
+    /// Writes a value over the key's last one; false when its place is not as wide.
+    #[inline]
+    pub(super) fn replace(&mut self, partition: Partition<'_>, slot: u32) -> bool {
+        let value = partition.value();
+        let shelf = self.shelves.get_mut(partition.group());
+        let place = shelf.and_then(|shelf| shelf.place_mut(slot)?.get_mut(OWNER..));
+        match place.filter(|place| place.len() == value.len()) {
+            Some(place) => {
+                place.copy_from_slice(value);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Stores the value of a key that is not held, and lets go of what is idle at `now`.
+    pub(super) fn insert(
+        &mut self,
+        policy: &Policy,
+        partition: Partition<'_>,
+        key: u128,
+        now: Timestamp,
+    ) -> Option<u32> {
+        let group = partition.group();
+        if self.shelves.len() <= group {
+            self.shelves.resize_with(policy.groups().len(), Shelf::default);
+        }
+        let keeps = self.keeps;
+        let shelf = self.shelves.get_mut(group)?;
+        shelf.width = partition.value().len().checked_add(OWNER)?;
+        let compiled = policy.groups().get(group)?;
+        for _ in 0..LOOKS {
+            shelf.look(|value| compiled.idle_at(policy, value).saturating_add(keeps) <= now);
+        }
+        shelf.insert(key, partition.value())
+    }
+}
+
+impl Shelf {
+    fn range(&self, slot: u32) -> Option<core::ops::Range<usize>> {
+        let start = usize::try_from(slot).ok()?.checked_mul(self.width)?;
+        Some(start..start.checked_add(self.width)?)
+    }
+
+    fn place(&self, slot: u32) -> Option<&[u8]> {
+        self.places.get(self.range(slot)?)
+    }
+
+    fn place_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
+        let range = self.range(slot)?;
+        self.places.get_mut(range)
+    }
+
+    /// Looks at the next place, and frees it if it `is_idle`.
+    fn look(&mut self, is_idle: impl FnOnce(&[u8]) -> bool) {
+        let held = self.places.len().checked_div(self.width).unwrap_or(0);
+        self.hand = self.hand.checked_rem(held).unwrap_or(0);
+        let Ok(slot) = u32::try_from(self.hand) else { return };
+        self.hand = self.hand.saturating_add(1);
+        let owner = owner_at(&self.places, self.width, slot);
+        let value = self.place(slot).and_then(|place| place.get(OWNER..));
+        if owner == 0 || !value.is_some_and(is_idle) {
+            return;
+        }
+        if let Ok(entry) = self.by_key.find_entry(low(owner), |other| *other == slot) {
+            entry.remove();
+        }
+        if let Some(place) = self.place_mut(slot) {
+            place.fill(0);
+            self.free.push(slot);
+        }
+    }
+
+    fn insert(&mut self, key: u128, value: &[u8]) -> Option<u32> {
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                let place = self.place_mut(slot)?;
+                let (owner, held) = place.split_at_mut_checked(OWNER)?;
+                owner.copy_from_slice(&key.to_le_bytes());
+                held.copy_from_slice(value);
+                slot
+            }
+            None => {
+                let held = self.places.len().checked_div(self.width).unwrap_or(0);
+                let slot = u32::try_from(held).ok()?;
+                self.places.extend_from_slice(&key.to_le_bytes());
+                self.places.extend_from_slice(value);
+                slot
+            }
+        };
+        let (places, width) = (&self.places, self.width);
+        self.by_key.insert_unique(low(key), slot, |slot| low(owner_at(places, width, *slot)));
+        Some(slot)
+    }
+}
+
+/// Whose the place is; 0 when nobody's.
+#[inline]
+fn owner_at(places: &[u8], width: usize, slot: u32) -> u128 {
+    let start = usize::try_from(slot).unwrap_or(usize::MAX).saturating_mul(width);
+    let owner = places.get(start..).and_then(|place| place.first_chunk::<OWNER>());
+    owner.map_or(0, |owner| u128::from_le_bytes(*owner))
+}
+
+/// What a key is found by.
+#[inline]
+fn low(key: u128) -> u64 {
+    u64::try_from(key & u128::from(u64::MAX)).unwrap_or(u64::MAX)
+}

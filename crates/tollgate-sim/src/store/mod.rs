@@ -1,0 +1,129 @@
+//! Where a node keeps what keys have used: models of the stores that a policy is enforced on.
+//!
+//! Invariant: a partition is hashed once for each decision; what is loaded is what was stored last,
+//! or nothing when the model has forgotten it, which it counts if that was a loss. Deliberately
+//! absent: keys. Only keyed hashes of them are kept, of 128 bits, so that no two of a log are one.
+
+mod exact;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::Hasher;
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Partition, PartitionMut, Policy};
+
+use exact::Exact;
+
+/// A model of a store.
+#[derive(Debug)]
+pub struct Store {
+    kind: Kind,
+    secret: [u8; 16],
+}
+
+#[derive(Debug)]
+enum Kind {
+    Exact(Exact),
+}
+
+/// Where a partition of the current request lies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    /// The keyed hash of its key.
+    pub(crate) key: u128,
+    /// Where an exact store holds it already.
+    slot: Option<u32>,
+}
+
+impl Place {
+    /// What is told of its key.
+    pub(crate) fn key_hash(self) -> u64 {
+        u64::try_from(self.key & u128::from(u64::MAX)).unwrap_or(u64::MAX)
+    }
+}
+
+impl Store {
+    /// Room for every key. One whose state is idle, and so decides like a key never seen, is
+    /// forgotten, so that memory is bounded by the keys that are live at once: at most about four
+    /// times as many are held.
+    #[must_use]
+    pub const fn exact() -> Self {
+        Self { kind: Kind::Exact(Exact::new(Span::ZERO)), secret: [0; 16] }
+    }
+
+    /// The same for a clock that may step back by `step` in all: what would be owed again then is
+    /// not forgotten before.
+    #[must_use]
+    pub const fn exact_for_a_clock_that_steps_back(step: Span) -> Self {
+        Self { kind: Kind::Exact(Exact::new(step)), secret: [0; 16] }
+    }
+
+    /// The same with this key for its hashes: for whoever shows hashes that nobody may undo.
+    #[must_use]
+    pub const fn with_secret(mut self, secret: [u8; 16]) -> Self {
+        self.secret = secret;
+        self
+    }
+
+    /// Keys that are held now.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.kind {
+            Kind::Exact(exact) => exact.len(),
+        }
+    }
+
+    /// True when no key is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the values that are held now, without what finding them takes.
+    #[must_use]
+    pub fn state_bytes(&self) -> u64 {
+        match &self.kind {
+            Kind::Exact(exact) => exact.state_bytes(),
+        }
+    }
+
+    /// Whose a key is; nothing is looked up.
+    pub(crate) fn place(&self, key: &[u8]) -> Place {
+        Place { key: self.hash(key), slot: None }
+    }
+
+    /// Hands the stored value of a partition to its plan.
+    pub(crate) fn load(&mut self, policy: &Policy, partition: &mut PartitionMut<'_>) -> Place {
+        let key = self.hash(partition.key());
+        let group = partition.group();
+        match &self.kind {
+            Kind::Exact(exact) => {
+                let (slot, value) = exact.find(group, key).unzip();
+                partition.load(policy, value);
+                Place { key, slot }
+            }
+        }
+    }
+
+    /// Stores the value of a partition that was charged.
+    pub(crate) fn put(
+        &mut self,
+        policy: &Policy,
+        partition: Partition<'_>,
+        place: &mut Place,
+        now: Timestamp,
+    ) {
+        match &mut self.kind {
+            Kind::Exact(exact) => {
+                if !place.slot.is_some_and(|slot| exact.replace(partition, slot)) {
+                    place.slot = exact.insert(policy, partition, place.key, now);
+                }
+            }
+        }
+    }
+
+    fn hash(&self, key: &[u8]) -> u128 {
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        hasher.write(key);
+        hasher.finish128().as_u128().max(1) // 0 is nobody's
+    }
+}

@@ -1,0 +1,184 @@
+//! A node decides as a surface does: charges, settles, lets requests wait, and forgets only what is
+//! idle.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing
+)]
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Facts, Policy, RuleResult, Surface};
+use tollgate_sim::{Fate, Node, Store};
+
+/// A request of one client.
+struct From(u32);
+
+impl Facts for From {
+    fn method(&self) -> Cow<'_, [u8]> {
+        b"GET"[..].into()
+    }
+    fn target(&self) -> Cow<'_, [u8]> {
+        b"/"[..].into()
+    }
+    fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+    fn peer(&self) -> Option<IpAddr> {
+        Some(Ipv4Addr::from_bits(self.0).into())
+    }
+}
+
+fn node(rules: &str) -> Node {
+    let document = format!(r#"{{"version": 1, "rules": [{rules}]}}"#);
+    let policy = Policy::compile(&document, Surface::Library);
+    let policy = policy.expect(&document);
+    Node::new(Arc::new(policy), Store::exact())
+}
+
+const fn ms(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+const EACH: &str =
+    r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 2, "window": "1s"}]}"#;
+
+#[test]
+fn each_key_has_its_own_quota() {
+    let mut node = node(EACH);
+    let mut fates = |at| [1, 1, 1, 2].map(|client| node.decide(&From(client), ms(at), 200).fate());
+    let denied = Fate::Denied { status: 429, retry_after: Some(Span::from_millis(500)) };
+    assert_eq!(fates(1_000), [Fate::Admitted, Fate::Admitted, denied, Fate::Admitted]);
+    assert_eq!(fates(1_500), [Fate::Admitted, denied, denied, Fate::Admitted]);
+    assert_eq!((node.store().len(), node.store().state_bytes()), (2, 32));
+}
+
+#[test]
+fn every_rule_and_quota_is_told_with_the_hash_of_its_key() {
+    let mut node = node(
+        r#"{"name": "each", "key": ["client_ip"], "cost": 2, "quotas": [
+              {"limit": 4, "window": "1s", "name": "second"}, {"limit": 2, "window": "1h", "name": "hour"}]},
+           {"name": "token", "key": [{"header": "x-token"}], "on_missing": "deny", "mode": "shadow",
+            "quotas": [{"limit": 1, "window": "1m"}]}"#,
+    );
+    let first = node.decide(&From(1), ms(1), 200);
+    let of_client: Vec<_> = first.rules().map(|rule| rule.key_hash).collect();
+    assert_eq!(first.rules().map(|rule| rule.denied_by()).collect::<Vec<_>>(), [None, None]);
+    let second = node.decide(&From(1), ms(2), 200);
+    let rules: Vec<_> = second.rules().collect();
+    assert_eq!(rules.iter().map(|rule| rule.key_hash).collect::<Vec<_>>(), of_client);
+    assert!(of_client[0].is_some() && of_client[1].is_none());
+    assert_eq!((rules[0].result, rules[0].denied_by()), (RuleResult::Denied, Some(1)));
+    assert_eq!((rules[0].cost, rules[0].is_binding, rules[0].quota_set), (2, true, 0));
+    let told: Vec<_> = rules[0].quotas().map(|(quota, said)| (quota.name(), said.limit)).collect();
+    assert_eq!(told, [("second", 4), ("hour", 2)]);
+    assert_eq!((rules[1].result, rules[1].quotas().count()), (RuleResult::Shadowed, 0));
+    assert_eq!(node.decide(&From(2), ms(3), 200).rules().next().unwrap().denied_by(), None);
+}
+
+#[test]
+fn what_the_response_brings_about_is_settled_before_the_next_request() {
+    let mut node = node(
+        r#"{"name": "guesses", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1h"}],
+            "charge": {"response_status": ["401"], "reserve": true}}"#,
+    );
+    let mut fate = |status| node.decide(&From(1), ms(1), status).fate().is_admitted();
+    assert_eq!([200, 200, 401, 200].map(&mut fate), [true, true, true, false]);
+}
+
+#[test]
+fn a_leaky_queue_says_at_once_when_each_goes() {
+    let mut node = node(
+        r#"{"name": "paced", "key": ["client_ip"], "action": {"delay": {"max": "1s"}},
+            "quotas": [{"limit": 2, "window": "1s", "burst": 3, "algorithm": "leaky-queue"}]}"#,
+    );
+    let mut fate = |at| node.decide(&From(1), ms(at), 200).fate();
+    assert_eq!(fate(1_000), Fate::Admitted);
+    assert_eq!(fate(1_000), Fate::Delayed(Span::from_millis(500)));
+    assert_eq!(fate(1_000), Fate::Delayed(Span::from_millis(1_000)));
+    assert!(matches!(fate(1_000), Fate::Denied { status: 429, .. }));
+    assert_eq!(fate(1_500), Fate::Delayed(Span::from_millis(1_000)));
+    assert_eq!(node.waiting(), 2);
+    assert!(node.resume(ms(9_000)).is_none(), "each was told of when it got its place");
+    assert_eq!((node.waiting(), node.next_at()), (0, None));
+}
+
+#[test]
+fn a_line_goes_in_order_and_everybody_is_told_how_it_ended() {
+    let mut node = node(
+        r#"{"name": "turns", "key": ["client_ip"], "action": {"delay": {"max": "1s"}},
+            "quotas": [{"limit": 2, "window": "1s", "burst": 1}]}"#,
+    );
+    let fates: Vec<_> = (0..4).map(|_| node.decide(&From(1), ms(1_000), 200).fate()).collect();
+    assert_eq!(fates[..3], [Fate::Admitted, Fate::Waiting, Fate::Waiting]);
+    assert!(matches!(fates[3], Fate::Denied { status: 429, retry_after: Some(_) }));
+    let mut told = Vec::new();
+    while let Some(decided) = node.resume(ms(60_000)) {
+        let result = decided.rules().next().unwrap().result;
+        assert_eq!((decided.fate(), result), (Fate::Admitted, RuleResult::Delayed));
+        told.push((decided.arrival().number, decided.at(), decided.waited()));
+    }
+    let half = Span::from_millis(500);
+    let at = |number: u64| (number, ms(1_000 + 500 * number), half.saturating_mul(number));
+    assert_eq!(told, [at(1), at(2)]);
+}
+
+#[test]
+fn who_waits_too_long_behind_others_is_refused_and_charged_nothing() {
+    let mut node = node(
+        r#"{"name": "turns", "key": ["client_ip"], "action": {"delay": {"max": "10s"}},
+            "quotas": [{"limit": 2, "window": "2s", "algorithm": "sliding-log"}]}"#,
+    );
+    let mut ends = [0; 2];
+    for number in 0..40 {
+        let at = ms(1_000 + number * 10);
+        match node.decide(&From(1), at, 200).fate() {
+            Fate::Admitted => ends[0] += 1,
+            Fate::Denied { .. } => ends[1] += 1,
+            Fate::Waiting | Fate::Delayed(_) => {}
+        }
+    }
+    while let Some(decided) = node.resume(ms(60_000)) {
+        ends[usize::from(!decided.fate().is_admitted())] += 1;
+    }
+    // Two at once, two every 2 s until the last one's 10 s are over.
+    assert_eq!(ends, [12, 28]);
+}
+
+/// As many are held as are live, times a constant, however many came.
+#[test]
+fn idle_keys_are_forgotten_and_their_places_used_again() {
+    let mut node = node(EACH);
+    // Each key is idle half a second after its request: 500 are live at any time.
+    let mut most = 0;
+    for number in 0..100_000_u32 {
+        node.decide(&From(number), ms(u64::from(number) + 1_000), 200);
+        most = most.max(node.store().len());
+    }
+    assert!((500..=2_000).contains(&most), "{most} keys were held at once");
+}
+
+/// Forgetting is no loss: whoever forgets nothing decides the same.
+#[test]
+fn forgetting_never_changes_a_decision() {
+    let (mut forgets, mut keeps) = (node(EACH), node(EACH));
+    let policy = Arc::clone(keeps.policy());
+    keeps = Node::new(policy, Store::exact_for_a_clock_that_steps_back(Span::MAX));
+    let mut state = 1_u64;
+    for number in 0..50_000_u64 {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let client = u32::try_from((state >> 33) % 3_000).unwrap();
+        let at = ms(1_000 + number / 4);
+        let expected = keeps.decide(&From(client), at, 200).fate();
+        assert_eq!(forgets.decide(&From(client), at, 200).fate(), expected, "request {number}");
+    }
+    assert_eq!(keeps.store().len(), 3_000);
+    assert!(forgets.store().len() < 3_000);
+}
