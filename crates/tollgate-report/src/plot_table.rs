@@ -1,0 +1,91 @@
+//! The table that says what a plot shows.
+//!
+//! Invariant: the least and the greatest value of every series stand in it. Few points stand there
+//! one by one; many by stretches of x, each series with its least and greatest value.
+
+use crate::plot::{Plot, Series};
+use crate::points::{Point, by_stretch};
+use crate::table::{Cell, Table};
+use crate::words;
+
+/// Rows that somebody still reads, or hears.
+const MOST_ROWS: usize = 40;
+
+impl Plot {
+    /// What the plot shows as a table: a row for each x of at most 40, else for each stretch of x.
+    #[must_use]
+    pub fn to_table(&self) -> Table {
+        let series: Vec<Vec<Point>> =
+            self.series.iter().map(|series| series.points.sorted()).collect();
+        let mut all: Vec<f64> = series.iter().flatten().map(|point| point.0).collect();
+        all.sort_by(f64::total_cmp);
+        all.dedup();
+        let is_whole = all.len() <= MOST_ROWS && series.iter().all(|points| is_function(points));
+        let table = Table::new(self.name.clone(), self.caption());
+        if is_whole {
+            self.by_point(table, &all, &series)
+        } else {
+            self.by_range(table, &all, &series)
+        }
+    }
+
+    fn caption(&self) -> String {
+        let mut caption = self.title.clone();
+        for mark in &self.marks {
+            let axis = if mark.is_level { &self.y } else { &self.x };
+            caption.push_str(&format!("; {}: {}", mark.name, axis.cell(mark.at).words(2)));
+        }
+        let dropped =
+            self.series.iter().fold(0, |sum: u64, s| sum.saturating_add(s.points.dropped()));
+        if dropped > 0 {
+            caption.push_str(&format!("; {} points are no numbers", words::count(dropped)));
+        }
+        caption
+    }
+
+    fn by_point(&self, table: Table, all: &[f64], series: &[Vec<Point>]) -> Table {
+        let mut table = table.column(self.x.column(&self.x.label));
+        for Series { name, .. } in &self.series {
+            table = table.column(self.y.column(name));
+        }
+        for x in all {
+            let value = |points: &Vec<Point>| {
+                let found = points.iter().find(|point| point.0.total_cmp(x).is_eq());
+                found.map_or(Cell::Empty, |point| self.y.cell(point.1))
+            };
+            table.push(std::iter::once(self.x.cell(*x)).chain(series.iter().map(value)));
+        }
+        table
+    }
+
+    fn by_range(&self, table: Table, all: &[f64], series: &[Vec<Point>]) -> Table {
+        let label = &self.x.label;
+        let mut table =
+            table.column(self.x.column(&format!("{label}, from"))).column(self.x.column("to"));
+        for Series { name, .. } in &self.series {
+            table = table.column(self.y.column(&format!("{name}, least")));
+            table = table.column(self.y.column(&format!("{name}, greatest")));
+        }
+        let all: Vec<Point> = all.iter().map(|x| (*x, 0.0)).collect();
+        for stretch in by_stretch(&all, MOST_ROWS) {
+            let (Some((from, _)), Some((to, _))) = (stretch.first(), stretch.last()) else {
+                continue;
+            };
+            let mut row = vec![self.x.cell(*from), self.x.cell(*to)];
+            for points in series {
+                let inside =
+                    points.iter().filter(|(x, _)| from <= x && x <= to).map(|point| point.1);
+                let least = inside.clone().min_by(f64::total_cmp);
+                let greatest = inside.max_by(f64::total_cmp);
+                row.extend([least, greatest].map(|y| y.map_or(Cell::Empty, |y| self.y.cell(y))));
+            }
+            table.push(row);
+        }
+        table
+    }
+}
+
+/// True when no x has two values.
+fn is_function(points: &[Point]) -> bool {
+    points.is_sorted_by(|a, b| a.0 < b.0)
+}
