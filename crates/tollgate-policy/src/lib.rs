@@ -93,6 +93,8 @@ pub use explain::describe::{RuleInWords, TierInWords};
 #[cfg(feature = "explain")]
 pub use explain::reads::{Read, Reader};
 #[cfg(feature = "explain")]
+pub use explain::words;
+#[cfg(feature = "explain")]
 pub use explain::{Applicability, RuleVerdict};
 pub use facts::Facts;
 pub use http::malformed::Malformed;

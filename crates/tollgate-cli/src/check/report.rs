@@ -3,10 +3,9 @@
 //! Invariant: it is made from the compiled policy; the document is not looked at again.
 
 use serde::Serialize;
-use tollgate_policy::{CompiledQuota, Policy, QuotaSet, Rule, Surface};
+use tollgate_policy::{CompiledQuota, Policy, QuotaSet, Rule, Surface, words};
 
 use crate::source::{Compiled, Finding};
-use crate::words;
 
 /// What `--json` prints. Documented in docs/policy.md.
 #[derive(Debug, Serialize)]

@@ -7,11 +7,10 @@ use std::net::IpAddr;
 use serde::Serialize;
 use tollgate_core::{Decision, Verdict};
 use tollgate_policy::{
-    Answer, Applicability, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict,
+    Answer, Applicability, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict, words,
 };
 
 use super::request::Request;
-use crate::words;
 
 /// Everything about one request.
 #[derive(Debug, Serialize)]

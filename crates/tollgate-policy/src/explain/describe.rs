@@ -2,7 +2,7 @@
 //!
 //! Invariant: the words are made from what was compiled, defaults included, never from the
 //! document, so they say what is enforced. Deliberately absent: quotas and their bounds, which the
-//! caller phrases from [`tollgate_core::Limiter`], and the values that name keys (`key_values`).
+//! caller phrases (`words`), and the values that name keys (`key_values`).
 
 use alloc::borrow::ToOwned;
 use alloc::format;

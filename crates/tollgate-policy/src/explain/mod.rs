@@ -6,6 +6,7 @@
 
 pub(crate) mod describe;
 pub(crate) mod reads;
+pub mod words;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

@@ -13,9 +13,14 @@ const APART: [&str; 2] = ["tests/fuzz/Cargo.toml", "crates/xtask/bindgen/Cargo.t
 /// Random policies and traces that every target answers alike.
 const CASES: &str = "tollgate-cases";
 const READ: &str = "read the failed test; its doc comment says what it guards";
-/// What is loaded into a proxy or a Worker.
-const SHIPPED: [&str; 4] =
-    ["tollgate-core", "tollgate-policy", "tollgate-envoy", "tollgate-worker"];
+/// What is loaded into a proxy, a Worker or a page.
+const SHIPPED: [&str; 5] = [
+    "tollgate-core",
+    "tollgate-policy",
+    "tollgate-envoy",
+    "tollgate-worker",
+    "tollgate-playground",
+];
 /// What is published.
 pub const PUBLISHED: [&str; 2] = ["tollgate-core", "tollgate-policy"];
 

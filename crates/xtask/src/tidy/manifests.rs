@@ -20,6 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &["tollgate-access-log", "tollgate-core", "tollgate-policy", "tollgate-sim"],
     ),
     ("tollgate-cli", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-playground", &["tollgate-policy"]),
     ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),
     ("tollgate-cases", &["tollgate-core", "tollgate-policy"]),

@@ -1,0 +1,91 @@
+//! Times, quotas and bounds in words.
+//!
+//! Invariant: a bound is `Limiter::max_in_window`, never worked out here.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+
+use tollgate_core::{Limiter, Span};
+
+/// `minute`, `10 seconds`, `500 milliseconds`.
+#[must_use]
+pub fn window(span: Span) -> String {
+    let millis = span.as_millis_ceil();
+    let units = [("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)];
+    let unit = units.into_iter().find(|(_, length)| millis.checked_rem(*length) == Some(0));
+    let (name, length) = unit.unwrap_or(("millisecond", 1));
+    match millis.checked_div(length) {
+        Some(1) => name.to_owned(),
+        count => format!("{} {name}s", count.unwrap_or(0)),
+    }
+}
+
+/// A wait: `2 s`, `1.5 s`, `250 ms`; rounded up to a millisecond.
+#[must_use]
+pub fn wait(span: Span) -> String {
+    let millis = span.as_millis_ceil();
+    let (whole, rest) = (millis.div_euclid(1000), millis.rem_euclid(1000));
+    match (whole, rest) {
+        (0, rest) if rest > 0 => format!("{rest} ms"),
+        (whole, 0) => format!("{whole} s"),
+        (whole, rest) => format!("{whole}.{} s", format!("{rest:03}").trim_end_matches('0')),
+    }
+}
+
+/// `at most 199 in any minute`
+#[must_use]
+pub fn bound(limiter: &Limiter) -> String {
+    let window = window(limiter.window());
+    format!("at most {} in any {window}", limiter.max_in_window())
+}
+
+/// `100 per minute, burst 20, gcra`
+#[must_use]
+pub fn quota(limiter: &Limiter) -> String {
+    let mut text = format!("{} per {}", limiter.limit(), window(limiter.window()));
+    if limiter.capacity() != limiter.limit() {
+        text.push_str(&format!(", burst {}", limiter.capacity()));
+    }
+    text.push_str(&format!(", {}", limiter.algorithm().name()));
+    if let Some(buckets) = limiter.algorithm().buckets() {
+        text.push_str(&format!(" of {buckets}"));
+    }
+    if limiter.quota().is_strict() {
+        text.push_str(", strict");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_in_their_largest_whole_unit() {
+        for (millis, expected) in [
+            (1, "millisecond"),
+            (500, "500 milliseconds"),
+            (1_000, "second"),
+            (90_000, "90 seconds"),
+            (60_000, "minute"),
+            (7_200_000, "2 hours"),
+            (86_400_000, "day"),
+        ] {
+            assert_eq!(window(Span::from_millis(millis)), expected);
+        }
+    }
+
+    #[test]
+    fn waits_round_up() {
+        for (nanos, expected) in [
+            (0, "0 s"),
+            (1, "1 ms"),
+            (1_500_000_000, "1.5 s"),
+            (2_000_000_000, "2 s"),
+            (2_000_000_001, "2.001 s"),
+        ] {
+            assert_eq!(wait(Span::from_nanos(nanos)), expected);
+        }
+    }
+}
