@@ -4,3 +4,14 @@
 //! Invariant: no I/O and no clock; memory is constant per live key. What the log cannot tell is
 //! named before anything is counted.
 #![forbid(unsafe_code)]
+
+mod observer;
+mod options;
+mod summary;
+
+pub use observer::{Counted, Observer};
+pub use options::{Options, REFUSED};
+pub use summary::{
+    Against, Bin, Cause, Changed, Clients, Example, First, LimitedKey, LogSummary, QuotaSummary,
+    RuleSummary, Sample, Summary, Tally, Timeline, TopKeys, Waits,
+};
