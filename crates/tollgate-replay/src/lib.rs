@@ -7,6 +7,7 @@
 
 mod observer;
 mod options;
+pub mod suggest;
 mod summary;
 
 pub use observer::{Counted, Observer};

@@ -66,6 +66,12 @@ impl Group {
         self.strict
     }
 
+    /// True when the key has no parts: all requests share one count.
+    #[must_use]
+    pub fn counts_all(&self) -> bool {
+        self.key.is_empty()
+    }
+
     /// Bytes of one stored value, a multiple of 4.
     #[must_use]
     pub const fn value_len(&self) -> usize {

@@ -1,0 +1,110 @@
+//! A quota at a suggested limit, and the line of a policy that says it.
+//!
+//! Invariant: the line compiles to exactly the limiter that was replayed.
+
+use tollgate_core::{Algorithm, Limiter, MAX_LIMIT, Quota, QuotaError};
+
+/// The limiter of `now`, with its algorithm, window and strictness, at another limit; at least 1
+/// and at most what a policy can say.
+///
+/// Its burst is the limit: then a client within the limit is never refused for coming all at once.
+/// A strict one of an algorithm with a burst has the half of the limit, rounded up, because with
+/// burst = limit it would regain one unit a window.
+///
+/// # Errors
+/// A limit that the algorithm cannot hold: above 1024 by the log.
+pub(super) fn at_limit(now: &Limiter, limit: u64) -> Result<Limiter, QuotaError> {
+    let quota = now.quota();
+    let limit = limit.clamp(1, MAX_LIMIT);
+    let mut new = Quota::new(limit, quota.window())?;
+    if quota.is_strict() {
+        new = new.strict();
+        if now.algorithm().has_burst() {
+            new = new.with_burst(limit.div_ceil(2))?;
+        }
+    }
+    Limiter::new(now.algorithm(), new)
+}
+
+/// The quota as a line of a policy: `{ "limit": 27, "window": "1m", "algorithm": "gcra", "burst":
+/// 27 }`; with its `name` where there is one.
+pub(super) fn line(limiter: &Limiter, name: Option<&str>) -> String {
+    let quota = limiter.quota();
+    let algorithm = limiter.algorithm();
+    let mut line = String::from("{ ");
+    if let Some(name) = name {
+        // The names of quotas are %x20-7E: two characters of them need a backslash.
+        let name = name.replace('\\', "\\\\").replace('"', "\\\"");
+        line.push_str(&format!("\"name\": \"{name}\", "));
+    }
+    let (limit, window) = (quota.limit(), window(quota.window().as_nanos()));
+    let algorithm_name = algorithm.name();
+    line.push_str(&format!(
+        "\"limit\": {limit}, \"window\": \"{window}\", \"algorithm\": \"{algorithm_name}\""
+    ));
+    if let Algorithm::SlidingBuckets { buckets } = algorithm {
+        line.push_str(&format!(", \"buckets\": {buckets}"));
+    }
+    if algorithm.has_burst() {
+        line.push_str(&format!(", \"burst\": {}", quota.burst()));
+    }
+    if quota.is_strict() {
+        line.push_str(", \"strict\": true");
+    }
+    line.push_str(" }");
+    line
+}
+
+/// The window in the largest unit that says it in a whole number; a policy has whole milliseconds.
+fn window(nanos: u64) -> String {
+    let millis = nanos / 1_000_000;
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    let whole = units.into_iter().find(|(unit, _)| millis.is_multiple_of(*unit));
+    let (unit, name) = whole.unwrap_or((1, "ms"));
+    format!("{}{name}", millis.checked_div(unit).unwrap_or(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::Span;
+    use tollgate_policy::{Policy, Surface};
+
+    /// Every algorithm, strict or not, at several limits: the line says what was replayed.
+    #[test]
+    fn the_line_compiles_to_the_limiter_that_was_replayed() {
+        let mut seen = 0;
+        for algorithm in Algorithm::ALL.map(|algorithm| algorithm.with_buckets(24)) {
+            for (millis, strict) in
+                [(60_000, false), (60_000, true), (1500, false), (86_400_000, true)]
+            {
+                let quota = Quota::new(10, Span::from_millis(millis)).unwrap();
+                let quota = if strict { quota.strict().with_burst(10).unwrap() } else { quota };
+                let Ok(now) = Limiter::new(algorithm, quota) else { continue };
+                for limit in [0, 1, 2, 27, 1024] {
+                    let new = at_limit(&now, limit).unwrap();
+                    let line = line(&new, Some(r#"a "b" \"#));
+                    let policy = format!(
+                        r#"{{"version":1,"rules":[{{"name":"r","key":["client_ip"],"quotas":[{line}]}}]}}"#
+                    );
+                    let policy = Policy::compile(&policy, Surface::Envoy)
+                        .unwrap_or_else(|problems| panic!("{line}: {problems}"));
+                    let quota = &policy.quota_sets()[0].quotas()[0];
+                    assert_eq!(*quota.limiter(), new, "{line}");
+                    assert_eq!(quota.name(), r#"a "b" \"#);
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 120, "{seen}");
+    }
+
+    #[test]
+    fn what_the_algorithm_cannot_hold_is_an_error() {
+        let quota = Quota::new(10, Span::from_secs(60)).unwrap();
+        let log = Limiter::new(Algorithm::SlidingLog, quota).unwrap();
+        assert_eq!(at_limit(&log, 1025), Err(QuotaError::LimitOfAlgorithm { max_limit: 1024 }));
+        let gcra = Limiter::new(Algorithm::Gcra, quota).unwrap();
+        assert!(at_limit(&gcra, u64::MAX).is_err(), "more than one unit per nanosecond");
+    }
+}

@@ -1,0 +1,216 @@
+//! The second pass: the suggested limits, replayed by the rule's own algorithm.
+//!
+//! Whoever used no more than a limit in any window is still refused by some algorithms: those that
+//! estimate, or count more than a window. So beside each suggested limit up to five higher ones are
+//! tried in the same pass, the last of them twice as high, and the lowest that touches no more
+//! clients than wished is suggested. With twice the limit there always is one: no algorithm counts
+//! more than two windows. By others fewer clients are touched than the counts say, which is said as
+//! it is.
+//!
+//! Invariant: what is said to be touched is a key that the limiter of the core denied once. A key
+//! is only left out where its greatest count proves that it cannot be ([`spared`]).
+//!
+//! Deliberately not here: other rules and quotas. Each quota is tried by itself, as if nobody else
+//! refused anything, so that nobody is spared by a limit that may change.
+
+use std::collections::HashMap;
+
+use tollgate_core::{Algorithm, Limiter, QuotaError, Span, Timestamp, Verdict};
+
+use super::counts::Counts;
+use super::line::at_limit;
+
+/// What one limit is multiplied by, in sixteenths.
+const LADDER: [u64; 6] = [16, 17, 18, 20, 24, 32];
+
+/// One limit that is tried.
+#[derive(Debug)]
+struct Candidate {
+    limiter: Limiter,
+    /// Keys whose greatest count is at most this are never denied.
+    spared: u64,
+    /// Where its states end behind those of the lower limits.
+    end: usize,
+    denied: u64,
+}
+
+/// One key that may be denied.
+#[derive(Debug)]
+struct Tried {
+    /// A bit for each candidate that denied it.
+    denied: u64,
+    states: Box<[u8]>,
+}
+
+/// The second pass of one quota.
+#[derive(Debug)]
+pub(super) struct Trial {
+    /// By their limits.
+    candidates: Vec<Candidate>,
+    tried: HashMap<u32, Tried>,
+    bytes: usize,
+    most_bytes: usize,
+    strangers: u64,
+}
+
+/// What came out for one wished share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub limiter: Limiter,
+    /// Keys that it denied at least once.
+    pub denied: u64,
+}
+
+impl Trial {
+    /// A trial of these limits and of the higher ones that may be needed instead of them.
+    pub fn new(now: &Limiter, limits: impl Iterator<Item = u64>, most_bytes: usize) -> Self {
+        let limiters = limits.flat_map(|limit| ladder(now, limit));
+        let mut limiters: Vec<Limiter> = limiters.filter_map(Result::ok).collect();
+        limiters.sort_by_key(|limiter| limiter.quota().limit());
+        limiters.dedup_by_key(|limiter| limiter.quota().limit());
+        let mut end = 0_usize;
+        let candidates = limiters.into_iter().map(|limiter| {
+            end = end.saturating_add(limiter.state_len());
+            Candidate { spared: spared(&limiter), limiter, end, denied: 0 }
+        });
+        Self {
+            candidates: candidates.collect(),
+            tried: HashMap::new(),
+            bytes: 0,
+            most_bytes,
+            strangers: 0,
+        }
+    }
+
+    /// One request, as in the first pass.
+    pub fn push(&mut self, counts: &Counts, hash: u64, at: Timestamp, cost: u64) {
+        if cost == 0 || self.is_left_out() {
+            return;
+        }
+        let Some(i) = counts.find(hash) else {
+            self.strangers = self.strangers.saturating_add(u64::from(counts.one_in() == 1));
+            return;
+        };
+        let peak = usize::try_from(i).ok().and_then(|i| counts.keys().get(i));
+        let peak = peak.map_or(u64::MAX, |key| key.peak);
+        let may_deny = self.candidates.partition_point(|candidate| candidate.spared < peak);
+        let Some(candidates) = self.candidates.get_mut(..may_deny) else { return };
+        let Some(end) = candidates.last().map(|last| last.end) else { return };
+        let tried = self.tried.entry(i).or_insert_with(|| {
+            self.bytes = self.bytes.saturating_add(end).saturating_add(OF_A_KEY);
+            Tried { denied: 0, states: vec![0; end].into() }
+        });
+        let before = tried.states.len();
+        tried.ask(candidates, at, cost);
+        self.bytes = self.bytes.saturating_sub(before.saturating_sub(tried.states.len()));
+        if self.is_left_out() {
+            self.tried = HashMap::new();
+        }
+    }
+
+    /// True when the states would have taken more than they may: nothing is known then.
+    pub const fn is_left_out(&self) -> bool {
+        self.bytes > self.most_bytes
+    }
+
+    /// Requests of keys that the first pass did not have: the log has changed in between.
+    pub const fn strangers(&self) -> u64 {
+        self.strangers
+    }
+
+    /// The lowest limit tried instead of `limit` that denies at most `many` keys, else the highest;
+    /// `None` when nothing could be tried.
+    pub fn outcome(&self, now: &Limiter, limit: u64, many: u64) -> Option<Outcome> {
+        if self.is_left_out() {
+            return None;
+        }
+        let rungs = ladder(now, limit).filter_map(Result::ok);
+        let of = |limiter: Limiter| {
+            let tried = self.candidates.iter().find(|candidate| candidate.limiter == limiter)?;
+            Some(Outcome { limiter, denied: tried.denied })
+        };
+        let mut outcomes = rungs.filter_map(of).peekable();
+        while let Some(outcome) = outcomes.next() {
+            if outcome.denied <= many || outcomes.peek().is_none() {
+                return Some(outcome);
+            }
+        }
+        None
+    }
+}
+
+/// Bytes of a key in the map beside its states.
+const OF_A_KEY: usize = 48;
+
+impl Tried {
+    fn ask(&mut self, candidates: &mut [Candidate], at: Timestamp, cost: u64) {
+        let (mut from, mut bit) = (0, 1_u64);
+        let mut is_left = false;
+        for candidate in candidates {
+            if self.denied & bit == 0
+                && let Some(state) = self.states.get_mut(from..candidate.end)
+            {
+                if candidate.limiter.admit(state, at, cost).verdict() == Verdict::Deny {
+                    self.denied |= bit;
+                    candidate.denied = candidate.denied.saturating_add(1);
+                } else {
+                    is_left = true;
+                }
+            }
+            (from, bit) = (candidate.end, bit << 1);
+        }
+        if !is_left {
+            // Denied by all of them, once and for all.
+            self.states = Box::default();
+        }
+    }
+}
+
+/// The limits that are tried in place of one, from it upwards.
+fn ladder(now: &Limiter, limit: u64) -> impl Iterator<Item = Result<Limiter, QuotaError>> {
+    let limit = limit.max(1);
+    let rungs = match now.algorithm() {
+        // These never refuse who stays within the limit in every window.
+        Algorithm::FixedWindow | Algorithm::SlidingLog => 1,
+        Algorithm::Gcra
+        | Algorithm::TokenBucket
+        | Algorithm::LeakyBucket
+        | Algorithm::LeakyQueue
+        | Algorithm::SlidingWindow
+        | Algorithm::SlidingBuckets { .. } => LADDER.len(),
+    };
+    let mut last = 0;
+    LADDER.into_iter().take(rungs).filter_map(move |sixteenths| {
+        let higher = limit.saturating_mul(sixteenths).div_ceil(16);
+        let is_new = higher > last;
+        last = higher;
+        is_new.then(|| at_limit(now, higher))
+    })
+}
+
+/// The greatest count of which no key is ever denied.
+///
+/// Of GCRA and its kin with interval T and burst b, a key with at most P units in any window w has,
+/// a time D after it owed nothing, a debt of at most P x T x (D / w + 1) - D, which is at most P x
+/// T where P x T <= w; so P <= b and P <= w / T will do. The sliding window and the buckets count
+/// at most two windows.
+fn spared(limiter: &Limiter) -> u64 {
+    let quota = limiter.quota();
+    match limiter.algorithm() {
+        Algorithm::FixedWindow | Algorithm::SlidingLog => quota.limit(),
+        Algorithm::SlidingWindow | Algorithm::SlidingBuckets { .. } => quota.limit() / 2,
+        Algorithm::Gcra
+        | Algorithm::TokenBucket
+        | Algorithm::LeakyBucket
+        | Algorithm::LeakyQueue => {
+            let (limit, burst) = (quota.limit(), quota.burst());
+            let regained = if quota.is_strict() {
+                limit.saturating_sub(burst).saturating_add(1)
+            } else {
+                limit
+            };
+            let interval = quota.window().as_nanos().div_ceil(regained.max(1));
+            burst.min(Span::div_floor(quota.window(), Span::from_nanos(interval)))
+        }
+    }
+}
