@@ -3,3 +3,24 @@
 //! Invariant: no I/O. Bytes come in pieces, records go out, and memory is bounded whatever a line
 //! holds. A line that cannot be read is counted and shown, never fatal.
 #![forbid(unsafe_code)]
+
+// Each imports only what stands below it.
+mod detect;
+mod reader;
+mod format;
+mod lines;
+mod template;
+mod draft;
+mod escape;
+mod address;
+mod time;
+mod civil;
+mod record;
+mod counts;
+mod field;
+
+pub use counts::{Cause, Counts, Sample};
+pub use field::{Field, Wanted};
+pub use format::{Format, FormatError};
+pub use reader::{Limits, Reader, Refused};
+pub use record::{Client, Record, Time};

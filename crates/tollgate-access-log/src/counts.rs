@@ -1,0 +1,148 @@
+//! What became of the lines: counted by cause, a few of them shown.
+//!
+//! Invariant: `lines` is `records`, `empty` and every unparsable line together. However many lines
+//! are wrong and however long they are, what is kept of them has a bound.
+
+use std::fmt;
+
+/// Why a line could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// It is longer than a line may be.
+    TooLong,
+    /// It is not of the format's form.
+    Form,
+    /// It can be read in more than one way.
+    Ambiguous,
+    /// It is no JSON object.
+    Json,
+    /// Its JSON is nested too deep.
+    TooDeep,
+    /// It has a quote that is not closed.
+    OpenQuote,
+    /// It has no time that the format knows.
+    Time,
+    /// Its time is before 1970 or after 2554, which no limiter sees.
+    TimeOutOfRange,
+    /// It has no HTTP request: servers write such lines for what they refuse unread.
+    NoRequest,
+}
+
+/// Every cause, in the order of the counts.
+const CAUSES: [Cause; 9] = [
+    Cause::TooLong,
+    Cause::Form,
+    Cause::Ambiguous,
+    Cause::Json,
+    Cause::TooDeep,
+    Cause::OpenQuote,
+    Cause::Time,
+    Cause::TimeOutOfRange,
+    Cause::NoRequest,
+];
+
+impl Cause {
+    /// The cause in one word or two, for a column: `too-long`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TooLong => "too-long",
+            Self::Form => "form",
+            Self::Ambiguous => "ambiguous",
+            Self::Json => "json",
+            Self::TooDeep => "too-deep",
+            Self::OpenQuote => "open-quote",
+            Self::Time => "time",
+            Self::TimeOutOfRange => "time-out-of-range",
+            Self::NoRequest => "no-request",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooLong => "longer than a line may be",
+            Self::Form => "not of the format's form",
+            Self::Ambiguous => "can be read in more than one way",
+            Self::Json => "no JSON object",
+            Self::TooDeep => "JSON nested too deep",
+            Self::OpenQuote => "a quote that is not closed",
+            Self::Time => "no time that is known",
+            Self::TimeOutOfRange => "a time before 1970 or after 2554",
+            Self::NoRequest => "no HTTP request",
+        })
+    }
+}
+
+/// Samples of one cause that are kept.
+const SAMPLES_PER_CAUSE: u64 = 3;
+/// Bytes of a line that a sample shows.
+const SAMPLE_BYTES: usize = 160;
+
+/// One line that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Its number, from 1.
+    pub line: u64,
+    /// Why it could not be read.
+    pub cause: Cause,
+    /// Its first 160 bytes; whatever is not printable ASCII is escaped, `\x1b`.
+    pub text: String,
+}
+
+/// What became of the lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Bytes that were fed.
+    pub bytes: u64,
+    /// Lines in all, without a header line; a quoted line end does not end a line.
+    pub lines: u64,
+    /// Lines that became records.
+    pub records: u64,
+    /// Lines with nothing in them.
+    pub empty: u64,
+    unparsable: [u64; CAUSES.len()],
+    samples: Vec<Sample>,
+}
+
+impl Counts {
+    /// How many lines could not be read, for each cause there was.
+    pub fn unparsable(&self) -> impl Iterator<Item = (Cause, u64)> + '_ {
+        CAUSES.into_iter().zip(self.unparsable).filter(|(_, count)| *count > 0)
+    }
+
+    /// The first three lines of each cause, in the order of the log.
+    #[must_use]
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// Counts a line that became a record.
+    pub(crate) const fn record(&mut self) {
+        self.lines = self.lines.wrapping_add(1);
+        self.records = self.records.wrapping_add(1);
+    }
+
+    pub(crate) const fn empty(&mut self) {
+        self.lines = self.lines.wrapping_add(1);
+        self.empty = self.empty.wrapping_add(1);
+    }
+
+    #[cold]
+    pub(crate) fn unreadable(&mut self, cause: Cause, line: &[u8]) {
+        self.lines = self.lines.wrapping_add(1);
+        let Some((_, count)) =
+            CAUSES.into_iter().zip(&mut self.unparsable).find(|(known, _)| *known == cause)
+        else {
+            debug_assert!(false, "{cause:?} is not among the causes");
+            return;
+        };
+        *count = count.wrapping_add(1);
+        if *count <= SAMPLES_PER_CAUSE {
+            let shown = line.get(..SAMPLE_BYTES).unwrap_or(line);
+            let text = shown.escape_ascii().to_string();
+            self.samples.push(Sample { line: self.lines, cause, text });
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a line may tell of a request, and which of it somebody wants to know.
+//!
+//! Invariant: a field has one name in words, which is read and written alike. This file knows no
+//! format.
+
+use std::fmt;
+
+/// One thing that a log may tell of a request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Field {
+    /// When it came: `time`.
+    Time,
+    /// Who sent it, an address or a host name: `client`.
+    Client,
+    /// The address of the connection's other end, where the log has both: `peer`.
+    Peer,
+    /// The method: `method`.
+    Method,
+    /// The request target, path and query, as received: `target`.
+    Target,
+    /// The host, as received: `host`.
+    Host,
+    /// The status of the response: `status`.
+    Status,
+    /// The name of the route: `route`.
+    Route,
+    /// The user of HTTP authentication: `user`.
+    User,
+    /// The client's country: `country`.
+    Country,
+    /// The client's autonomous system number: `asn`.
+    Asn,
+    /// A request header by its name in lower case: `header.x-api-key`.
+    Header(String),
+    /// A cookie by its name: `cookie.session`.
+    Cookie(String),
+    /// A query parameter by its name: `query.q`.
+    Query(String),
+    /// A claim of a verified token by its name: `claim.sub`.
+    Claim(String),
+}
+
+/// The fields that have no name of their own, and their words.
+const PLAIN: [(&str, Field); 11] = [
+    ("time", Field::Time),
+    ("client", Field::Client),
+    ("peer", Field::Peer),
+    ("method", Field::Method),
+    ("target", Field::Target),
+    ("host", Field::Host),
+    ("status", Field::Status),
+    ("route", Field::Route),
+    ("user", Field::User),
+    ("country", Field::Country),
+    ("asn", Field::Asn),
+];
+
+impl Field {
+    /// The field that is called `words`, as [`Display`](fmt::Display) writes it; `None` when none
+    /// is. A header's name is brought into lower case, and the header `host` is the host.
+    #[must_use]
+    pub fn parse(words: &str) -> Option<Self> {
+        if let Some((_, field)) = PLAIN.iter().find(|(name, _)| *name == words) {
+            return Some(field.clone());
+        }
+        let (kind, name) = words.split_once('.').filter(|(_, name)| !name.is_empty())?;
+        match kind {
+            "header" => Some(Self::header(name)),
+            "cookie" => Some(Self::Cookie(name.to_owned())),
+            "query" => Some(Self::Query(name.to_owned())),
+            "claim" => Some(Self::Claim(name.to_owned())),
+            _ => None,
+        }
+    }
+
+    /// The header `name`, in any case; `Host` and `:authority` are [`Field::Host`].
+    #[must_use]
+    pub fn header(name: &str) -> Self {
+        let name = name.to_ascii_lowercase();
+        match name.as_str() {
+            "host" | ":authority" => Self::Host,
+            _ => Self::Header(name),
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(name) => write!(f, "header.{name}"),
+            Self::Cookie(name) => write!(f, "cookie.{name}"),
+            Self::Query(name) => write!(f, "query.{name}"),
+            Self::Claim(name) => write!(f, "claim.{name}"),
+            plain => {
+                let known = PLAIN.iter().find(|(_, field)| field == plain);
+                f.write_str(known.map_or("", |(name, _)| name))
+            }
+        }
+    }
+}
+
+/// How many values every record has a place for, wanted or not.
+const FIXED: usize = 9;
+
+/// The fields that somebody asked for; only these are worked out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    fields: Vec<Field>,
+    /// Those of `fields` that have a name of their own; the first has the place [`FIXED`].
+    named: Vec<Field>,
+}
+
+impl Wanted {
+    /// These fields, each once; the time is always among them.
+    pub fn new(fields: impl IntoIterator<Item = Field>) -> Self {
+        let mut all = vec![Field::Time];
+        for field in fields {
+            if !all.contains(&field) {
+                all.push(field);
+            }
+        }
+        let is_named = |field: &&Field| is_named(field);
+        let named = all.iter().filter(is_named).cloned().collect();
+        Self { fields: all, named }
+    }
+
+    /// Whether somebody asked for `field`.
+    #[must_use]
+    pub fn has(&self, field: &Field) -> bool {
+        self.fields.contains(field)
+    }
+
+    /// The fields that were asked for, in their order after the time.
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// How many texts a record may hold.
+    pub(crate) fn values(&self) -> usize {
+        FIXED.saturating_add(self.named.len())
+    }
+
+    /// Where a record holds the text of `field`; `None` when nobody asked for it, and for what is
+    /// no text.
+    pub(crate) fn place(&self, field: &Field) -> Option<usize> {
+        if is_named(field) {
+            let at = self.named.iter().position(|named| named == field)?;
+            return FIXED.checked_add(at);
+        }
+        fixed_place(field).filter(|_| self.has(field))
+    }
+
+    /// Where a record holds the text of a field with a name, found without building the field.
+    pub(crate) fn named_place(&self, is: impl Fn(&Field) -> bool) -> Option<usize> {
+        self.named.iter().position(is).and_then(|at| FIXED.checked_add(at))
+    }
+}
+
+fn is_named(field: &Field) -> bool {
+    matches!(field, Field::Header(_) | Field::Cookie(_) | Field::Query(_) | Field::Claim(_))
+}
+
+/// The places that do not depend on what was asked for.
+pub(crate) const fn fixed_place(field: &Field) -> Option<usize> {
+    match field {
+        Field::Method => Some(0),
+        Field::Target => Some(1),
+        Field::Host => Some(2),
+        Field::Route => Some(3),
+        Field::User => Some(4),
+        Field::Country => Some(5),
+        Field::Asn => Some(6),
+        Field::Client => Some(7),
+        Field::Peer => Some(8),
+        Field::Time | Field::Status => None,
+        Field::Header(_) | Field::Cookie(_) | Field::Query(_) | Field::Claim(_) => None,
+    }
+}

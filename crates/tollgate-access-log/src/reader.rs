@@ -1,0 +1,175 @@
+//! From bytes to records.
+//!
+//! Invariant: however the bytes are cut into pieces, the records are the same. A line that lies
+//! within one piece is read where it is; only what a piece ends in the middle of is kept, and never
+//! more than a line may have.
+
+use std::fmt;
+
+use crate::counts::{Cause, Counts};
+use crate::draft::Draft;
+use crate::field::{Field, Wanted};
+use crate::format::Format;
+use crate::lines::{Line, Lines, Utf16};
+use crate::record::Record;
+use crate::template::Program;
+
+/// What a line may be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a line before its line feed; the rest of a longer one is skipped. Default 64 KiB, which
+    /// is above what nginx, Apache and Envoy accept as a whole request head.
+    pub line_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { line_bytes: 64 * 1024 }
+    }
+}
+
+/// Why a log cannot be read at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is UTF-16, by its byte order mark.
+    Utf16,
+    /// Its format does not tell the time.
+    NoTime,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Utf16 => {
+                "the log is UTF-16; convert it to UTF-8, as with iconv -f UTF-16 -t UTF-8"
+            }
+            Self::NoTime => "the format does not tell when a request came",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Reads the lines of logs of one format.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    lines: Lines,
+    parser: Parser,
+}
+
+/// Makes records of lines.
+#[derive(Clone, Debug)]
+struct Parser {
+    wanted: Wanted,
+    program: Program,
+    draft: Draft,
+    counts: Counts,
+}
+
+impl Reader {
+    /// A reader of lines of `format` that works out the fields of `wanted` and no others.
+    ///
+    /// # Errors
+    /// The format does not tell the time.
+    pub fn new(format: &Format, wanted: Wanted, limits: Limits) -> Result<Self, Refused> {
+        if !format.tells(&Field::Time) {
+            return Err(Refused::NoTime);
+        }
+        let parser = Parser {
+            program: format.program(&wanted),
+            draft: Draft::new(&wanted),
+            wanted,
+            counts: Counts::default(),
+        };
+        Ok(Self { lines: Lines::new(limits.line_bytes, false), parser })
+    }
+
+    /// Reads the next bytes of a file, and gives every line that ends in them to `on_record`.
+    ///
+    /// # Errors
+    /// The file cannot be read in this format at all; nothing of it was.
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        on_record: &mut impl FnMut(Record<'_>),
+    ) -> Result<(), Refused> {
+        let fed = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.parser.counts.bytes = self.parser.counts.bytes.wrapping_add(fed);
+        let parser = &mut self.parser;
+        let read = self.lines.feed(bytes, &mut |line| parser.line(line, on_record));
+        read.map_err(|Utf16| Refused::Utf16)
+    }
+
+    /// Ends a file: its last line may have no end. What is fed next is another file.
+    ///
+    /// # Errors
+    /// As for [`feed`](Self::feed).
+    pub fn finish(&mut self, on_record: &mut impl FnMut(Record<'_>)) -> Result<(), Refused> {
+        let parser = &mut self.parser;
+        self.lines.finish(&mut |line| parser.line(line, on_record));
+        Ok(())
+    }
+
+    /// What became of the lines so far.
+    #[must_use]
+    pub const fn counts(&self) -> &Counts {
+        &self.parser.counts
+    }
+}
+
+impl Parser {
+    fn line(&mut self, line: Line<'_>, on_record: &mut impl FnMut(Record<'_>)) {
+        match line {
+            Line::Whole(line) => self.whole(line, on_record),
+            Line::TooLong(beginning) => self.counts.unreadable(Cause::TooLong, beginning),
+            Line::OpenQuote(line) => self.counts.unreadable(Cause::OpenQuote, line),
+        }
+    }
+
+    fn whole(&mut self, line: &[u8], on_record: &mut impl FnMut(Record<'_>)) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            self.counts.empty();
+            return;
+        }
+        self.draft.clear();
+        let read = self.program.read(line, &mut self.draft);
+        match read.and_then(|()| self.draft.record(line, &self.wanted)) {
+            Ok(record) => {
+                self.counts.record();
+                on_record(record);
+            }
+            Err(cause) => self.counts.unreadable(cause, line),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Client;
+
+    #[test]
+    fn a_line_of_the_combined_format_becomes_a_record() {
+        let fields = ["client", "method", "target", "status", "header.user-agent", "user"];
+        let wanted = Wanted::new(fields.iter().filter_map(|words| Field::parse(words)));
+        let format = Format::parse("combined").unwrap();
+        let mut reader = Reader::new(&format, wanted, Limits::default()).unwrap();
+        let log = br#"192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a?b=\x22 HTTP/1.1" 429 7 "-" "curl \"8\"""#;
+        let mut records = 0;
+        let mut check = |record: Record<'_>| {
+            records += 1;
+            assert_eq!(record.time.unix_ns, 971_211_336_000_000_000);
+            assert_eq!(record.client, Some(Client::Address("192.0.2.1".parse().unwrap())));
+            assert_eq!(record.method(), Some(&b"GET"[..]));
+            assert_eq!(record.target(), Some(&b"/a?b=\""[..]));
+            assert_eq!(record.status, Some(429));
+            assert_eq!(record.header("user-agent"), Some(&b"curl \"8\""[..]));
+            assert_eq!(record.user(), None);
+        };
+        reader.feed(log, &mut check).unwrap();
+        reader.finish(&mut check).unwrap();
+        assert_eq!(records, 1);
+        assert_eq!((reader.counts().lines, reader.counts().records), (1, 1));
+    }
+}

@@ -1,0 +1,147 @@
+//! One request, as a line of a log tells it.
+//!
+//! Invariant: what a record gives is a part of the line, or a copy of such a part without its
+//! escapes. It holds what was asked for and nothing else; what the line leaves open is `None`.
+
+use std::net::IpAddr;
+
+use crate::field::{Field, Wanted, fixed_place};
+
+/// A time that a log tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Nanoseconds since 1970-01-01 UTC, rounded down where the log has finer ones.
+    pub unix_ns: u64,
+    /// The log has no fraction here, so the request came anywhere within this second.
+    pub is_whole_second: bool,
+}
+
+/// Who sent a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client<'a> {
+    /// An address; an IPv4 address mapped into IPv6 is the IPv4 address.
+    Address(IpAddr),
+    /// What is no address: a host name, as it stands in the log.
+    Name(&'a [u8]),
+}
+
+/// Where a text of a record is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The line does not tell it.
+    #[default]
+    Absent,
+    /// Bytes of the line, from here to there.
+    Line(usize, usize),
+    /// Bytes of what was unescaped of the line, from here to there.
+    Unescaped(usize, usize),
+}
+
+/// One request of a log.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// When it came.
+    pub time: Time,
+    /// Who sent it; `None` when the line does not say, as for a Unix socket.
+    pub client: Option<Client<'a>>,
+    /// The connection's other end, where the log tells it beside the client.
+    pub peer: Option<IpAddr>,
+    /// The status it was answered with; `None` when there was no answer.
+    pub status: Option<u16>,
+    pub(crate) texts: Texts<'a>,
+}
+
+/// The texts of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Texts<'a> {
+    pub(crate) wanted: &'a Wanted,
+    pub(crate) line: &'a [u8],
+    pub(crate) unescaped: &'a [u8],
+    pub(crate) places: &'a [Place],
+}
+
+impl<'a> Texts<'a> {
+    pub(crate) fn get(&self, place: usize) -> Option<&'a [u8]> {
+        match *self.places.get(place)? {
+            Place::Absent => None,
+            Place::Line(from, to) => self.line.get(from..to),
+            Place::Unescaped(from, to) => self.unescaped.get(from..to),
+        }
+    }
+}
+
+impl<'a> Record<'a> {
+    /// The method, as received.
+    #[must_use]
+    pub fn method(&self) -> Option<&'a [u8]> {
+        self.fixed(&Field::Method)
+    }
+
+    /// The request target, path and query, as received.
+    #[must_use]
+    pub fn target(&self) -> Option<&'a [u8]> {
+        self.fixed(&Field::Target)
+    }
+
+    /// The host, as received.
+    #[must_use]
+    pub fn host(&self) -> Option<&'a [u8]> {
+        self.fixed(&Field::Host)
+    }
+
+    /// The name of the route.
+    #[must_use]
+    pub fn route(&self) -> Option<&'a [u8]> {
+        self.fixed(&Field::Route)
+    }
+
+    /// The user of HTTP authentication.
+    #[must_use]
+    pub fn user(&self) -> Option<&'a [u8]> {
+        self.fixed(&Field::User)
+    }
+
+    /// The client's country.
+    #[must_use]
+    pub fn country(&self) -> Option<&'a [u8]> {
+        self.fixed(&Field::Country)
+    }
+
+    /// The client's autonomous system number.
+    #[must_use]
+    pub fn asn(&self) -> Option<&'a [u8]> {
+        self.fixed(&Field::Asn)
+    }
+
+    /// The request header `name`, in lower case; several lines of it as the log joins them.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        self.named(|field| matches!(field, Field::Header(of) if of == name))
+    }
+
+    /// The cookie `name`.
+    #[must_use]
+    pub fn cookie(&self, name: &str) -> Option<&'a [u8]> {
+        self.named(|field| matches!(field, Field::Cookie(of) if of == name))
+    }
+
+    /// The query parameter `name`, as received.
+    #[must_use]
+    pub fn query(&self, name: &str) -> Option<&'a [u8]> {
+        self.named(|field| matches!(field, Field::Query(of) if of == name))
+    }
+
+    /// The claim `name` of a verified token.
+    #[must_use]
+    pub fn claim(&self, name: &str) -> Option<&'a [u8]> {
+        self.named(|field| matches!(field, Field::Claim(of) if of == name))
+    }
+
+    fn fixed(&self, field: &Field) -> Option<&'a [u8]> {
+        self.texts.get(fixed_place(field)?)
+    }
+
+    fn named(&self, is: impl Fn(&Field) -> bool) -> Option<&'a [u8]> {
+        self.texts.get(self.texts.wanted.named_place(is)?)
+    }
+}

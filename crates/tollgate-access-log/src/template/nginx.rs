@@ -1,0 +1,117 @@
+//! `log_format` of nginx, and with it the combined and the common log format.
+//!
+//! Invariant: a variable that is not known tells nothing and is skipped, so any format can be read
+//! whose variables have something between them.
+
+use crate::draft::TimeForm;
+use crate::escape::Escape;
+use crate::field::Field;
+use crate::template::{Source, Template, Variable};
+
+/// The combined log format, as nginx has it built in and Apache's `combined` writes it.
+pub(crate) const COMBINED: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
+/// The common log format; the second column is RFC 931's, which nobody has any more.
+pub(crate) const COMMON: &str =
+    r#"$remote_addr $logname $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
+
+/// Variables with a name of their own: what they tell, and with which rank.
+fn known(name: &str) -> (Source, u8) {
+    let text = |field| (Source::Text(field), 1);
+    match name {
+        "msec" => (Source::Time(TimeForm::Epoch), 3),
+        "time_iso8601" => (Source::Time(TimeForm::Iso), 2),
+        "time_local" => (Source::Time(TimeForm::Common), 1),
+        "remote_addr" => text(Field::Client),
+        "realip_remote_addr" => text(Field::Peer),
+        "remote_user" => text(Field::User),
+        "request_method" => (Source::Text(Field::Method), 2),
+        "request_uri" => (Source::Text(Field::Target), 3),
+        "request" => (Source::Request, 2),
+        "uri" | "document_uri" => (Source::Path, 1),
+        "args" | "query_string" => (Source::Query, 1),
+        "status" => (Source::Status, 1),
+        "http_host" => (Source::Text(Field::Host), 2),
+        "host" => text(Field::Host),
+        "geoip_country_code" | "geoip2_data_country_code" => text(Field::Country),
+        _ => named(name).map_or((Source::Other, 0), text),
+    }
+}
+
+/// Variables with the name of something in their own: `$http_x_api_key`.
+fn named(name: &str) -> Option<Field> {
+    let (kind, of) = name.split_once('_').filter(|(_, of)| !of.is_empty())?;
+    match kind {
+        "http" => Some(Field::header(&of.replace('_', "-"))),
+        "cookie" => Some(Field::Cookie(of.to_owned())),
+        "arg" => Some(Field::Query(of.to_owned())),
+        _ => None,
+    }
+}
+
+/// A piece of a format string.
+enum Part<'s> {
+    Literal(&'s str),
+    Variable(&'s str),
+}
+
+/// The pieces of a format string, in order.
+fn parts(mut text: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    while let Some(dollar) = text.find('$') {
+        let (before, rest) = text.split_at(dollar);
+        let rest = rest.strip_prefix('$').unwrap_or(rest);
+        let (name, after) = match rest.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+            Some(braced) => braced,
+            None => {
+                let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                rest.split_at(rest.find(|c| !is_name(c)).unwrap_or(rest.len()))
+            }
+        };
+        parts.push(Part::Literal(before));
+        parts.push(Part::Variable(name));
+        text = after;
+    }
+    parts.push(Part::Literal(text));
+    parts
+}
+
+/// Reads a format string; the error says why it describes no lines.
+pub(crate) fn parse(text: &str, escape: Escape) -> Result<Template, String> {
+    let mut template = Template { lead: Vec::new(), variables: Vec::new(), escape };
+    // Three variables that make a target when they stand together.
+    let text = text.replace("$uri$is_args$args", "$request_uri");
+    for part in parts(&text) {
+        match part {
+            Part::Literal(literal) => {
+                let literal = literal.as_bytes();
+                match template.variables.last_mut() {
+                    None => template.lead.extend_from_slice(literal),
+                    Some(variable) => variable.literal.extend_from_slice(literal),
+                }
+            }
+            Part::Variable(name) => add(&mut template, name)?,
+        }
+    }
+    if template.variables.is_empty() {
+        return Err("has no variables, as in \"$remote_addr [$time_local] ...\"".to_owned());
+    }
+    Ok(template)
+}
+
+fn add(template: &mut Template, name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("has a \"$\" without the name of a variable".to_owned());
+    }
+    let (source, rank) = known(name);
+    if let Some(before) = template.variables.last().filter(|before| before.literal.is_empty()) {
+        if before.source == Source::Other && source == Source::Other {
+            return Ok(());
+        }
+        let before = &before.name;
+        return Err(format!(
+            "has nothing between ${before} and ${name}, so nobody can tell where one ends"
+        ));
+    }
+    template.variables.push(Variable { name: name.to_owned(), source, rank, literal: Vec::new() });
+    Ok(())
+}
