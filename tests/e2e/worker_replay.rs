@@ -70,6 +70,9 @@ fn quota(line: &QuotaLine, name: &str) -> Value {
     if let Some(buckets) = line.buckets {
         quota["buckets"] = json!(buckets);
     }
+    if line.weighted {
+        quota["weighted"] = json!(true);
+    }
     if line.strict {
         quota["strict"] = json!(true);
     }

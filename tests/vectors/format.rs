@@ -49,6 +49,7 @@ pub struct QuotaLine {
     pub burst: Option<u64>,
     pub strict: bool,
     pub buckets: Option<u16>,
+    pub weighted: bool,
 }
 
 /// One event and what it answers.
@@ -158,10 +159,12 @@ fn quota_line(text: &str) -> Result<QuotaLine, String> {
         burst: None,
         strict: false,
         buckets: None,
+        weighted: false,
     };
     for word in words {
         match word.split_once('=') {
             None if word == "strict" => quota.strict = true,
+            None if word == "weighted" => quota.weighted = true,
             Some(("limit", value)) => quota.limit = number(value)?,
             Some(("burst", value)) => quota.burst = Some(number(value)?),
             Some(("buckets", value)) => {

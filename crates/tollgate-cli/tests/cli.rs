@@ -72,7 +72,7 @@ fn a_good_policy_for_machines() {
     assert_eq!(
         rule["quotas"][0],
         json!({"name": "api", "algorithm": "gcra", "limit": 100, "window_ms": 60000, "burst": 20,
-               "buckets": null, "strict": false, "max_in_window": 119,
+               "buckets": null, "weighted": null, "strict": false, "max_in_window": 119,
                "bound": "at most 119 in any minute", "state_bytes": 8})
     );
     assert_eq!(rule["memory"]["worker"], json!(null));

@@ -71,8 +71,8 @@ impl Limiter {
             Algorithm::LeakyQueue => variant!(LeakyQueue, LeakyQueue::new(quota)),
             Algorithm::FixedWindow => variant!(FixedWindow, FixedWindow::new(quota)),
             Algorithm::SlidingWindow => variant!(SlidingWindow, SlidingWindow::new(quota)),
-            Algorithm::SlidingBuckets { buckets } => {
-                variant!(SlidingBuckets, SlidingBuckets::new(quota, buckets))
+            Algorithm::SlidingBuckets { buckets, weighted } => {
+                variant!(SlidingBuckets, SlidingBuckets::new(quota, buckets, weighted))
             }
             Algorithm::SlidingLog => variant!(SlidingLog, SlidingLog::new(quota)),
         }
@@ -266,7 +266,7 @@ impl Limiter {
     /// | `leaky-queue` | the slots taken, of `burst` |
     /// | `fixed-window` | the units of this window |
     /// | `sliding-window` | the estimate, rounded as for decisions |
-    /// | `sliding-buckets`, `sliding-log` | the units that have not left |
+    /// | `sliding-buckets`, `sliding-log` | the units that have not left; weighted, the estimate |
     ///
     /// It never falls by a charge and never grows by time alone, so a store that must forget
     /// somebody forgets who used least. 0 for bytes that are no state of this limiter: there is
@@ -291,9 +291,10 @@ impl Limiter {
             Self::LeakyQueue(_) => Algorithm::LeakyQueue,
             Self::FixedWindow(_) => Algorithm::FixedWindow,
             Self::SlidingWindow(_) => Algorithm::SlidingWindow,
-            Self::SlidingBuckets(sliding) => {
-                Algorithm::SlidingBuckets { buckets: sliding.buckets() }
-            }
+            Self::SlidingBuckets(sliding) => Algorithm::SlidingBuckets {
+                buckets: sliding.buckets(),
+                weighted: sliding.is_weighted(),
+            },
             Self::SlidingLog(_) => Algorithm::SlidingLog,
         }
     }

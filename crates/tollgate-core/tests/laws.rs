@@ -444,6 +444,6 @@ fn a_client_that_spreads_what_remains_is_never_denied() {
     exact(Algorithm::LeakyBucket);
     exact(Algorithm::FixedWindow);
     exact(Algorithm::SlidingWindow);
-    exact(Algorithm::SlidingBuckets { buckets: 60 });
+    exact(Algorithm::SlidingBuckets { buckets: 60, weighted: false });
     exact(Algorithm::SlidingLog);
 }

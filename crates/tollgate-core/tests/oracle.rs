@@ -57,7 +57,12 @@ impl Oracle {
             || match self.algorithm {
                 Algorithm::FixedWindow => self.fixed_window(now, cost),
                 Algorithm::SlidingWindow => self.sliding_window(now, cost),
-                Algorithm::SlidingBuckets { buckets } => self.buckets(now, cost, buckets.into()),
+                Algorithm::SlidingBuckets { buckets, weighted: false } => {
+                    self.buckets(now, cost, buckets.into())
+                }
+                Algorithm::SlidingBuckets { buckets, weighted: true } => {
+                    self.weighted_buckets(now, cost, buckets.into())
+                }
                 Algorithm::SlidingLog => self.log(now, cost),
                 _ => self.rate(now, cost),
             }
@@ -103,6 +108,22 @@ impl Oracle {
         self.history.iter().filter(counts).map(|c| c.cost).sum::<i128>() + cost <= self.limit
     }
 
+    /// Each part counts by what of it the window still covers. The oldest is covered in part or not
+    /// at all; where N parts are longer than the window, the next one counts whole until then.
+    fn weighted_buckets(&self, now: i128, cost: i128, buckets: i128) -> bool {
+        let part = (self.window + buckets - 1) / buckets;
+        let now = now.max(self.latest / part * part);
+        let index = now / part;
+        let mut over = (cost - self.limit) * part;
+        for charged in &self.history {
+            let end = (charged.at / part + 1) * part;
+            let is_oldest = charged.at / part == index - buckets;
+            let left = (end + self.window - now).clamp(0, part);
+            over += charged.cost * if is_oldest || left == 0 { left } else { part };
+        }
+        if self.strict { over <= 0 } else { over < part }
+    }
+
     /// A unit counts for one window.
     fn log(&self, now: i128, cost: i128) -> bool {
         let now = now.max(self.latest);
@@ -135,7 +156,7 @@ impl Oracle {
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
                 now.max(self.latest / self.window * self.window)
             }
-            Algorithm::SlidingBuckets { buckets } => {
+            Algorithm::SlidingBuckets { buckets, .. } => {
                 let part = (self.window + i128::from(buckets) - 1) / i128::from(buckets);
                 now.max(self.latest / part * part)
             }

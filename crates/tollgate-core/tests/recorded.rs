@@ -291,7 +291,7 @@ impl Section {
             3 => Algorithm::LeakyQueue,
             4 => Algorithm::FixedWindow,
             5 => Algorithm::SlidingWindow,
-            6 => Algorithm::SlidingBuckets { buckets: random.buckets() },
+            6 => Algorithm::SlidingBuckets { buckets: random.buckets(), weighted: false },
             _ => Algorithm::SlidingLog,
         };
         let limit = random.limit(algorithm);
@@ -401,7 +401,7 @@ impl Section {
         seen.foreign += 1;
         let (now_ns, window_ns) = (self.now, self.limiter.window().as_nanos());
         self.state = match self.limiter.algorithm() {
-            Algorithm::SlidingBuckets { buckets } => {
+            Algorithm::SlidingBuckets { buckets, .. } => {
                 let part_ns = window_ns.div_ceil(buckets.into());
                 let part = now_ns / part_ns;
                 let earlier = self.random.buckets_state(buckets, self.limiter.limit(), part);
@@ -424,7 +424,7 @@ impl Section {
         let (now, window_ns) = (self.now, self.limiter.window().as_nanos());
         let random = &mut self.random;
         let part_ns = match self.limiter.algorithm() {
-            Algorithm::SlidingBuckets { buckets } => window_ns.div_ceil(buckets.into()),
+            Algorithm::SlidingBuckets { buckets, .. } => window_ns.div_ceil(buckets.into()),
             _ => window_ns.div_ceil(self.limiter.limit()),
         };
         let wait_ns = |last: Option<Decision>| {

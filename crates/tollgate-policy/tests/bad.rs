@@ -31,6 +31,7 @@ fn sources() -> Vec<String> {
 
 /// Literals with a space that nobody reads.
 const NO_MESSAGES: &[&str] = &[
+    " weighted",                  // part of a quota's identity
     "Tollgate policy, version 1", // in the schema
     "For editors; not read.",     // in the schema
     "a boolean",                  // a scalar is shown as written, not by its kind

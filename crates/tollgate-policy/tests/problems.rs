@@ -50,7 +50,8 @@ fn what_depends_on_several_values_is_reported_too() {
                 {"name": "c", "limit": 2000, "window": "1m", "algorithm": "sliding-log"},
                 {"name": "d", "limit": 10, "window": "1m", "buckets": 6},
                 {"name": "e", "limit": 10, "window": "1m", "algorithm": "sliding-buckets", "buckets": 1},
-                {"name": "f", "limit": 10, "window": "1m", "burst": 11, "strict": true}]}]}"#,
+                {"name": "f", "limit": 10, "window": "1m", "burst": 11, "strict": true},
+                {"name": "g", "limit": 10, "window": "1m", "algorithm": "sliding-log", "weighted": false}]}]}"#,
         &[
             "rules[0].when.methods: is empty; give at least one, or leave it out",
             "rules[0].when.paths: is empty; give at least one, or leave it out",
@@ -63,6 +64,7 @@ fn what_depends_on_several_values_is_reported_too() {
             r#"rules[1].quotas[3].buckets: is for the algorithm "sliding-buckets" only; leave it out"#,
             "rules[1].quotas[4].buckets: 1 is refused: buckets must be 2 to 360",
             "rules[1].quotas[5].burst: 11 is refused: burst of a strict quota must be at most its limit, 10",
+            r#"rules[1].quotas[6].weighted: is for the algorithm "sliding-buckets" only; leave it out"#,
         ],
     );
 }

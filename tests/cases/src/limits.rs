@@ -94,9 +94,10 @@ pub fn run(number: u32) -> Trace {
 fn limiter(random: &mut Random) -> Limiter {
     loop {
         let algorithm = match *random.pick(&Algorithm::ALL) {
-            Algorithm::SlidingBuckets { .. } => {
-                Algorithm::SlidingBuckets { buckets: *random.pick(&[2, 7, 60, 360]) }
-            }
+            Algorithm::SlidingBuckets { .. } => Algorithm::SlidingBuckets {
+                buckets: *random.pick(&[2, 7, 60, 360]),
+                weighted: random.chance(50),
+            },
             other => other,
         };
         let most = *random.pick(&[1, 5, 10, 100, 1000, 1 << 40]);

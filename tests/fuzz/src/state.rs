@@ -154,7 +154,10 @@ fn any_limiter(input: &mut Unstructured<'_>) -> Result<Option<Limiter>> {
         3 => Algorithm::LeakyQueue,
         4 => Algorithm::FixedWindow,
         5 => Algorithm::SlidingWindow,
-        6 => Algorithm::SlidingBuckets { buckets: input.int_in_range(0..=400)? },
+        6 => Algorithm::SlidingBuckets {
+            buckets: input.int_in_range(0..=400)?,
+            weighted: input.arbitrary()?,
+        },
         _ => Algorithm::SlidingLog,
     };
     let is_small: bool = input.arbitrary()?;

@@ -57,6 +57,8 @@ pub(super) struct QuotaReport {
     pub(super) window_ms: u64,
     pub(super) burst: u64,
     pub(super) buckets: Option<u16>,
+    /// Of `sliding-buckets`: the oldest part counts by what of it the window still covers.
+    pub(super) weighted: Option<bool>,
     pub(super) strict: bool,
     pub(super) max_in_window: u64,
     pub(super) bound: String,
@@ -152,6 +154,7 @@ fn quotas(policy: &Policy, set: usize) -> Vec<QuotaReport> {
             window_ms: limiter.window().as_millis_ceil(),
             burst: limiter.capacity(),
             buckets: limiter.algorithm().buckets(),
+            weighted: limiter.algorithm().buckets().map(|_| limiter.algorithm().is_weighted()),
             strict: limiter.quota().is_strict(),
             max_in_window: limiter.max_in_window(),
             bound: words::bound(limiter),

@@ -38,6 +38,15 @@ pub(crate) struct Ring {
     pub(crate) sum: u64,
 }
 
+/// Where the oldest units of a ring end.
+#[derive(Clone, Copy)]
+pub(crate) struct Reached {
+    /// The sub-window.
+    pub(crate) index: u64,
+    /// The units of those before it.
+    pub(crate) before: u64,
+}
+
 /// What stands before the counters.
 pub(crate) type Header = [u8; HEADER];
 /// The counters of a ring, by their places.
@@ -239,17 +248,27 @@ impl Shape {
 
     /// The sub-window that the oldest `units` of the ring reach into; the newest when there are not
     /// so many.
-    pub(crate) fn reached_by(&self, ring: Ring, counters: &Counters, units: u64) -> u64 {
-        let (mut index, mut place, mut missing) = (ring.oldest, self.place(ring.oldest), units);
+    pub(crate) fn reached_by(&self, ring: Ring, counters: &Counters, units: u64) -> Reached {
+        let (mut index, mut place, mut before) = (ring.oldest, self.place(ring.oldest), 0_u64);
         while index < ring.newest {
-            missing = missing.saturating_sub(count(counters, place));
-            if missing == 0 {
+            let up_to = before.saturating_add(count(counters, place));
+            if up_to >= units {
                 break;
             }
+            before = up_to;
             index = index.saturating_add(1);
             place = self.next(place);
         }
-        index
+        Reached { index, before }
+    }
+
+    /// The units of the `index`-th sub-window, which the ring has; of the newest, also those that
+    /// the sum has more than the counters.
+    pub(crate) fn units(&self, ring: Ring, counters: &Counters, index: u64) -> u64 {
+        if index < ring.newest {
+            return count(counters, self.place(index)).min(ring.sum);
+        }
+        ring.sum.saturating_sub(self.reached_by(ring, counters, u64::MAX).before)
     }
 
     /// The newest sub-window that has any units; `None` when there are none.

@@ -1,9 +1,9 @@
 //! The algorithms, one module each: its formula, its bound and its source.
 //!
-//! Five more are not public. Four hold what is truly the same in several: `rate` the parameters of
+//! Six more are not public. Five hold what is truly the same in several: `rate` the parameters of
 //! GCRA and its kin, `skew` what a late clock means to a counter, `ring` the decision of the log
-//! and the buckets, `step` how a small state is read and written; `counters` is how the buckets lie
-//! in bytes. Invariant: an algorithm never imports another, and what is listed here is listed
+//! and the buckets, `weight` what units count of which the window covers a part, `step` how a small
+//! state is read and written; `counters` is how the buckets lie in bytes. Invariant: an algorithm never imports another, and what is listed here is listed
 //! nowhere else: a new one is its file, its lines here and its arms in [`Limiter`](crate::Limiter).
 
 pub(crate) mod counters;
@@ -19,6 +19,7 @@ pub mod sliding_log;
 pub mod sliding_window;
 pub(crate) mod step;
 pub mod token_bucket;
+pub(crate) mod weight;
 
 /// The parts of a window of [`Algorithm::SlidingBuckets`] where nobody says how many: 1 s of a
 /// minute.
@@ -47,6 +48,9 @@ pub enum Algorithm {
     SlidingBuckets {
         /// The number of parts of the window.
         buckets: u16,
+        /// The part that the window's start falls in counts by what of it the window still covers,
+        /// not whole: closer to an exact log with few parts, and up to twice the limit at worst.
+        weighted: bool,
     },
     /// The time of every admitted unit; exact. Limits up to 1024. See
     /// [`sliding_log`].
@@ -55,7 +59,7 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// All of them, in the order in which documents list them; the buckets with
-    /// [`DEFAULT_BUCKETS`].
+    /// [`DEFAULT_BUCKETS`], none weighted.
     pub const ALL: [Self; 8] = [
         Self::Gcra,
         Self::TokenBucket,
@@ -63,7 +67,7 @@ impl Algorithm {
         Self::LeakyQueue,
         Self::FixedWindow,
         Self::SlidingWindow,
-        Self::SlidingBuckets { buckets: DEFAULT_BUCKETS },
+        Self::SlidingBuckets { buckets: DEFAULT_BUCKETS, weighted: false },
         Self::SlidingLog,
     ];
 
@@ -108,7 +112,7 @@ impl Algorithm {
     #[must_use]
     pub const fn buckets(self) -> Option<u16> {
         match self {
-            Self::SlidingBuckets { buckets } => Some(buckets),
+            Self::SlidingBuckets { buckets, .. } => Some(buckets),
             _ => None,
         }
     }
@@ -117,7 +121,24 @@ impl Algorithm {
     #[must_use]
     pub const fn with_buckets(self, buckets: u16) -> Self {
         match self {
-            Self::SlidingBuckets { .. } => Self::SlidingBuckets { buckets },
+            Self::SlidingBuckets { weighted, .. } => Self::SlidingBuckets { buckets, weighted },
+            other => other,
+        }
+    }
+
+    /// True where the oldest part of the window is weighted.
+    #[must_use]
+    pub const fn is_weighted(self) -> bool {
+        matches!(self, Self::SlidingBuckets { weighted: true, .. })
+    }
+
+    /// The same algorithm with its oldest part weighted, if its window is counted in parts.
+    #[must_use]
+    pub const fn weighted(self) -> Self {
+        match self {
+            Self::SlidingBuckets { buckets, .. } => {
+                Self::SlidingBuckets { buckets, weighted: true }
+            }
             other => other,
         }
     }
@@ -155,6 +176,13 @@ mod tests {
             assert_eq!(parted.buckets().is_some(), algorithm.buckets().is_some());
             assert!(parted.buckets().is_none_or(|buckets| buckets == 7));
             assert_eq!(parted.name(), algorithm.name());
+            let weighted = algorithm.weighted();
+            assert_eq!(weighted.is_weighted(), algorithm.buckets().is_some());
+            assert_eq!(weighted.buckets(), algorithm.buckets());
+            assert!(
+                !algorithm.is_weighted()
+                    && weighted.with_buckets(7).is_weighted() == weighted.is_weighted()
+            );
         }
     }
 }

@@ -16,6 +16,12 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
+    /// True when `cost` fits beside what is used, or is nothing.
+    #[inline]
+    pub(crate) fn admits(self, cost: u64) -> bool {
+        self.used.saturating_add(cost) <= self.limit || cost == 0
+    }
+
     /// Decides on `cost`; `left_at(n)` is when the oldest n units have left, with those of `cost`
     /// as the youngest. Limit 10, 9 used, cost 3: denied until the oldest 2 have left.
     ///
@@ -26,7 +32,7 @@ impl Counted {
         let Self { limit, used, now } = self;
         let after = |units| -> Span { left_at(units).since(now) };
         let charged = used.saturating_add(cost);
-        let is_admitted = charged <= limit || cost == 0;
+        let is_admitted = self.admits(cost);
         let used = if is_admitted { charged } else { used };
         let in_the_way = used.saturating_add(1).saturating_sub(limit).max(1);
         let reset_after = after(in_the_way);

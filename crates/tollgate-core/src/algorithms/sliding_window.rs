@@ -17,6 +17,7 @@
 
 use crate::algorithms::skew::{effective_now, is_foreign, kept, most_counted};
 use crate::algorithms::step::Step;
+use crate::algorithms::weight::{Weight, mul_add_div};
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
 use crate::quota::{Quota, QuotaError};
@@ -213,9 +214,7 @@ impl SlidingWindow {
     /// What `previous` units weigh when so much of the window is left, rounded.
     #[inline]
     fn weight(&self, previous: u64, left: Span) -> u64 {
-        let span = self.quota.window().as_nanos();
-        let rounding = if self.quota.is_strict() { span.saturating_sub(1) } else { 0 };
-        mul_add_div(previous, left.as_nanos(), rounding, span)
+        Weight::new(self.quota.window(), &self.quota).of(previous, left)
     }
 
     /// The earliest time at which `cost`, which does not fit now, is admitted if nothing else is.
@@ -252,14 +251,10 @@ impl SlidingWindow {
     }
 
     /// How much of the window is left when `previous` units begin to weigh at most `room`, where
-    /// they are more: floor(previous x left / window) <= room holds up to left = floor(((room + 1)
-    /// x window - 1) / previous), ceil(previous x left / window) <= room up to left = floor(room x
-    /// window / previous).
+    /// they are more.
     #[inline]
     fn weighs_at_most(&self, previous: u64, room: u64) -> Span {
-        let span = self.quota.window().as_nanos();
-        let more = if self.quota.is_strict() { 0 } else { span.saturating_sub(1) };
-        Span::from_nanos(mul_add_div(room, span, more, previous).min(span))
+        Weight::new(self.quota.window(), &self.quota).at_most(previous, room)
     }
 
     fn decision(
@@ -286,20 +281,6 @@ impl SlidingWindow {
 enum Turn {
     This,
     Next,
-}
-
-/// floor((a x b + c) / divisor), at most [`u64::MAX`]; widened only where 64 bits would overflow.
-/// 0 when `divisor` is 0.
-#[inline]
-fn mul_add_div(a: u64, b: u64, c: u64, divisor: u64) -> u64 {
-    match a.checked_mul(b).and_then(|product| product.checked_add(c)) {
-        Some(sum) => sum.checked_div(divisor).unwrap_or(0),
-        None => {
-            let sum = u128::from(a).saturating_mul(u128::from(b)).saturating_add(u128::from(c));
-            let quotient = sum.checked_div(u128::from(divisor)).unwrap_or(0);
-            u64::try_from(quotient).unwrap_or(u64::MAX)
-        }
-    }
 }
 
 impl Step for SlidingWindow {

@@ -124,8 +124,12 @@ pub fn start() -> impl Strategy<Value = u64> {
 }
 
 pub fn algorithm() -> impl Strategy<Value = Algorithm> {
-    (prop::sample::select(&Algorithm::ALL), 2..12_u16)
-        .prop_map(|(algorithm, buckets)| algorithm.with_buckets(buckets))
+    (prop::sample::select(&Algorithm::ALL), 2..12_u16, any::<bool>()).prop_map(
+        |(algorithm, buckets, weighted)| {
+            let algorithm = algorithm.with_buckets(buckets);
+            if weighted { algorithm.weighted() } else { algorithm }
+        },
+    )
 }
 
 /// The numbers of a quota before it is known which algorithm holds it.

@@ -67,6 +67,7 @@ impl Bucket {
 pub fn limiter(line: &QuotaLine) -> Limiter {
     let algorithm = Algorithm::parse(&line.algorithm).expect("an algorithm");
     let algorithm = line.buckets.map_or(algorithm, |buckets| algorithm.with_buckets(buckets));
+    let algorithm = if line.weighted { algorithm.weighted() } else { algorithm };
     let quota = Quota::new(line.limit, Span::from_nanos(line.window_ns)).expect("a quota");
     let quota = line.burst.map_or(quota, |burst| quota.with_burst(burst).expect("a burst"));
     let quota = if line.strict { quota.strict() } else { quota };

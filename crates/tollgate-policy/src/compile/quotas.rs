@@ -72,13 +72,18 @@ fn limiter(doc: &QuotaDoc, at: &At<'_>) -> Option<Limiter> {
 }
 
 fn algorithm(doc: &QuotaDoc, at: &At<'_>) -> Algorithm {
-    let algorithm = doc.algorithm.unwrap_or(Algorithm::Gcra);
-    let Some(buckets) = doc.buckets else { return algorithm };
-    if algorithm.buckets().is_none() {
-        at.field("buckets")
-            .problem("is for the algorithm \"sliding-buckets\" only; leave it out".into());
+    let mut algorithm = doc.algorithm.unwrap_or(Algorithm::Gcra);
+    let given = [("buckets", doc.buckets.is_some()), ("weighted", doc.weighted.is_some())];
+    for (field, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+        if algorithm.buckets().is_none() {
+            at.field(field)
+                .problem("is for the algorithm \"sliding-buckets\" only; leave it out".into());
+        }
     }
-    algorithm.with_buckets(buckets.0)
+    if let Some(buckets) = doc.buckets {
+        algorithm = algorithm.with_buckets(buckets.0);
+    }
+    if doc.weighted == Some(true) { algorithm.weighted() } else { algorithm }
 }
 
 /// Notes the core's error where the person who wrote the document can mend it.

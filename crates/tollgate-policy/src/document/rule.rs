@@ -97,6 +97,8 @@ record! {
         strict: Option<bool>,
         /// The parts of a sliding-buckets window; 60 by default.
         buckets: Option<Buckets>,
+        /// The oldest part counts by what of it the window still covers; false by default.
+        weighted: Option<bool>,
     }
 }
 

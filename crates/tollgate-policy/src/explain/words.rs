@@ -51,6 +51,9 @@ pub fn quota(limiter: &Limiter) -> String {
     if let Some(buckets) = limiter.algorithm().buckets() {
         text.push_str(&format!(" of {buckets}"));
     }
+    if limiter.algorithm().is_weighted() {
+        text.push_str(", weighted");
+    }
     if limiter.quota().is_strict() {
         text.push_str(", strict");
     }

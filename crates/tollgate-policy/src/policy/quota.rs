@@ -40,9 +40,11 @@ impl CompiledQuota {
     pub(crate) fn identity(&self) -> String {
         let quota = self.limiter.quota();
         let algorithm = self.limiter.algorithm();
+        // Weights came later: without them the text is what it always was.
+        let weighted = if algorithm.is_weighted() { " weighted" } else { "" };
         let (algorithm, parts) = (algorithm.name(), algorithm.buckets().unwrap_or(0));
         format!(
-            "{}:{} {algorithm} {parts} {} {} {} {}\n",
+            "{}:{} {algorithm} {parts} {} {} {} {}{weighted}\n",
             self.name.len(),
             self.name,
             quota.limit(),

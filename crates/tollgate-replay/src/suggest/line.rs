@@ -42,8 +42,9 @@ pub(super) fn line(limiter: &Limiter, name: Option<&str>) -> String {
     line.push_str(&format!(
         "\"limit\": {limit}, \"window\": \"{window}\", \"algorithm\": \"{algorithm_name}\""
     ));
-    if let Algorithm::SlidingBuckets { buckets } = algorithm {
+    if let Algorithm::SlidingBuckets { buckets, weighted } = algorithm {
         line.push_str(&format!(", \"buckets\": {buckets}"));
+        line.push_str(if weighted { ", \"weighted\": true" } else { "" });
     }
     if algorithm.has_burst() {
         line.push_str(&format!(", \"burst\": {}", quota.burst()));

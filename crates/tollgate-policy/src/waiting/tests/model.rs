@@ -59,7 +59,7 @@ impl Key {
             1 => Algorithm::FixedWindow,
             2 => Algorithm::SlidingWindow,
             3 => Algorithm::SlidingLog,
-            4 => Algorithm::SlidingBuckets { buckets: 4 },
+            4 => Algorithm::SlidingBuckets { buckets: 4, weighted: false },
             _ => Algorithm::Gcra,
         };
         let quota = Quota::new(1 + random.below(4), Span::from_millis(20 + random.below(80)));
