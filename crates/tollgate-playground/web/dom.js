@@ -1,0 +1,112 @@
+/**
+ * Elements, made without markup.
+ *
+ * Invariant: text from a policy, a log or a link becomes a text node and nothing else; no file of
+ * this page sets `innerHTML` or makes an element from text.
+ */
+
+/**
+ * @typedef {Node|string|number|null|undefined|false} Child
+ */
+
+/**
+ * An element. Properties that begin with `on` are listeners, `dataset` and `aria-…` are set as
+ * attributes are, and `false`, `null` and `undefined` leave an attribute out.
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {Record<string, unknown>} [props]
+ * @param {...(Child|Child[])} children
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function h(tag, props = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith('on') && typeof value === 'function') {
+      element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
+    } else if (name === 'value' || name === 'checked' || name === 'disabled') {
+      Reflect.set(element, name, value);
+    } else {
+      element.setAttribute(name === 'className' ? 'class' : name, value === true ? '' : String(value));
+    }
+  }
+  element.append(...nodes(children));
+  return element;
+}
+
+/**
+ * @param {(Child|Child[])[]} children
+ * @returns {(Node|string)[]}
+ */
+function nodes(children) {
+  return children.flat().filter((child) => child !== null && child !== undefined && child !== false)
+    .map((child) => (child instanceof Node ? child : String(child)));
+}
+
+/**
+ * Replaces what is in an element, and nothing when the text is already there: screen readers of a
+ * live region stay silent then.
+ * @param {Element} element
+ * @param {...(Child|Child[])} children
+ */
+export function fill(element, ...children) {
+  const all = nodes(children);
+  if (all.length === 1 && typeof all[0] === 'string' && element.textContent === all[0]) return;
+  element.replaceChildren(...all);
+}
+
+let lastId = 0;
+
+/** A name for an element that no other has. @param {string} kind */
+export function newId(kind) {
+  lastId += 1;
+  return `${kind}-${lastId}`;
+}
+
+/**
+ * A labelled control: the label stands above it.
+ * @param {string} text
+ * @param {HTMLElement} control
+ * @param {string} [note] what is said below it, and read with it
+ */
+export function labelled(text, control, note) {
+  const id = control.id || newId('control');
+  control.id = id;
+  const noteId = `${id}-note`;
+  if (note) control.setAttribute('aria-describedby', noteId);
+  return h('div', { className: 'field' },
+    h('label', { for: id }, text), control,
+    note ? h('small', { id: noteId }, note) : null);
+}
+
+/**
+ * A table of text: the first column heads the rows.
+ * @param {string} caption
+ * @param {string[]} heads
+ * @param {(string|number|Node)[][]} rows
+ * @param {string} [testid]
+ */
+export function table(caption, heads, rows, testid) {
+  const head = h('tr', {}, heads.map((text) => h('th', { scope: 'col' }, text)));
+  const body = rows.map(([first, ...rest]) =>
+    h('tr', {}, h('th', { scope: 'row' }, first), rest.map((cell) => h('td', {}, cell))));
+  return h('div', { className: 'table-scroll', tabindex: '0', role: 'region', 'aria-label': caption },
+    h('table', { 'data-testid': testid },
+      h('caption', {}, caption), h('thead', {}, head), h('tbody', {}, body)));
+}
+
+/**
+ * Calls `work` when nothing was asked for `ms`.
+ * @template {unknown[]} A
+ * @param {(...args: A) => void} work
+ * @param {number} ms
+ * @returns {(...args: A) => void}
+ */
+export function debounced(work, ms) {
+  /** @type {number|undefined} */
+  let timer;
+  return (...args) => {
+    clearTimeout(timer);
+    timer = window.setTimeout(() => work(...args), ms);
+  };
+}

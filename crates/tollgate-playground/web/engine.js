@@ -1,0 +1,71 @@
+/**
+ * The engine as the page calls it: promises over a worker thread.
+ *
+ * Invariant: nothing is computed about a limit on the main thread. A worker that traps is replaced
+ * by a new one, and who waited for it is told.
+ */
+
+/* global WORKER_URL -- the build puts the name of the bundled worker here */
+
+/**
+ * @typedef {object} Finding
+ * @property {string} path
+ * @property {number} from
+ * @property {number} to
+ * @property {string} message
+ */
+
+export class Engine {
+  /** @type {Worker|null} */
+  #worker = null;
+  /** @type {Map<number, {resolve: (value: any) => void, reject: (error: Error) => void, progress?: (value: any) => void}>} */
+  #waiting = new Map();
+  #last = 0;
+
+  /**
+   * Asks the worker. `progress` is told how far it is.
+   * @param {string} call a name of `worker.js`
+   * @param {unknown[]} args
+   * @param {(value: any) => void} [progress]
+   * @returns {Promise<any>}
+   */
+  ask(call, args, progress) {
+    const worker = (this.#worker ??= this.#start());
+    this.#last += 1;
+    const id = this.#last;
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject, progress });
+      worker.postMessage({ id, call, args });
+    });
+  }
+
+  /** Ends the worker; whoever waits is told. A later question starts another one. */
+  stop(why = 'cancelled') {
+    this.#worker?.terminate();
+    this.#worker = null;
+    const waiting = [...this.#waiting.values()];
+    this.#waiting.clear();
+    waiting.forEach(({ reject }) => reject(new Error(why)));
+  }
+
+  #start() {
+    const worker = new Worker(new URL(WORKER_URL, import.meta.url), { type: 'module' });
+    worker.addEventListener('message', ({ data }) => {
+      const asked = this.#waiting.get(data.id);
+      if (!asked) return;
+      if ('progress' in data) {
+        asked.progress?.(data.progress);
+        return;
+      }
+      this.#waiting.delete(data.id);
+      if ('error' in data) asked.reject(new Error(data.error));
+      else asked.resolve(data.value);
+    });
+    // What a module cannot do (it trapped, or could not be loaded) ends it.
+    worker.addEventListener('error', (event) => {
+      event.preventDefault();
+      if (this.#worker === worker) this.stop(event.message || 'the simulator could not be loaded');
+    });
+    return worker;
+  }
+}

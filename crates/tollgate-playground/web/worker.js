@@ -1,0 +1,100 @@
+/**
+ * The thread in which a lane is simulated: the simulator as wasm, and one lane's run in it.
+ *
+ * Invariant: a question is answered once, in words when it cannot be; while a run goes on, other
+ * questions are answered between its slices, and a newer run ends an older one. Deliberately
+ * absent: the page, the network (nothing is fetched but the module itself).
+ */
+
+import init, { check, complete } from 'tollgate';
+import { Lane } from './mock.js';
+import module from 'tollgate.wasm';
+
+const ready = init({ module_or_path: new URL(module, import.meta.url) });
+
+/** A slice of a run lasts about so long, in milliseconds; then others have their turn. */
+const SLICE = 25;
+/** How often progress is told. */
+const TELL = 100;
+
+/** @type {Lane|null} the last finished run */
+let lane = null;
+let generation = 0;
+
+const breathe = () => new Promise((resolve) => { setTimeout(resolve, 0); });
+
+const calls = {
+  /** @param {string} text @param {string} surface */
+  check: (text, surface) => JSON.parse(check(text, surface)),
+
+  /** @param {string} text @param {number} offset */
+  complete: (text, offset) => JSON.parse(complete(text, offset)),
+
+  /**
+   * Runs the traffic under the policy, and keeps the run for `series` and `at`.
+   * @param {string} policy @param {string} traffic @param {number} seed
+   * @param {(value: unknown) => void} tell
+   */
+  async run(policy, traffic, seed, tell) {
+    generation += 1;
+    const mine = generation;
+    const running = new Lane(policy, traffic, BigInt(seed));
+    let budget = 2_000;
+    let told = performance.now();
+    for (;;) {
+      const began = performance.now();
+      const progress = JSON.parse(running.step(budget));
+      if (progress.done) break;
+      const took = performance.now() - began;
+      budget = Math.max(500, Math.min(200_000, Math.round((budget * SLICE) / Math.max(took, 1))));
+      if (performance.now() - told > TELL) {
+        tell(progress);
+        told = performance.now();
+      }
+      await breathe();
+      if (mine !== generation) {
+        running.free();
+        throw new Error('superseded');
+      }
+    }
+    lane?.free();
+    lane = running;
+    return { table: JSON.parse(lane.table()), watched: JSON.parse(lane.watched()) };
+  },
+
+  /** @param {string[]} names @param {number} buckets */
+  series(names, buckets) {
+    return Object.fromEntries(names.map((name) => [name, finished().series(name, buckets)]));
+  },
+
+  /** @param {number} at_ms @param {number|null} index a request that may be the one */
+  request(at_ms, index) {
+    const run = finished();
+    if (index !== null) {
+      const given = JSON.parse(run.at(index));
+      if (given && given.at_ms === at_ms) return given;
+    }
+    return JSON.parse(run.at(run.near(at_ms)));
+  },
+
+  /** @param {number} index */
+  at: (index) => JSON.parse(finished().at(index)),
+};
+
+function finished() {
+  if (!lane) throw new Error('there is no run yet');
+  return lane;
+}
+
+self.addEventListener('message', async ({ data: { id, call, args } }) => {
+  try {
+    await ready;
+    const tell = (/** @type {unknown} */ progress) => self.postMessage({ id, progress });
+    const value = await calls[call](...args, tell);
+    self.postMessage({ id, value });
+  } catch (error) {
+    // A trap leaves the module in no state to go on in: the page starts another thread.
+    if (error instanceof WebAssembly.RuntimeError) throw error;
+    self.postMessage({ id, error: error instanceof Error ? error.message : String(error) });
+  }
+});
