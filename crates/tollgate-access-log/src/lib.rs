@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 // Each imports only what stands below it.
+mod order;
+mod spool;
 mod detect;
 mod reader;
 mod format;
@@ -22,5 +24,6 @@ mod field;
 pub use counts::{Cause, Counts, Sample};
 pub use field::{Field, Wanted};
 pub use format::{Format, FormatError};
+pub use order::{Bounds, Order, OrderCounts};
 pub use reader::{Limits, Reader, Refused};
 pub use record::{Client, Record, Time};

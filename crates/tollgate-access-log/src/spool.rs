@@ -1,0 +1,214 @@
+//! Records as compact bytes, for whoever must keep some of them.
+//!
+//! Invariant: what was written is read back alike. Bytes of another origin are never given here, and
+//! would end the reading early, never with a panic.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::field::{Field, Wanted, fixed_place};
+use crate::record::{Client, Place, Record, Texts, Time};
+
+/// What the first byte says of a record.
+mod has {
+    pub(super) const WHOLE_SECOND: u8 = 1;
+    pub(super) const STATUS: u8 = 2;
+    pub(super) const CLIENT_V4: u8 = 4;
+    pub(super) const CLIENT_V6: u8 = 8;
+    pub(super) const CLIENT_NAME: u8 = 16;
+    pub(super) const PEER_V4: u8 = 32;
+    pub(super) const PEER_V6: u8 = 64;
+}
+
+/// Appends `record` to `out`: some 10 bytes, and its texts.
+pub(crate) fn write(record: &Record<'_>, out: &mut Vec<u8>) {
+    let (client_flag, peer_flag) = flags(record);
+    let whole = if record.time.is_whole_second { has::WHOLE_SECOND } else { 0 };
+    let status = if record.status.is_some() { has::STATUS } else { 0 };
+    out.push(whole | status | client_flag | peer_flag);
+    out.extend_from_slice(&record.time.unix_ns.to_le_bytes());
+    if let Some(status) = record.status {
+        out.extend_from_slice(&status.to_le_bytes());
+    }
+    match record.client {
+        Some(Client::Address(address)) => write_address(address, out),
+        Some(Client::Name(name)) => write_text(name, out),
+        None => {}
+    }
+    if let Some(peer) = record.peer {
+        write_address(peer, out);
+    }
+    for place in 0..record.texts.places.len() {
+        // The client and the peer stand above.
+        let text = if is_address(place) { None } else { record.texts.get(place) };
+        match text {
+            Some(text) => {
+                write_number(text.len().saturating_add(1), out);
+                out.extend_from_slice(text);
+            }
+            None => out.push(0),
+        }
+    }
+}
+
+/// The first record of `bytes`, and what stands behind it.
+pub(crate) fn read<'a, 'b: 'a>(
+    bytes: &'b [u8],
+    places: &'a mut Vec<Place>,
+    wanted: &'a Wanted,
+) -> Option<(Record<'a>, &'b [u8])> {
+    let (flags, rest) = bytes.split_first()?;
+    let has = |flag: u8| flags & flag != 0;
+    let (unix_ns, mut rest) = rest.split_first_chunk()?;
+    let time =
+        Time { unix_ns: u64::from_le_bytes(*unix_ns), is_whole_second: has(has::WHOLE_SECOND) };
+    let mut status = None;
+    if has(has::STATUS) {
+        let (number, after) = rest.split_first_chunk()?;
+        (status, rest) = (Some(u16::from_le_bytes(*number)), after);
+    }
+    let (address, mut rest) = read_address(rest, has(has::CLIENT_V4), has(has::CLIENT_V6))?;
+    let mut client = address.map(Client::Address);
+    if has(has::CLIENT_NAME) {
+        let (name, after) = read_text(rest)?;
+        (client, rest) = (Some(Client::Name(name)), after);
+    }
+    let (peer, mut rest) = read_address(rest, has(has::PEER_V4), has(has::PEER_V6))?;
+    places.clear();
+    for _ in 0..wanted.values() {
+        let (length, after) = read_number(rest)?;
+        let Some(length) = length.checked_sub(1) else {
+            places.push(Place::Absent);
+            rest = after;
+            continue;
+        };
+        let from = bytes.len().wrapping_sub(after.len());
+        places.push(Place::Line(from, from.wrapping_add(length)));
+        rest = after.get(length..)?;
+    }
+    let texts = Texts { wanted, line: bytes, unescaped: &[], places };
+    Some((Record { time, client, peer, status, texts }, rest))
+}
+
+fn is_address(place: usize) -> bool {
+    [Field::Client, Field::Peer].iter().any(|field| fixed_place(field) == Some(place))
+}
+
+const fn flags(record: &Record<'_>) -> (u8, u8) {
+    let client = match record.client {
+        None => 0,
+        Some(Client::Address(IpAddr::V4(_))) => has::CLIENT_V4,
+        Some(Client::Address(IpAddr::V6(_))) => has::CLIENT_V6,
+        Some(Client::Name(_)) => has::CLIENT_NAME,
+    };
+    let peer = match record.peer {
+        None => 0,
+        Some(IpAddr::V4(_)) => has::PEER_V4,
+        Some(IpAddr::V6(_)) => has::PEER_V6,
+    };
+    (client, peer)
+}
+
+fn write_address(address: IpAddr, out: &mut Vec<u8>) {
+    match address {
+        IpAddr::V4(v4) => out.extend_from_slice(&v4.octets()),
+        IpAddr::V6(v6) => out.extend_from_slice(&v6.octets()),
+    }
+}
+
+fn read_address(bytes: &[u8], is_v4: bool, is_v6: bool) -> Option<(Option<IpAddr>, &[u8])> {
+    if is_v4 {
+        let (octets, rest) = bytes.split_first_chunk::<4>()?;
+        return Some((Some(IpAddr::V4(Ipv4Addr::from(*octets))), rest));
+    }
+    if is_v6 {
+        let (octets, rest) = bytes.split_first_chunk::<16>()?;
+        return Some((Some(IpAddr::V6(Ipv6Addr::from(*octets))), rest));
+    }
+    Some((None, bytes))
+}
+
+fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    write_number(text.len(), out);
+    out.extend_from_slice(text);
+}
+
+fn read_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = read_number(bytes)?;
+    rest.split_at_checked(length)
+}
+
+/// Seven bits a byte, the low ones first; the high bit says that more follow.
+fn write_number(mut number: usize, out: &mut Vec<u8>) {
+    while let Err(_) | Ok(0x80..) = u8::try_from(number) {
+        let low = u8::try_from(number & 0x7F).unwrap_or_default();
+        out.push(low | 0x80);
+        number >>= 7;
+    }
+    out.push(u8::try_from(number).unwrap_or_default());
+}
+
+fn read_number(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (mut number, mut shift, mut rest) = (0_usize, 0_u32, bytes);
+    loop {
+        let (byte, after) = rest.split_first()?;
+        rest = after;
+        number |= usize::from(byte & 0x7F).checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            return Some((number, rest));
+        }
+        shift = shift.wrapping_add(7);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_back() {
+        for number in (0..300).chain([16_383, 16_384, 65_536, usize::MAX]) {
+            let mut out = vec![];
+            write_number(number, &mut out);
+            out.push(7);
+            assert_eq!(read_number(&out), Some((number, &[7][..])));
+            assert_eq!(read_number(&out[..out.len() - 2]), None);
+        }
+    }
+
+    #[test]
+    fn records_are_read_back_and_cut_ones_are_not() {
+        let line = [b'x'; 300];
+        let clients = [
+            None,
+            Some(Client::Address("192.0.2.1".parse().unwrap())),
+            Some(Client::Address("2001:db8::1".parse().unwrap())),
+            Some(Client::Name(b"host.example")),
+        ];
+        let wanted =
+            Wanted::new(["method", "target", "header.a"].map(|w| Field::parse(w).unwrap()));
+        let mut places = vec![Place::Absent; wanted.values()];
+        places[1] = Place::Line(0, 300);
+        places[9] = Place::Line(3, 3);
+        let texts = Texts { wanted: &wanted, line: &line, unescaped: &[], places: &places };
+        for client in clients {
+            for peer in [None, Some("::1".parse().unwrap()), Some("10.0.0.1".parse().unwrap())] {
+                for (status, is_whole_second) in [(None, true), (Some(429), false)] {
+                    let time = Time { unix_ns: u64::MAX - 5, is_whole_second };
+                    let record = Record { time, client, peer, status, texts };
+                    let mut bytes = vec![];
+                    write(&record, &mut bytes);
+                    let mut places = vec![];
+                    for end in 0..bytes.len() {
+                        assert!(read(&bytes[..end], &mut places, &wanted).is_none());
+                    }
+                    bytes.push(9);
+                    let (back, rest) = read(&bytes, &mut places, &wanted).unwrap();
+                    assert_eq!((back.time, back.client, back.peer), (time, client, peer));
+                    assert_eq!((back.status, back.method(), rest), (status, None, &[9][..]));
+                    assert_eq!(back.target(), Some(&line[..]));
+                    assert_eq!(back.header("a"), Some(&b""[..]));
+                }
+            }
+        }
+    }
+}
