@@ -19,6 +19,8 @@ pub enum Asked {
     Doctor,
     Fuzz(fuzz::Options),
     Notice,
+    /// With the port to serve it on.
+    Playground(Option<u16>),
     Test(steps::Wanted),
     Tidy,
     Tools,
@@ -43,6 +45,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::E
         }),
         "doctor" => Asked::Doctor,
         "notice" => Asked::Notice,
+        "playground" => Asked::Playground(of.get_one("serve").copied()),
         "test" => Asked::Test(wanted(of)),
         "tidy" => Asked::Tidy,
         "tools" => Asked::Tools,
@@ -92,6 +95,17 @@ fn program() -> Command {
         .subcommand(
             Command::new("notice")
                 .about("Write NOTICE anew, after another crate is bundled or another version of one"),
+        )
+        .subcommand(
+            Command::new("playground")
+                .about("Build the playground, a static page, into target/tollgate/playground/")
+                .arg(
+                    Arg::new("serve")
+                        .long("serve")
+                        .value_name("PORT")
+                        .value_parser(value_parser!(u16).range(1..))
+                        .help("Serve it on this port, to this machine only, until Ctrl-C"),
+                ),
         )
         .subcommand(
             Command::new("doctor")
@@ -212,6 +226,8 @@ mod tests {
         );
         let build = Asked::Build(vec![Product::Envoy, Product::Worker]);
         assert_eq!(asked("build").unwrap(), build);
+        assert_eq!(asked("playground").unwrap(), Asked::Playground(None));
+        assert_eq!(asked("playground --serve 8080").unwrap(), Asked::Playground(Some(8080)));
         assert_eq!(asked("test").unwrap(), Asked::Test(steps::Wanted::Groups(vec![])));
         let up = up::Options { envoy_port: 10000, worker_port: 8787 };
         assert_eq!(asked("up").unwrap(), Asked::Up(up));
@@ -253,6 +269,7 @@ mod tests {
             "bench --seconds x",
             "build x",
             "fuzz --seconds 0",
+            "playground --serve 0",
             "fuzz --seconds 86401",
             "up --worker-port x",
             "up --envoy-port 0",

@@ -49,9 +49,20 @@ fn dispatch(asked: Asked) -> Result<()> {
         Asked::Doctor => doctor::doctor(&workspace),
         Asked::Fuzz(options) => fuzz::fuzz(&workspace, options),
         Asked::Notice => notice::write(&workspace),
+        Asked::Playground(port) => playground(&workspace, port),
         Asked::Test(wanted) => steps::test(&workspace, &wanted),
         Asked::Tidy => tidy::tidy(&workspace),
         Asked::Tools => tools::ensure(&workspace, &tools::ALL),
         Asked::Up(options) => up::up(&workspace, options),
+    }
+}
+
+fn playground(workspace: &Workspace, port: Option<u16>) -> Result<()> {
+    build::playground::build(workspace)?;
+    let Some(port) = port else { return Ok(()) };
+    servers::files::serve(&workspace.playground_dir(), port, "/")?;
+    println!("\nThe playground: http://127.0.0.1:{port}/ (Ctrl-C ends it)");
+    loop {
+        std::thread::park();
     }
 }

@@ -60,4 +60,9 @@ impl Workspace {
     pub fn worker_dir(&self) -> PathBuf {
         self.out.join("worker")
     }
+
+    /// The playground, as any server of static files can serve it.
+    pub fn playground_dir(&self) -> PathBuf {
+        self.out.join("playground")
+    }
 }

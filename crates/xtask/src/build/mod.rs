@@ -1,4 +1,4 @@
-//! `cargo xtask build`: the two products, with their sizes.
+//! `cargo xtask build`: the two products with their sizes, and beside them the playground's page.
 //!
 //! Invariant: what is tested, run and shipped is the same file in `target/tollgate/`. Nothing here
 //! decides how cargo compiles; the profiles in the root `Cargo.toml` do.
@@ -6,6 +6,7 @@
 pub mod envoy;
 pub mod exports;
 mod glue;
+pub mod playground;
 pub mod product;
 pub mod purity;
 pub mod worker;

@@ -111,8 +111,9 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to.parent().unwrap_or(to)).or_problem(what(), fix)?;
     fs::copy(from, to).map(drop).or_problem(what(), fix)
 }
+
 /// The command line tool and the library must be of one version, or the glue code does not fit.
-fn same_wasm_bindgen(workspace: &Workspace) -> Result<()> {
+pub fn same_wasm_bindgen(workspace: &Workspace) -> Result<()> {
     let lock = workspace.root.join("Cargo.lock");
     let text = fs::read_to_string(lock).or_problem("cannot read Cargo.lock", "commit it")?;
     let library = locked_version(&text, "wasm-bindgen").unwrap_or("none");

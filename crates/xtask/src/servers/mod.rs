@@ -5,6 +5,7 @@
 
 pub mod docker;
 pub mod envoy;
+pub mod files;
 pub mod http;
 pub mod workerd;
 

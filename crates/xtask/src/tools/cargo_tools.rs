@@ -38,13 +38,20 @@ pub fn install_target(workspace: &Workspace, job: &Job) -> Result<()> {
 
 /// What binds modules to JavaScript: a package of our own, compiled from `crates/xtask/bindgen`.
 const BINDGEN: &str = "crates/xtask/bindgen";
-/// What it is made of; kept beside the tool and compared.
-const BINDGEN_SOURCES: [&str; 4] =
-    ["Cargo.toml", "Cargo.lock", "src/worker.rs", "src/test_runner.rs"];
+/// What its programs are made of; kept beside each tool and compared.
+const BINDGEN_SOURCES: &[&str] =
+    &["Cargo.toml", "Cargo.lock", "src/worker.rs", "src/test_runner.rs"];
+/// Apart from the others, so that none of them is compiled again when this one changes.
+const PAGE_BINDGEN_SOURCES: &[&str] = &["Cargo.toml", "Cargo.lock", "src/bin/page-bindgen.rs"];
 
 /// The folder with `worker-bindgen`.
 pub fn bindgen_bin(workspace: &Workspace) -> PathBuf {
     bindgen(workspace).join("bin")
+}
+
+/// The folder with `page-bindgen`.
+pub fn page_bindgen_bin(workspace: &Workspace) -> PathBuf {
+    page_bindgen(workspace).join("bin")
 }
 
 /// The folder with `wasm-bindgen-test-runner`.
@@ -54,6 +61,10 @@ pub fn test_runner_bin(workspace: &Workspace) -> PathBuf {
 
 fn bindgen(workspace: &Workspace) -> PathBuf {
     workspace.tool(&format!("worker-bindgen-{}", versions::WASM_BINDGEN))
+}
+
+fn page_bindgen(workspace: &Workspace) -> PathBuf {
+    workspace.tool(&format!("page-bindgen-{}", versions::WASM_BINDGEN))
 }
 
 fn test_runner(workspace: &Workspace) -> PathBuf {
@@ -93,16 +104,22 @@ pub fn install_cargo_fuzz(workspace: &Workspace, job: &Job) -> Result<()> {
 }
 
 pub fn check_bindgen(workspace: &Workspace) -> State {
-    present_from_sources(workspace, &bindgen(workspace), "worker-bindgen")
+    present_from_sources(workspace, &bindgen(workspace), "worker-bindgen", BINDGEN_SOURCES)
+}
+
+pub fn check_page_bindgen(workspace: &Workspace) -> State {
+    let folder = page_bindgen(workspace);
+    present_from_sources(workspace, &folder, "page-bindgen", PAGE_BINDGEN_SOURCES)
 }
 
 pub fn check_test_runner(workspace: &Workspace) -> State {
-    present_from_sources(workspace, &test_runner(workspace), "wasm-bindgen-test-runner")
+    let folder = test_runner(workspace);
+    present_from_sources(workspace, &folder, "wasm-bindgen-test-runner", BINDGEN_SOURCES)
 }
 
-fn present_from_sources(workspace: &Workspace, folder: &Path, program: &str) -> State {
+fn present_from_sources(ws: &Workspace, folder: &Path, program: &str, files: &[&str]) -> State {
     let made_from = fs::read(folder.join("sources")).ok();
-    match (present(folder.join("bin").join(program)), made_from, sources(workspace).ok()) {
+    match (present(folder.join("bin").join(program)), made_from, sources(ws, files).ok()) {
         (State::Present(_), made_from, now) if made_from != now => {
             State::Wrong("made from other sources".to_owned())
         }
@@ -110,9 +127,9 @@ fn present_from_sources(workspace: &Workspace, folder: &Path, program: &str) -> 
     }
 }
 
-fn sources(workspace: &Workspace) -> Result<Vec<u8>> {
+fn sources(workspace: &Workspace, files: &[&str]) -> Result<Vec<u8>> {
     let mut all = Vec::new();
-    for file in BINDGEN_SOURCES {
+    for file in files {
         let bytes = fs::read(workspace.root.join(BINDGEN).join(file));
         all.extend(bytes.or_problem(format!("cannot read {BINDGEN}/{file}"), "restore it")?);
     }
@@ -124,27 +141,39 @@ fn present(file: PathBuf) -> State {
 }
 
 pub fn install_bindgen(workspace: &Workspace, job: &Job) -> Result<()> {
-    install_from_sources(workspace, job, &bindgen(workspace), "worker-bindgen", &[])
+    let program = Program { name: "worker-bindgen", files: BINDGEN_SOURCES, extra: &[] };
+    install_from_sources(workspace, job, &bindgen(workspace), program)
+}
+
+pub fn install_page_bindgen(workspace: &Workspace, job: &Job) -> Result<()> {
+    let program = Program { name: "page-bindgen", files: PAGE_BINDGEN_SOURCES, extra: &[] };
+    install_from_sources(workspace, job, &page_bindgen(workspace), program)
 }
 
 pub fn install_test_runner(workspace: &Workspace, job: &Job) -> Result<()> {
-    let (folder, name) = (test_runner(workspace), "wasm-bindgen-test-runner");
-    install_from_sources(workspace, job, &folder, name, &["--features", "test-runner"])
+    let extra = &["--features", "test-runner"];
+    let name = "wasm-bindgen-test-runner";
+    let program = Program { name, files: BINDGEN_SOURCES, extra };
+    install_from_sources(workspace, job, &test_runner(workspace), program)
 }
 
-/// Both tools are compiled in one folder, so that the second only adds what the first lacks.
-fn install_from_sources(
-    ws: &Workspace,
-    job: &Job,
-    folder: &Path,
-    name: &str,
-    extra: &[&str],
-) -> Result<()> {
+/// One of the programs of [`BINDGEN`].
+struct Program {
+    name: &'static str,
+    /// What it is made of.
+    files: &'static [&'static str],
+    /// For cargo.
+    extra: &'static [&'static str],
+}
+
+/// All are compiled in one folder, so that the second only adds what the first lacks.
+fn install_from_sources(ws: &Workspace, job: &Job, folder: &Path, program: Program) -> Result<()> {
     atomically(folder, |folder| {
         let mut cargo = install_unoptimised(ws, folder, &ws.target.join("bindgen"));
-        cargo.arg("--path").arg(ws.root.join(BINDGEN)).args(["--bin", name]).args(extra);
+        cargo.arg("--path").arg(ws.root.join(BINDGEN));
+        cargo.args(["--bin", program.name]).args(program.extra);
         run::logged(&mut cargo, job, FIX)?;
-        fs::write(folder.join("sources"), sources(ws)?)
+        fs::write(folder.join("sources"), sources(ws, program.files)?)
             .or_problem("cannot write into the cache", "free disk space")
     })
 }

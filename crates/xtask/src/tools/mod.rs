@@ -63,6 +63,16 @@ pub static WASM_BINDGEN: Tool = Tool {
     install: cargo_tools::install_bindgen,
 };
 
+pub static PAGE_BINDGEN: Tool = Tool {
+    name: "wasm-bindgen, page",
+    version: versions::WASM_BINDGEN,
+    needed_for: "playground",
+    by_hand: "see whether cargo reaches its registry",
+    lane: Lane::Compile,
+    check: cargo_tools::check_page_bindgen,
+    install: cargo_tools::install_page_bindgen,
+};
+
 pub static TEST_RUNNER: Tool = Tool {
     name: "wasm test runner",
     version: versions::WASM_BINDGEN,
@@ -193,9 +203,10 @@ pub static VALGRIND: Tool = Tool {
     install: |_, job| apt::install(&["valgrind"], job),
 };
 
-pub static ALL: [&Tool; 15] = [
+pub static ALL: [&Tool; 16] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
+    &PAGE_BINDGEN,
     &TEST_RUNNER,
     &NIGHTLY,
     &CARGO_FUZZ,
@@ -213,7 +224,8 @@ pub static ALL: [&Tool; 15] = [
 
 pub static FOR_ENVOY_BUILD: &[&Tool] = &[&WASM_TARGET, &NODE];
 pub static FOR_WORKER_BUILD: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &NODE];
-pub static FOR_UP: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &NODE, &ENVOY];
+pub static FOR_PLAYGROUND: &[&Tool] = &[&WASM_TARGET, &PAGE_BINDGEN, &NODE, &PAGE];
+pub static FOR_UP: &[&Tool] = &[&WASM_TARGET, &WASM_BINDGEN, &PAGE_BINDGEN, &NODE, &PAGE, &ENVOY];
 
 /// Installs those of `wanted` that are missing, showing progress; quiet and quick otherwise.
 pub fn ensure(workspace: &Workspace, wanted: &[&'static Tool]) -> Result<()> {

@@ -5,9 +5,15 @@
 
 use super::{npm::Packages, place::State};
 use crate::{problem::Result, progress::Job, workspace::Workspace};
+use std::path::PathBuf;
 
 const PACKAGES: Packages =
     Packages { name: "page", committed: "crates/xtask/page", marker: "playwright-core/index.mjs" };
+
+/// Where a bundler and a test find packages by their names.
+pub fn modules(workspace: &Workspace) -> PathBuf {
+    PACKAGES.modules(workspace)
+}
 
 pub fn check(workspace: &Workspace) -> State {
     PACKAGES.check(workspace)
