@@ -159,7 +159,7 @@ impl Draft {
 
     fn read_time(&mut self, text: &[u8], form: TimeForm) -> Result<Time, Cause> {
         if let Some((time, known)) = &self.known
-            && known == text
+            && is_same(known, text)
         {
             return Ok(*time);
         }
@@ -193,6 +193,18 @@ impl Draft {
         };
         Ok(Record { time, client, peer, status: self.status, texts })
     }
+}
+
+/// `one == other`, for texts of some twenty bytes that are nearly always the same: eight of them at a
+/// time, without a call.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let (ones, one_rest) = one.as_chunks::<8>();
+    let (others, other_rest) = other.as_chunks::<8>();
+    let differing = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) ^ u64::from_ne_bytes(*b);
+    one.len() == other.len()
+        && ones.iter().zip(others).fold(0, |bits, pair| bits | differing(pair)) == 0
+        && one_rest.iter().zip(other_rest).all(|(a, b)| a == b)
 }
 
 /// A status of three digits; `-`, nothing, `0` and `000` are no answer.
