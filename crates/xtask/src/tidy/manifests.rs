@@ -23,6 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-playground", &["tollgate-policy"]),
     ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),
+    ("tollgate-accuracy", &["tollgate-core"]),
     ("tollgate-cases", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-e2e", &["tollgate-cases", "tollgate-core", "tollgate-policy"]),
     ("xtask", &[]),

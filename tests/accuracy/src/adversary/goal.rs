@@ -1,0 +1,66 @@
+//! What an attacker wants most of in one window, and what the documents promise him at most.
+
+use tollgate_core::{Decision, Limiter, Quota, Span, Timestamp, Verdict};
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// Units by when they are admitted, whether they have to wait then or not.
+    Admissions,
+    /// Units by when they go on. The same but for `leaky-queue`.
+    Departures,
+}
+
+impl Goal {
+    /// What one window holds at most, worked out here as the documents of the core say it in words.
+    #[must_use]
+    pub fn bound(self, limiter: &Limiter) -> u64 {
+        let quota = limiter.quota();
+        let limit = quota.limit();
+        match limiter {
+            Limiter::Gcra(_) | Limiter::TokenBucket(_) | Limiter::LeakyBucket(_) => {
+                quota.burst() + regrown(quota) - 1
+            }
+            Limiter::LeakyQueue(_) => match self {
+                Self::Admissions => quota.burst() + regrown(quota) - 1,
+                // No two are closer than T.
+                Self::Departures => regrown(quota),
+            },
+            Limiter::FixedWindow(_) => 2 * limit,
+            Limiter::SlidingWindow(_) => 2 * limit - u64::from(quota.is_strict()),
+            Limiter::SlidingBuckets(buckets) if buckets.is_weighted() => {
+                2 * limit - u64::from(quota.is_strict())
+            }
+            Limiter::SlidingBuckets(_) | Limiter::SlidingLog(_) => limit,
+        }
+    }
+
+    /// When a unit counts that is decided at `now`; `None` for one that is denied.
+    pub(super) const fn counts_at(self, decision: &Decision, now: Timestamp) -> Option<Timestamp> {
+        match (self, decision.verdict) {
+            (_, Verdict::Deny) => None,
+            (Self::Departures, Verdict::Delay(wait)) => Some(now.saturating_add(wait)),
+            (_, Verdict::Allow | Verdict::Delay(_)) => Some(now),
+        }
+    }
+
+    /// How long after `now` a unit can count that is decided at `now`.
+    pub(super) const fn reach(self, limiter: &Limiter) -> Span {
+        match (self, limiter) {
+            // T is at most the window, and the queue holds a burst of them.
+            (Self::Departures, Limiter::LeakyQueue(queue)) => {
+                queue.quota().window().saturating_mul(queue.quota().burst())
+            }
+            _ => Span::ZERO,
+        }
+    }
+}
+
+/// ceil(window / T), where T = ceil(window / limit), or ceil(window / (limit - burst + 1)) when
+/// strict.
+fn regrown(quota: &Quota) -> u64 {
+    let window = quota.window().as_nanos();
+    let units = if quota.is_strict() { quota.limit() - quota.burst() + 1 } else { quota.limit() };
+    let emission_interval = window.div_ceil(units);
+    window.div_ceil(emission_interval)
+}
