@@ -2,8 +2,8 @@
 //!
 //! The first field of each record is the name of its table, and the first record of each table are
 //! the names of its columns: `grep ^keys,` gives one table with its head. Records are filled up to
-//! one number of fields. Figures are a table of three columns, a plot is its table. Paragraphs are
-//! left out.
+//! one number of fields. Figures are a table of three columns, a plot is a table of its
+//! points. Paragraphs are left out.
 //!
 //! Spreadsheets run what begins with `=`, `+`, `-`, `@`, a tab or a carriage return, and split at
 //! other signs than we do. So a text that begins with such a sign, or has one after `;`, `|` or
@@ -40,7 +40,7 @@ fn of_block(block: &Block) -> Vec<Vec<String>> {
         Block::Text(_) | Block::Code(_) => Vec::new(),
         Block::Figures(figures) => of_figures(figures),
         Block::Table(table) => of_table(table),
-        Block::Plot(plot) => of_table(&plot.to_table()),
+        Block::Plot(plot) => of_table(&plot.to_full_table()),
     }
 }
 

@@ -20,6 +20,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod html;
+mod svg;
+mod markup;
+mod palette;
+mod frame;
+mod layers;
+mod scale;
 mod markdown;
 mod csv;
 mod text;
@@ -33,6 +40,7 @@ mod words;
 mod visible;
 
 pub use model::{Block, Figure, Figures, Report, Section};
+pub use palette::Theme;
 pub use plot::{Axis, Mark, Plot, Series, Shape};
 pub use points::MAX_POINTS;
 pub use table::{Cell, Column, Kind, Table};

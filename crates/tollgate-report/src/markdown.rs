@@ -5,7 +5,7 @@
 
 use crate::model::{Block, Figures, Report};
 use crate::table::{Cell, Column, Kind, Table};
-use crate::visible::visible;
+use crate::visible::{visible, visible_line};
 
 impl Report {
     /// The report in Markdown: a plot is its table. Lines are not wrapped.
@@ -90,7 +90,7 @@ fn line(cells: impl IntoIterator<Item = String>) -> String {
 fn fenced(code: &str) -> String {
     let longest = code.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.saturating_add(1).max(3));
-    let lines: Vec<String> = code.lines().map(visible).collect();
+    let lines: Vec<String> = code.lines().map(visible_line).collect();
     format!("{fence}text\n{}\n{fence}\n", lines.join("\n"))
 }
 
@@ -107,7 +107,8 @@ fn escaped(text: &str) -> String {
             ':' => rest.starts_with("://") || rest.starts_with(":+1"),
             '.' | ')' => {
                 // `1. ` begins a list, `www.` links.
-                !is_first && before.trim_start().bytes().all(|digit| digit.is_ascii_digit())
+                let is_item = rest.chars().nth(1).is_none_or(char::is_whitespace);
+                is_item && !is_first && before.trim_start().bytes().all(|b| b.is_ascii_digit())
                     || before.to_ascii_lowercase().ends_with("www")
             }
             '#' | '+' | '-' | '=' => is_first,
@@ -139,7 +140,7 @@ mod tests {
             ("# head", r"\# head"),
             ("- item", r"\- item"),
             ("1. item", r"1\. item"),
-            ("10.5 and 192.0.2.1", r"10\.5 and 192.0.2.1"),
+            ("10.5 and 192.0.2.1", "10.5 and 192.0.2.1"),
             ("&lt; $x$ ~~y~~", r"\&lt; \$x\$ \~\~y\~\~"),
             ("a\nb", r"a\\u{a}b"),
             ("per-client 10", "per-client 10"),

@@ -44,9 +44,20 @@ impl Axis {
         Self { label: label.into(), kind: Kind::Bytes }
     }
 
-    /// The column of a table that holds what this axis measures.
-    pub(crate) fn column(&self, name: &str) -> Column {
-        Column::new(name, self.kind)
+    /// The column of a table that holds what this axis measures: without decimals where `values`
+    /// have none.
+    pub(crate) fn column(&self, name: &str, values: impl IntoIterator<Item = f64>) -> Column {
+        Column::new(name, self.kind).decimals(self.decimals(values))
+    }
+
+    /// A coordinate in words, with as many decimals as it needs; at most two.
+    pub(crate) fn words(&self, at: f64) -> String {
+        self.cell(at).words(self.decimals([at]))
+    }
+
+    fn decimals(&self, values: impl IntoIterator<Item = f64>) -> usize {
+        let is_whole = self.kind == Kind::Number && values.into_iter().all(|at| at.fract() == 0.0);
+        if is_whole { 0 } else { 2 }
     }
 
     /// A coordinate as a cell of that column. Fractions beyond the cell's unit are cut off.

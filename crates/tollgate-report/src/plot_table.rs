@@ -15,12 +15,21 @@ impl Plot {
     /// What the plot shows as a table: a row for each x of at most 40, else for each stretch of x.
     #[must_use]
     pub fn to_table(&self) -> Table {
+        self.table_within(MOST_ROWS)
+    }
+
+    /// The same for programs: a row for each x that is kept, where no series has two values there.
+    pub(crate) fn to_full_table(&self) -> Table {
+        self.table_within(usize::MAX)
+    }
+
+    fn table_within(&self, most: usize) -> Table {
         let series: Vec<Vec<Point>> =
             self.series.iter().map(|series| series.points.sorted()).collect();
         let mut all: Vec<f64> = series.iter().flatten().map(|point| point.0).collect();
         all.sort_by(f64::total_cmp);
         all.dedup();
-        let is_whole = all.len() <= MOST_ROWS && series.iter().all(|points| is_function(points));
+        let is_whole = all.len() <= most && series.iter().all(|points| is_function(points));
         let table = Table::new(self.name.clone(), self.caption());
         if is_whole {
             self.by_point(table, &all, &series)
@@ -33,7 +42,7 @@ impl Plot {
         let mut caption = self.title.clone();
         for mark in &self.marks {
             let axis = if mark.is_level { &self.y } else { &self.x };
-            caption.push_str(&format!("; {}: {}", mark.name, axis.cell(mark.at).words(2)));
+            caption.push_str(&format!("; {}: {}", mark.name, axis.words(mark.at)));
         }
         let dropped =
             self.series.iter().fold(0, |sum: u64, s| sum.saturating_add(s.points.dropped()));
@@ -44,9 +53,9 @@ impl Plot {
     }
 
     fn by_point(&self, table: Table, all: &[f64], series: &[Vec<Point>]) -> Table {
-        let mut table = table.column(self.x.column(&self.x.label));
-        for Series { name, .. } in &self.series {
-            table = table.column(self.y.column(name));
+        let mut table = table.column(self.x.column(&self.x.label, all.iter().copied()));
+        for (Series { name, .. }, points) in self.series.iter().zip(series) {
+            table = table.column(self.y.column(name, ys(points)));
         }
         for x in all {
             let value = |points: &Vec<Point>| {
@@ -60,11 +69,12 @@ impl Plot {
 
     fn by_range(&self, table: Table, all: &[f64], series: &[Vec<Point>]) -> Table {
         let label = &self.x.label;
-        let mut table =
-            table.column(self.x.column(&format!("{label}, from"))).column(self.x.column("to"));
-        for Series { name, .. } in &self.series {
-            table = table.column(self.y.column(&format!("{name}, least")));
-            table = table.column(self.y.column(&format!("{name}, greatest")));
+        let mut table = table
+            .column(self.x.column(&format!("{label}, from"), all.iter().copied()))
+            .column(self.x.column("to", all.iter().copied()));
+        for (Series { name, .. }, points) in self.series.iter().zip(series) {
+            table = table.column(self.y.column(&format!("{name}, least"), ys(points)));
+            table = table.column(self.y.column(&format!("{name}, greatest"), ys(points)));
         }
         let all: Vec<Point> = all.iter().map(|x| (*x, 0.0)).collect();
         for stretch in by_stretch(&all, MOST_ROWS) {
@@ -88,4 +98,8 @@ impl Plot {
 /// True when no x has two values.
 fn is_function(points: &[Point]) -> bool {
     points.is_sorted_by(|a, b| a.0 < b.0)
+}
+
+fn ys(points: &[Point]) -> impl Iterator<Item = f64> {
+    points.iter().map(|point| point.1)
 }

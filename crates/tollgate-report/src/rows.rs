@@ -38,19 +38,19 @@ impl<'p> Rows<'p> {
 
     /// Where x begins, in words.
     pub(crate) fn from(&self) -> String {
-        self.plot.x.cell(self.from).words(2)
+        self.plot.x.words(self.from)
     }
 
     /// Where x ends, in words.
     pub(crate) fn to(&self) -> String {
-        self.plot.x.cell(self.to).words(2)
+        self.plot.x.words(self.to)
     }
 
     /// A row of `count` bars for each series.
     pub(crate) fn bars(&self, count: usize) -> impl Iterator<Item = Row> {
         self.plot.series.iter().zip(&self.points).map(move |(series, points)| {
             let peak = points.iter().map(|point| point.1).max_by(f64::total_cmp);
-            let peak = peak.map_or_else(|| "-".to_owned(), |peak| self.plot.y.cell(peak).words(2));
+            let peak = peak.map_or_else(|| "-".to_owned(), |peak| self.plot.y.words(peak));
             Row { bars: self.row(series, points, count), peak }
         })
     }

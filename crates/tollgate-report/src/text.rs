@@ -8,7 +8,7 @@ use crate::model::{Block, Figures, Report};
 use crate::plot::Plot;
 use crate::rows::Rows;
 use crate::table::Table;
-use crate::visible::{cut, visible, width};
+use crate::visible::{cut, visible, visible_line, width};
 
 /// Narrower than this nothing is laid out.
 const LEAST_WIDTH: usize = 40;
@@ -57,7 +57,7 @@ fn of_block(block: &Block, width: usize) -> String {
     match block {
         Block::Text(text) => wrapped(&visible(text), width),
         Block::Code(code) => {
-            code.lines().fold(String::new(), |out, line| out + "    " + &visible(line) + "\n")
+            code.lines().fold(String::new(), |out, line| out + "    " + &visible_line(line) + "\n")
         }
         Block::Figures(figures) => of_figures(figures, width),
         Block::Table(table) => {
@@ -69,25 +69,35 @@ fn of_block(block: &Block, width: usize) -> String {
     }
 }
 
-/// `name  value  note`, values aligned right.
+/// `name  value  note`, values aligned right; where that is too wide, the note stands below.
 fn of_figures(figures: &Figures, most: usize) -> String {
     let rows: Vec<[String; 3]> = figures
         .figures
         .iter()
-        .map(|figure| {
-            [&figure.label, &figure.value.words(2), &figure.note].map(|text| visible(text))
-        })
+        .map(|figure| [&figure.label, &figure.value.words(2), &figure.note].map(|s| visible(s)))
         .collect();
-    let widest = |place: fn(&[String; 3]) -> &String| {
-        rows.iter().map(|row| width(place(row))).max().unwrap_or(0)
-    };
-    let labels = widest(|[label, ..]| label).min(most.div_euclid(2));
-    let values = widest(|[_, value, _]| value).min(most.div_euclid(2).saturating_sub(GAP));
+    let widest =
+        |of: fn(&[String; 3]) -> &String| rows.iter().map(|row| width(of(row))).max().unwrap_or(0);
+    let (labels, values) = (widest(|[label, ..]| label), widest(|[_, value, _]| value));
+    let notes = widest(|[.., note]| note);
+    let columns = labels.saturating_add(values).saturating_add(GAP);
     let mut out = String::new();
     for [label, value, note] in &rows {
-        let line = left(label, labels) + "  " + &right(value, values) + "  " + note;
-        out.push_str(cut(&line, most).trim_end());
-        out.push('\n');
+        if columns > most {
+            out.push_str(&named(label, value, labels, most));
+        } else {
+            let line = left(label, labels) + "  " + &right(value, values);
+            let is_beside = columns.saturating_add(GAP).saturating_add(notes) <= most;
+            let beside = if is_beside { format!("  {note}") } else { String::new() };
+            out.push_str((line + &beside).trim_end());
+            out.push('\n');
+            if is_beside {
+                continue;
+            }
+        }
+        if !note.is_empty() {
+            out.push_str(&indented(note, most));
+        }
     }
     out
 }
@@ -164,12 +174,26 @@ fn one_by_one(names: &[String], rows: &[Vec<String>], most: usize) -> String {
             out.push('\n');
         }
         for (name, words) in names.iter().zip(row) {
-            let line = left(name, widest) + "  " + words;
-            out.push_str(cut(&line, most).trim_end());
-            out.push('\n');
+            out.push_str(&named(name, words, widest, most));
         }
     }
     out
+}
+
+/// `name  words`, or the words below their name where they do not fit beside it.
+fn named(name: &str, words: &str, widest: usize, most: usize) -> String {
+    let line = left(name, widest.min(most)) + "  " + words;
+    if width(&line) <= most {
+        format!("{}\n", line.trim_end())
+    } else {
+        wrapped(name, most) + &indented(words, most)
+    }
+}
+
+/// Lines that stand two columns in.
+fn indented(text: &str, most: usize) -> String {
+    let lines = wrapped(text, most.saturating_sub(GAP));
+    lines.lines().fold(String::new(), |out, line| out + "  " + line + "\n")
 }
 
 /// A row of bars for each series, each as high as the greatest value of its stretch; then what x

@@ -10,6 +10,8 @@ use unicode_width::UnicodeWidthChar as _;
 const MOST_MARKS: usize = 4;
 /// Characters of one text. A request line may have megabytes; nobody reads them in a report.
 const MOST_CHARS: usize = 1_000;
+/// Characters of a line that is to be copied, and of an attribute: a drawn line has many.
+const MOST_OF_LINE: usize = 1 << 20;
 
 /// True for a text that is shown as it is.
 #[must_use]
@@ -23,10 +25,19 @@ pub fn is_plain(text: &str) -> bool {
 /// `...` and its length stand at its end. Never fails.
 #[must_use]
 pub fn visible(text: &str) -> String {
-    let mut out = String::with_capacity(text.len().min(MOST_CHARS));
+    visible_within(text, MOST_CHARS)
+}
+
+/// As [`visible`], for a line that is to be copied: it is cut far later.
+pub(crate) fn visible_line(line: &str) -> String {
+    visible_within(line, MOST_OF_LINE)
+}
+
+fn visible_within(text: &str, most: usize) -> String {
+    let mut out = String::with_capacity(text.len().min(most));
     let mut marks = 0_usize;
     for (index, c) in text.chars().enumerate() {
-        if index >= MOST_CHARS {
+        if index >= most {
             out.push_str(&format!("... ({} characters)", text.chars().count()));
             break;
         }

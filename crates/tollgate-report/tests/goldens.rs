@@ -1,0 +1,51 @@
+//! The same report in every format, as committed files: what changes there is seen in a review.
+//!
+//! After a change that is meant: `TOLLGATE_BLESS=1 cargo test -p tollgate-report --test goldens`,
+//! and look at the page in a browser, in both themes, at 1280 and 360 pixels.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+mod sample;
+
+use std::fs;
+use std::path::Path;
+
+use tollgate_report::{Axis, Plot, Series, Shape, Theme};
+
+fn golden(name: &str, made: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name);
+    if std::env::var_os("TOLLGATE_BLESS").is_some() {
+        fs::write(&path, made).unwrap();
+        return;
+    }
+    let expected = fs::read_to_string(&path).unwrap();
+    let differing = expected.lines().zip(made.lines()).position(|(old, new)| old != new);
+    let line = differing.unwrap_or_else(|| expected.lines().count().min(made.lines().count()));
+    let of = |text: &str| text.lines().nth(line).unwrap_or("(nothing)").to_owned();
+    let at = line.saturating_add(1);
+    assert!(expected == made, "{name}:{at}:\nexpected {}\n     got {}", of(&expected), of(made));
+}
+
+#[test]
+fn a_report_in_every_format() {
+    let report = sample::day();
+    golden("day-80.txt", &report.to_text(80));
+    golden("day-40.txt", &report.to_text(40));
+    // Git keeps the line ends of a file of text as it likes.
+    golden("day.csv", &report.to_csv().replace("\r\n", "\n"));
+    golden("day.md", &report.to_markdown());
+    golden("day.html", &report.to_html());
+}
+
+#[test]
+fn a_picture_in_both_themes() {
+    let points = (0..20).map(|x| (f64::from(x) * 0.5, f64::from(x * 7 % 11)));
+    let plot = Plot::new(
+        "count",
+        "Requests in any minute",
+        Axis::duration("time"),
+        Axis::count("requests"),
+    )
+    .series(Series::new("true count", Shape::Step).points(points));
+    golden("count-light.svg", &plot.to_svg(Theme::Light));
+    golden("count-dark.svg", &plot.to_svg(Theme::Dark));
+}
