@@ -91,6 +91,8 @@ pub use document::schema::schema;
 #[cfg(feature = "explain")]
 pub use explain::describe::{RuleInWords, TierInWords};
 #[cfg(feature = "explain")]
+pub use explain::keys::{KeyPartInWords, KeyValue};
+#[cfg(feature = "explain")]
 pub use explain::reads::{Read, Reader};
 #[cfg(feature = "explain")]
 pub use explain::words;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
-use tollgate_policy::{Facts, Plan, Policy, Reader, Surface, schema};
+use tollgate_policy::{Facts, KeyValue, Plan, Policy, Reader, Surface, schema};
 
 use support::{Request, get};
 
@@ -121,6 +121,11 @@ fn costs_and_charges_name_what_they_read() {
     assert_eq!(reads(&length), ["0 cost: header.content-length"]);
     let charge = rule(r#""key": [], "charge": {"response_status": ["5xx"]}"#);
     assert_eq!(reads(&charge), ["0 charge: status"]);
+    assert_eq!(
+        [499, 500, 599].map(|status| charge.rules()[0].charges(status)),
+        [false, true, true]
+    );
+    assert!(cost.rules()[0].charges(404), "by the request");
     assert!(reads(&rule(r#""key": [], "cost": 3"#)).is_empty());
     let values =
         r#"[{"name": "t", "key_values": ["k"], "quotas": [{"limit": 1, "window": "1m"}]}]"#;
@@ -252,4 +257,32 @@ fn nothing_is_asked_that_was_not_said() {
             policy.reads().iter().flat_map(|read| asked_for(&read.fact.to_string())).collect();
         assert_eq!(*noting.asked.borrow(), said, "{:?}", reads(policy));
     }
+}
+
+#[test]
+fn a_key_is_shown_part_by_part() {
+    let policy = compile(
+        r#"{"version": 1, "client_ip": {"ipv4_prefix": 24}, "rules": [
+        {"name": "r", "key": ["client_ip", {"header": "X-Key"}, "method"], "on_missing": "shared",
+         "quotas": [{"limit": 1, "window": "1m"}]},
+        {"name": "all", "key": [], "quotas": [{"limit": 1, "window": "1m"}]}]}"#,
+        Surface::Library,
+    );
+    let shown = |request: &Request| {
+        let mut plan = Plan::new();
+        policy.plan(request, &mut plan);
+        let key = plan.partition(0).unwrap().key_in_words(&policy);
+        assert!(plan.partition(1).unwrap().key_in_words(&policy).is_empty());
+        key.into_iter().map(|part| (part.part, part.value)).collect::<Vec<_>>()
+    };
+    let network = |address: &str, bits| Some(KeyValue::Network(address.parse().unwrap(), bits));
+    let text = |text: &str| Some(KeyValue::Text(text.as_bytes().to_vec()));
+    let names = ["client address", "header x-key", "method"].map(str::to_owned);
+    let row =
+        |values: [Option<KeyValue>; 3]| names.clone().into_iter().zip(values).collect::<Vec<_>>();
+    let v4 = get("/", "192.0.2.7").header("x-key", "a b");
+    assert_eq!(shown(&v4), row([network("192.0.2.0", 24), text("a b"), text("GET")]));
+    let v6 = get("/", "2001:db8::7").header("x-key", "abcd");
+    assert_eq!(shown(&v6), row([network("2001:db8::", 64), text("abcd"), text("GET")]));
+    assert_eq!(shown(&get("/", "192.0.2.7")), row([None, None, None]), "one count for all such");
 }

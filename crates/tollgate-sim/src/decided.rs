@@ -3,7 +3,7 @@
 //! Invariant: everything here is read from the plan that decided it; nothing is worked out twice.
 
 use tollgate_core::{Decision, Span, Timestamp};
-use tollgate_policy::{CompiledQuota, Outcome, Plan, Policy, QuotaSet, RuleResult};
+use tollgate_policy::{CompiledQuota, Outcome, Partition, Plan, Policy, QuotaSet, RuleResult};
 
 use crate::store::Place;
 
@@ -73,6 +73,8 @@ pub struct RuleDecided<'n> {
     pub is_binding: bool,
     /// The 64-bit keyed hash of the key that it counts by; `None` when the request has no such key.
     pub key_hash: Option<u64>,
+    /// Where it counts, with the key itself.
+    pub partition: Option<Partition<'n>>,
     set: Option<&'n QuotaSet>,
     decisions: &'n [Decision],
 }
@@ -91,6 +93,12 @@ impl<'n> RuleDecided<'n> {
 }
 
 impl<'n> Decided<'n> {
+    /// The policy that decided it.
+    #[must_use]
+    pub const fn policy(&self) -> &'n Policy {
+        self.policy
+    }
+
     /// What becomes of it.
     #[must_use]
     pub const fn fate(&self) -> Fate {
@@ -117,7 +125,7 @@ impl<'n> Decided<'n> {
 
     /// What each rule that applied said, in the order of the document.
     pub fn rules(&self) -> impl Iterator<Item = RuleDecided<'n>> + use<'n> {
-        let (policy, places, outcome) = (self.policy, self.places, self.outcome());
+        let (policy, plan, places, outcome) = (self.policy, self.plan, self.places, self.outcome());
         let results = outcome.rules_after(self.waited());
         outcome.decisions().zip(results).map(move |(said, (_, result))| {
             let place = said.partition.and_then(|i| places.get(i));
@@ -128,6 +136,7 @@ impl<'n> Decided<'n> {
                 cost: said.cost,
                 is_binding: said.is_binding,
                 key_hash: place.map(|place| place.key_hash()),
+                partition: said.partition.and_then(|i| plan.partition(i)),
                 set: policy.quota_sets().get(said.quota_set),
                 decisions: said.quotas,
             }

@@ -5,6 +5,7 @@
 //! come out as the document has them, so what is made here is for those who may read the document.
 
 pub(crate) mod describe;
+pub(crate) mod keys;
 pub(crate) mod reads;
 pub mod words;
 
