@@ -5,13 +5,33 @@
 //! named before anything is counted.
 #![forbid(unsafe_code)]
 
+// Each imports only what stands below it.
+mod source;
+mod summarise;
+mod replay;
+mod lane;
+mod facts;
+mod needs;
+mod given;
+mod label;
+mod names;
+mod clients;
+mod timeline;
+mod top;
+mod waits;
+pub mod suggest;
 mod observer;
 mod options;
-pub mod suggest;
 mod summary;
+mod time;
 
+pub use given::{Given, field};
+pub use needs::{Need, needs, wanted};
 pub use observer::{Counted, Observer};
 pub use options::{Options, REFUSED};
+pub use replay::Replay;
+pub use source::Source;
+pub use summarise::LogCounts;
 pub use summary::{
     Against, Bin, Cause, Changed, Clients, Example, First, LimitedKey, LogSummary, QuotaSummary,
     RuleSummary, Sample, Summary, Tally, Timeline, TopKeys, Waits,

@@ -42,11 +42,12 @@ pub struct LogSummary {
     pub already_refused: u64,
     /// Requests that were left out because of `--since` and `--until`.
     pub outside: u64,
-    /// Lines that were older than the one before them.
+    /// Lines that stood behind later ones, and were sorted.
     pub out_of_order: u64,
-    /// Lines that were older by more than the bound; they are replayed at the time that the replay
-    /// had reached.
+    /// Lines that stood further behind than the bound, and were left out.
     pub late: u64,
+    /// Lines that were more than a day ahead of their neighbours, and were left out.
+    pub ahead: u64,
     /// When the first replayed request came.
     pub first: Option<String>,
     /// When the last one came.

@@ -1,0 +1,196 @@
+//! What is said about every request because no line of the log says it: `--assume`.
+//!
+//! Invariant: what is assumed holds for every request, also where the log tells otherwise; it is
+//! read as the surface would read it, and what no request can have is refused here.
+
+use std::net::IpAddr;
+
+use tollgate_access_log::Field;
+
+/// Who sends the requests, as far as it is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum GivenClient {
+    /// What the policy makes of the facts.
+    #[default]
+    AsThePolicySays,
+    /// The log's client is the client, whatever header the policy reads.
+    TheLogs,
+    /// Always this one.
+    Address(IpAddr),
+}
+
+/// What is given beside the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    pub(crate) client: GivenClient,
+    pub(crate) status: Option<u16>,
+    /// The others; `None` is a field that no request has.
+    pub(crate) fields: Vec<(Field, Option<Vec<u8>>)>,
+}
+
+impl Given {
+    /// Takes one `--assume`: `field=value`. Nothing after the sign means that no request has the
+    /// field. `client=log` says that the log's client is the client already, whatever header the
+    /// policy reads for it.
+    ///
+    /// # Errors
+    /// In words: the field is none, or the value is none of the field.
+    pub fn assume(&mut self, text: &str) -> Result<(), String> {
+        let (name, value) = text.split_once('=').ok_or("use FIELD=VALUE")?;
+        let field = field(name)?;
+        match field {
+            Field::Time => return Err("the time of each request is the log's".to_owned()),
+            Field::Client => self.client = client(value)?,
+            Field::Peer | Field::User => {
+                return Err(format!("no policy reads {field}; use client or a header"));
+            }
+            Field::Status => self.status = Some(status(value)?),
+            _ => {
+                let value = (!value.is_empty()).then(|| value.as_bytes().to_vec());
+                if let Some(value) = &value {
+                    check(&field, value)?;
+                }
+                self.fields.retain(|(other, _)| *other != field);
+                self.fields.push((field, value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note of a column that a `--map` names: a client that is mapped is the client.
+    pub fn mapped(&mut self, field: &Field) {
+        if *field == Field::Client && self.client == GivenClient::AsThePolicySays {
+            self.client = GivenClient::TheLogs;
+        }
+    }
+
+    /// True when it says who sends the requests.
+    pub(crate) fn knows_the_client(&self) -> bool {
+        self.client != GivenClient::AsThePolicySays
+    }
+
+    /// What is said about a field; `Some(None)` when no request has it.
+    pub(crate) fn get(&self, is: impl Fn(&Field) -> bool) -> Option<Option<&[u8]>> {
+        let found = self.fields.iter().find(|(field, _)| is(field))?;
+        Some(found.1.as_deref())
+    }
+
+    /// True when it says anything about the field.
+    pub(crate) fn has(&self, field: &Field) -> bool {
+        self.get(|other| other == field).is_some()
+            || *field == Field::Status && self.status.is_some()
+    }
+}
+
+/// The field of this name; policies call two of them otherwise than logs do.
+///
+/// # Errors
+/// In words: there is none.
+pub fn field(name: &str) -> Result<Field, String> {
+    let name = match name {
+        "client_ip" => "client",
+        "path" => "target",
+        name => name,
+    };
+    Field::parse(name).ok_or_else(|| {
+        format!(
+            "\"{}\" is no field; use client, method, target, host, status, route, country, asn, \
+             header.NAME, cookie.NAME, query.NAME or claim.NAME",
+            name.escape_default()
+        )
+    })
+}
+
+fn client(value: &str) -> Result<GivenClient, String> {
+    if value == "log" {
+        return Ok(GivenClient::TheLogs);
+    }
+    match value.parse() {
+        Ok(address) => Ok(GivenClient::Address(address)),
+        Err(_) => Err("use an address, or \"log\" for the client that the log tells".to_owned()),
+    }
+}
+
+fn status(value: &str) -> Result<u16, String> {
+    let status = value.parse().ok().filter(|status| (100..=599).contains(status));
+    status.ok_or_else(|| "use a status from 100 to 599".to_owned())
+}
+
+/// Refuses what no request can have.
+fn check(field: &Field, value: &[u8]) -> Result<(), String> {
+    let is_line = !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | b'\0'));
+    let (is_good, wanted) = match field {
+        Field::Method => {
+            let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
+            (value.iter().all(is_token), "a method such as GET")
+        }
+        Field::Target => (is_line && value.starts_with(b"/"), "a path that begins with \"/\""),
+        Field::Country => {
+            (value.len() == 2 && value.iter().all(u8::is_ascii_alphabetic), "two letters")
+        }
+        Field::Asn => (value.iter().all(u8::is_ascii_digit), "a number"),
+        Field::Host | Field::Route | Field::Header(_) | Field::Cookie(_) => {
+            (is_line, "one line of text")
+        }
+        Field::Query(_) | Field::Claim(_) => (is_line, "one line of text"),
+        Field::Time | Field::Client | Field::Peer | Field::Status | Field::User => (true, ""),
+    };
+    if is_good { Ok(()) } else { Err(format!("use {wanted} for {field}")) }
+}
+
+#[cfg(test)]
+#[allow(clippy::arithmetic_side_effects)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_assumed_is_kept() {
+        let mut given = Given::default();
+        for text in [
+            "host=api.example.com",
+            "header.X-Plan=gold",
+            "header.x-debug=",
+            "country=DE",
+            "host=b.example",
+        ] {
+            given.assume(text).unwrap();
+        }
+        given.assume("status=201").unwrap();
+        assert_eq!(given.get(|f| *f == Field::Host), Some(Some(&b"b.example"[..])), "the last");
+        assert_eq!(given.get(|f| *f == Field::header("x-debug")), Some(None), "no request has it");
+        assert_eq!(given.get(|f| *f == Field::Route), None);
+        assert!(given.has(&Field::Status) && given.has(&Field::header("X-PLAN")));
+        assert!(!given.knows_the_client());
+        given.mapped(&Field::Host);
+        assert!(!given.knows_the_client());
+        given.mapped(&Field::Client);
+        assert_eq!(given.client, GivenClient::TheLogs);
+        given.assume("client_ip=192.0.2.1").unwrap();
+        given.mapped(&Field::Client);
+        assert_eq!(given.client, GivenClient::Address([192, 0, 2, 1].into()));
+        given.assume("client=log").unwrap();
+        assert_eq!(given.client, GivenClient::TheLogs);
+    }
+
+    #[test]
+    fn what_no_request_can_have_is_refused() {
+        for (text, message) in [
+            ("host", "use FIELD=VALUE"),
+            ("hst=a", "\"hst\" is no field"),
+            ("header.=a", "\"header.\" is no field"),
+            ("time=5", "the time of each request is the log's"),
+            ("user=me", "no policy reads user"),
+            ("client=me", "use an address"),
+            ("status=99", "use a status from 100 to 599"),
+            ("status=600", "use a status"),
+            ("method=GE T", "use a method"),
+            ("path=a", "use a path that begins with \"/\" for target"),
+            ("country=DEU", "use two letters for country"),
+            ("asn=AS1", "use a number for asn"),
+            ("header.a=b\nc", "use one line of text for header.a"),
+        ] {
+            let error = Given::default().assume(text).unwrap_err();
+            assert!(error.starts_with(message), "{text}: {error}");
+        }
+    }
+}

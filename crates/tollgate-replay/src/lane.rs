@@ -1,0 +1,176 @@
+//! One policy of a replay, and what it did.
+//!
+//! Invariant: a request is counted when it is known what becomes of it, once; one that stands in a
+//! line is counted when its turn has come.
+
+use std::sync::Arc;
+
+use tollgate_access_log::Field;
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Policy, RuleResult};
+use tollgate_sim::{Decided, Fate, Node, RuleDecided, Store};
+
+use crate::clients::Marks;
+use crate::given::Given;
+use crate::label::Label;
+use crate::options::Options;
+use crate::summary::Tally;
+use crate::top::Top;
+use crate::waits::Histogram;
+
+/// What may happen to a request; several may.
+pub(crate) const DENIED: Marks = 1;
+pub(crate) const DELAYED: Marks = 2;
+pub(crate) const UNREADABLE: Marks = 4;
+pub(crate) const MARKED: Marks = 8;
+pub(crate) const SHADOWED: Marks = 16;
+
+/// One policy, its state, and what it did so far.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) node: Node,
+    pub(crate) policy: Arc<Policy>,
+    /// The header that the policy reads the client from, where the client is known already.
+    pub(crate) hidden: Option<String>,
+    /// Cookies and query parameters that have a column of their own.
+    pub(crate) columns: Vec<Field>,
+    pub(crate) tally: Tally,
+    pub(crate) rules: Vec<RuleCounts>,
+    /// By quota set, how often each of its quotas was the first without room.
+    pub(crate) quotas: Vec<Vec<u64>>,
+    pub(crate) waits: Histogram,
+    pub(crate) top: Top,
+    label: Label,
+}
+
+/// What one rule did.
+#[derive(Debug, Default)]
+pub(crate) struct RuleCounts {
+    pub(crate) results: [u64; RuleResult::ALL.len()],
+    pub(crate) first: Option<(Timestamp, String)>,
+}
+
+impl Lane {
+    pub(crate) fn new(policy: Arc<Policy>, given: &Given, options: &Options) -> Self {
+        let header = policy.client_header().filter(|_| given.knows_the_client());
+        let columns = crate::needs::columns(&policy);
+        let quotas = policy.quota_sets().iter().map(|set| vec![0; set.quotas().len()]).collect();
+        Self {
+            node: Node::new(Arc::clone(&policy), Store::exact().with_secret(options.secret)),
+            hidden: header.map(str::to_owned),
+            columns,
+            tally: Tally::default(),
+            rules: policy.rules().iter().map(|_| RuleCounts::default()).collect(),
+            quotas,
+            waits: Histogram::default(),
+            top: Top::new(options.max_limited_keys),
+            label: Label { is_private: options.is_private },
+            policy,
+        }
+    }
+}
+
+/// How a policy reads the requests of a log.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading<'l> {
+    pub(crate) hidden: Option<&'l str>,
+    pub(crate) columns: &'l [Field],
+    pub(crate) policy: &'l Policy,
+}
+
+/// What is counted of decisions, apart from the node that makes them.
+pub(crate) struct Ledger<'l> {
+    pub(crate) tally: &'l mut Tally,
+    pub(crate) rules: &'l mut [RuleCounts],
+    pub(crate) quotas: &'l mut [Vec<u64>],
+    pub(crate) waits: &'l mut Histogram,
+    pub(crate) top: &'l mut Top,
+    pub(crate) label: Label,
+    pub(crate) policy: &'l Policy,
+}
+
+impl Lane {
+    /// The node, how it reads requests, and where it is written down what it decides.
+    pub(crate) fn parts(&mut self) -> (&mut Node, Reading<'_>, Ledger<'_>) {
+        let Self { node, policy, hidden, columns, tally, rules, quotas, waits, top, label } = self;
+        let reading = Reading { hidden: hidden.as_deref(), columns, policy };
+        (node, reading, Ledger { tally, rules, quotas, waits, top, label: *label, policy })
+    }
+}
+
+impl Ledger<'_> {
+    /// Counts a request of which it is known what becomes of it; `name` is its client's host name.
+    pub(crate) fn count(&mut self, decided: &Decided<'_>, name: Option<&[u8]>) -> Marks {
+        let mut marks = 0;
+        let at = decided.arrival().at;
+        for rule in decided.rules() {
+            if let Some(count) = self
+                .rules
+                .get_mut(rule.rule)
+                .and_then(|counts| counts.results.get_mut(rule.result.index()))
+            {
+                *count = count.saturating_add(1);
+            }
+            if rule.result != RuleResult::Allowed {
+                marks |= self.limited(&rule, at, name);
+            }
+        }
+        marks | self.fate(decided, marks)
+    }
+
+    /// Counts what became of the request.
+    fn fate(&mut self, decided: &Decided<'_>, marks: Marks) -> Marks {
+        let tally = &mut *self.tally;
+        let (count, more, wait) = match decided.fate() {
+            Fate::Denied { .. } if marks & UNREADABLE != 0 => (&mut tally.unreadable, 0, None),
+            Fate::Denied { .. } => {
+                let waited = Some(decided.waited()).filter(|waited| *waited > Span::ZERO);
+                (&mut tally.denied, DENIED, waited)
+            }
+            Fate::Delayed(wait) => (&mut tally.delayed, DELAYED, Some(wait)),
+            Fate::Admitted if decided.waited() > Span::ZERO => {
+                (&mut tally.delayed, DELAYED, Some(decided.waited()))
+            }
+            Fate::Admitted => (&mut tally.admitted, 0, None),
+            Fate::Waiting => return 0,
+        };
+        *count = count.saturating_add(1);
+        tally.total = tally.total.saturating_add(1);
+        for (mark, count) in [(MARKED, &mut tally.marked), (SHADOWED, &mut tally.shadowed)] {
+            *count = count.saturating_add(u64::from(marks & mark != 0));
+        }
+        if let Some(wait) = wait {
+            self.waits.add(wait);
+        }
+        more
+    }
+
+    /// Counts that a rule did more than let the request pass.
+    fn limited(&mut self, rule: &RuleDecided<'_>, at: Timestamp, name: Option<&[u8]>) -> Marks {
+        let (kind, mark) = match rule.result {
+            RuleResult::Denied => (0, 0),
+            RuleResult::Delayed => (1, 0),
+            RuleResult::Marked => (2, MARKED),
+            RuleResult::Shadowed => (3, SHADOWED),
+            // A rule that is not enforced and cannot read the request stops nobody.
+            RuleResult::Malformed => return if rule.is_binding { UNREADABLE } else { 0 },
+            RuleResult::Allowed | RuleResult::Failed => return 0,
+        };
+        let counts = self.quotas.get_mut(rule.quota_set);
+        let denied_by = rule.denied_by().and_then(|i| counts.and_then(|counts| counts.get_mut(i)));
+        if let Some(count) = denied_by {
+            *count = count.saturating_add(1);
+        }
+        let (label, policy) = (self.label, self.policy);
+        let hash = rule.key_hash.unwrap_or(0);
+        let text = || match rule.partition {
+            Some(_) => label.key(policy, rule.partition, hash, name),
+            None => "without a key".to_owned(),
+        };
+        if let Some(counts) = self.rules.get_mut(rule.rule) {
+            counts.first.get_or_insert_with(|| (at, text()));
+        }
+        self.top.count((rule.rule, hash), kind, at, text);
+        mark
+    }
+}

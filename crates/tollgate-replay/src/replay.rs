@@ -1,0 +1,336 @@
+//! The replay: every request of a log, in the order of time, through a policy or two.
+//!
+//! Invariant: time does not go back: a request that is older than the one before it is decided at
+//! that one's time, and counted as late. Both policies see the same requests at the same times. A
+//! request whose fate is open, because it stands in a line, is held by a few bytes until it is
+//! known.
+
+use std::collections::HashMap;
+use std::hash::Hasher as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use siphasher::sip::SipHasher13;
+use tollgate_access_log::{Client, Record};
+use tollgate_core::Timestamp;
+use tollgate_policy::{Policy, RuleResult};
+use tollgate_sim::{Decided, Fate};
+
+use crate::clients::{ClientTable, Marks};
+use crate::facts::Request;
+use crate::given::{Given, GivenClient};
+use crate::label::Label;
+use crate::lane::{DELAYED, DENIED, Lane, MARKED, Reading, SHADOWED, UNREADABLE};
+use crate::names::Names;
+use crate::observer::{Counted, Observer};
+use crate::options::{Options, REFUSED};
+use crate::summary::{Changed, Example};
+use crate::timeline::{Bins, Counts};
+
+/// Bits of a client's marks that belong to one policy.
+pub(crate) const BITS: u32 = 8;
+/// What makes a request limited.
+pub(crate) const LIMITED: Marks = DENIED | DELAYED | UNREADABLE;
+
+/// A replay under way.
+#[derive(Debug)]
+pub struct Replay<O = ()> {
+    pub(crate) options: Options,
+    pub(crate) given: Given,
+    /// The policy, and the one that it is compared with.
+    pub(crate) lanes: Vec<Lane>,
+    names: Names,
+    pub(crate) clients: ClientTable,
+    pub(crate) without_client: u64,
+    pub(crate) bins: Bins,
+    /// Requests that stand in a line, by their numbers.
+    open: HashMap<u64, Open>,
+    asked: u64,
+    pub(crate) first_at: Option<Timestamp>,
+    pub(crate) now: Timestamp,
+    pub(crate) already_refused: u64,
+    pub(crate) outside: u64,
+    pub(crate) late: u64,
+    pub(crate) changed: Changed,
+    pub(crate) newly_limited: Vec<Example>,
+    pub(crate) no_longer_limited: Vec<Example>,
+    observer: O,
+}
+
+/// What is remembered of a request whose fate is open.
+#[derive(Debug)]
+struct Open {
+    who: Who,
+    name: Option<Box<[u8]>>,
+    at: Timestamp,
+    marks: Marks,
+    /// The policies under which it waits, one bit each.
+    waits: u8,
+    /// How it would be shown as an example, when there is room for one.
+    request: Option<String>,
+}
+
+/// Who sent a request.
+#[derive(Clone, Copy, Debug)]
+struct Who {
+    client: Option<(IpAddr, u64)>,
+}
+
+impl Replay {
+    /// A replay of `policy` that nobody follows.
+    #[must_use]
+    pub fn new(policy: Arc<Policy>, given: Given, options: Options) -> Self {
+        Self::observed(policy, given, options, ())
+    }
+}
+
+impl<O: Observer> Replay<O> {
+    /// A replay of `policy` that `observer` follows.
+    #[must_use]
+    pub fn observed(policy: Arc<Policy>, given: Given, options: Options, observer: O) -> Self {
+        Self {
+            lanes: vec![Lane::new(policy, &given, &options)],
+            names: Names::new(options.secret, options.max_clients),
+            clients: ClientTable::new(options.max_clients),
+            without_client: 0,
+            bins: Bins::default(),
+            open: HashMap::new(),
+            asked: 0,
+            first_at: None,
+            now: Timestamp::ZERO,
+            already_refused: 0,
+            outside: 0,
+            late: 0,
+            changed: Changed::default(),
+            newly_limited: Vec::new(),
+            no_longer_limited: Vec::new(),
+            given,
+            options,
+            observer,
+        }
+    }
+
+    /// Replays the log through `other`, too, and says what differs. Before the first request.
+    #[must_use]
+    pub fn against(mut self, other: Arc<Policy>) -> Self {
+        self.lanes.truncate(1);
+        self.lanes.push(Lane::new(other, &self.given, &self.options));
+        self
+    }
+
+    /// Who follows the replay.
+    pub const fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// Replays one request, at the time that it says.
+    pub fn push(&mut self, record: &Record<'_>) {
+        let at = Timestamp::from_nanos(record.time.unix_ns);
+        let is_before = self.options.since.is_some_and(|since| at < since);
+        if is_before || self.options.until.is_some_and(|until| at >= until) {
+            self.outside = self.outside.saturating_add(1);
+            return;
+        }
+        let status = self.given.status.or(record.status);
+        if !self.options.include_refused && status.is_some_and(|status| REFUSED.contains(&status)) {
+            self.already_refused = self.already_refused.saturating_add(1);
+            return;
+        }
+        self.late = self.late.saturating_add(u64::from(at < self.now));
+        self.now = self.now.max(at);
+        self.first_at.get_or_insert(at);
+        self.resume();
+        self.decide(record, status.unwrap_or(200));
+    }
+
+    /// Tells everybody who still waits how it ends, and hands back what follows the replay.
+    pub(crate) fn end(&mut self) {
+        let last = self.now;
+        self.now = Timestamp::MAX;
+        self.resume();
+        self.now = last;
+        debug_assert!(self.open.is_empty(), "everybody's turn comes");
+    }
+
+    /// Takes the observer out, at the end.
+    pub fn into_observer(self) -> O {
+        self.observer
+    }
+
+    fn decide(&mut self, record: &Record<'_>, status: u16) {
+        let (now, number) = (self.now, self.asked);
+        self.asked = self.asked.saturating_add(1);
+        let name = match record.client {
+            Some(Client::Name(name)) => Some(name),
+            Some(Client::Address(_)) | None => None,
+        };
+        let client = match self.given.client {
+            GivenClient::Address(address) => Some(address),
+            GivenClient::TheLogs | GivenClient::AsThePolicySays => {
+                record.client.map(|client| self.names.address(client))
+            }
+        };
+        let (mut marks, mut waits) = (0, 0_u8);
+        let mut who = Who { client: None };
+        for (i, lane) in self.lanes.iter_mut().enumerate() {
+            let (node, Reading { hidden, columns, policy }, mut ledger) = lane.parts();
+            // Behind a proxy the policy reads the client from a header, and trusts the peer.
+            let reads_header = hidden.is_none() && policy.client_header().is_some();
+            let peer = record.peer.filter(|_| reads_header).or(client);
+            let facts = Request { record, given: &self.given, peer, hidden, columns };
+            if i == 0 {
+                let network = policy.client_network(&facts);
+                who.client = network.map(|client| (client, hash(&self.options.secret, client)));
+            }
+            let decided = node.decide(&facts, now, status);
+            if i == 0 {
+                tell(&mut self.observer, &decided, status);
+            }
+            match decided.fate() {
+                Fate::Waiting => waits |= bit(i),
+                _ => marks |= shifted(ledger.count(&decided, name), i),
+            }
+        }
+        let request = || (self.lanes.len() > 1).then(|| self.example(record)).flatten();
+        if waits == 0 {
+            let request = if self.is_change(marks) { request() } else { None };
+            self.conclude(who, name, now, marks, request);
+        } else {
+            let (request, name) = (request(), name.map(Box::from));
+            self.open.insert(number, Open { who, name, at: now, marks, waits, request });
+        }
+    }
+
+    /// Those who waited and whose turn has come until now.
+    fn resume(&mut self) {
+        for i in 0..self.lanes.len() {
+            while let Some(lane) = self.lanes.get_mut(i) {
+                if lane.node.next_at().is_none_or(|at| at > self.now) {
+                    break;
+                }
+                let (node, _, mut ledger) = lane.parts();
+                let Some(decided) = node.resume(self.now) else { break };
+                if decided.fate() == Fate::Waiting {
+                    continue;
+                }
+                let number = decided.arrival().number;
+                let Some(open) = self.open.get_mut(&number) else { continue };
+                open.marks |= shifted(ledger.count(&decided, open.name.as_deref()), i);
+                open.waits &= !bit(i);
+                if open.waits == 0
+                    && let Some(open) = self.open.remove(&number)
+                {
+                    let Open { who, name, at, marks, request, .. } = open;
+                    self.conclude(who, name.as_deref(), at, marks, request);
+                }
+            }
+        }
+    }
+
+    /// Counts a request that is through under every policy.
+    fn conclude(
+        &mut self,
+        who: Who,
+        name: Option<&[u8]>,
+        at: Timestamp,
+        marks: Marks,
+        request: Option<String>,
+    ) {
+        match who.client {
+            Some((_, hash)) => self.clients.mark(hash, marks),
+            None => self.without_client = self.without_client.saturating_add(1),
+        }
+        let one = |mark: Marks| u64::from(marks & mark != 0);
+        let counts = Counts {
+            total: 1,
+            denied: one(DENIED | UNREADABLE),
+            delayed: one(DELAYED),
+            over: one(MARKED | SHADOWED),
+        };
+        self.bins.add(at, &counts);
+        if self.lanes.len() > 1 {
+            self.compare(who, name, at, marks, request);
+        }
+    }
+
+    fn compare(
+        &mut self,
+        who: Who,
+        name: Option<&[u8]>,
+        at: Timestamp,
+        marks: Marks,
+        request: Option<String>,
+    ) {
+        let (here, there) = limited(marks);
+        let (count, examples) = match (here, there) {
+            (false, false) => return,
+            (true, true) => {
+                self.changed.both = self.changed.both.saturating_add(1);
+                return;
+            }
+            (true, false) => (&mut self.changed.newly_limited, &mut self.newly_limited),
+            (false, true) => (&mut self.changed.no_longer_limited, &mut self.no_longer_limited),
+        };
+        *count = count.saturating_add(1);
+        if examples.len() < self.options.top
+            && let Some(request) = request
+        {
+            let label = Label { is_private: self.options.is_private };
+            let client = who.client.map(|(client, hash)| label.client(client, hash, name));
+            let (at, client) = (crate::time::rfc3339(at), client.unwrap_or_default());
+            examples.push(Example { at, client, request });
+        }
+    }
+
+    /// True when exactly one of the two policies limits it.
+    fn is_change(&self, marks: Marks) -> bool {
+        let (here, there) = limited(marks);
+        self.lanes.len() > 1 && here != there
+    }
+
+    /// What a request asked for, while there is room for an example.
+    fn example(&self, record: &Record<'_>) -> Option<String> {
+        let shown = self.newly_limited.len().min(self.no_longer_limited.len());
+        let label = Label { is_private: self.options.is_private };
+        let text = || {
+            label.request(record.method().unwrap_or_default(), record.target().unwrap_or_default())
+        };
+        (shown < self.options.top).then(text)
+    }
+}
+
+/// Tells `observer` of every rule that counts the request.
+fn tell(observer: &mut impl Observer, decided: &Decided<'_>, status: u16) {
+    let at = decided.arrival().at;
+    for rule in decided.rules() {
+        let Some(key) = rule.key_hash else { continue };
+        let is_over = !matches!(rule.result, RuleResult::Allowed | RuleResult::Failed);
+        let is_charged = decided.policy().rules().get(rule.rule).is_none_or(|r| r.charges(status));
+        let cost = if is_charged { rule.cost } else { 0 };
+        let quota_set = rule.quota_set;
+        observer.counted(Counted { rule: rule.rule, quota_set, key, at, cost, is_over });
+    }
+}
+
+/// True, for each of the two policies, when it limits the request.
+pub(crate) const fn limited(marks: Marks) -> (bool, bool) {
+    (marks & LIMITED != 0, marks >> BITS & LIMITED != 0)
+}
+
+fn shifted(marks: Marks, lane: usize) -> Marks {
+    if lane == 0 { marks } else { marks << BITS }
+}
+
+fn bit(lane: usize) -> u8 {
+    if lane == 0 { 1 } else { 2 }
+}
+
+/// The keyed hash that a client is counted by.
+fn hash(secret: &[u8; 16], client: IpAddr) -> u64 {
+    let mut hasher = SipHasher13::new_with_key(secret);
+    match client {
+        IpAddr::V4(v4) => hasher.write(&v4.octets()),
+        IpAddr::V6(v6) => hasher.write(&v6.octets()),
+    }
+    hasher.finish()
+}

@@ -1,0 +1,61 @@
+//! One log on its way to a replay: bytes in, records in the order of time out.
+//!
+//! Invariant: however the bytes are cut, the same records come out.
+
+use tollgate_access_log::{Bounds, Field, Format, Limits, Order, Reader, Record, Refused, Wanted};
+
+use crate::summarise::LogCounts;
+
+/// One log.
+#[derive(Debug)]
+pub struct Source {
+    reader: Reader,
+    order: Order,
+}
+
+impl Source {
+    /// A log of `format`, of which `fields` are wanted.
+    ///
+    /// # Errors
+    /// The format does not tell the time.
+    pub fn new(format: &Format, fields: Vec<Field>, bounds: Bounds) -> Result<Self, Refused> {
+        let wanted = Wanted::new(fields);
+        let reader = Reader::new(format, wanted.clone(), Limits::default())?;
+        Ok(Self { reader, order: Order::new(wanted, bounds) })
+    }
+
+    /// Reads the next bytes, and gives the records whose order is known now.
+    ///
+    /// # Errors
+    /// The log cannot be read at all.
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        on_record: &mut impl FnMut(&Record<'_>),
+    ) -> Result<(), Refused> {
+        let Self { reader, order } = self;
+        reader.feed(bytes, &mut |record| order.push(&record, &mut |record| on_record(&record)))
+    }
+
+    /// Ends the log, and gives what is left.
+    ///
+    /// # Errors
+    /// The log cannot be read at all.
+    pub fn finish(&mut self, on_record: &mut impl FnMut(&Record<'_>)) -> Result<(), Refused> {
+        let Self { reader, order } = self;
+        reader.finish(&mut |record| order.push(&record, &mut |record| on_record(&record)))?;
+        order.finish(&mut |record| on_record(&record));
+        Ok(())
+    }
+
+    /// Lines so far.
+    #[must_use]
+    pub const fn lines(&self) -> u64 {
+        self.reader.counts().lines
+    }
+
+    /// Adds what was counted of it.
+    pub fn count(&self, counts: &mut LogCounts) {
+        counts.add(self.reader.counts(), self.order.counts());
+    }
+}

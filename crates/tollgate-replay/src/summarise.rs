@@ -1,0 +1,233 @@
+//! From the counts of a replay to its summary.
+//!
+//! Invariant: nothing is counted here.
+
+use tollgate_access_log::{Counts, OrderCounts};
+use tollgate_core::Timestamp;
+use tollgate_policy::{CompiledQuota, QuotaSet, RuleResult};
+
+use crate::clients::Marks;
+use crate::label::hidden_line;
+use crate::lane::{DELAYED, DENIED, Lane, MARKED, SHADOWED, UNREADABLE};
+use crate::observer::Observer;
+use crate::replay::{BITS, Replay, limited};
+use crate::summary::{
+    Against, Bin, Cause, Changed, Clients, First, LimitedKey, LogSummary, QuotaSummary,
+    RuleSummary, Sample, Summary, Timeline, TopKeys,
+};
+use crate::time::rfc3339;
+
+/// What the readers of a log counted.
+#[derive(Clone, Debug, Default)]
+pub struct LogCounts {
+    lines: Vec<Counts>,
+    order: Vec<OrderCounts>,
+}
+
+impl LogCounts {
+    /// Adds what one reader and its order counted.
+    pub fn add(&mut self, lines: &Counts, order: &OrderCounts) {
+        self.lines.push(lines.clone());
+        self.order.push(*order);
+    }
+}
+
+impl<O: Observer> Replay<O> {
+    /// Ends the replay: everybody who still waits is told how it ends. What was found, and who
+    /// followed it.
+    #[must_use]
+    pub fn finish(mut self, log: &LogCounts) -> (Summary, O) {
+        self.end();
+        let summary = Summary {
+            log: self.log(log),
+            requests: self.lanes.first().map(|lane| lane.tally).unwrap_or_default(),
+            clients: self.clients_of(0),
+            rules: self.lanes.first().map(rules).unwrap_or_default(),
+            keys: self.lanes.first().map(|lane| top(lane, self.options.top)).unwrap_or_default(),
+            timeline: self.timeline(),
+            waits: self.lanes.first().and_then(|lane| lane.waits.summary()),
+            against: self.lanes.get(1).map(|lane| self.compared(lane)),
+            notes: self.notes(),
+        };
+        (summary, self.into_observer())
+    }
+
+    fn log(&self, log: &LogCounts) -> LogSummary {
+        let sum =
+            |of: fn(&OrderCounts) -> u64| log.order.iter().map(of).fold(0, u64::saturating_add);
+        let lines = |of: fn(&Counts) -> u64| log.lines.iter().map(of).fold(0, u64::saturating_add);
+        let unparsable = |counts: &Counts| {
+            counts.unparsable().map(|(_, lines)| lines).fold(0, u64::saturating_add)
+        };
+        let is_any = self.first_at.is_some();
+        LogSummary {
+            lines: lines(|counts| counts.lines.saturating_sub(counts.empty)),
+            unparsable: lines(unparsable),
+            causes: self.causes(&log.lines),
+            already_refused: self.already_refused,
+            outside: self.outside,
+            out_of_order: sum(|counts| counts.sorted),
+            late: sum(|counts| counts.late),
+            ahead: sum(|counts| counts.ahead),
+            first: self.first_at.map(rfc3339),
+            last: is_any.then(|| rfc3339(self.now)),
+        }
+    }
+
+    fn causes(&self, logs: &[Counts]) -> Vec<Cause> {
+        let mut causes: Vec<Cause> = Vec::new();
+        for counts in logs {
+            for (cause, lines) in counts.unparsable() {
+                let of_it = counts.samples().iter().filter(|sample| sample.cause == cause);
+                let samples = of_it.map(|sample| Sample {
+                    line: sample.line,
+                    text: match self.options.is_private {
+                        true => hidden_line(&self.options.secret, &sample.text),
+                        false => sample.text.clone(),
+                    },
+                });
+                let words = cause.to_string();
+                match causes.iter_mut().find(|known| known.cause == words) {
+                    Some(known) => {
+                        known.lines = known.lines.saturating_add(lines);
+                        let room = 3_usize.saturating_sub(known.samples.len());
+                        known.samples.extend(samples.take(room));
+                    }
+                    None => {
+                        let samples = samples.collect();
+                        causes.push(Cause { cause: words, lines, samples });
+                    }
+                }
+            }
+        }
+        causes
+    }
+
+    fn clients_of(&self, lane: u32) -> Clients {
+        let shift = BITS.saturating_mul(lane);
+        let count = |mark: Marks| self.clients.count(|marks| marks >> shift & mark != 0);
+        Clients {
+            total: self.clients.count(|_| true),
+            denied: count(DENIED),
+            delayed: count(DELAYED),
+            unreadable: count(UNREADABLE),
+            marked: count(MARKED),
+            shadowed: count(SHADOWED),
+            one_of: self.clients.one_of(),
+            requests_without: self.without_client,
+        }
+    }
+
+    fn timeline(&self) -> Timeline {
+        let bin = |(at, counts): (Timestamp, &crate::timeline::Counts)| Bin {
+            at: rfc3339(at),
+            total: counts.total,
+            denied: counts.denied,
+            delayed: counts.delayed,
+            over: counts.over,
+        };
+        Timeline { bin_seconds: self.bins.seconds(), bins: self.bins.iter().map(bin).collect() }
+    }
+
+    fn compared(&self, lane: &Lane) -> Against {
+        let count = |is: fn((bool, bool)) -> bool| self.clients.count(|m| is(limited(m)));
+        Against {
+            requests: lane.tally,
+            clients: self.clients_of(1),
+            rules: rules(lane),
+            changed_requests: self.changed,
+            changed_clients: Changed {
+                newly_limited: count(|(here, there)| here && !there),
+                no_longer_limited: count(|(here, there)| !here && there),
+                both: count(|(here, there)| here && there),
+            },
+            newly_limited: self.newly_limited.clone(),
+            no_longer_limited: self.no_longer_limited.clone(),
+        }
+    }
+
+    /// What a reader must know to judge the figures.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let one_of = self.clients.one_of();
+        if one_of > 1 {
+            notes.push(format!(
+                "the numbers of clients are estimates: one client of {one_of} was counted"
+            ));
+        }
+        for lane in &self.lanes {
+            for rule in lane.policy.rules().iter().filter(|rule| rule.chooses_keys()) {
+                notes.push(format!(
+                    "rule \"{}\" is enforced for a share of its keys that a secret of the surface chooses; here it \
+                     is enforced for all",
+                    rule.name()
+                ));
+            }
+        }
+        notes.dedup();
+        notes
+    }
+}
+
+fn rules(lane: &Lane) -> Vec<RuleSummary> {
+    let of_rule = |(i, counts): (usize, &crate::lane::RuleCounts)| {
+        let rule = lane.policy.rules().get(i)?;
+        let result = |result: RuleResult| counts.results.get(result.index()).copied().unwrap_or(0);
+        let first = counts.first.as_ref();
+        Some(RuleSummary {
+            name: rule.name().to_owned(),
+            allowed: result(RuleResult::Allowed),
+            denied: result(RuleResult::Denied),
+            delayed: result(RuleResult::Delayed),
+            marked: result(RuleResult::Marked),
+            shadowed: result(RuleResult::Shadowed),
+            malformed: result(RuleResult::Malformed),
+            limited_keys: lane.top.count_of(i),
+            limited_keys_are_exact: lane.top.error() == 0,
+            first: first.map(|(at, key)| First { at: rfc3339(*at), key: key.clone() }),
+            quotas: quotas(lane, i),
+        })
+    };
+    lane.rules.iter().enumerate().filter_map(of_rule).collect()
+}
+
+/// The quotas of a rule and of its tiers.
+fn quotas(lane: &Lane, rule: usize) -> Vec<QuotaSummary> {
+    let sets = lane.policy.quota_sets().iter().zip(&lane.quotas);
+    let of_rule = sets.filter(|(set, _)| set.rule() == rule);
+    let quota = |set: &QuotaSet, quota: &CompiledQuota, limited: u64| QuotaSummary {
+        name: quota.name().to_owned(),
+        tier: set.tier().map(str::to_owned),
+        limit: quota.limiter().quota().limit(),
+        window_ms: quota.window().as_millis_ceil(),
+        algorithm: quota.limiter().algorithm().name().to_owned(),
+        limited,
+    };
+    let of_set = |(set, counts): (&QuotaSet, &Vec<u64>)| {
+        let quotas = set.quotas().iter().zip(counts);
+        quotas.map(|(of, limited)| quota(set, of, *limited)).collect::<Vec<_>>()
+    };
+    of_rule.flat_map(of_set).collect()
+}
+
+fn top(lane: &Lane, many: usize) -> TopKeys {
+    let key = |entry: &crate::top::Entry| {
+        let [denied, delayed, marked, shadowed] = entry.counts;
+        LimitedKey {
+            rule: lane.policy.rules().get(entry.of).map_or("", |r| r.name()).to_owned(),
+            key: entry.label.to_string(),
+            denied,
+            delayed,
+            marked,
+            shadowed,
+            error: entry.error,
+            first: rfc3339(entry.first),
+            last: rfc3339(entry.last),
+        }
+    };
+    TopKeys {
+        top: lane.top.first(many).into_iter().map(key).collect(),
+        counted_at_most: lane.top.most(),
+        error: lane.top.error(),
+    }
+}
