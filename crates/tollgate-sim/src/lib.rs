@@ -28,10 +28,26 @@
 //! Invariant: no clock and no I/O; the same seed gives the same table, natively and as wasm.
 #![forbid(unsafe_code)]
 
+mod chance;
+mod clock;
 mod decided;
+mod exact_log;
+mod judge;
 mod node;
+mod run;
 mod store;
+mod table;
+mod traffic;
+mod waits;
 
 pub use decided::{Arrival, Decided, Fate, RuleDecided};
+pub use exact_log::{ExactLog, WindowCount};
+pub use judge::Exact;
 pub use node::Node;
+pub use run::{Progress, Run, Seen};
 pub use store::Store;
+pub use table::{QuotaRow, RuleRow, SourceRow, Table};
+pub use traffic::{
+    MAX_PENDING, MAX_REQUESTS, Request, RequestFacts, Requests, START, Told, Traffic, TrafficError,
+};
+pub use waits::{WaitFigures, Waits};

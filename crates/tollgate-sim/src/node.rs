@@ -87,6 +87,11 @@ impl Node {
         &self.store
     }
 
+    /// The store, without what the response to the last request still brings about.
+    pub(crate) const fn stored(&self) -> &Store {
+        &self.store
+    }
+
     /// Requests that wait now.
     #[must_use]
     pub fn waiting(&self) -> usize {

@@ -84,6 +84,16 @@ impl Rule {
         matches!(self.cost, Cost::Fixed(_))
     }
 
+    /// True when a request that goes on and is answered with `status` is charged in the end; `None`
+    /// is one whose client left before there was a response.
+    #[must_use]
+    pub fn is_charged_by(&self, status: Option<u16>) -> bool {
+        match &self.charging {
+            Charging::Request => true,
+            Charging::Response(charge) => charge.charges(status),
+        }
+    }
+
     /// True when a place may be given back, so that a denial is not final until its time.
     #[must_use]
     pub const fn gives_back(&self) -> bool {

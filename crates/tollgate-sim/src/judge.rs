@@ -1,0 +1,213 @@
+//! The exact twin of a policy, asked about the same requests beside it.
+//!
+//! Invariant: the twin has the same binding rules, keys and quotas, each quota an [`ExactLog`] of
+//! the same limit and window, all or nothing; its log is of what it let through itself. A request
+//! that the policy admits and the twin refuses is a false allow, the reverse a false deny. A
+//! request is told when it goes on or is refused, so one that was delayed counts at its departure;
+//! they are told in that order.
+//!
+//! Deliberately absent: bursts. `limit` in any true `window` is what the twin holds, whatever burst
+//! a quota has.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use hashbrown::HashTable;
+use tollgate_core::Timestamp;
+use tollgate_policy::{CompiledQuota, Policy};
+
+use crate::decided::Decided;
+use crate::exact_log::{ExactLog, WindowCount};
+
+/// Keys from which on idle ones are forgotten, each time that their number has doubled.
+const FEW: usize = 4_096;
+
+/// The twin, and what it found.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    keys: HashTable<Key>,
+    /// How many keys there may be before idle ones are forgotten.
+    room: usize,
+    later: BinaryHeap<Reverse<Told>>,
+    told: u64,
+    asked: Vec<Asked>,
+    /// For each quota of each set: the greatest count in a window, and at one instant.
+    pub(crate) most: Vec<Vec<(u64, u64)>>,
+    pub(crate) false_allow: u64,
+    pub(crate) false_deny: u64,
+}
+
+/// What one quota set knows of one key.
+#[derive(Debug)]
+struct Key {
+    set: usize,
+    hash: u64,
+    quotas: Vec<Pair>,
+}
+
+/// One quota: the twin's log, and what the policy let through.
+#[derive(Debug)]
+struct Pair {
+    twin: ExactLog,
+    admitted: WindowCount,
+}
+
+/// What is counted of a request in one quota set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Asked {
+    set: usize,
+    /// `None` when the request has no such key, which refuses it.
+    hash: Option<u64>,
+    cost: u64,
+    /// It stays counted once the response is known.
+    is_charged: bool,
+}
+
+/// A request that is told later: by time, and by order of arrival.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Told {
+    at: Timestamp,
+    order: u64,
+    is_admitted: bool,
+    asked: Vec<Asked>,
+}
+
+/// What came of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exact {
+    /// The exact twin lets it through.
+    pub admits: bool,
+    /// The units of its key that the policy let through within the window that ends now, of the
+    /// first quota of the first binding rule; `None` when there is none.
+    pub count: Option<u128>,
+}
+
+impl Judge {
+    pub(crate) fn new(policy: &Policy) -> Self {
+        let most = policy.quota_sets().iter().map(|set| vec![(0, 0); set.quotas().len()]).collect();
+        Self {
+            keys: HashTable::new(),
+            room: FEW,
+            later: BinaryHeap::new(),
+            told: 0,
+            asked: Vec::new(),
+            most,
+            false_allow: 0,
+            false_deny: 0,
+        }
+    }
+
+    /// Tells of a request that goes on, or is refused, at the true time `at`; `now` is the true
+    /// time, up to which everything is told. `None` when `at` is later: it is told then.
+    pub(crate) fn tell(
+        &mut self,
+        decided: &Decided<'_>,
+        is_admitted: bool,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Option<Exact> {
+        self.release(decided.policy, now);
+        let status = decided.arrival.status;
+        let mut asked = std::mem::take(&mut self.asked);
+        asked.clear();
+        asked.extend(decided.rules().filter(|said| said.is_binding).map(|said| {
+            Asked {
+                set: said.quota_set,
+                hash: said.key_hash,
+                cost: said.cost,
+                is_charged: decided
+                    .policy
+                    .rules()
+                    .get(said.rule)
+                    .is_none_or(|rule| rule.is_charged_by(Some(status))),
+            }
+        }));
+        if at > now {
+            self.told = self.told.saturating_add(1);
+            self.later.push(Reverse(Told { at, order: self.told, is_admitted, asked }));
+            return None;
+        }
+        let exact = self.judge(decided.policy, &asked, is_admitted, at);
+        self.asked = asked;
+        Some(exact)
+    }
+
+    /// Tells of all that go on until `now`.
+    pub(crate) fn release(&mut self, policy: &Policy, now: Timestamp) {
+        while self.later.peek().is_some_and(|Reverse(told)| told.at <= now) {
+            if let Some(Reverse(told)) = self.later.pop() {
+                self.judge(policy, &told.asked, told.is_admitted, told.at);
+            }
+        }
+    }
+
+    fn judge(
+        &mut self,
+        policy: &Policy,
+        asked: &[Asked],
+        is_admitted: bool,
+        at: Timestamp,
+    ) -> Exact {
+        self.forget_idle(at);
+        let mut admits = true;
+        for one in asked {
+            let pairs = pairs(&mut self.keys, policy, one);
+            admits &=
+                pairs.is_some_and(|mut pairs| pairs.all(|pair| pair.twin.admits(at, one.cost)));
+        }
+        let mut count = None;
+        for one in asked {
+            let Some(pairs) = pairs(&mut self.keys, policy, one) else { continue };
+            let most = self.most.get_mut(one.set).map(Vec::as_mut_slice).unwrap_or_default();
+            for (pair, most) in pairs.zip(most) {
+                if admits && one.is_charged {
+                    pair.twin.record(at, one.cost);
+                }
+                if is_admitted && one.is_charged {
+                    pair.admitted.record(at, one.cost);
+                    most.0 = most.0.max(pair.admitted.most());
+                    most.1 = most.1.max(pair.admitted.most_at_once());
+                }
+                count = count.or_else(|| Some(pair.admitted.at(at)));
+            }
+        }
+        match (is_admitted, admits) {
+            (true, false) => self.false_allow = self.false_allow.saturating_add(1),
+            (false, true) => self.false_deny = self.false_deny.saturating_add(1),
+            (true, true) | (false, false) => {}
+        }
+        Exact { admits, count }
+    }
+
+    /// Forgets what counts no more, each time that as many keys again have come.
+    fn forget_idle(&mut self, at: Timestamp) {
+        if self.keys.len() < self.room {
+            return;
+        }
+        self.keys.retain(|key| {
+            let is_idle = |pair: &mut Pair| pair.twin.is_idle(at) && pair.admitted.at(at) == 0;
+            !key.quotas.iter_mut().all(is_idle)
+        });
+        self.room = self.keys.len().saturating_mul(2).max(FEW);
+    }
+}
+
+/// What is known of the key of a request in one quota set; `None` when it has no such key.
+fn pairs<'k>(
+    keys: &'k mut HashTable<Key>,
+    policy: &Policy,
+    asked: &Asked,
+) -> Option<impl Iterator<Item = &'k mut Pair>> {
+    let (set, hash) = (asked.set, asked.hash?);
+    let of_key = |key: &Key| key.hash; // it is a keyed hash already
+    let known = keys.entry(hash, |key| key.hash == hash && key.set == set, of_key);
+    let key = known.or_insert_with(|| {
+        let quotas = policy.quota_sets().get(set).map(|set| set.quotas()).unwrap_or_default();
+        let pair = |quota: &CompiledQuota| Pair {
+            twin: ExactLog::new(quota.limiter().limit(), quota.window()),
+            admitted: WindowCount::new(quota.window()),
+        };
+        Key { set, hash, quotas: quotas.iter().map(pair).collect() }
+    });
+    Some(key.into_mut().quotas.iter_mut())
+}

@@ -1,0 +1,107 @@
+//! The models of when requests come: each a row of times, one after the other.
+//!
+//! Invariant: times never go back, and the row is the same for the same seed. The even ones are
+//! whole numbers, so that the thousandth request of "10 a second" is not a nanosecond off.
+
+use crate::chance::{Chance, mean_ns, ramp_at};
+
+use super::document::Arrivals;
+use super::scalar::Rate;
+
+/// One row of times.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    /// When it begins and ends, in nanoseconds after the epoch.
+    from: u64,
+    to: u64,
+    /// Requests so far.
+    k: u64,
+    /// The time of the last one of a Poisson row; the bin of counts, and requests of it so far.
+    last: u64,
+    bin: (usize, u64),
+}
+
+impl Pulse {
+    pub(super) const fn new(from: u64, to: u64) -> Self {
+        Self { from, to, k: 0, last: from, bin: (0, 0) }
+    }
+
+    /// When the next request comes.
+    pub(super) fn next(&mut self, arrivals: &Arrivals, chance: &mut Chance) -> Option<u64> {
+        let at = match arrivals {
+            Arrivals::Steady { rate } => self.from.checked_add(even(self.k, rate)?),
+            Arrivals::Poisson { rate } => self.poisson(rate, chance),
+            Arrivals::OnOff { rate, on, off } => {
+                let (on, off) = (on.0.as_nanos(), off.0.as_nanos());
+                let busy = even(self.k, rate)?;
+                let pauses = busy.checked_div(on)?.checked_mul(off)?;
+                self.from.checked_add(busy)?.checked_add(pauses)
+            }
+            Arrivals::Bursts { size, every } => {
+                let burst = self.k.checked_div(size.0)?;
+                self.from.checked_add(burst.checked_mul(every.0.as_nanos())?)
+            }
+            Arrivals::Ramp { from, to } => {
+                let span = self.to.saturating_sub(self.from);
+                let at = ramp_at(self.k, per_ns(from), per_ns(to), span)?;
+                self.from.checked_add(at)
+            }
+            Arrivals::Edge { window, size, gap } => {
+                self.edge(window.0.as_nanos(), size.0, gap.0.as_nanos())
+            }
+            Arrivals::Counts { bin, counts } => self.count(bin.0.as_nanos(), &counts.0),
+            Arrivals::Instants { at } => {
+                let listed = at.0.get(usize::try_from(self.k).ok()?)?;
+                self.from.checked_add(listed.0.as_nanos())
+            }
+        };
+        self.k = self.k.saturating_add(1);
+        at.filter(|at| *at < self.to)
+    }
+
+    fn poisson(&mut self, rate: &Rate, chance: &mut Chance) -> Option<u64> {
+        if rate.count == 0 {
+            return None;
+        }
+        let gap = chance.exponential(mean_ns(rate.count, rate.per.as_nanos()));
+        self.last = self.last.checked_add(gap)?;
+        Some(self.last)
+    }
+
+    /// `size` evenly within `gap` before each edge, counted from the epoch, and `size` on it.
+    fn edge(&self, window: u64, size: u64, gap: u64) -> Option<u64> {
+        let pair = size.checked_mul(2)?;
+        let (number, place) = (self.k.checked_div(pair)?, self.k.checked_rem(pair)?);
+        let first = self.from.checked_add(gap)?.div_ceil(window.max(1));
+        let edge = first.checked_add(number)?.checked_mul(window)?;
+        let ahead = size.saturating_sub(place);
+        let before = u128::from(gap).checked_mul(ahead.into())?.div_ceil(size.max(1).into());
+        edge.checked_sub(u64::try_from(before).ok()?)
+    }
+
+    /// The next request of the time line.
+    fn count(&mut self, bin: u64, counts: &[super::scalar::Bin]) -> Option<u64> {
+        loop {
+            let (index, place) = self.bin;
+            let count = counts.get(index)?.0;
+            if place >= count {
+                self.bin = (index.saturating_add(1), 0);
+                continue;
+            }
+            self.bin = (index, place.saturating_add(1));
+            let start = u64::try_from(index).ok()?.checked_mul(bin)?;
+            let within = u128::from(bin).checked_mul(place.into())?.checked_div(count.into())?;
+            return self.from.checked_add(start)?.checked_add(u64::try_from(within).ok()?);
+        }
+    }
+}
+
+/// When request `k` of an even row comes: `floor(k per / count)`.
+fn even(k: u64, rate: &Rate) -> Option<u64> {
+    let at = u128::from(k).checked_mul(rate.per.as_nanos().into())?;
+    u64::try_from(at.checked_div(rate.count.into())?).ok()
+}
+
+fn per_ns(rate: &Rate) -> f64 {
+    if rate.count == 0 { 0.0 } else { mean_ns(rate.per.as_nanos(), rate.count) }
+}

@@ -1,0 +1,146 @@
+//! A traffic document that was read: what is right as a whole, and not only in each of its values.
+//!
+//! Invariant: there is a `Traffic` only of a document that is right.
+
+use std::fmt;
+
+use serde::Deserialize as _;
+use tollgate_core::{Span, Timestamp};
+
+use super::document::{Document, Servers, Source};
+
+/// The longest document, in bytes: 1 MiB.
+const MAX_DOCUMENT: usize = 1 << 20;
+/// The most sources.
+const MAX_SOURCES: usize = 64;
+/// The most clients that have arrivals of their own, in all sources.
+const MAX_LANES: u64 = 1_000_000;
+
+/// When the traffic begins: 2000-01-01T00:00:00Z, the edge of every window that divides a day.
+pub const START: Timestamp = Timestamp::from_millis(946_684_800_000);
+
+/// Requests that come, as a document describes them.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    document: Document,
+}
+
+/// What is wrong with a traffic document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrafficError {
+    /// Where: `sources[0].arrivals.steady.rate`; empty for the document itself.
+    pub path: String,
+    /// What stands there, and what is allowed.
+    pub message: String,
+}
+
+impl fmt::Display for TrafficError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.path, self.message)
+        }
+    }
+}
+
+impl std::error::Error for TrafficError {}
+
+impl TrafficError {
+    fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), message: message.into() }
+    }
+}
+
+impl Traffic {
+    /// Reads a traffic document.
+    ///
+    /// # Errors
+    /// The first mistake, with its place, what stands there and what is allowed.
+    pub fn parse(json: &str) -> Result<Self, TrafficError> {
+        if json.len() > MAX_DOCUMENT {
+            return Err(TrafficError::new("", "the traffic is longer than 1 MiB"));
+        }
+        let mut reader = serde_json::Deserializer::from_str(json);
+        let mut track = serde_path_to_error::Track::new();
+        let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
+        let document = Document::deserialize(tracked).map_err(|error| {
+            let path = track.path().to_string();
+            TrafficError::new(if path == "." { "" } else { &path }, error.to_string())
+        })?;
+        reader.end().map_err(|error| TrafficError::new("", error.to_string()))?;
+        let traffic = Self { document };
+        traffic.check()?;
+        Ok(traffic)
+    }
+
+    /// The document as JSON, with every default filled in.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let json = serde_json::to_string(&self.document);
+        debug_assert!(json.is_ok(), "a traffic document has no map with other keys than texts");
+        json.unwrap_or_default()
+    }
+
+    /// How long requests come.
+    #[must_use]
+    pub const fn length(&self) -> Span {
+        self.document.length.0
+    }
+
+    /// The sources' names, in their order; `source 1` where the document has none.
+    pub fn sources(&self) -> impl Iterator<Item = String> {
+        self.document.sources.iter().enumerate().map(|(i, source)| match source.name.0.as_str() {
+            "" => format!("source {}", i.saturating_add(1)),
+            name => name.to_string(),
+        })
+    }
+
+    /// The status of the origin's response to a request of this source.
+    pub(crate) fn status(&self, source: usize) -> u16 {
+        let source = self.document.sources.get(source);
+        source.and_then(|source| u16::try_from(source.status.0.0).ok()).unwrap_or(200)
+    }
+
+    pub(super) fn source(&self, index: usize) -> Option<&Source> {
+        self.document.sources.get(index)
+    }
+
+    pub(super) fn all_sources(&self) -> &[Source] {
+        &self.document.sources
+    }
+
+    pub(crate) const fn servers(&self) -> &Servers {
+        &self.document.servers
+    }
+
+    /// What is wrong although each of its values is right.
+    fn check(&self) -> Result<(), TrafficError> {
+        let Document { length, sources, .. } = &self.document;
+        if length.0 == Span::ZERO {
+            return Err(TrafficError::new("length", "must be more than 0s"));
+        }
+        if sources.is_empty() || sources.len() > MAX_SOURCES {
+            return Err(TrafficError::new("sources", format!("use 1 to {MAX_SOURCES} sources")));
+        }
+        let mut lanes = 0_u64;
+        for (i, source) in sources.iter().enumerate() {
+            let end = source.to.unwrap_or(*length).0;
+            if end <= source.from.0 {
+                let message =
+                    "nothing is left of its time; `from` must be before `to` and `length`";
+                return Err(TrafficError::new(format!("sources[{i}]"), message));
+            }
+            lanes = lanes.saturating_add(if source.each { source.clients.count.0 } else { 1 });
+            if source.clients.fresh && (source.each || source.paced) {
+                let message = "clients that come once can be neither `each` nor `paced`";
+                return Err(TrafficError::new(format!("sources[{i}].clients.fresh"), message));
+            }
+        }
+        if lanes > MAX_LANES {
+            let message = format!("at most {MAX_LANES} clients can have arrivals of their own");
+            return Err(TrafficError::new("sources", message));
+        }
+        Ok(())
+    }
+}

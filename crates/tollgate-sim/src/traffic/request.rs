@@ -1,0 +1,84 @@
+//! One made-up request: what a policy may ask about it.
+//!
+//! Invariant: nothing is written for a request but what the policy reads.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr};
+
+use tollgate_core::Timestamp;
+use tollgate_policy::Facts;
+
+use super::document::Shape;
+
+/// The address of client number 0.
+const FIRST_ADDRESS: u32 = 0x0a00_0000; // 10.0.0.0
+
+/// A request that comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When, by the true time.
+    pub at: Timestamp,
+    /// The index of its source in the document.
+    pub source: usize,
+    /// The number of its client among all clients of the traffic.
+    pub client: u64,
+    /// How many requests of the source came before it, retries included.
+    pub number: u64,
+    /// How often it was refused before.
+    pub attempt: u64,
+}
+
+impl Request {
+    /// Its client's address: 10.0.0.0 and so on, one for each client.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        let number = u32::try_from(self.client & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+        Ipv4Addr::from_bits(FIRST_ADDRESS.wrapping_add(number)).into()
+    }
+}
+
+/// What a policy may ask about a request.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestFacts<'t> {
+    pub(super) shape: &'t Shape,
+    pub(super) request: Request,
+}
+
+impl RequestFacts<'_> {
+    /// A text with what stands for client, address and number filled in.
+    fn filled<'a>(&self, text: &'a str) -> Cow<'a, [u8]> {
+        if !text.contains('{') {
+            return Cow::Borrowed(text.as_bytes());
+        }
+        let filled = text
+            .replace("{client}", &self.request.client.to_string())
+            .replace("{address}", &self.request.address().to_string())
+            .replace("{n}", &self.request.number.to_string());
+        Cow::Owned(filled.into_bytes())
+    }
+}
+
+impl Facts for RequestFacts<'_> {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.filled(&self.shape.method.0)
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.filled(&self.shape.path.0)
+    }
+
+    fn host(&self) -> Cow<'_, [u8]> {
+        self.filled(&self.shape.host.0)
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        if name == "host" {
+            return Some(self.host());
+        }
+        self.shape.headers.0.get(name).map(|value| self.filled(&value.0))
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        Some(self.request.address())
+    }
+}

@@ -1,0 +1,282 @@
+//! The requests of a traffic, one after the other by time.
+//!
+//! Invariant: of requests at one instant those of an earlier source come first, then clients that
+//! come again in the order in which they were refused. What is random for one source is drawn from
+//! its own streams, so that another source beside it changes nothing of its times.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use tollgate_core::{Span, Timestamp};
+
+use crate::chance::{Chance, Zipf};
+
+use super::arrivals::Pulse;
+use super::clients::Told;
+use super::described::{START, Traffic};
+use super::document::Source;
+use super::request::{Request, RequestFacts};
+
+/// The most requests of one traffic: what comes later is left out, and
+/// [`Requests::is_cut_short`] says so.
+pub const MAX_REQUESTS: u64 = 100_000_000;
+/// The most clients that wait to come again at one time: others give up.
+pub const MAX_PENDING: usize = 1_000_000;
+
+/// The number of the first client that nobody has seen before; those of the document are fewer.
+const FIRST_FRESH: u64 = 1 << 28;
+
+/// The requests of a traffic, in their order.
+#[derive(Debug)]
+pub struct Requests {
+    traffic: Traffic,
+    /// One for each row of times.
+    lanes: Vec<Lane>,
+    /// One for each source.
+    states: Vec<State>,
+    agenda: BinaryHeap<Reverse<(u64, u64, Due)>>,
+    /// Who comes again, or later.
+    pending: usize,
+    entered: u64,
+    made: u64,
+    fresh: u64,
+    given_up: u64,
+}
+
+/// A row of times and who asks then.
+#[derive(Debug)]
+struct Lane {
+    source: usize,
+    pulse: Pulse,
+    chance: Chance,
+    /// The only client; `None` when each request's is drawn.
+    client: Option<u64>,
+}
+
+/// What is known of a source's clients.
+#[derive(Debug)]
+struct State {
+    /// The number of its first one.
+    first: u64,
+    zipf: Option<Zipf>,
+    chance: Chance,
+    /// Requests so far.
+    made: u64,
+    /// Of those that are paced: not before then. Empty for others.
+    not_before: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// The next request of a lane.
+    Lane(usize),
+    /// A client that was refused comes again, or one that held back comes.
+    Client { source: usize, client: u64, attempt: u64 },
+}
+
+impl Requests {
+    /// The requests of `traffic`, by chance from this seed.
+    #[must_use]
+    pub fn new(traffic: &Traffic, seed: u64) -> Self {
+        let (mut lanes, mut states, mut first) = (Vec::new(), Vec::new(), 0_u64);
+        let mut stream = 0_u64;
+        let mut next_chance = || {
+            stream = stream.saturating_add(1);
+            Chance::new(seed, stream)
+        };
+        for (index, source) in traffic.all_sources().iter().enumerate() {
+            let count = source.clients.count.0;
+            let not_before = if source.paced { usize::try_from(count).unwrap_or(0) } else { 0 };
+            states.push(State {
+                first,
+                zipf: source.clients.zipf.map(|exponent| Zipf::new(count, exponent.0)),
+                chance: next_chance(),
+                made: 0,
+                not_before: vec![0; not_before],
+            });
+            let end = source.to.map_or(Span::MAX, |to| to.0).min(traffic.length());
+            let (from, to) = (START.saturating_add(source.from.0), START.saturating_add(end));
+            let one = [None].into_iter().chain([]);
+            let clients: Box<dyn Iterator<Item = Option<u64>>> =
+                if source.each { Box::new((0..count).map(Some)) } else { Box::new(one) };
+            lanes.extend(clients.map(|client| Lane {
+                source: index,
+                pulse: Pulse::new(from.as_nanos(), to.as_nanos()),
+                chance: next_chance(),
+                client,
+            }));
+            first = first.saturating_add(count);
+        }
+        let mut requests = Self {
+            traffic: traffic.clone(),
+            states,
+            agenda: BinaryHeap::with_capacity(lanes.len()),
+            lanes,
+            pending: 0,
+            entered: 0,
+            made: 0,
+            fresh: 0,
+            given_up: 0,
+        };
+        (0..requests.lanes.len()).for_each(|lane| requests.schedule(lane));
+        requests
+    }
+
+    /// The traffic.
+    #[must_use]
+    pub const fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Requests so far.
+    #[must_use]
+    pub const fn made(&self) -> u64 {
+        self.made
+    }
+
+    /// Clients that wanted to come again while [`MAX_PENDING`] did.
+    #[must_use]
+    pub const fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    /// True when requests were left out beyond [`MAX_REQUESTS`].
+    #[must_use]
+    pub fn is_cut_short(&self) -> bool {
+        self.made >= MAX_REQUESTS && !self.agenda.is_empty()
+    }
+
+    /// When the next request comes at the soonest; `None` when none does unless a client is told
+    /// something that brings it back.
+    #[must_use]
+    pub fn next_at(&self) -> Option<Timestamp> {
+        let is_over = self.made >= MAX_REQUESTS;
+        let next = self.agenda.peek().filter(|_| !is_over);
+        next.map(|Reverse((at, ..))| Timestamp::from_nanos(*at))
+    }
+
+    /// The next request.
+    pub fn next_request(&mut self) -> Option<Request> {
+        loop {
+            self.next_at()?;
+            let Reverse((at, _, due)) = self.agenda.pop()?;
+            let request = match due {
+                Due::Lane(lane) => {
+                    self.schedule(lane);
+                    self.lane_asks(lane, at)
+                }
+                Due::Client { source, client, attempt } => {
+                    self.pending = self.pending.saturating_sub(1);
+                    self.client_asks(source, client, attempt, at)
+                }
+            };
+            if request.is_some() {
+                self.made = self.made.saturating_add(1);
+                return request;
+            }
+        }
+    }
+
+    /// What a policy may ask about a request.
+    #[must_use]
+    pub fn facts(&self, request: Request) -> Option<RequestFacts<'_>> {
+        let source = self.traffic.source(request.source)?;
+        Some(RequestFacts { shape: &source.request, request })
+    }
+
+    /// True when clients of the request's source care about what they are told.
+    #[must_use]
+    pub fn listens(&self, request: &Request) -> bool {
+        let source = self.traffic.source(request.source);
+        source.is_some_and(|source| source.paced || source.retry.is_some())
+    }
+
+    /// Tells the client of a request its answer, which it has at `at`.
+    pub fn tell(&mut self, request: &Request, told: &Told, at: Timestamp) {
+        let Self { traffic, states, .. } = self;
+        let source = traffic.source(request.source);
+        let (Some(source), Some(state)) = (source, states.get_mut(request.source)) else { return };
+        if let (true, Some(pace)) = (source.paced, told.pace)
+            && let Some(not_before) = state.not_before_mut(request.client)
+        {
+            *not_before = at.saturating_add(pace).as_nanos().max(*not_before);
+        }
+        let retry = source.retry.filter(|_| told.is_refused);
+        let Some(after) = retry.and_then(|r| r.after(request.attempt, told, &mut state.chance))
+        else {
+            return;
+        };
+        let attempt = request.attempt.saturating_add(1);
+        let due = Due::Client { source: request.source, client: request.client, attempt };
+        self.come_at(at.saturating_add(after).as_nanos(), due);
+    }
+
+    fn schedule(&mut self, lane: usize) {
+        let Some(row) = self.lanes.get_mut(lane) else { return };
+        let Some(source) = self.traffic.source(row.source) else { return };
+        if let Some(at) = row.pulse.next(&source.arrivals, &mut row.chance) {
+            let order = u64::try_from(lane).unwrap_or(u64::MAX);
+            self.agenda.push(Reverse((at, order, Due::Lane(lane))));
+        }
+    }
+
+    /// The request of a lane: of its own client, or of one that is drawn.
+    fn lane_asks(&mut self, lane: usize, at: u64) -> Option<Request> {
+        let row = self.lanes.get(lane)?;
+        let index = row.source;
+        let source = self.traffic.source(index)?;
+        let state = self.states.get_mut(index)?;
+        let client = if source.clients.fresh {
+            self.fresh = self.fresh.saturating_add(1);
+            FIRST_FRESH.saturating_add(self.fresh)
+        } else {
+            state.first.saturating_add(row.client.unwrap_or_else(|| state.draw(source)))
+        };
+        self.client_asks(index, client, 0, at)
+    }
+
+    /// The request of a client, unless it holds back for now.
+    fn client_asks(&mut self, index: usize, client: u64, attempt: u64, at: u64) -> Option<Request> {
+        let state = self.states.get_mut(index)?;
+        let not_before = state.not_before_mut(client).map_or(0, |not_before| *not_before);
+        if not_before > at {
+            self.come_at(not_before, Due::Client { source: index, client, attempt });
+            return None;
+        }
+        let number = state.made;
+        state.made = number.saturating_add(1);
+        let at = Timestamp::from_nanos(at);
+        Some(Request { at, source: index, client, number, attempt })
+    }
+
+    /// Notes that a client comes at `at`, if not too many do and the traffic is not over by then.
+    fn come_at(&mut self, at: u64, due: Due) {
+        if at >= START.saturating_add(self.traffic.length()).as_nanos() {
+            return;
+        }
+        if self.pending >= MAX_PENDING {
+            self.given_up = self.given_up.saturating_add(1);
+            return;
+        }
+        self.pending = self.pending.saturating_add(1);
+        self.entered = self.entered.saturating_add(1);
+        let order = (1_u64 << 32).saturating_add(self.entered); // behind every lane
+        self.agenda.push(Reverse((at, order, due)));
+    }
+}
+
+impl State {
+    /// Which of the source's clients asks.
+    fn draw(&mut self, source: &Source) -> u64 {
+        match &self.zipf {
+            Some(zipf) => zipf.draw(&mut self.chance),
+            None => self.chance.below(source.clients.count.0),
+        }
+    }
+
+    /// Until when a client of the source holds back; `None` when its clients never do.
+    fn not_before_mut(&mut self, client: u64) -> Option<&mut u64> {
+        let index = usize::try_from(client.checked_sub(self.first)?).ok()?;
+        self.not_before.get_mut(index)
+    }
+}

@@ -1,0 +1,171 @@
+//! Runs: what a table says of known traffic, and that its numbers add up.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing
+)]
+
+use std::sync::Arc;
+
+use tollgate_policy::{Policy, Surface};
+use tollgate_sim::{Fate, Run, Table, Traffic};
+
+fn policy(rules: &str) -> Arc<Policy> {
+    let document = format!(r#"{{"version": 1, "rules": [{rules}]}}"#);
+    Arc::new(Policy::compile(&document, Surface::Library).expect(&document))
+}
+
+/// One rule for each client, by `algorithm`, with these fields of its quota and its own.
+fn each(quota: &str, rule: &str) -> Arc<Policy> {
+    policy(&format!(r#"{{"name": "each", "key": ["client_ip"], "quotas": [{{{quota}}}] {rule}}}"#))
+}
+
+fn run(policy: &Arc<Policy>, traffic: &str) -> Table {
+    let traffic = Traffic::parse(traffic).expect(traffic);
+    Run::new(Arc::clone(policy), &traffic, 1).finish()
+}
+
+/// Ten just before the edge of a minute and ten on it, twice.
+const EDGE: &str =
+    r#"{"length": "150s", "sources": [{"arrivals": {"edge": {"window": "1m", "size": 10}}}]}"#;
+
+#[test]
+fn a_fixed_window_admits_twice_its_limit_round_an_edge() {
+    let of = |algorithm: &str| {
+        let quota = format!(r#""limit": 10, "window": "1m", "algorithm": "{algorithm}""#);
+        let table = run(&each(&quota, ""), EDGE);
+        assert_eq!((table.offered, table.delayed), (40, 0));
+        (table.admitted, table.false_allow, table.false_deny, table.most_admitted, table.burst)
+    };
+    // The ten before the second edge find the window used up by the ten on the first one.
+    assert_eq!(of("fixed-window"), (30, 20, 10, 20, 10));
+    assert_eq!(of("sliding-log"), (20, 0, 0, 10, 1));
+    let (admitted, false_allow, _, most, _) = of("gcra");
+    assert_eq!((admitted, false_allow, most), (20, 0, 10));
+}
+
+#[test]
+fn what_a_leaky_queue_delays_counts_when_it_goes() {
+    let quota = r#""limit": 2, "window": "1s", "burst": 4, "algorithm": "leaky-queue""#;
+    let action = r#", "action": {"delay": {"max": "1s"}}"#;
+    let burst =
+        r#"{"length": "10s", "sources": [{"arrivals": {"bursts": {"size": 5, "every": "10s"}}}]}"#;
+    let table = run(&each(quota, action), burst);
+    assert_eq!((table.admitted, table.delayed, table.denied), (1, 2, 2));
+    // At 0, 0.5 and 1 s: never more than two in a second.
+    assert_eq!((table.most_admitted, table.burst), (2, 1));
+    assert_eq!((table.waits.p50_us, table.waits.max_us), (500_000, 1_000_000));
+    // At 0 s the twin lets a second one through, a refused one, and so none at 0.5 s.
+    assert_eq!((table.false_allow, table.false_deny), (1, 1));
+}
+
+#[test]
+fn those_who_wait_in_a_line_go_in_time_and_are_counted_once() {
+    let quota = r#""limit": 2, "window": "1s", "burst": 1"#;
+    let action = r#", "action": {"delay": {"max": "2s"}}"#;
+    let steady = r#"{"length": "10s", "sources": [{"arrivals": {"steady": {"rate": "4/1s"}}}]}"#;
+    let policy = each(quota, action);
+    let traffic = Traffic::parse(steady).unwrap();
+    let mut run = Run::new(policy, &traffic, 1);
+    let (mut last, mut waiting, mut ends) = (None, 0, 0);
+    while !run
+        .step(1, &mut |seen| {
+            assert!(last <= Some(seen.at));
+            last = Some(seen.at);
+            match seen.decided.fate() {
+                Fate::Waiting => waiting += 1,
+                _ => ends += 1,
+            }
+        })
+        .is_done
+    {}
+    let table = run.table();
+    assert_eq!((table.offered, ends), (40, 40));
+    assert_eq!(table.admitted + table.delayed + table.denied, 40);
+    // Two a second for ten seconds, and those who stood in line for two seconds more.
+    assert_eq!((table.admitted + table.delayed, waiting >= table.delayed), (24, true));
+    assert_eq!(table.waits.max_us, 2_000_000);
+    assert_eq!((table.false_allow, table.most_admitted), (0, 2));
+}
+
+#[test]
+fn clients_that_do_as_they_are_told_are_refused_less() {
+    let policy = each(r#""limit": 10, "window": "10s""#, "");
+    let with = |retry: &str| {
+        let traffic = format!(
+            r#"{{"length": "60s", "sources": [{{"arrivals": {{"bursts": {{"size": 20, "every": "60s"}}}},
+                "retry": {{"attempts": 100, "wait": {retry}, "jitter": "100ms"}}}}]}}"#
+        );
+        run(&policy, &traffic)
+    };
+    let (obedient, rash) = (with("\"retry_after\""), with(r#"{"fixed": "100ms"}"#));
+    for table in [&obedient, &rash] {
+        assert_eq!(table.admitted, 20, "in the end everybody gets through");
+        assert_eq!(table.sources[0].retries, table.offered - 20);
+    }
+    assert!(obedient.denied * 2 < rash.denied, "{} and {}", obedient.denied, rash.denied);
+}
+
+#[test]
+fn paced_clients_are_hardly_refused_at_all() {
+    let policy = each(r#""limit": 10, "window": "10s""#, "");
+    let with = |paced: bool| {
+        let traffic = format!(
+            r#"{{"length": "60s", "sources": [{{"arrivals": {{"steady": {{"rate": "2/s"}}}}, "paced": {paced}}}]}}"#
+        );
+        run(&policy, &traffic).denied
+    };
+    assert!(with(false) >= 40 && with(true) <= 5, "{} and {}", with(false), with(true));
+}
+
+#[test]
+fn several_rules_are_one_twin() {
+    let policy = policy(
+        r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 3, "window": "1s", "algorithm": "sliding-log"}]},
+           {"name": "all", "key": ["host"], "quotas": [{"limit": 4, "window": "1s", "algorithm": "sliding-log"}]},
+           {"name": "seen", "key": ["client_ip"], "mode": "shadow", "quotas": [{"limit": 1, "window": "1s"}]}"#,
+    );
+    let table = run(
+        &policy,
+        r#"{"length": "10s", "sources": [
+        {"arrivals": {"poisson": {"rate": "20/s"}}, "clients": {"count": 3, "zipf": 1}}]}"#,
+    );
+    assert_eq!((table.false_allow, table.false_deny), (0, 0));
+    assert_eq!(
+        table.rules.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>(),
+        ["each", "all", "seen"]
+    );
+    assert!(table.rules[0].denied > 0 && table.rules[1].denied > 0 && table.rules[2].shadowed > 0);
+    assert_eq!(table.rules[0].allowed + table.rules[0].denied, table.offered);
+    assert_eq!(table.quotas.iter().map(|quota| quota.most_admitted).collect::<Vec<_>>(), [3, 4, 0]);
+    assert_eq!((table.most_admitted, table.limit), (3, 3));
+}
+
+#[test]
+fn a_key_that_is_missing_refuses_in_the_twin_too() {
+    let missing = r#"{"name": "token", "key": [{"header": "x-token"}], "on_missing": "deny", "quotas": [{"limit": 9, "window": "1s"}]}"#;
+    let table = run(&policy(missing), EDGE);
+    assert_eq!((table.denied, table.false_allow, table.false_deny), (40, 0, 0));
+    let some = run(&policy(""), EDGE);
+    assert_eq!((some.admitted, some.false_allow, some.false_deny, some.limit), (40, 0, 0, 0));
+}
+
+#[test]
+fn a_table_has_stable_names() {
+    let table = run(&each(r#""limit": 10, "window": "1m""#, ""), EDGE);
+    let json = serde_json::to_string(&table).unwrap();
+    assert_eq!(
+        json,
+        r#"{"offered":40,"admitted":20,"delayed":0,"denied":20,"false_allow":0,"false_deny":0,"#
+            .to_owned()
+            + r#""most_admitted":10,"limit":10,"burst":1,"waits":{"p50_us":0,"p99_us":0,"max_us":0},"#
+            + r#""state_bytes":16,"keys":1,"evictions":0,"evictions_half_used":0,"lost_races":0,"seconds":120,"#
+            + r#""is_cut_short":false,"rules":[{"name":"each","allowed":20,"denied":20,"delayed":0,"marked":0,"#
+            + r#""shadowed":0,"failed":0,"malformed":0}],"quotas":[{"rule":"each","tier":null,"name":"each","#
+            + r#""algorithm":"gcra","limit":10,"window_us":60000000,"most_admitted":10,"burst":1,"state_len":8}],"#
+            + r#""sources":[{"name":"source 1","offered":40,"admitted":20,"delayed":0,"denied":20,"retries":0}]}"#
+    );
+}
