@@ -12,4 +12,6 @@ pub(crate) enum End {
     Misuse(String),
     /// The standard output takes no more, and not because its reader left.
     Unwritten(std::io::Error),
+    /// A file cannot be written.
+    UnwrittenFile(std::path::PathBuf, std::io::Error),
 }

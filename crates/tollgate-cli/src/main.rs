@@ -17,6 +17,7 @@ mod envoy;
 mod explain;
 mod input;
 mod output;
+mod outputs;
 mod shell;
 mod source;
 mod words;
@@ -45,6 +46,10 @@ fn main() -> ExitCode {
         Err(End::Misuse(message)) => message,
         Err(End::Unwritten(error)) => {
             say(&format!("cannot write to the standard output: {error}"));
+            return ExitCode::from(UNWRITTEN);
+        }
+        Err(End::UnwrittenFile(path, error)) => {
+            say(&format!("cannot write {}: {error}", path.display()));
             return ExitCode::from(UNWRITTEN);
         }
     };

@@ -1,7 +1,7 @@
 //! One page that needs nothing else: no script, no request, light and dark.
 //!
-//! Invariant: the page is well-formed as XML, too, and its policy (`default-src 'none'`) lets it load
-//! nothing, even if an escape were ever missed. What a plot shows stands in the table beneath it.
+//! Invariant: its policy (`default-src 'none'`) lets the page load nothing and run nothing, even if
+//! an escape were ever missed. What a plot shows stands in the table beneath it.
 
 use crate::frame::Size;
 use crate::markup::Markup;

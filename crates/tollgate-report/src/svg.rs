@@ -231,7 +231,7 @@ impl Picture<'_> {
         }
     }
 
-    /// Areas and bars. Stacked ones are drawn from the highest to the lowest, each down to the axis.
+    /// Areas and bars. Stacked ones are drawn from the highest to the lowest, each down to nothing.
     fn surfaces(&self, markup: &mut Markup) {
         let is_surface =
             |layer: &&Layer<'_>| matches!(layer.series.shape, Shape::Area | Shape::Bars);

@@ -32,7 +32,7 @@ fn a_report_in_every_format() {
     golden("day-40.txt", &report.to_text(40));
     // Git keeps the line ends of a file of text as it likes.
     golden("day.csv", &report.to_csv().replace("\r\n", "\n"));
-    golden("day.md", &report.to_markdown());
+    golden("day.markdown", &report.to_markdown());
     golden("day.html", &report.to_html());
 }
 

@@ -1,7 +1,7 @@
 //! What strangers wrote is text, in every place of every format.
 //!
-//! A page is read by html5ever, an SVG file by quick-xml; neither is ours. A report with hostile text
-//! everywhere must have exactly the elements and attributes that one with harmless text has.
+//! A page is read by html5ever, an SVG file by quick-xml; neither is ours. A report with hostile
+//! text everywhere must have exactly the elements and attributes that one with harmless text has.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 #![allow(clippy::arithmetic_side_effects)]
 

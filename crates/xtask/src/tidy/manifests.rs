@@ -19,7 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "tollgate-replay",
         &["tollgate-access-log", "tollgate-core", "tollgate-policy", "tollgate-sim"],
     ),
-    ("tollgate-cli", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-cli", &["tollgate-core", "tollgate-policy", "tollgate-report"]),
     ("tollgate-playground", &["tollgate-policy"]),
     ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),
