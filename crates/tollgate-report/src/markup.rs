@@ -1,8 +1,8 @@
 //! HTML and SVG as they are written: the one place where text becomes markup.
 //!
 //! Invariant: names of elements and attributes are literals of this crate (`&'static str`); all
-//! else goes through [`visible`] and has `&`, `<`, `>`, `"` and `'` escaped, in text and in attributes
-//! alike. Every element is closed. So what strangers wrote is text wherever it stands, both for a
+//! else goes through [`visible`] and has `&`, `<`, `>`, `"` and `'` escaped, in text and in
+//! attributes alike. Every element is closed. So what strangers wrote is text wherever it stands, both for a
 //! parser of HTML and for one of XML. Deliberately absent: a way to write markup that was made
 //! elsewhere, and attributes that lead somewhere (`href`, `src`, `on...`).
 

@@ -33,6 +33,13 @@ fn each_model_has_its_times() {
     assert_eq!(times(on_off), [1_000, 1_500, 5_000, 5_500, 9_000, 9_500]);
     let bursts = r#"{"arrivals": {"bursts": {"size": 2, "every": "4s"}}}"#;
     assert_eq!(times(bursts), [0, 0, 4_000, 4_000, 8_000, 8_000]);
+    let spaced = r#"{"arrivals": {"spaced": {"size": 3, "wait": "200ms"}}}"#;
+    assert_eq!(times(spaced), [0, 200, 400]);
+    let spaced =
+        times(r#"{"arrivals": {"spaced": {"size": 90, "wait": "20ms", "jitter": "9ms"}}}"#);
+    let gaps: Vec<u64> = spaced.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(spaced.len() == 90 && gaps.iter().all(|gap| (20..=29).contains(gap)), "{gaps:?}");
+    assert!(gaps.contains(&21) && gaps.contains(&27), "{gaps:?}");
     let edge = r#"{"arrivals": {"edge": {"window": "4s", "size": 2, "gap": "20ms"}}}"#;
     assert_eq!(times(edge), [3_980, 3_990, 4_000, 4_000, 7_980, 7_990, 8_000, 8_000]);
     let counts = r#"{"arrivals": {"counts": {"bin": "1s", "counts": [2, 0, 0, 4]}}}"#;
@@ -196,7 +203,7 @@ fn every_mistake_names_its_place_and_what_is_allowed() {
     assert_eq!(
         source(r#"{"arrivals": {"stedy": {}}}"#),
         "sources[0].arrivals: unknown variant `stedy`, expected one of `steady`, `poisson`, \
-         `on_off`, `bursts`, `ramp`, `edge`, `counts`, `instants` at line 1 column 51"
+         `on_off`, `bursts`, `ramp`, `edge`, `counts`, `spaced`, `instants` at line 1 column 51"
     );
     assert_eq!(
         source(r#"{"arrivals": {"steady": {"rate": "1/s"}}, "clients": {"count": 0}}"#),

@@ -16,7 +16,7 @@ pub(super) struct Pulse {
     to: u64,
     /// Requests so far.
     k: u64,
-    /// The time of the last one of a Poisson row; the bin of counts, and requests of it so far.
+    /// The time of the last one of a row that goes by gaps; the bin of counts, and requests of it so far.
     last: u64,
     bin: (usize, u64),
 }
@@ -50,6 +50,13 @@ impl Pulse {
                 self.edge(window.0.as_nanos(), size.0, gap.0.as_nanos())
             }
             Arrivals::Counts { bin, counts } => self.count(bin.0.as_nanos(), &counts.0),
+            Arrivals::Spaced { size, wait, jitter } if self.k < size.0 => {
+                let gap = wait.0.saturating_add(chance.up_to(jitter.0)).as_nanos();
+                // The first one comes at once.
+                self.last = self.last.checked_add(if self.k > 0 { gap } else { 0 })?;
+                Some(self.last)
+            }
+            Arrivals::Spaced { .. } => None,
             Arrivals::Instants { at } => {
                 let listed = at.0.get(usize::try_from(self.k).ok()?)?;
                 self.from.checked_add(listed.0.as_nanos())

@@ -74,6 +74,13 @@ pub(crate) enum Arrivals {
     },
     /// So many in each bin, evenly: a time line.
     Counts { bin: Positive, counts: Listed<Bin> },
+    /// `size` in all, each `wait` after the one before, and up to `jitter` later by chance.
+    Spaced {
+        size: Count,
+        wait: Time,
+        #[serde(default)]
+        jitter: Time,
+    },
     /// At these times.
     Instants { at: Listed<Time> },
 }
