@@ -3,6 +3,7 @@
 
 #[path = "../vectors/format.rs"]
 mod vectors;
+mod worker_assets;
 mod worker_calls;
 mod worker_cases;
 mod worker_charging;

@@ -52,6 +52,7 @@ pub struct Setup {
     /// Names and Cap'n Proto values.
     bindings: Vec<(String, String)>,
     front: Option<String>,
+    assets: Option<String>,
     files: Files,
 }
 
@@ -71,7 +72,8 @@ impl Setup {
     /// busy machine they are slow.
     pub fn new(policy: impl ToString) -> Self {
         let policies = vec![policy.to_string()];
-        let setup = Self { policies, bindings: vec![], front: None, files: Files::OnDisk };
+        let (bindings, files) = (vec![], Files::OnDisk);
+        let setup = Self { policies, bindings, front: None, assets: None, files };
         setup.binding("OBJECT_TIMEOUT_MS", 30_000)
     }
 
@@ -104,6 +106,12 @@ impl Setup {
         self
     }
 
+    /// Binds `ASSETS` to a module that stands for the platform's assets.
+    pub fn assets(mut self, module: &str) -> Self {
+        self.assets = Some(module.into());
+        self.bound("ASSETS", "service = \"assets\"".to_owned())
+    }
+
     /// Keeps the databases in files that are in memory, where the machine has room for them: for
     /// tests of many objects, whose every write would wait for the disk.
     pub fn files_in_memory(mut self) -> Self {
@@ -134,6 +142,9 @@ impl Setup {
         if let Some(front) = &self.front {
             fs::write(dir.path().join("front.mjs"), front).expect("the module is written");
         }
+        if let Some(assets) = &self.assets {
+            fs::write(dir.path().join("assets.mjs"), assets).expect("the module is written");
+        }
         let ports: Vec<u16> = self.policies.iter().map(|_| process::free_port()).collect();
         let config = self.config(dir.path(), &ports);
         fs::write(dir.path().join("config.capnp"), config).expect("the configuration is written");
@@ -153,12 +164,18 @@ impl Setup {
             )
         });
         let objects = text(&dir.join("objects").to_string_lossy());
-        let workers: String = (0..ports.len()).map(|i| self.worker(i)).collect();
+        let mut workers: String = (0..ports.len()).map(|i| self.worker(i)).collect();
+        let mut assets = "";
+        if self.assets.is_some() {
+            assets = "(name = \"assets\", worker = .assets),";
+            workers.push_str(ASSETS_WORKER);
+        }
         format!(
             r#"using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [
     {services}
+    {assets}
     (name = "objects", disk = (path = {objects}, writable = true)),
     (name = "internet", network = (allow = ["private", "local"])),
   ],
@@ -198,6 +215,13 @@ const config :Workerd.Config = (
         )
     }
 }
+
+/// The Worker that stands for the platform's assets.
+const ASSETS_WORKER: &str = r#"const assets :Workerd.Worker = (
+  modules = [(name = "assets.mjs", esModule = embed "assets.mjs")],
+  compatibilityDate = "2026-01-01",
+);
+"#;
 
 /// The unique key of the first Worker's objects, which names their folder.
 const OBJECTS: &str = "limiter";

@@ -8,8 +8,10 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use tollgate_policy::{Policy, Problem, Problems, Surface};
+use worker::wasm_bindgen::JsValue;
 use worker::{Env, web_sys};
 
+use crate::assets::ASSETS;
 use crate::bearer::Token;
 use crate::lines::Lines;
 use crate::object_name::pk_hash_key;
@@ -25,6 +27,8 @@ const OBJECTS: &str = "LIMITER";
 pub(crate) struct Deployment {
     /// Who has it may ask `/check`, and read in the health report what is wrong.
     check_token: Option<Token>,
+    /// The files of the playground, when it is served.
+    assets: Option<JsValue>,
     gate: Result<Gate, Problems>,
 }
 
@@ -87,7 +91,13 @@ impl Deployment {
         if let Ok(gate) = &gate {
             gate.warn(check_token.is_some());
         }
-        Self { check_token, gate }
+        let assets = js::binding(env, ASSETS).filter(js::is_fetcher);
+        Self { check_token, assets, gate }
+    }
+
+    /// The files of the playground, when this deployment serves it.
+    pub(crate) const fn assets(&self) -> Option<&JsValue> {
+        self.assets.as_ref()
     }
 
     /// The gate and its policy, if nothing is wrong.
@@ -129,6 +139,10 @@ impl Gate {
         if namespace.is_undefined() {
             let message = "the Durable Object binding is missing; see wrangler.toml".to_owned();
             problems.0.push(Problem::new(OBJECTS, message));
+        }
+        if js::binding(env, ASSETS).is_some_and(|assets| !js::is_fetcher(&assets)) {
+            let message = "is bound to no assets; see [assets] in wrangler.toml".to_owned();
+            problems.0.push(Problem::new(ASSETS, message));
         }
         if !problems.0.is_empty() {
             return Err(problems);

@@ -9,6 +9,8 @@ export const isUrl = (text) => URL.canParse(text);
 
 export const isNamespace = (value) => typeof value?.getByName === "function";
 
+export const isFetcher = (value) => typeof value?.fetch === "function";
+
 /** For whoever reads the Worker's log: what may go on, and what must not. */
 export const warn = (text) => console.warn("tollgate:", text);
 export const fail = (text) => console.error("tollgate:", text);
@@ -144,6 +146,25 @@ function watched(request) {
   copy.pipeTo(writable).catch(() => {}); // whoever reads or writes it is told
   upload.request = { method: request.method, headers: request.headers, body: readable };
   return upload;
+}
+
+/** The file at `path` among the deployment's assets, with `fields` in place of its own; `undefined` when there is none. Of
+ * the request nothing else is told but what the client has already. */
+export async function assetAt(assets, request, path, fields) {
+  try {
+    const headers = new Headers();
+    const known = request.headers.get("if-none-match");
+    if (known !== null) headers.set("if-none-match", known);
+    const asked = new Request(new URL(path, request.url), { method: request.method, headers, redirect: "manual" });
+    const found = await assets.fetch(asked);
+    if (found.status !== 200 && found.status !== 304) return undefined;
+    const copy = new Response(found.body, found);
+    for (const [name, value] of lines(fields)) copy.headers.set(name, value);
+    return copy;
+  } catch (error) {
+    fail(`a file of the playground cannot be read: ${reason(error)}`);
+    return undefined;
+  }
 }
 
 /** The response with `fields` added to its own. */

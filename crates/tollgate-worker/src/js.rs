@@ -50,6 +50,13 @@ extern "C" {
     #[wasm_bindgen(js_name = isNamespace)]
     pub(crate) fn is_namespace(value: &JsValue) -> bool;
 
+    /// True for what files can be asked of.
+    #[wasm_bindgen(js_name = isFetcher)]
+    pub(crate) fn is_fetcher(value: &JsValue) -> bool;
+
+    #[wasm_bindgen(js_name = assetAt)]
+    fn asset_at(assets: &JsValue, request: &web_sys::Request, path: &str, fields: &str) -> Promise;
+
     /// A response; `fields` are lines of `name: value`.
     fn respond(status: u16, fields: &str, body: &str) -> web_sys::Response;
 
@@ -132,6 +139,16 @@ pub(crate) async fn forwarded(
     upload_matters: bool,
 ) -> Result<web_sys::Response, String> {
     settled(fetch_from(request, url, marks, upload_matters)).await
+}
+
+/// The file at `path` among `assets`, with `fields` set; `None` when there is none.
+pub(crate) async fn asset(
+    assets: &JsValue,
+    request: &web_sys::Request,
+    path: &str,
+    fields: &str,
+) -> Option<web_sys::Response> {
+    settled(asset_at(assets, request, path, fields)).await.ok()
 }
 
 /// `response` with `fields` added to its own.

@@ -8,6 +8,7 @@
 //! where to read why, an object or an origin that is silent is a failure with a name, and nothing
 //! here panics. The types of the `worker` crate stay here, in `object` and in `js`.
 
+mod assets;
 mod bearer;
 mod check;
 mod decide;
@@ -51,6 +52,11 @@ async fn fetch(
     let deployment = Deployment::of(&env);
     if path(target) == HEALTH_PATH {
         return Ok(js::send(&health(&deployment, &request)));
+    }
+    if let Some(assets) = deployment.assets()
+        && let Some(response) = assets::answer(assets, &request, path(target)).await
+    {
+        return Ok(response);
     }
     let Some((gate, policy)) = deployment.opened() else {
         return Ok(js::send(&health::misconfigured()));

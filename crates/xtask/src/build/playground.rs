@@ -13,6 +13,7 @@
 //! | `import module from "tollgate.wasm"` | the name of the module's file, beside the script |
 //! | `WORKER_URL` in `main.js` | the name of the bundled `worker.js`, beside the script |
 //! | `href="style.css"`, `src="main.js"` in `index.html` | the names of the bundled files |
+//! | `<meta charset="utf-8">` in `index.html` | the same, and behind it what the page may do |
 //! | `await import("./editor.js")` | a file of its own, fetched when it is asked for |
 
 use super::{product, worker};
@@ -37,6 +38,12 @@ use std::{
 /// What the page may fetch before the user acts, gzipped: a second on a slow telephone.
 const FIRST_LOAD: usize = 400_000;
 
+/// What the page and its files may do: one line. The page says it of itself, so that it holds on
+/// any server; ours and the Worker send it with every file.
+const CONTENT_SECURITY_POLICY: &str = "crates/tollgate-playground/csp.txt";
+/// Where the page lies among the Worker's assets. It is a part of their paths, so that no file
+/// stands at a path of an origin, however the assets are configured.
+const ASSETS_FOLDER: &str = "assets/.well-known/tollgate/playground";
 /// In the root Cargo.toml: small before fast.
 const PROFILE: &str = "page";
 const SOURCES: &str = "crates/tollgate-playground/web";
@@ -102,7 +109,20 @@ pub fn package(workspace: &Workspace) -> Result<()> {
             .map(drop)
             .or_problem("cannot copy NOTICE", "restore it with git")
     })?;
-    first_load(workspace).map(drop)
+    first_load(workspace)?;
+    atomically(&workspace.out.join(ASSETS_FOLDER), |folder| {
+        files(&workspace.playground_dir())?.iter().try_for_each(|file| {
+            let to = folder.join(file.file_name().unwrap_or_default());
+            fs::copy(file, to).map(drop).or_problem("cannot copy the page", "free disk space")
+        })
+    })
+}
+
+/// The line that says what the page may do.
+pub fn content_security_policy(workspace: &Workspace) -> Result<String> {
+    let text = fs::read_to_string(workspace.root.join(CONTENT_SECURITY_POLICY));
+    let text = text.or_problem("cannot read what the page may do", "restore it with git")?;
+    Ok(text.trim().to_owned())
 }
 
 pub fn print_sizes(workspace: &Workspace) -> Result<()> {
@@ -185,6 +205,11 @@ fn put_page(workspace: &Workspace, main: &Bundle, folder: &Path) -> Result<()> {
     let text = renamed(&text, "src=\"main.js\"", &format!("src=\"{}\"", main.script("main")?))?;
     let style = format!("href=\"{}\"", main.output("style", "css")?);
     let text = renamed(&text, "href=\"style.css\"", &style)?;
+    let policy = content_security_policy(workspace)?;
+    let charset = "<meta charset=\"utf-8\">";
+    let meta =
+        format!("{charset}<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">");
+    let text = renamed(&text, charset, &meta)?;
     fs::write(folder.join(PAGE), text).or_problem("cannot write the page", "free disk space")
 }
 

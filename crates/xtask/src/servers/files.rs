@@ -5,7 +5,11 @@
 //! GET and HEAD only, one answer a connection. Deliberately absent: whatever a page on this machine
 //! does not need, as ranges, compression and TLS.
 
-use crate::problem::{OrProblem, Result};
+use crate::{
+    build::playground,
+    problem::{OrProblem, Result},
+    workspace::Workspace,
+};
 use std::{
     collections::BTreeMap,
     fs,
@@ -34,12 +38,20 @@ struct Content {
 /// What is served: by paths, `/` and `/index.html` for the page.
 struct Site {
     prefix: String,
+    /// What the files may do.
+    policy: String,
     files: BTreeMap<String, Content>,
 }
 
-/// Serves the files of `folder` below `prefix` (`/`, or `/some/where/`) until the program ends.
-pub fn serve(folder: &Path, port: u16, prefix: &str) -> Result<()> {
-    let site = Arc::new(Site { prefix: prefix.to_owned(), files: read(folder)? });
+/// Serves the playground below `prefix` (`/`, or `/some/where/`) until the program ends.
+pub fn serve(workspace: &Workspace, port: u16, prefix: &str) -> Result<()> {
+    let policy = playground::content_security_policy(workspace)?;
+    let files = read(&workspace.playground_dir())?;
+    listen(Site { prefix: prefix.to_owned(), policy, files }, port)
+}
+
+fn listen(site: Site, port: u16) -> Result<()> {
+    let site = Arc::new(site);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     let listener = listener.or_problem(format!("port {port} cannot be used"), "choose another")?;
     thread::spawn(move || {
@@ -103,6 +115,9 @@ fn answer(site: &Site, stream: TcpStream) -> std::io::Result<()> {
 fn response<'s>(site: &'s Site, line: &str) -> (String, &'s [u8]) {
     let mut words = line.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let head = |status: &str, kind: &str, length: usize, extra: &str| {
+        head(&site.policy, status, kind, length, extra)
+    };
     if !matches!(method, "GET" | "HEAD") {
         return (head("405 Method Not Allowed", TEXT, 0, "Allow: GET, HEAD\r\n"), b"");
     }
@@ -121,12 +136,12 @@ fn response<'s>(site: &'s Site, line: &str) -> (String, &'s [u8]) {
     (head, if method == "GET" { &file.bytes } else { b"" })
 }
 
-fn head(status: &str, kind: &str, length: usize, extra: &str) -> String {
+fn head(policy: &str, status: &str, kind: &str, length: usize, extra: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
-         X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
-         Referrer-Policy: no-referrer\r\nCross-Origin-Opener-Policy: same-origin\r\n{extra}\
-         Connection: close\r\n\r\n"
+         Content-Security-Policy: {policy}; frame-ancestors 'none'\r\n\
+         X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+         Cross-Origin-Opener-Policy: same-origin\r\n{extra}Connection: close\r\n\r\n"
     )
 }
 
@@ -141,7 +156,7 @@ mod tests {
             (name.to_owned(), Content { bytes: bytes.to_vec(), kind, is_named_by_content })
         };
         let files = BTreeMap::from([file("index.html", b"<p>"), file("a-1.wasm", b"\0asm")]);
-        Site { prefix: prefix.to_owned(), files }
+        Site { prefix: prefix.to_owned(), policy: "default-src 'none'".to_owned(), files }
     }
 
     fn asked(site: &Site, line: &str) -> (String, Vec<u8>) {
@@ -156,6 +171,7 @@ mod tests {
             let (head, body) = asked(&site, &format!("GET {prefix}?x=1 HTTP/1.1"));
             assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/html"), "{head}");
             assert!(head.contains("no-cache") && body == b"<p>");
+            assert!(head.contains("Content-Security-Policy: default-src 'none'; frame-"), "{head}");
             let (head, body) = asked(&site, &format!("GET {prefix}a-1.wasm HTTP/1.1"));
             assert!(head.contains("application/wasm") && head.contains("immutable"), "{head}");
             assert_eq!(body, b"\0asm");
@@ -184,13 +200,9 @@ mod tests {
 
     #[test]
     fn it_answers_on_its_port() {
-        let folder = std::env::temp_dir().join(format!("xtask-files-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("index.html"), "<p>").unwrap();
         let port = crate::servers::free_port().unwrap();
-        serve(&folder, port, "/").unwrap();
+        listen(site("/"), port).unwrap();
         let status = |path: &str| crate::servers::http::Request::new(port, path).send().unwrap();
         assert_eq!((status("/"), status("/secret")), (200, 404));
-        fs::remove_dir_all(&folder).unwrap();
     }
 }
