@@ -8,7 +8,8 @@ use crate::format::Format;
 use crate::reader::{Limits, Reader};
 
 /// Formats that are tried, the more telling ones first.
-const TRIED: [&str; 2] = ["combined", "common"];
+const TRIED: [&str; 8] =
+    ["envoy", "vhost", "combined", "common", "envoy-json", "json", "tsv", "csv"];
 
 impl Format {
     /// The format that the first bytes of a log are written in; `None` when none fits. Some
@@ -17,7 +18,8 @@ impl Format {
     pub fn detect(head: &[u8]) -> Option<Self> {
         let end = memchr::memrchr(b'\n', head).unwrap_or(head.len());
         let whole = head.get(..end)?;
-        TRIED.iter().filter_map(|spec| Self::parse(spec).ok()).find(|format| fits(format, whole))
+        let fitted = |spec: &&str| Self::parse(spec).and_then(|format| format.fit(whole)).ok();
+        TRIED.iter().filter_map(fitted).find(|format| fits(format, whole))
     }
 }
 

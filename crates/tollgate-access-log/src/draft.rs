@@ -8,6 +8,7 @@ use crate::counts::Cause;
 use crate::escape::{Escape, unescape};
 use crate::field::{Field, Wanted, fixed_place};
 use crate::record::{Client, Place, Record, Texts, Time};
+use crate::strftime::Strftime;
 use crate::time;
 
 /// How a column writes its time.
@@ -21,6 +22,8 @@ pub(crate) enum TimeForm {
     Iso,
     /// Seconds since 1970 and their parts.
     Epoch,
+    /// The one with this number among the format's own.
+    Given(usize),
 }
 
 /// What is done with a piece of a line.
@@ -52,8 +55,11 @@ pub(crate) struct Draft {
     /// Where in `unescaped` a path and a query are that make the target together.
     path: Option<(usize, usize)>,
     query: Option<(usize, usize)>,
+    /// Which keys of a JSON object were there.
+    pub(crate) seen: Vec<bool>,
     /// The last time read and its text: many lines have the same.
     known: Option<(Time, Vec<u8>)>,
+    times: Vec<Strftime>,
 }
 
 /// A piece of a line and where in the line it begins.
@@ -70,10 +76,20 @@ impl Piece<'_> {
 }
 
 impl Draft {
-    pub(crate) fn new(wanted: &Wanted) -> Self {
+    /// For lines whose format has `times` of its own.
+    pub(crate) fn new(wanted: &Wanted, times: Vec<Strftime>) -> Self {
         let places = vec![Place::Absent; wanted.values()];
-        let (unescaped, path, query) = (Vec::new(), None, None);
-        Self { time: None, status: None, places, unescaped, path, query, known: None }
+        Self {
+            time: None,
+            status: None,
+            places,
+            unescaped: Vec::new(),
+            path: None,
+            query: None,
+            seen: Vec::new(),
+            known: None,
+            times,
+        }
     }
 
     /// Forgets the line before.
@@ -95,16 +111,10 @@ impl Draft {
     ) -> Result<(), Cause> {
         match action {
             Action::Skip => {}
-            Action::Time(form) => self.time = Some(self.read_time(piece.text, form)?),
+            Action::Time(form) => self.time = Some(self.escaped_time(piece.text, form, escape)?),
             Action::Status => self.status = status(piece.text)?,
             Action::Request { method, target } => {
-                let (found_method, found_target) = request_line(piece).ok_or(Cause::NoRequest)?;
-                if method {
-                    self.put(fixed_place(&Field::Method), found_method, escape);
-                }
-                if target {
-                    self.put(fixed_place(&Field::Target), found_target, escape);
-                }
+                self.request(piece, escape, RequestParts { method, target })?;
             }
             Action::Text(place) => self.put(Some(place), piece, escape),
             Action::Path => self.path = self.copied(piece.text, escape),
@@ -157,6 +167,65 @@ impl Draft {
         }
     }
 
+    /// Adds one of several values to a text.
+    pub(crate) fn join(&mut self, action: Action, text: &[u8], escape: Escape) {
+        let Action::Text(place) = action else { return };
+        let Some(place) = self.places.get_mut(place) else { return };
+        let from = match *place {
+            Place::Unescaped(from, _) => {
+                self.unescaped.extend_from_slice(b", ");
+                from
+            }
+            Place::Absent | Place::Line(..) => self.unescaped.len(),
+        };
+        if !unescape(text, escape, &mut self.unescaped) {
+            self.unescaped.extend_from_slice(text);
+        }
+        *place = Place::Unescaped(from, self.unescaped.len());
+    }
+
+    /// Takes the parts of a request line.
+    fn request(
+        &mut self,
+        piece: Piece<'_>,
+        escape: Escape,
+        wanted: RequestParts,
+    ) -> Result<(), Cause> {
+        let start = self.unescaped.len();
+        let is_unescaped = unescape(piece.text, escape, &mut self.unescaped);
+        let text =
+            if is_unescaped { self.unescaped.get(start..).unwrap_or_default() } else { piece.text };
+        let (method, target) = request_line(text).ok_or(Cause::NoRequest)?;
+        let place = |(from, to): (usize, usize)| {
+            if is_unescaped {
+                Place::Unescaped(start.wrapping_add(from), start.wrapping_add(to))
+            } else {
+                Place::Line(piece.from.wrapping_add(from), piece.from.wrapping_add(to))
+            }
+        };
+        let parts =
+            [(wanted.method, Field::Method, method), (wanted.target, Field::Target, target)];
+        for (_, field, part) in parts.into_iter().filter(|(is_wanted, _, _)| *is_wanted) {
+            if let Some(at) = fixed_place(&field).and_then(|at| self.places.get_mut(at)) {
+                *at = place(part);
+            }
+        }
+        Ok(())
+    }
+
+    /// A time in which a slash may be escaped, as some write JSON.
+    fn escaped_time(&mut self, text: &[u8], form: TimeForm, escape: Escape) -> Result<Time, Cause> {
+        let read = self.read_time(text, form);
+        if read.is_ok() {
+            return read;
+        }
+        let start = self.unescaped.len();
+        let Some((from, to)) = self.copied(text, escape) else { return read };
+        let plain = self.unescaped.get(from..to).unwrap_or_default().to_vec();
+        self.unescaped.truncate(start);
+        self.read_time(&plain, form)
+    }
+
     fn read_time(&mut self, text: &[u8], form: TimeForm) -> Result<Time, Cause> {
         if let Some((time, known)) = &self.known
             && is_same(known, text)
@@ -168,6 +237,10 @@ impl Draft {
             TimeForm::Common => time::common(text),
             TimeForm::Iso => time::iso(text),
             TimeForm::Epoch => time::epoch(text),
+            TimeForm::Given(number) => match self.times.get(number) {
+                Some(form) => form.read(text),
+                None => Err(Cause::Time),
+            },
         }?;
         let (known, kept) = self.known.get_or_insert_default();
         *known = time;
@@ -219,23 +292,27 @@ fn status(text: &[u8]) -> Result<Option<u16>, Cause> {
     }
 }
 
+/// Which parts of a request line are wanted.
+#[derive(Clone, Copy)]
+struct RequestParts {
+    method: bool,
+    target: bool,
+}
+
+/// Where a part of a text is, from here to there.
+type Range = (usize, usize);
+
 /// The method and the target of `GET /a HTTP/1.1`; the version may be missing. `None` for what
-/// begins with no method, and for a target with control bytes or nothing in it.
-fn request_line(line: Piece<'_>) -> Option<(Piece<'_>, Piece<'_>)> {
-    let end = memchr::memchr(b' ', line.text)?;
-    let (method, rest) = line.text.split_at_checked(end)?;
-    let (_, rest) = rest.split_first()?;
-    let is_token = |b: &u8| b.is_ascii_alphabetic() || matches!(b, b'-' | b'_');
-    if method.is_empty() || !method.iter().all(is_token) {
+/// begins with no method or has no target: what else came to the port, or nothing.
+fn request_line(line: &[u8]) -> Option<(Range, Range)> {
+    let end = memchr::memchr(b' ', line)?;
+    let is_token = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    if end == 0 || !line.get(..end)?.iter().all(is_token) {
         return None;
     }
-    let target = match memchr::memrchr(b' ', rest).and_then(|at| rest.split_at_checked(at)) {
-        Some((target, version)) if version.starts_with(b" HTTP/") => target,
-        _ => rest,
-    };
-    if target.is_empty() {
-        return None;
-    }
-    let from = line.from.wrapping_add(end).wrapping_add(1);
-    Some((Piece { text: method, from: line.from }, Piece { text: target, from }))
+    let from = end.wrapping_add(1);
+    let last = memchr::memrchr(b' ', line)?;
+    let has_version = last > end && line.get(last..)?.starts_with(b" HTTP/");
+    let to = if has_version { last } else { line.len() };
+    (from < to).then_some(((0, end), (from, to)))
 }

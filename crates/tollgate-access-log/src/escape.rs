@@ -13,19 +13,37 @@ pub(crate) enum Escape {
     Backslash,
     /// As in JSON's strings: the same, and `\u0022`.
     Json,
+    /// A quote is doubled, as in RFC 4180.
+    Doubled,
+}
+
+impl Escape {
+    /// The byte that every escape begins with.
+    const fn mark(self) -> Option<u8> {
+        match self {
+            Self::None => None,
+            Self::Backslash | Self::Json => Some(b'\\'),
+            Self::Doubled => Some(b'"'),
+        }
+    }
 }
 
 /// `text` without its escapes, appended to `out`; `false` when it has none, and nothing is appended.
 pub(crate) fn unescape(text: &[u8], escape: Escape, out: &mut Vec<u8>) -> bool {
-    let Some(first) = memchr(b'\\', text).filter(|_| escape != Escape::None) else {
-        return false;
-    };
+    let Some(mark) = escape.mark() else { return false };
+    let Some(first) = memchr(mark, text) else { return false };
     let (mut plain, mut rest) = text.split_at_checked(first).unwrap_or((text, &[]));
     loop {
         out.extend_from_slice(plain);
         let Some((_, escaped)) = rest.split_first() else { return true };
-        let after = one(escaped, escape, out);
-        let next = memchr(b'\\', after).unwrap_or(after.len());
+        let after = match escape {
+            Escape::Doubled => {
+                out.push(b'"');
+                escaped.strip_prefix(b"\"").unwrap_or(escaped)
+            }
+            Escape::None | Escape::Backslash | Escape::Json => one(escaped, escape, out),
+        };
+        let next = memchr(mark, after).unwrap_or(after.len());
         (plain, rest) = after.split_at_checked(next).unwrap_or((after, &[]));
     }
 }
@@ -114,8 +132,8 @@ mod tests {
 
     #[test]
     fn escapes_are_undone_and_all_else_stays() {
-        use Escape::{Backslash, Json};
-        let rows: [(&[u8], Escape, &[u8]); 17] = [
+        use Escape::{Backslash, Doubled, Json};
+        let rows: [(&[u8], Escape, &[u8]); 19] = [
             (br"a\x22b\x5C", Backslash, b"a\"b\\"),
             (br#"\"\\\n\t\r\v"#, Backslash, b"\"\\\n\t\r\x0b"),
             (br"\xE4\x00\xff", Backslash, b"\xE4\0\xff"),
@@ -133,6 +151,8 @@ mod tests {
             (br"\u0000", Json, b"\0"),
             (br"\x41", Json, b"A"),
             (br"\\u0041", Json, br"\u0041"),
+            (b"\"\"a\"\"", Doubled, b"\"a\""),
+            (b"a\"b\\", Doubled, b"a\"b\\"),
         ];
         for (text, escape, expected) in rows {
             let mut out = vec![];

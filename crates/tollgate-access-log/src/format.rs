@@ -1,13 +1,22 @@
-//! Formats by name: what `--format` says, and what a log's first lines look like.
+//! Formats by name: what `--format` says.
 //!
 //! Invariant: what a format tells is known before the first record, so that nobody learns from an
 //! empty report that his log lacks a column.
 
 use std::fmt;
 
+use crate::columns::{ColumnKind, ColumnProgram, Columns};
+use crate::counts::Cause;
+use crate::draft::Draft;
 use crate::escape::Escape;
 use crate::field::{Field, Wanted};
-use crate::template::{Program, Template, nginx};
+use crate::json::{Json, JsonProgram};
+use crate::names::Map;
+use crate::strftime::Strftime;
+use crate::template::{Program, Template, envoy, nginx};
+
+/// Lines of a log's beginning that are looked at to find its names.
+const HEAD_LINES: usize = 100;
 
 /// How the lines of a log are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +29,8 @@ pub struct Format {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Template(Template),
+    Columns(Columns),
+    Json(Json),
 }
 
 /// Why there is no such format: a sentence in lower case, without a full stop.
@@ -34,6 +45,20 @@ impl fmt::Display for FormatError {
 
 impl std::error::Error for FormatError {}
 
+/// The names of formats, for help and messages.
+pub const FORMAT_NAMES: [&str; 10] = [
+    "combined",
+    "common",
+    "vhost",
+    "nginx:FORMAT",
+    "nginx-json:FORMAT",
+    "nginx-none:FORMAT",
+    "envoy[:FORMAT]",
+    "envoy-json[:OBJECT]",
+    "json[:MAP]",
+    "csv[:MAP], tsv[:MAP]",
+];
+
 impl Format {
     /// Reads what `--format` says: a name, or a name, a colon and the format's own words.
     ///
@@ -45,16 +70,61 @@ impl Format {
             None => (spec, None),
         };
         let kind = match (name, words) {
-            ("combined", None) => Kind::Template(template(nginx::COMBINED, Escape::Backslash)?),
-            ("common", None) => Kind::Template(template(nginx::COMMON, Escape::Backslash)?),
-            ("nginx", Some(words)) => Kind::Template(template(words, Escape::Backslash)?),
-            _ => {
-                let message =
-                    format!("{spec:?} is no format; use combined, common or nginx:FORMAT");
-                return Err(FormatError(message));
-            }
+            ("combined", None) => template(nginx::parse(nginx::COMBINED, Escape::Backslash)),
+            ("common", None) => template(nginx::parse(nginx::COMMON, Escape::Backslash)),
+            ("vhost", None) => template(nginx::parse(nginx::VHOST, Escape::Backslash)),
+            ("nginx", Some(words)) => template(nginx::parse(words, Escape::Backslash)),
+            ("nginx-json", Some(words)) => template(nginx::parse(words, Escape::Json)),
+            ("nginx-none", Some(words)) => template(nginx::parse(words, Escape::None)),
+            ("envoy", words) => template(envoy::parse(words.unwrap_or(envoy::DEFAULT))),
+            ("envoy-json", words) => Json::envoy(words).map(Kind::Json),
+            ("json", words) => Json::parse(words.unwrap_or_default()).map(Kind::Json),
+            ("csv", words) => columns(ColumnKind::Commas, words),
+            ("tsv", words) => columns(ColumnKind::Tabs, words),
+            _ => Err(format!("is no format; use {}", FORMAT_NAMES.join(", "))),
         };
+        let kind = kind.map_err(|why| FormatError(format!("{spec:?} {why}")))?;
         Ok(Self { spec: spec.to_owned(), kind })
+    }
+
+    /// The same format, with some of its variables, columns or keys meaning something else:
+    /// `client=remote_ip,header.x-api-key=key`.
+    ///
+    /// # Errors
+    /// The map is none, names no field, or names what the format does not have.
+    pub fn with_map(&self, map: &str) -> Result<Self, FormatError> {
+        let mut kind = self.kind.clone();
+        let mapped = match &mut kind {
+            Kind::Template(template) => {
+                let mut pairs = Map::default();
+                pairs.add(map).and_then(|()| template.map(&pairs))
+            }
+            Kind::Columns(columns) => columns.map.add(map).and_then(|()| columns.check()),
+            Kind::Json(json) => json.add(map),
+        };
+        mapped.map_err(|why| FormatError(format!("{:?} {why}", self.spec)))?;
+        Ok(Self { spec: self.spec.clone(), kind })
+    }
+
+    /// The same format, with its columns or keys named by the first bytes of a log where the format leaves
+    /// that open: `csv` and `tsv` by the header line, `json` by the keys of the first lines. Other formats
+    /// are as they were. Some kilobytes are enough; the last line may be cut.
+    ///
+    /// # Errors
+    /// The first line names no columns, or not those that are mapped.
+    pub fn fit(&self, head: &[u8]) -> Result<Self, FormatError> {
+        let head = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
+        let mut lines = head.split(|byte| *byte == b'\n').take(HEAD_LINES);
+        let kind = match &self.kind {
+            Kind::Columns(columns) if columns.has_header => {
+                let fitted = columns.with_header(lines.next().unwrap_or_default());
+                let failed = |why| FormatError(format!("the first line {why}"));
+                Kind::Columns(fitted.map_err(failed)?)
+            }
+            Kind::Json(json) if json.given.is_empty() => Kind::Json(json.with_lines(lines)),
+            other => other.clone(),
+        };
+        Ok(Self { spec: self.spec.clone(), kind })
     }
 
     /// Whether lines of this format tell `field`.
@@ -62,12 +132,54 @@ impl Format {
     pub fn tells(&self, field: &Field) -> bool {
         match &self.kind {
             Kind::Template(template) => template.tells(field),
+            Kind::Columns(columns) => columns.tells(field),
+            Kind::Json(json) => json.tells(field),
         }
     }
 
-    pub(crate) fn program(&self, wanted: &Wanted) -> Program {
+    /// Whether the first line of a file is no record but the names of its columns.
+    pub(crate) fn has_header(&self) -> bool {
+        matches!(&self.kind, Kind::Columns(columns) if columns.has_header)
+    }
+
+    /// Whether a line end between quotes does not end a line.
+    pub(crate) fn has_quotes(&self) -> bool {
+        matches!(&self.kind, Kind::Columns(columns) if columns.kind == ColumnKind::Commas)
+    }
+
+    pub(crate) fn program(&self, wanted: &Wanted) -> LineProgram {
         match &self.kind {
-            Kind::Template(template) => template.program(wanted),
+            Kind::Template(template) => LineProgram::Template(template.program(wanted)),
+            Kind::Columns(columns) => LineProgram::Columns(columns.program(wanted)),
+            Kind::Json(json) => LineProgram::Json(json.program(wanted)),
+        }
+    }
+
+    /// The forms of times that the format has of its own.
+    pub(crate) fn times(&self) -> Vec<Strftime> {
+        match &self.kind {
+            Kind::Template(template) => template.times.clone(),
+            Kind::Json(json) => json.times.clone(),
+            Kind::Columns(_) => Vec::new(),
+        }
+    }
+}
+
+/// A format that knows what is wanted.
+#[derive(Clone, Debug)]
+pub(crate) enum LineProgram {
+    Template(Program),
+    Columns(ColumnProgram),
+    Json(JsonProgram),
+}
+
+impl LineProgram {
+    /// Finds in `line` what is wanted.
+    pub(crate) fn read(&self, line: &[u8], draft: &mut Draft) -> Result<(), Cause> {
+        match self {
+            Self::Template(program) => program.read(line, draft),
+            Self::Columns(program) => program.read(line, draft),
+            Self::Json(program) => program.read(line, draft),
         }
     }
 }
@@ -78,6 +190,10 @@ impl fmt::Display for Format {
     }
 }
 
-fn template(words: &str, escape: Escape) -> Result<Template, FormatError> {
-    nginx::parse(words, escape).map_err(|why| FormatError(format!("{words:?} {why}")))
+fn template(parsed: Result<Template, String>) -> Result<Kind, String> {
+    parsed.map(Kind::Template)
+}
+
+fn columns(kind: ColumnKind, words: Option<&str>) -> Result<Kind, String> {
+    Columns::parse(kind, words.unwrap_or_default()).map(Kind::Columns)
 }

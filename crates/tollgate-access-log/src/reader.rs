@@ -9,10 +9,9 @@ use std::fmt;
 use crate::counts::{Cause, Counts};
 use crate::draft::Draft;
 use crate::field::{Field, Wanted};
-use crate::format::Format;
+use crate::format::{Format, LineProgram};
 use crate::lines::{Line, Lines, Utf16};
 use crate::record::Record;
-use crate::template::Program;
 
 /// What a line may be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +34,8 @@ pub enum Refused {
     Utf16,
     /// Its format does not tell the time.
     NoTime,
+    /// Its header line lacks a column that an earlier file has.
+    OtherColumns,
 }
 
 impl fmt::Display for Refused {
@@ -43,6 +44,7 @@ impl fmt::Display for Refused {
             Self::Utf16 => {
                 "the log is UTF-16; convert it to UTF-8, as with iconv -f UTF-16 -t UTF-8"
             }
+            Self::OtherColumns => "the header line lacks a column that is needed",
             Self::NoTime => "the format does not tell when a request came",
         })
     }
@@ -61,7 +63,11 @@ pub struct Reader {
 #[derive(Clone, Debug)]
 struct Parser {
     wanted: Wanted,
-    program: Program,
+    format: Format,
+    program: LineProgram,
+    /// The next line has the names of the columns.
+    expects_header: bool,
+    refused: Option<Refused>,
     draft: Draft,
     counts: Counts,
 }
@@ -77,11 +83,14 @@ impl Reader {
         }
         let parser = Parser {
             program: format.program(&wanted),
-            draft: Draft::new(&wanted),
+            draft: Draft::new(&wanted, format.times()),
             wanted,
             counts: Counts::default(),
+            expects_header: format.has_header(),
+            refused: None,
+            format: format.clone(),
         };
-        Ok(Self { lines: Lines::new(limits.line_bytes, false), parser })
+        Ok(Self { lines: Lines::new(limits.line_bytes, format.has_quotes()), parser })
     }
 
     /// Reads the next bytes of a file, and gives every line that ends in them to `on_record`.
@@ -97,7 +106,8 @@ impl Reader {
         self.parser.counts.bytes = self.parser.counts.bytes.wrapping_add(fed);
         let parser = &mut self.parser;
         let read = self.lines.feed(bytes, &mut |line| parser.line(line, on_record));
-        read.map_err(|Utf16| Refused::Utf16)
+        read.map_err(|Utf16| Refused::Utf16)?;
+        parser.refused.map_or(Ok(()), Err)
     }
 
     /// Ends a file: its last line may have no end. What is fed next is another file.
@@ -107,7 +117,8 @@ impl Reader {
     pub fn finish(&mut self, on_record: &mut impl FnMut(Record<'_>)) -> Result<(), Refused> {
         let parser = &mut self.parser;
         self.lines.finish(&mut |line| parser.line(line, on_record));
-        Ok(())
+        parser.expects_header = parser.format.has_header();
+        parser.refused.take().map_or(Ok(()), Err)
     }
 
     /// What became of the lines so far.
@@ -120,9 +131,23 @@ impl Reader {
 impl Parser {
     fn line(&mut self, line: Line<'_>, on_record: &mut impl FnMut(Record<'_>)) {
         match line {
+            Line::Whole(line) if self.expects_header => self.header(line),
+            _ if self.refused.is_some() => {}
             Line::Whole(line) => self.whole(line, on_record),
             Line::TooLong(beginning) => self.counts.unreadable(Cause::TooLong, beginning),
             Line::OpenQuote(line) => self.counts.unreadable(Cause::OpenQuote, line),
+        }
+    }
+
+    /// The columns of this file: the header says where those stand that are wanted.
+    fn header(&mut self, line: &[u8]) {
+        self.expects_header = false;
+        let needed = self.wanted.fields().iter().filter(|field| self.format.tells(field));
+        match self.format.fit(line) {
+            Ok(fitted) if needed.into_iter().all(|field| fitted.tells(field)) => {
+                self.program = fitted.program(&self.wanted);
+            }
+            Ok(_) | Err(_) => self.refused = Some(Refused::OtherColumns),
         }
     }
 

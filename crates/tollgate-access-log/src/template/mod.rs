@@ -3,53 +3,24 @@
 //! Invariant: a variable ends where the literal behind it begins, and a quote that is escaped ends
 //! nothing. Behind the last variable that somebody wants a line is not looked at.
 
+pub(crate) mod envoy;
 pub(crate) mod nginx;
 
 use memchr::memchr;
 
 use crate::counts::Cause;
-use crate::draft::{Action, Draft, Piece, TimeForm};
+use crate::draft::{Action, Draft, Piece};
 use crate::escape::Escape;
-use crate::field::{Field, Wanted, fixed_place};
-
-/// What a variable tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// Nothing that a limiter knows.
-    Other,
-    Time(TimeForm),
-    Status,
-    /// A whole request line.
-    Request,
-    /// A path without its query.
-    Path,
-    /// A query without its question mark.
-    Query,
-    /// A text that is this field.
-    Text(Field),
-}
-
-impl Source {
-    /// Whether a line with this tells `field`.
-    pub(crate) fn tells(&self, field: &Field) -> bool {
-        match self {
-            Self::Other | Self::Query => false,
-            Self::Time(_) => *field == Field::Time,
-            Self::Status => *field == Field::Status,
-            Self::Request => matches!(field, Field::Method | Field::Target),
-            Self::Path => *field == Field::Target,
-            Self::Text(text) => field == text,
-        }
-    }
-}
+use crate::field::{Field, Wanted};
+use crate::names::Map;
+use crate::source::{Ranked, Source, actions, best};
+use crate::strftime::Strftime;
 
 /// A variable, and the literal text behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Variable {
     pub(crate) name: String,
-    pub(crate) source: Source,
-    /// Among several that tell the same the one with the greatest rank is taken, then the first.
-    pub(crate) rank: u8,
+    pub(crate) source: Ranked,
     pub(crate) literal: Vec<u8>,
 }
 
@@ -60,49 +31,62 @@ pub(crate) struct Template {
     pub(crate) lead: Vec<u8>,
     pub(crate) variables: Vec<Variable>,
     pub(crate) escape: Escape,
+    /// Forms of times that the format has of its own.
+    pub(crate) times: Vec<Strftime>,
+}
+
+/// Adds text that stands as it is.
+pub(crate) fn push_literal(template: &mut Template, literal: &str) {
+    match template.variables.last_mut() {
+        None => template.lead.extend_from_slice(literal.as_bytes()),
+        Some(variable) => variable.literal.extend_from_slice(literal.as_bytes()),
+    }
+}
+
+/// Adds a variable; two that touch are one if neither tells anything.
+pub(crate) fn push_variable(template: &mut Template, variable: Variable) -> Result<(), String> {
+    let touched = template.variables.last().filter(|before| before.literal.is_empty());
+    let Some(before) = touched else {
+        template.variables.push(variable);
+        return Ok(());
+    };
+    if before.source.0 == Source::Other && variable.source.0 == Source::Other {
+        return Ok(());
+    }
+    let (before, name) = (&before.name, &variable.name);
+    Err(format!("has nothing between {before} and {name}, so nobody can tell where one ends"))
 }
 
 impl Template {
     pub(crate) fn tells(&self, field: &Field) -> bool {
-        self.best(field).is_some()
+        best(&self.sources(), field).is_some()
     }
 
-    /// The variable that `field` is taken from.
-    fn best(&self, field: &Field) -> Option<usize> {
-        let telling = self.variables.iter().enumerate().filter(|(_, v)| v.source.tells(field));
-        // `max_by_key` gives the last of equals, and the first is wanted.
-        telling.rev().max_by_key(|(_, variable)| variable.rank).map(|(at, _)| at)
+    /// Gives the variables of `map` another meaning.
+    pub(crate) fn map(&mut self, map: &Map) -> Result<(), String> {
+        let names: Vec<String> = self.variables.iter().map(|v| v.name.clone()).collect();
+        if let Some(name) = map.unknown(&names) {
+            return Err(format!("has no variable {name:?}, but {}", names.join(", ")));
+        }
+        for variable in &mut self.variables {
+            if let Some(mapped) = map.get(&variable.name) {
+                variable.source = mapped;
+            }
+        }
+        Ok(())
+    }
+
+    fn sources(&self) -> Vec<Ranked> {
+        self.variables.iter().map(|variable| variable.source.clone()).collect()
     }
 
     /// The steps that find what is wanted.
     pub(crate) fn program(&self, wanted: &Wanted) -> Program {
-        let mut steps: Vec<Step> = Vec::new();
-        let from = |field: &Field| self.best(field).filter(|_| wanted.has(field));
-        let target_from = from(&Field::Target);
-        let is_path =
-            |at: usize| matches!(self.variables.get(at), Some(v) if v.source == Source::Path);
-        let joins = target_from.is_some_and(is_path);
-        for (at, variable) in self.variables.iter().enumerate() {
-            let action = match &variable.source {
-                Source::Other => Action::Skip,
-                Source::Time(form) if from(&Field::Time) == Some(at) => Action::Time(*form),
-                Source::Status if from(&Field::Status) == Some(at) => Action::Status,
-                Source::Request => {
-                    let method = from(&Field::Method) == Some(at);
-                    let target = target_from == Some(at);
-                    if method || target { Action::Request { method, target } } else { Action::Skip }
-                }
-                Source::Path if target_from == Some(at) => Action::Path,
-                Source::Query if joins => Action::Query,
-                Source::Text(field) if from(field) == Some(at) => {
-                    let place = wanted.place(field).or(fixed_place(field));
-                    place.map_or(Action::Skip, Action::Text)
-                }
-                Source::Time(_) | Source::Status | Source::Path | Source::Query => Action::Skip,
-                Source::Text(_) => Action::Skip,
-            };
-            steps.push(Step { action, literal: variable.literal.clone() });
-        }
+        let actions = actions(&self.sources(), wanted);
+        let steps = actions.into_iter().zip(&self.variables);
+        let step =
+            |(action, variable): (_, &Variable)| Step { action, literal: variable.literal.clone() };
+        let mut steps: Vec<Step> = steps.map(step).collect();
         let last = steps.iter().rposition(|step| step.action != Action::Skip);
         steps.truncate(last.map_or(0, |last| last.wrapping_add(1)));
         Program { lead: self.lead.clone(), steps, escape: self.escape }
@@ -157,7 +141,8 @@ impl Program {
 
     /// Whether what stands behind `before` is escaped by it: an odd number of backslashes.
     fn is_escaped(&self, before: &[u8]) -> bool {
-        if self.escape == Escape::None || before.last() != Some(&b'\\') {
+        let has_backslashes = matches!(self.escape, Escape::Backslash | Escape::Json);
+        if !has_backslashes || before.last() != Some(&b'\\') {
             return false;
         }
         let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();

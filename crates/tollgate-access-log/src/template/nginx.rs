@@ -6,7 +6,8 @@
 use crate::draft::TimeForm;
 use crate::escape::Escape;
 use crate::field::Field;
-use crate::template::{Source, Template, Variable};
+use crate::source::{Ranked, Source};
+use crate::template::{Template, Variable, push_literal, push_variable};
 
 /// The combined log format, as nginx has it built in and Apache's `combined` writes it.
 pub(crate) const COMBINED: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
@@ -14,8 +15,11 @@ pub(crate) const COMBINED: &str = r#"$remote_addr - $remote_user [$time_local] "
 pub(crate) const COMMON: &str =
     r#"$remote_addr $logname $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
 
+/// Apache's combined format with the virtual host in front, as Debian configures it.
+pub(crate) const VHOST: &str = r#"$vhost:$server_port $remote_addr $logname $remote_user [$time_local] "$request" $status $bytes_sent "$http_referer" "$http_user_agent""#;
+
 /// Variables with a name of their own: what they tell, and with which rank.
-fn known(name: &str) -> (Source, u8) {
+fn known(name: &str) -> Ranked {
     let text = |field| (Source::Text(field), 1);
     match name {
         "msec" => (Source::Time(TimeForm::Epoch), 3),
@@ -77,41 +81,24 @@ fn parts(mut text: &str) -> Vec<Part<'_>> {
 
 /// Reads a format string; the error says why it describes no lines.
 pub(crate) fn parse(text: &str, escape: Escape) -> Result<Template, String> {
-    let mut template = Template { lead: Vec::new(), variables: Vec::new(), escape };
+    let (lead, variables, times) = (Vec::new(), Vec::new(), Vec::new());
+    let mut template = Template { lead, variables, escape, times };
     // Three variables that make a target when they stand together.
     let text = text.replace("$uri$is_args$args", "$request_uri");
     for part in parts(&text) {
         match part {
-            Part::Literal(literal) => {
-                let literal = literal.as_bytes();
-                match template.variables.last_mut() {
-                    None => template.lead.extend_from_slice(literal),
-                    Some(variable) => variable.literal.extend_from_slice(literal),
-                }
+            Part::Literal(literal) => push_literal(&mut template, literal),
+            Part::Variable("") => {
+                return Err("has a \"$\" without the name of a variable".to_owned());
             }
-            Part::Variable(name) => add(&mut template, name)?,
+            Part::Variable(name) => {
+                let (name, source) = (name.to_owned(), known(name));
+                push_variable(&mut template, Variable { name, source, literal: Vec::new() })?;
+            }
         }
     }
     if template.variables.is_empty() {
         return Err("has no variables, as in \"$remote_addr [$time_local] ...\"".to_owned());
     }
     Ok(template)
-}
-
-fn add(template: &mut Template, name: &str) -> Result<(), String> {
-    if name.is_empty() {
-        return Err("has a \"$\" without the name of a variable".to_owned());
-    }
-    let (source, rank) = known(name);
-    if let Some(before) = template.variables.last().filter(|before| before.literal.is_empty()) {
-        if before.source == Source::Other && source == Source::Other {
-            return Ok(());
-        }
-        let before = &before.name;
-        return Err(format!(
-            "has nothing between ${before} and ${name}, so nobody can tell where one ends"
-        ));
-    }
-    template.variables.push(Variable { name: name.to_owned(), source, rank, literal: Vec::new() });
-    Ok(())
 }

@@ -1,0 +1,118 @@
+//! Names that columns and keys often have, and what stands there.
+//!
+//! Invariant: a name means the same in every format that has names. Case, `-`, `.` and a leading
+//! `@` make no difference, so `User-Agent` and `user_agent` are one name.
+
+use crate::draft::TimeForm;
+use crate::field::Field;
+use crate::source::{MAPPED, Ranked, Source};
+
+/// What stands in the column or at the key `name`.
+pub(crate) fn known(name: &str) -> Ranked {
+    let name = name.trim().trim_start_matches('@').to_ascii_lowercase().replace(['-', '.'], "_");
+    let text = |field, rank| (Source::Text(field), rank);
+    match name.as_str() {
+        "start_time" | "startutc" | "edgestarttimestamp" => (Source::Time(TimeForm::Any), 4),
+        "time" | "timestamp" | "ts" | "datetime" | "date_time" => (Source::Time(TimeForm::Any), 3),
+        "msec" | "time_iso8601" => (Source::Time(TimeForm::Any), 2),
+        "time_local" | "date" => (Source::Time(TimeForm::Any), 1),
+        "client" | "client_ip" | "clientip" | "client_address" => text(Field::Client, 4),
+        "remote_addr" | "remote_ip" | "remote_address" | "source_ip" => text(Field::Client, 3),
+        "downstream_remote_address_without_port" | "downstream_remote_address" => {
+            text(Field::Client, 3)
+        }
+        "request_client_ip" | "clienthost" => text(Field::Client, 4),
+        "request_remote_ip" | "clientaddr" => text(Field::Client, 3),
+        "ip" | "ip_address" | "remote_host" => text(Field::Client, 2),
+        "downstream_direct_remote_address" | "realip_remote_addr" => text(Field::Peer, 1),
+        "user" | "remote_user" => text(Field::User, 1),
+        "request" | "request_line" => (Source::Request, 1),
+        "method"
+        | "request_method"
+        | "http_method"
+        | "verb"
+        | "httpmethod"
+        | "requestmethod"
+        | "clientrequestmethod" => text(Field::Method, 2),
+        "target" | "request_uri" | "request_target" | "clientrequesturi" => text(Field::Target, 5),
+        "url" | "uri" | "original_path" => text(Field::Target, 4),
+        "path" | "request_path" | "requestpath" => text(Field::Target, 3),
+        "authority" | "http_host" => text(Field::Host, 3),
+        "request_host" | "vhost" | "requesthost" | "clientrequesthost" => text(Field::Host, 2),
+        "host" => text(Field::Host, 1),
+        "status" | "response_code" | "status_code" | "http_status" | "response" | "code"
+        | "downstreamstatus" | "edgeresponsestatus" => (Source::Status, 1),
+        "route" | "route_name" | "routername" => text(Field::Route, 1),
+        "country" | "country_code" | "clientcountry" => text(Field::Country, 1),
+        "asn" | "clientasn" => text(Field::Asn, 1),
+        "useragent" | "clientrequestuseragent" => text(Field::header("user-agent"), 1),
+        "user_agent" | "referer" | "x_forwarded_for" | "x_request_id" | "accept_language" => {
+            text(Field::header(&name.replace('_', "-")), 1)
+        }
+        "request_id" => text(Field::header("x-request-id"), 1),
+        "referrer" | "clientrequestreferer" => text(Field::header("referer"), 1),
+        other => match other.strip_prefix("http_").or(other.strip_prefix("request_headers_")) {
+            Some(header) if !header.is_empty() => text(Field::header(&header.replace('_', "-")), 1),
+            _ => (Source::Other, 0),
+        },
+    }
+}
+
+/// What stands in each of these columns. `host` is the client where nothing else is, as the common log
+/// format calls it, and the request's host beside a client.
+pub(crate) fn all_known<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Ranked> {
+    let names: Vec<&str> = names.collect();
+    let mut sources: Vec<Ranked> = names.iter().map(|name| known(name)).collect();
+    let is_client = |(source, _): &Ranked| *source == Source::Text(Field::Client);
+    if !sources.iter().any(is_client) {
+        let named_host = names.iter().position(|name| name.trim().eq_ignore_ascii_case("host"));
+        if let Some(host) = named_host.and_then(|at| sources.get_mut(at)) {
+            *host = (Source::Text(Field::Client), 1);
+        }
+    }
+    sources
+}
+
+/// What a user said of names: `client=ip, header.x-api-key=key`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Map {
+    /// In their order, a name once.
+    pub(crate) pairs: Vec<(Source, String)>,
+}
+
+impl Map {
+    /// Adds the pairs of `text`; a name that has a meaning gets the new one.
+    pub(crate) fn add(&mut self, text: &str) -> Result<(), String> {
+        for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let Some((field, name)) = pair.split_once('=') else {
+                return Err(format!("{pair:?} is no pair; use FIELD=NAME, as in client=remote_ip"));
+            };
+            let (field, name) = (field.trim(), name.trim());
+            let Some(source) = Source::parse(field) else {
+                return Err(format!(
+                    "{field:?} is no field; use time, client, peer, method, target, host, status, \
+                     route, user, country, asn, header.NAME, cookie.NAME, query.NAME, claim.NAME, \
+                     request, path or query"
+                ));
+            };
+            if name.is_empty() {
+                return Err(format!("{pair:?} has no name behind the ="));
+            }
+            self.pairs.retain(|(_, before)| before != name);
+            self.pairs.push((source, name.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// What `name` was said to tell.
+    pub(crate) fn get(&self, name: &str) -> Option<Ranked> {
+        let pair = self.pairs.iter().find(|(_, mapped)| mapped == name.trim());
+        pair.map(|(source, _)| (source.clone(), MAPPED))
+    }
+
+    /// The first name that is none of `names`.
+    pub(crate) fn unknown<'m>(&'m self, names: &[String]) -> Option<&'m str> {
+        let is_unknown = |name: &&str| !names.iter().any(|known| known.trim() == *name);
+        self.pairs.iter().map(|(_, name)| name.as_str()).find(is_unknown)
+    }
+}

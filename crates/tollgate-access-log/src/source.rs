@@ -1,0 +1,96 @@
+//! What a variable, a column or a key of a log tells, and which of several is taken.
+//!
+//! Invariant: a field is taken from one place of a line: the one with the greatest rank, and of
+//! equals the first. A rank says how near the text is to what the client sent.
+
+use crate::draft::{Action, TimeForm};
+use crate::field::{Field, Wanted, fixed_place};
+
+/// What a piece of a line tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Nothing that a limiter knows.
+    Other,
+    Time(TimeForm),
+    Status,
+    /// A whole request line.
+    Request,
+    /// A path without its query.
+    Path,
+    /// A query without its question mark.
+    Query,
+    /// A text that is this field.
+    Text(Field),
+}
+
+/// The rank of what the user has mapped by himself.
+pub(crate) const MAPPED: u8 = u8::MAX;
+
+/// A source, and its rank among those that tell the same.
+pub(crate) type Ranked = (Source, u8);
+
+impl Source {
+    /// The source that a map calls `words`: a field, or `request`, `path` or `query`.
+    pub(crate) fn parse(words: &str) -> Option<Self> {
+        Some(match words {
+            "time" => Self::Time(TimeForm::Any),
+            "status" => Self::Status,
+            "request" => Self::Request,
+            "path" => Self::Path,
+            "query" => Self::Query,
+            _ => Self::Text(Field::parse(words)?),
+        })
+    }
+
+    fn tells(&self, field: &Field) -> bool {
+        match self {
+            Self::Other | Self::Query => false,
+            Self::Time(_) => *field == Field::Time,
+            Self::Status => *field == Field::Status,
+            Self::Request => matches!(field, Field::Method | Field::Target),
+            Self::Path => *field == Field::Target,
+            Self::Text(text) => field == text,
+        }
+    }
+}
+
+/// Which of `sources` tells `field`.
+pub(crate) fn best<'s>(
+    sources: impl IntoIterator<Item = &'s Ranked>,
+    field: &Field,
+) -> Option<usize> {
+    let mut best: Option<(usize, u8)> = None;
+    for (at, (source, rank)) in sources.into_iter().enumerate() {
+        if source.tells(field) && best.is_none_or(|(_, before)| *rank > before) {
+            best = Some((at, *rank));
+        }
+    }
+    best.map(|(at, _)| at)
+}
+
+/// What is done with each of `sources`, so that everything wanted is taken from one of them.
+pub(crate) fn actions(sources: &[Ranked], wanted: &Wanted) -> Vec<Action> {
+    let from = |field: &Field| best(sources, field).filter(|_| wanted.has(field));
+    let target_from = from(&Field::Target);
+    let is_path = |at| sources.get(at).is_some_and(|(source, _)| *source == Source::Path);
+    let joins = target_from.is_some_and(is_path);
+    let action = |(at, (source, _)): (usize, &Ranked)| match source {
+        Source::Time(form) if from(&Field::Time) == Some(at) => Action::Time(*form),
+        Source::Status if from(&Field::Status) == Some(at) => Action::Status,
+        Source::Path if target_from == Some(at) => Action::Path,
+        Source::Query if joins => Action::Query,
+        Source::Request => {
+            let method = from(&Field::Method) == Some(at);
+            match (method, target_from == Some(at)) {
+                (false, false) => Action::Skip,
+                (method, target) => Action::Request { method, target },
+            }
+        }
+        Source::Text(field) if from(field) == Some(at) => {
+            wanted.place(field).or(fixed_place(field)).map_or(Action::Skip, Action::Text)
+        }
+        Source::Other | Source::Time(_) | Source::Status | Source::Path => Action::Skip,
+        Source::Query | Source::Text(_) => Action::Skip,
+    };
+    sources.iter().enumerate().map(action).collect()
+}

@@ -1,0 +1,107 @@
+//! Envoy's format strings: text between command operators, `%REQ(:METHOD)%`.
+//!
+//! Invariant: an operator that is not known tells nothing and is skipped. A header that is only written
+//! where another one is missing tells neither, but for the path before a rewrite.
+
+use crate::draft::TimeForm;
+use crate::escape::Escape;
+use crate::field::Field;
+use crate::source::{Ranked, Source};
+use crate::strftime::Strftime;
+use crate::template::{Template, Variable, push_literal, push_variable};
+
+/// What Envoy writes when nothing else is configured.
+pub(crate) const DEFAULT: &str = r#"[%START_TIME%] "%REQ(:METHOD)% %REQ(X-ENVOY-ORIGINAL-PATH?:PATH)% %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% %BYTES_RECEIVED% %BYTES_SENT% %DURATION% %RESP(X-ENVOY-UPSTREAM-SERVICE-TIME)% "%REQ(X-FORWARDED-FOR)%" "%REQ(USER-AGENT)%" "%REQ(X-REQUEST-ID)%" "%REQ(:AUTHORITY)%" "%UPSTREAM_HOST%""#;
+
+/// Reads a format string; the error says why it describes no lines.
+pub(crate) fn parse(text: &str) -> Result<Template, String> {
+    let mut template = Template {
+        lead: Vec::new(),
+        variables: Vec::new(),
+        escape: Escape::None,
+        times: Vec::new(),
+    };
+    // The configuration has the line's end in the string, as it stands or escaped.
+    let text = text.strip_suffix('\n').or(text.strip_suffix("\\n")).unwrap_or(text);
+    let mut rest = text;
+    while let Some(percent) = rest.find('%') {
+        let (before, from) = rest.split_at(percent);
+        push_literal(&mut template, before);
+        let inside = from.strip_prefix('%').unwrap_or(from);
+        if let Some(after) = inside.strip_prefix('%') {
+            push_literal(&mut template, "%");
+            rest = after;
+            continue;
+        }
+        let (operator, after) = operator(inside).ok_or_else(|| {
+            "has a \"%\" that begins no operator; a percent sign is \"%%\"".to_owned()
+        })?;
+        let source = known(operator, &mut template.times)?;
+        push_variable(
+            &mut template,
+            Variable { name: operator.to_owned(), source, literal: Vec::new() },
+        )?;
+        rest = after;
+    }
+    push_literal(&mut template, rest);
+    if template.variables.is_empty() {
+        return Err("has no operators, as in \"[%START_TIME%] %RESPONSE_CODE%\"".to_owned());
+    }
+    Ok(template)
+}
+
+/// An operator and what stands behind its percent sign; those between parentheses are its own.
+fn operator(text: &str) -> Option<(&str, &str)> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut end = text.find(|c| !is_name(c))?;
+    if text.get(end..)?.starts_with('(') {
+        let closed = text.get(end..)?.find(')')?;
+        end = end.checked_add(closed)?.checked_add(1)?;
+    }
+    let percent = end.checked_add(text.get(end..)?.find('%')?)?;
+    let operator = text.get(..percent).filter(|operator| !operator.is_empty())?;
+    Some((operator, text.get(percent.checked_add(1)?..)?))
+}
+
+/// What an operator tells.
+pub(crate) fn known(operator: &str, times: &mut Vec<Strftime>) -> Result<Ranked, String> {
+    let (name, argument) = match operator.split_once('(') {
+        Some((name, rest)) => (name, rest.rsplit_once(')').map(|(argument, _)| argument)),
+        None => (operator, None),
+    };
+    let text = |field, rank| (Source::Text(field), rank);
+    Ok(match (name, argument) {
+        ("START_TIME", None | Some("")) => (Source::Time(TimeForm::Iso), 2),
+        ("START_TIME", Some(form)) => {
+            times.push(Strftime::parse(form)?);
+            (Source::Time(TimeForm::Given(times.len().wrapping_sub(1))), 2)
+        }
+        ("REQ", Some(header)) => (req(header), 2),
+        ("RESPONSE_CODE", None) => (Source::Status, 1),
+        ("DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT", None) => text(Field::Client, 3),
+        ("DOWNSTREAM_REMOTE_ADDRESS", None) => text(Field::Client, 2),
+        ("DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT", None) => text(Field::Peer, 2),
+        ("DOWNSTREAM_DIRECT_REMOTE_ADDRESS", None) => text(Field::Peer, 1),
+        ("ROUTE_NAME", None) => text(Field::Route, 1),
+        ("QUERY_PARAM", Some(name)) => text(Field::Query(name.to_owned()), 1),
+        _ => (Source::Other, 0),
+    })
+}
+
+/// What a header of the request tells, or the other one where it is missing.
+fn req(header: &str) -> Source {
+    let main = match header.split_once('?') {
+        None => header,
+        Some((main, other)) => {
+            let is_path = main.eq_ignore_ascii_case("x-envoy-original-path")
+                && other.eq_ignore_ascii_case(":path");
+            if is_path { other } else { return Source::Other }
+        }
+    };
+    match main.to_ascii_lowercase().as_str() {
+        ":method" => Source::Text(Field::Method),
+        ":path" => Source::Text(Field::Target),
+        name if name.starts_with(':') && name != ":authority" => Source::Other,
+        name => Source::Text(Field::header(name)),
+    }
+}
