@@ -111,6 +111,7 @@ pub use policy::compiled::Policy;
 pub use policy::group::{Group, QuotaSet};
 pub use policy::jwt::{Jwk, Jwt};
 pub use policy::label::metric_label;
+pub use policy::lone::LoneQuota;
 pub use policy::quota::CompiledQuota;
 pub use policy::record::{UsedShare, is_value};
 pub use policy::rule::Rule;

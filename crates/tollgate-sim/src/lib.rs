@@ -45,7 +45,7 @@ pub use exact_log::{ExactLog, WindowCount};
 pub use judge::Exact;
 pub use node::Node;
 pub use run::{Progress, Run, Seen};
-pub use store::Store;
+pub use store::{Known, Store};
 pub use table::{QuotaRow, RuleRow, SourceRow, Table};
 pub use traffic::{
     MAX_PENDING, MAX_REQUESTS, Request, RequestFacts, Requests, START, Told, Traffic, TrafficError,

@@ -182,3 +182,89 @@ fn forgetting_never_changes_a_decision() {
     assert_eq!(keeps.store().len(), 3_000);
     assert!(forgets.store().len() < 3_000);
 }
+
+/// Whoever asks about known clients in the short way gets the same answers, by every algorithm that
+/// has one, whether idle keys are held or forgotten.
+#[test]
+fn a_known_client_is_decided_alike_in_the_short_way() {
+    let quotas = [
+        r#"{"limit": 3, "window": "1s"}"#,
+        r#"{"limit": 3, "window": "1s", "burst": 2, "strict": true}"#,
+        r#"{"limit": 3, "window": "1s", "algorithm": "token-bucket"}"#,
+        r#"{"limit": 3, "window": "1s", "algorithm": "leaky-bucket"}"#,
+        r#"{"limit": 3, "window": "1s", "algorithm": "fixed-window"}"#,
+        r#"{"limit": 3, "window": "1s", "algorithm": "sliding-window"}"#,
+        r#"{"limit": 3, "window": "1s", "algorithm": "sliding-buckets"}"#,
+        r#"{"limit": 3, "window": "1s", "algorithm": "sliding-log"}"#,
+    ];
+    let more = ["", r#", "cost": 2"#, r#", "mode": "shadow""#];
+    for (quota, more) in quotas.iter().flat_map(|quota| more.map(|more| (quota, more))) {
+        let rule = format!(r#"{{"name":"r","key":["client_ip"],"quotas":[{quota}]{more}}}"#);
+        let mut long = node(&rule);
+        let policy = || Arc::clone(long.policy());
+        let mut shorts =
+            [Node::new(policy(), Store::exact()), Node::new(policy(), Store::exact().holding(100))];
+        let mut known = [[None; 60], [None; 60]];
+        let (mut state, mut short_ways) = (7_u64, [0, 0]);
+        for number in 0..6_000_u64 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let client = (state >> 33) % 60;
+            let at = ms(1_000 + number * 5);
+            let facts = From(u32::try_from(client).unwrap());
+            let expected = long.decide(&facts, at, 200);
+            let results: Vec<_> = expected.rules().map(|rule| rule.result).collect();
+            let (fate, hash) = (expected.fate(), expected.rules().next().unwrap().key_hash);
+            for (i, short) in shorts.iter_mut().enumerate() {
+                let seen = &mut known[i][usize::try_from(client).unwrap()];
+                if let Some(seen) = seen.filter(|seen| short.admit(*seen, at)) {
+                    assert_eq!((fate, &*results), (Fate::Admitted, &[RuleResult::Allowed][..]));
+                    assert_eq!(Some(seen.key_hash()), hash);
+                    short_ways[i] += 1;
+                    continue;
+                }
+                let decided = short.decide(&facts, at, 200);
+                assert_eq!(decided.fate(), fate, "{rule}, request {number}");
+                assert!(decided.rules().map(|rule| rule.result).eq(results.iter().copied()));
+                assert_eq!(decided.arrival().number, number, "all are counted");
+                *seen = short.known();
+            }
+        }
+        assert!(short_ways[1] > 1_000 && short_ways[0] <= short_ways[1], "{rule}: {short_ways:?}");
+    }
+}
+
+/// A policy in which anything else has a say has no short way.
+#[test]
+fn only_a_lone_quota_of_clients_has_a_short_way() {
+    let quota = r#""quotas": [{"limit": 3, "window": "1s"}]"#;
+    let is_lone = |rules: &str| node(rules).lone().is_some();
+    assert!(is_lone(&format!(r#"{{"name": "r", "key": ["client_ip"], {quota}}}"#)));
+    for rules in [
+        format!(r#"{{"name": "r", "key": [], {quota}}}"#),
+        format!(r#"{{"name": "r", "key": ["client_ip", "path"], {quota}}}"#),
+        format!(
+            r#"{{"name": "r", "key": ["client_ip"], {quota}, "when": {{"methods": ["GET"]}}}}"#
+        ),
+        format!(
+            r#"{{"name": "r", "key": ["client_ip"], {quota}, "unless": {{"methods": ["GET"]}}}}"#
+        ),
+        format!(
+            r#"{{"name": "r", "key": ["client_ip"], {quota}, "cost": {{"header": "c", "max": 9}}}}"#
+        ),
+        format!(
+            r#"{{"name": "r", "key": ["client_ip"], {quota}, "action": {{"delay": {{"max": "1s"}}}}}}"#
+        ),
+        format!(
+            r#"{{"name": "r", "key": ["client_ip"], {quota}, "charge": {{"response_status": ["4xx"]}}}}"#
+        ),
+        format!(
+            r#"{{"name": "r", "key": ["client_ip"], {}}}"#,
+            quota.replace("\"1s\"", "\"1s\", \"algorithm\": \"leaky-queue\"")
+        ),
+        format!(
+            r#"{{"name": "r", "key": ["client_ip"], {quota}}}, {{"name": "s", "key": ["client_ip"], {quota}}}"#
+        ),
+    ] {
+        assert!(!is_lone(&rules), "{rules}");
+    }
+}

@@ -3,6 +3,7 @@
 //! Invariant: immutable once compiled, but for the secret of the surface.
 
 pub(crate) mod table_size;
+pub(crate) mod lone;
 pub(crate) mod record;
 pub(crate) mod compiled;
 pub(crate) mod rule;

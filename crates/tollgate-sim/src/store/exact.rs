@@ -22,6 +22,8 @@ pub(super) struct Exact {
     shelves: Vec<Shelf>,
     /// How much longer than until it is idle a value is kept.
     keeps: Span,
+    /// A group has so many keys before any is forgotten.
+    holds: usize,
 }
 
 /// The keys of one group.
@@ -39,7 +41,11 @@ struct Shelf {
 
 impl Exact {
     pub(super) const fn new(keeps: Span) -> Self {
-        Self { shelves: Vec::new(), keeps }
+        Self { shelves: Vec::new(), keeps, holds: 0 }
+    }
+
+    pub(super) const fn hold(&mut self, keys: usize) {
+        self.holds = keys;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -78,6 +84,14 @@ impl Exact {
         }
     }
 
+    /// The value in a place, to be written, if it is still this key's.
+    #[inline]
+    pub(super) fn value_mut(&mut self, group: usize, key: u128, slot: u32) -> Option<&mut [u8]> {
+        let shelf = self.shelves.get_mut(group)?;
+        let (owner, value) = shelf.place_mut(slot)?.split_first_chunk_mut::<OWNER>()?;
+        (u128::from_le_bytes(*owner) == key).then_some(value)
+    }
+
     /// Stores the value of a key that is not held, and lets go of what is idle at `now`.
     pub(super) fn insert(
         &mut self,
@@ -94,7 +108,8 @@ impl Exact {
         let shelf = self.shelves.get_mut(group)?;
         shelf.width = partition.value().len().checked_add(OWNER)?;
         let compiled = policy.groups().get(group)?;
-        for _ in 0..LOOKS {
+        let looks = if shelf.by_key.len() < self.holds { 0 } else { LOOKS };
+        for _ in 0..looks {
             shelf.look(|value| compiled.idle_at(policy, value).saturating_add(keeps) <= now);
         }
         shelf.insert(key, partition.value())

@@ -34,11 +34,31 @@ pub(crate) struct Place {
     slot: Option<u32>,
 }
 
+/// Where a client's count was when its last request was decided ([`Node::known`](crate::Node)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    key: u128,
+    slot: u32,
+}
+
+impl Known {
+    /// The 64-bit keyed hash of the key, as decisions tell it.
+    #[must_use]
+    pub fn key_hash(self) -> u64 {
+        low(self.key)
+    }
+}
+
 impl Place {
     /// What is told of its key.
     pub(crate) fn key_hash(self) -> u64 {
-        u64::try_from(self.key & u128::from(u64::MAX)).unwrap_or(u64::MAX)
+        low(self.key)
     }
+}
+
+/// The hash of 64 bits that is a part of the one of 128.
+fn low(key: u128) -> u64 {
+    u64::try_from(key & u128::from(u64::MAX)).unwrap_or(u64::MAX)
 }
 
 impl Store {
@@ -61,6 +81,17 @@ impl Store {
     #[must_use]
     pub const fn with_secret(mut self, secret: [u8; 16]) -> Self {
         self.secret = secret;
+        self
+    }
+
+    /// The same, but an exact store forgets nobody while it holds fewer than so many keys of a
+    /// group: to look for those that are idle, and to make room for them anew when they come back,
+    /// takes longer than to find them where they were.
+    #[must_use]
+    pub const fn holding(mut self, keys: usize) -> Self {
+        match &mut self.kind {
+            Kind::Exact(exact) => exact.hold(keys),
+        }
         self
     }
 
@@ -118,6 +149,22 @@ impl Store {
                     place.slot = exact.insert(policy, partition, place.key, now);
                 }
             }
+        }
+    }
+
+    /// Where a partition lies, if it is held and stays where it is until it is forgotten.
+    pub(crate) const fn known(place: Place) -> Option<Known> {
+        match place.slot {
+            Some(slot) => Some(Known { key: place.key, slot }),
+            None => None,
+        }
+    }
+
+    /// The value of a key that was held, if it still is.
+    #[inline]
+    pub(crate) fn value_mut(&mut self, group: usize, known: Known) -> Option<&mut [u8]> {
+        match &mut self.kind {
+            Kind::Exact(exact) => exact.value_mut(group, known.key, known.slot),
         }
     }
 
