@@ -69,6 +69,11 @@ impl Given {
         self.client != GivenClient::AsThePolicySays
     }
 
+    /// True when the client is whoever the log says.
+    pub(crate) fn takes_the_logs_client(&self) -> bool {
+        !matches!(self.client, GivenClient::Address(_))
+    }
+
     /// What is said about a field; `Some(None)` when no request has it.
     pub(crate) fn get(&self, is: impl Fn(&Field) -> bool) -> Option<Option<&[u8]>> {
         let found = self.fields.iter().find(|(field, _)| is(field))?;

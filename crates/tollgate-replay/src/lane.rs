@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tollgate_access_log::Field;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Policy, RuleResult};
+use tollgate_policy::{LoneQuota, Policy, RuleResult};
 use tollgate_sim::{Decided, Fate, Node, RuleDecided, Store};
 
 use crate::clients::Marks;
@@ -24,6 +24,9 @@ pub(crate) const DELAYED: Marks = 2;
 pub(crate) const UNREADABLE: Marks = 4;
 pub(crate) const MARKED: Marks = 8;
 pub(crate) const SHADOWED: Marks = 16;
+
+/// So many keys of a group are held before idle ones are forgotten: some 20 MB.
+const HELD: usize = 1 << 18;
 
 /// One policy, its state, and what it did so far.
 #[derive(Debug)]
@@ -56,7 +59,10 @@ impl Lane {
         let columns = crate::needs::columns(&policy);
         let quotas = policy.quota_sets().iter().map(|set| vec![0; set.quotas().len()]).collect();
         Self {
-            node: Node::new(Arc::clone(&policy), Store::exact().with_secret(options.secret)),
+            node: Node::new(
+                Arc::clone(&policy),
+                Store::exact().with_secret(options.secret).holding(HELD),
+            ),
             hidden: header.map(str::to_owned),
             columns,
             tally: Tally::default(),
@@ -90,6 +96,23 @@ pub(crate) struct Ledger<'l> {
 }
 
 impl Lane {
+    /// True when one quota decides, by the client that the log tells and nothing else.
+    pub(crate) fn is_by_the_logs_client(&self) -> bool {
+        let reads_header = self.hidden.is_none() && self.policy.client_header().is_some();
+        self.node.lone().is_some() && !reads_header
+    }
+
+    /// Counts a request that the lone quota admits, and says which one that is.
+    pub(crate) fn count_lone(&mut self) -> Option<&LoneQuota> {
+        let lone = self.node.lone()?;
+        let counts = &mut self.rules.get_mut(lone.rule)?.results;
+        let allowed = counts.get_mut(RuleResult::Allowed.index())?;
+        *allowed = allowed.saturating_add(1);
+        self.tally.admitted = self.tally.admitted.saturating_add(1);
+        self.tally.total = self.tally.total.saturating_add(1);
+        Some(lone)
+    }
+
     /// The node, how it reads requests, and where it is written down what it decides.
     pub(crate) fn parts(&mut self) -> (&mut Node, Reading<'_>, Ledger<'_>) {
         let Self { node, policy, hidden, columns, tally, rules, quotas, waits, top, label } = self;

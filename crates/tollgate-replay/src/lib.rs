@@ -9,6 +9,7 @@
 mod source;
 mod summarise;
 mod replay;
+mod shortcuts;
 mod lane;
 mod facts;
 mod needs;

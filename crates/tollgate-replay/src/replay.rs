@@ -24,6 +24,7 @@ use crate::lane::{DELAYED, DENIED, Lane, MARKED, Reading, SHADOWED, UNREADABLE};
 use crate::names::Names;
 use crate::observer::{Counted, Observer};
 use crate::options::{Options, REFUSED};
+use crate::shortcuts::Shortcuts;
 use crate::summary::{Changed, Example};
 use crate::timeline::{Bins, Counts};
 
@@ -40,6 +41,8 @@ pub struct Replay<O = ()> {
     /// The policy, and the one that it is compared with.
     pub(crate) lanes: Vec<Lane>,
     names: Names,
+    /// Where the policy is one quota of all clients, and nothing else is read of a request.
+    shortcuts: Option<Shortcuts>,
     pub(crate) clients: ClientTable,
     pub(crate) without_client: u64,
     pub(crate) bins: Bins,
@@ -88,8 +91,11 @@ impl<O: Observer> Replay<O> {
     /// A replay of `policy` that `observer` follows.
     #[must_use]
     pub fn observed(policy: Arc<Policy>, given: Given, options: Options, observer: O) -> Self {
+        let lane = Lane::new(policy, &given, &options);
+        let is_short = lane.is_by_the_logs_client() && given.takes_the_logs_client();
         Self {
-            lanes: vec![Lane::new(policy, &given, &options)],
+            lanes: vec![lane],
+            shortcuts: is_short.then(|| Shortcuts::new(options.secret)),
             names: Names::new(options.secret, options.max_clients),
             clients: ClientTable::new(options.max_clients),
             without_client: 0,
@@ -115,6 +121,7 @@ impl<O: Observer> Replay<O> {
     pub fn against(mut self, other: Arc<Policy>) -> Self {
         self.lanes.truncate(1);
         self.lanes.push(Lane::new(other, &self.given, &self.options));
+        self.shortcuts = None;
         self
     }
 
@@ -158,6 +165,11 @@ impl<O: Observer> Replay<O> {
     }
 
     fn decide(&mut self, record: &Record<'_>, status: u16) {
+        let shortcut = self.shortcuts.as_ref().zip(record.client);
+        let shortcut = shortcut.map(|(shortcuts, client)| shortcuts.client(client));
+        if shortcut.is_some_and(|client| self.admits_shortly(client)) {
+            return;
+        }
         let (now, number) = (self.now, self.asked);
         self.asked = self.asked.saturating_add(1);
         let name = match record.client {
@@ -191,6 +203,11 @@ impl<O: Observer> Replay<O> {
                 _ => marks |= shifted(ledger.count(&decided, name), i),
             }
         }
+        if let (Some(client), Some(lane)) = (shortcut, self.lanes.first())
+            && let Some((shortcuts, known)) = self.shortcuts.as_mut().zip(lane.node.known())
+        {
+            shortcuts.learn(client, known);
+        }
         let request = || (self.lanes.len() > 1).then(|| self.example(record)).flatten();
         if waits == 0 {
             let request = if self.is_change(marks) { request() } else { None };
@@ -199,6 +216,24 @@ impl<O: Observer> Replay<O> {
             let (request, name) = (request(), name.map(Box::from));
             self.open.insert(number, Open { who, name, at: now, marks, waits, request });
         }
+    }
+
+    /// Admits and counts the request of a client that was seen before, if that is all there is to
+    /// say about it; else nothing is done.
+    fn admits_shortly(&mut self, client: u64) -> bool {
+        let Self { shortcuts: Some(shortcuts), lanes, now, .. } = self else { return false };
+        let (Some(known), [lane]) = (shortcuts.find(client), &mut **lanes) else { return false };
+        if !lane.node.admit(known, *now) {
+            return false;
+        }
+        self.asked = self.asked.saturating_add(1);
+        if let Some(lone) = lane.count_lone() {
+            let (rule, quota_set, cost) = (lone.rule, lone.quota_set, lone.cost);
+            let (key, at, is_over) = (known.key_hash(), *now, false);
+            self.observer.counted(Counted { rule, quota_set, key, at, cost, is_over });
+        }
+        self.bins.add(*now, &Counts { total: 1, ..Counts::default() });
+        true
     }
 
     /// Those who waited and whose turn has come until now.
@@ -334,3 +369,6 @@ fn hash(secret: &[u8; 16], client: IpAddr) -> u64 {
     }
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,15 +37,20 @@ pub(crate) struct Place {
 /// Where a client's count was when its last request was decided ([`Node::known`](crate::Node)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    key: u128,
+    high: u64,
+    low: u64,
     slot: u32,
 }
 
 impl Known {
     /// The 64-bit keyed hash of the key, as decisions tell it.
     #[must_use]
-    pub fn key_hash(self) -> u64 {
-        low(self.key)
+    pub const fn key_hash(self) -> u64 {
+        self.low
+    }
+
+    fn key(self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
     }
 }
 
@@ -153,18 +158,16 @@ impl Store {
     }
 
     /// Where a partition lies, if it is held and stays where it is until it is forgotten.
-    pub(crate) const fn known(place: Place) -> Option<Known> {
-        match place.slot {
-            Some(slot) => Some(Known { key: place.key, slot }),
-            None => None,
-        }
+    pub(crate) fn known(place: Place) -> Option<Known> {
+        let (high, low) = (low(place.key >> 64), low(place.key));
+        place.slot.map(|slot| Known { high, low, slot })
     }
 
     /// The value of a key that was held, if it still is.
     #[inline]
     pub(crate) fn value_mut(&mut self, group: usize, known: Known) -> Option<&mut [u8]> {
         match &mut self.kind {
-            Kind::Exact(exact) => exact.value_mut(group, known.key, known.slot),
+            Kind::Exact(exact) => exact.value_mut(group, known.key(), known.slot),
         }
     }
 

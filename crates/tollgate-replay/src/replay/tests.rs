@@ -1,0 +1,78 @@
+//! The short way of known clients against the long one.
+#![allow(clippy::arithmetic_side_effects)]
+
+use super::*;
+use crate::{LogCounts, Source};
+use tollgate_access_log::{Bounds, Field, Format};
+use tollgate_policy::Surface;
+
+/// Everybody who is told.
+#[derive(Default)]
+struct All(Vec<Counted>);
+
+impl Observer for All {
+    fn counted(&mut self, request: Counted) {
+        self.0.push(request);
+    }
+}
+
+/// Addresses of both versions, names, and nobody; some refused already.
+fn log() -> String {
+    let mut state = 3_u64;
+    let mut log = String::new();
+    for number in 0..3000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (kind, who) = ((state >> 60) % 5, (state >> 40) % 12 * ((state >> 50) % 12));
+        let client = match kind {
+            0 => format!("2001:db8::{who}"),
+            1 => format!("2001:db8:0:{who}::1"),
+            2 => format!("host{who}.example"),
+            3 if who == 7 => "-".to_owned(),
+            _ => format!("192.0.2.{who}"),
+        };
+        let (minute, second) = (number / 600, number / 10 % 60);
+        let status = if state >> 33 & 31 == 0 { 429 } else { 200 };
+        log += &format!(
+            "{client} - - [01/Aug/1995:06:{minute:02}:{second:02} +0000] \"GET / HTTP/1.1\" {status} 5\n"
+        );
+    }
+    log
+}
+
+fn replayed(policy: &Arc<Policy>, is_short: bool) -> (String, Vec<Counted>, usize) {
+    let mut replay =
+        Replay::observed(Arc::clone(policy), Given::default(), Options::default(), All::default());
+    assert!(replay.shortcuts.is_some(), "a lone quota of the log's clients");
+    if !is_short {
+        replay.shortcuts = None;
+    }
+    let fields = vec![Field::Time, Field::Client, Field::Status];
+    let format = Format::parse("common").unwrap();
+    let mut source = Source::new(&format, fields, Bounds::default()).unwrap();
+    source.feed(log().as_bytes(), &mut |record| replay.push(record)).unwrap();
+    source.finish(&mut |record| replay.push(record)).unwrap();
+    let mut counts = LogCounts::default();
+    source.count(&mut counts);
+    let known = replay.shortcuts.as_ref().map_or(0, Shortcuts::len);
+    let (summary, All(told)) = replay.finish(&counts);
+    (format!("{summary:?}"), told, known)
+}
+
+#[test]
+fn the_short_way_says_what_the_long_one_says() {
+    for algorithm in ["gcra", "token-bucket", "fixed-window", "sliding-window", "sliding-log"] {
+        for more in ["", r#", "mode": "shadow""#, r#", "on_missing": "deny""#] {
+            let policy = format!(
+                r#"{{"version":1,"rules":[{{"name":"each","key":["client_ip"],"quotas":[
+                    {{"limit":5,"window":"20s","algorithm":"{algorithm}"}}]{more}}}]}}"#
+            );
+            let policy = Arc::new(Policy::compile(&policy, Surface::Envoy).unwrap());
+            let (long, told_long, none) = replayed(&policy, false);
+            let (short, told_short, known) = replayed(&policy, true);
+            assert_eq!(short, long, "{algorithm}{more}");
+            assert_eq!(told_short, told_long);
+            assert!(known > 50 && none == 0, "{known} of the clients were known");
+            assert!(told_long.iter().filter(|told| told.is_over).count() > 50);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Clients whose requests need no planning: where their counts lie, by what the log calls them.
+//!
+//! Invariant: what is found here was told by the node about the same client of the log, under a
+//! policy in which nothing else of a request has a say. It is a cache: whoever is not in it is
+//! decided in the long way, and forgetting it all is no loss.
+
+use std::hash::Hasher as _;
+use std::net::IpAddr;
+
+use hashbrown::HashTable;
+use siphasher::sip::SipHasher13;
+use tollgate_access_log::Client;
+use tollgate_sim::Known;
+
+/// The most clients; beyond it all are forgotten and found anew. 32 bytes each and their place.
+const MOST: usize = 1 << 19;
+
+/// Where the counts of clients lie.
+#[derive(Debug)]
+pub(crate) struct Shortcuts {
+    secret: [u8; 16],
+    table: HashTable<Shortcut>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shortcut {
+    client: u64,
+    known: Known,
+}
+
+impl Shortcuts {
+    pub(crate) const fn new(secret: [u8; 16]) -> Self {
+        Self { secret, table: HashTable::new() }
+    }
+
+    /// The keyed hash of what the log calls a client: an address and a name are never alike.
+    pub(crate) fn client(&self, client: Client<'_>) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        match client {
+            Client::Address(IpAddr::V4(v4)) => {
+                hasher.write(&v4.octets());
+                hasher.write_u8(4);
+            }
+            Client::Address(IpAddr::V6(v6)) => {
+                hasher.write(&v6.octets());
+                hasher.write_u8(6);
+            }
+            Client::Name(name) => {
+                hasher.write(name);
+                hasher.write_u8(0);
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Clients that are known.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn find(&self, client: u64) -> Option<Known> {
+        let found = self.table.find(client, |shortcut| shortcut.client == client);
+        found.map(|shortcut| shortcut.known)
+    }
+
+    pub(crate) fn learn(&mut self, client: u64, known: Known) {
+        if let Some(found) = self.table.find_mut(client, |shortcut| shortcut.client == client) {
+            found.known = known;
+            return;
+        }
+        if self.table.len() >= MOST {
+            self.table.clear();
+        }
+        self.table.insert_unique(client, Shortcut { client, known }, |shortcut| shortcut.client);
+    }
+}
