@@ -1,7 +1,5 @@
 //! The memory that `check` prints is what the filter's table takes: its bytes are made here and
 //! counted.
-//!
-//! The table is compiled here from its source, because surfaces never import each other.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -12,18 +10,14 @@
 
 mod support;
 
-#[path = "../../tollgate-envoy/src/table.rs"]
-#[allow(dead_code)]
-mod table;
-
 use std::fs;
 use std::num::NonZeroU64;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use table::{Bucket, Table};
 use tollgate_policy::{MAX_VALUE_LEN, TableSize};
+use tollgate_table::{Bucket, Table};
 
 fn check(name: &str, policy: &Value) -> Value {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));

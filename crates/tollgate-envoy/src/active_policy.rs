@@ -11,6 +11,7 @@ use std::rc::Rc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Limits, Pace, Turn};
 use tollgate_policy::{Facts, Failure, Outcome, Plan};
+use tollgate_table::{LAYOUT_VERSION, Seed, Table, digest};
 
 use crate::config::Config;
 use crate::enforce::{CommitStats, Enforcement, Scratch};
@@ -19,7 +20,6 @@ use crate::facts::RequestFacts;
 use crate::metrics::{Metrics, Wait};
 use crate::proxy::Proxy;
 use crate::shared_data::{INSERT, Stored};
-use crate::table::{LAYOUT_VERSION, Seed, Table, digest};
 use crate::waiting::{Line, Waiting};
 
 /// Plans kept for the next requests; more streams than these at once only allocate.

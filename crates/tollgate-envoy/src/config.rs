@@ -6,8 +6,8 @@
 
 use tollgate_core::Algorithm;
 use tollgate_policy::{CompiledQuota, Group, Policy, Surface, metric_label};
+use tollgate_table::Table;
 
-use crate::table::Table;
 use crate::wire::structpb;
 
 /// A policy in force.

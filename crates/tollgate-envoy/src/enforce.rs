@@ -9,14 +9,14 @@
 
 use core::num::NonZeroU64;
 
-use tollgate_core::{FULLY_USED, Timestamp};
-use tollgate_policy::{Answer, Failure, Group, Partition, Plan, Policy, UsedShare};
+use tollgate_core::Timestamp;
+use tollgate_policy::{Answer, Failure, Partition, Plan};
+use tollgate_table::{Bucket, Seed, Table, claim};
 
 use crate::config::Config;
 use crate::denial_cache::DenialCache;
 use crate::places;
 use crate::shared_data::{SharedData, Written};
-use crate::table::{Bucket, Seed, Table};
 
 /// How often a commit is tried: 32 losses in a row need 32 other commits to the same bucket within
 /// some microseconds each; measured with four workers on one key, one in two hundred is lost once.
@@ -68,18 +68,6 @@ pub struct Enforcement<'a, S> {
     pub scratch: &'a mut Scratch,
     /// Read once for the request.
     pub now: Timestamp,
-}
-
-/// What a key's value weighs against the others of a full bucket: the greatest share used, then the
-/// time at which it is forgotten anyway. `None` when it can be forgotten without loss.
-fn claim(
-    policy: &Policy,
-    group: &Group,
-    value: &[u8],
-    now: Timestamp,
-) -> Option<(UsedShare, Timestamp)> {
-    let idle_at = group.idle_at(policy, value);
-    (idle_at > now).then(|| (group.used_share(policy, value, now), idle_at))
 }
 
 /// How a commit ended for good.
@@ -334,11 +322,10 @@ impl<S: SharedData> Enforcement<'_, S> {
         let written = self.shared.set(&table.name(read.bucket), out, read.cas);
         if written == Written::Done {
             self.set_committed(index, true);
-            if let Some((share, _)) = lost {
+            if let Some(lost) = lost {
                 stats.evictions = stats.evictions.saturating_add(1);
-                let is_half_used = share.enforced.saturating_mul(2) >= FULLY_USED;
                 stats.evictions_half_used =
-                    stats.evictions_half_used.saturating_add(is_half_used.into());
+                    stats.evictions_half_used.saturating_add(lost.is_half_used().into());
             }
         }
         written

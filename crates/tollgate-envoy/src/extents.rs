@@ -9,9 +9,10 @@
 //! Deliberately absent: a look at the extent by a request. It would cost as much as the look at the
 //! bucket, and a bucket says itself whether it was halved.
 
+use tollgate_table::{Extent, Table};
+
 use crate::config::Config;
 use crate::shared_data::{INSERT, SharedData, Stored, Written};
-use crate::table::{Extent, Table};
 
 /// Tries to write an extent down: every lost race means that somebody else wrote one.
 const MAX_TRIES: u32 = 32;

@@ -10,6 +10,7 @@
 use core::ptr::null_mut;
 
 use tollgate_core::Timestamp;
+use tollgate_table::Seed;
 
 use crate::facts::RequestSource;
 use crate::memory;
@@ -17,7 +18,6 @@ use crate::metrics::Counters;
 use crate::proxy::Proxy;
 use crate::reply::Reply;
 use crate::shared_data::{SharedData, Stored, Written};
-use crate::table::Seed;
 
 /// The statuses that are told apart; every other one is a failure.
 const OK: u32 = 0;

@@ -51,7 +51,6 @@ pub mod places;
 pub mod proxy;
 pub mod reply;
 pub mod shared_data;
-pub mod table;
 pub mod wire;
 
 /// What the module must export, one name a line: every callback that is exported costs 0.25 to 0.5

@@ -22,9 +22,9 @@
 use core::num::NonZeroU64;
 
 use tollgate_policy::Failure;
+use tollgate_table::{Bucket, Corrupt, Table, bucket_of, origin_of};
 
 use crate::shared_data::{INSERT, SharedData, Stored, Written};
-use crate::table::{Bucket, Corrupt, Table, bucket_of, origin_of};
 
 /// How many buckets are looked at for one key: two for each of 32 levels, or races that are lost.
 const MAX_LOOKS: u32 = 64;

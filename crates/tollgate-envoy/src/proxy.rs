@@ -5,12 +5,12 @@
 //! middle of a call. Deliberately absent: what is decided by what the host says.
 
 use tollgate_core::Timestamp;
+use tollgate_table::Seed;
 
 use crate::facts::RequestSource;
 use crate::metrics::Counters;
 use crate::reply::Reply;
 use crate::shared_data::SharedData;
-use crate::table::Seed;
 
 /// The host of this filter, cheap to copy.
 pub trait Proxy: RequestSource + SharedData + Counters + Clone {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use support::{SEED, Shared, Worker, policy, quota};
 use tollgate_core::{Algorithm, Limiter, Timestamp};
 use tollgate_envoy::shared_data::{SharedData, Stored};
-use tollgate_envoy::table::{Bucket, Table};
+use tollgate_table::{Bucket, Table};
 
 const SECOND: u64 = 1_000_000_000;
 /// In the middle of a day: no window ends during a test of a day's quota.

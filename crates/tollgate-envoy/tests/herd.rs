@@ -17,8 +17,8 @@ use tollgate_envoy::metrics::Counters;
 use tollgate_envoy::proxy::Proxy;
 use tollgate_envoy::reply::Reply;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
-use tollgate_envoy::table::Seed;
 use tollgate_envoy::wire::header_map::HeaderMapWriter;
+use tollgate_table::Seed;
 
 /// A value with the number of its last write.
 type Numbered = (Vec<u8>, u32);

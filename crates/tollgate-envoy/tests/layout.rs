@@ -16,8 +16,8 @@ mod support;
 
 use serde_json::{Value, json};
 use support::{SEED, Shared, Worker, policy};
-use tollgate_envoy::table::{Bucket, Table};
 use tollgate_policy::BUCKET_NAME;
+use tollgate_table::{Bucket, Table};
 
 const SECOND: u64 = 1_000_000_000;
 /// When the first of each key's requests came; one more every 7 s.

@@ -28,6 +28,7 @@
 //! Invariant: no clock and no I/O; the same seed gives the same table, natively and as wasm.
 #![forbid(unsafe_code)]
 
+mod account;
 mod chance;
 mod clock;
 mod decided;

@@ -8,17 +8,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Policy, RuleResult};
+use tollgate_policy::Policy;
 
+use crate::account::{Account, empty_table};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::decided::{Decided, Fate};
 use crate::judge::{Exact, Judge};
 use crate::node::Node;
 use crate::store::Store;
-use crate::table::{QuotaRow, RuleRow, SourceRow, Table};
-use crate::traffic::document::Spread;
-use crate::traffic::{Request, Requests, START, Told, Traffic};
+use crate::table::{QuotaRow, Table};
+use crate::traffic::document::{Spread, StoreKind};
+use crate::traffic::{Request, Requests, START, Traffic};
 use crate::waits::Waits;
 
 /// A run on its way.
@@ -51,6 +52,8 @@ struct Server {
 struct Held {
     keys: u64,
     bytes: u64,
+    evictions: u64,
+    evictions_half_used: u64,
 }
 
 /// How far a run is.
@@ -88,7 +91,10 @@ impl Run {
         let server = |i: usize| {
             let clock = i.checked_rem(described.clocks.len()).and_then(|i| described.clocks.get(i));
             let clock = Clock::new(clock.cloned().unwrap_or_default());
-            let store = Store::exact_for_a_clock_that_steps_back(clock.steps_back());
+            let store = match described.store {
+                StoreKind::Exact => Store::exact_for_a_clock_that_steps_back(clock.steps_back()),
+                StoreKind::Envoy => Store::envoy(),
+            };
             Server { node: Node::new(Arc::clone(&policy), store), clock, held: Held::default() }
         };
         let count = usize::try_from(described.count.0).unwrap_or(1);
@@ -254,109 +260,40 @@ impl Run {
     /// Notes what the stores hold after a decision of one of them.
     fn measure(&mut self, index: usize) {
         let Some(server) = self.servers.get_mut(index) else { return };
-        let store = server.node.stored();
-        let held = Held {
-            keys: u64::try_from(store.len()).unwrap_or(u64::MAX),
-            bytes: store.state_bytes(),
-        };
+        let held = Held::by(server.node.stored());
         let before = std::mem::replace(&mut server.held, held);
-        let sum = |all: u64, before: u64, now: u64| all.saturating_sub(before).saturating_add(now);
-        self.held = Held {
-            keys: sum(self.held.keys, before.keys, held.keys),
-            bytes: sum(self.held.bytes, before.bytes, held.bytes),
-        };
+        self.held = self.held.without(before).and(held);
         self.table.keys = self.table.keys.max(self.held.keys);
         self.table.state_bytes = self.table.state_bytes.max(self.held.bytes);
+        self.table.evictions = self.held.evictions;
+        self.table.evictions_half_used = self.held.evictions_half_used;
     }
 }
 
-/// What takes in the end of a request.
-struct Account<'r> {
-    table: &'r mut Table,
-    judge: &'r mut Judge,
-    waits: &'r mut Waits,
-    requests: &'r mut Requests,
-}
-
-impl Account<'_> {
-    /// Counts a request that goes on or is refused at the true time `now`, and tells its client.
-    fn take(&mut self, request: &Request, decided: &Decided<'_>, now: Timestamp) -> Option<Exact> {
-        let (is_admitted, more) = match decided.fate() {
-            Fate::Admitted => (true, Span::ZERO),
-            // After a line it has waited for some of it already.
-            Fate::Delayed(wait) => (true, wait.saturating_sub(decided.waited())),
-            Fate::Denied { .. } | Fate::Waiting => (false, Span::ZERO),
-        };
-        let leaves_at = now.saturating_add(more);
-        let wait = if is_admitted { leaves_at.since(request.at) } else { Span::ZERO };
-        let Table { admitted, delayed, denied, .. } = &mut *self.table;
-        count_one([admitted, delayed, denied], is_admitted, wait);
-        if let Some(row) = self.table.sources.get_mut(request.source) {
-            count_one([&mut row.admitted, &mut row.delayed, &mut row.denied], is_admitted, wait);
+impl Held {
+    fn by(store: &Store) -> Self {
+        Self {
+            keys: u64::try_from(store.len()).unwrap_or(u64::MAX),
+            bytes: store.state_bytes(),
+            evictions: store.evictions(),
+            evictions_half_used: store.evictions_half_used(),
         }
-        if wait > Span::ZERO {
-            self.waits.add(wait);
-        }
-        for said in decided.rules() {
-            if let Some(row) = self.table.rules.get_mut(said.rule) {
-                row.count(said.result);
-            }
-        }
-        if self.requests.listens(request) {
-            let mut told = Told { is_refused: !is_admitted, ..Told::default() };
-            decided.outcome().headers(&mut |name, value| told.field(name, value));
-            self.requests.tell(request, &told, leaves_at);
-        }
-        self.judge.tell(decided, is_admitted, leaves_at, now)
     }
-}
 
-/// Adds a request to those that went on at once, went on later, or were refused.
-fn count_one([admitted, delayed, denied]: [&mut u64; 3], is_admitted: bool, wait: Span) {
-    let count = match (is_admitted, wait > Span::ZERO) {
-        (false, _) => denied,
-        (true, true) => delayed,
-        (true, false) => admitted,
-    };
-    *count = count.saturating_add(1);
-}
-
-impl RuleRow {
-    fn count(&mut self, result: RuleResult) {
-        let count = match result {
-            RuleResult::Allowed => &mut self.allowed,
-            RuleResult::Denied => &mut self.denied,
-            RuleResult::Delayed => &mut self.delayed,
-            RuleResult::Marked => &mut self.marked,
-            RuleResult::Shadowed => &mut self.shadowed,
-            RuleResult::Failed => &mut self.failed,
-            RuleResult::Malformed => &mut self.malformed,
-        };
-        *count = count.saturating_add(1);
+    fn with(self, other: Self, each: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            keys: each(self.keys, other.keys),
+            bytes: each(self.bytes, other.bytes),
+            evictions: each(self.evictions, other.evictions),
+            evictions_half_used: each(self.evictions_half_used, other.evictions_half_used),
+        }
     }
-}
 
-/// A table with a row for every rule, quota and source, and nothing counted.
-fn empty_table(policy: &Policy, traffic: &Traffic) -> Table {
-    let name_of = |rule: usize| policy.rules().get(rule).map_or("", |rule| rule.name());
-    let quotas = policy.quota_sets().iter().flat_map(|set| {
-        set.quotas().iter().map(|quota| QuotaRow {
-            rule: name_of(set.rule()).into(),
-            tier: set.tier().map(Into::into),
-            name: quota.name().into(),
-            algorithm: quota.limiter().algorithm().name().into(),
-            limit: quota.limiter().limit(),
-            window_us: quota.window().as_nanos() / 1_000,
-            most_admitted: 0,
-            burst: 0,
-            state_len: u64::try_from(quota.limiter().state_len()).unwrap_or(u64::MAX),
-        })
-    });
-    let rule = |i: usize| RuleRow { name: name_of(i).into(), ..RuleRow::default() };
-    Table {
-        rules: (0..policy.rules().len()).map(rule).collect(),
-        quotas: quotas.collect(),
-        sources: traffic.sources().map(|name| SourceRow { name, ..SourceRow::default() }).collect(),
-        ..Table::default()
+    fn without(self, other: Self) -> Self {
+        self.with(other, u64::saturating_sub)
+    }
+
+    fn and(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
     }
 }

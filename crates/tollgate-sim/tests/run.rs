@@ -169,3 +169,60 @@ fn a_table_has_stable_names() {
             + r#""sources":[{"name":"source 1","offered":40,"admitted":20,"delayed":0,"denied":20,"retries":0}]}"#
     );
 }
+
+/// A flood of new keys pushes out each other, never who has used up a quota.
+#[test]
+fn envoys_table_loses_keys_of_a_spray_and_counts_them() {
+    let rule = r#", "capacity": 64"#;
+    let policy = each(r#""limit": 5, "window": "1h""#, rule);
+    let with = |store: &str| {
+        let traffic = format!(
+            r#"{{"length": "100s", "servers": {{"store": "{store}"}}, "sources": [
+                {{"name": "user", "arrivals": {{"steady": {{"rate": "1/1s"}}}}}},
+                {{"name": "spray", "arrivals": {{"steady": {{"rate": "20/1s"}}}}, "clients": {{"fresh": true}}}}]}}"#
+        );
+        run(&policy, &traffic)
+    };
+    let (exact, envoy) = (with("exact"), with("envoy"));
+    assert_eq!((exact.evictions, exact.keys, exact.false_allow), (0, 2_001, 0));
+    assert_eq!(exact.sources[0].admitted, 5);
+    assert_eq!(envoy.keys + envoy.evictions, 2_001);
+    assert_eq!((envoy.keys, envoy.evictions_half_used, envoy.false_allow), (128, 0, 0));
+    assert_eq!(envoy.sources[0].admitted, 5);
+}
+
+#[test]
+fn nodes_that_do_not_share_admit_each_a_limit() {
+    let policy = each(r#""limit": 10, "window": "1m""#, "");
+    let with = |spread: &str| {
+        let traffic = format!(
+            r#"{{"length": "60s", "servers": {{"count": 3, "spread": "{spread}"}}, "sources": [
+                {{"arrivals": {{"bursts": {{"size": 300, "every": "1m"}}}}, "clients": {{"count": 4}}}}]}}"#
+        );
+        let table = run(&policy, &traffic);
+        (table.admitted, table.false_allow, table.most_admitted)
+    };
+    assert_eq!(with("round_robin"), (120, 80, 30));
+    assert_eq!(with("random"), (120, 80, 30));
+    assert_eq!(with("client"), (40, 0, 10));
+}
+
+#[test]
+fn a_clock_that_is_set_forward_lets_a_window_through_twice() {
+    let policy = each(r#""limit": 10, "window": "1m""#, "");
+    let with = |fault: &str| {
+        let traffic = format!(
+            r#"{{"length": "90s", "servers": {{"clocks": [[{fault}]]}}, "sources": [
+                {{"arrivals": {{"instants": {{"at": ["0s", "0s", "0s", "0s", "0s", "0s", "0s", "0s", "0s", "0s", "0s",
+                    "30s", "30s", "30s", "30s", "30s", "30s", "30s", "30s", "30s", "30s", "30s"]}}}}}}]}}"#
+        );
+        let table = run(&policy, &traffic);
+        (table.admitted, table.false_allow, table.most_admitted)
+    };
+    // By gcra half of it is back after half a minute, by the exact log nothing.
+    assert_eq!(with(""), (15, 5, 15));
+    assert_eq!(with(r#"{"forward": {"at": "30s", "by": "30s"}}"#), (20, 10, 20));
+    assert_eq!(with(r#"{"back": {"at": "30s", "by": "20s"}}"#), (11, 1, 11));
+    assert_eq!(with(r#"{"freezes": {"at": "0s", "length": "60s"}}"#), (10, 0, 10));
+    assert_eq!(with(r#"{"oscillates": {"by": "20s", "every": "30s"}}"#), (18, 8, 18));
+}

@@ -2,7 +2,7 @@
 //! Envoy's.
 //!
 //! Invariant: the filter that makes the table and `check`, which says what it takes, both ask here.
-//! The filter's `table.rs` says what the bytes mean; nothing here reads or writes any. What the
+//! The crate `tollgate-table` says what the bytes mean; nothing here reads or writes any. What the
 //! host's own map adds to each bucket is not counted: it is the host's and changes with it.
 
 use crate::policy::group::Group;

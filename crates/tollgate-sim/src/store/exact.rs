@@ -52,11 +52,10 @@ impl Exact {
         self.shelves.iter().map(|shelf| shelf.by_key.len()).sum()
     }
 
-    pub(super) fn state_bytes(&self) -> u64 {
+    pub(super) fn state_bytes(&self) -> usize {
         let bytes =
             |shelf: &Shelf| shelf.by_key.len().saturating_mul(shelf.width.saturating_sub(OWNER));
-        let bytes = self.shelves.iter().map(bytes).fold(0, usize::saturating_add);
-        u64::try_from(bytes).unwrap_or(u64::MAX)
+        self.shelves.iter().map(bytes).fold(0, usize::saturating_add)
     }
 
     /// The value of a key and its place.

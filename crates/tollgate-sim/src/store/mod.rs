@@ -4,13 +4,17 @@
 //! or nothing when the model has forgotten it, which it counts if that was a loss. Deliberately
 //! absent: keys. Only keyed hashes of them are kept, of 128 bits, so that no two of a log are one.
 
+mod bounded;
 mod exact;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
+use std::num::NonZeroU64;
+
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Partition, PartitionMut, Policy};
 
+use bounded::{Bounded, fingerprint};
 use exact::Exact;
 
 /// A model of a store.
@@ -23,6 +27,7 @@ pub struct Store {
 #[derive(Debug)]
 enum Kind {
     Exact(Exact),
+    Bounded(Bounded),
 }
 
 /// Where a partition of the current request lies.
@@ -32,6 +37,8 @@ pub(crate) struct Place {
     pub(crate) key: u128,
     /// Where an exact store holds it already.
     slot: Option<u32>,
+    /// What a bounded table knows it by.
+    fingerprint: Option<NonZeroU64>,
 }
 
 /// Where a client's count was when its last request was decided ([`Node::known`](crate::Node)).
@@ -82,6 +89,13 @@ impl Store {
         Self { kind: Kind::Exact(Exact::new(step)), secret: [0; 16] }
     }
 
+    /// Envoy's table, as large as the policy's `capacity` asks: a full bucket gives up who has used
+    /// the least share of its quotas.
+    #[must_use]
+    pub fn envoy() -> Self {
+        Self { kind: Kind::Bounded(Bounded::default()), secret: [0; 16] }
+    }
+
     /// The same with this key for its hashes: for whoever shows hashes that nobody may undo.
     #[must_use]
     pub const fn with_secret(mut self, secret: [u8; 16]) -> Self {
@@ -105,6 +119,7 @@ impl Store {
     pub fn len(&self) -> usize {
         match &self.kind {
             Kind::Exact(exact) => exact.len(),
+            Kind::Bounded(bounded) => bounded.len(),
         }
     }
 
@@ -114,17 +129,38 @@ impl Store {
         self.len() == 0
     }
 
-    /// Bytes of the values that are held now, without what finding them takes.
+    /// Bytes of the values that are held now: of an exact store without what finding them takes, of
+    /// Envoy's table all that is in shared data, names included.
     #[must_use]
     pub fn state_bytes(&self) -> u64 {
-        match &self.kind {
+        let bytes = match &self.kind {
             Kind::Exact(exact) => exact.state_bytes(),
+            Kind::Bounded(bounded) => bounded.bytes(),
+        };
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// Live values that others took the place of.
+    #[must_use]
+    pub const fn evictions(&self) -> u64 {
+        match &self.kind {
+            Kind::Exact(_) => 0,
+            Kind::Bounded(bounded) => bounded.evictions().0,
+        }
+    }
+
+    /// Those of them whose key had used half of a quota or more.
+    #[must_use]
+    pub const fn evictions_half_used(&self) -> u64 {
+        match &self.kind {
+            Kind::Exact(_) => 0,
+            Kind::Bounded(bounded) => bounded.evictions().1,
         }
     }
 
     /// Whose a key is; nothing is looked up.
     pub(crate) fn place(&self, key: &[u8]) -> Place {
-        Place { key: self.hash(key), slot: None }
+        Place { key: self.hash(key), ..Place::default() }
     }
 
     /// Hands the stored value of a partition to its plan.
@@ -135,7 +171,12 @@ impl Store {
             Kind::Exact(exact) => {
                 let (slot, value) = exact.find(group, key).unzip();
                 partition.load(policy, value);
-                Place { key, slot }
+                Place { key, slot, fingerprint: None }
+            }
+            Kind::Bounded(bounded) => {
+                let fingerprint = fingerprint(&self.secret, partition.key());
+                partition.load(policy, bounded.find(group, fingerprint));
+                Place { key, slot: None, fingerprint: Some(fingerprint) }
             }
         }
     }
@@ -152,6 +193,11 @@ impl Store {
             Kind::Exact(exact) => {
                 if !place.slot.is_some_and(|slot| exact.replace(partition, slot)) {
                     place.slot = exact.insert(policy, partition, place.key, now);
+                }
+            }
+            Kind::Bounded(bounded) => {
+                if let Some(fingerprint) = place.fingerprint {
+                    bounded.put(policy, partition, fingerprint, now);
                 }
             }
         }

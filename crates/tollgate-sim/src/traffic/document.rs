@@ -159,13 +159,19 @@ pub(crate) struct Servers {
     /// Nodes with a store each.
     pub(crate) count: Nodes,
     pub(crate) spread: Spread,
+    pub(crate) store: StoreKind,
     /// Faults of their clocks: that of node `i` is number `i`, and so round again.
     pub(crate) clocks: Vec<Vec<Fault>>,
 }
 
 impl Default for Servers {
     fn default() -> Self {
-        Self { count: Bounded(1), spread: Spread::default(), clocks: Vec::new() }
+        Self {
+            count: Bounded(1),
+            spread: Spread::default(),
+            store: StoreKind::default(),
+            clocks: Vec::new(),
+        }
     }
 }
 
@@ -180,6 +186,17 @@ pub(crate) enum Spread {
     Random,
     /// Each client has its own.
     Client,
+}
+
+/// Where a node keeps what keys have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StoreKind {
+    /// Nothing is lost.
+    #[default]
+    Exact,
+    /// Envoy's table, of the policy's `capacity`.
+    Envoy,
 }
 
 /// What a clock does wrong. Times are those of the beginning of it all.

@@ -14,9 +14,10 @@ const APART: [&str; 2] = ["tests/fuzz/Cargo.toml", "crates/xtask/bindgen/Cargo.t
 const CASES: &str = "tollgate-cases";
 const READ: &str = "read the failed test; its doc comment says what it guards";
 /// What is loaded into a proxy, a Worker or a page.
-const SHIPPED: [&str; 5] = [
+const SHIPPED: [&str; 6] = [
     "tollgate-core",
     "tollgate-policy",
+    "tollgate-table",
     "tollgate-envoy",
     "tollgate-worker",
     "tollgate-playground",

@@ -10,9 +10,10 @@ use crate::metadata::Package;
 const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-core", &[]),
     ("tollgate-policy", &["tollgate-core"]),
-    ("tollgate-envoy", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-table", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-envoy", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
     ("tollgate-worker", &["tollgate-core", "tollgate-policy"]),
-    ("tollgate-sim", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-sim", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
     ("tollgate-access-log", &[]),
     ("tollgate-report", &[]),
     (

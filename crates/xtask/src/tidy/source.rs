@@ -21,9 +21,10 @@ const NAMES: [(&str, &str); 3] =
     [("max_burst", "burst"), ("tau", "burst_tolerance"), ("dvt", "burst_tolerance")];
 
 /// Crates that are loaded into a proxy or a Worker: nothing there may panic.
-const SHIPPED: [&str; 4] = [
+const SHIPPED: [&str; 5] = [
     "crates/tollgate-core/src/",
     "crates/tollgate-policy/src/",
+    "crates/tollgate-table/src/",
     "crates/tollgate-envoy/src/",
     "crates/tollgate-worker/src/",
 ];

@@ -14,8 +14,9 @@
 //! beside new ones.
 //!
 //! A key's bucket is the lowest `level` bits of its fingerprint, so a bucket can be halved without
-//! knowing any key: bucket `b` of level `l` becomes `b` and `b + 2^l` of level `l + 1`. `places.rs`
-//! does that, one bucket at a time and exactly, when a policy asks for a larger table.
+//! knowing any key: bucket `b` of level `l` becomes `b` and `b + 2^l` of level `l + 1`. The
+//! filter's `places.rs` does that, one bucket at a time and exactly, when a policy asks for a
+//! larger table.
 //!
 //! Deliberately absent: host calls, and any knowledge of what a value means.
 

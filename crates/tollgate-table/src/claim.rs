@@ -1,0 +1,60 @@
+//! What a key's value weighs against the others of a full bucket: who has the least claim leaves.
+//!
+//! Invariant: an idle value has none, because forgetting it is no loss.
+
+use tollgate_core::{FULLY_USED, Timestamp};
+use tollgate_policy::{Group, Policy, UsedShare};
+
+/// The claim of a value: the greatest share used, then the time at which it is forgotten anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    share: UsedShare,
+    idle_at: Timestamp,
+}
+
+/// What a value weighs at `now`; `None` when it can be forgotten without loss.
+#[must_use]
+pub fn claim(policy: &Policy, group: &Group, value: &[u8], now: Timestamp) -> Option<Claim> {
+    let idle_at = group.idle_at(policy, value);
+    (idle_at > now).then(|| Claim { share: group.used_share(policy, value, now), idle_at })
+}
+
+impl Claim {
+    /// True when the key had used half of a quota or more: somebody who was limited, or near it.
+    #[must_use]
+    pub const fn is_half_used(&self) -> bool {
+        self.share.enforced.saturating_mul(2) >= FULLY_USED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::Span;
+
+    fn claim_of(enforced: u32, refuses_for: u64, shadow: u32, idle_at: u64) -> Claim {
+        let refuses_for = Span::from_millis(refuses_for);
+        let share = UsedShare { enforced, refuses_for, shadow };
+        Claim { share, idle_at: Timestamp::from_millis(idle_at) }
+    }
+
+    #[test]
+    fn the_share_counts_before_the_time_at_which_it_is_forgotten() {
+        let rising = [
+            claim_of(1, 0, 9, 9),
+            claim_of(2, 0, 0, 1),
+            claim_of(2, 0, 0, 2),
+            claim_of(2, 0, 1, 1),
+            claim_of(FULLY_USED, 5, 0, 1),
+            claim_of(FULLY_USED, 6, 0, 0),
+        ];
+        assert!(rising.is_sorted_by(|one, other| one < other));
+        assert!(rising.iter().all(|claim| Some(*claim) > None));
+    }
+
+    #[test]
+    fn half_is_half_used() {
+        assert!(claim_of(FULLY_USED / 2, 0, 0, 1).is_half_used());
+        assert!(!claim_of(FULLY_USED / 2 - 1, 0, FULLY_USED, 1).is_half_used());
+    }
+}

@@ -1,0 +1,14 @@
+//! The bounded table that the filter keeps in Envoy's shared data: how a bucket's bytes are read
+//! and written, and whose place a new key takes in a full one.
+//!
+//! Invariant: pure functions; the filter, the command line's tests and the simulator ask the same
+//! code. Deliberately absent: host calls, and how a table grows; that is the filter's `places.rs`.
+#![forbid(unsafe_code)]
+
+mod bucket;
+mod claim;
+
+pub use bucket::{
+    Bucket, Corrupt, Extent, LAYOUT_VERSION, Seed, Table, bucket_of, digest, origin_of,
+};
+pub use claim::{Claim, claim};
