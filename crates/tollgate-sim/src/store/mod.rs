@@ -110,6 +110,7 @@ impl Store {
     pub const fn holding(mut self, keys: usize) -> Self {
         match &mut self.kind {
             Kind::Exact(exact) => exact.hold(keys),
+            Kind::Bounded(_) => {} // it forgets nobody before it is full
         }
         self
     }
@@ -214,6 +215,7 @@ impl Store {
     pub(crate) fn value_mut(&mut self, group: usize, known: Known) -> Option<&mut [u8]> {
         match &mut self.kind {
             Kind::Exact(exact) => exact.value_mut(group, known.key(), known.slot),
+            Kind::Bounded(_) => None, // where a key lies is not remembered
         }
     }
 
