@@ -7,7 +7,8 @@
  */
 
 import init, { check, complete } from 'tollgate';
-import { Lane } from './mock.js';
+import { readLog } from './log-reader.js';
+import { Lane, Log } from './mock.js';
 import module from 'tollgate.wasm';
 
 const ready = init({ module_or_path: new URL(module, import.meta.url) });
@@ -40,10 +41,12 @@ const calls = {
     const mine = generation;
     const running = new Lane(policy, traffic, BigInt(seed));
     let budget = 2_000;
+    let span = 1;
     let told = performance.now();
     for (;;) {
       const began = performance.now();
       const progress = JSON.parse(running.step(budget));
+      span = progress.length_ms;
       if (progress.done) break;
       const took = performance.now() - began;
       budget = Math.max(500, Math.min(200_000, Math.round((budget * SLICE) / Math.max(took, 1))));
@@ -59,7 +62,24 @@ const calls = {
     }
     lane?.free();
     lane = running;
-    return { table: JSON.parse(lane.table()), watched: JSON.parse(lane.watched()) };
+    return { table: JSON.parse(lane.table()), watched: JSON.parse(lane.watched()), span };
+  },
+
+  /**
+   * Replays an access log under the policy.
+   * @param {string} policy @param {Blob} file @param {import('./log-drop.js').LogOptions} options
+   * @param {(value: unknown) => void} tell
+   */
+  async replay(policy, file, options, tell) {
+    generation += 1;
+    const mine = generation;
+    const log = new Log(policy, JSON.stringify(options));
+    try {
+      await readLog(file, (piece) => log.push(piece), (read) => tell({ read, size: file.size }), () => mine === generation);
+      return JSON.parse(log.finish());
+    } finally {
+      log.free();
+    }
   },
 
   /** @param {string[]} names @param {number} buckets */

@@ -1,0 +1,238 @@
+/**
+ * The page: its state, the runs that follow from it, and the lanes side by side.
+ *
+ * Invariant: the state is changed in one place (`#changed`), which runs what it concerns and writes
+ * the address, so the address always reproduces what is to be seen.
+ */
+
+import { announce, answer } from './announce.js';
+import { moveTo, onCursor } from './cursor.js';
+import { CursorBar } from './cursor-bar.js';
+import { debounced, fill, h, labelled } from './dom.js';
+import { glossary } from './glossary.js';
+import { Lane } from './lane.js';
+import { write } from './permalink.js';
+import { inWords } from './response.js';
+import { MAX_LANES, preset } from './state.js';
+import { TrafficPanel, trafficDocument } from './traffic.js';
+
+/** @typedef {import('./state.js').State} State */
+
+const LETTERS = 'ABCD';
+/** What a lane that is added decides by: the first that no lane has yet. */
+const NEXT = ['gcra', 'sliding-window', 'fixed-window', 'sliding-log'];
+
+export class App {
+  /** @type {Lane[]} */ lanes = [];
+  /** @type {keyof typeof import('./series.js').STATES} */ #stateName = 'remaining';
+  #mode = 'simulate';
+
+  /**
+   * @param {State} state
+   * @param {{traffic: HTMLElement, lanes: HTMLElement}} places
+   * @param {() => void} changed the state is another one than it began with
+   */
+  constructor(state, places, changed) {
+    this.told = changed;
+    this.state = state;
+    this.places = places;
+    this.traffic = new TrafficPanel(places.traffic, state.traffic, {
+      changed: (traffic) => this.#changed({ ...this.state, traffic }),
+      kind: (kind) => this.#show(kind === 'log' ? 'log' : 'simulate'),
+      log: { replay: (file, options) => void this.#replay(file, options), cancel: () => this.#cancel() },
+    });
+    this.seed = h('input', { inputmode: 'numeric', size: 8, value: String(state.seed), autocomplete: 'off', 'data-testid': 'seed' });
+    this.seed.addEventListener('input', debounced(() => this.#reseed(), 300));
+    this.bar = new CursorBar({
+      requestAt: (index) => this.lanes[0].engine.ask('at', [index]).catch(() => null),
+      state: (name) => this.#showState(name),
+    });
+    this.grid = h('div', { className: 'lanes' });
+    this.add = h('button', { type: 'button', 'data-testid': 'add-lane', onclick: () => this.#add() }, 'Add a lane');
+    this.foot = h('div', { className: 'foot' }, this.add, glossary());
+    places.lanes.append(this.bar.element, this.grid, this.foot);
+    this.traffic.model.seed.replaceWith(labelled('Seed', this.seed));
+    this.#endCursor = onCursor(() => window.setTimeout(() => this.#sayCursor(), 60));
+    this.#build();
+    this.#runAll();
+  }
+
+  #endCursor;
+
+  destroy() {
+    this.#endCursor();
+    this.lanes.forEach((lane) => lane.destroy());
+    this.traffic.element.remove();
+    this.bar.element.remove();
+    this.grid.remove();
+    this.foot.remove();
+  }
+
+  /** The link of the page as it is. @returns {Promise<string>} what stands behind the `#` */
+  link() {
+    return write(this.state);
+  }
+
+  /** @param {State} state @param {Lane} [only] the lane that changed; all when the traffic did */
+  #changed(state, only) {
+    this.state = state;
+    this.told();
+    this.#address();
+    if (this.#mode === 'log') return;
+    if (only) this.#run(only);
+    else this.#runAll();
+  }
+
+  /** Writes the address when nothing changed for a while; a state too large for it stays out. */
+  #address = debounced(async () => {
+    const hash = await this.link().catch(() => '');
+    history.replaceState(null, '', hash ? `#${hash}` : location.pathname);
+  }, 400);
+
+  #reseed() {
+    const seed = Number(this.seed.value.trim());
+    const isGood = /^\s*\d+\s*$/.test(this.seed.value) && Number.isSafeInteger(seed);
+    this.seed.setAttribute('aria-invalid', String(!isGood));
+    if (isGood) this.#changed({ ...this.state, seed });
+  }
+
+  #build() {
+    this.lanes.forEach((lane) => lane.destroy());
+    this.lanes = this.state.lanes.map((state, i) => this.#lane(LETTERS[i], state));
+    fill(this.grid, this.lanes.map((lane) => lane.element));
+    this.#arrange();
+  }
+
+  /** @param {string} letter @param {import('./state.js').LaneState} state */
+  #lane(letter, state) {
+    /** @type {Lane} */
+    const lane = new Lane(letter, state, this.#stateName, {
+      changed: (next) => {
+        const lanes = this.lanes.map((one) => (one === lane ? next : one.state));
+        this.#changed({ ...this.state, lanes }, lane);
+      },
+      remove: () => this.#remove(lane),
+      finished: () => this.#finished(),
+    });
+    return lane;
+  }
+
+  #arrange() {
+    this.grid.dataset.lanes = String(this.lanes.length);
+    this.add.disabled = this.lanes.length >= MAX_LANES;
+    this.lanes.forEach((lane) => lane.only(this.lanes.length === 1));
+  }
+
+  #add() {
+    const used = this.state.lanes.map((lane) => (lane.kind === 'preset' ? lane.algorithm : ''));
+    const like = this.state.lanes.find((lane) => lane.kind === 'preset');
+    const name = NEXT.find((one) => !used.includes(one)) ?? 'gcra';
+    const next = like?.kind === 'preset' ? preset(name, like.limit, like.window) : preset(name, 10, '10s');
+    const letter = [...LETTERS].find((one) => this.lanes.every((lane) => lane.letter !== one)) ?? 'D';
+    const lane = this.#lane(letter, next);
+    this.lanes.push(lane);
+    this.grid.append(lane.element);
+    this.#arrange();
+    lane.title.focus();
+    this.#changed({ ...this.state, lanes: [...this.state.lanes, next] }, lane);
+  }
+
+  /** @param {Lane} lane */
+  #remove(lane) {
+    const at = this.lanes.indexOf(lane);
+    const lanes = this.state.lanes.filter((_, i) => i !== at);
+    lane.destroy();
+    this.lanes.splice(at, 1);
+    this.#arrange();
+    this.lanes[Math.min(at, this.lanes.length - 1)].title.focus();
+    answer(`Lane ${lane.letter} is removed.`);
+    this.state = { ...this.state, lanes };
+    this.told();
+    this.#address();
+    this.#finished();
+  }
+
+  #runAll() {
+    this.lanes.forEach((lane) => this.#run(lane));
+  }
+
+  /** @param {Lane} lane */
+  #run(lane) {
+    void lane.run(trafficDocument(this.state.traffic), this.state.seed);
+  }
+
+  /** When a lane has finished: the common extent of the plots, and the cursor. */
+  #finished() {
+    for (const plot of /** @type {const} */ (['requests', 'counts', 'states'])) {
+      const most = Math.max(1, ...this.lanes.map((lane) => lane[plot].own));
+      this.lanes.forEach((lane) => lane[plot].extend(most));
+    }
+    const [first] = this.lanes;
+    this.bar.extend(first.result?.offered ?? 0);
+    if (this.lanes.some((lane) => lane.element.dataset.state === 'running')) return;
+    if (this.state.traffic.kind === 'live') {
+      void this.#answerLive();
+    } else {
+      moveTo(Math.min(this.#at ?? firstDenied(this.lanes), first.span));
+      announce(this.lanes.map((lane) => lane.summary()).join(' '));
+    }
+  }
+
+  /** @type {number|null} where somebody has put the cursor */ #at = null;
+
+  /** The answers of all lanes to the last click, at once. */
+  async #answerLive() {
+    const { traffic } = this.state;
+    if (traffic.kind !== 'live' || traffic.at.length === 0) return;
+    const last = traffic.at.length - 1;
+    moveTo(traffic.at[last], last);
+    await Promise.all(this.lanes.map((lane) => lane.point({ at_ms: traffic.at[last], index: last })));
+    const answers = this.lanes.flatMap(({ letter, shown }) => (shown ? [{ letter, words: inWords(shown), fate: shown.fate }] : []));
+    this.traffic.live.answer(answers);
+    answer(answers.map(({ letter, words }) => `${letter} ${words}`).join(', '));
+  }
+
+  #sayCursor() {
+    const [first] = this.lanes;
+    if (!first?.shown) return;
+    this.bar.show(first.shown, first.span, this.lanes.map((lane) => lane.answer()).join(', '));
+  }
+
+  /** @param {keyof typeof import('./series.js').STATES} name */
+  #showState(name) {
+    this.#stateName = name;
+    this.lanes.forEach((lane) => lane.showState(name));
+    this.#finished();
+  }
+
+  /** @param {string} mode `simulate` or `log` */
+  #show(mode) {
+    this.#mode = mode;
+    this.places.lanes.dataset.mode = mode;
+    this.lanes.forEach((lane) => lane.setAside());
+  }
+
+  /** Takes a file that was dropped anywhere. @param {File} file */
+  drop(file) {
+    this.traffic.choose('log');
+    this.traffic.log.drop(file);
+  }
+
+  /** @param {File} file @param {import('./log-drop.js').LogOptions} options */
+  async #replay(file, options) {
+    this.traffic.log.running(true);
+    await Promise.all(this.lanes.map((lane) => lane.replay(file, options)));
+    this.traffic.log.running(false);
+    answer(`${file.name} is replayed in ${this.lanes.length === 1 ? 'one lane' : `${this.lanes.length} lanes`}.`);
+  }
+
+  #cancel() {
+    this.lanes.forEach((lane) => lane.cancel());
+  }
+}
+
+/** Where the first request is denied in any lane: what most people look for. @param {Lane[]} lanes */
+function firstDenied(lanes) {
+  const at = lanes.map((lane) => lane.firstDenied()).filter((ms) => ms !== null);
+  return at.length ? Math.min(...at) : 0;
+}

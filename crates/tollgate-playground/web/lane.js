@@ -1,0 +1,266 @@
+/**
+ * One lane: a policy, its run of the common traffic in a thread of its own, and what is shown of it.
+ *
+ * Invariant: what is shown belongs to one run; while the next one goes on, the old numbers stay and
+ * are marked as old, so nothing jumps.
+ */
+
+import { command } from './command.js';
+import { onCursor } from './cursor.js';
+import { fill, h, table } from './dom.js';
+import { count } from './format.js';
+import { Engine } from './engine.js';
+import { LaneSetup } from './lane-setup.js';
+import { logResult } from './log-result.js';
+import { Plot } from './plot.js';
+import { Response, inWords } from './response.js';
+import * as series from './series.js';
+import { laneName, policyText } from './state.js';
+import { figures, tableOf } from './summary.js';
+
+/** @typedef {import('./state.js').LaneState} LaneState */
+
+export class Lane {
+  engine = new Engine();
+  /** @type {import('./series.js').Watched|null} */ watched = null;
+  /** @type {any} the table of the last run */ result = null;
+  /** @type {import('./response.js').Shown|null} */ shown = null;
+  span = 1;
+  #run = 0;
+  #isAsking = false;
+  /** @type {import('./cursor.js').Cursor|null} */ #wanted = null;
+  /** @type {series.Values|null} */ #values = null;
+  #ran = { traffic: '', seed: 0 };
+  #endCursor;
+
+  /**
+   * @param {string} letter A to D
+   * @param {LaneState} state
+   * @param {keyof typeof series.STATES} stateName what the third plot shows
+   * @param {{changed: (state: LaneState) => void, remove: () => void, finished: () => void}} page
+   */
+  constructor(letter, state, stateName, page) {
+    this.letter = letter;
+    this.state = state;
+    this.stateName = stateName;
+    this.page = page;
+    this.requests = new Plot(series.requestsStyle());
+    this.counts = new Plot(series.countStyle());
+    this.states = new Plot(series.stateStyle(stateName));
+    this.response = new Response();
+    this.setup = new LaneSetup(state, this.engine, (next) => {
+      this.state = next;
+      this.#name();
+      page.changed(next);
+    });
+    this.#build();
+    this.#endCursor = onCursor((cursor) => this.point(cursor));
+  }
+
+  destroy() {
+    this.#endCursor();
+    this.engine.stop();
+    this.setup.destroy();
+    [this.requests, this.counts, this.states].forEach((plot) => plot.destroy());
+    this.element.remove();
+  }
+
+  #build() {
+    this.title = h('h3', { id: `lane-${this.letter}`, tabindex: '-1' });
+    this.status = h('p', { className: 'status', 'data-testid': 'lane-status' });
+    this.bar = h('progress', { max: 1, 'aria-label': `progress of lane ${this.letter}`, hidden: true });
+    this.figures = h('dl', { className: 'figures', 'data-testid': 'figures' });
+    this.statePlace = h('div', {}, this.states.element);
+    this.replayed = h('div', { className: 'log-result', 'data-testid': 'log-result' });
+    this.numbers = h('details', { 'data-testid': 'numbers' }, h('summary', {}, 'As tables, and for the command line'), h('div', { className: 'tables' }));
+    this.numbers.addEventListener('toggle', () => void this.#showTables());
+    this.removal = h('button', { type: 'button', className: 'plain', 'data-testid': 'remove-lane',
+      'aria-label': `remove lane ${this.letter}`, onclick: () => this.page.remove() }, 'remove');
+    const head = h('header', {}, h('span', { className: 'letter', 'aria-hidden': 'true' }, this.letter), this.title, this.removal);
+    this.element = h('article', { className: 'lane', 'data-testid': `lane-${this.letter}`, 'aria-labelledby': `lane-${this.letter}` },
+      head, this.setup.element, h('div', { className: 'outcome' }, this.bar, this.status, this.figures),
+      this.requests.element, this.counts.element, this.statePlace, this.response.element, this.numbers, this.replayed);
+    this.#name();
+    fill(this.figures, figures(null, null));
+  }
+
+  #name() {
+    fill(this.title, h('span', { className: 'visually-hidden' }, `Lane ${this.letter}: `), laneName(this.state));
+  }
+
+  /**
+   * Runs the traffic. Never fails: what is wrong is shown in the lane.
+   * @param {string} traffic
+   * @param {number} seed
+   */
+  async run(traffic, seed) {
+    this.#run += 1;
+    const mine = this.#run;
+    this.element.dataset.state = 'running';
+    try {
+      const done = await this.engine.ask('run', [policyText(this.state), traffic, seed], (progress) => {
+        if (mine === this.#run) this.#tell(progress);
+      });
+      const values = await this.engine.ask('series', [series.SERIES, series.buckets(this.requests.width)]);
+      if (mine !== this.#run) return;
+      Object.assign(this, { watched: done.watched, result: done.table, span: done.span });
+      this.#values = values;
+      this.#ran = { traffic, seed };
+      this.#finish();
+    } catch (error) {
+      if (mine !== this.#run) return;
+      this.#fail(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  /**
+   * Replays an access log. Never fails: what is wrong is shown in the lane.
+   * @param {File} file
+   * @param {import('./log-drop.js').LogOptions} options
+   */
+  async replay(file, options) {
+    this.#run += 1;
+    const mine = this.#run;
+    this.element.dataset.state = 'running';
+    fill(this.status);
+    fill(this.replayed);
+    try {
+      const summary = await this.engine.ask('replay', [policyText(this.state), file, options], ({ read, size }) => {
+        this.bar.hidden = false;
+        this.bar.value = size ? read / size : 1;
+      });
+      if (mine !== this.#run) return;
+      fill(this.replayed, ...logResult(summary));
+      this.bar.hidden = true;
+      this.element.dataset.state = 'done';
+    } catch (error) {
+      if (mine === this.#run) this.#fail(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  /** Ends a run or a replay that takes too long. */
+  cancel() {
+    this.engine.stop();
+  }
+
+  /** @param {{offered: number, at_ms: number, length_ms: number}} progress */
+  #tell(progress) {
+    this.bar.hidden = false;
+    this.bar.value = Math.min(1, progress.at_ms / progress.length_ms);
+  }
+
+  #finish() {
+    this.bar.hidden = true;
+    this.element.dataset.state = 'done';
+    fill(this.status);
+    fill(this.figures, figures(this.result, this.watched));
+    this.draw();
+    this.page.finished();
+    void this.#showTables();
+  }
+
+  /** @param {string} why */
+  #fail(why) {
+    this.bar.hidden = true;
+    this.element.dataset.state = 'failed';
+    fill(this.status, h('span', { className: 'problem' }, why));
+    this.page.finished();
+  }
+
+  /** Shows the run in the plots. */
+  draw() {
+    const values = this.#values;
+    if (!values) return;
+    const { span, watched } = this;
+    this.requests.show([values.admitted, values.delayed, values.denied], span, null, series.sayRequests(values, span));
+    const limit = watched && { text: `limit ${watched.limit}`, value: watched.limit };
+    this.counts.show([values.true_count, values.estimate], span, limit, series.sayCount(values, span, watched));
+    this.states.show([values[this.stateName]], span, null, series.sayState(values, span, this.stateName));
+  }
+
+  /** Shows another name of the state in the third plot. @param {keyof typeof series.STATES} name */
+  showState(name) {
+    if (name === this.stateName) return;
+    this.stateName = name;
+    this.states.destroy();
+    this.states = new Plot(series.stateStyle(name));
+    fill(this.statePlace, this.states.element);
+    this.draw();
+  }
+
+  /**
+   * Shows the request under the cursor; of many moves only the last is asked for.
+   * @param {import('./cursor.js').Cursor} cursor
+   */
+  async point(cursor) {
+    this.#wanted = cursor;
+    if (this.#isAsking || !this.#values) return;
+    this.#isAsking = true;
+    while (this.#wanted) {
+      const { at_ms, index } = this.#wanted;
+      this.#wanted = null;
+      try {
+        this.shown = await this.engine.ask('request', [at_ms, index]);
+      } catch {
+        this.shown = null;
+      }
+      this.response.show(this.shown, this.span);
+    }
+    this.#isAsking = false;
+  }
+
+  /** Ends what goes on, and shows nothing of a log any more. */
+  setAside() {
+    if (this.element.dataset.state === 'running') this.engine.stop();
+    this.#run += 1;
+    this.bar.hidden = true;
+    fill(this.status);
+    fill(this.replayed);
+  }
+
+  /** Says whether it is the only lane, which is not removed. @param {boolean} isOnly */
+  only(isOnly) {
+    this.removal.disabled = isOnly;
+  }
+
+  /** What came of the run, in a sentence. */
+  summary() {
+    const t = this.result;
+    if (!t || this.element.dataset.state !== 'done') return '';
+    return `${this.letter}, ${laneName(this.state)}: ${count(t.admitted + t.delayed)} of ${count(t.offered)} admitted, ${count(t.denied)} denied.`;
+  }
+
+  /** When about the first request was denied, in milliseconds; `null` when none was. */
+  firstDenied() {
+    const denied = this.#values?.denied;
+    const at = denied?.findIndex((n) => n > 0) ?? -1;
+    return denied && at >= 0 ? ((at + 1) * this.span) / denied.length : null;
+  }
+
+  /** The answer of this lane in a few words, for the live region. */
+  answer() {
+    return this.shown ? `${this.letter} ${inWords(this.shown)}` : '';
+  }
+
+  /** Lines for a shell that print the same numbers. */
+  #command() {
+    const lines = command(policyText(this.state), this.#ran.traffic, this.#ran.seed);
+    if (!lines) return null;
+    const said = h('span', { className: 'quiet' });
+    const copy = h('button', { type: 'button', 'data-testid': 'copy-command', onclick: async () => {
+      const isDone = await navigator.clipboard.writeText(lines).then(() => true, () => false);
+      fill(said, isDone ? 'copied' : 'the browser does not allow it');
+    } }, 'Copy the command');
+    return h('p', {}, copy, ' ', said);
+  }
+
+  async #showTables() {
+    if (!this.numbers.open || !this.#values) return;
+    const values = await this.engine.ask('series', [series.SERIES, series.ROWS]);
+    const rows = series.tableRows(values, this.span);
+    const place = /** @type {HTMLElement} */ (this.numbers.lastElementChild);
+    const name = `${this.letter}, ${laneName(this.state)}`;
+    fill(place, this.#command(), tableOf(this.result, `${name}: all figures`),
+      table(`${name}: over time`, series.TABLE_HEADS, rows, 'series-table'));
+  }
+}

@@ -1,0 +1,67 @@
+/**
+ * Where an access log is dropped, and how it is read.
+ *
+ * Invariant: the file is handed to the lanes' threads as a file; not one byte of it is read on the
+ * main thread, kept, or sent anywhere.
+ */
+
+import { fill, h, labelled } from './dom.js';
+import { bytes } from './format.js';
+
+/** @typedef {{replay: (file: File, options: LogOptions) => void, cancel: () => void}} LogPage */
+/** @typedef {{format: string, include_refused: boolean}} LogOptions */
+
+/** The formats by the names of the command line; nothing for what the first lines tell. */
+const FORMATS = ['combined', 'common', 'envoy', 'envoy-json'];
+
+export class LogDrop {
+  /** @type {File|null} */ #file = null;
+
+  /** @param {LogPage} page */
+  constructor(page) {
+    this.page = page;
+    const names = h('datalist', { id: 'log-formats' }, FORMATS.map((name) => h('option', { value: name })));
+    this.format = h('input', { 'data-testid': 'log-format', list: 'log-formats', placeholder: 'told by its first lines', autocomplete: 'off', spellcheck: 'false', size: 24 });
+    this.refused = h('input', { type: 'checkbox', id: 'log-refused' });
+    this.file = h('input', { type: 'file', 'data-testid': 'log-file', onchange: () => this.#take(this.file.files?.[0]) });
+    this.run = h('button', { type: 'button', 'data-testid': 'log-run', disabled: true, onclick: () => this.#start() }, 'Replay');
+    this.cancel = h('button', { type: 'button', 'data-testid': 'log-cancel', hidden: true, onclick: () => page.cancel() }, 'Cancel');
+    this.status = h('p', { className: 'quiet', 'data-testid': 'log-status', role: 'status' }, 'Plain or gzip. The file stays on this machine.');
+    this.element = h('div', { className: 'drop', 'data-testid': 'drop' },
+      labelled('Drop an access log anywhere on the page, or choose a file', this.file),
+      h('div', { className: 'row' },
+        labelled('Format', this.format), names,
+        h('div', { className: 'check' }, this.refused, h('label', { for: 'log-refused' }, 'replay refused requests (429, 503), too')),
+        this.run, this.cancel),
+      this.status);
+  }
+
+  /** Takes a file that was dropped or chosen, and replays it at once. @param {File|undefined} file */
+  #take(file) {
+    if (!file) return;
+    this.#file = file;
+    this.run.disabled = false;
+    this.#start();
+  }
+
+  /** @param {File} file */
+  drop(file) {
+    const list = new DataTransfer();
+    list.items.add(file);
+    this.file.files = list.files;
+    this.#take(file);
+  }
+
+  #start() {
+    if (!this.#file) return;
+    this.page.replay(this.#file, { format: this.format.value.trim(), include_refused: this.refused.checked });
+  }
+
+  /** @param {boolean} isRunning */
+  running(isRunning) {
+    this.cancel.hidden = !isRunning;
+    this.run.disabled = isRunning || !this.#file;
+    if (this.#file && isRunning) fill(this.status, `Replaying ${this.#file.name}, ${bytes(this.#file.size)}…`);
+    else if (this.#file) fill(this.status, `Replayed ${this.#file.name}, ${bytes(this.#file.size)}.`);
+  }
+}

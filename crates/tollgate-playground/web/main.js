@@ -1,0 +1,103 @@
+/**
+ * The beginning: what the address says, or the first recipe; then the page's own controls.
+ *
+ * Invariant: whatever stands in the address, a page is shown; what is wrong with a link is said.
+ */
+
+import { App } from './app.js';
+import { answer } from './announce.js';
+import { fill, h, labelled } from './dom.js';
+import { LinkError, read } from './permalink.js';
+import { RECIPES } from './recipes.js';
+import { StateError, stateOf } from './state.js';
+import * as theme from './theme.js';
+
+const place = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+/** @type {App|null} */
+let app = null;
+
+/** @param {import('./state.js').State} state */
+function open(state) {
+  app?.destroy();
+  app = new App(state, { traffic: place('traffic'), lanes: place('lanes') }, () => markRecipe(null, 'Changed by you; “Copy link” keeps it.'));
+}
+
+/** Opens what stands behind the `#`; an address without is the first recipe. */
+async function openAddress() {
+  const notice = place('notice');
+  notice.hidden = true;
+  const hash = location.hash.slice(1);
+  if (!hash) {
+    chooseRecipe(RECIPES[0]);
+    return;
+  }
+  try {
+    open(stateOf(await read(hash)));
+    markRecipe(null, 'This is what the link holds.');
+  } catch (error) {
+    if (!(error instanceof LinkError || error instanceof StateError)) throw error;
+    fill(notice, `${error.message[0].toUpperCase()}${error.message.slice(1)}. This is the first recipe instead.`);
+    notice.hidden = false;
+    chooseRecipe(RECIPES[0]);
+  }
+}
+
+const look = h('p', { className: 'look', 'data-testid': 'look' });
+const recipes = RECIPES.map((recipe) =>
+  h('button', { type: 'button', 'aria-pressed': 'false', 'data-testid': `recipe-${recipe.id}`, onclick: () => chooseRecipe(recipe) }, recipe.name));
+
+/** @param {import('./recipes.js').Recipe} recipe */
+function chooseRecipe(recipe) {
+  open(structuredClone(recipe.state));
+  markRecipe(recipe);
+}
+
+/** @param {import('./recipes.js').Recipe|null} chosen @param {string} [said] when none is */
+function markRecipe(chosen, said = '') {
+  recipes.forEach((button, i) => button.setAttribute('aria-pressed', String(RECIPES[i] === chosen)));
+  fill(look, chosen?.look ?? said);
+}
+
+function tools() {
+  const said = h('span', { className: 'quiet link-said', 'data-testid': 'link-said' });
+  const copy = h('button', { type: 'button', 'data-testid': 'copy-link', onclick: async () => {
+    try {
+      const url = `${location.href.split('#')[0]}#${await app?.link()}`;
+      history.replaceState(null, '', url);
+      await navigator.clipboard.writeText(url);
+      fill(said, 'copied');
+      answer('The link is copied.');
+    } catch (error) {
+      const why = error instanceof LinkError ? error.message : 'copy it from the address bar';
+      fill(said, why);
+      answer(why);
+    }
+  } }, 'Copy link');
+  const select = h('select', { 'data-testid': 'theme' }, ['auto', 'light', 'dark'].map((name) => h('option', { value: name }, name)));
+  place('tools').append(said, copy, labelled('Theme', select));
+  theme.start(select);
+}
+
+/** A log may be dropped anywhere on the page; without this the browser would open it. */
+function takeDrops() {
+  window.addEventListener('dragover', (event) => {
+    event.preventDefault();
+    document.body.classList.add('is-dropping');
+  });
+  for (const name of ['dragleave', 'dragend', 'drop']) {
+    window.addEventListener(name, () => document.body.classList.remove('is-dropping'));
+  }
+  window.addEventListener('drop', (event) => {
+    const file = event.dataTransfer?.files[0];
+    if (!file) return;
+    event.preventDefault();
+    app?.drop(file);
+  });
+}
+
+tools();
+place('recipes').append(h('div', { className: 'recipes', 'data-testid': 'recipes' }, recipes), look);
+takeDrops();
+window.addEventListener('hashchange', () => void openAddress());
+await openAddress();

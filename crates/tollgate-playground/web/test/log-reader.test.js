@@ -1,0 +1,53 @@
+// A file is read whole and in pieces, and what browsers cannot unpack is refused by name.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import { packing, readLog } from '../log-reader.js';
+
+const LINES = '192.0.2.1 - - [01/Aug/1995:00:00:01 -0400] "GET / HTTP/1.0" 200 1\n'.repeat(20_000);
+
+/** What comes out of a file, and what was told. @param {BlobPart[]} parts */
+async function all(parts, isCurrent = () => true) {
+  const decoder = new TextDecoder();
+  const out = { text: '', pieces: 0, read: 0 };
+  await readLog(new Blob(parts), (piece) => {
+    out.text += decoder.decode(piece, { stream: true });
+    out.pieces += 1;
+  }, (read) => { out.read = read; }, isCurrent);
+  return out;
+}
+
+test('a plain log comes in pieces, whole', async () => {
+  const { text, pieces, read } = await all([LINES, LINES]);
+  assert.equal(text, LINES + LINES);
+  assert.equal(read, 2 * LINES.length);
+  assert.ok(pieces > 1);
+});
+
+test('gzip is unpacked, and progress counts the file', async () => {
+  const packed = gzipSync(LINES);
+  const { text, read } = await all([packed]);
+  assert.equal(text, LINES);
+  assert.equal(read, packed.length);
+});
+
+test('an empty file is an empty log', async () => {
+  assert.deepEqual(await all([]), { text: '', pieces: 0, read: 0 });
+});
+
+test('gzip that is cut off is said', async () => {
+  await assert.rejects(all([gzipSync(LINES).subarray(0, 500)]), /damaged or cut off/);
+});
+
+test('others are refused by name', () => {
+  assert.throws(() => packing(Uint8Array.of(0x28, 0xb5, 0x2f, 0xfd)), /zstd/);
+  assert.throws(() => packing(Uint8Array.of(0x42, 0x5a, 0x68, 0x39)), /bzip2/);
+  assert.throws(() => packing(Uint8Array.of(0xfd, 0x37, 0x7a, 0x58, 0x5a, 0)), /xz/);
+  assert.throws(() => packing(Uint8Array.of(0x50, 0x4b, 3, 4)), /ZIP/);
+  assert.equal(packing(Uint8Array.of(0x31)), 'plain');
+  assert.equal(packing(new Uint8Array()), 'plain');
+});
+
+test('a cancelled reading ends', async () => {
+  await assert.rejects(all([LINES], () => false), /cancelled/);
+});
