@@ -7,7 +7,7 @@
 use crate::{
     bench::{self, Effort, Part},
     build::Product,
-    fuzz, steps, up,
+    fuzz, load, steps, up,
 };
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use std::ffi::OsString;
@@ -18,6 +18,7 @@ pub enum Asked {
     Build(Vec<Product>),
     Doctor,
     Fuzz(fuzz::Options),
+    Load(load::Options),
     Notice,
     /// With the port to serve it on.
     Playground(Option<u16>),
@@ -44,6 +45,10 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::E
             keep: of.get_flag("keep"),
         }),
         "doctor" => Asked::Doctor,
+        "load" => Asked::Load(load::Options {
+            seconds: number(of, "seconds"),
+            write: of.get_flag("write"),
+        }),
         "notice" => Asked::Notice,
         "playground" => Asked::Playground(of.get_one("serve").copied()),
         "test" => Asked::Test(wanted(of)),
@@ -90,6 +95,12 @@ fn program() -> Command {
                 .arg(Arg::new("target").num_args(0..).help("Files of tests/fuzz/targets, or `laws`"))
                 .arg(bounded("seconds", "60", 86_400, "For each target"))
                 .arg(flag("keep", "Add what reaches new code to the corpora")),
+        )
+        .subcommand(
+            Command::new("load")
+                .about("Load both products, steadily and in bursts; a table and plots in target/tollgate/load")
+                .arg(bounded("seconds", "10", 60, "Of each kind of load"))
+                .arg(flag("write", "Show the table and the plots in README.md")),
         )
         .subcommand(Command::new("tidy").about("Check what docs/style.md says and a machine can see"))
         .subcommand(

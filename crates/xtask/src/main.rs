@@ -10,6 +10,7 @@ mod children;
 mod doctor;
 mod env;
 mod fuzz;
+mod load;
 mod metadata;
 mod notice;
 mod problem;
@@ -48,6 +49,7 @@ fn dispatch(asked: Asked) -> Result<()> {
         }
         Asked::Doctor => doctor::doctor(&workspace),
         Asked::Fuzz(options) => fuzz::fuzz(&workspace, options),
+        Asked::Load(options) => load::load(&workspace, &options),
         Asked::Notice => notice::write(&workspace),
         Asked::Playground(port) => playground(&workspace, port),
         Asked::Test(wanted) => steps::test(&workspace, &wanted),

@@ -4,7 +4,7 @@
 //! Invariant: time is the sum over the threads of a process in nanoseconds, from `schedstat`; the
 //! ticks of `/proc/<pid>/stat` would be 10 ms. Linux only, as all of xtask is.
 
-use crate::problem::{OrProblem, Result};
+use crate::problem::{OrProblem, Problem, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;
 
@@ -16,6 +16,19 @@ pub fn used_ns(pid: u32) -> Result<u64> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).or_problem(what(), fix)?;
     let texts = threads.flatten().map(|thread| fs::read_to_string(thread.path().join("schedstat")));
     Ok(texts.flatten().filter_map(|text| running_ns(&text)).sum())
+}
+
+/// The most memory that a process ever had resident, in KiB.
+pub fn peak_memory_kib(pid: u32) -> Result<u64> {
+    let fix = "see whether the server still runs";
+    let what = || format!("cannot read the memory of process {pid}");
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).or_problem(what(), fix)?;
+    peak_in(&text).ok_or_else(|| Problem::new(what(), "no VmHWM is told", fix))
+}
+
+fn peak_in(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// The first figure of `schedstat`: the time spent running.
@@ -102,5 +115,8 @@ mod tests {
         let before = used_ns(std::process::id()).unwrap();
         assert!(before > 0);
         assert!(used_ns(u32::MAX).is_err());
+        assert!(peak_memory_kib(std::process::id()).unwrap() > 100);
+        assert_eq!(peak_in("Name:\tx\nVmHWM:\t   1234 kB\n"), Some(1234));
+        assert_eq!(peak_in("Name:\tx\n"), None);
     }
 }

@@ -76,6 +76,15 @@ pub fn plain(workspace: &Workspace, file: &'static str) -> Result<Server> {
     start(workspace, variant).map(|subject| subject.server)
 }
 
+/// A server that enforces `policy` and answers by itself.
+pub fn limited(workspace: &Workspace, file: &'static str, policy: &str) -> Result<Server> {
+    let (clients, expect) = (Clients::One, Expect::Passed);
+    let policy = serde_json::from_str(policy).or_problem("cannot read a policy", "correct it")?;
+    let filter = Some(wasm(&workspace.envoy_wasm(), file, &policy));
+    let variant = Variant { file, label: "limited", filter, clients, expect };
+    start(workspace, variant).map(|subject| subject.server)
+}
+
 fn start(workspace: &Workspace, variant: Variant) -> Result<Subject> {
     let port = free_port()?;
     let options = envoy::Options {

@@ -6,11 +6,11 @@
 //! neighbours.
 
 mod callgrind;
-mod cpu;
+pub mod cpu;
 mod decisions;
 mod effort;
-mod envoy;
-mod figures;
+pub mod envoy;
+pub mod figures;
 mod load;
 mod lookup;
 mod noop;

@@ -12,7 +12,7 @@ mod servers;
 mod step;
 
 use crate::{
-    bench, fuzz,
+    bench, fuzz, load,
     problem::{Problem, Result},
     tools::{self, Tool},
     workspace::Workspace,
@@ -53,6 +53,7 @@ const STEPS: &[Step] = &[
     built("workerd", "wrangler deploy --dry-run", SERVERS, servers::dry_run),
     served("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
     served("up", "cargo xtask up", SERVERS, servers::up),
+    served("load", "both products under load", load::NEEDS, load::briefly),
     served("compose", "compose file and README", COMPOSE, compose::compose),
 ];
 

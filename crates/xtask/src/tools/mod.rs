@@ -193,6 +193,16 @@ pub static WRK: Tool = Tool {
     install: |_, job| apt::install(&["wrk"], job),
 };
 
+pub static H2LOAD: Tool = Tool {
+    name: "h2load",
+    version: "distribution's",
+    needed_for: "load",
+    by_hand: "apt-get install nghttp2-client",
+    lane: Lane::Download,
+    check: |_| apt::check_programs(&["h2load"]),
+    install: |_, job| apt::install(&["nghttp2-client"], job),
+};
+
 pub static VALGRIND: Tool = Tool {
     name: "valgrind",
     version: "distribution's",
@@ -203,7 +213,7 @@ pub static VALGRIND: Tool = Tool {
     install: |_, job| apt::install(&["valgrind"], job),
 };
 
-pub static ALL: [&Tool; 16] = [
+pub static ALL: [&Tool; 17] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &PAGE_BINDGEN,
@@ -219,6 +229,7 @@ pub static ALL: [&Tool; 16] = [
     &COMPOSE,
     &STAND_IN,
     &WRK,
+    &H2LOAD,
     &VALGRIND,
 ];
 
