@@ -165,8 +165,8 @@ impl ColumnProgram {
 }
 
 impl ColumnKind {
-    /// The first column of `text`, and what is behind its separator; `None` when a quote is open or has
-    /// something behind it.
+    /// The first column of `text`, and what is behind its separator; `None` when a quote is open
+    /// or has something behind it.
     fn first(self, text: &[u8]) -> Option<(Piece<'_>, Option<&[u8]>)> {
         if let (Self::Commas, Some(quoted)) = (self, text.strip_prefix(b"\"")) {
             let end = closing_quote(quoted)?;

@@ -123,6 +123,16 @@ impl Draft {
         Ok(())
     }
 
+    /// Whether a piece is what `action` reads: a time or a status; a text may be anything.
+    pub(crate) fn accepts(&mut self, action: Action, piece: Piece<'_>, escape: Escape) -> bool {
+        match action {
+            Action::Time(form) => self.escaped_time(piece.text, form, escape).is_ok(),
+            Action::Status => status(piece.text).is_ok(),
+            Action::Request { .. } | Action::Skip | Action::Text(_) => true,
+            Action::Path | Action::Query => true,
+        }
+    }
+
     /// Puts a text to its place; `-` and nothing are how logs say that there is none.
     fn put(&mut self, place: Option<usize>, piece: Piece<'_>, escape: Escape) {
         let Some(place) = place.and_then(|place| self.places.get_mut(place)) else { return };
@@ -268,8 +278,8 @@ impl Draft {
     }
 }
 
-/// `one == other`, for texts of some twenty bytes that are nearly always the same: eight of them at a
-/// time, without a call.
+/// `one == other`, for texts of some twenty bytes that are nearly always the same: eight of them
+/// at a time, without a call.
 #[inline]
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let (ones, one_rest) = one.as_chunks::<8>();

@@ -28,7 +28,8 @@ impl Escape {
     }
 }
 
-/// `text` without its escapes, appended to `out`; `false` when it has none, and nothing is appended.
+/// `text` without its escapes, appended to `out`; `false` when it has none, and nothing is
+/// appended.
 pub(crate) fn unescape(text: &[u8], escape: Escape, out: &mut Vec<u8>) -> bool {
     let Some(mark) = escape.mark() else { return false };
     let Some(first) = memchr(mark, text) else { return false };

@@ -106,9 +106,10 @@ impl Format {
         Ok(Self { spec: self.spec.clone(), kind })
     }
 
-    /// The same format, with its columns or keys named by the first bytes of a log where the format leaves
-    /// that open: `csv` and `tsv` by the header line, `json` by the keys of the first lines. Other formats
-    /// are as they were. Some kilobytes are enough; the last line may be cut.
+    /// The same format, with its columns or keys named by the first bytes of a log where the
+    /// format leaves that open: `csv` and `tsv` by the header line, `json` by the keys of the
+    /// first lines. Other formats are as they were. Some kilobytes are enough; the last line may
+    /// be cut.
     ///
     /// # Errors
     /// The first line names no columns, or not those that are mapped.

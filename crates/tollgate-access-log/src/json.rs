@@ -1,8 +1,9 @@
 //! Lines that are JSON objects.
 //!
-//! Invariant: a key that is wanted and stands there twice can be read in more than one way, and its
-//! line is refused: programs differ in which of the two they take. Nesting has a limit, and what is
-//! not wanted is skipped without recursion. Numbers and strings that are not wanted are not checked.
+//! Invariant: a key that is wanted and stands there twice can be read in more than one way, and
+//! its line is refused: programs differ in which of the two they take. Nesting has a limit, and
+//! what is not wanted is skipped without recursion. Numbers and strings that are not wanted are
+//! not checked.
 
 use memchr::memchr2;
 
@@ -167,7 +168,8 @@ struct Leaf {
 }
 
 impl Node {
-    /// A point in a path is one in a key, or goes down: `a.b` finds `{"a.b": 1}` and `{"a": {"b": 1}}`.
+    /// A point in a path is one in a key, or goes down: `a.b` finds `{"a.b": 1}` and `{"a": {"b":
+    /// 1}}`.
     fn add(&mut self, path: &str, leaf: Leaf, seen: &mut usize) {
         self.leaves.push((path.as_bytes().to_vec(), leaf));
         for (at, _) in path.match_indices('.') {

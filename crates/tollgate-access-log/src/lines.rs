@@ -193,8 +193,8 @@ impl Lines {
         }
     }
 
-    /// Gives the first line of `bytes` where it stands, and what is behind it; `None` when its end is still
-    /// to come, and it is kept.
+    /// Gives the first line of `bytes` where it stands, and what is behind it; `None` when its end
+    /// is still to come, and it is kept.
     fn quoted_in_place<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -294,6 +294,8 @@ fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::arithmetic_side_effects, clippy::as_conversions)]
+
     use super::*;
 
     /// What comes out, in words, when the bytes come in pieces of `piece`.

@@ -58,8 +58,8 @@ pub(crate) fn known(name: &str) -> Ranked {
     }
 }
 
-/// What stands in each of these columns. `host` is the client where nothing else is, as the common log
-/// format calls it, and the request's host beside a client.
+/// What stands in each of these columns. `host` is the client where nothing else is, as the common
+/// log format calls it, and the request's host beside a client.
 pub(crate) fn all_known<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Ranked> {
     let names: Vec<&str> = names.collect();
     let mut sources: Vec<Ranked> = names.iter().map(|name| known(name)).collect();

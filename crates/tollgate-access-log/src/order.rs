@@ -1,9 +1,9 @@
 //! Records in the order of their times, and whole seconds spread out.
 //!
-//! A server writes a line when a request ends, so long ones stand behind short ones that came later;
-//! and a log of whole seconds would make a burst of everything within one. So records are held until none
-//! within the bound can come before them. Then line `i` of the `n` lines of a second, over all
-//! clients in file order, gets `floor(1000 i / n)` milliseconds.
+//! A server writes a line when a request ends, so long ones stand behind short ones that came
+//! later; and a log of whole seconds would make a burst of everything within one. So records are
+//! held until none within the bound can come before them. Then line `i` of the `n` lines of a
+//! second, over all clients in file order, gets `floor(1000 i / n)` milliseconds.
 //!
 //! Invariant: what comes out never goes back in time, and every record comes out or is counted:
 //! `late` beyond the bound, or `ahead` of its neighbours. Held bytes have a limit.
@@ -347,6 +347,8 @@ impl Spread {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::arithmetic_side_effects, clippy::as_conversions)]
+
     use super::*;
     use crate::field::Field;
     use crate::record::{Texts, Time};

@@ -16,8 +16,8 @@ use crate::record::Record;
 /// What a line may be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a line before its line feed; the rest of a longer one is skipped. Default 64 KiB, which
-    /// is above what nginx, Apache and Envoy accept as a whole request head.
+    /// Bytes of a line before its line feed; the rest of a longer one is skipped. Default 64 KiB,
+    /// which is above what nginx, Apache and Envoy accept as a whole request head.
     pub line_bytes: usize,
 }
 

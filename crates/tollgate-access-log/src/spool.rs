@@ -1,7 +1,7 @@
 //! Records as compact bytes, for whoever must keep some of them.
 //!
-//! Invariant: what was written is read back alike. Bytes of another origin are never given here, and
-//! would end the reading early, never with a panic.
+//! Invariant: what was written is read back alike. Bytes of another origin are never given here,
+//! and would end the reading early, never with a panic.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

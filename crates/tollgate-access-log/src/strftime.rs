@@ -1,8 +1,8 @@
 //! Times in a form that somebody wrote down with percent signs: Envoy's `START_TIME(...)`.
 //!
-//! Invariant: a form is refused when it is read, if it has what is not known here or leaves the day or
-//! the time of day open. A time is read whole or not at all. The specifiers are those of strftime and of
-//! Abseil's `FormatTime` that say numbers, and English names of months.
+//! Invariant: a form is refused when it is read, if it has what is not known here or leaves the
+//! day or the time of day open. A time is read whole or not at all. The specifiers are those of
+//! strftime and of Abseil's `FormatTime` that say numbers, and English names of months.
 
 use crate::civil::Civil;
 use crate::counts::Cause;
@@ -59,7 +59,7 @@ impl Strftime {
             && (has(Part::Month) || has(Part::MonthName))
             && (has(Part::Day) || has(Part::PaddedDay));
         let has_time = has(Part::Hour) && has(Part::Minute) && has(Part::Second);
-        if !has(Part::Epoch) && !(has_day && has_time) {
+        if !(has(Part::Epoch) || has_day && has_time) {
             return Err(format!("has the time {form:?}, which leaves the day or the second open"));
         }
         Ok(Self(parts))
@@ -79,6 +79,17 @@ impl Strftime {
         let unix_ns = time.unix_ns.checked_add(u64::from(fraction_ns));
         let unix_ns = unix_ns.ok_or(Cause::TimeOutOfRange)?;
         Ok(Time { unix_ns, is_whole_second: false })
+    }
+
+    /// The digits of the seconds, which stand at this place of the form; those of a fraction may
+    /// follow at once.
+    fn seconds<'t>(&self, at: usize, text: &'t [u8]) -> Option<(&'t [u8], &'t [u8])> {
+        let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let fraction = match self.0.get(at.wrapping_add(1)) {
+            Some(Part::Fraction(length)) => *length,
+            _ => 0,
+        };
+        text.split_at_checked(digits.checked_sub(fraction)?)
     }
 
     fn fill<'t>(
@@ -120,13 +131,7 @@ impl Strftime {
                     civil.fraction_ns.map(|_| after)?
                 }
                 Part::Epoch => {
-                    // Digits of a fraction may follow at once.
-                    let run = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-                    let fraction = match self.0.get(at.wrapping_add(1)) {
-                        Some(Part::Fraction(length)) => *length,
-                        _ => 0,
-                    };
-                    let (number, rest) = rest.split_at_checked(run.checked_sub(fraction)?)?;
+                    let (number, rest) = self.seconds(at, rest)?;
                     *seconds = Some(number);
                     rest
                 }
@@ -193,6 +198,8 @@ fn digits<'t, const N: usize>(text: &'t [u8], to: &mut u32) -> Option<&'t [u8]> 
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::arithmetic_side_effects, clippy::as_conversions)]
+
     use super::*;
 
     fn read(form: &str, text: &str) -> Option<(u64, bool)> {

@@ -261,6 +261,8 @@ pub(crate) fn zone(text: &[u8]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::arithmetic_side_effects, clippy::as_conversions)]
+
     use super::*;
 
     /// The time as `seconds.nanoseconds`, without fraction for a whole second; or the cause.

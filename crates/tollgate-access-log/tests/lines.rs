@@ -1,7 +1,7 @@
 //! Lines of every format, and what is read of them: the rows of `lines.txt`.
 //!
-//! Invariant: a row says everything that its line tells. `TOLLGATE_BLESS=1` writes the answers anew; each
-//! is to be read against its line before it is committed.
+//! Invariant: a row says everything that its line tells. `TOLLGATE_BLESS=1` writes the answers
+//! anew; each is to be read against its line before it is committed.
 #![allow(missing_docs, clippy::arithmetic_side_effects, clippy::unwrap_used, clippy::panic)]
 
 use std::fmt::Write as _;
@@ -88,9 +88,9 @@ fn read(format: &Format, header: &str, line: &[u8]) -> String {
     out.join(" | ")
 }
 
-/// The rows are `format SPEC`, `map MAP`, `header LINE` or `fit LINE`, and then lines behind `<`, each with its
-/// answer behind `>`. In a line `\t`, `\r`, `\n` and `\xHH` stand for these bytes where the format has no
-/// backslashes of its own: behind `<<`.
+/// The rows are `format SPEC`, `map MAP`, `header LINE` or `fit LINE`, and then lines behind `<`,
+/// each with its answer behind `>`. In a line `\t`, `\r`, `\n` and `\xHH` stand for these bytes
+/// where the format has no backslashes of its own: behind `<<`.
 #[test]
 fn every_line_tells_what_its_row_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lines.txt");

@@ -1,7 +1,7 @@
 //! Envoy's format strings: text between command operators, `%REQ(:METHOD)%`.
 //!
-//! Invariant: an operator that is not known tells nothing and is skipped. A header that is only written
-//! where another one is missing tells neither, but for the path before a rewrite.
+//! Invariant: an operator that is not known tells nothing and is skipped. A header that is only
+//! written where another one is missing tells neither, but for the path before a rewrite.
 
 use crate::draft::TimeForm;
 use crate::escape::Escape;
@@ -37,10 +37,9 @@ pub(crate) fn parse(text: &str) -> Result<Template, String> {
             "has a \"%\" that begins no operator; a percent sign is \"%%\"".to_owned()
         })?;
         let source = known(operator, &mut template.times)?;
-        push_variable(
-            &mut template,
-            Variable { name: operator.to_owned(), source, literal: Vec::new() },
-        )?;
+        let (name, literal) = (operator.to_owned(), Vec::new());
+        let is_word = is_word(operator, &source);
+        push_variable(&mut template, Variable { name, source, is_word, literal })?;
         rest = after;
     }
     push_literal(&mut template, rest);
@@ -86,6 +85,22 @@ pub(crate) fn known(operator: &str, times: &mut Vec<Strftime>) -> Result<Ranked,
         ("QUERY_PARAM", Some(name)) => text(Field::Query(name.to_owned()), 1),
         _ => (Source::Other, 0),
     })
+}
+
+/// Whether no client can put a space there: all but headers and what is made of them. Envoy
+/// refuses a method or a path with one.
+fn is_word(operator: &str, source: &Ranked) -> bool {
+    match &source.0 {
+        Source::Text(Field::Method | Field::Target) => true,
+        Source::Text(Field::Client | Field::Peer) | Source::Status => true,
+        Source::Time(form) => *form == TimeForm::Iso,
+        Source::Text(_) | Source::Request | Source::Path | Source::Query => false,
+        Source::Other => {
+            let name = operator.split('(').next().unwrap_or(operator);
+            let begins = ["PROTOCOL", "BYTES_", "DURATION", "RESPONSE_FLAGS", "UPSTREAM_HOST"];
+            begins.iter().any(|beginning| name.starts_with(beginning))
+        }
+    }
 }
 
 /// What a header of the request tells, or the other one where it is missing.

@@ -1,15 +1,17 @@
 //! Lines with variables and literal text between them: what `log_format` and its kin describe.
 //!
-//! Invariant: a variable ends where the literal behind it begins, and a quote that is escaped ends
-//! nothing. Behind the last variable that somebody wants a line is not looked at.
+//! Invariant: a variable ends where the literal behind it begins. Behind the last variable that
+//! somebody wants a line is not looked at, unless its end is needed to know where another one ends.
 
 pub(crate) mod envoy;
 pub(crate) mod nginx;
+mod program;
+mod splits;
+mod step;
 
-use memchr::memchr;
+pub(crate) use program::Program;
+use step::Step;
 
-use crate::counts::Cause;
-use crate::draft::{Action, Draft, Piece};
 use crate::escape::Escape;
 use crate::field::{Field, Wanted};
 use crate::names::Map;
@@ -21,6 +23,8 @@ use crate::strftime::Strftime;
 pub(crate) struct Variable {
     pub(crate) name: String,
     pub(crate) source: Ranked,
+    /// Its text has no spaces, whatever a client sends.
+    pub(crate) is_word: bool,
     pub(crate) literal: Vec<u8>,
 }
 
@@ -83,76 +87,12 @@ impl Template {
     /// The steps that find what is wanted.
     pub(crate) fn program(&self, wanted: &Wanted) -> Program {
         let actions = actions(&self.sources(), wanted);
-        let steps = actions.into_iter().zip(&self.variables);
-        let step =
-            |(action, variable): (_, &Variable)| Step { action, literal: variable.literal.clone() };
-        let mut steps: Vec<Step> = steps.map(step).collect();
-        let last = steps.iter().rposition(|step| step.action != Action::Skip);
-        steps.truncate(last.map_or(0, |last| last.wrapping_add(1)));
-        Program { lead: self.lead.clone(), steps, escape: self.escape }
+        let step = |(action, variable): (_, &Variable)| Step {
+            action,
+            is_word: variable.is_word,
+            literal: variable.literal.clone(),
+        };
+        let steps = actions.into_iter().zip(&self.variables).map(step).collect();
+        Program::new(self.lead.clone(), steps, self.escape)
     }
-}
-
-/// A template that knows what is wanted.
-#[derive(Clone, Debug)]
-pub(crate) struct Program {
-    lead: Vec<u8>,
-    steps: Vec<Step>,
-    escape: Escape,
-}
-
-#[derive(Clone, Debug)]
-struct Step {
-    action: Action,
-    literal: Vec<u8>,
-}
-
-impl Program {
-    /// Finds in `line` what is wanted.
-    pub(crate) fn read(&self, line: &[u8], draft: &mut Draft) -> Result<(), Cause> {
-        if !begins_with(line, &self.lead) {
-            return Err(Cause::Form);
-        }
-        let mut rest = line.get(self.lead.len()..).unwrap_or_default();
-        for step in &self.steps {
-            let end = self.end(rest, &step.literal).ok_or(Cause::Form)?;
-            let (text, after) = rest.split_at_checked(end).ok_or(Cause::Form)?;
-            let piece = Piece { text, from: line.len().wrapping_sub(rest.len()) };
-            draft.take(step.action, piece, self.escape)?;
-            rest = after.get(step.literal.len()..).unwrap_or_default();
-        }
-        Ok(())
-    }
-
-    /// Where in `rest` the variable before `literal` ends.
-    fn end(&self, rest: &[u8], literal: &[u8]) -> Option<usize> {
-        let Some(first) = literal.first() else { return Some(rest.len()) };
-        let mut searched = 0_usize;
-        loop {
-            let found = memchr(*first, rest.get(searched..)?)?;
-            let at = searched.wrapping_add(found);
-            let is_escaped = *first == b'"' && self.is_escaped(rest.get(..at)?);
-            if !is_escaped && begins_with(rest.get(at..)?, literal) {
-                return Some(at);
-            }
-            searched = at.wrapping_add(1);
-        }
-    }
-
-    /// Whether what stands behind `before` is escaped by it: an odd number of backslashes.
-    fn is_escaped(&self, before: &[u8]) -> bool {
-        let has_backslashes = matches!(self.escape, Escape::Backslash | Escape::Json);
-        if !has_backslashes || before.last() != Some(&b'\\') {
-            return false;
-        }
-        let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
-        !backslashes.is_multiple_of(2)
-    }
-}
-
-/// `text.starts_with(literal)`, for literals of a few bytes: a call costs more than they do. With
-/// none at all it costs most, since `memcmp` then looks at what is no memory, by a mask.
-#[inline]
-fn begins_with(text: &[u8], literal: &[u8]) -> bool {
-    text.len() >= literal.len() && text.iter().zip(literal).all(|(one, other)| one == other)
 }

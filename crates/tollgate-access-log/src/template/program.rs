@@ -1,0 +1,79 @@
+//! A template that knows what is wanted.
+//!
+//! Invariant: a line that is read in one pass is one that can be read in one way only. Where that
+//! is not sure, or the pass fails, all ways are looked at.
+
+use crate::counts::Cause;
+use crate::draft::{Action, Draft, Piece};
+use crate::escape::Escape;
+use crate::template::splits::Splits;
+use crate::template::step::{Step, begins_with};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    lead: Vec<u8>,
+    steps: Vec<Step>,
+    escape: Escape,
+    /// Some text may look like what stands behind it, so that the line's end decides.
+    is_whole: bool,
+}
+
+impl Program {
+    /// The steps up to the last that is wanted; all of them where one may end in several places.
+    pub(super) fn new(lead: Vec<u8>, mut steps: Vec<Step>, escape: Escape) -> Self {
+        let last = steps.iter().rposition(|step| step.action != Action::Skip);
+        let wanted = last.map_or(0, |last| last.wrapping_add(1));
+        let is_sure = |step: &Step| step.is_sure(escape);
+        // A time that is good has room for nothing of the text before it.
+        let mut pairs = steps.iter().take(wanted).zip(steps.iter().skip(1));
+        let are_sure = pairs.all(|(step, next)| {
+            is_sure(step) || (matches!(next.action, Action::Time(_)) && is_sure(next))
+        });
+        let is_whole = !are_sure || escape == Escape::None;
+        if !is_whole {
+            steps.truncate(wanted);
+        }
+        Self { lead, steps, escape, is_whole }
+    }
+
+    /// Finds in `line` what is wanted.
+    pub(crate) fn read(&self, line: &[u8], draft: &mut Draft) -> Result<(), Cause> {
+        if !begins_with(line, &self.lead) {
+            return Err(Cause::Form);
+        }
+        if self.is_whole {
+            return self.read_surely(line, Cause::Form, draft);
+        }
+        match self.read_once(line, draft) {
+            Err(cause @ (Cause::Form | Cause::Time)) => self.read_surely(line, cause, draft),
+            read => read,
+        }
+    }
+
+    /// Reads with every variable ending as early as it can.
+    fn read_once(&self, line: &[u8], draft: &mut Draft) -> Result<(), Cause> {
+        let mut rest = line.get(self.lead.len()..).unwrap_or_default();
+        for step in &self.steps {
+            let end = step.end(rest, 0, self.escape).ok_or(Cause::Form)?;
+            let (text, after) = rest.split_at_checked(end).ok_or(Cause::Form)?;
+            let piece = Piece { text, from: line.len().wrapping_sub(rest.len()) };
+            draft.take(step.action, piece, self.escape)?;
+            rest = after.get(step.literal.len()..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Reads if there is one way only; `cause` says why there is none.
+    #[cold]
+    fn read_surely(&self, line: &[u8], cause: Cause, draft: &mut Draft) -> Result<(), Cause> {
+        let (lead, steps) = (self.lead.len(), self.steps.as_slice());
+        let (escape, is_whole) = (self.escape, self.is_whole);
+        let ways = Splits { line, lead, steps, escape, is_whole }.only(cause, draft)?;
+        draft.clear();
+        for (step, (from, to)) in steps.iter().zip(ways) {
+            let text = line.get(from..to).ok_or(Cause::Form)?;
+            draft.take(step.action, Piece { text, from }, escape)?;
+        }
+        Ok(())
+    }
+}
