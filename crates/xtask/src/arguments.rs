@@ -96,34 +96,39 @@ fn program() -> Command {
                 .arg(bounded("seconds", "60", 86_400, "For each target"))
                 .arg(flag("keep", "Add what reaches new code to the corpora")),
         )
-        .subcommand(
-            Command::new("load")
-                .about("Load both products, steadily and in bursts; a table and plots in target/tollgate/load")
-                .arg(bounded("seconds", "10", 60, "Of each kind of load"))
-                .arg(flag("write", "Show the table and the plots in README.md")),
-        )
+        .subcommand(load_program())
         .subcommand(Command::new("tidy").about("Check what docs/style.md says and a machine can see"))
         .subcommand(
             Command::new("notice")
                 .about("Write NOTICE anew, after another crate is bundled or another version of one"),
         )
-        .subcommand(
-            Command::new("playground")
-                .about("Build the playground, a static page, into target/tollgate/playground/")
-                .arg(
-                    Arg::new("serve")
-                        .long("serve")
-                        .value_name("PORT")
-                        .value_parser(value_parser!(u16).range(1..))
-                        .help("Serve it on this port, to this machine only, until Ctrl-C"),
-                ),
-        )
+        .subcommand(playground_program())
         .subcommand(
             Command::new("doctor")
                 .about("Say which tools are there, which are missing, and why they are needed"),
         )
         .subcommand(
             Command::new("tools").about("Install every tool now; others do it when they need one"),
+        )
+}
+
+fn load_program() -> Command {
+    Command::new("load")
+        .about(
+            "Load both products, steadily and in bursts; a table and plots in target/tollgate/load",
+        )
+        .arg(bounded("seconds", "10", 60, "Of each kind of load"))
+        .arg(flag("write", "Show the table and the plots in README.md"))
+}
+
+fn playground_program() -> Command {
+    let serve = Arg::new("serve").long("serve").value_name("PORT");
+    Command::new("playground")
+        .about("Build the playground, a static page, into target/tollgate/playground/")
+        .arg(
+            serve
+                .value_parser(value_parser!(u16).range(1..))
+                .help("Serve it on this port, to this machine only, until Ctrl-C"),
         )
 }
 
@@ -260,6 +265,8 @@ mod tests {
         assert_eq!(asked("up --worker-port 9").unwrap(), Asked::Up(up));
         let fuzz = fuzz::Options { targets: vec!["paths".into()], seconds: 5, keep: true };
         assert_eq!(asked("fuzz paths --seconds 5 --keep").unwrap(), Asked::Fuzz(fuzz));
+        let load = load::Options { seconds: 3, write: true };
+        assert_eq!(asked("load --seconds 3 --write").unwrap(), Asked::Load(load));
         let groups = steps::Wanted::Groups(vec!["docs".into(), "wasm".into()]);
         assert_eq!(asked("test docs wasm").unwrap(), Asked::Test(groups));
         let step = steps::Wanted::Step("core is pure".into());
@@ -282,6 +289,7 @@ mod tests {
             "fuzz --seconds 0",
             "playground --serve 0",
             "fuzz --seconds 86401",
+            "load --seconds 61",
             "up --worker-port x",
             "up --envoy-port 0",
             "up --envoy-port 65536",

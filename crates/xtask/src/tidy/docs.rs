@@ -10,7 +10,8 @@ use std::path::Path;
 /// A bird's-eye view that is longer is none.
 const MOST_ARCHITECTURE_LINES: usize = 200;
 /// Made by building, so absent in a fresh checkout.
-const MADE: [&str; 4] = ["target/", ".cache/", "crates/tollgate-worker/build", "bench.md"];
+const MADE: [&str; 5] =
+    ["target/", ".cache/", "crates/tollgate-worker/build", "bench.md", "load.md"];
 
 /// Specifications that are called by the names of their files, by the gRPC project.
 const PUBLISHED: [&str; 3] =
