@@ -10,7 +10,6 @@ use worker::web_sys;
 
 use crate::js;
 use crate::reply::Reply;
-use crate::service::not_allowed;
 
 /// The name of the binding in wrangler.toml.
 pub(crate) const ASSETS: &str = "ASSETS";
@@ -54,7 +53,7 @@ pub(crate) async fn answer(
 ) -> Option<web_sys::Response> {
     let asked = asked(path)?;
     if !matches!(request.method().as_str(), "GET" | "HEAD") {
-        return Some(js::send(&not_allowed("GET, HEAD")));
+        return Some(js::send(&Reply::not_allowed("GET, HEAD")));
     }
     let kept = match asked {
         Asked::Page => "no-cache",

@@ -37,7 +37,7 @@ use worker::{Env, event, web_sys};
 use crate::deployment::Deployment;
 use crate::proxy::proxy;
 use crate::reply::{HEALTH_PATH, Reply};
-use crate::service::{not_allowed, service};
+use crate::service::service;
 use crate::target::{path, target};
 
 /// Answers one request. Never fails.
@@ -75,6 +75,6 @@ fn health(deployment: &Deployment, request: &web_sys::Request) -> Reply {
     if matches!(request.method().as_str(), "GET" | "HEAD") {
         deployment.health(request)
     } else {
-        not_allowed("GET, HEAD")
+        Reply::not_allowed("GET, HEAD")
     }
 }

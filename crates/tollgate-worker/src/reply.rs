@@ -56,6 +56,12 @@ impl Reply {
         Self::problems(status, title, detail, &Problems::default())
     }
 
+    /// 405, with the methods that there are.
+    pub(crate) fn not_allowed(methods: &str) -> Self {
+        let detail = format!("use {methods}");
+        Self::problem(405, "Method Not Allowed", &detail).with("allow", methods)
+    }
+
     /// A problem with its list of errors.
     pub(crate) fn problems(status: u16, title: &str, detail: &str, errors: &Problems) -> Self {
         let details = ProblemDetails { kind: "about:blank", title, status, detail };

@@ -33,7 +33,7 @@ pub(crate) async fn service(
         );
     }
     if request.method() != "POST" {
-        return not_allowed("POST");
+        return Reply::not_allowed("POST");
     }
     if !is_authorized {
         let detail = "send \"authorization: Bearer\" with the token of this service";
@@ -61,10 +61,4 @@ pub(crate) async fn service(
             Reply::problems(400, "Bad Request", "the check request is wrong; see errors", &problems)
         }
     }
-}
-
-/// 405, with the methods that there are.
-pub(crate) fn not_allowed(methods: &str) -> Reply {
-    let detail = format!("use {methods}");
-    Reply::problem(405, "Method Not Allowed", &detail).with("allow", methods)
 }
