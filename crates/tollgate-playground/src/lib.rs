@@ -8,6 +8,10 @@
 //! The modules stand in the order in which they import: each only what is declared below it.
 #![forbid(unsafe_code)]
 
+mod lane;
+mod told;
+mod watch;
+mod bins;
 mod check;
 mod complete;
 mod context;
@@ -17,7 +21,9 @@ mod outline;
 mod tokens;
 mod units;
 
-use wasm_bindgen::prelude::wasm_bindgen;
+use lane::LaneRun;
+use tollgate_core::Span;
+use wasm_bindgen::prelude::{JsError, wasm_bindgen};
 
 /// What the compiler says of a policy for a surface (`envoy`, `worker`, `library`, `server`), as
 /// the JSON of [`check::Checked`].
@@ -37,6 +43,73 @@ pub fn check(text: &str, surface: &str) -> String {
 #[must_use]
 pub fn complete(text: &str, offset: usize) -> String {
     json(&complete::complete(text, offset))
+}
+
+/// A policy under made-up traffic.
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Lane(LaneRun);
+
+#[wasm_bindgen]
+impl Lane {
+    /// A lane at its beginning: the policy, the traffic document of `tollgate simulate`, and the
+    /// seed of everything that is left to chance.
+    ///
+    /// # Errors
+    /// What is wrong with the policy or the traffic, in words, one mistake a line.
+    #[wasm_bindgen(constructor)]
+    pub fn new(policy: &str, traffic: &str, seed: u64) -> Result<Self, JsError> {
+        LaneRun::new(policy, traffic, seed).map(Self).map_err(|why| JsError::new(&why))
+    }
+
+    /// Goes on for at most `budget` decisions: `{done, offered, at_ms, length_ms}`.
+    pub fn step(&mut self, budget: u32) -> String {
+        json(&self.0.step(budget.into()))
+    }
+
+    /// What came of it so far: what `tollgate simulate --json` prints.
+    pub fn table(&mut self) -> String {
+        json(&self.0.table())
+    }
+
+    /// Whose state the series are about: `{rule, tier, quota, algorithm, limit, window_ms, burst,
+    /// client}`, or null when no rule counts what comes.
+    #[must_use]
+    pub fn watched(&self) -> String {
+        json(&self.0.watch().watched)
+    }
+
+    /// A series over the whole run in so many equal parts, 1 to 7200. `offered`, `admitted` (at
+    /// once), `delayed` and `denied` are counts; `true_count` (in the true window that ends there),
+    /// `estimate` (what the algorithm holds for used) and `wait` (ms) are the greatest of a part,
+    /// `whole_after` (ms until the key's state is as if never used) too, `remaining` the least. NaN
+    /// where there is nothing to tell.
+    ///
+    /// # Errors
+    /// For a name that is none, and other numbers of parts.
+    pub fn series(&self, name: &str, buckets: usize) -> Result<Vec<f64>, JsError> {
+        let series = self.0.watch().bins.series(name, buckets);
+        series.ok_or_else(|| JsError::new("there is no such series"))
+    }
+
+    /// The number of the last request that came until so many milliseconds after the beginning, or
+    /// of the first one.
+    #[must_use]
+    pub fn near(&self, at_ms: f64) -> Option<u32> {
+        self.0.near(nanos(at_ms)).and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// Everything about the request of this number, as [`told::Told`]; null when there is none.
+    pub fn at(&mut self, number: u32) -> String {
+        json(&self.0.told(number.into()))
+    }
+}
+
+/// Milliseconds with a fraction; none for what is negative or no number.
+#[expect(clippy::as_conversions, reason = "a float to integer cast saturates: it cannot fail")]
+#[expect(clippy::float_arithmetic, reason = "a place on a plot: nothing is decided by it")]
+const fn nanos(at_ms: f64) -> Span {
+    Span::from_nanos((at_ms * 1e6).round() as u64)
 }
 
 /// Our own types always become JSON: no map of theirs has keys that are no texts.

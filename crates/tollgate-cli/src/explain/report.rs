@@ -178,23 +178,11 @@ fn rules(
         RuleReport {
             name: rule.name().to_owned(),
             applies: verdict.is_some(),
-            reason: reason(applicability),
+            reason: words::reason(&applicability),
             verdict: verdict.map(|verdict| verdict_report(policy, plan, verdict)),
         }
     };
     rules.map(report).collect()
-}
-
-fn reason(applicability: Applicability) -> Option<String> {
-    Some(match applicability {
-        Applicability::Applies => return None,
-        Applicability::Exempt(i) => format!("the request is exempt by exempt[{i}]"),
-        Applicability::WhenFails(condition) => format!("it is for {condition}"),
-        Applicability::UnlessHolds(condition) => format!("it is not for {condition}"),
-        Applicability::KeyMissing(part) => {
-            format!("the request has no {part}, and on_missing is skip")
-        }
-    })
 }
 
 fn verdict_report(policy: &Policy, plan: &Plan, verdict: &RuleVerdict<'_>) -> VerdictReport {
@@ -230,16 +218,7 @@ fn quota(name: &str, decision: &Decision, set: Option<&QuotaSet>) -> QuotaReport
         Verdict::Delay(wait) => ("delay", Some(wait)),
         Verdict::Deny => ("deny", retry_after),
     };
-    let words = match (verdict, wait) {
-        ("deny", Some(wait)) => {
-            format!("denies, would admit it in {}; {remaining} of {burst} left", words::wait(wait))
-        }
-        ("deny", None) => "never admits it: the cost is more than it ever holds".to_owned(),
-        (_, Some(wait)) => {
-            format!("admits it after {}; {remaining} of {burst} left", words::wait(wait))
-        }
-        _ => format!("admits it; {remaining} of {burst} left"),
-    };
+    let words = words::decision(decision, burst);
     let wait_ms = wait.map(tollgate_core::Span::as_millis_ceil);
     QuotaReport { name: name.to_owned(), verdict, limit, burst, remaining, wait_ms, words }
 }

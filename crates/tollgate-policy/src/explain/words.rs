@@ -1,4 +1,4 @@
-//! Times, quotas and bounds in words.
+//! Times, quotas, bounds and decisions in words.
 //!
 //! Invariant: a bound is `Limiter::max_in_window`, never worked out here.
 
@@ -6,7 +6,9 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 
-use tollgate_core::{Limiter, Span};
+use tollgate_core::{Decision, Limiter, Span, Verdict};
+
+use crate::explain::Applicability;
 
 /// `minute`, `10 seconds`, `500 milliseconds`.
 #[must_use]
@@ -58,6 +60,37 @@ pub fn quota(limiter: &Limiter) -> String {
         text.push_str(", strict");
     }
     text
+}
+
+/// What a quota that holds at most `burst` said: `admits it; 4 of 20 left`, `denies, would admit it
+/// in 1.5 s; 0 of 20 left`.
+#[must_use]
+pub fn decision(decision: &Decision, burst: u64) -> String {
+    let Decision { remaining, retry_after, .. } = *decision;
+    match (decision.verdict, retry_after) {
+        (Verdict::Allow, _) => format!("admits it; {remaining} of {burst} left"),
+        (Verdict::Delay(after), _) => {
+            format!("admits it after {}; {remaining} of {burst} left", wait(after))
+        }
+        (Verdict::Deny, Some(after)) => {
+            format!("denies, would admit it in {}; {remaining} of {burst} left", wait(after))
+        }
+        (Verdict::Deny, None) => "never admits it: the cost is more than it ever holds".to_owned(),
+    }
+}
+
+/// Why a rule does not apply: `it is for method POST`; `None` when it does.
+#[must_use]
+pub fn reason(applicability: &Applicability) -> Option<String> {
+    Some(match applicability {
+        Applicability::Applies => return None,
+        Applicability::Exempt(i) => format!("the request is exempt by exempt[{i}]"),
+        Applicability::WhenFails(condition) => format!("it is for {condition}"),
+        Applicability::UnlessHolds(condition) => format!("it is not for {condition}"),
+        Applicability::KeyMissing(part) => {
+            format!("the request has no {part}, and on_missing is skip")
+        }
+    })
 }
 
 #[cfg(test)]

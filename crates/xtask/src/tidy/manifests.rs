@@ -21,7 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &["tollgate-access-log", "tollgate-core", "tollgate-policy", "tollgate-sim"],
     ),
     ("tollgate-cli", &["tollgate-core", "tollgate-policy", "tollgate-report"]),
-    ("tollgate-playground", &["tollgate-policy"]),
+    ("tollgate-playground", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
     ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),
     ("tollgate-accuracy", &["tollgate-core"]),

@@ -1,0 +1,97 @@
+//! One request in full: what its client gets, and why.
+//!
+//! Invariant: it is decided again by the same run, so it is what the run decided.
+
+use serde::Serialize;
+use tollgate_core::Span;
+use tollgate_policy::{Facts, words};
+use tollgate_sim::{Fate, RuleDecided, START, Seen};
+
+use crate::bins::Counted;
+use crate::watch::ended;
+
+/// What the page shows of the request under the cursor.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Told {
+    /// How many requests came before it.
+    pub(crate) index: u64,
+    /// When it came, in milliseconds since the beginning, with a fraction.
+    at_ms: f64,
+    /// The address of its client.
+    client: String,
+    method: String,
+    target: String,
+    /// How often its client was refused before it came again.
+    attempt: u64,
+    /// `admitted`, `delayed` or `denied`.
+    fate: &'static str,
+    /// What the response waited, in milliseconds, rounded up.
+    wait_ms: u64,
+    status: u16,
+    /// Names and values, as on a surface.
+    fields: Vec<(String, String)>,
+    /// Empty when the origin answers.
+    body: String,
+    /// Sentences, one for each rule and each of its quotas.
+    why: Vec<String>,
+}
+
+/// What is told of a request that has ended; `None` while it waits in a line.
+pub(crate) fn told(index: u64, seen: &Seen<'_>, facts: &impl Facts) -> Option<Told> {
+    let (counted, leaves_at) = ended(seen);
+    let (decided, outcome) = (seen.decided, seen.decided.outcome());
+    let (fate, status) = match (counted?, decided.fate()) {
+        (_, Fate::Denied { status, .. }) => ("denied", status),
+        (Counted::Delayed, _) => ("delayed", 200),
+        _ => ("admitted", 200),
+    };
+    let mut fields = Vec::new();
+    outcome.headers(&mut |name, value| fields.push((name.to_owned(), value.to_owned())));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let is_denied = fate == "denied";
+    Some(Told {
+        index,
+        at_ms: millis(seen.request.at.since(START)),
+        client: seen.request.address().to_string(),
+        method: text(&facts.method()),
+        target: text(&facts.target()),
+        attempt: seen.request.attempt,
+        fate,
+        wait_ms: leaves_at.since(seen.request.at).as_millis_ceil(),
+        status,
+        fields,
+        body: if is_denied { outcome.body() } else { String::new() },
+        why: why(seen, facts),
+    })
+}
+
+fn why(seen: &Seen<'_>, facts: &impl Facts) -> Vec<String> {
+    let policy = seen.decided.policy();
+    let mut sentences = Vec::new();
+    let said: Vec<RuleDecided<'_>> = seen.decided.rules().collect();
+    for (i, (rule, applies)) in policy.rules().iter().zip(policy.applicability(facts)).enumerate() {
+        let name = rule.name();
+        let Some(said) = said.iter().find(|said| said.rule == i) else {
+            let reason = words::reason(&applies).unwrap_or_else(|| "it was not asked".to_owned());
+            sentences.push(format!("rule \"{name}\" does not apply: {reason}"));
+            continue;
+        };
+        let key = policy.describe(i).map(|words| words.key).unwrap_or_default();
+        let tier = policy.quota_sets().get(said.quota_set).and_then(|set| set.tier());
+        let tier = tier.map(|tier| format!(", tier \"{tier}\"")).unwrap_or_default();
+        let binds = if said.is_binding { "" } else { ", which does not stop the request" };
+        let result = said.result.label();
+        sentences.push(format!("rule \"{name}\"{tier}, counted by {key}: {result}{binds}"));
+        for (quota, decision) in said.quotas() {
+            let words = words::decision(decision, quota.limiter().capacity());
+            sentences.push(format!("quota \"{}\" {words}", quota.name()));
+        }
+    }
+    sentences
+}
+
+/// Exact to the nanosecond for runs of a hundred days.
+#[expect(clippy::as_conversions, clippy::float_arithmetic, reason = "shown, and never decided by")]
+fn millis(since: Span) -> f64 {
+    since.as_nanos() as f64 / 1e6
+}

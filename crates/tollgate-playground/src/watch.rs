@@ -1,0 +1,194 @@
+//! One run as a plot follows it: counts over time, and the state of one key.
+//!
+//! Invariant: the key is chosen before the run, so that one pass shows all of it: that of the client
+//! who asks most often among the first [`LOOKED_AT`] requests, in the first rule that counts it by
+//! one. What is told of it was decided by the run itself; only the true count is counted here, by
+//! the simulator's own counter.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use serde::Serialize;
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Plan, Policy};
+use tollgate_sim::{Fate, Request, Requests, RuleDecided, START, Seen, Traffic, WindowCount};
+
+use crate::bins::{Bins, Counted, State};
+
+/// Requests among which the client is looked for.
+const LOOKED_AT: usize = 20_000;
+
+/// Whose state the series are about.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Watched {
+    rule: String,
+    tier: Option<String>,
+    /// The first quota of the rule.
+    quota: String,
+    algorithm: &'static str,
+    limit: u64,
+    window_ms: u64,
+    burst: u64,
+    /// The address of the client; others may share its key.
+    client: String,
+    #[serde(skip)]
+    rule_index: usize,
+    #[serde(skip)]
+    set_index: usize,
+    #[serde(skip)]
+    window: Span,
+    #[serde(skip)]
+    key: Vec<u8>,
+}
+
+/// The plots of a run on its way.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    policy: Arc<Policy>,
+    pub(crate) bins: Bins,
+    pub(crate) watched: Option<Watched>,
+    /// What was let through of the watched key.
+    count: WindowCount,
+    /// What goes on later.
+    later: BinaryHeap<Reverse<(Timestamp, u64)>>,
+    /// The bin up to which the true count is told.
+    told: usize,
+}
+
+impl Watch {
+    pub(crate) fn new(policy: &Arc<Policy>, traffic: &Traffic, seed: u64) -> Self {
+        let watched = choose(policy, traffic, seed);
+        let window = watched.as_ref().map_or(Span::ZERO, |watched| watched.window);
+        Self {
+            policy: Arc::clone(policy),
+            bins: Bins::new(traffic.length()),
+            watched,
+            count: WindowCount::new(window),
+            later: BinaryHeap::new(),
+            told: 0,
+        }
+    }
+
+    /// Takes in one decision; `is_new` for a request that comes, and not for one that waited.
+    pub(crate) fn see(&mut self, seen: &Seen<'_>, is_new: bool) {
+        if is_new {
+            self.bins.count(seen.request.at.since(START), Counted::Offered);
+        }
+        let since = seen.at.since(START);
+        let (counted, leaves_at) = ended(seen);
+        if let Some(counted) = counted {
+            self.bins.count(since, counted);
+        }
+        let Some(watched) = &self.watched else { return };
+        let said = seen.decided.rules().find(|said| watched.is_counted_by(said));
+        let Some(said) = said else { return };
+        let Some((quota, decision)) = said.quotas().next() else { return };
+        let burst = quota.limiter().capacity();
+        let idle_at = said.partition.map(|partition| partition.idle_at(&self.policy));
+        let whole_after = idle_at.map_or(Span::ZERO, |at| at.since(seen.decided.at()));
+        let is_admitted = matches!(counted, Some(Counted::Admitted | Counted::Delayed));
+        let state = State {
+            remaining: decision.remaining,
+            estimate: burst.saturating_sub(decision.remaining),
+            whole_after,
+            wait: is_admitted.then(|| leaves_at.since(seen.request.at)),
+        };
+        self.bins.state(since, state);
+        if is_admitted {
+            self.later.push(Reverse((leaves_at, said.cost)));
+        }
+        self.until(seen.at);
+    }
+
+    /// Tells the true count to the end of the run.
+    pub(crate) fn end(&mut self, length: Span) {
+        self.until(START.saturating_add(length));
+    }
+
+    /// Counts what goes on until `now`, and tells each bin's true count.
+    fn until(&mut self, now: Timestamp) {
+        while let Some(Reverse((at, cost))) =
+            self.later.peek().copied().filter(|one| one.0.0 <= now)
+        {
+            self.later.pop();
+            self.bins_until(at);
+            self.count.record(at, cost);
+            let units = u64::try_from(self.count.at(at)).unwrap_or(u64::MAX);
+            self.bins.true_count(self.bins.index(at.since(START)), units);
+        }
+        self.bins_until(now);
+    }
+
+    /// What counts at the beginning of each bin up to that of `now`.
+    fn bins_until(&mut self, now: Timestamp) {
+        let last = self.bins.index(now.since(START));
+        while self.watched.is_some() && self.told < last {
+            self.told = self.told.saturating_add(1);
+            let begins = START.saturating_add(self.bins.begins(self.told));
+            let units = u64::try_from(self.count.at(begins)).unwrap_or(u64::MAX);
+            self.bins.true_count(self.told, units);
+        }
+    }
+}
+
+impl Watched {
+    fn is_counted_by(&self, said: &RuleDecided<'_>) -> bool {
+        said.rule == self.rule_index
+            && said.quota_set == self.set_index
+            && said.partition.is_some_and(|partition| partition.key() == self.key)
+    }
+}
+
+/// What became of a request, and when it goes on; nothing yet of one that waits in a line.
+pub(crate) fn ended(seen: &Seen<'_>) -> (Option<Counted>, Timestamp) {
+    let more = match seen.decided.fate() {
+        Fate::Waiting => return (None, seen.at),
+        Fate::Denied { .. } => return (Some(Counted::Denied), seen.at),
+        Fate::Admitted => Span::ZERO,
+        Fate::Delayed(wait) => wait.saturating_sub(seen.decided.waited()),
+    };
+    let leaves_at = seen.at.saturating_add(more);
+    let is_late = leaves_at > seen.request.at;
+    (Some(if is_late { Counted::Delayed } else { Counted::Admitted }), leaves_at)
+}
+
+/// The key to watch; `None` when no rule counts what comes.
+fn choose(policy: &Arc<Policy>, traffic: &Traffic, seed: u64) -> Option<Watched> {
+    let mut requests = Requests::new(traffic, seed);
+    let mut counts: BTreeMap<u64, (usize, Reverse<usize>, Request)> = BTreeMap::new();
+    for number in 0..LOOKED_AT {
+        let Some(request) = requests.next_request() else { break };
+        let one = counts.entry(request.client).or_insert((0, Reverse(number), request));
+        one.0 = one.0.saturating_add(1);
+    }
+    // Of those who ask equally often, who came first.
+    let (.., request) = counts.into_values().max_by_key(|(count, first, _)| (*count, *first))?;
+    let facts = requests.facts(request)?;
+    let mut plan = Plan::new();
+    policy.plan(&facts, &mut plan);
+    plan.each_partition(|partition| partition.load(policy, None));
+    plan.decide(policy, request.at);
+    let outcome = plan.outcome(policy);
+    let counted = outcome.decisions().find_map(|said| {
+        let partition = plan.partition(said.partition?)?;
+        let set = policy.quota_sets().get(said.quota_set)?;
+        Some((said.rule, said.quota_set, set, set.quotas().first()?, partition.key().to_vec()))
+    });
+    let (rule_index, set_index, set, quota, key) = counted?;
+    let limiter = quota.limiter();
+    Some(Watched {
+        rule: policy.rules().get(rule_index)?.name().to_owned(),
+        tier: set.tier().map(str::to_owned),
+        quota: quota.name().to_owned(),
+        algorithm: limiter.algorithm().name(),
+        limit: limiter.limit(),
+        window_ms: limiter.window().as_millis_ceil(),
+        burst: limiter.capacity(),
+        client: request.address().to_string(),
+        rule_index,
+        set_index,
+        window: limiter.window(),
+        key,
+    })
+}
