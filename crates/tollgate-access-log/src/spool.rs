@@ -19,13 +19,35 @@ mod has {
     pub(super) const PEER_V6: u8 = 64;
 }
 
-/// Appends `record` to `out`: some 10 bytes, and its texts.
+/// Flags, the time, and which of the first texts there are.
+const HEAD: usize = 1 + 8 + 8;
+/// Texts whose presence is a bit of the head; others are listed by their number.
+const BITS: usize = 63;
+/// There are others.
+const OTHERS: u64 = 1 << BITS;
+/// The places of the client and the peer, which stand in front of the texts.
+const ADDRESSES: u64 = bit(&Field::Client) | bit(&Field::Peer);
+
+const fn bit(field: &Field) -> u64 {
+    match fixed_place(field) {
+        Some(place) => 1 << place,
+        None => 0,
+    }
+}
+
+/// Appends `record` to `out`: some 20 bytes, and its texts.
 pub(crate) fn write(record: &Record<'_>, out: &mut Vec<u8>) {
     let (client_flag, peer_flag) = flags(record);
     let whole = if record.time.is_whole_second { has::WHOLE_SECOND } else { 0 };
     let status = if record.status.is_some() { has::STATUS } else { 0 };
-    out.push(whole | status | client_flag | peer_flag);
-    out.extend_from_slice(&record.time.unix_ns.to_le_bytes());
+    let present = present(record);
+    let mut head = [0; HEAD];
+    let (first, rest) = head.split_at_mut(1);
+    let (time, mask) = rest.split_at_mut(8);
+    first.fill(whole | status | client_flag | peer_flag);
+    time.copy_from_slice(&record.time.unix_ns.to_le_bytes());
+    mask.copy_from_slice(&present.to_le_bytes());
+    out.extend_from_slice(&head);
     if let Some(status) = record.status {
         out.extend_from_slice(&status.to_le_bytes());
     }
@@ -37,17 +59,37 @@ pub(crate) fn write(record: &Record<'_>, out: &mut Vec<u8>) {
     if let Some(peer) = record.peer {
         write_address(peer, out);
     }
-    for place in 0..record.texts.places.len() {
-        // The client and the peer stand above.
-        let text = if is_address(place) { None } else { record.texts.get(place) };
-        match text {
-            Some(text) => {
-                write_number(text.len().saturating_add(1), out);
-                out.extend_from_slice(text);
-            }
-            None => out.push(0),
+    let mut left = present & !OTHERS;
+    while let Some((place, others)) = lowest(left) {
+        write_text(record.texts.get(place).unwrap_or_default(), out);
+        left = others;
+    }
+    if present & OTHERS != 0 {
+        for place in BITS..record.texts.places.len() {
+            let text = record.texts.get(place);
+            write_number(text.map_or(0, |text| text.len().saturating_add(1)), out);
+            out.extend_from_slice(text.unwrap_or_default());
         }
     }
+}
+
+/// Which texts a record has beside the client and the peer, a bit for each.
+fn present(record: &Record<'_>) -> u64 {
+    let mut mask = 0_u64;
+    for (at, place) in record.texts.places.iter().enumerate() {
+        if *place == Place::Absent {
+            continue;
+        }
+        let bit = u32::try_from(at).ok().and_then(|at| 1_u64.checked_shl(at)).unwrap_or(OTHERS);
+        mask |= bit;
+    }
+    mask & !ADDRESSES
+}
+
+/// The number of the lowest bit, and the others.
+fn lowest(mask: u64) -> Option<(usize, u64)> {
+    let bit = usize::try_from(mask.trailing_zeros()).ok().filter(|_| mask != 0)?;
+    Some((bit, mask & mask.wrapping_sub(1)))
 }
 
 /// The first record of `bytes`, and what stands behind it.
@@ -56,9 +98,10 @@ pub(crate) fn read<'a, 'b: 'a>(
     places: &'a mut Vec<Place>,
     wanted: &'a Wanted,
 ) -> Option<(Record<'a>, &'b [u8])> {
-    let (flags, rest) = bytes.split_first()?;
+    let (&[flags, ref numbers @ ..], mut rest) = bytes.split_first_chunk::<HEAD>()?;
+    let (unix_ns, mask) = numbers.split_first_chunk()?;
+    let present = u64::from_le_bytes(*mask.first_chunk()?);
     let has = |flag: u8| flags & flag != 0;
-    let (unix_ns, mut rest) = rest.split_first_chunk()?;
     let time =
         Time { unix_ns: u64::from_le_bytes(*unix_ns), is_whole_second: has(has::WHOLE_SECOND) };
     let mut status = None;
@@ -74,23 +117,27 @@ pub(crate) fn read<'a, 'b: 'a>(
     }
     let (peer, mut rest) = read_address(rest, has(has::PEER_V4), has(has::PEER_V6))?;
     places.clear();
-    for _ in 0..wanted.values() {
+    places.resize(wanted.values(), Place::Absent);
+    let mut left = present & !OTHERS;
+    while let Some((at, others)) = lowest(left) {
         let (length, after) = read_number(rest)?;
-        let Some(length) = length.checked_sub(1) else {
-            places.push(Place::Absent);
-            rest = after;
-            continue;
-        };
         let from = bytes.len().wrapping_sub(after.len());
-        places.push(Place::Line(from, from.wrapping_add(length)));
-        rest = after.get(length..)?;
+        *places.get_mut(at)? = Place::Line(from, from.wrapping_add(length));
+        (rest, left) = (after.get(length..)?, others);
+    }
+    if present & OTHERS != 0 {
+        for place in places.get_mut(BITS..)? {
+            let (length, after) = read_number(rest)?;
+            let from = bytes.len().wrapping_sub(after.len());
+            rest = after;
+            if let Some(length) = length.checked_sub(1) {
+                *place = Place::Line(from, from.wrapping_add(length));
+                rest = after.get(length..)?;
+            }
+        }
     }
     let texts = Texts { wanted, line: bytes, unescaped: &[], places };
     Some((Record { time, client, peer, status, texts }, rest))
-}
-
-fn is_address(place: usize) -> bool {
-    [Field::Client, Field::Peer].iter().any(|field| fixed_place(field) == Some(place))
 }
 
 const fn flags(record: &Record<'_>) -> (u8, u8) {
@@ -184,9 +231,12 @@ mod tests {
             Some(Client::Address("2001:db8::1".parse().unwrap())),
             Some(Client::Name(b"host.example")),
         ];
-        let wanted =
-            Wanted::new(["method", "target", "header.a"].map(|w| Field::parse(w).unwrap()));
+        // More than there are bits for.
+        let headers = (0..70).map(|number| Field::Header(number.to_string()));
+        let plain = ["method", "target", "header.a"].map(|w| Field::parse(w).unwrap());
+        let wanted = Wanted::new(plain.into_iter().chain(headers));
         let mut places = vec![Place::Absent; wanted.values()];
+        places[79] = Place::Line(0, 2);
         places[1] = Place::Line(0, 300);
         places[9] = Place::Line(3, 3);
         let texts = Texts { wanted: &wanted, line: &line, unescaped: &[], places: &places };
@@ -206,7 +256,8 @@ mod tests {
                     assert_eq!((back.time, back.client, back.peer), (time, client, peer));
                     assert_eq!((back.status, back.method(), rest), (status, None, &[9][..]));
                     assert_eq!(back.target(), Some(&line[..]));
-                    assert_eq!(back.header("a"), Some(&b""[..]));
+                    assert_eq!((back.header("a"), back.header("0")), (Some(&b""[..]), None));
+                    assert_eq!((back.header("69"), back.header("68")), (Some(&b"xx"[..]), None));
                 }
             }
         }

@@ -1,0 +1,285 @@
+//! Lines that are JSON objects.
+//!
+//! Invariant: a key that is wanted and stands there twice can be read in more than one way, and
+//! its line is refused: programs differ in which of the two they take. Nesting has a limit, and
+//! what is not wanted is skipped without recursion. Numbers and strings that are not wanted are
+//! not checked.
+
+mod scan;
+
+use crate::counts::Cause;
+use crate::draft::{Action, Draft};
+use crate::escape::{Escape, unescape};
+use crate::field::{Field, Wanted};
+use crate::json::scan::{Inside, MOST_PARTS, Scanner, Value, plain};
+use crate::names::{Map, all_known};
+use crate::source::{Ranked, Source, actions, best};
+use crate::strftime::Strftime;
+use crate::template::envoy;
+
+/// Keys of a line that are looked at to find known names.
+const MOST_KEYS: usize = 500;
+/// Which keys tell what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Json {
+    /// Paths that stand in the log, and are known by name; `None` as long as nobody looked.
+    pub(crate) names: Option<Vec<String>>,
+    pub(crate) map: Map,
+    /// Paths whose meaning the format says by itself.
+    pub(crate) given: Vec<(String, Ranked)>,
+    /// Forms of times that the format has of its own.
+    pub(crate) times: Vec<Strftime>,
+}
+
+/// Keys of Istio's access log, and of most that are made after it.
+const ENVOY_KEYS: [(&str, &str); 10] = [
+    ("start_time", "START_TIME"),
+    ("method", "REQ(:METHOD)"),
+    ("path", "REQ(X-ENVOY-ORIGINAL-PATH?:PATH)"),
+    ("response_code", "RESPONSE_CODE"),
+    ("x_forwarded_for", "REQ(X-FORWARDED-FOR)"),
+    ("user_agent", "REQ(USER-AGENT)"),
+    ("request_id", "REQ(X-REQUEST-ID)"),
+    ("authority", "REQ(:AUTHORITY)"),
+    ("downstream_remote_address", "DOWNSTREAM_REMOTE_ADDRESS"),
+    ("route_name", "ROUTE_NAME"),
+];
+
+impl Json {
+    /// Reads `client=request.ip`.
+    pub(crate) fn parse(words: &str) -> Result<Self, String> {
+        let mut json =
+            Self { names: None, map: Map::default(), given: Vec::new(), times: Vec::new() };
+        json.add(words)?;
+        Ok(json)
+    }
+
+    /// Envoy's `json_format`: an object with an operator for each key. Without one, the keys of
+    /// Istio's.
+    pub(crate) fn envoy(object: Option<&str>) -> Result<Self, String> {
+        let mut json = Self::parse("")?;
+        let Some(object) = object else {
+            for (key, operator) in ENVOY_KEYS {
+                let source = envoy::known(operator, &mut json.times)?;
+                json.given.push((key.to_owned(), source));
+            }
+            return Ok(json);
+        };
+        let mut pairs = Vec::new();
+        let read = strings(object.as_bytes(), &mut pairs);
+        read.map_err(|_| "is no JSON object of format strings".to_owned())?;
+        for (path, format) in pairs {
+            let inside = format.strip_prefix('%').and_then(|rest| rest.strip_suffix('%'));
+            let source =
+                match inside.filter(|operator| !operator.contains('%') || operator.contains('(')) {
+                    Some(operator) => envoy::known(operator, &mut json.times)?,
+                    None => (Source::Other, 0),
+                };
+            json.given.push((path, source));
+        }
+        if json.given.is_empty() {
+            return Err("has no key with a format string".to_owned());
+        }
+        Ok(json)
+    }
+
+    pub(crate) fn add(&mut self, words: &str) -> Result<(), String> {
+        self.map.add(words)?;
+        let is_long = |name: &&String| name.split('.').count() > MOST_PARTS;
+        match self.map.pairs.iter().map(|(_, name)| name).find(is_long) {
+            Some(name) => Err(format!("has the path {name:?}; use at most {MOST_PARTS} parts")),
+            None => Ok(()),
+        }
+    }
+
+    /// With the names that these lines have.
+    pub(crate) fn with_lines<'l>(&self, lines: impl Iterator<Item = &'l [u8]>) -> Self {
+        let mut names = Vec::new();
+        for line in lines {
+            // A line that is no JSON is counted when it is read.
+            let _ = self::names(line, &mut names);
+        }
+        Self { names: Some(names), ..self.clone() }
+    }
+
+    /// The paths, each with what it tells. What is mapped needs not stand in the first lines.
+    fn sources(&self) -> (Vec<&str>, Vec<Ranked>) {
+        let names = self.names.iter().flatten().map(String::as_str);
+        let is_known = |name: &&str| {
+            self.map.get(name).is_none() && !self.given.iter().any(|(path, _)| path == name)
+        };
+        let mut paths: Vec<&str> = names.filter(is_known).collect();
+        let mut sources = all_known(paths.iter().copied());
+        for (path, source) in &self.given {
+            if self.map.get(path).is_none() {
+                paths.push(path);
+                sources.push(source.clone());
+            }
+        }
+        for (_, name) in &self.map.pairs {
+            paths.push(name);
+            sources.push(self.map.get(name).unwrap_or((Source::Other, 0)));
+        }
+        (paths, sources)
+    }
+
+    pub(crate) fn tells(&self, field: &Field) -> bool {
+        best(&self.sources().1, field).is_some()
+    }
+
+    pub(crate) fn program(&self, wanted: &Wanted) -> JsonProgram {
+        let (paths, sources) = self.sources();
+        let mut program = JsonProgram { root: Node::default(), seen: 0 };
+        for (path, action) in paths.into_iter().zip(actions(&sources, wanted)) {
+            if action != Action::Skip {
+                let slot = program.seen;
+                program.seen = slot.wrapping_add(1);
+                program.root.add(path, Leaf { slot, action }, &mut program.seen);
+            }
+        }
+        program
+    }
+}
+
+/// Keys that know what is wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct JsonProgram {
+    root: Node,
+    /// How many keys may be seen at most once.
+    seen: usize,
+}
+
+/// The wanted keys of one object.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    leaves: Vec<(Vec<u8>, Leaf)>,
+    /// With the number under which the key is seen.
+    branches: Vec<(Vec<u8>, usize, Node)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Leaf {
+    slot: usize,
+    action: Action,
+}
+
+impl Node {
+    /// A point in a path is one in a key, or goes down: `a.b` finds `{"a.b": 1}` and `{"a": {"b":
+    /// 1}}`.
+    fn add(&mut self, path: &str, leaf: Leaf, seen: &mut usize) {
+        self.leaves.push((path.as_bytes().to_vec(), leaf));
+        for (at, _) in path.match_indices('.') {
+            let (key, rest) = (path.get(..at), path.get(at.wrapping_add(1)..));
+            let (Some(key), Some(rest)) = (key.map(str::as_bytes), rest) else { continue };
+            let known = self.branches.iter().position(|(name, _, _)| name == key);
+            let index = known.unwrap_or_else(|| {
+                self.branches.push((key.to_vec(), *seen, Self::default()));
+                *seen = seen.wrapping_add(1);
+                self.branches.len().wrapping_sub(1)
+            });
+            if let Some((_, _, node)) = self.branches.get_mut(index) {
+                node.add(rest, leaf, seen);
+            }
+        }
+    }
+}
+
+impl JsonProgram {
+    /// Finds in `line` what is wanted.
+    pub(crate) fn read(&self, line: &[u8], draft: &mut Draft) -> Result<(), Cause> {
+        draft.seen.clear();
+        draft.seen.resize(self.seen, false);
+        let mut scanner = Scanner::new(line);
+        scanner.space();
+        if !scanner.eat(b'{') {
+            return Err(Cause::Json);
+        }
+        object(&mut scanner, &self.root, draft)?;
+        scanner.space();
+        if scanner.rest.is_empty() { Ok(()) } else { Err(Cause::Json) }
+    }
+}
+
+/// The inside of an object, down along the wanted paths only: these have few parts.
+fn object(scanner: &mut Scanner<'_>, node: &Node, draft: &mut Draft) -> Result<(), Cause> {
+    let (mut is_first, mut plain) = (true, Vec::new());
+    while let Some(key) = scanner.key(is_first)? {
+        is_first = false;
+        plain.clear();
+        let key: &[u8] =
+            if unescape(key.text, Escape::Json, &mut plain) { &plain } else { key.text };
+        let leaf = node.leaves.iter().find(|(name, _)| name == key).map(|(_, leaf)| *leaf);
+        let branch = node.branches.iter().find(|(name, _, _)| name == key);
+        if let Some(leaf) = leaf {
+            see(draft, leaf.slot)?;
+        }
+        if let Some((_, seen, _)) = branch {
+            see(draft, *seen)?;
+        }
+        let action = leaf.map_or(Action::Skip, |leaf| leaf.action);
+        match scanner.value()? {
+            Value::String(piece) => draft.take(action, piece, Escape::Json)?,
+            Value::Bare(piece) => draft.take(action, piece, Escape::None)?,
+            Value::Null => {}
+            Value::List if action != Action::Skip => list(scanner, action, draft)?,
+            Value::List => scanner.skip(Inside::List)?,
+            Value::Object => match branch {
+                Some((_, _, node)) => object(scanner, node, draft)?,
+                None => scanner.skip(Inside::Object)?,
+            },
+        }
+    }
+    Ok(())
+}
+
+/// A list whose elements are one text, joined as header lines are.
+fn list(scanner: &mut Scanner<'_>, action: Action, draft: &mut Draft) -> Result<(), Cause> {
+    scanner.space();
+    let mut is_first = true;
+    while !scanner.eat(b']') {
+        if !is_first && !scanner.eat(b',') {
+            return Err(Cause::Json);
+        }
+        is_first = false;
+        scanner.space();
+        match scanner.value()? {
+            Value::String(piece) => draft.join(action, piece.text, Escape::Json),
+            Value::Bare(piece) => draft.join(action, piece.text, Escape::None),
+            Value::Null => {}
+            Value::Object => scanner.skip(Inside::Object)?,
+            Value::List => scanner.skip(Inside::List)?,
+        }
+        scanner.space();
+    }
+    Ok(())
+}
+
+/// Notes that a wanted key was seen.
+fn see(draft: &mut Draft, slot: usize) -> Result<(), Cause> {
+    match draft.seen.get_mut(slot) {
+        Some(seen) if !*seen => {
+            *seen = true;
+            Ok(())
+        }
+        _ => Err(Cause::Ambiguous),
+    }
+}
+
+/// Adds the paths of all values of a line to `names`.
+fn names(line: &[u8], names: &mut Vec<String>) -> Result<(), Cause> {
+    Scanner::new(line).walk(&mut |path, _| {
+        let is_usable = path.split('.').count() <= MOST_PARTS && names.len() < MOST_KEYS;
+        if is_usable && !names.contains(&path) {
+            names.push(path);
+        }
+    })
+}
+
+/// Adds all paths with their strings to `pairs`.
+fn strings(object: &[u8], pairs: &mut Vec<(String, String)>) -> Result<(), Cause> {
+    Scanner::new(object).walk(&mut |path, value| {
+        if let Value::String(piece) = value {
+            pairs.push((path, plain(piece.text)));
+        }
+    })
+}
