@@ -28,24 +28,28 @@
 //! Invariant: no clock and no I/O; the same seed gives the same table, natively and as wasm.
 #![forbid(unsafe_code)]
 
-mod account;
+mod books;
 mod chance;
 mod clock;
+mod crew;
 mod decided;
 mod exact_log;
 mod judge;
+mod lines;
 mod node;
+mod races;
 mod run;
 mod store;
 mod table;
 mod traffic;
 mod waits;
 
+pub use books::Seen;
 pub use decided::{Arrival, Decided, Fate, RuleDecided};
 pub use exact_log::{ExactLog, WindowCount};
 pub use judge::Exact;
 pub use node::Node;
-pub use run::{Progress, Run, Seen};
+pub use run::{Progress, Run};
 pub use store::{Known, Store};
 pub use table::{QuotaRow, RuleRow, SourceRow, Table};
 pub use traffic::{

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Policy;
 
-use crate::account::{Account, empty_table};
+use crate::books::{Books, Seen, empty_table};
 use crate::chance::Chance;
 use crate::clock::Clock;
-use crate::decided::{Decided, Fate};
-use crate::judge::{Exact, Judge};
+use crate::crew::Crew;
+use crate::judge::Judge;
 use crate::node::Node;
+use crate::races::Step;
 use crate::store::Store;
 use crate::table::{QuotaRow, Table};
 use crate::traffic::document::{Spread, StoreKind};
@@ -44,7 +45,17 @@ pub struct Run {
 struct Server {
     node: Node,
     clock: Clock,
+    crew: Crew,
     held: Held,
+}
+
+/// What happens next, and at which server. Of what happens at one time who waits comes first, then
+/// what is written, then who comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Resume(usize),
+    Write(usize),
+    Request,
 }
 
 /// What stores hold.
@@ -67,22 +78,6 @@ pub struct Progress {
     pub is_done: bool,
 }
 
-/// One decision, as an observer sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct Seen<'s> {
-    /// The true time.
-    pub at: Timestamp,
-    /// The index of the node.
-    pub node: usize,
-    /// The request; it came at `request.at`.
-    pub request: &'s Request,
-    /// What was decided.
-    pub decided: &'s Decided<'s>,
-    /// What the exact twin says; `None` while it waits, and of a delayed request, which is told
-    /// when it goes on.
-    pub exact: Option<Exact>,
-}
-
 impl Run {
     /// A run at its beginning, by chance from this seed.
     #[must_use]
@@ -95,7 +90,9 @@ impl Run {
                 StoreKind::Exact => Store::exact_for_a_clock_that_steps_back(clock.steps_back()),
                 StoreKind::Envoy => Store::envoy(),
             };
-            Server { node: Node::new(Arc::clone(&policy), store), clock, held: Held::default() }
+            let node = Node::new(Arc::clone(&policy), store);
+            let crew = Crew::new(described.workers.0, described.work.0);
+            Server { node, clock, crew, held: Held::default() }
         };
         let count = usize::try_from(described.count.0).unwrap_or(1);
         Self {
@@ -122,14 +119,12 @@ impl Run {
     /// Goes on for at most `budget` decisions, and tells `observe` of each.
     pub fn step(&mut self, budget: u64, observe: &mut impl FnMut(&Seen<'_>)) -> Progress {
         for _ in 0..budget {
-            let request_at = self.requests.next_at();
-            let resumed = self.next_resumption();
-            match (resumed, request_at) {
-                (Some((at, server)), next) if next.is_none_or(|next| at <= next) => {
-                    self.resume(server, at, observe);
-                }
-                (_, Some(_)) => self.request(observe),
-                (_, None) => return self.progress(true),
+            let Some((at, event)) = self.next_event() else { return self.progress(true) };
+            self.now = at;
+            match event {
+                Event::Resume(server) => self.resume(server, observe),
+                Event::Write(server) => self.write(server, observe),
+                Event::Request => self.request(observe),
             }
         }
         self.progress(false)
@@ -143,7 +138,7 @@ impl Run {
 
     /// The table so far.
     pub fn table(&mut self) -> Table {
-        let is_done = self.requests.next_at().is_none();
+        let is_done = self.next_event().is_none();
         self.judge.release(&self.policy, if is_done { Timestamp::MAX } else { self.now });
         let mut table = self.table.clone();
         for (row, most) in table.quotas.iter_mut().zip(self.judge.most.iter().flatten()) {
@@ -169,76 +164,102 @@ impl Run {
         Progress { offered: self.table.offered, since_start, is_done }
     }
 
-    /// The next request that waits and whose turn comes: when, and where.
-    fn next_resumption(&self) -> Option<(Timestamp, usize)> {
-        let next = self.servers.iter().enumerate().filter_map(|(i, server)| {
-            let at = server.node.next_at()?;
-            // As its clock goes now: exact unless the clock is set meanwhile.
-            let after = at.since(server.clock.read(self.now));
-            Some((self.now.saturating_add(after), i))
-        });
-        next.min()
+    fn next_event(&self) -> Option<(Timestamp, Event)> {
+        let of_server = |(i, server): (usize, &Server)| {
+            let resumes = server.resumes_at(self.now).map(|at| (at, Event::Resume(i)));
+            let writes = server.crew.next_at().map(|at| (at, Event::Write(i)));
+            resumes.into_iter().chain(writes).min()
+        };
+        let request = self.requests.next_at().map(|at| (at, Event::Request));
+        self.servers.iter().enumerate().filter_map(of_server).chain(request).min()
     }
 
-    /// True when a turn has come by the server's clock.
-    fn is_due(&self, index: usize) -> bool {
-        self.servers.get(index).is_some_and(|server| {
-            server.node.next_at().is_some_and(|at| at <= server.clock.read(self.now))
-        })
-    }
-
-    /// Those whose turn came at the server by the true time `at`.
-    fn resume(&mut self, index: usize, at: Timestamp, observe: &mut impl FnMut(&Seen<'_>)) {
-        self.now = at;
+    /// Somebody's turn comes.
+    fn resume(&mut self, index: usize, observe: &mut impl FnMut(&Seen<'_>)) {
         let Some(server) = self.servers.get_mut(index) else { return };
         let Some(until) = server.node.next_at() else { return };
         let Some(decided) = server.node.resume(until) else { return };
         let number = (index, decided.arrival().number);
         let Some(request) = self.waiting.remove(&number) else { return };
-        let mut account = Account {
+        let mut books = Books {
+            at: self.now,
             table: &mut self.table,
             judge: &mut self.judge,
             waits: &mut self.waits,
             requests: &mut self.requests,
+            waiting: &mut self.waiting,
         };
-        let exact = account.take(&request, &decided, at);
-        observe(&Seen { at, node: index, request: &request, decided: &decided, exact });
+        books.enter(index, &request, &decided, request.at, observe);
         self.measure(index);
     }
 
-    /// The next request.
+    /// A request comes.
     fn request(&mut self, observe: &mut impl FnMut(&Seen<'_>)) {
-        let Some(request) = self.requests.next_request() else { return };
-        self.now = request.at;
+        let Some(request) = self.requests.next_request_until(self.now) else { return };
         let index = self.server_of(&request);
-        // Those whose turn came although nobody could know when: the clock was set forward.
-        while self.is_due(index) {
-            self.resume(index, request.at, observe);
-        }
-        let Some(facts) = self.requests.facts(request) else { return };
-        let Some(server) = self.servers.get_mut(index) else { return };
-        let status = self.requests.traffic().status(request.source);
-        let decided = server.node.decide(&facts, server.clock.read(request.at), status);
         self.table.offered = self.table.offered.saturating_add(1);
         self.table.seconds = request.at.since(START).as_nanos() / 1_000_000_000;
         if let Some(row) = self.table.sources.get_mut(request.source) {
             row.offered = row.offered.saturating_add(1);
             row.retries = row.retries.saturating_add(u64::from(request.attempt > 0));
         }
-        let exact = if decided.fate() == Fate::Waiting {
-            self.waiting.insert((index, decided.arrival().number), request);
-            None
-        } else {
-            let mut account = Account {
-                table: &mut self.table,
-                judge: &mut self.judge,
-                waits: &mut self.waits,
-                requests: &mut self.requests,
-            };
-            account.take(&request, &decided, request.at)
+        // Those whose turn came although nobody could know when: the clock was set forward.
+        while self.servers.get(index).is_some_and(|server| server.is_due(self.now)) {
+            self.resume(index, observe);
+        }
+        let Some(server) = self.servers.get_mut(index) else { return };
+        if !server.crew.is_instant() {
+            if server.crew.takes(request) {
+                self.begin(index, request);
+            }
+            return;
+        }
+        let Some(facts) = self.requests.facts(request) else { return };
+        let status = self.requests.traffic().status(request.source);
+        let decided = server.node.decide(&facts, server.clock.read(self.now), status);
+        let mut books = Books {
+            at: self.now,
+            table: &mut self.table,
+            judge: &mut self.judge,
+            waits: &mut self.waits,
+            requests: &mut self.requests,
+            waiting: &mut self.waiting,
         };
-        observe(&Seen { at: request.at, node: index, request: &request, decided: &decided, exact });
+        books.enter(index, &request, &decided, request.at, observe);
         self.measure(index);
+    }
+
+    /// A worker takes a request.
+    fn begin(&mut self, index: usize, request: Request) {
+        let Some(facts) = self.requests.facts(request) else { return };
+        let Some(server) = self.servers.get_mut(index) else { return };
+        let status = self.requests.traffic().status(request.source);
+        let job = server.node.begin(&facts, server.clock.read(self.now), status);
+        server.crew.work(request, job, self.now);
+    }
+
+    /// A worker writes what it has decided, and takes the next request.
+    fn write(&mut self, index: usize, observe: &mut impl FnMut(&Seen<'_>)) {
+        let Some(server) = self.servers.get_mut(index) else { return };
+        let Some((request, mut job)) = server.crew.pop() else { return };
+        if server.node.write(&mut job) == Step::Again {
+            return server.crew.work(request, job, self.now);
+        }
+        self.table.lost_races = self.table.lost_races.saturating_add(job.lost);
+        let decided = server.node.end(job);
+        let mut books = Books {
+            at: self.now,
+            table: &mut self.table,
+            judge: &mut self.judge,
+            waits: &mut self.waits,
+            requests: &mut self.requests,
+            waiting: &mut self.waiting,
+        };
+        books.enter(index, &request, &decided, self.now, observe);
+        self.measure(index);
+        if let Some(next) = self.servers.get_mut(index).and_then(|server| server.crew.done()) {
+            self.begin(index, next);
+        }
     }
 
     /// The server that a request comes to.
@@ -267,6 +288,19 @@ impl Run {
         self.table.state_bytes = self.table.state_bytes.max(self.held.bytes);
         self.table.evictions = self.held.evictions;
         self.table.evictions_half_used = self.held.evictions_half_used;
+    }
+}
+
+impl Server {
+    /// The true time at which somebody's turn comes: exact unless the clock is set meanwhile.
+    fn resumes_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let at = self.node.next_at()?;
+        Some(now.saturating_add(at.since(self.clock.read(now))))
+    }
+
+    /// True when somebody's turn has come by the server's clock.
+    fn is_due(&self, now: Timestamp) -> bool {
+        self.node.next_at().is_some_and(|at| at <= self.clock.read(now))
     }
 }
 

@@ -226,3 +226,49 @@ fn a_clock_that_is_set_forward_lets_a_window_through_twice() {
     assert_eq!(with(r#"{"freezes": {"at": "0s", "length": "60s"}}"#), (10, 0, 10));
     assert_eq!(with(r#"{"oscillates": {"by": "20s", "every": "30s"}}"#), (18, 8, 18));
 }
+
+/// Compare and swap: however many decide at the same time, together they admit what one would.
+#[test]
+fn workers_that_race_admit_what_one_admits() {
+    let two = r#"{"name": "each", "key": ["client_ip"], "capacity": 16, "quotas": [{"limit": 10, "window": "1m"}]},
+        {"name": "all", "key": ["host"], "capacity": 16, "quotas": [{"limit": 12, "window": "1m"}]}"#;
+    for (rules, admitted) in [
+        (
+            r#"{"name": "each", "key": ["client_ip"], "capacity": 16, "quotas": [{"limit": 10, "window": "1m"}]}"#,
+            20,
+        ),
+        (two, 12),
+    ] {
+        for store in ["exact", "envoy"] {
+            let with = |workers: u32| {
+                let traffic = format!(
+                    r#"{{"length": "10s", "servers": {{"store": "{store}", "workers": {workers}, "work": "20us"}}, "sources": [
+                        {{"arrivals": {{"bursts": {{"size": 40, "every": "10s"}}}}, "clients": {{"count": 2}}}}]}}"#
+                );
+                run(&policy(rules), &traffic)
+            };
+            let (one, four) = (with(1), with(4));
+            assert_eq!((one.admitted, one.denied, one.lost_races), (admitted, 40 - admitted, 0));
+            assert_eq!((four.admitted, four.denied), (admitted, 40 - admitted), "{store}");
+            assert!(four.lost_races > 0 && four.delayed == 0);
+            assert_eq!((four.most_admitted, four.limit), (one.most_admitted, one.limit));
+        }
+    }
+}
+
+/// 33 writes in a row that come too late are a failure, which the rule decides about.
+#[test]
+fn who_loses_every_race_is_decided_by_the_rules_failure_mode() {
+    let rule = |mode: &str| {
+        each(r#""limit": 1000, "window": "1m""#, &format!(r#", "on_failure": "{mode}""#))
+    };
+    let with = |mode: &str| {
+        let burst = r#"{"length": "10s", "servers": {"workers": 64, "work": "20us"}, "sources": [
+            {"arrivals": {"bursts": {"size": 64, "every": "10s"}}}]}"#;
+        let table = run(&rule(mode), burst);
+        (table.admitted, table.denied, table.rules[0].failed)
+    };
+    // Of 64 at the same time one gets through at each try.
+    assert_eq!(with("deny"), (32, 32, 32));
+    assert_eq!(with("allow"), (64, 0, 32));
+}

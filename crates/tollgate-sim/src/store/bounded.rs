@@ -45,9 +45,13 @@ impl Bounded {
 
     /// The value of a key.
     pub(super) fn find(&self, group: usize, fingerprint: NonZeroU64) -> Option<&[u8]> {
+        Bucket::parse(self.bucket(group, fingerprint)?).ok()?.find(fingerprint)
+    }
+
+    /// The bytes of a key's bucket.
+    pub(super) fn bucket(&self, group: usize, fingerprint: NonZeroU64) -> Option<&[u8]> {
         let shared = self.tables.get(group)?;
-        let bytes = shared.buckets.get(&shared.bucket(fingerprint))?;
-        Bucket::parse(bytes).ok()?.find(fingerprint)
+        shared.buckets.get(&shared.bucket(fingerprint)).map(Vec::as_slice)
     }
 
     /// Writes a key's value, in the place of another one if its bucket is full.

@@ -68,12 +68,12 @@ impl Exact {
         Some((slot, shelf.place(slot)?.get(OWNER..)?))
     }
 
-    /// Writes a value over the key's last one; false when its place is not as wide.
+    /// Writes a value over the key's last one; false when the place is not the key's any more, or
+    /// is not as wide.
     #[inline]
-    pub(super) fn replace(&mut self, partition: Partition<'_>, slot: u32) -> bool {
+    pub(super) fn replace(&mut self, partition: Partition<'_>, key: u128, slot: u32) -> bool {
         let value = partition.value();
-        let shelf = self.shelves.get_mut(partition.group());
-        let place = shelf.and_then(|shelf| shelf.place_mut(slot)?.get_mut(OWNER..));
+        let place = self.value_mut(partition.group(), key, slot);
         match place.filter(|place| place.len() == value.len()) {
             Some(place) => {
                 place.copy_from_slice(value);

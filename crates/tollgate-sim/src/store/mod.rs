@@ -192,7 +192,12 @@ impl Store {
     ) {
         match &mut self.kind {
             Kind::Exact(exact) => {
-                if !place.slot.is_some_and(|slot| exact.replace(partition, slot)) {
+                if place.slot.is_some_and(|slot| exact.replace(partition, place.key, slot)) {
+                    return;
+                }
+                // New, or moved since it was read: forgotten, or written by another worker.
+                place.slot = exact.find(partition.group(), place.key).map(|(slot, _)| slot);
+                if !place.slot.is_some_and(|slot| exact.replace(partition, place.key, slot)) {
                     place.slot = exact.insert(policy, partition, place.key, now);
                 }
             }
@@ -202,6 +207,27 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// Copies what is read and written as one: the value of an exact store, the bucket of Envoy's.
+    pub(crate) fn copy(&self, group: usize, place: Place, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(self.unit(group, place));
+    }
+
+    /// True when that is what it was when it was read.
+    pub(crate) fn is_still(&self, group: usize, place: Place, read: &[u8]) -> bool {
+        self.unit(group, place) == read
+    }
+
+    fn unit(&self, group: usize, place: Place) -> &[u8] {
+        let unit = match &self.kind {
+            Kind::Exact(exact) => exact.find(group, place.key).map(|(_, value)| value),
+            Kind::Bounded(bounded) => {
+                place.fingerprint.and_then(|fingerprint| bounded.bucket(group, fingerprint))
+            }
+        };
+        unit.unwrap_or_default()
     }
 
     /// Where a partition lies, if it is held and stays where it is until it is forgotten.

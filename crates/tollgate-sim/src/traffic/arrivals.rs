@@ -16,7 +16,8 @@ pub(super) struct Pulse {
     to: u64,
     /// Requests so far.
     k: u64,
-    /// The time of the last one of a row that goes by gaps; the bin of counts, and requests of it so far.
+    /// The time of the last one of a row that goes by gaps; the bin of counts, and requests of it
+    /// so far.
     last: u64,
     bin: (usize, u64),
 }

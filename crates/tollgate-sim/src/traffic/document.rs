@@ -160,6 +160,10 @@ pub(crate) struct Servers {
     pub(crate) count: Nodes,
     pub(crate) spread: Spread,
     pub(crate) store: StoreKind,
+    /// How many requests a node decides at the same time.
+    pub(crate) workers: Nodes,
+    /// How long each of them is at it, from reading a count to writing it.
+    pub(crate) work: Time,
     /// Faults of their clocks: that of node `i` is number `i`, and so round again.
     pub(crate) clocks: Vec<Vec<Fault>>,
 }
@@ -170,6 +174,8 @@ impl Default for Servers {
             count: Bounded(1),
             spread: Spread::default(),
             store: StoreKind::default(),
+            workers: Bounded(1),
+            work: Time::default(),
             clocks: Vec::new(),
         }
     }

@@ -157,8 +157,14 @@ impl Requests {
 
     /// The next request.
     pub fn next_request(&mut self) -> Option<Request> {
+        self.next_request_until(Timestamp::MAX)
+    }
+
+    /// The next request that comes by then. There may be none although [`Requests::next_at`] named
+    /// a time: who was to come holds back.
+    pub fn next_request_until(&mut self, until: Timestamp) -> Option<Request> {
         loop {
-            self.next_at()?;
+            self.next_at().filter(|at| *at <= until)?;
             let Reverse((at, _, due)) = self.agenda.pop()?;
             let request = match due {
                 Due::Lane(lane) => {

@@ -3,6 +3,8 @@
 //! Invariant: each request is counted once, at the time at which its fate is known; its client and
 //! the exact twin are told when it goes on.
 
+use std::collections::BTreeMap;
+
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Policy, RuleResult};
 
@@ -12,36 +14,75 @@ use crate::table::{QuotaRow, RuleRow, SourceRow, Table};
 use crate::traffic::{Request, Requests, Told, Traffic};
 use crate::waits::Waits;
 
-/// What takes in the end of a request.
-pub(crate) struct Account<'r> {
+/// One decision, as an observer sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'s> {
+    /// The true time.
+    pub at: Timestamp,
+    /// The index of the node.
+    pub node: usize,
+    /// The request; it came at `request.at`.
+    pub request: &'s Request,
+    /// What was decided.
+    pub decided: &'s Decided<'s>,
+    /// What the exact twin says; `None` while it waits, and of a delayed request, which is told
+    /// when it goes on.
+    pub exact: Option<Exact>,
+}
+
+/// Where what becomes of requests is noted.
+pub(crate) struct Books<'r> {
+    /// The true time.
+    pub(crate) at: Timestamp,
     pub(crate) table: &'r mut Table,
     pub(crate) judge: &'r mut Judge,
     pub(crate) waits: &'r mut Waits,
     pub(crate) requests: &'r mut Requests,
+    pub(crate) waiting: &'r mut BTreeMap<(usize, u64), Request>,
 }
 
-impl Account<'_> {
-    /// Counts a request that goes on or is refused at the true time `now`, and tells its client.
-    pub(crate) fn take(
+impl Books<'_> {
+    /// Notes what was decided of a request at a node, which has waited since then if it waits.
+    pub(crate) fn enter(
+        &mut self,
+        node: usize,
+        request: &Request,
+        decided: &Decided<'_>,
+        since: Timestamp,
+        observe: &mut impl FnMut(&Seen<'_>),
+    ) {
+        let exact = match decided.fate() {
+            Fate::Waiting => {
+                self.waiting.insert((node, decided.arrival().number), *request);
+                None
+            }
+            Fate::Admitted => self.end(request, decided, Some(self.at), since),
+            Fate::Delayed(wait) => {
+                // After a line it has waited for some of it already.
+                let more = wait.saturating_sub(decided.waited());
+                self.end(request, decided, Some(self.at.saturating_add(more)), since)
+            }
+            Fate::Denied { .. } => self.end(request, decided, None, since),
+        };
+        observe(&Seen { at: self.at, node, request, decided, exact });
+    }
+
+    /// Counts a request whose fate is known, and tells its client and the exact twin: it goes on at
+    /// `leaves_at`, or is refused now.
+    fn end(
         &mut self,
         request: &Request,
         decided: &Decided<'_>,
-        now: Timestamp,
+        leaves_at: Option<Timestamp>,
+        since: Timestamp,
     ) -> Option<Exact> {
-        let (is_admitted, more) = match decided.fate() {
-            Fate::Admitted => (true, Span::ZERO),
-            // After a line it has waited for some of it already.
-            Fate::Delayed(wait) => (true, wait.saturating_sub(decided.waited())),
-            Fate::Denied { .. } | Fate::Waiting => (false, Span::ZERO),
-        };
-        let leaves_at = now.saturating_add(more);
-        let wait = if is_admitted { leaves_at.since(request.at) } else { Span::ZERO };
+        let wait = leaves_at.map(|at| at.since(since));
         let Table { admitted, delayed, denied, .. } = &mut *self.table;
-        count_one([admitted, delayed, denied], is_admitted, wait);
+        count_one([admitted, delayed, denied], wait);
         if let Some(row) = self.table.sources.get_mut(request.source) {
-            count_one([&mut row.admitted, &mut row.delayed, &mut row.denied], is_admitted, wait);
+            count_one([&mut row.admitted, &mut row.delayed, &mut row.denied], wait);
         }
-        if wait > Span::ZERO {
+        if let Some(wait) = wait.filter(|wait| *wait > Span::ZERO) {
             self.waits.add(wait);
         }
         for said in decided.rules() {
@@ -49,21 +90,22 @@ impl Account<'_> {
                 row.count(said.result);
             }
         }
+        let told_at = leaves_at.unwrap_or(self.at);
         if self.requests.listens(request) {
-            let mut told = Told { is_refused: !is_admitted, ..Told::default() };
+            let mut told = Told { is_refused: leaves_at.is_none(), ..Told::default() };
             decided.outcome().headers(&mut |name, value| told.field(name, value));
-            self.requests.tell(request, &told, leaves_at);
+            self.requests.tell(request, &told, told_at);
         }
-        self.judge.tell(decided, is_admitted, leaves_at, now)
+        self.judge.tell(decided, leaves_at.is_some(), told_at, self.at)
     }
 }
 
-/// Adds a request to those that went on at once, went on later, or were refused.
-fn count_one([admitted, delayed, denied]: [&mut u64; 3], is_admitted: bool, wait: Span) {
-    let count = match (is_admitted, wait > Span::ZERO) {
-        (false, _) => denied,
-        (true, true) => delayed,
-        (true, false) => admitted,
+/// Adds a request to those that went on at once, went on after a wait, or were refused.
+fn count_one([admitted, delayed, denied]: [&mut u64; 3], wait: Option<Span>) {
+    let count = match wait {
+        None => denied,
+        Some(Span::ZERO) => admitted,
+        Some(_) => delayed,
     };
     *count = count.saturating_add(1);
 }

@@ -1,0 +1,69 @@
+//! The workers of a node: who is busy until when, and which requests wait for a worker.
+//!
+//! Invariant: a request is taken by a worker in the order of arrival, and nobody is idle while one
+//! waits. What is written at one instant is written in the order in which it was begun.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tollgate_core::{Span, Timestamp};
+
+use crate::races::Job;
+use crate::traffic::Request;
+
+/// The workers of one node.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    idle: u64,
+    work: Span,
+    begun: u64,
+    /// By the true time at which they write, and by when they began.
+    busy: BTreeMap<(Timestamp, u64), (Request, Job)>,
+    /// For the next worker that is idle.
+    line: VecDeque<Request>,
+}
+
+impl Crew {
+    pub(crate) const fn new(workers: u64, work: Span) -> Self {
+        Self { idle: workers, work, begun: 0, busy: BTreeMap::new(), line: VecDeque::new() }
+    }
+
+    /// True when deciding takes no time, so that nobody can come between.
+    pub(crate) fn is_instant(&self) -> bool {
+        self.work == Span::ZERO
+    }
+
+    /// When the next one writes.
+    pub(crate) fn next_at(&self) -> Option<Timestamp> {
+        self.busy.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Takes a request if a worker is idle; else it waits for one.
+    pub(crate) fn takes(&mut self, request: Request) -> bool {
+        if self.idle == 0 {
+            self.line.push_back(request);
+            return false;
+        }
+        self.idle = self.idle.saturating_sub(1);
+        true
+    }
+
+    /// A worker has read at `now`, and writes later.
+    pub(crate) fn work(&mut self, request: Request, job: Job, now: Timestamp) {
+        self.begun = self.begun.saturating_add(1);
+        self.busy.insert((now.saturating_add(self.work), self.begun), (request, job));
+    }
+
+    /// Who writes next.
+    pub(crate) fn pop(&mut self) -> Option<(Request, Job)> {
+        self.busy.pop_first().map(|(_, job)| job)
+    }
+
+    /// A worker is done: the request that it takes next, if one waits.
+    pub(crate) fn done(&mut self) -> Option<Request> {
+        let next = self.line.pop_front();
+        if next.is_none() {
+            self.idle = self.idle.saturating_add(1);
+        }
+        next
+    }
+}

@@ -1,0 +1,195 @@
+//! The requests that a node holds: standing in lines, waiting for places, coming up, being refused.
+//!
+//! Invariant: the order and the limits are the policy's queue's; what is held is the plan and not
+//! the request. As in a surface, who must wait stands behind others undecided, and is decided again
+//! when its turn comes.
+
+use std::mem;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::waiting::{Full, Seat, Ticket, Turn};
+use tollgate_policy::{Answer, Plan};
+
+use crate::decided::{Arrival, Fate};
+use crate::node::{Line, Node, Unsettled, Waiter};
+use crate::store::Place;
+
+/// Plans that are kept for other requests that wait.
+const SPARE_PLANS: usize = 32;
+
+impl Node {
+    /// What becomes of the request of `plan`, which was decided.
+    pub(crate) fn after(&mut self, arrival: Arrival, now: Timestamp) -> Fate {
+        let waited = now.since(arrival.at);
+        let outcome = self.plan.outcome(&self.policy);
+        match outcome.answer_after(waited) {
+            Answer::Pass => {
+                self.unsettled = Some(Unsettled { status: arrival.status, at: now });
+                Fate::Admitted
+            }
+            Answer::Delay(wait) => self.hold(arrival, wait, now),
+            Answer::Retry(wait) => match outcome.turn() {
+                Some(turn) => self.stand(arrival, turn, now),
+                None => self.reject(Full::Late(wait), now),
+            },
+            Answer::Refuse { status } => {
+                Fate::Denied { status, retry_after: outcome.retry_after() }
+            }
+        }
+    }
+
+    /// The first line of others that the request of `plan` has to stand in.
+    pub(crate) fn line_ahead(&self) -> Option<Turn> {
+        let mut turns = self.plan.turns(&self.policy);
+        turns.find(|turn| self.queue.has_line(&self.line(turn)))
+    }
+
+    /// Stands behind others, unless a rule refuses it.
+    pub(crate) fn follow(&mut self, arrival: Arrival, turn: Turn) -> Fate {
+        let now = arrival.at;
+        self.load();
+        self.plan.look(&self.policy, now);
+        let outcome = self.plan.outcome(&self.policy);
+        match outcome.answer() {
+            Answer::Refuse { status } => {
+                Fate::Denied { status, retry_after: outcome.retry_after() }
+            }
+            Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => self.stand(arrival, turn, now),
+        }
+    }
+
+    /// Stands in the line of `turn` until its turn comes, if it may.
+    fn stand(&mut self, arrival: Arrival, turn: Turn, now: Timestamp) -> Fate {
+        let pace = self.plan.pace(&self.policy, &turn, now);
+        let waiter = self.stand_up(arrival, Some(turn));
+        let seat = self.seat(&waiter, &turn);
+        match self.queue.join(now, seat, pace, waiter) {
+            Ok(ticket) => {
+                self.seated = Some(ticket);
+                Fate::Waiting
+            }
+            Err((full, waiter)) => {
+                self.sit_down(waiter.plan);
+                self.reject(full, now)
+            }
+        }
+    }
+
+    /// Waits for the place that a `leaky-queue` has given it, if it may.
+    fn hold(&mut self, arrival: Arrival, wait: Span, now: Timestamp) -> Fate {
+        let at = now.saturating_add(wait);
+        let place = self.plan.place(&self.policy);
+        let line = place.map(|place| (self.line(&place), place.cost));
+        let waiter = self.stand_up(arrival, None);
+        let bytes = waiter.bytes();
+        match self.queue.hold(now, line, at, bytes, waiter) {
+            Ok(ticket) => {
+                self.seated = Some(ticket);
+                Fate::Delayed(at.since(arrival.at))
+            }
+            Err((full, waiter)) => {
+                self.sit_down(waiter.plan);
+                self.reject(full, now)
+            }
+        }
+    }
+
+    /// The turn of a waiter has come: it goes on, is refused, or waits on.
+    pub(crate) fn take_turn(&mut self, ticket: Ticket, now: Timestamp) -> Option<(Arrival, Fate)> {
+        let waiter = self.queue.value_mut(ticket)?;
+        let (arrival, turn) = (waiter.arrival, waiter.turn?);
+        mem::swap(&mut self.plan, &mut waiter.plan);
+        self.commit(now);
+        let outcome = self.plan.outcome(&self.policy);
+        let answer = outcome.answer_after(now.since(arrival.at));
+        // It may be another rule that holds it up now: then it goes over to that line.
+        if let (Answer::Retry(_), Some(next)) = (answer, outcome.turn())
+            && let Some(pace) = self.plan.pace(&self.policy, &next, now)
+        {
+            let waiter = self.stand_up(arrival, Some(next));
+            let seat = self.seat(&waiter, &next);
+            if let Some(seated) = self.queue.value_mut(ticket) {
+                let spare = mem::replace(seated, waiter).plan;
+                self.keep(spare);
+            }
+            let (full, waiter) = self.queue.again(ticket, now, seat, pace).err()??;
+            self.sit_down(waiter.plan);
+            return Some((arrival, self.reject(full, now)));
+        }
+        let pace = self.plan.pace(&self.policy, &turn, now);
+        if let Some(waiter) = self.queue.done(ticket, now, pace) {
+            self.keep(waiter.plan);
+        }
+        Some((arrival, self.after(arrival, now)))
+    }
+
+    /// Refuses the request of `plan`, which may not wait, and gives back what it was charged.
+    pub(crate) fn reject(&mut self, full: Full, now: Timestamp) -> Fate {
+        let Self { policy, store, plan, places, .. } = self;
+        plan.reject_waiting(policy, full);
+        plan.each_partition(|partition| {
+            if !partition.view().changed() {
+                return;
+            }
+            let mut place = store.load(policy, partition);
+            partition.refund(policy, now);
+            store.put(policy, partition.view(), &mut place, now);
+            partition.refunded(policy, now);
+            if let Some(known) = places.get_mut(partition.view().index()) {
+                *known = place;
+            }
+        });
+        let outcome = plan.outcome(policy);
+        let status = match outcome.answer() {
+            Answer::Refuse { status } => status,
+            Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => 503,
+        };
+        Fate::Denied { status, retry_after: outcome.retry_after() }
+    }
+
+    /// Notes whose the partitions are, and loads nothing.
+    pub(crate) fn locate(&mut self) {
+        let Self { store, plan, places, .. } = self;
+        places.resize(plan.len(), Place::default());
+        for partition in plan.partitions() {
+            if let Some(place) = places.get_mut(partition.index()) {
+                *place = store.place(partition.key());
+            }
+        }
+    }
+
+    fn line(&self, turn: &Turn) -> Line {
+        (turn.record, self.places.get(turn.partition).map_or(0, |place| place.key))
+    }
+
+    fn seat(&self, waiter: &Waiter, turn: &Turn) -> Seat<Line> {
+        let deadline = waiter.arrival.at.saturating_add(turn.max);
+        Seat { key: self.line(turn), cost: turn.cost, deadline, bytes: waiter.bytes() }
+    }
+
+    /// The request of `plan` as it waits; there is another plan for the next one.
+    fn stand_up(&mut self, arrival: Arrival, turn: Option<Turn>) -> Waiter {
+        let mut plan = mem::replace(&mut self.plan, self.spare.pop().unwrap_or_default());
+        plan.shrink();
+        Waiter { plan, arrival, turn }
+    }
+
+    /// The plan of a request that waits no longer is the one to go on with.
+    pub(crate) fn sit_down(&mut self, plan: Plan) {
+        let spare = mem::replace(&mut self.plan, plan);
+        self.keep(spare);
+    }
+
+    fn keep(&mut self, plan: Plan) {
+        if self.spare.len() < SPARE_PLANS {
+            self.spare.push(plan);
+        }
+    }
+}
+
+impl Waiter {
+    /// What it is counted with.
+    fn bytes(&self) -> usize {
+        self.plan.held_bytes().saturating_add(size_of::<Self>())
+    }
+}

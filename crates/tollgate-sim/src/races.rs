@@ -1,0 +1,136 @@
+//! Workers of one node that decide at the same time: each reads, thinks, and writes only if nobody
+//! else wrote meanwhile.
+//!
+//! Invariant: the order of the filter. Every value is read and all are decided together; then each
+//! is written by compare and swap, in order; who lost is read and decided again, alone, up to
+//! [`MAX_TRIES`] times; when it denies then, what was written is taken back. Deliberately absent:
+//! races of requests that stand in a line, and of what a response brings about: these are written
+//! at once.
+
+use std::mem;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Answer, Facts, Failure, Plan};
+
+use crate::decided::{Arrival, Decided};
+use crate::node::Node;
+use crate::store::Place;
+
+/// How often a write is tried, as in the filter.
+const MAX_TRIES: u32 = 32;
+
+/// A request that a worker has read and decided, and not written yet.
+#[derive(Debug)]
+pub(crate) struct Job {
+    plan: Plan,
+    places: Vec<Place>,
+    /// What stood there when it was read.
+    reads: Vec<Vec<u8>>,
+    arrival: Arrival,
+    /// Partitions before this one are written.
+    next: usize,
+    tries: u32,
+    /// Writes that came too late.
+    pub(crate) lost: u64,
+}
+
+/// What a worker does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It lost a race and has decided again: it writes later.
+    Again,
+    /// Everything is written.
+    Done,
+}
+
+impl Node {
+    /// A worker reads and decides a request at `now`, and writes nothing.
+    pub(crate) fn begin(&mut self, facts: &impl Facts, now: Timestamp, status: u16) -> Job {
+        self.settle();
+        let arrival = Arrival { number: self.asked, at: now, status };
+        self.asked = self.asked.saturating_add(1);
+        self.policy.plan(facts, &mut self.plan);
+        self.load();
+        let mut reads = vec![Vec::new(); self.plan.len()];
+        for (partition, read) in self.plan.partitions().zip(&mut reads) {
+            if let Some(place) = self.places.get(partition.index()) {
+                self.store.copy(partition.group(), *place, read);
+            }
+        }
+        self.plan.decide(&self.policy, now);
+        let plan = mem::replace(&mut self.plan, self.spare.pop().unwrap_or_default());
+        let places = mem::take(&mut self.places);
+        Job { plan, places, reads, arrival, next: 0, tries: 0, lost: 0 }
+    }
+
+    /// The worker writes what it has decided, until it loses a race.
+    pub(crate) fn write(&mut self, job: &mut Job) -> Step {
+        self.settle();
+        let now = job.arrival.at;
+        while let Some(partition) = job.plan.partition(job.next) {
+            let place = job.places.get_mut(job.next);
+            let (Some(place), Some(read)) = (place, job.reads.get_mut(job.next)) else { break };
+            if !partition.changed() {
+                job.next = job.next.saturating_add(1);
+            } else if self.store.is_still(partition.group(), *place, read) {
+                self.store.put(&self.policy, partition, place, now);
+                (job.next, job.tries) = (job.next.saturating_add(1), 0);
+            } else {
+                let Some(mut partition) = job.plan.partition_mut(job.next) else { break };
+                (job.lost, job.tries) = (job.lost.saturating_add(1), job.tries.saturating_add(1));
+                let admits = job.tries < MAX_TRIES && {
+                    *place = self.store.load(&self.policy, &mut partition);
+                    self.store.copy(partition.group(), *place, read);
+                    partition.redecide(&self.policy, now)
+                };
+                if admits {
+                    return Step::Again;
+                }
+                if job.tries >= MAX_TRIES {
+                    partition.fail(Failure::Contended);
+                    job.tries = 0;
+                    let answer = job.plan.outcome(&self.policy).answer();
+                    if !matches!(answer, Answer::Refuse { .. } | Answer::Retry(_)) {
+                        continue; // the rule lets such requests pass
+                    }
+                }
+                self.take_back(job);
+                break;
+            }
+        }
+        Step::Done
+    }
+
+    /// What was written is taken back, and what was only decided is taken out of the plan.
+    fn take_back(&mut self, job: &mut Job) {
+        let now = job.arrival.at;
+        let Self { policy, store, .. } = self;
+        let Job { plan, places, next, .. } = job;
+        plan.each_partition(|partition| {
+            let index = partition.view().index();
+            if !partition.view().changed() {
+                return;
+            }
+            let is_written = index < *next;
+            if is_written && let Some(place) = places.get_mut(index) {
+                *place = store.load(policy, partition);
+                partition.refund(policy, now);
+                store.put(policy, partition.view(), place, now);
+            } else {
+                partition.refund(policy, now);
+            }
+            partition.refunded(policy, now);
+        });
+    }
+
+    /// What became of a request that is written.
+    pub(crate) fn end(&mut self, job: Job) -> Decided<'_> {
+        self.settle();
+        self.seated = None;
+        let Job { plan, places, arrival, .. } = job;
+        self.sit_down(plan);
+        self.places = places;
+        let fate = self.after(arrival, arrival.at);
+        self.decided(arrival, fate, arrival.at)
+    }
+}
