@@ -111,7 +111,7 @@ pub fn briefly(workspace: &Workspace) -> Result<()> {
             return Err(Problem::new(what, excerpt(&said), again(&target)));
         }
         let done = said.lines().rev().find(|line| line.starts_with("Done "));
-        println!("  {target:<8} {}", done.unwrap_or("nothing was run"));
+        println!("  {target:<11} {}", done.unwrap_or("nothing was run"));
     }
     Ok(())
 }
@@ -177,9 +177,10 @@ fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
 }
 
 fn again(target: &str) -> String {
+    let package = if target.starts_with("log_") { "access-log" } else { "policy" };
     format!(
         "copy the file that was written to {FOLDER}/corpus/{target}/ and run \
-         `cargo test -p tollgate-policy --test corpora`; see {FOLDER}/README.md"
+         `cargo test -p tollgate-{package} --test corpora`; see {FOLDER}/README.md"
     )
 }
 

@@ -1,10 +1,10 @@
 //! Logs of any bytes in any format.
 //!
-//! An input is the words of a format, a line end, and the log. Invariant checked: a format is refused in
-//! words that a terminal can show, or reads: every line is a record, empty or counted by its cause; a
-//! text of a record stands in the log, or is such a text without its escapes; however the log is cut
-//! into pieces, the records are the same; who asks for less gets no fewer lines; and what comes in
-//! any order comes out in that of time, or is counted.
+//! An input is the words of a format, a line end, and the log. Invariant checked: a format is
+//! refused in words that a terminal can show, or reads: every line is a record, empty or counted
+//! by its cause; a text of a record stands in the log, or is such a text without its escapes;
+//! however the log is cut into pieces, the records are the same; who asks for less gets no fewer
+//! lines; and what comes in any order comes out in that of time, or is counted.
 
 use tollgate_access_log::{
     Bounds, Client, Counts, Field, Format, Limits, Order, Reader, Record, Refused, Wanted,
