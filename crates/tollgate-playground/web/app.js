@@ -24,7 +24,7 @@ const NEXT = ['gcra', 'sliding-window', 'fixed-window', 'sliding-log'];
 
 export class App {
   /** @type {Lane[]} */ lanes = [];
-  /** @type {keyof typeof import('./series.js').STATES} */ #stateName = 'remaining';
+  /** @type {keyof typeof import('./series.js').STATES} */ #stateName = 'whole_after';
   #mode = 'simulate';
 
   /**

@@ -61,7 +61,7 @@ export class PolicyEditor {
       state: EditorState.create({ doc: text, extensions: [
         lineNumbers(), history(), drawSelection(), highlightActiveLine(), bracketMatching(), closeBrackets(),
         json(), syntaxHighlighting(colours), look, indentUnit.of('  '), EditorView.lineWrapping,
-        EditorView.contentAttributes.of({ 'aria-label': 'policy, as JSON', spellcheck: 'false' }),
+        EditorView.contentAttributes.of({ 'aria-label': 'policy, as JSON', spellcheck: 'false', tabindex: '0' }),
         EditorState.changeFilter.of((change) => change.newDoc.length <= MAX_POLICY),
         linter(lint(engine, checked), { delay: 250 }),
         autocompletion({ override: [complete(engine)], icons: false }),

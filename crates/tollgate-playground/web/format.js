@@ -30,6 +30,7 @@ export function share(part, whole) {
 /**
  * A length of time, from milliseconds: `250 ms`, `1.5 s`, `2 m 05 s`, `3 h 20 m`, `2 d 4 h`.
  * @param {number|null|undefined} ms
+ * @returns {string}
  */
 export function duration(ms) {
   if (typeof ms !== 'number' || !Number.isFinite(ms)) return '–';
@@ -72,6 +73,37 @@ export function plural(n, noun) {
   return `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
 }
 
+/** A line of JSON is at most so long, where it can be broken. */
+const LINE = 56;
+
+/**
+ * JSON as people write it: what fits stands in one line.
+ * @param {unknown} value
+ * @param {string} [indent]
+ * @returns {string}
+ */
+export function pretty(value, indent = '') {
+  const line = inLine(value);
+  if (typeof value !== 'object' || value === null || indent.length + line.length <= LINE) return line;
+  const inner = `${indent}  `;
+  const entries = Array.isArray(value)
+    ? value.map((item) => `${inner}${pretty(item, inner)}`)
+    : Object.entries(value).map(([name, item]) => `${inner}${JSON.stringify(name)}: ${pretty(item, inner)}`);
+  const [open, close] = Array.isArray(value) ? '[]' : '{}';
+  return `${open}\n${entries.join(',\n')}\n${indent}${close}`;
+}
+
+/** JSON in one line, with spaces. @param {unknown} value @returns {string} */
+function inLine(value) {
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  if (Array.isArray(value)) return `[${value.map(inLine).join(', ')}]`;
+  const fields = Object.entries(value).map(([name, item]) => `${JSON.stringify(name)}: ${inLine(item)}`);
+  return fields.length ? `{ ${fields.join(', ')} }` : '{}';
+}
+
+/** @type {Record<string, number>} */
+const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
 /**
  * A window as policies write it (`500ms`, `10s`, `1m`, `1h`, `1d`), in milliseconds; `null` when
  * it is none.
@@ -80,8 +112,7 @@ export function plural(n, noun) {
 export function parseWindow(text) {
   const match = /^\s*(\d{1,15})\s*(ms|s|m|h|d)\s*$/.exec(text);
   if (!match) return null;
-  const unit = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }[match[2]];
-  const ms = Number(match[1]) * unit;
+  const ms = Number(match[1]) * (UNITS[match[2]] ?? NaN);
   return ms >= 1 && ms <= 366 * 86_400_000 ? ms : null;
 }
 
@@ -94,7 +125,13 @@ function trim(n, digits) {
   return Number(n.toFixed(digits)).toString();
 }
 
-/** `2 m 05 s`; the smaller unit is left out when there is none of it. */
+/**
+ * `2 m 05 s`; the smaller unit is left out when there is none of it.
+ * @param {number} total
+ * @param {number} base
+ * @param {string} large
+ * @param {string} small
+ */
 function pair(total, base, large, small, padded = true) {
   const rest = total % base;
   const head = `${Math.floor(total / base)} ${large}`;

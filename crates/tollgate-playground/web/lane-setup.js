@@ -13,7 +13,7 @@ import { ALGORITHMS, MAX_LIMIT, algorithm, policyText } from './state.js';
 /** @typedef {import('./state.js').Preset} Preset */
 /** @typedef {import('./engine.js').Engine} Engine */
 
-/** What each algorithm is, in a line below its name. */
+/** What each algorithm is, in a line below its name. @type {Record<string, string>} */
 const SAID = {
   gcra: 'a burst, then one per emission interval',
   'token-bucket': 'decides as gcra, counted in tokens',
@@ -80,7 +80,7 @@ export class LaneSetup {
     };
     const showFields = () => {
       const kind = algorithm(choice.value);
-      for (const [name, field] of Object.entries(fields)) field.hidden = !kind?.[name];
+      for (const name of /** @type {const} */ (['burst', 'buckets', 'strict'])) fields[name].hidden = !kind?.[name];
       fill(said, SAID[choice.value]);
     };
     const read = () => {

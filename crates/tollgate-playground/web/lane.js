@@ -8,7 +8,7 @@
 import { command } from './command.js';
 import { onCursor } from './cursor.js';
 import { fill, h, table } from './dom.js';
-import { count } from './format.js';
+import { count, duration } from './format.js';
 import { Engine } from './engine.js';
 import { LaneSetup } from './lane-setup.js';
 import { logResult } from './log-result.js';
@@ -16,7 +16,7 @@ import { Plot } from './plot.js';
 import { Response, inWords } from './response.js';
 import * as series from './series.js';
 import { laneName, policyText } from './state.js';
-import { figures, tableOf } from './summary.js';
+import { figures, tablesOf } from './summary.js';
 
 /** @typedef {import('./state.js').LaneState} LaneState */
 
@@ -33,6 +33,17 @@ export class Lane {
   #ran = { traffic: '', seed: 0 };
   #endCursor;
 
+  title = h('h3', { tabindex: '-1' });
+  removal = h('button', { type: 'button', className: 'plain', 'data-testid': 'remove-lane' }, 'remove');
+  status = h('p', { className: 'status', 'data-testid': 'lane-status' });
+  bar = h('progress', { max: 1, hidden: true });
+  figures = h('dl', { className: 'figures', 'data-testid': 'figures' });
+  statePlace = h('div', { className: 'state-place' });
+  replayed = h('div', { className: 'log-result', 'data-testid': 'log-result' });
+  tables = h('div', { className: 'tables' });
+  numbers = h('details', { 'data-testid': 'numbers' }, h('summary', {}, 'As tables, and for the command line'), this.tables);
+  element = h('article', { className: 'lane' });
+
   /**
    * @param {string} letter A to D
    * @param {LaneState} state
@@ -47,7 +58,7 @@ export class Lane {
     this.requests = new Plot(series.requestsStyle());
     this.counts = new Plot(series.countStyle());
     this.states = new Plot(series.stateStyle(stateName));
-    this.response = new Response();
+    this.response = new Response(letter);
     this.setup = new LaneSetup(state, this.engine, (next) => {
       this.state = next;
       this.#name();
@@ -66,19 +77,18 @@ export class Lane {
   }
 
   #build() {
-    this.title = h('h3', { id: `lane-${this.letter}`, tabindex: '-1' });
-    this.status = h('p', { className: 'status', 'data-testid': 'lane-status' });
-    this.bar = h('progress', { max: 1, 'aria-label': `progress of lane ${this.letter}`, hidden: true });
-    this.figures = h('dl', { className: 'figures', 'data-testid': 'figures' });
-    this.statePlace = h('div', {}, this.states.element);
-    this.replayed = h('div', { className: 'log-result', 'data-testid': 'log-result' });
-    this.numbers = h('details', { 'data-testid': 'numbers' }, h('summary', {}, 'As tables, and for the command line'), h('div', { className: 'tables' }));
+    const { letter } = this;
+    this.title.id = `lane-${letter}`;
+    this.bar.setAttribute('aria-label', `progress of lane ${letter}`);
+    this.removal.setAttribute('aria-label', `remove lane ${letter}`);
+    this.removal.addEventListener('click', () => this.page.remove());
     this.numbers.addEventListener('toggle', () => void this.#showTables());
-    this.removal = h('button', { type: 'button', className: 'plain', 'data-testid': 'remove-lane',
-      'aria-label': `remove lane ${this.letter}`, onclick: () => this.page.remove() }, 'remove');
-    const head = h('header', {}, h('span', { className: 'letter', 'aria-hidden': 'true' }, this.letter), this.title, this.removal);
-    this.element = h('article', { className: 'lane', 'data-testid': `lane-${this.letter}`, 'aria-labelledby': `lane-${this.letter}` },
-      head, this.setup.element, h('div', { className: 'outcome' }, this.bar, this.status, this.figures),
+    this.statePlace.append(this.states.element);
+    this.element.setAttribute('data-testid', `lane-${letter}`);
+    this.element.setAttribute('aria-labelledby', `lane-${letter}`);
+    this.element.append(
+      h('header', {}, h('span', { className: 'letter', 'aria-hidden': 'true' }, letter), this.title, this.removal),
+      this.setup.element, h('div', { className: 'outcome' }, this.bar, this.status, this.figures),
       this.requests.element, this.counts.element, this.statePlace, this.response.element, this.numbers, this.replayed);
     this.#name();
     fill(this.figures, figures(null, null));
@@ -173,6 +183,7 @@ export class Lane {
     if (!values) return;
     const { span, watched } = this;
     this.requests.show([values.admitted, values.delayed, values.denied], span, null, series.sayRequests(values, span));
+    fill(this.counts.title, watched ? `Last ${duration(watched.window_ms)} of ${watched.client}` : 'In the last window');
     const limit = watched && { text: `limit ${watched.limit}`, value: watched.limit };
     this.counts.show([values.true_count, values.estimate], span, limit, series.sayCount(values, span, watched));
     this.states.show([values[this.stateName]], span, null, series.sayState(values, span, this.stateName));
@@ -227,7 +238,7 @@ export class Lane {
   summary() {
     const t = this.result;
     if (!t || this.element.dataset.state !== 'done') return '';
-    return `${this.letter}, ${laneName(this.state)}: ${count(t.admitted + t.delayed)} of ${count(t.offered)} admitted, ${count(t.denied)} denied.`;
+    return `${this.letter}, ${laneName(this.state)}: ${count(t.admitted)} of ${count(t.offered)} admitted, ${count(t.delayed)} delayed, ${count(t.denied)} denied.`;
   }
 
   /** When about the first request was denied, in milliseconds; `null` when none was. */
@@ -258,9 +269,8 @@ export class Lane {
     if (!this.numbers.open || !this.#values) return;
     const values = await this.engine.ask('series', [series.SERIES, series.ROWS]);
     const rows = series.tableRows(values, this.span);
-    const place = /** @type {HTMLElement} */ (this.numbers.lastElementChild);
     const name = `${this.letter}, ${laneName(this.state)}`;
-    fill(place, this.#command(), tableOf(this.result, `${name}: all figures`),
-      table(`${name}: over time`, series.TABLE_HEADS, rows, 'series-table'));
+    fill(this.tables, this.#command(), table(`${name}: over time`, series.TABLE_HEADS, rows, 'series-table'),
+      ...tablesOf(this.result, name));
   }
 }

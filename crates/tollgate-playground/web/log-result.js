@@ -105,7 +105,7 @@ function log(log) {
   const rows = [['lines', log.lines], ['unparsable', log.unparsable], ['already refused', log.already_refused],
     ['out of order, sorted', log.out_of_order], ['too late, left out', log.late], ['too far ahead, left out', log.ahead]]
     .filter(([name, n]) => n > 0 || name === 'lines').map(([name, n]) => [String(name), count(Number(n))]);
-  const samples = log.causes.flatMap(({ cause, samples }) => samples.map((/** @type {any} */ { line, text }) => [`line ${count(line)}`, cause, text]));
+  const samples = log.causes.flatMap((/** @type {{cause: string, samples: any[]}} */ { cause, samples }) => samples.map((/** @type {any} */ { line, text }) => [`line ${count(line)}`, cause, text]));
   return [
     table('The log', ['', 'lines'], rows, 'log-lines'),
     samples.length ? table('Lines that could not be read, some of them', ['line', 'cause', 'it begins'], samples, 'log-samples') : null,

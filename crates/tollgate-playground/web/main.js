@@ -101,3 +101,5 @@ place('recipes').append(h('div', { className: 'recipes', 'data-testid': 'recipes
 takeDrops();
 window.addEventListener('hashchange', () => void openAddress());
 await openAddress();
+// Until here it is hidden, so nothing moves that somebody has begun to read.
+/** @type {HTMLElement} */ (document.querySelector('main')).hidden = false;

@@ -66,7 +66,7 @@ export async function read(text) {
 
 /**
  * `bytes` after a transforming stream, of which at most `limit` bytes are taken.
- * @param {Uint8Array} bytes
+ * @param {Uint8Array<ArrayBuffer>} bytes
  * @param {CompressionStream|DecompressionStream} transform
  * @param {number} limit
  */
@@ -102,7 +102,7 @@ function toBase64Url(bytes) {
 
 /**
  * @param {string} text
- * @returns {Uint8Array|null} null when it is not base64url
+ * @returns {Uint8Array<ArrayBuffer>|null} null when it is not base64url
  */
 function fromBase64Url(text) {
   if (!/^[A-Za-z0-9_-]*$/.test(text)) return null;

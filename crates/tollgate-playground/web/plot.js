@@ -29,6 +29,7 @@ import { colour, onTheme } from './theme.js';
  * @property {boolean} stacked
  * @property {boolean} hasTime whether the axis of time is shown below
  * @property {'count'|'ms'} unit
+ * @property {boolean} [decays] a time that runs down between requests
  */
 
 const FONT = '11px system-ui, sans-serif';
@@ -42,7 +43,7 @@ const UNBOUND = Object.fromEntries(
 );
 
 export class Plot {
-  /** @type {uPlot} */ #plot;
+  /** @type {uPlot|null} made when there is something to show */ #plot = null;
   /** @type {{text: string, value: number}|null} */ #level = null;
   #most = 1;
   #own = 0;
@@ -55,18 +56,17 @@ export class Plot {
     this.image = h('div', { className: 'plot', role: 'img', 'aria-label': 'nothing to see yet' });
     this.image.style.height = `${style.height}px`;
     this.legend = h('span', { className: 'legend' });
-    this.caption = h('figcaption', {}, h('span', { className: 'plot-title' }, style.title), this.legend);
+    this.title = h('span', { className: 'plot-title' }, style.title);
+    this.caption = h('figcaption', {}, this.title, this.legend);
     this.element = h('figure', {}, this.caption, this.image);
     this.#showLegend(style.series);
-    this.#plot = new uPlot(this.#options(), this.#empty(), this.image);
-    this.#listen();
     const resized = new ResizeObserver(() => this.#fit());
     resized.observe(this.image);
-    const ends = [onTheme(() => this.#plot.redraw(false)), onCursor(() => this.#point())];
+    const ends = [onTheme(() => this.#plot?.redraw(false)), onCursor(() => this.#point())];
     this.#ends = () => {
       ends.forEach((end) => end());
       resized.disconnect();
-      this.#plot.destroy();
+      this.#plot?.destroy();
     };
   }
 
@@ -97,18 +97,26 @@ export class Plot {
     const buckets = values[0].length;
     // The last point closes the last bucket.
     const x = Array.from({ length: buckets + 1 }, (_, i) => ((i * span) / buckets) / 1000);
-    const shown = this.style.stacked ? stacked(values) : values.map(held);
-    this.#own = shown.reduce((most, ys) => ys.reduce((a, y) => (y !== null && y > a ? y : a), most), 0);
+    const shown = this.style.stacked ? stacked(values) : values.map((ys) => (this.style.decays ? decaying(ys, span) : held(ys)));
+    this.#own = shown.flat().reduce((/** @type {number} */ most, y) => (y !== null && y > most ? y : most), 0);
     this.image.setAttribute('aria-label', summary);
-    this.#plot.setData(/** @type {uPlot.AlignedData} */ ([x, ...shown]), true);
+    const data = /** @type {uPlot.AlignedData} */ ([x, ...shown]);
+    if (this.#plot) this.#plot.setData(data, true);
+    else this.#begin(data);
     this.#point();
+  }
+
+  /** @param {uPlot.AlignedData} data */
+  #begin(data) {
+    this.#plot = new uPlot(this.#options(), data, this.image);
+    this.#listen(this.#plot);
   }
 
   /** Makes the extent that of all lanes. @param {number} most */
   extend(most) {
     if (most === this.#most) return;
     this.#most = most;
-    this.#plot.setData(this.#plot.data, true);
+    this.#plot?.setData(this.#plot.data, true);
     this.#point();
   }
 
@@ -116,10 +124,6 @@ export class Plot {
   #showLegend(series) {
     this.legend.replaceChildren(...series.map(({ label, colour: name, shape, dash }) =>
       h('span', { className: `key key-${shape}${dash ? ' key-dash' : ''}`, style: null, 'data-colour': name }, label)));
-  }
-
-  #empty() {
-    return /** @type {uPlot.AlignedData} */ ([[0, 1], ...this.style.series.map(() => [null, null])]);
   }
 
   /** @returns {uPlot.Options} */
@@ -130,7 +134,7 @@ export class Plot {
     const ticks = { stroke: () => colour('hair'), width: 1, size: 4 };
     const value = style.unit === 'ms' ? duration : count;
     return {
-      width: 280,
+      width: Math.max(60, Math.floor(this.image.clientWidth)),
       height: style.height,
       padding: [10, 16, style.hasTime ? 0 : 6, 0],
       legend: { show: false },
@@ -141,9 +145,9 @@ export class Plot {
       },
       axes: [
         { show: style.hasTime, stroke: quiet, grid: { show: false }, ticks, font: FONT, size: 22, gap: 2,
-          values: (_, splits) => splits.map((s) => duration(s * 1000)), space: 56 },
+          values: (_, splits) => splits.map((s) => (s === 0 ? '0' : duration(s * 1000))), space: 50, incrs: MS_STEPS.map((ms) => ms / 1000) },
         { stroke: quiet, grid, ticks, font: FONT, size: AXIS, gap: 3, space: 26, incrs: style.unit === 'ms' ? MS_STEPS : COUNT_STEPS,
-          values: (_, splits) => splits.map((s) => value(s)) },
+          values: (_, splits) => splits.map((s) => (s === 0 ? '0' : value(s))) },
       ],
       series: [{}, ...this.#series()],
       hooks: { draw: [(u) => this.#drawLevel(u)] },
@@ -196,11 +200,12 @@ export class Plot {
     ctx.restore();
   }
 
-  #listen() {
-    const over = this.#plot.over;
+  /** @param {uPlot} plot */
+  #listen(plot) {
+    const { over } = plot;
     const move = (/** @type {PointerEvent} */ event) => {
       const left = event.clientX - over.getBoundingClientRect().left;
-      moveTo(Math.min(this.#plot.posToVal(left, 'x') * 1000, this.#span));
+      moveTo(Math.min(plot.posToVal(left, 'x') * 1000, this.#span));
     };
     over.addEventListener('pointermove', (event) => {
       if (event.pointerType === 'mouse' || event.buttons > 0) move(event);
@@ -209,13 +214,14 @@ export class Plot {
   }
 
   #point() {
+    if (!this.#plot) return;
     const left = this.#plot.valToPos(cursor().at_ms / 1000, 'x');
     this.#plot.setCursor({ left: Number.isFinite(left) ? left : -10, top: 0 }, false);
   }
 
   #fit() {
     const width = Math.floor(this.image.clientWidth);
-    if (width > 40 && width !== this.#plot.width) {
+    if (this.#plot && width > 40 && width !== this.#plot.width) {
       this.#plot.setSize({ width, height: this.style.height });
       this.#point();
     }
@@ -224,7 +230,7 @@ export class Plot {
 
 /** Steps of the axes: whole numbers only, and lengths of time that people count in. */
 const COUNT_STEPS = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e12];
-const MS_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5, 864e6];
+const MS_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5, 864e6];
 
 /** Each series with those below it, the highest first; what is nothing is not drawn. @param {Float64Array[]} values */
 function stacked(values) {
@@ -245,5 +251,23 @@ function held(ys) {
   /** @type {(number|null)[]} */
   const values = [...ys].map((y) => (Number.isNaN(y) ? null : y));
   values.push(values.findLast((y) => y !== null) ?? null);
+  return values;
+}
+
+/**
+ * A time that was told in a bucket and runs down by itself until it is told again.
+ * @param {Float64Array} ys milliseconds
+ * @param {number} span of all buckets
+ */
+function decaying(ys, span) {
+  const bucket = span / ys.length;
+  /** @type {(number|null)[]} */
+  const values = [];
+  let left = 0;
+  for (const y of ys) {
+    left = Number.isNaN(y) ? Math.max(0, left - bucket) : y;
+    values.push(left);
+  }
+  values.push(Math.max(0, left - bucket));
   return values;
 }

@@ -5,6 +5,7 @@
  * Invariant: a recipe is a state as a link holds it; choosing one is opening that link.
  */
 
+import { pretty } from './format.js';
 import { preset } from './state.js';
 
 /**
@@ -16,10 +17,10 @@ import { preset } from './state.js';
  */
 
 /** @param {object} document */
-export const model = (document) => ({ kind: /** @type {const} */ ('model'), json: JSON.stringify(document, null, 2) });
+export const model = (document) => ({ kind: /** @type {const} */ ('model'), json: pretty(document) });
 
 /** @param {object[]} rules @returns {import('./state.js').Written} */
-const policy = (...rules) => ({ kind: 'policy', policy: `${JSON.stringify({ version: 1, rules }, null, 2)}\n` });
+const policy = (...rules) => ({ kind: 'policy', policy: `${pretty({ version: 1, rules })}\n` });
 
 const login = { methods: ['POST'], paths: ['/login'] };
 const guess = { method: 'POST', path: '/login' };
@@ -31,17 +32,17 @@ export const RECIPES = [
   {
     id: 'edge',
     name: 'Burst at a window’s edge',
-    look: 'Bursts on both sides of each edge of a 10 s window: the fixed window lets 20 through within a second, the log never more than 10.',
+    look: 'Ten requests just before an edge of the window and ten on it: the fixed window lets all 20 through within half a second, the log never more than 10.',
     state: {
       lanes: ['fixed-window', 'sliding-window', 'gcra', 'sliding-log'].map((name) => preset(name, 10, '10s')),
-      traffic: model({ length: '60s', sources: [{ name: 'edge', arrivals: { edge: { window: '10s', size: 10, gap: '500ms' } } }] }),
+      traffic: model({ length: '90s', sources: [{ name: 'edge', arrivals: { edge: { window: '20s', size: 10, gap: '500ms' } } }] }),
       seed: 1,
     },
   },
   {
     id: 'shaping',
     name: 'Shaping with leaky-queue',
-    look: 'The same bursts of 20: leaky-queue denies as many as gcra, but lets the rest through one by one; choose “waits” to see what that costs.',
+    look: 'The same bursts of 20: leaky-queue denies as many as gcra, but lets the rest through one by one, so the window never holds more than the limit; “State as: waits” shows what that costs.',
     state: {
       lanes: [preset('leaky-queue', 10, '5s', { burst: 15 }), preset('gcra', 10, '5s', { burst: 15 })],
       traffic: model({ length: '60s', sources: [{ name: 'bursts', arrivals: { bursts: { size: 20, every: '12s' } } }] }),
@@ -51,7 +52,7 @@ export const RECIPES = [
   {
     id: 'retry',
     name: 'Retry storm',
-    look: '200 clients share 50 requests per 10 s and come again when Retry-After says so: the fixed window calls them all back at its edge, gcra earlier and spread.',
+    look: '200 clients share 50 requests per 10 s and come again when Retry-After says so: a window calls all of them back at its edge, gcra in the next second, again and again, most of them in vain.',
     state: {
       lanes: ['fixed-window', 'gcra', 'sliding-buckets'].map((algorithm) =>
         policy({ name: 'everybody', key: everybody, quotas: [{ limit: 50, window: '10s', algorithm }] })),
@@ -65,7 +66,7 @@ export const RECIPES = [
   {
     id: 'login',
     name: 'Login guessing',
-    look: 'A guesser asks twice a second for 5 minutes: compare how many guesses each rule lets through, and the most in any minute.',
+    look: 'A guesser begins 10 s before an edge and asks twice a second: the fixed window gives him 10 guesses in 12 s, the log 5 in any minute, and only a second quota stops him.',
     state: {
       lanes: [
         policy({ name: 'login', when: login, key: ['client_ip'], quotas: [{ limit: 5, window: '1m', algorithm: 'fixed-window' }] }),
@@ -74,7 +75,7 @@ export const RECIPES = [
           { name: 'minute', limit: 5, window: '1m', algorithm: 'sliding-log' },
           { name: 'hour', limit: 15, window: '1h', algorithm: 'sliding-log' }] }),
       ],
-      traffic: model({ length: '5m', sources: [{ name: 'guesser', arrivals: { steady: { rate: '2/s' } }, request: guess }] }),
+      traffic: model({ length: '5m', sources: [{ name: 'guesser', arrivals: { steady: { rate: '2/s' } }, from: '50s', request: guess }] }),
       seed: 1,
     },
   },

@@ -13,6 +13,7 @@ import { count, duration, instant } from './format.js';
  * @property {number} index
  * @property {number} at_ms
  * @property {string} client
+ * @property {number} attempt how often its client was refused before
  * @property {string} method
  * @property {string} target
  * @property {'admitted'|'delayed'|'denied'} fate
@@ -28,19 +29,17 @@ export const SIGNS = { admitted: '●', delayed: '◐', denied: '✕' };
 
 /** What is said of a request in a few words. @param {Shown} shown */
 export function inWords(shown) {
-  switch (shown.fate) {
-    case 'admitted': return 'admitted';
-    case 'delayed': return `delayed by ${duration(shown.wait_ms)}`;
-    case 'denied': return `denied with ${shown.status}`;
-  }
+  if (shown.fate === 'denied') return `denied with ${shown.status}`;
+  return shown.fate === 'delayed' ? `delayed by ${duration(shown.wait_ms)}` : 'admitted';
 }
 
 export class Response {
-  constructor() {
+  /** @param {string} letter of the lane */
+  constructor(letter) {
     this.head = h('p', { className: 'fate', 'data-testid': 'fate' });
     this.why = h('ul', { className: 'why', 'data-testid': 'why' });
-    this.wire = h('pre', { className: 'wire', 'data-testid': 'response', tabindex: '0', 'aria-label': 'response' });
-    this.element = h('section', { className: 'response', 'aria-label': 'the request under the cursor' },
+    this.wire = h('pre', { className: 'wire', 'data-testid': 'response', tabindex: '0', role: 'group', 'aria-label': `response of lane ${letter}` });
+    this.element = h('div', { className: 'response', role: 'group', 'aria-label': `the request under the cursor, in lane ${letter}` },
       this.head, this.why, this.wire);
     this.show(null, 0);
   }
@@ -57,7 +56,7 @@ export class Response {
     fill(this.head,
       h('strong', { className: `is-${shown.fate}` }, `${SIGNS[shown.fate]} ${inWords(shown)}`),
       h('span', { className: 'quiet' },
-        ` request ${count(shown.index + 1)} at ${instant(shown.at_ms, span)}: ${shown.method} ${shown.target} from ${shown.client}`));
+        ` request ${count(shown.index + 1)} at ${instant(shown.at_ms, span)}: ${shown.method} ${shown.target} from ${shown.client}${shown.attempt > 0 ? `, refused ${shown.attempt === 1 ? 'once' : `${shown.attempt} times`} before` : ''}`));
     fill(this.why, shown.why.map((sentence) => h('li', {}, sentence)));
     const fields = shown.fields.flatMap(([name, value]) => [h('b', {}, name), `: ${value}\n`]);
     fill(this.wire, h('b', {}, `HTTP ${shown.status}`), '\n', ...fields, shown.body ? `\n${shown.body}` : '');

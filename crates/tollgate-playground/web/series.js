@@ -18,10 +18,10 @@ export const buckets = (width) => (width < 320 ? 60 : width < 640 ? 120 : 240);
 
 export const SERIES = ['offered', 'admitted', 'delayed', 'denied', 'true_count', 'estimate', 'remaining', 'whole_after', 'wait'];
 
-/** What the third plot may show: the state as each of its names. */
+/** What the third plot may show: the state as each of its names, the most telling first. */
 export const STATES = {
-  remaining: { title: 'Left', label: 'quota units left', unit: 'count', colour: 'left' },
   whole_after: { title: 'Until whole', label: 'time until nothing is used (TAT − now)', unit: 'ms', colour: 'left' },
+  remaining: { title: 'Left', label: 'quota units left, as told to each request', unit: 'count', colour: 'left' },
   wait: { title: 'Waits', label: 'longest wait of a request', unit: 'ms', colour: 'delayed' },
 };
 
@@ -41,14 +41,14 @@ export const requestsStyle = () => ({
 
 /** @returns {PlotStyle} */
 export const countStyle = () => ({
-  title: 'In the window',
+  title: 'In the last window',
   height: 120,
   stacked: false,
   hasTime: false,
   unit: 'count',
   series: [
     { name: 'true_count', label: 'true count', colour: 'text', shape: 'step' },
-    { name: 'estimate', label: 'its own count', colour: 'estimate', shape: 'step', dash: [5, 3] },
+    { name: 'estimate', label: 'its own count, at each request', colour: 'estimate', shape: 'step', dash: [5, 3] },
   ],
 });
 
@@ -59,6 +59,7 @@ export const stateStyle = (name) => ({
   stacked: false,
   hasTime: true,
   unit: /** @type {'count'|'ms'} */ (STATES[name].unit),
+  decays: name === 'whole_after',
   series: [{ name, label: STATES[name].label, colour: STATES[name].colour, shape: 'step' }],
 });
 

@@ -104,15 +104,16 @@ export function policyText(lane) {
 }
 
 /**
- * What a lane is called: its algorithm, or the first rule of its policy.
+ * What a lane is called: its algorithm, or the first rule of its policy and that one's algorithm.
  * @param {LaneState} lane
  */
 export function laneName(lane) {
   if (lane.kind === 'preset') return lane.algorithm;
   try {
     const { rules } = JSON.parse(lane.policy);
-    const names = rules.map((/** @type {{name: unknown}} */ rule) => String(rule.name));
-    return names.length > 1 ? `${names[0]} and ${names.length - 1} more` : names[0];
+    const [{ name, quotas: [{ algorithm: by = 'gcra' }] }] = rules;
+    const more = rules.length > 1 ? ` and ${rules.length - 1} more` : '';
+    return `${name}, ${by}${more}`;
   } catch {
     return 'your policy';
   }

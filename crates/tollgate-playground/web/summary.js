@@ -15,14 +15,12 @@ import { count, duration, share } from './format.js';
 export function figures(result, watched) {
   const t = result ?? {};
   const of = (/** @type {number} */ n) => (result ? share(n, t.offered) : '');
-  const most = t.most_in_window;
-  const isOver = watched && most > watched.limit;
+  const isOver = watched !== null && t.most_admitted > t.limit;
   return [
     figure('Admitted', count(t.admitted), of(t.admitted), 'admitted'),
-    figure('of these delayed', count(t.delayed), t.delayed > 0 ? `p99 ${duration(t.wait_p99_ms)}` : '', 'delayed'),
     figure('Denied', count(t.denied), of(t.denied), 'denied'),
-    figure(watched ? `Most in any ${duration(watched.window_ms)}` : 'Most in a window', count(most),
-      watched ? `limit ${count(watched.limit)}${isOver ? ', over' : ''}` : '', isOver ? 'over' : 'most'),
+    figure('Delayed', count(t.delayed), t.delayed > 0 ? `at most ${duration(t.waits.max_us / 1000)}` : of(t.delayed), 'delayed'),
+    figure('Most in any window', count(t.most_admitted), watched ? `of ${count(t.limit)}${isOver ? ', over' : ''}` : '', isOver ? 'over' : 'most'),
     figure('False allow', count(t.false_allow), of(t.false_allow), 'false-allow'),
     figure('False deny', count(t.false_deny), of(t.false_deny), 'false-deny'),
   ];
@@ -34,20 +32,45 @@ function figure(name, value, note, kind) {
     h('dd', { 'data-testid': `figure-${kind === 'over' ? 'most' : kind}` }, h('strong', {}, value), ' ', h('span', { className: 'quiet' }, note)));
 }
 
-/** All figures, by the names of the JSON. @param {any} result @param {string} caption */
-export function tableOf(result, caption) {
-  return table(caption, ['figure', 'value'], rowsOf(result, ''), 'figures-table');
+/**
+ * Everything that the JSON says, by its names: the figures, then a table for each list.
+ * @param {any} result
+ * @param {string} name of the lane
+ */
+export function tablesOf(result, name) {
+  const lists = Object.entries(result).filter(([, value]) => Array.isArray(value) && value.length > 0);
+  const figures = Object.entries(result).filter(([, value]) => !Array.isArray(value));
+  return [
+    table(`${name}: all figures`, ['figure', 'value'], rowsOf(Object.fromEntries(figures), ''), 'figures-table'),
+    ...lists.map(([list, rows]) => listTable(`${name}: ${list}`, list, rows)),
+  ];
 }
 
-/** @param {any} value @param {string} path @returns {string[][]} */
+/** @param {string} caption @param {string} list @param {Record<string, unknown>[]} rows */
+function listTable(caption, list, rows) {
+  // A column in which nothing stands tells nothing.
+  const columns = Object.keys(rows[0]).filter((column) => rows.some((row) => row[column] !== null && row[column] !== 0));
+  return table(caption, columns.map((column) => heading(column)), rows.map((row) => columns.map((column) => words(column, row[column]))), `${list}-table`);
+}
+
+/** @param {string} name */
+const heading = (name) => name.replace(/_(us|ms)$/, '').replaceAll('_', ' ');
+
+/** @param {Record<string, unknown>} value @param {string} path @returns {string[][]} */
 function rowsOf(value, path) {
-  if (value === null || typeof value !== 'object') return [[path, words(path, value)]];
-  return Object.entries(value).flatMap(([name, inner]) => rowsOf(inner, path ? `${path}.${name}` : name));
+  return Object.entries(value).flatMap(([name, inner]) => {
+    const here = path ? `${path} ${name}` : name;
+    if (inner !== null && typeof inner === 'object') return rowsOf(/** @type {Record<string, unknown>} */ (inner), here);
+    return [[heading(here), words(name, inner)]];
+  });
 }
 
-/** @param {string} path @param {unknown} value */
-function words(path, value) {
-  if (typeof value !== 'number') return value === null ? '–' : String(value);
-  if (path.endsWith('_ms')) return duration(value);
+/** @param {string} name @param {unknown} value */
+function words(name, value) {
+  if (value === null || value === undefined || value === '') return '–';
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
+  if (typeof value !== 'number') return String(value);
+  if (name.endsWith('_us')) return duration(value / 1000);
+  if (name.endsWith('_ms')) return duration(value);
   return Number.isInteger(value) ? count(value) : String(value);
 }

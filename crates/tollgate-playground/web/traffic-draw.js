@@ -98,6 +98,7 @@ export class TrafficDraw {
   /** @param {KeyboardEvent} event */
   #key(event) {
     const last = this.drawing.counts.length - 1;
+    /** @type {Record<string, number>} */
     const moves = { ArrowLeft: this.#bin - 1, ArrowRight: this.#bin + 1, Home: 0, End: last };
     if (event.key in moves) {
       this.#bin = Math.max(0, Math.min(last, moves[event.key]));

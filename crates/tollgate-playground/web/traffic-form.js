@@ -24,6 +24,7 @@ export const MODELS = {
   on_off: { label: 'on and off', fields: [field('rate', 'Rate', '10/s'), field('on', 'On for', '2s'), field('off', 'Off for', '8s')] },
   bursts: { label: 'bursts', fields: [field('size', 'Requests', 20), field('every', 'Every', '10s')] },
   ramp: { label: 'ramp', fields: [field('from', 'From', '0/s'), field('to', 'To', '10/s')] },
+  spaced: { label: 'one after the other', fields: [field('size', 'Requests', 100), field('wait', 'Wait', '500ms'), field('jitter', 'Jitter', '0s')] },
   edge: { label: 'around a window’s edge', fields: [field('window', 'Window', '10s'), field('size', 'Requests', 10), field('gap', 'Within', '500ms')] },
 };
 

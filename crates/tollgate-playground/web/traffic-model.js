@@ -6,6 +6,7 @@
  */
 
 import { debounced, fill, h, labelled, newId } from './dom.js';
+import { pretty } from './format.js';
 import * as form from './traffic-form.js';
 
 export class TrafficModel {
@@ -54,7 +55,7 @@ export class TrafficModel {
 
   /** @param {form.Document} document */
   #write(document) {
-    this.json = JSON.stringify(document, null, 2);
+    this.json = pretty(document);
     this.text.value = this.json;
     this.changed(this.json);
   }

@@ -6,9 +6,9 @@
  * absent: the page, the network (nothing is fetched but the module itself).
  */
 
-import init, { check, complete } from 'tollgate';
+import init, { Lane, check, complete } from 'tollgate';
 import { readLog } from './log-reader.js';
-import { Lane, Log } from './mock.js';
+import { Log } from './mock.js';
 import module from 'tollgate.wasm';
 
 const ready = init({ module_or_path: new URL(module, import.meta.url) });
@@ -94,7 +94,8 @@ const calls = {
       const given = JSON.parse(run.at(index));
       if (given && given.at_ms === at_ms) return given;
     }
-    return JSON.parse(run.at(run.near(at_ms)));
+    const near = run.near(at_ms);
+    return near === undefined ? null : JSON.parse(run.at(near));
   },
 
   /** @param {number} index */
@@ -110,7 +111,8 @@ self.addEventListener('message', async ({ data: { id, call, args } }) => {
   try {
     await ready;
     const tell = (/** @type {unknown} */ progress) => self.postMessage({ id, progress });
-    const value = await calls[call](...args, tell);
+    const asked = /** @type {Record<string, (...args: any[]) => unknown>} */ (calls)[call];
+    const value = await asked(...args, tell);
     self.postMessage({ id, value });
   } catch (error) {
     // A trap leaves the module in no state to go on in: the page starts another thread.

@@ -1,7 +1,7 @@
 // What people read: grouped digits, short times, and no share that hides a request.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { bytes, count, duration, instant, parseWindow, plural, share } from '../format.js';
+import { bytes, count, duration, instant, parseWindow, plural, pretty, share } from '../format.js';
 
 test('counts are grouped', () => {
   assert.deepEqual([0, 999, 1_027, 1_000_000].map(count), ['0', '999', '1,027', '1,000,000']);
@@ -35,4 +35,14 @@ test('windows are those of a policy', () => {
 
 test('sizes', () => {
   assert.deepEqual([0, 999, 1_500, 2_345_678, 5e9].map(bytes), ['0 B', '999 B', '1.5 kB', '2.3 MB', '5 GB']);
+});
+
+test('JSON is broken into lines where it is long, and stays the same', () => {
+  const policy = { version: 1, rules: [{ name: 'a', key: ['client_ip'], quotas: [{ limit: 10, window: '10s', algorithm: 'gcra' }] }] };
+  assert.equal(pretty({ a: [1, 2], b: {} }), '{ "a": [1, 2], "b": {} }');
+  assert.equal(pretty(policy).split('\n')[3], '    {');
+  // What looks like JSON within a text is text.
+  for (const value of [policy, null, 'a', [], { a: '[ x ]\n  , "y" : ]'.repeat(9), b: [[], {}] }, [`${' '.repeat(80)}[ `]]) {
+    assert.deepEqual(JSON.parse(pretty(value)), value);
+  }
 });
