@@ -1,5 +1,5 @@
-//! `tollgate`: check a policy, explain what it does to one request, embed it into a configuration
-//! of Envoy, print its schema.
+//! `tollgate`: check a policy, explain what it does to one request, simulate traffic against it,
+//! embed it into a configuration of Envoy, print its schema.
 //!
 //! Invariant: the answer is the policy layer's; this crate only asks and phrases. Exit codes: 0
 //! good, 1 problems found in a policy, 2 misuse (also an unreadable file), 3 output that could not
@@ -18,7 +18,9 @@ mod explain;
 mod input;
 mod output;
 mod outputs;
+mod live;
 mod shell;
+mod simulate;
 mod source;
 mod words;
 mod yaml;
@@ -79,6 +81,7 @@ fn run() -> Result<(), End> {
     match arguments.command {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Embed(args) => embed::run(&args),
         Command::Schema => output::raw(&tollgate_policy::schema()),
         Command::Completions { shell } => shell::completions(shell),

@@ -3,8 +3,6 @@
 //! Invariant: the page is written first, so that one that cannot be written is known before anything
 //! is printed; a page is a file and changes nothing of what is printed.
 
-#![allow(dead_code, reason = "the commands that print reports come next")]
-
 use std::path::PathBuf;
 
 use clap::Args;

@@ -1,6 +1,7 @@
 //! The documents for users: every example is a policy, every output is what is printed.
 //!
-//! In docs/policy.md and docs/recipes.md a `json` block is a complete policy, for both surfaces
+//! A block after `<!-- file: NAME -->` is that file, for the commands behind it. Otherwise a `json`
+//! block is a complete policy, for both surfaces
 //! unless `<!-- surface: envoy -->` (or another) stands before it; a `console` block is run on the
 //! policy before it, which is called example.json there, or example.yaml when it is a `yaml` block.
 //! After a change that is meant: `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test docs`, and
@@ -47,6 +48,10 @@ fn check(name: &str) -> (usize, usize) {
     let (mut policies, mut sessions, mut rewritten) = (0, 0, text.clone());
     for block in blocks(&text) {
         let at = format!("{name}:{}", block.line);
+        if let Some(file) = &block.file {
+            fs::write(folder.join(file), &block.text).unwrap();
+            continue;
+        }
         match block.language.as_str() {
             "json" => {
                 for surface in surfaces(&block) {
@@ -89,7 +94,7 @@ fn the_reference_is_true() {
 
 #[test]
 fn the_readme_is_true() {
-    assert_eq!(check("README.md"), (1, 2));
+    assert_eq!(check("README.md"), (1, 3));
     let (_, readme) = document("README.md");
     let policies: Vec<_> = blocks(&readme).into_iter().filter(|b| b.language == "json").collect();
     assert_eq!(policies[0].text, document("examples/policy.json").1, "the README shows this file");
@@ -98,6 +103,12 @@ fn the_readme_is_true() {
 #[test]
 fn the_page_for_services_is_true() {
     assert_eq!(check("docs/embedding.md"), (1, 1));
+}
+
+#[test]
+fn the_simulations_are_true() {
+    let (_, sessions) = check("docs/simulate.md");
+    assert!(sessions >= 12, "{sessions} sessions");
 }
 
 #[test]

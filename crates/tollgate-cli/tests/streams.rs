@@ -193,7 +193,8 @@ fn shells_read_the_completions() {
 
 #[test]
 fn the_manual_names_every_option() {
-    let pages = ["check", "explain", "embed"].map(|name| tollgate(&policies(), &["man", name]));
+    let pages =
+        ["check", "explain", "simulate", "embed"].map(|name| tollgate(&policies(), &["man", name]));
     for (page, option) in pages.iter().zip(["surface", "curl", "vm\\-id"]) {
         assert!(page.stdout.contains(&format!("\\-\\-{option}")), "{}", page.stdout);
     }

@@ -33,7 +33,7 @@ pub(crate) struct Label {
     pub(crate) x: f64,
     pub(crate) y: f64,
     pub(crate) text: String,
-    /// The series; `None` for a mark.
+    /// The place of the series; `None` for a mark.
     pub(crate) series: Option<usize>,
 }
 
@@ -114,15 +114,10 @@ impl Frame {
         }
         let x = self.right + 6.0;
         let mut labels: Vec<Label> = Vec::new();
-        for layer in layers {
+        for (place, layer) in layers.iter().enumerate() {
             let Some((_, y)) = layer.points.last() else { continue };
             let text = name(&layer.series.name);
-            labels.push(Label {
-                x,
-                y: self.scales.y.at(*y) + 4.0,
-                text,
-                series: Some(layer.index),
-            });
+            labels.push(Label { x, y: self.scales.y.at(*y) + 4.0, text, series: Some(place) });
         }
         for mark in plot.marks.iter().filter(|mark| mark.is_level) {
             let y = self.scales.y.at(mark.at) + 4.0;

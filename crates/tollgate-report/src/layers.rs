@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use crate::palette::SERIES;
 use crate::plot::{Plot, Series, Shape};
 use crate::points::{Point, decimated};
 use crate::scale::Scale;
@@ -12,8 +13,8 @@ use crate::scale::Scale;
 /// A series with the points at which it is drawn.
 pub(crate) struct Layer<'p> {
     pub(crate) series: &'p Series,
-    /// The place of the series among those of its plot.
-    pub(crate) index: usize,
+    /// Which colour, dashes, form and pattern it has.
+    pub(crate) look: usize,
     pub(crate) points: Vec<Point>,
     /// Where the last bar ends, or the last step.
     pub(crate) end: f64,
@@ -42,7 +43,8 @@ pub(crate) fn layers(plot: &Plot) -> Vec<Layer<'_>> {
         .map(|(index, ((series, points), end))| {
             // Steps hold until the plot ends; bars end where they end.
             let end = if series.shape == Shape::Bars { end } else { all_end };
-            Layer { series, index, points, end }
+            let look = series.look.unwrap_or(index).checked_rem(SERIES).unwrap_or(0);
+            Layer { series, look, points, end }
         })
         .collect()
 }
@@ -146,7 +148,7 @@ impl Layer<'_> {
             "m0 4l4-7h-8z",
             "m-4-1.2h2.8v-2.8h2.4v2.8h2.8v2.4h-2.8v2.8h-2.4v-2.8h-2.8z",
         ];
-        let form = FORMS.iter().cycle().nth(self.index).copied().unwrap_or_default();
+        let form = FORMS.iter().cycle().nth(self.look).copied().unwrap_or_default();
         self.points.iter().fold(String::new(), |mut path, (x, y)| {
             push(&mut path, &["M", &px(scales.x.at(*x)), " ", &px(scales.y.at(*y)), form]);
             path

@@ -2,9 +2,9 @@
 //!
 //! Invariant: names of elements and attributes are literals of this crate (`&'static str`); all
 //! else goes through [`visible`] and has `&`, `<`, `>`, `"` and `'` escaped, in text and in
-//! attributes alike. Every element is closed. So what strangers wrote is text wherever it stands, both for a
-//! parser of HTML and for one of XML. Deliberately absent: a way to write markup that was made
-//! elsewhere, and attributes that lead somewhere (`href`, `src`, `on...`).
+//! attributes alike. Every element is closed. So what strangers wrote is text wherever it stands,
+//! both for a parser of HTML and for one of XML. Deliberately absent: a way to write markup that
+//! was made elsewhere, and attributes that lead somewhere (`href`, `src`, `on...`).
 
 use std::fmt::Display;
 

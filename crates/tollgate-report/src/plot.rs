@@ -110,18 +110,27 @@ pub struct Series {
     pub(crate) name: String,
     pub(crate) shape: Shape,
     pub(crate) points: Points,
+    pub(crate) look: Option<usize>,
 }
 
 impl Series {
     /// A series without points yet.
     pub fn new(name: impl Into<String>, shape: Shape) -> Self {
-        Self { name: name.into(), shape, points: Points::default() }
+        Self { name: name.into(), shape, points: Points::default(), look: None }
     }
 
     /// Adds a point. At most [`MAX_POINTS`](crate::MAX_POINTS) are kept, and of those that are not
     /// none was a peak. What is no finite number is left out, and the plot's table says so.
     pub fn push(&mut self, x: f64, y: f64) {
         self.points.push((x, y));
+    }
+
+    /// The series with the colour, dashes, form and pattern of another place among its plot's
+    /// series, from 0: so that what is denied looks alike in every plot.
+    #[must_use]
+    pub const fn looks_like(mut self, place: usize) -> Self {
+        self.look = Some(place);
+        self
     }
 
     /// The series with these points, too.

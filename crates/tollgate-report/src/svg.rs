@@ -130,11 +130,6 @@ struct Picture<'a> {
     id: &'a str,
 }
 
-/// The place of a series' colour.
-fn color(index: usize) -> usize {
-    index.checked_rem(SERIES).unwrap_or(0)
-}
-
 impl Picture<'_> {
     fn has_patterns(&self) -> bool {
         let is_bars = |layer: &Layer<'_>| layer.series.shape == Shape::Bars;
@@ -142,8 +137,8 @@ impl Picture<'_> {
     }
 
     /// What fills the surface of a series. The first is plain.
-    fn fill(&self, index: usize) -> String {
-        match color(index) {
+    fn fill(&self, look: usize) -> String {
+        match look {
             0 => String::new(),
             other if self.has_patterns() => format!("fill:url(#{}-{other})", self.id),
             _ => String::new(),
@@ -154,19 +149,19 @@ impl Picture<'_> {
     fn patterns(&self, markup: &mut Markup) {
         const FORMS: [(&str, &str, &str); SERIES] = [
             ("", "", ""),
-            ("rotate(45)", "M0 2.5H5", "3"),
-            ("", "M1 2.5H3M1 2.5V3.5", "2"),
-            ("", "M0 2.5H5M2.5 0V5", "1.5"),
-            ("", "M0 2.5H5", "2"),
-            ("rotate(-45)", "M0 2.5H5", "1.2"),
+            ("rotate(45)", "M0 2.5H5", "1.5"),
+            ("", "M1.5 2.5H3.5", "2"),
+            ("", "M0 2.5H5M2.5 0V5", "1"),
+            ("", "M0 2.5H5", "1.5"),
+            ("rotate(-45)", "M0 2.5H5", "1"),
         ];
         if !self.has_patterns() {
             return;
         }
         markup.open("defs", &[]);
         for (index, (turn, path, stroke)) in FORMS.iter().enumerate().skip(1) {
-            if index >= self.layers.len() {
-                break;
+            if !self.layers.iter().any(|layer| layer.look == index) {
+                continue;
             }
             let (id, class) = (format!("{}-{index}", self.id), format!("h s{index}"));
             let mut attributes: Vec<(&'static str, &dyn std::fmt::Display)> = vec![
@@ -180,6 +175,11 @@ impl Picture<'_> {
             }
             markup.open("pattern", &attributes);
             markup.empty("rect", &[("width", &"5"), ("height", &"5"), ("class", &"w")]);
+            let tint = format!("s{index}");
+            markup.empty(
+                "rect",
+                &[("width", &"5"), ("height", &"5"), ("class", &tint), ("fill-opacity", &"0.35")],
+            );
             markup.empty("path", &[("d", path), ("class", &class), ("stroke-width", stroke)]);
             markup.close_line();
         }
@@ -242,7 +242,7 @@ impl Picture<'_> {
             let is_bars = layer.series.shape == Shape::Bars;
             let bars = is_bars.then(|| layer.bars(&self.frame.scales, slot, count)).flatten();
             let path = bars.unwrap_or_else(|| layer.surface(&self.frame.scales));
-            let (class, style) = (format!("s{}", color(layer.index)), self.fill(layer.index));
+            let (class, style) = (format!("s{}", layer.look), self.fill(layer.look));
             let is_thin = !is_bars && !self.plot.is_stacked;
             let opacity = if is_thin { "0.18" } else { "1" };
             let mut attributes: Vec<(&'static str, &dyn std::fmt::Display)> =
@@ -262,11 +262,10 @@ impl Picture<'_> {
             if path.is_empty() || self.plot.is_stacked && layer.series.shape == Shape::Area {
                 continue;
             }
-            let class = format!("l s{}", color(layer.index));
+            let class = format!("l s{}", layer.look);
             markup.empty("path", &[("d", &path), ("class", &class)]);
             if layer.series.shape == Shape::Line && layer.points.len() <= MOST_MARKERS {
-                let (path, class) =
-                    (layer.markers(&self.frame.scales), format!("s{}", color(layer.index)));
+                let (path, class) = (layer.markers(&self.frame.scales), format!("s{}", layer.look));
                 markup.empty("path", &[("d", &path), ("class", &class)]);
             }
         }
@@ -293,25 +292,29 @@ impl Picture<'_> {
         }
     }
 
+    fn look(&self, place: usize) -> usize {
+        self.layers.get(place).map_or(0, |layer| layer.look)
+    }
+
     fn names(&self, markup: &mut Markup) {
         for Label { x, y, text: words, series } in &self.frame.ends {
-            let class = series.map_or_else(|| "q".to_owned(), |index| format!("s{}", color(index)));
+            let class =
+                series.map_or_else(|| "q".to_owned(), |place| format!("s{}", self.look(place)));
             text(markup, (*x, *y), "start", &class, words);
         }
         for Label { x, y, text: words, series } in &self.frame.keys {
-            let index = series.unwrap_or(0);
-            self.sample(markup, (*x, *y), index);
-            text(markup, (x + SAMPLE, *y), "start", &format!("s{}", color(index)), words);
+            let Some(layer) = series.and_then(|place| self.layers.get(place)) else { continue };
+            self.sample(markup, (*x, *y), layer);
+            text(markup, (x + SAMPLE, *y), "start", &format!("s{}", layer.look), words);
         }
     }
 
     /// What a series looks like, in the key.
-    fn sample(&self, markup: &mut Markup, (x, y): (f64, f64), index: usize) {
-        let Some(layer) = self.layers.get(index) else { return };
+    fn sample(&self, markup: &mut Markup, (x, y): (f64, f64), layer: &Layer<'_>) {
         let is_filled = layer.series.shape == Shape::Bars || self.plot.is_stacked;
         if is_filled {
             let path = format!("M{} {}h18v-10h-18z", px(x), px(y + 1.0));
-            let (class, style) = (format!("s{}", color(index)), self.fill(index));
+            let (class, style) = (format!("s{}", layer.look), self.fill(layer.look));
             if style.is_empty() {
                 markup.empty("path", &[("d", &path), ("class", &class)]);
             } else {
@@ -319,7 +322,7 @@ impl Picture<'_> {
             }
         } else {
             let path = format!("M{} {}h18", px(x), px(y - 4.0));
-            markup.empty("path", &[("d", &path), ("class", &format!("l s{}", color(index)))]);
+            markup.empty("path", &[("d", &path), ("class", &format!("l s{}", layer.look))]);
         }
     }
 }

@@ -66,6 +66,12 @@ impl Cell {
         Self::Share { part, whole }
     }
 
+    /// In words for people, with two decimals: for a note beside another figure.
+    #[must_use]
+    pub fn to_words(&self) -> String {
+        self.words(2)
+    }
+
     /// In words for people, before any escape; `decimals` for shares and numbers.
     pub(crate) fn words(&self, decimals: usize) -> String {
         match self {

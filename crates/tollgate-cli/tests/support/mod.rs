@@ -102,25 +102,30 @@ pub struct Block {
     pub line: usize,
     /// What the last `<!-- surface: ... -->` since the last block says.
     pub surface: Option<String>,
+    /// What the last `<!-- file: ... -->` since the last block says: the block is this file.
+    pub file: Option<String>,
 }
 
 /// A document as text and blocks in turn: joined again it is the same.
 pub fn blocks(text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut open: Option<Block> = None;
-    let mut surface = None;
+    let (mut surface, mut file) = (None, None);
     for (index, line) in text.lines().enumerate() {
         match (&mut open, line.strip_prefix("```")) {
             (None, Some(language)) => {
                 let (language, line) = (language.to_owned(), index + 1);
-                open = Some(Block { language, text: String::new(), line, surface: surface.take() });
+                let (surface, file) = (surface.take(), file.take());
+                open = Some(Block { language, text: String::new(), line, surface, file });
             }
             (Some(_), Some(_)) => blocks.extend(open.take()),
             (Some(block), None) => block.text.push_str(&format!("{line}\n")),
             (None, None) => {
-                let comment = line.strip_prefix("<!-- surface: ");
-                if let Some(name) = comment.and_then(|rest| rest.strip_suffix(" -->")) {
-                    surface = Some(name.to_owned());
+                let comment = line.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
+                match comment.and_then(|comment| comment.split_once(": ")) {
+                    Some(("surface", name)) => surface = Some(name.to_owned()),
+                    Some(("file", name)) => file = Some(name.to_owned()),
+                    _ => {}
                 }
             }
         }

@@ -20,7 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "tollgate-replay",
         &["tollgate-access-log", "tollgate-core", "tollgate-policy", "tollgate-sim"],
     ),
-    ("tollgate-cli", &["tollgate-core", "tollgate-policy", "tollgate-report"]),
+    ("tollgate-cli", &["tollgate-core", "tollgate-policy", "tollgate-report", "tollgate-sim"]),
     ("tollgate-playground", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
     ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),

@@ -1,0 +1,58 @@
+//! `tollgate simulate`: made-up traffic against a policy, in virtual time, beside an exact log.
+//!
+//! Invariant: every decision is the policy crate's and every figure the simulator's; this command
+//! asks, counts for its plots, and prints. The same arguments print the same, on every machine.
+
+mod report;
+mod setup;
+mod watch;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::Serialize;
+use tollgate_sim::{Progress, Run, Table};
+
+use crate::args::SimulateArgs;
+use crate::end::End;
+use crate::live::Live;
+use setup::Setup;
+use watch::{Step, Watch};
+
+/// Decisions from one look at the clock to the next.
+const AT_A_TIME: u64 = 10_000;
+
+/// What `--json` prints: the table, and with `--trace` the requests. Documented in
+/// docs/simulate.md.
+#[derive(Serialize)]
+struct Found<'f> {
+    #[serde(flatten)]
+    table: &'f Table,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<&'f VecDeque<Step>>,
+}
+
+/// Runs the simulation and prints what came of it.
+pub(crate) fn run(args: &SimulateArgs) -> Result<(), End> {
+    let setup = Setup::new(args)?;
+    let mut run = Run::new(Arc::clone(&setup.policy), &setup.traffic, args.seed);
+    let mut watch = Watch::new(args.trace);
+    let mut live = Live::new();
+    loop {
+        let progress = run.step(AT_A_TIME, &mut |seen| watch.see(seen));
+        if progress.is_done {
+            break;
+        }
+        live.say(|| words(progress, &setup));
+    }
+    drop(live);
+    let table = run.table();
+    let found = Found { table: &table, trace: args.trace.map(|_| &watch.trace) };
+    args.outputs.write(&found, &report::report(args, &setup, &table, &watch))
+}
+
+fn words(progress: Progress, setup: &Setup) -> String {
+    let seconds = |span: tollgate_core::Span| span.as_nanos().div_euclid(1_000_000_000);
+    let (now, all) = (seconds(progress.since_start), seconds(setup.traffic.length()));
+    format!("{} requests, second {now} of {all}", progress.offered)
+}

@@ -1,0 +1,162 @@
+//! `tollgate simulate`: what programs read of it, that chance is a seed, and what goes where.
+//!
+//! What people see stands in snapshots/simulate.txt and docs/simulate.md.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use support::{Ran, tollgate};
+
+fn run(arguments: &[&str]) -> Ran {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
+    tollgate(&folder, &[&["simulate"], arguments].concat())
+}
+
+fn table(arguments: &[&str]) -> Value {
+    let ran = run(&[arguments, &["--json"]].concat());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{arguments:?}");
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
+/// The names of fields are promised: this list changes only with a line in the change log.
+#[test]
+fn the_fields_are_stable() {
+    let names =
+        |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    let busy = ["--policy", "good.json", "--traffic", "busy.json"];
+    let plain = table(&busy);
+    let fields = "admitted burst delayed denied evictions evictions_half_used false_allow \
+                  false_deny is_cut_short keys limit lost_races most_admitted offered quotas rules \
+                  seconds sources state_bytes waits";
+    assert_eq!(names(&plain), fields);
+    assert_eq!(names(&plain["waits"]), "max_us p50_us p99_us");
+    assert_eq!(
+        names(&plain["rules"][0]),
+        "allowed delayed denied failed malformed marked name shadowed"
+    );
+    assert_eq!(
+        names(&plain["quotas"][0]),
+        "algorithm burst limit most_admitted name rule state_len tier window_us"
+    );
+    assert_eq!(names(&plain["sources"][0]), "admitted delayed denied name offered retries");
+    let traced = table(&[&busy[..], &["--trace=3"]].concat());
+    assert_eq!(traced["trace"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        names(&traced["trace"][0]),
+        "at_us client decision exact in_window node remaining retry_after_us status wait_us"
+    );
+    // Listing requests changes nothing else.
+    let mut without = traced;
+    without.as_object_mut().unwrap().remove("trace");
+    assert_eq!(without, plain);
+}
+
+#[test]
+fn every_request_is_in_one_sum() {
+    let table = table(&["--policy", "good.json", "--traffic", "busy.json"]);
+    let number = |of: &Value, name: &str| of[name].as_u64().unwrap();
+    for row in [&table].into_iter().chain(table["sources"].as_array().unwrap()) {
+        let parts = ["admitted", "delayed", "denied"].map(|name| number(row, name));
+        assert_eq!(parts.iter().sum::<u64>(), number(row, "offered"), "{row}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    let with = |seed: &str| {
+        let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("seed.html");
+        let arguments = ["--policy", "good.json", "--traffic", "busy.json", "--seed", seed];
+        let html = ["--html", page.to_str().unwrap()];
+        let text = run(&[&arguments[..], &html].concat());
+        let forms = ["--json", "--csv", "--trace"];
+        let forms = forms.map(|form| run(&[&arguments[..], &[form]].concat()).stdout);
+        (text.stdout, forms, fs::read_to_string(page).unwrap())
+    };
+    let (one, again, other) = (with("7"), with("7"), with("8"));
+    assert!(one == again, "the same seed gives the same bytes in every form");
+    assert!(one.0 != other.0 && one.1[0] != other.1[0] && one.2 != other.2);
+}
+
+/// The page is a file; what is printed is printed all the same. A name in a document is text.
+#[test]
+fn a_page_is_beside_what_is_printed() {
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page.html");
+    let plain = ["--policy", "good.json", "--traffic", "busy.json"];
+    let with = run(&[&plain[..], &["--html", page.to_str().unwrap()]].concat());
+    assert_eq!(with, run(&plain));
+    assert_eq!(with.stderr, "", "a line that says how far it is goes to terminals only");
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !page.contains("<script"));
+    assert!(page.contains("default-src &#39;none&#39;") && page.matches("<svg").count() == 2);
+}
+
+#[test]
+fn a_page_that_cannot_be_written_ends_with_3_and_prints_nothing() {
+    let ran = run(&["--limit", "1", "--html", "no-such-folder/x.html"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (3, ""));
+    assert!(ran.stderr.contains("cannot write no-such-folder/x.html: "), "{}", ran.stderr);
+}
+
+/// What flags say is what the documents say: the same table.
+#[test]
+fn flags_are_documents() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let policy = json!({ "version": 1, "rules": [{ "name": "limit", "key": [], "quotas": [
+        { "limit": 5, "window": "10s", "burst": 2, "algorithm": "token-bucket", "strict": true }] }] });
+    let workers = |count: u64, size: u64| {
+        json!({ "clients": { "count": count }, "each": true,
+                "arrivals": { "spaced": { "size": size, "wait": "300ms", "jitter": "200ms" } } })
+    };
+    let traffic = json!({ "length": "1m", "sources": [workers(2, 11), workers(1, 10)],
+                          "servers": { "count": 2 } });
+    let file = |name: &str, value: &Value| {
+        let path = folder.join(name);
+        fs::write(&path, value.to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (policy, traffic) = (file("five.json", &policy), file("workers.json", &traffic));
+    let of_documents = table(&["--policy", &policy, "--traffic", &traffic, "--seed", "4"]);
+    let of_flags = table(&[
+        "--limit",
+        "5",
+        "--window",
+        "10s",
+        "--burst",
+        "2",
+        "--algorithm",
+        "token-bucket",
+        "--strict",
+        "--requests",
+        "32",
+        "--parallel",
+        "3",
+        "--wait",
+        "300ms",
+        "--jitter",
+        "200ms",
+        "--nodes",
+        "2",
+        "--seed",
+        "4",
+    ]);
+    assert_eq!(of_flags, of_documents);
+    assert_eq!(of_flags["offered"], 32);
+    assert!(of_flags["denied"].as_u64().unwrap() > 0, "{of_flags}");
+}
+
+/// However many come, the list stays as short as was said.
+#[test]
+fn many_requests_keep_a_short_list() {
+    let arguments =
+        ["--limit", "100", "--requests", "100000", "--parallel", "100", "--wait", "1ms"];
+    let ran = run(&[&arguments[..], &["--trace=2", "--csv"]].concat());
+    assert_eq!(ran.code, 0);
+    let listed = ran.stdout.lines().filter(|line| line.starts_with("trace,")).count();
+    assert_eq!(listed, 3, "a head and two requests");
+    assert!(ran.stdout.contains("summary,offered,100000,"), "{}", ran.stdout);
+}
