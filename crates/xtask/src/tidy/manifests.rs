@@ -25,6 +25,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),
     ("tollgate-accuracy", &["tollgate-core"]),
+    ("tollgate-pictures", &["tollgate-core", "tollgate-policy", "tollgate-report", "tollgate-sim"]),
     ("tollgate-cases", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-e2e", &["tollgate-cases", "tollgate-core", "tollgate-policy"]),
     ("xtask", &["tollgate-report"]),
