@@ -11,7 +11,7 @@ use crate::draft::{Action, Draft, Piece};
 use crate::escape::Escape;
 use crate::field::{Field, Wanted};
 use crate::names::{Map, all_known};
-use crate::source::{Ranked, actions, best};
+use crate::source::{Ranked, actions, tells};
 
 /// Columns a line may have.
 const MOST: usize = 1000;
@@ -111,7 +111,7 @@ impl Columns {
     }
 
     pub(crate) fn tells(&self, field: &Field) -> bool {
-        best(&self.sources(), field).is_some()
+        tells(&self.sources(), field)
     }
 
     pub(crate) fn program(&self, wanted: &Wanted) -> ColumnProgram {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 // Each imports only what stands below it.
+mod queue;
 mod order;
 mod spool;
 mod detect;
@@ -28,7 +29,8 @@ mod field;
 
 pub use counts::{Cause, Counts, Sample};
 pub use field::{Field, Wanted};
-pub use format::{Format, FormatError};
+pub use format::{FORMAT_NAMES, Format, FormatError};
 pub use order::{Bounds, Order, OrderCounts};
+pub use queue::Queue;
 pub use reader::{Limits, Reader, Refused};
 pub use record::{Client, Record, Time};

@@ -68,6 +68,19 @@ pub(crate) fn best<'s>(
     best.map(|(at, _)| at)
 }
 
+/// True when one of `sources` tells `field`. A target with its query tells every parameter.
+pub(crate) fn tells(sources: &[Ranked], field: &Field) -> bool {
+    let target = || best(sources, &Field::Target).and_then(|at| sources.get(at));
+    let is_query = |(source, _): &Ranked| *source == Source::Query;
+    best(sources, field).is_some()
+        || matches!(field, Field::Query(_))
+            && match target() {
+                Some((Source::Path, _)) => sources.iter().any(is_query),
+                Some(_) => true,
+                None => false,
+            }
+}
+
 /// What is done with each of `sources`, so that everything wanted is taken from one of them.
 pub(crate) fn actions(sources: &[Ranked], wanted: &Wanted) -> Vec<Action> {
     let from = |field: &Field| best(sources, field).filter(|_| wanted.has(field));

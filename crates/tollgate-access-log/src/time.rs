@@ -7,6 +7,17 @@ use crate::civil::Civil;
 use crate::counts::Cause;
 use crate::record::Time;
 
+impl Time {
+    /// Reads a time as people write it: as in any log, or a date alone, which is its beginning.
+    /// Without a zone it is UTC. `None` for what is no time between 1970 and 2554.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let whole = [text.to_owned(), format!("{text}T00:00:00"), format!("{text}:00")];
+        whole.iter().find_map(|text| any(text.as_bytes()).ok())
+    }
+}
+
 /// The time that `text` tells, in whichever of the three ways.
 pub(crate) fn any(text: &[u8]) -> Result<Time, Cause> {
     let text = text.trim_ascii();
@@ -264,6 +275,25 @@ mod tests {
     #![allow(clippy::arithmetic_side_effects, clippy::as_conversions)]
 
     use super::*;
+
+    #[test]
+    fn people_write_dates_and_times() {
+        let seconds = |text: &str| Time::parse(text).map(|time| time.unix_ns / 1_000_000_000);
+        for text in [
+            "1995-08-01",
+            "1995-08-01T00:00",
+            " 1995-08-01 00:00:00 ",
+            "1995-08-01T02:00:00+02:00",
+            "01/Aug/1995:00:00:00 +0000",
+            "807235200",
+            "807235200.000",
+        ] {
+            assert_eq!(seconds(text), Some(807_235_200), "{text}");
+        }
+        for text in ["", "yesterday", "1995-08", "1995-13-01", "1969-01-01", "-5"] {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+    }
 
     /// The time as `seconds.nanoseconds`, without fraction for a whole second; or the cause.
     fn read(text: &str) -> String {

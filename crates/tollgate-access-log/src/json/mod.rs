@@ -13,7 +13,7 @@ use crate::escape::{Escape, unescape};
 use crate::field::{Field, Wanted};
 use crate::json::scan::{Inside, MOST_PARTS, Scanner, Value, plain};
 use crate::names::{Map, all_known};
-use crate::source::{Ranked, Source, actions, best};
+use crate::source::{Ranked, Source, actions, tells};
 use crate::strftime::Strftime;
 use crate::template::envoy;
 
@@ -124,7 +124,7 @@ impl Json {
     }
 
     pub(crate) fn tells(&self, field: &Field) -> bool {
-        best(&self.sources().1, field).is_some()
+        tells(&self.sources().1, field)
     }
 
     pub(crate) fn program(&self, wanted: &Wanted) -> JsonProgram {

@@ -15,7 +15,7 @@ use step::Step;
 use crate::escape::Escape;
 use crate::field::{Field, Wanted};
 use crate::names::Map;
-use crate::source::{Ranked, Source, actions, best};
+use crate::source::{Ranked, Source, actions, tells};
 use crate::strftime::Strftime;
 
 /// A variable, and the literal text behind it.
@@ -63,7 +63,7 @@ pub(crate) fn push_variable(template: &mut Template, variable: Variable) -> Resu
 
 impl Template {
     pub(crate) fn tells(&self, field: &Field) -> bool {
-        best(&self.sources(), field).is_some()
+        tells(&self.sources(), field)
     }
 
     /// Gives the variables of `map` another meaning.
@@ -87,8 +87,10 @@ impl Template {
     /// The steps that find what is wanted.
     pub(crate) fn program(&self, wanted: &Wanted) -> Program {
         let actions = actions(&self.sources(), wanted);
-        let step = |(action, variable): (_, &Variable)| {
-            Step::new(action, variable.is_word, variable.literal.clone())
+        let step = |(action, variable): (_, &Variable)| Step {
+            action,
+            is_word: variable.is_word,
+            literal: variable.literal.clone(),
         };
         let steps = actions.into_iter().zip(&self.variables).map(step).collect();
         Program::new(self.lead.clone(), steps, self.escape)
