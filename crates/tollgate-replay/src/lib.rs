@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 // Each imports only what stands below it.
+mod report;
+mod fail_if;
 mod source;
 mod summarise;
 mod replay;
@@ -26,6 +28,7 @@ mod options;
 mod summary;
 mod time;
 
+pub use fail_if::FailIf;
 pub use given::{Given, field};
 pub use needs::{Need, needs, wanted};
 pub use observer::{Counted, Observer};
@@ -34,6 +37,7 @@ pub use replay::Replay;
 pub use source::Source;
 pub use summarise::LogCounts;
 pub use summary::{
-    Against, Bin, Cause, Changed, Clients, Example, First, LimitedKey, LogSummary, QuotaSummary,
-    RuleSummary, Sample, Summary, Tally, Timeline, TopKeys, Waits,
+    Against, Bin, Cause, Changed, Checked, Clients, Damage, Example, First, LimitedKey, LogSummary,
+    QuotaSummary, RuleSummary, Sample, Summary, Tally, Timeline, TopKeys, Waits,
 };
+pub use time::Moment;

@@ -1,15 +1,15 @@
 //! Clients that a log calls by a host name: each gets an address of its own.
 //!
 //! A policy counts by addresses, and old logs have names in their place. So each name gets an
-//! address that stands for it, out of e000::/4, which the Internet does not use (RFC 4291, 2.4, and
-//! IANA's registry: reserved). Names are numbered as they come, and the bits of the number are
-//! written in reverse behind these and one more: so however few leading bits of an address are one client
-//! to the policy (`ipv6_prefix`, p of them), the first 2^(p - 5) names are clients of their own, at
-//! the usual /64 more than there can be numbers.
+//! address that stands for it, out of e000::/4, which the Internet does not use (RFC 4291, 2.4,
+//! and IANA's registry: reserved). Names are numbered as they come, and the bits of the number
+//! are written in reverse behind these and one more: so however few leading bits of an address
+//! are one client to the policy (`ipv6_prefix`, p of them), the first 2^(p - 5) names are clients
+//! of their own, at the usual /64 more than there can be numbers.
 //!
-//! Invariant: no two names have one address, and no name has that of a client with a true address:
-//! whatever a log has of e000::/4 is itself taken for a name. Names are kept as keyed hashes of 128
-//! bits, 24 bytes each.
+//! Invariant: no two names have one address, and no name has that of a client with a true
+//! address: whatever a log has of e000::/4 is itself taken for a name. Names are kept as keyed
+//! hashes of 128 bits, 24 bytes each.
 
 use std::hash::Hasher as _;
 use std::net::{IpAddr, Ipv6Addr};

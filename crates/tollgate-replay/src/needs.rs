@@ -1,8 +1,9 @@
 //! What a policy reads that a log cannot tell.
 //!
 //! Invariant: worked out before the first line is read, from what the policy may ever read
-//! (`Policy::reads`), not from what requests happen to ask. A rule that is blind would limit nobody,
-//! and a report that says "nobody" would be a lie; so whoever has a need left must not replay.
+//! (`Policy::reads`), not from what requests happen to ask. A rule that is blind would limit
+//! nobody, and a report that says "nobody" would be a lie; so whoever has a need left must not
+//! replay.
 
 use serde::Serialize;
 use tollgate_access_log::Field;
@@ -64,6 +65,10 @@ pub fn wanted(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) ->
         let sources = sources(policy, given, read.fact);
         let found = sources.into_iter().find(|all| all.iter().all(|f| given.has(f) || tells(f)));
         wanted.extend(found.into_iter().flatten());
+        if matches!(read.fact, Fact::Query(_)) {
+            // The parameter may stand in a column of its own, in the target, or in both.
+            wanted.push(Field::Target);
+        }
     }
     wanted.retain(|field| tells(field));
     wanted
@@ -100,7 +105,7 @@ fn sources(policy: &Policy, given: &Given, fact: Fact<'_>) -> Vec<Vec<Field>> {
         Fact::Method => one(Field::Method),
         Fact::Host => one(Field::Host),
         Fact::Path => one(Field::Target),
-        Fact::Query(name) => vec![vec![Field::Query(name.to_owned())], vec![Field::Target]],
+        Fact::Query(name) => one(Field::Query(name.to_owned())),
         Fact::Header(name) => one(Field::header(name)),
         Fact::Cookie(name) => {
             vec![vec![Field::Cookie(name.to_owned())], vec![Field::header("cookie")]]
@@ -138,7 +143,7 @@ fn hint(fact: Fact<'_>, field: &str) -> String {
         ),
         Fact::Host => format!("{map}, or --assume host=NAME if the log is of one host"),
         Fact::Cookie(_) => format!("{map} or --map header.cookie=COLUMN"),
-        Fact::Query(_) => format!("{map} or --map target=COLUMN"),
+        Fact::Query(_) => format!("{map}, or a target with its query"),
         Fact::Method | Fact::Path | Fact::Header(_) | Fact::Route | Fact::Country => {
             format!("{map} or --assume {field}=VALUE")
         }

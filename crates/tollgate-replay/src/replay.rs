@@ -26,6 +26,7 @@ use crate::observer::{Counted, Observer};
 use crate::options::{Options, REFUSED};
 use crate::shortcuts::Shortcuts;
 use crate::summary::{Changed, Example};
+use crate::time::Moment;
 use crate::timeline::{Bins, Counts};
 
 /// Bits of a client's marks that belong to one policy.
@@ -312,7 +313,7 @@ impl<O: Observer> Replay<O> {
         {
             let label = Label { is_private: self.options.is_private };
             let client = who.client.map(|(client, hash)| label.client(client, hash, name));
-            let (at, client) = (crate::time::rfc3339(at), client.unwrap_or_default());
+            let (at, client) = (Moment(at), client.unwrap_or_default());
             examples.push(Example { at, client, request });
         }
     }

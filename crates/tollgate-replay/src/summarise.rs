@@ -12,16 +12,17 @@ use crate::lane::{DELAYED, DENIED, Lane, MARKED, SHADOWED, UNREADABLE};
 use crate::observer::Observer;
 use crate::replay::{BITS, Replay, limited};
 use crate::summary::{
-    Against, Bin, Cause, Changed, Clients, First, LimitedKey, LogSummary, QuotaSummary,
+    Against, Bin, Cause, Changed, Clients, Damage, First, LimitedKey, LogSummary, QuotaSummary,
     RuleSummary, Sample, Summary, Timeline, TopKeys,
 };
-use crate::time::rfc3339;
+use crate::time::Moment;
 
 /// What the readers of a log counted.
 #[derive(Clone, Debug, Default)]
 pub struct LogCounts {
     lines: Vec<Counts>,
     order: Vec<OrderCounts>,
+    damaged: Vec<Damage>,
 }
 
 impl LogCounts {
@@ -29,6 +30,11 @@ impl LogCounts {
     pub fn add(&mut self, lines: &Counts, order: &OrderCounts) {
         self.lines.push(lines.clone());
         self.order.push(*order);
+    }
+
+    /// Notes that a log breaks off.
+    pub fn damaged(&mut self, log: String, message: String) {
+        self.damaged.push(Damage { log, message });
     }
 }
 
@@ -47,6 +53,8 @@ impl<O: Observer> Replay<O> {
             timeline: self.timeline(),
             waits: self.lanes.first().and_then(|lane| lane.waits.summary()),
             against: self.lanes.get(1).map(|lane| self.compared(lane)),
+            suggestions: None,
+            fail_if: Vec::new(),
             notes: self.notes(),
         };
         (summary, self.into_observer())
@@ -69,8 +77,9 @@ impl<O: Observer> Replay<O> {
             out_of_order: sum(|counts| counts.sorted),
             late: sum(|counts| counts.late),
             ahead: sum(|counts| counts.ahead),
-            first: self.first_at.map(rfc3339),
-            last: is_any.then(|| rfc3339(self.now)),
+            damaged: log.damaged.clone(),
+            first: self.first_at.map(Moment),
+            last: is_any.then_some(Moment(self.now)),
         }
     }
 
@@ -120,7 +129,7 @@ impl<O: Observer> Replay<O> {
 
     fn timeline(&self) -> Timeline {
         let bin = |(at, counts): (Timestamp, &crate::timeline::Counts)| Bin {
-            at: rfc3339(at),
+            at: Moment(at),
             total: counts.total,
             denied: counts.denied,
             delayed: counts.delayed,
@@ -184,7 +193,7 @@ fn rules(lane: &Lane) -> Vec<RuleSummary> {
             malformed: result(RuleResult::Malformed),
             limited_keys: lane.top.count_of(i),
             limited_keys_are_exact: lane.top.error() == 0,
-            first: first.map(|(at, key)| First { at: rfc3339(*at), key: key.clone() }),
+            first: first.map(|(at, key)| First { at: Moment(*at), key: key.clone() }),
             quotas: quotas(lane, i),
         })
     };
@@ -221,8 +230,8 @@ fn top(lane: &Lane, many: usize) -> TopKeys {
             marked,
             shadowed,
             error: entry.error,
-            first: rfc3339(entry.first),
-            last: rfc3339(entry.last),
+            first: Moment(entry.first),
+            last: Moment(entry.last),
         }
     };
     TopKeys {

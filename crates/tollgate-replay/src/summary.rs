@@ -4,10 +4,15 @@
 //! with milliseconds, counts are whole numbers, shares are parts of one. Keys, clients and lines
 //! are what may be shown: with `--private` keyed hashes.
 
+use std::fmt;
+
 use serde::Serialize;
 
+use crate::suggest::Suggestion;
+use crate::time::Moment;
+
 /// What a replay found.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// The log.
     pub log: LogSummary,
@@ -25,6 +30,10 @@ pub struct Summary {
     pub waits: Option<Waits>,
     /// What is different under the policy of `--against`.
     pub against: Option<Against>,
+    /// What `--suggest` found; `null` without it.
+    pub suggestions: Option<Vec<Suggestion>>,
+    /// The bounds of `--fail-if`.
+    pub fail_if: Vec<Checked>,
     /// What a reader must know to judge the figures.
     pub notes: Vec<String>,
 }
@@ -48,10 +57,12 @@ pub struct LogSummary {
     pub late: u64,
     /// Lines that were more than a day ahead of their neighbours, and were left out.
     pub ahead: u64,
+    /// Logs that break off.
+    pub damaged: Vec<Damage>,
     /// When the first replayed request came.
-    pub first: Option<String>,
+    pub first: Option<Moment>,
     /// When the last one came.
-    pub last: Option<String>,
+    pub last: Option<Moment>,
 }
 
 /// Why lines could not be read.
@@ -72,6 +83,15 @@ pub struct Sample {
     pub line: u64,
     /// How it begins.
     pub text: String,
+}
+
+/// A log that ends or breaks off otherwise than it should.
+#[derive(Clone, Debug, Serialize)]
+pub struct Damage {
+    /// Which log.
+    pub log: String,
+    /// What is wrong with it; what came before was replayed.
+    pub message: String,
 }
 
 /// What became of requests. `admitted`, `delayed`, `denied` and `unreadable` add up to `total`.
@@ -116,7 +136,7 @@ pub struct Clients {
 }
 
 /// What one rule did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct RuleSummary {
     /// Its name.
     pub name: String,
@@ -146,7 +166,7 @@ pub struct RuleSummary {
 #[derive(Clone, Debug, Serialize)]
 pub struct First {
     /// When it came.
-    pub at: String,
+    pub at: Moment,
     /// The key that it counts by.
     pub key: String,
 }
@@ -197,9 +217,9 @@ pub struct LimitedKey {
     /// So many more it may be.
     pub error: u64,
     /// When the first one came.
-    pub first: String,
+    pub first: Moment,
     /// When the last one came.
-    pub last: String,
+    pub last: Moment,
 }
 
 /// What happened when.
@@ -215,7 +235,7 @@ pub struct Timeline {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Bin {
     /// When it begins.
-    pub at: String,
+    pub at: Moment,
     /// Requests that came.
     pub total: u64,
     /// Of those, refused ones, unreadable ones among them.
@@ -273,9 +293,29 @@ pub struct Changed {
 #[derive(Clone, Debug, Serialize)]
 pub struct Example {
     /// When it came.
-    pub at: String,
+    pub at: Moment,
     /// Who sent it.
     pub client: String,
     /// Its method and target, shortened.
     pub request: String,
+}
+
+/// A bound, and whether it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// The bound, as it was given.
+    pub condition: String,
+    /// True when it is met, and the replay fails.
+    pub fails: bool,
+    /// What was found.
+    pub found: u64,
+    /// Of so many.
+    pub of: u64,
+}
+
+impl fmt::Display for Checked {
+    /// `denied-clients>0.1%: 3 of 2365`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} of {}", self.condition, self.found, self.of)
+    }
 }

@@ -3,12 +3,38 @@
 //! Invariant: UTC and the Gregorian calendar, from 1970 to 2554, which is all a timestamp can say;
 //! cut off to whole milliseconds.
 
+use std::fmt;
+
+use serde::{Serialize, Serializer};
 use tollgate_core::Timestamp;
 
 const DAY: u64 = 86_400;
 
-/// `1995-08-01T06:00:00.000Z` (RFC 3339).
-pub(crate) fn rfc3339(at: Timestamp) -> String {
+/// A point in time, written as `1995-08-01T06:00:00.000Z` (RFC 3339).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub Timestamp);
+
+impl Moment {
+    /// Milliseconds since 1970, cut off.
+    #[must_use]
+    pub fn millis(self) -> i64 {
+        i64::try_from(self.0.as_nanos() / 1_000_000).unwrap_or(i64::MAX)
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&rfc3339(self.0))
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+fn rfc3339(at: Timestamp) -> String {
     let millis = at.as_nanos() / 1_000_000;
     let (seconds, millis) = (millis / 1000, millis % 1000);
     let (days, second) = (seconds / DAY, seconds % DAY);

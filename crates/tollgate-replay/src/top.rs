@@ -1,10 +1,10 @@
 //! Who was limited most: a table of bounded size.
 //!
 //! Invariant: up to the bound every count is exact. When the table is full the half with the
-//! smallest counts is given up, and the greatest of those is remembered: whoever comes in afterwards
-//! may have been limited that many times before, and so it is said with its count. A count is never
-//! too high, and with its error never too low (after Misra and Gries, "Finding repeated elements",
-//! 1982).
+//! smallest counts is given up, and the greatest of those is remembered: whoever comes in
+//! afterwards may have been limited that many times before, and so it is said with its count. A
+//! count is never too high, and with its error never too low (after Misra and Gries, "Finding
+//! repeated elements", 1982).
 
 use hashbrown::HashTable;
 use tollgate_core::Timestamp;

@@ -18,9 +18,25 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-report", &[]),
     (
         "tollgate-replay",
-        &["tollgate-access-log", "tollgate-core", "tollgate-policy", "tollgate-sim"],
+        &[
+            "tollgate-access-log",
+            "tollgate-core",
+            "tollgate-policy",
+            "tollgate-report",
+            "tollgate-sim",
+        ],
     ),
-    ("tollgate-cli", &["tollgate-core", "tollgate-policy", "tollgate-report", "tollgate-sim"]),
+    (
+        "tollgate-cli",
+        &[
+            "tollgate-access-log",
+            "tollgate-core",
+            "tollgate-policy",
+            "tollgate-replay",
+            "tollgate-report",
+            "tollgate-sim",
+        ],
+    ),
     ("tollgate-playground", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
     ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),
