@@ -13,9 +13,11 @@ use tollgate_core::{Algorithm, Span};
 use tollgate_policy::Surface;
 
 use crate::outputs::Outputs;
+use crate::replay::args::ReplayArgs;
+use crate::values::{span, surface_parser};
 
-const EXIT_CODES: &str = "Exit codes: 0 good, 1 the policy has problems, 2 misuse or an unreadable file, 3 the output \
-                          could not be written";
+const EXIT_CODES: &str = "Exit codes: 0 good, 1 the policy has problems, or a replay fails, 2 misuse or an unreadable \
+                          file, 3 the output could not be written";
 
 /// Check a rate limit policy and explain what it does.
 #[derive(Debug, Parser)]
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     Explain(Box<ExplainArgs>),
     /// Let made-up traffic come to a policy in virtual time, and compare with an exact log
     Simulate(Box<SimulateArgs>),
+    /// Put access logs through a policy: who would have been limited, when, how often and by what
+    Replay(Box<ReplayArgs>),
     /// Print the filter's block for an envoy.yaml, with the policy in it
     Embed(EmbedArgs),
     /// Print the JSON Schema of the policy document
@@ -262,11 +266,6 @@ impl Surfaces {
     }
 }
 
-fn surface_parser() -> impl TypedValueParser<Value = Surface> {
-    let names = PossibleValuesParser::new(Surface::ALL.map(Surface::name));
-    names.try_map(|name| Surface::parse(&name).ok_or("no surface"))
-}
-
 fn algorithm_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(Algorithm::ALL.map(Algorithm::name))
 }
@@ -336,21 +335,4 @@ fn json_claim(json: &str) -> Result<Option<String>, String> {
         serde_json::Value::Bool(truth) => Some(truth.to_string()),
         _ => None,
     })
-}
-
-fn span(text: &str) -> Result<Span, String> {
-    const WANTED: &str = "use a whole number and a unit, such as 500ms, 2s, 1m, 1h or 1d";
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at_checked(digits).ok_or(WANTED)?;
-    let micros: u64 = match unit {
-        "us" => 1,
-        "ms" => 1_000,
-        "s" => 1_000_000,
-        "m" => 60_000_000,
-        "h" => 3_600_000_000,
-        "d" => 86_400_000_000,
-        _ => return Err(WANTED.to_owned()),
-    };
-    let number: u64 = number.parse().map_err(|_| WANTED)?;
-    Ok(Span::from_nanos(number.saturating_mul(micros).saturating_mul(1_000)))
 }

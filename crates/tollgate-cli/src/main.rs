@@ -19,9 +19,11 @@ mod input;
 mod output;
 mod outputs;
 mod live;
+mod replay;
 mod shell;
 mod simulate;
 mod source;
+mod values;
 mod words;
 mod yaml;
 
@@ -82,6 +84,7 @@ fn run() -> Result<(), End> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Embed(args) => embed::run(&args),
         Command::Schema => output::raw(&tollgate_policy::schema()),
         Command::Completions { shell } => shell::completions(shell),

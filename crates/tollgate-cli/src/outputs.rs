@@ -1,7 +1,7 @@
 //! What `simulate` and `replay` do alike: write what they found as text, JSON, CSV or a page.
 //!
-//! Invariant: the page is written first, so that one that cannot be written is known before anything
-//! is printed; a page is a file and changes nothing of what is printed.
+//! Invariant: the page is written first, so that one that cannot be written is known before
+//! anything is printed; a page is a file and changes nothing of what is printed.
 
 use std::path::PathBuf;
 

@@ -1,0 +1,123 @@
+//! The arguments of `tollgate replay`.
+//!
+//! Invariant: what cannot mean anything is refused before a log is read.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tollgate_access_log::{Field, Format};
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::Surface;
+use tollgate_replay::{FailIf, Given};
+
+use crate::end::End;
+use crate::outputs::Outputs;
+use crate::values::{span, surface_parser};
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The policy in JSON or YAML, or a configuration of Envoy with it
+    pub(crate) policy: PathBuf,
+    /// Access logs, plain, gzip or zstd; several are merged by time; - reads the standard input
+    #[arg(required = true)]
+    pub(crate) logs: Vec<PathBuf>,
+    /// Where the policy is enforced; envoy when left out
+    #[arg(long, value_parser = surface_parser())]
+    pub(crate) surface: Option<Surface>,
+    /// The format of the lines: combined, common, vhost, nginx:FORMAT, envoy, envoy-json, json,
+    /// csv, tsv and more; by the first lines when left out
+    #[arg(long, value_parser = format)]
+    pub(crate) format: Option<Format>,
+    /// The column, key or variable that tells a field; may be repeated
+    #[arg(long = "map", value_name = "FIELD=COLUMN", value_parser = map)]
+    pub(crate) maps: Vec<String>,
+    /// What holds for a field in every request; nothing after the sign: no request has it
+    #[arg(long = "assume", value_name = "FIELD=VALUE", value_parser = assumption)]
+    pub(crate) assumptions: Vec<String>,
+    /// Replay requests that the log says were refused, too: those with status 429 or 503
+    #[arg(long)]
+    pub(crate) include_refused: bool,
+    /// Leave out requests before this time: 2026-01-31, 2026-01-31T12:00:00Z, or seconds since 1970
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) since: Option<Timestamp>,
+    /// Leave out requests from this time on
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) until: Option<Timestamp>,
+    /// Sort lines that stand behind others later by at most this
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span)]
+    pub(crate) out_of_order: Span,
+    /// Compare with another policy: what changes from that one to this one
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) against: Option<PathBuf>,
+    /// Suggest limits that would touch nobody, 0.1 % and 1 % of the clients
+    #[arg(long)]
+    pub(crate) suggest: bool,
+    /// Fail when this holds, as in denied-clients>0.1%; may be repeated
+    #[arg(long = "fail-if", value_name = "CONDITION", value_parser = FailIf::parse)]
+    pub(crate) fail_if: Vec<FailIf>,
+    /// Show keyed hashes in place of keys, clients and lines, with a key made up for this run
+    #[arg(long)]
+    pub(crate) private: bool,
+    /// The same with this key of 32 hexadecimal digits, so that hashes of two runs are alike
+    #[arg(long, value_name = "HEX", value_parser = secret)]
+    pub(crate) private_key: Option<[u8; 16]>,
+    /// How many limited keys, and examples, are shown
+    #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    pub(crate) top: u16,
+    #[command(flatten)]
+    pub(crate) outputs: Outputs,
+}
+
+impl ReplayArgs {
+    /// What is given beside the logs.
+    pub(crate) fn given(&self) -> Result<Given, End> {
+        let mut given = Given::default();
+        for text in &self.assumptions {
+            given.assume(text).map_err(|error| End::Misuse(format!("--assume {text}: {error}")))?;
+        }
+        for map in &self.maps {
+            if let Some(field) = map.split_once('=').and_then(|(name, _)| Field::parse(name)) {
+                given.mapped(&field);
+            }
+        }
+        Ok(given)
+    }
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    Format::parse(text).map_err(|error| error.to_string())
+}
+
+/// One pair as the format reads it: the policy's name of a field is good, too.
+fn map(text: &str) -> Result<String, String> {
+    let (name, column) = text.split_once('=').ok_or("use FIELD=COLUMN")?;
+    if column.is_empty() || column.contains(',') {
+        return Err("use FIELD=COLUMN".to_owned());
+    }
+    let name = if name == "client_ip" { "client" } else { name };
+    if !matches!(name, "request" | "path" | "query") {
+        tollgate_replay::field(name)?;
+    }
+    Ok(format!("{name}={column}"))
+}
+
+/// Tries it alone; what it says is put together later.
+fn assumption(text: &str) -> Result<String, String> {
+    Given::default().assume(text)?;
+    Ok(text.to_owned())
+}
+
+fn secret(text: &str) -> Result<[u8; 16], String> {
+    let number = u128::from_str_radix(text, 16)
+        .ok()
+        .filter(|_| text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    number.map(u128::to_be_bytes).ok_or_else(|| "use 32 hexadecimal digits".to_owned())
+}
+
+fn time(text: &str) -> Result<Timestamp, String> {
+    let nanos = tollgate_access_log::Time::parse(text).map(|time| time.unix_ns);
+    nanos.map(Timestamp::from_nanos).ok_or_else(|| {
+        "use a date (2026-01-31), a time (2026-01-31T12:00:00Z; without a zone UTC), or seconds since 1970"
+            .to_owned()
+    })
+}

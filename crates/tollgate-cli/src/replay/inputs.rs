@@ -1,0 +1,218 @@
+//! The logs that are named on the command line: what they are, and their bytes.
+//!
+//! Invariant: what can be opened again is opened when its time has come, so that many rotated
+//! files take no more than one; what cannot (the standard input, a pipe) is read once, from its
+//! beginning. Each log that is open is unpacked by a thread of its own, which holds a few pieces
+//! ahead.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use tollgate_access_log::{Field, Format, Limits, Reader, Wanted};
+
+use crate::end::End;
+use crate::replay::interrupt::Interrupt;
+use crate::replay::unpack::{Ending, Enough, PIECE, unpack};
+
+/// Pieces that are unpacked ahead.
+const AHEAD: usize = 4;
+/// Bytes of a log that tell its format and its first time.
+const HEAD: usize = 64 * 1024;
+
+/// One log.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) name: String,
+    path: PathBuf,
+    /// The beginning, as far as it was looked at.
+    pub(crate) head: Vec<u8>,
+    /// What can be read once only, and how its beginning ended.
+    once: Option<Pieces>,
+    /// Bytes of the file, where it has a size.
+    pub(crate) size: Option<u64>,
+}
+
+/// What comes of an open log.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Piece(Vec<u8>),
+    Whole,
+    Broken(String),
+    Interrupted,
+}
+
+/// The bytes of an open log, piece by piece.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    /// The beginning, which was read to see what it is.
+    first: Option<Vec<u8>>,
+    pieces: Receiver<Result<Vec<u8>, Ending>>,
+    used: SyncSender<Vec<u8>>,
+    ended: Option<Ending>,
+}
+
+impl Input {
+    /// Looks at the beginning of a log.
+    pub(crate) fn open(path: &Path, interrupt: &Interrupt) -> Result<Self, End> {
+        let is_standard = path.as_os_str() == "-";
+        let name = if is_standard { "<stdin>".to_owned() } else { path.display().to_string() };
+        let mut input =
+            Self { name, path: path.to_owned(), head: Vec::new(), once: None, size: None };
+        let file = if is_standard { None } else { Some(input.file()?) };
+        let metadata = file.as_ref().and_then(|file| file.metadata().ok());
+        if metadata.as_ref().is_some_and(std::fs::Metadata::is_dir) {
+            return Err(End::Misuse(format!("{} is a directory; name the logs in it", input.name)));
+        }
+        match file {
+            Some(file) if metadata.as_ref().is_some_and(std::fs::Metadata::is_file) => {
+                input.size = metadata.map(|metadata| metadata.len());
+                let head = &mut input.head;
+                let take = &mut |piece: Vec<u8>| {
+                    head.extend_from_slice(&piece);
+                    if head.len() < HEAD { Ok(piece) } else { Err(Enough) }
+                };
+                // A file that breaks off already is told of when it is read.
+                let _ = unpack(&mut BufReader::with_capacity(HEAD, file), take);
+            }
+            Some(file) => input.begin(file, interrupt),
+            None => input.begin(std::io::stdin(), interrupt),
+        }
+        Ok(input)
+    }
+
+    /// True when it can be read a second time.
+    pub(crate) const fn is_a_file(&self) -> bool {
+        self.size.is_some()
+    }
+
+    /// Its bytes, from the beginning; `read` counts those of the file.
+    pub(crate) fn pieces(&mut self, read: &Arc<AtomicU64>) -> Result<Pieces, End> {
+        match self.once.take() {
+            Some(once) => Ok(once),
+            None => Ok(Pieces::start(Counted { from: self.file()?, read: Arc::clone(read) })),
+        }
+    }
+
+    /// The format of its lines by themselves.
+    pub(crate) fn format(&self, wanted: Option<&Format>, map: &str) -> Result<Format, String> {
+        let format = match wanted {
+            Some(format) => format.clone(),
+            None => Format::detect(&self.head).ok_or_else(|| {
+                format!(
+                    "the first lines of {} are of no format that is known by its looks; name it with --format",
+                    self.name
+                )
+            })?,
+        };
+        let mapped = if map.is_empty() { Ok(format) } else { format.with_map(map) };
+        mapped.and_then(|format| format.fit(&self.head)).map_err(|e| format!("{}: {e}", self.name))
+    }
+
+    /// The time of its first request, in nanoseconds; 0 when the beginning has none.
+    pub(crate) fn first_ns(&self, format: &Format) -> u64 {
+        let wanted = Wanted::new([Field::Time]);
+        let Ok(mut reader) = Reader::new(format, wanted, Limits::default()) else { return 0 };
+        let mut first = None;
+        let _ = reader.feed(&self.head, &mut |record| {
+            first.get_or_insert(record.time.unix_ns);
+        });
+        first.unwrap_or(0)
+    }
+
+    fn file(&self) -> Result<File, End> {
+        File::open(&self.path)
+            .map_err(|error| End::Misuse(format!("cannot read {}: {error}", self.name)))
+    }
+
+    /// Starts to read what can be read once only.
+    fn begin(&mut self, from: impl Read + Send + 'static, interrupt: &Interrupt) {
+        let mut pieces = Pieces::start(from);
+        while self.head.len() < HEAD {
+            match pieces.next(interrupt) {
+                Next::Piece(piece) => {
+                    self.head.extend_from_slice(&piece);
+                    pieces.give_back(piece);
+                }
+                Next::Whole => {
+                    pieces.ended = Some(Ending::Whole);
+                    break;
+                }
+                Next::Broken(message) => {
+                    pieces.ended = Some(Ending::Broken(message));
+                    break;
+                }
+                Next::Interrupted => break,
+            }
+        }
+        pieces.first = Some(self.head.clone());
+        self.once = Some(pieces);
+    }
+}
+
+impl Pieces {
+    fn start(from: impl Read + Send + 'static) -> Self {
+        let (send, pieces) = sync_channel(AHEAD);
+        let (used, spare) = sync_channel::<Vec<u8>>(AHEAD);
+        std::thread::spawn(move || {
+            let mut from = BufReader::with_capacity(PIECE, from);
+            let ending = unpack(&mut from, &mut |piece| {
+                send.send(Ok(piece)).map_err(|_| Enough)?;
+                Ok(spare.try_recv().unwrap_or_default())
+            });
+            // When nobody listens any more there is nobody to tell.
+            let _ = send.send(Err(ending));
+        });
+        Self { first: None, pieces, used, ended: None }
+    }
+
+    /// The next piece; waits for it, unless the person at the keyboard has had enough.
+    pub(crate) fn next(&mut self, interrupt: &Interrupt) -> Next {
+        if let Some(first) = self.first.take() {
+            return Next::Piece(first);
+        }
+        loop {
+            if interrupt.is_wanted() {
+                return Next::Interrupted;
+            }
+            let ending = match self.ended.take() {
+                Some(ending) => ending,
+                None => match self.pieces.recv_timeout(Duration::from_millis(100)) {
+                    Ok(Ok(piece)) => return Next::Piece(piece),
+                    Ok(Err(ending)) => ending,
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => Ending::Left,
+                },
+            };
+            return match ending {
+                Ending::Whole => Next::Whole,
+                Ending::Broken(message) => Next::Broken(message),
+                Ending::Left => Next::Broken("the thread that unpacks it ended".to_owned()),
+            };
+        }
+    }
+
+    /// Hands a piece back to be filled again.
+    pub(crate) fn give_back(&self, piece: Vec<u8>) {
+        // Full, or ended: then it is not needed.
+        let _ = self.used.try_send(piece);
+    }
+}
+
+/// A file, and how much of it was read.
+struct Counted {
+    from: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        self.read.fetch_add(u64::try_from(read).unwrap_or(0), Ordering::Relaxed);
+        Ok(read)
+    }
+}

@@ -1,0 +1,35 @@
+//! Ctrl-C: the first one ends the reading, and what was read so far is reported; the second one
+//! ends the program.
+//!
+//! Invariant: a signal only sets a flag.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// The exit code of a program that a SIGINT ended (128 and its number), as shells have it.
+const ENDED: i32 = 130;
+
+/// Whether the person at the keyboard has had enough.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Listens from now on. Where signals cannot be listened to, they do what they always do.
+    pub(crate) fn listen() -> Self {
+        let interrupt = Self::default();
+        for signal in [SIGINT, SIGTERM] {
+            let flag = || Arc::clone(&interrupt.0);
+            // In this order: the first signal finds the flag unset.
+            let _ = signal_hook::flag::register_conditional_shutdown(signal, ENDED, flag());
+            let _ = signal_hook::flag::register(signal, flag());
+        }
+        interrupt
+    }
+
+    /// True once there was a signal.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,193 @@
+//! Several logs as one, in the order of time.
+//!
+//! Invariant: records of different logs come in the order of their times, of equal times in the
+//! order of the command line. A log is opened when the time of its first record has come, so
+//! rotated files are read one after the other and the logs of several machines side by side.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use tollgate_access_log::{Bounds, Field, Format, Queue, Record, Refused, Wanted};
+use tollgate_replay::{LogCounts, Source};
+
+use crate::end::End;
+use crate::replay::inputs::{Input, Next, Pieces};
+use crate::replay::interrupt::Interrupt;
+
+/// Logs that may be open side by side.
+const MOST_OPEN: usize = 256;
+
+/// Every log that is not at its end, and what was counted of the others.
+pub(crate) struct Merge<'i> {
+    logs: Vec<Log<'i>>,
+    counts: LogCounts,
+    /// Lines of the logs that are at their end.
+    lines: u64,
+    interrupt: &'i Interrupt,
+    read: &'i Arc<AtomicU64>,
+}
+
+struct Log<'i> {
+    input: &'i mut Input,
+    source: Source,
+    /// Records that wait for those of other logs.
+    queue: Queue,
+    state: State,
+    /// Nothing before it is still to come.
+    floor_ns: u64,
+}
+
+enum State {
+    Closed,
+    Open(Pieces),
+    /// Everything was read, but what the queue holds was not given yet.
+    Ended,
+}
+
+impl<'i> Merge<'i> {
+    /// Prepares to read `inputs`, each with its format.
+    pub(crate) fn new(
+        inputs: &'i mut [Input],
+        formats: &[Format],
+        fields: &[Field],
+        bounds: Bounds,
+        (interrupt, read): (&'i Interrupt, &'i Arc<AtomicU64>),
+    ) -> Result<Self, End> {
+        let mut logs = Vec::new();
+        for (input, format) in inputs.iter_mut().zip(formats) {
+            let cannot = |refused: Refused| End::Misuse(format!("{}: {refused}", input.name));
+            let source = Source::new(format, fields.to_vec(), bounds).map_err(cannot)?;
+            let queue = Queue::new(Wanted::new(fields.iter().cloned()));
+            // What stands behind the first one may have come before it.
+            let floor_ns = input.first_ns(format).saturating_sub(bounds.out_of_order_ns);
+            logs.push(Log { input, source, queue, state: State::Closed, floor_ns });
+        }
+        Ok(Self { logs, counts: LogCounts::default(), lines: 0, interrupt, read })
+    }
+
+    /// Gives some records, none of which is later than one that is still to come; false when there
+    /// are no more, or nobody wants more.
+    pub(crate) fn step(&mut self, on_record: &mut impl FnMut(&Record<'_>)) -> Result<bool, End> {
+        let Some((at, until_ns)) = self.first() else { return Ok(false) };
+        let open = self.logs.iter().filter(|log| matches!(log.state, State::Open(_))).count();
+        let Some(log) = self.logs.get_mut(at) else { return Ok(false) };
+        if log.queue.next_ns().is_some() {
+            log.queue.pop_until(until_ns, on_record);
+        } else {
+            if open >= MOST_OPEN && matches!(log.state, State::Closed) {
+                return Err(End::Misuse(format!(
+                    "more than {MOST_OPEN} logs have requests of the same time; merge some of them first"
+                )));
+            }
+            match log.read_on(until_ns, self.interrupt, self.read, on_record)? {
+                Next::Interrupted => return Ok(false),
+                Next::Broken(message) => self.counts.damaged(log.input.name.clone(), message),
+                Next::Piece(_) | Next::Whole => {}
+            }
+        }
+        if matches!(log.state, State::Ended) && log.queue.next_ns().is_none() {
+            self.close(at);
+        }
+        Ok(true)
+    }
+
+    /// Lines that were read so far.
+    pub(crate) fn lines(&self) -> u64 {
+        self.logs.iter().map(|log| log.source.lines()).fold(self.lines, u64::saturating_add)
+    }
+
+    /// Ends the reading, though there may be more: gives what was read, and says what was counted.
+    pub(crate) fn finish(
+        mut self,
+        on_record: &mut impl FnMut(&Record<'_>),
+    ) -> Result<LogCounts, End> {
+        self.logs.retain(|log| !matches!(log.state, State::Closed));
+        for log in &mut self.logs {
+            if matches!(log.state, State::Open(_)) {
+                log.end(0, on_record)?;
+            }
+        }
+        while let Some((at, until_ns)) = self.first() {
+            let Some(log) = self.logs.get_mut(at) else { break };
+            log.queue.pop_until(until_ns, on_record);
+            if log.queue.next_ns().is_none() {
+                self.close(at);
+            }
+        }
+        Ok(self.counts)
+    }
+
+    /// The log whose next record is the first of all, and the time of the others' next one.
+    fn first(&self) -> Option<(usize, u64)> {
+        let next = || self.logs.iter().map(Log::next_ns).enumerate();
+        let (at, _) = next().min_by_key(|(_, next_ns)| *next_ns)?;
+        let others = next().filter(|(other, _)| *other != at);
+        Some((at, others.map(|(_, next_ns)| next_ns).min().unwrap_or(u64::MAX)))
+    }
+
+    fn close(&mut self, at: usize) {
+        let log = self.logs.remove(at);
+        log.source.count(&mut self.counts);
+        self.lines = self.lines.saturating_add(log.source.lines());
+    }
+}
+
+impl Log<'_> {
+    /// The time of its next record; where that was not read yet, one that it is not before.
+    fn next_ns(&self) -> u64 {
+        self.queue.next_ns().unwrap_or(self.floor_ns)
+    }
+
+    /// Reads the next piece. Records up to `until_ns` are given, the others wait. Nothing waits
+    /// before.
+    fn read_on(
+        &mut self,
+        until_ns: u64,
+        interrupt: &Interrupt,
+        read: &Arc<AtomicU64>,
+        on_record: &mut impl FnMut(&Record<'_>),
+    ) -> Result<Next, End> {
+        if matches!(self.state, State::Closed) {
+            self.state = State::Open(self.input.pieces(read)?);
+        }
+        let State::Open(pieces) = &mut self.state else { return Ok(Next::Whole) };
+        match pieces.next(interrupt) {
+            Next::Piece(piece) => {
+                let Self { input, source, queue, floor_ns, .. } = self;
+                let fed = source.feed(&piece, &mut sorted(queue, floor_ns, until_ns, on_record));
+                fed.map_err(|refused| End::Misuse(format!("{}: {refused}", input.name)))?;
+                if let State::Open(pieces) = &self.state {
+                    pieces.give_back(piece);
+                }
+                Ok(Next::Piece(Vec::new()))
+            }
+            Next::Interrupted => Ok(Next::Interrupted),
+            ending => self.end(until_ns, on_record).map(|()| ending),
+        }
+    }
+
+    /// Ends the log: records up to `until_ns` are given, the others wait.
+    fn end(&mut self, until_ns: u64, on_record: &mut impl FnMut(&Record<'_>)) -> Result<(), End> {
+        let Self { input, source, queue, floor_ns, .. } = self;
+        let ended = source.finish(&mut sorted(queue, floor_ns, until_ns, on_record));
+        self.state = State::Ended;
+        ended.map_err(|refused| End::Misuse(format!("{}: {refused}", input.name)))
+    }
+}
+
+/// Gives a record on up to `until_ns`, and lets it wait from there on.
+fn sorted(
+    queue: &mut Queue,
+    floor_ns: &mut u64,
+    until_ns: u64,
+    on_record: &mut impl FnMut(&Record<'_>),
+) -> impl FnMut(&Record<'_>) {
+    move |record| {
+        if record.time.unix_ns <= until_ns && queue.next_ns().is_none() {
+            *floor_ns = record.time.unix_ns;
+            on_record(record);
+        } else {
+            queue.push(record);
+        }
+    }
+}

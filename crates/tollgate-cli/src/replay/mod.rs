@@ -1,0 +1,310 @@
+//! `tollgate replay`: whom would a policy have limited, by an access log?
+//!
+//! Invariant: what the logs cannot tell is said before anything is counted, and then nothing is:
+//! never "nobody limited" because a rule was blind. The figures are those of `tollgate-replay`;
+//! what is here opens files and prints.
+
+pub(crate) mod args;
+mod inputs;
+mod interrupt;
+mod merge;
+mod progress;
+mod unpack;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use tollgate_access_log::{Bounds, FORMAT_NAMES, Field, Format};
+use tollgate_policy::{Policy, Surface};
+use tollgate_replay::suggest::{Bounds as SuggestBounds, Suggest, Suggestion};
+use tollgate_replay::{
+    Checked, Given, LogCounts, Need, Observer, Options, Replay, Summary, needs, wanted,
+};
+
+use crate::command;
+use crate::end::End;
+use crate::envoy::Filter;
+use crate::output::{self, Page};
+use crate::replay::args::ReplayArgs;
+use crate::replay::inputs::Input;
+use crate::replay::interrupt::Interrupt;
+use crate::replay::merge::Merge;
+use crate::replay::progress::Progress;
+use crate::source::{self, Compiled, Source};
+
+/// Replays what is named and prints the report.
+pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
+    check(args)?;
+    let (file, policy) = policy(&args.policy, args.surface)?;
+    let other = args.against.as_deref().map(|path| self::policy(path, args.surface)).transpose()?;
+    let given = args.given()?;
+    let interrupt = Interrupt::listen();
+    let open = |path: &std::path::PathBuf| Input::open(path, &interrupt);
+    let mut inputs = args.logs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let formats = formats(args, &inputs)?;
+    let policies: Vec<&Policy> = [Some(&policy), other.as_ref().map(|(_, other)| other)]
+        .into_iter()
+        .flatten()
+        .map(AsRef::as_ref)
+        .collect();
+    let fields = fields(args, &policies, &given, &formats)?;
+    let mut job = Job {
+        options: options(args)?,
+        policy,
+        other: other.map(|(_, other)| other),
+        given,
+        formats,
+        fields,
+        bounds: Bounds { out_of_order_ns: args.out_of_order.as_nanos(), ..Bounds::default() },
+        interrupt: &interrupt,
+    };
+    let mut summary =
+        if args.suggest { job.suggested(&mut inputs)? } else { job.pass(&mut inputs, ())?.0 };
+    if interrupt.is_wanted() {
+        summary
+            .notes
+            .push("the replay was interrupted: this is what was read until then".to_owned());
+    }
+    summary.fail_if = args.fail_if.iter().map(|condition| condition.check(&summary)).collect();
+    let title = format!("Replay of {} through {file}", names(&inputs));
+    args.outputs.write(&summary, &summary.report(&title))?;
+    judge(args, &summary, interrupt.is_wanted())
+}
+
+/// One policy or two, and how logs are put through them.
+struct Job<'j> {
+    options: Options,
+    policy: Arc<Policy>,
+    other: Option<Arc<Policy>>,
+    given: Given,
+    formats: Vec<Format>,
+    fields: Vec<Field>,
+    bounds: Bounds,
+    interrupt: &'j Interrupt,
+}
+
+impl Job<'_> {
+    /// One reading of all logs, which `observer` follows.
+    fn pass<O: Observer>(&self, inputs: &mut [Input], observer: O) -> Result<(Summary, O), End> {
+        let policy = Arc::clone(&self.policy);
+        let (given, options) = (self.given.clone(), self.options.clone());
+        let mut replay = Replay::observed(policy, given, options, observer);
+        if let Some(other) = &self.other {
+            replay = replay.against(Arc::clone(other));
+        }
+        let sizes: Option<Vec<u64>> = inputs.iter().map(|input| input.size).collect();
+        let total = sizes.map(|sizes| sizes.into_iter().fold(0, u64::saturating_add));
+        let mut progress = Progress::new(total);
+        let counts = self.read(inputs, &mut replay, &mut progress);
+        progress.end();
+        Ok(replay.finish(&counts?))
+    }
+
+    fn read<O: Observer>(
+        &self,
+        inputs: &mut [Input],
+        replay: &mut Replay<O>,
+        progress: &mut Progress,
+    ) -> Result<LogCounts, End> {
+        let read = Arc::clone(&progress.read);
+        let with = (self.interrupt, &read);
+        let mut merge = Merge::new(inputs, &self.formats, &self.fields, self.bounds, with)?;
+        while merge.step(&mut |record| replay.push(record))? {
+            progress.show(merge.lines());
+        }
+        merge.finish(&mut |record| replay.push(record))
+    }
+
+    /// Reads the logs, and reads them once more to try the suggested limits, if they can be.
+    fn suggested(&mut self, inputs: &mut [Input]) -> Result<Summary, End> {
+        let suggest = Suggest::new(&self.policy, SuggestBounds::default());
+        let (mut summary, suggest) = self.pass(inputs, suggest)?;
+        let second = suggest.second_pass();
+        let is_again = inputs.iter().all(Input::is_a_file) && !self.interrupt.is_wanted();
+        let suggestions: Vec<Suggestion> = if is_again {
+            self.other = None;
+            self.pass(inputs, second)?.1.finish()
+        } else {
+            summary.notes.push(
+                "the suggested limits were not tried: what was read can be read once only"
+                    .to_owned(),
+            );
+            second.leave_out()
+        };
+        summary.suggestions = Some(suggestions);
+        Ok(summary)
+    }
+}
+
+/// What makes no sense together.
+fn check(args: &ReplayArgs) -> Result<(), End> {
+    let is_standard = |path: &Path| path.as_os_str() == "-";
+    let inputs = args.logs.iter().chain([&args.policy]).chain(&args.against);
+    if inputs.filter(|path| is_standard(path)).count() > 1 {
+        return Err(End::Misuse("the standard input can be read once; name - once".to_owned()));
+    }
+    if args.against.is_none() && args.fail_if.iter().any(|condition| condition.is_about_a_change())
+    {
+        return Err(End::Misuse("a condition on what changes needs --against".to_owned()));
+    }
+    Ok(())
+}
+
+/// The policy in a file, and what the file is called.
+fn policy(path: &Path, surface: Option<Surface>) -> Result<(String, Arc<Policy>), End> {
+    let at = surface.unwrap_or(Surface::Envoy);
+    let (file, source) = source::load(path)?;
+    let compiled = match source {
+        Source::Policy(document) => source::compile(&document, &[at]),
+        Source::Fault(fault) => Compiled::failed(fault, &[at]),
+        Source::Envoy(_) if at != Surface::Envoy => {
+            return Err(End::Misuse(format!(
+                "{file} is a configuration of Envoy, where only the surface envoy is"
+            )));
+        }
+        Source::Envoy(mut found) => {
+            if let Some(fault) = found.twice.pop() {
+                return Err(command::refuse(&[fault.into()], &file));
+            }
+            let many = found.filters.len();
+            match (found.filters.pop(), many) {
+                (Some(Filter { document: Ok(document), .. }), 1) => {
+                    source::compile(&document, &[at])
+                }
+                (Some(Filter { document: Err(fault), .. }), 1) => Compiled::failed(fault, &[at]),
+                _ => {
+                    return Err(End::Misuse(format!(
+                        "{file} has {many} Tollgate filters; a replay needs one policy, in a file of its own"
+                    )));
+                }
+            }
+        }
+    };
+    let mut policies = compiled.policies;
+    match policies.pop() {
+        Some((_, mut policy)) if compiled.problems.is_empty() => {
+            // The share of keys is what counts, not which ones.
+            policy.set_hash_key([0; 16]);
+            Ok((file, Arc::new(policy)))
+        }
+        _ => Err(command::refuse(&compiled.problems, &file)),
+    }
+}
+
+/// The format of each log.
+fn formats(args: &ReplayArgs, inputs: &[Input]) -> Result<Vec<Format>, End> {
+    let map = args.maps.join(",");
+    let mut formats = Vec::new();
+    for input in inputs {
+        match input.format(args.format.as_ref(), &map) {
+            Ok(format) => formats.push(format),
+            // An empty file has no lines that could be read wrongly.
+            Err(_) if input.head.trim_ascii().is_empty() && args.format.is_none() => {
+                let any = Format::parse("combined").map_err(|e| End::Misuse(e.to_string()))?;
+                formats.push(any);
+            }
+            Err(message) => {
+                problem(&format!("{message} ({})", FORMAT_NAMES.join(", ")));
+                return Err(End::Problems);
+            }
+        }
+    }
+    Ok(formats)
+}
+
+/// The fields that are wanted of each line; a need of a policy that nothing gives ends it here.
+fn fields(
+    args: &ReplayArgs,
+    policies: &[&Policy],
+    given: &Given,
+    formats: &[Format],
+) -> Result<Vec<Field>, End> {
+    let tells = |field: &Field| formats.iter().all(|format| format.tells(field));
+    let all = policies.iter().flat_map(|policy| needs(policy, given, tells));
+    let mut missing: Vec<Need> = Vec::new();
+    for need in all {
+        if !missing.contains(&need) {
+            missing.push(need);
+        }
+    }
+    if !missing.is_empty() {
+        #[derive(Serialize)]
+        struct Missing {
+            needs: Vec<Need>,
+        }
+        if args.outputs.json {
+            output::json(&Missing { needs: missing })?;
+        } else {
+            missing.iter().for_each(|need| problem(&need.to_string()));
+        }
+        return Err(End::Problems);
+    }
+    let mut fields: Vec<Field> =
+        policies.iter().flat_map(|policy| wanted(policy, given, tells)).collect();
+    if args.against.is_some() {
+        // For examples.
+        fields.extend([Field::Method, Field::Target]);
+    }
+    Ok(fields)
+}
+
+fn options(args: &ReplayArgs) -> Result<Options, End> {
+    let made_up = || {
+        let mut secret = [0; 16];
+        match getrandom::fill(&mut secret) {
+            Ok(()) => Ok(secret),
+            Err(error) => Err(End::Misuse(format!("no random numbers: {error}"))),
+        }
+    };
+    Ok(Options {
+        include_refused: args.include_refused,
+        since: args.since,
+        until: args.until,
+        is_private: args.private || args.private_key.is_some(),
+        secret: args.private_key.map_or_else(made_up, Ok)?,
+        top: usize::from(args.top),
+        ..Options::default()
+    })
+}
+
+/// How the replay ends: good, or with what fails.
+fn judge(args: &ReplayArgs, summary: &Summary, is_interrupted: bool) -> Result<(), End> {
+    let log = &summary.log;
+    let mut is_good = log.damaged.is_empty() && !is_interrupted;
+    if log.lines == log.unparsable {
+        let hint = match args.format {
+            Some(_) => "is it another --format?",
+            None => "name their --format",
+        };
+        problem(&match log.lines {
+            0 => "there is no line in what was read".to_owned(),
+            lines => format!("none of {lines} lines could be read; {hint}"),
+        });
+        is_good = false;
+    }
+    for damage in &log.damaged {
+        problem(&format!("{}: {}; what came before is reported", damage.log, damage.message));
+    }
+    for Checked { condition, found, of, .. } in summary.fail_if.iter().filter(|c| c.fails) {
+        problem(&format!("fails by {condition}: {found} of {of}"));
+        is_good = false;
+    }
+    if is_good { Ok(()) } else { Err(End::Problems) }
+}
+
+fn problem(message: &str) {
+    let mut page = Page::default();
+    page.push_styled(output::BAD, "problem:");
+    page.push_str(&format!(" {message}\n"));
+    page.err();
+}
+
+/// `access.log`, or `access.log and 3 more`.
+fn names(inputs: &[Input]) -> String {
+    match inputs {
+        [] => String::new(),
+        [one] => one.name.clone(),
+        [first, others @ ..] => format!("{} and {} more", first.name, others.len()),
+    }
+}
