@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 // Each imports only what stands below it.
+mod batch;
 mod queue;
 mod order;
 mod spool;
@@ -27,6 +28,7 @@ mod record;
 mod counts;
 mod field;
 
+pub use batch::Batch;
 pub use counts::{Cause, Counts, Sample};
 pub use field::{Field, Wanted};
 pub use format::{FORMAT_NAMES, Format, FormatError};

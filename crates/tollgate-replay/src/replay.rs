@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
-use tollgate_access_log::{Client, Record};
+use tollgate_access_log::{Batch, Client, Record};
 use tollgate_core::Timestamp;
 use tollgate_policy::{Policy, RuleResult};
 use tollgate_sim::{Decided, Fate};
@@ -24,7 +24,7 @@ use crate::lane::{DELAYED, DENIED, Lane, MARKED, Reading, SHADOWED, UNREADABLE};
 use crate::names::Names;
 use crate::observer::{Counted, Observer};
 use crate::options::{Options, REFUSED};
-use crate::shortcuts::Shortcuts;
+use crate::shortcuts::{Hint, Shortcuts};
 use crate::summary::{Changed, Example};
 use crate::time::Moment;
 use crate::timeline::{Bins, Counts};
@@ -44,6 +44,8 @@ pub struct Replay<O = ()> {
     names: Names,
     /// Where the policy is one quota of all clients, and nothing else is read of a request.
     shortcuts: Option<Shortcuts>,
+    /// Those of a batch, in memory that is used again.
+    hints: Vec<Hint>,
     pub(crate) clients: ClientTable,
     pub(crate) without_client: u64,
     pub(crate) bins: Bins,
@@ -97,6 +99,7 @@ impl<O: Observer> Replay<O> {
         Self {
             lanes: vec![lane],
             shortcuts: is_short.then(|| Shortcuts::new(options.secret)),
+            hints: Vec::new(),
             names: Names::new(options.secret, options.max_clients),
             clients: ClientTable::new(options.max_clients),
             without_client: 0,
@@ -131,8 +134,33 @@ impl<O: Observer> Replay<O> {
         &self.observer
     }
 
+    /// Replays the requests of a batch, one after the other, and leaves none in it.
+    ///
+    /// Clients that are known are all looked up first, in loops so short that a processor goes on
+    /// with the next ones while it waits for the memory of one.
+    pub fn push_all(&mut self, batch: &mut Batch) {
+        let mut hints = std::mem::take(&mut self.hints);
+        if let (Some(shortcuts), Some(lane)) = (&self.shortcuts, self.lanes.first()) {
+            batch.each(|record| hints.push(shortcuts.hint(record.client)));
+            shortcuts.find_all(&mut hints);
+            for hint in &mut hints {
+                hint.known = hint.known.filter(|known| lane.node.holds(*known));
+            }
+        }
+        let mut hint = hints.drain(..);
+        batch.each(|record| self.push_with(record, hint.next().unwrap_or_default()));
+        drop(hint);
+        batch.clear();
+        self.hints = hints;
+    }
+
     /// Replays one request, at the time that it says.
     pub fn push(&mut self, record: &Record<'_>) {
+        let hint = self.shortcuts.as_ref().map(|shortcuts| shortcuts.hint(record.client));
+        self.push_with(record, hint.unwrap_or_default());
+    }
+
+    fn push_with(&mut self, record: &Record<'_>, hint: Hint) {
         let at = Timestamp::from_nanos(record.time.unix_ns);
         let is_before = self.options.since.is_some_and(|since| at < since);
         if is_before || self.options.until.is_some_and(|until| at >= until) {
@@ -148,7 +176,7 @@ impl<O: Observer> Replay<O> {
         self.now = self.now.max(at);
         self.first_at.get_or_insert(at);
         self.resume();
-        self.decide(record, status.unwrap_or(200));
+        self.decide(record, status.unwrap_or(200), hint);
     }
 
     /// Tells everybody who still waits how it ends, and hands back what follows the replay.
@@ -165,10 +193,8 @@ impl<O: Observer> Replay<O> {
         self.observer
     }
 
-    fn decide(&mut self, record: &Record<'_>, status: u16) {
-        let shortcut = self.shortcuts.as_ref().zip(record.client);
-        let shortcut = shortcut.map(|(shortcuts, client)| shortcuts.client(client));
-        if shortcut.is_some_and(|client| self.admits_shortly(client)) {
+    fn decide(&mut self, record: &Record<'_>, status: u16, hint: Hint) {
+        if self.admits_shortly(hint) {
             return;
         }
         let (now, number) = (self.now, self.asked);
@@ -204,7 +230,7 @@ impl<O: Observer> Replay<O> {
                 _ => marks |= shifted(ledger.count(&decided, name), i),
             }
         }
-        if let (Some(client), Some(lane)) = (shortcut, self.lanes.first())
+        if let (Some(client), Some(lane)) = (hint.client, self.lanes.first())
             && let Some((shortcuts, known)) = self.shortcuts.as_mut().zip(lane.node.known())
         {
             shortcuts.learn(client, known);
@@ -221,9 +247,10 @@ impl<O: Observer> Replay<O> {
 
     /// Admits and counts the request of a client that was seen before, if that is all there is to
     /// say about it; else nothing is done.
-    fn admits_shortly(&mut self, client: u64) -> bool {
+    fn admits_shortly(&mut self, hint: Hint) -> bool {
         let Self { shortcuts: Some(shortcuts), lanes, now, .. } = self else { return false };
-        let (Some(known), [lane]) = (shortcuts.find(client), &mut **lanes) else { return false };
+        let known = hint.known.or_else(|| shortcuts.find(hint.client?));
+        let (Some(known), [lane]) = (known, &mut **lanes) else { return false };
         if !lane.node.admit(known, *now) {
             return false;
         }

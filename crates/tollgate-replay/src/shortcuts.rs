@@ -28,13 +28,34 @@ struct Shortcut {
     known: Known,
 }
 
+/// What is known of a request's client before it is decided.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hint {
+    /// What it is found by; `None` when there is no client, or no short way.
+    pub(crate) client: Option<u64>,
+    /// Where its count lies.
+    pub(crate) known: Option<Known>,
+}
+
 impl Shortcuts {
     pub(crate) const fn new(secret: [u8; 16]) -> Self {
         Self { secret, table: HashTable::new() }
     }
 
+    /// What a client is found by.
+    pub(crate) fn hint(&self, client: Option<Client<'_>>) -> Hint {
+        Hint { client: client.map(|client| self.client(client)), known: None }
+    }
+
+    /// Finds all of them.
+    pub(crate) fn find_all(&self, hints: &mut [Hint]) {
+        for hint in hints {
+            hint.known = hint.client.and_then(|client| self.find(client));
+        }
+    }
+
     /// The keyed hash of what the log calls a client: an address and a name are never alike.
-    pub(crate) fn client(&self, client: Client<'_>) -> u64 {
+    fn client(&self, client: Client<'_>) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.secret);
         match client {
             Client::Address(IpAddr::V4(v4)) => {

@@ -145,6 +145,13 @@ impl Node {
         admits
     }
 
+    /// True when the count of this client lies where it was.
+    #[inline]
+    #[must_use]
+    pub fn holds(&self, known: Known) -> bool {
+        self.lone.as_ref().is_some_and(|lone| self.store.holds(lone.group, known))
+    }
+
     /// The quota that alone decides, where there is one.
     #[must_use]
     pub const fn lone(&self) -> Option<&LoneQuota> {

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{LogCounts, Source};
-use tollgate_access_log::{Bounds, Field, Format};
+use tollgate_access_log::{Batch, Bounds, Field, Format, Wanted};
 use tollgate_policy::Surface;
 
 /// Everybody who is told.
@@ -48,8 +48,16 @@ fn replayed(policy: &Arc<Policy>, is_short: bool) -> (String, Vec<Counted>, usiz
     }
     let fields = vec![Field::Time, Field::Client, Field::Status];
     let format = Format::parse("common").unwrap();
-    let mut source = Source::new(&format, fields, Bounds::default()).unwrap();
-    source.feed(log().as_bytes(), &mut |record| replay.push(record)).unwrap();
+    let mut source = Source::new(&format, fields.clone(), Bounds::default()).unwrap();
+    let mut batch = Batch::new(Wanted::new(fields));
+    for piece in log().as_bytes().chunks(7000) {
+        if is_short {
+            source.feed(piece, &mut |record| batch.push(record)).unwrap();
+            replay.push_all(&mut batch);
+        } else {
+            source.feed(piece, &mut |record| replay.push(record)).unwrap();
+        }
+    }
     source.finish(&mut |record| replay.push(record)).unwrap();
     let mut counts = LogCounts::default();
     source.count(&mut counts);

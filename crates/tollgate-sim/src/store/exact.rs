@@ -83,6 +83,13 @@ impl Exact {
         }
     }
 
+    /// True when a place is this key's.
+    #[inline]
+    pub(super) fn holds(&self, group: usize, key: u128, slot: u32) -> bool {
+        let shelf = self.shelves.get(group);
+        shelf.is_some_and(|shelf| owner_at(&shelf.places, shelf.width, slot) == key)
+    }
+
     /// The value in a place, to be written, if it is still this key's.
     #[inline]
     pub(super) fn value_mut(&mut self, group: usize, key: u128, slot: u32) -> Option<&mut [u8]> {

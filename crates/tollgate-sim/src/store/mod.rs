@@ -236,6 +236,15 @@ impl Store {
         place.slot.map(|slot| Known { high, low, slot })
     }
 
+    /// True when a key that was held still is, where it was.
+    #[inline]
+    pub(crate) fn holds(&self, group: usize, known: Known) -> bool {
+        match &self.kind {
+            Kind::Exact(exact) => exact.holds(group, known.key(), known.slot),
+            Kind::Bounded(_) => false,
+        }
+    }
+
     /// The value of a key that was held, if it still is.
     #[inline]
     pub(crate) fn value_mut(&mut self, group: usize, known: Known) -> Option<&mut [u8]> {
