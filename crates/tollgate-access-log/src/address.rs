@@ -54,35 +54,38 @@ fn is_port(text: &[u8]) -> bool {
     }
 }
 
+/// The address of version 4 that `text` is, with nothing before or behind it.
 fn ipv4(text: &[u8]) -> Option<IpAddr> {
-    const SHORTEST: usize = "0.0.0.0".len();
-    const LONGEST: usize = "255.255.255.255".len();
-    if !(SHORTEST..=LONGEST).contains(&text.len()) || !text.first()?.is_ascii_digit() {
-        return None;
-    }
-    let (mut octets, mut octet, mut digits) = ([0_u8; 4], 0_u32, 0_u32);
-    let mut places = octets.iter_mut();
-    for byte in text {
-        if *byte == b'.' {
-            *places.next()? = whole_octet(octet, digits)?;
-            (octet, digits) = (0, 0);
-        } else {
-            let digit = byte.wrapping_sub(b'0');
-            if digit > 9 || digits > 2 {
-                return None;
-            }
-            octet = octet.wrapping_mul(10).wrapping_add(u32::from(digit));
-            digits = digits.wrapping_add(1);
-        }
-    }
-    *places.next()? = whole_octet(octet, digits)?;
-    places.next().is_none().then(|| IpAddr::V4(Ipv4Addr::from(octets)))
+    leading_ipv4(text).filter(|(_, rest)| rest.is_empty()).map(|(address, _)| address)
 }
 
-/// No octet without digits, above 255 or with a zero in front, which some read as octal.
-fn whole_octet(octet: u32, digits: u32) -> Option<u8> {
-    let has_zero_in_front = (digits > 1 && octet < 10) || (digits > 2 && octet < 100);
-    (digits > 0 && !has_zero_in_front).then(|| u8::try_from(octet).ok()).flatten()
+/// The address of version 4 that `text` begins with, and what stands behind it.
+#[inline]
+pub(crate) fn leading_ipv4(text: &[u8]) -> Option<(IpAddr, &[u8])> {
+    let (a, rest) = octet(text)?;
+    let (b, rest) = octet(rest.strip_prefix(b".")?)?;
+    let (c, rest) = octet(rest.strip_prefix(b".")?)?;
+    let (d, rest) = octet(rest.strip_prefix(b".")?)?;
+    Some((IpAddr::V4(Ipv4Addr::new(a, b, c, d)), rest))
+}
+
+/// The octet that `text` begins with, and the rest. None without digits, above 255 or with a zero
+/// in front, which some read as octal.
+#[inline]
+fn octet(text: &[u8]) -> Option<(u8, &[u8])> {
+    let digit = |byte: u8| u32::from(byte.wrapping_sub(b'0'));
+    match *text {
+        [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', ref rest @ ..] => {
+            let octet = digit(a).wrapping_mul(100).wrapping_add(digit(b).wrapping_mul(10));
+            Some((u8::try_from(octet.wrapping_add(digit(c))).ok()?, rest))
+        }
+        [a @ b'1'..=b'9', b @ b'0'..=b'9', ref rest @ ..] => {
+            let octet = digit(a).wrapping_mul(10).wrapping_add(digit(b));
+            Some((u8::try_from(octet).ok()?, rest))
+        }
+        [a @ b'0'..=b'9', ref rest @ ..] => Some((u8::try_from(digit(a)).ok()?, rest)),
+        _ => None,
+    }
 }
 
 fn ipv6(text: &[u8]) -> Option<IpAddr> {

@@ -27,6 +27,11 @@ fn fits(format: &Format, head: &[u8]) -> bool {
     let fields = [Field::Client, Field::Method, Field::Target, Field::Status];
     let agent = Field::header("user-agent");
     let told = fields.into_iter().chain([agent]).filter(|field| format.tells(field));
+    let told: Vec<Field> = told.collect();
+    // A time alone is no request.
+    if told.is_empty() {
+        return false;
+    }
     let Ok(mut reader) = Reader::new(format, Wanted::new(told), Limits::default()) else {
         return false;
     };
@@ -53,5 +58,23 @@ mod tests {
         );
         assert_eq!(found(&format!("{common}\nx\n{common}\nx\n")), None);
         assert_eq!(found(""), None);
+        let rows = [
+            ("www.example.com:80 ", "vhost"),
+            ("{\"ts\":1795332286,\"request\":{\"remote_ip\":\"192.0.2.1\"}}\n", "json"),
+            ("{\"start_time\":\"2026-11-22T07:24:46.123Z\",\"method\":\"GET\"}\n", "envoy-json"),
+            ("host\tlogname\ttime\tmethod\na\t-\t1795332286\tGET\n", "tsv"),
+            ("\u{feff}time,client_ip\n1795332286,192.0.2.1\n", "csv"),
+            (
+                "[2026-11-22T07:24:46.123Z] \"GET / HTTP/1.1\" 200 - 0 1 0 - \"-\" \"-\" \"-\" \"a\" \"-\"\n",
+                "envoy",
+            ),
+        ];
+        for (log, name) in rows {
+            let log = if name == "vhost" { format!("{log}{combined}") } else { log.to_owned() };
+            assert_eq!(found(&log).as_deref(), Some(name), "{log}");
+        }
+        for log in ["time\n1795332286\n", "{\"time\":1795332286}\n", "a,b\n1,2\n"] {
+            assert_eq!(found(log), None, "{log}");
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! Invariant: nothing is copied but what is escaped. Every format fills this one form, so what a
 //! method, a client or a missing value is, is said once, here.
 
+use std::net::IpAddr;
+
 use crate::address;
 use crate::counts::Cause;
 use crate::escape::{Escape, unescape};
@@ -45,10 +47,15 @@ pub(crate) enum Action {
     Query,
 }
 
+/// The place of the client's text.
+const CLIENT: usize = 7;
+
 /// What a line told.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     time: Option<Time>,
+    /// The client, where it is an address that needs no more looking at.
+    client: Option<IpAddr>,
     status: Option<u16>,
     places: Vec<Place>,
     unescaped: Vec<u8>,
@@ -59,6 +66,9 @@ pub(crate) struct Draft {
     pub(crate) seen: Vec<bool>,
     /// The last time read and its text: many lines have the same.
     known: Option<(Time, Vec<u8>)>,
+    /// What stands behind that time in a line was searched for from its beginning, so it would not
+    /// be found earlier in the same bytes.
+    is_found_first: bool,
     times: Vec<Strftime>,
 }
 
@@ -81,6 +91,7 @@ impl Draft {
         let places = vec![Place::Absent; wanted.values()];
         Self {
             time: None,
+            client: None,
             status: None,
             places,
             unescaped: Vec::new(),
@@ -88,6 +99,7 @@ impl Draft {
             query: None,
             seen: Vec::new(),
             known: None,
+            is_found_first: false,
             times,
         }
     }
@@ -96,6 +108,7 @@ impl Draft {
     pub(crate) fn clear(&mut self) {
         self.time = None;
         self.status = None;
+        self.client = None;
         self.places.fill(Place::Absent);
         self.unescaped.clear();
         self.path = None;
@@ -130,6 +143,42 @@ impl Draft {
             Action::Status => status(piece.text).is_ok(),
             Action::Request { .. } | Action::Skip | Action::Text(_) => true,
             Action::Path | Action::Query => true,
+        }
+    }
+
+    /// Takes what stands at the beginning of `rest`, where that is seen without looking for its
+    /// end, and gives what stands behind it: an address of version 4, or the same time again.
+    #[inline]
+    pub(crate) fn take_at_once<'a>(&mut self, action: Action, rest: &'a [u8]) -> Option<&'a [u8]> {
+        match action {
+            Action::Text(CLIENT) => {
+                let (client, behind) = address::leading_ipv4(rest)?;
+                self.client = Some(client);
+                Some(behind)
+            }
+            Action::Time(_) => {
+                let (time, known) = self.known.as_ref().filter(|_| self.is_found_first)?;
+                let (text, behind) = rest.split_at_checked(known.len())?;
+                self.time = is_same(known, text).then_some(*time);
+                self.time.is_some().then_some(behind)
+            }
+            Action::Skip | Action::Status | Action::Request { .. } => None,
+            Action::Text(_) | Action::Path | Action::Query => None,
+        }
+    }
+
+    /// What was taken last ends where its literal is found for the first time.
+    pub(crate) fn found_first(&mut self, action: Action) {
+        self.is_found_first |= matches!(action, Action::Time(_));
+    }
+
+    /// What was taken at once was no whole text: forgets it.
+    pub(crate) const fn forget(&mut self, action: Action) {
+        match action {
+            Action::Text(CLIENT) => self.client = None,
+            Action::Time(_) => self.time = None,
+            Action::Skip | Action::Status | Action::Request { .. } => {}
+            Action::Text(_) | Action::Path | Action::Query => {}
         }
     }
 
@@ -180,6 +229,10 @@ impl Draft {
     /// Adds one of several values to a text.
     pub(crate) fn join(&mut self, action: Action, text: &[u8], escape: Escape) {
         let Action::Text(place) = action else { return };
+        if place == CLIENT {
+            // Of a list of clients the last one is the client.
+            self.client = None;
+        }
         let Some(place) = self.places.get_mut(place) else { return };
         let from = match *place {
             Place::Unescaped(from, _) => {
@@ -256,6 +309,7 @@ impl Draft {
         *known = time;
         kept.clear();
         kept.extend_from_slice(text);
+        self.is_found_first = false;
         Ok(time)
     }
 
@@ -269,7 +323,10 @@ impl Draft {
         let texts = Texts { wanted, line, unescaped: &self.unescaped, places: &self.places };
         let time = self.time.ok_or(Cause::Time)?;
         let text_of = |field| fixed_place(field).and_then(|place| texts.get(place));
-        let client = text_of(&Field::Client).and_then(address::client);
+        let client = match self.client {
+            Some(address) => Some(Client::Address(address)),
+            None => text_of(&Field::Client).and_then(address::client),
+        };
         let peer = match text_of(&Field::Peer).and_then(address::client) {
             Some(Client::Address(address)) => Some(address),
             Some(Client::Name(_)) | None => None,
@@ -325,4 +382,14 @@ fn request_line(line: &[u8]) -> Option<(Range, Range)> {
     let has_version = last > end && line.get(last..)?.starts_with(b" HTTP/");
     let to = if has_version { last } else { line.len() };
     (from < to).then_some(((0, end), (from, to)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clients_place_is_the_clients() {
+        assert_eq!(fixed_place(&Field::Client), Some(CLIENT));
+    }
 }

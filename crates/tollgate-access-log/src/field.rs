@@ -162,6 +162,7 @@ fn is_named(field: &Field) -> bool {
 }
 
 /// The places that do not depend on what was asked for.
+#[inline]
 pub(crate) const fn fixed_place(field: &Field) -> Option<usize> {
     match field {
         Field::Method => Some(0),

@@ -37,6 +37,17 @@ enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatError(String);
 
+impl FormatError {
+    /// What stands in a log or in a format may be shown, but not control a terminal.
+    fn new(why: &str) -> Self {
+        let shown = |c: char| match c.is_control() {
+            true => c.escape_default().to_string(),
+            false => c.to_string(),
+        };
+        Self(why.chars().map(shown).collect())
+    }
+}
+
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -83,7 +94,7 @@ impl Format {
             ("tsv", words) => columns(ColumnKind::Tabs, words),
             _ => Err(format!("is no format; use {}", FORMAT_NAMES.join(", "))),
         };
-        let kind = kind.map_err(|why| FormatError(format!("{spec:?} {why}")))?;
+        let kind = kind.map_err(|why| FormatError::new(&format!("{spec:?} {why}")))?;
         Ok(Self { spec: spec.to_owned(), kind })
     }
 
@@ -102,7 +113,7 @@ impl Format {
             Kind::Columns(columns) => columns.map.add(map).and_then(|()| columns.check()),
             Kind::Json(json) => json.add(map),
         };
-        mapped.map_err(|why| FormatError(format!("{:?} {why}", self.spec)))?;
+        mapped.map_err(|why| FormatError::new(&format!("{:?} {why}", self.spec)))?;
         Ok(Self { spec: self.spec.clone(), kind })
     }
 
@@ -119,7 +130,7 @@ impl Format {
         let kind = match &self.kind {
             Kind::Columns(columns) if columns.has_header => {
                 let fitted = columns.with_header(lines.next().unwrap_or_default());
-                let failed = |why| FormatError(format!("the first line {why}"));
+                let failed = |why| FormatError::new(&format!("the first line {why}"));
                 Kind::Columns(fitted.map_err(failed)?)
             }
             Kind::Json(json) if json.given.is_empty() => Kind::Json(json.with_lines(lines)),

@@ -28,7 +28,7 @@ pub struct Bounds {
     /// A record may stand behind others that are later by so much, at most a day. Default 10 s.
     pub out_of_order_ns: u64,
     /// Bytes of records that are held: a record takes some 20 bytes and its texts. Default 64 MiB;
-    /// what is reserved for them may be twice as much.
+    /// while room for more is made, three times as much may be reserved.
     pub held_bytes: usize,
 }
 

@@ -87,10 +87,8 @@ impl Template {
     /// The steps that find what is wanted.
     pub(crate) fn program(&self, wanted: &Wanted) -> Program {
         let actions = actions(&self.sources(), wanted);
-        let step = |(action, variable): (_, &Variable)| Step {
-            action,
-            is_word: variable.is_word,
-            literal: variable.literal.clone(),
+        let step = |(action, variable): (_, &Variable)| {
+            Step::new(action, variable.is_word, variable.literal.clone())
         };
         let steps = actions.into_iter().zip(&self.variables).map(step).collect();
         Program::new(self.lead.clone(), steps, self.escape)

@@ -54,11 +54,23 @@ impl Program {
     fn read_once(&self, line: &[u8], draft: &mut Draft) -> Result<(), Cause> {
         let mut rest = line.get(self.lead.len()..).unwrap_or_default();
         for step in &self.steps {
+            let literal = step.literal.len();
+            if step.ends_what_is_taken_at_once {
+                let behind = draft.take_at_once(step.action, rest);
+                if let Some(behind) = behind.filter(|behind| step.begins(behind)) {
+                    rest = behind.get(literal..).unwrap_or_default();
+                    continue;
+                }
+                draft.forget(step.action);
+            }
             let end = step.end(rest, 0, self.escape).ok_or(Cause::Form)?;
             let (text, after) = rest.split_at_checked(end).ok_or(Cause::Form)?;
-            let piece = Piece { text, from: line.len().wrapping_sub(rest.len()) };
-            draft.take(step.action, piece, self.escape)?;
-            rest = after.get(step.literal.len()..).unwrap_or_default();
+            if step.action != Action::Skip {
+                let piece = Piece { text, from: line.len().wrapping_sub(rest.len()) };
+                draft.take(step.action, piece, self.escape)?;
+                draft.found_first(step.action);
+            }
+            rest = after.get(literal..).unwrap_or_default();
         }
         Ok(())
     }

@@ -13,21 +13,56 @@ pub(super) struct Step {
     /// The text has no spaces: no client's words, but an address, a number or a name of ours.
     pub(super) is_word: bool,
     pub(super) literal: Vec<u8>,
+    /// The first eight bytes of the literal, and which of them there are.
+    word: u64,
+    mask: u64,
+    /// A text that [`Draft::take_at_once`](crate::draft::Draft::take_at_once) knows has nothing of
+    /// the literal in it: it would not be found earlier.
+    pub(super) ends_what_is_taken_at_once: bool,
 }
 
 impl Step {
+    pub(super) fn new(action: Action, is_word: bool, literal: Vec<u8>) -> Self {
+        let mut word = [0; 8];
+        word.iter_mut().zip(&literal).for_each(|(byte, of)| *byte = *of);
+        let mut mask = [0; 8];
+        mask.iter_mut().zip(&literal).for_each(|(byte, _)| *byte = 0xff);
+        let (word, mask) = (u64::from_le_bytes(word), u64::from_le_bytes(mask));
+        let first = literal.first();
+        let ends_what_is_taken_at_once = match action {
+            Action::Text(_) => first.is_some_and(|byte| !matches!(byte, b'.' | b'0'..=b'9')),
+            Action::Time(_) => first.is_some(),
+            Action::Skip | Action::Status | Action::Request { .. } => false,
+            Action::Path | Action::Query => false,
+        };
+        Self { action, is_word, literal, word, mask, ends_what_is_taken_at_once }
+    }
+
     /// Where in `rest`, at `from` or later, the variable may end.
     pub(super) fn end(&self, rest: &[u8], from: usize, escape: Escape) -> Option<usize> {
         let Some(first) = self.literal.first() else { return Some(rest.len()) };
         let mut searched = from;
         loop {
-            let found = memchr(*first, rest.get(searched..)?)?;
+            let found = find(*first, rest.get(searched..)?)?;
             let at = searched.wrapping_add(found);
-            let is_escaped = *first == b'"' && is_escaped(rest.get(..at)?, escape);
-            if !is_escaped && begins_with(rest.get(at..)?, &self.literal) {
+            if self.begins(rest.get(at..)?)
+                && !(*first == b'"' && is_escaped(rest.get(..at)?, escape))
+            {
                 return Some(at);
             }
             searched = at.wrapping_add(1);
+        }
+    }
+
+    /// True when `text` begins with the literal, which is at once seen of eight bytes.
+    #[inline]
+    pub(super) fn begins(&self, text: &[u8]) -> bool {
+        match text.first_chunk::<8>() {
+            Some(eight) => {
+                let differs = (u64::from_le_bytes(*eight) ^ self.word) & self.mask;
+                differs == 0 && (self.literal.len() <= 8 || begins_with(text, &self.literal))
+            }
+            None => begins_with(text, &self.literal),
         }
     }
 
@@ -53,6 +88,33 @@ impl Step {
     }
 }
 
+/// Where `byte` is for the first time. Most texts of a line are short: sixteen bytes are looked at
+/// here, for less than a call takes.
+#[inline]
+fn find(byte: u8, text: &[u8]) -> Option<usize> {
+    let (near, _) = text.as_chunks::<8>();
+    let mut near = near.iter().map(|eight| in_eight(byte, u64::from_le_bytes(*eight)));
+    if let Some(Some(at)) = near.next() {
+        return Some(at);
+    }
+    if let Some(Some(at)) = near.next() {
+        return Some(at.wrapping_add(8));
+    }
+    memchr(byte, text)
+}
+
+/// Which of the eight bytes of `word`, the lowest first, is `byte` first. Taking 1 from each byte
+/// that is alike borrows its high bit, and below the first such byte nothing else does.
+#[inline]
+fn in_eight(byte: u8, word: u64) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let same_are_zero = word ^ u64::from_le_bytes([byte; 8]);
+    let zeros = same_are_zero.wrapping_sub(ONES) & !same_are_zero & HIGH;
+    let at = usize::try_from(zeros.trailing_zeros() >> 3).ok();
+    at.filter(|at| *at < 8)
+}
+
 /// Whether what stands behind `before` is escaped by it: an odd number of backslashes.
 fn is_escaped(before: &[u8], escape: Escape) -> bool {
     let has_backslashes = matches!(escape, Escape::Backslash | Escape::Json);
@@ -68,4 +130,40 @@ fn is_escaped(before: &[u8], escape: Escape) -> bool {
 #[inline]
 pub(super) fn begins_with(text: &[u8], literal: &[u8]) -> bool {
     text.len() >= literal.len() && text.iter().zip(literal).all(|(one, other)| one == other)
+}
+
+#[cfg(test)]
+#[allow(clippy::arithmetic_side_effects)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_is_found_where_memchr_finds_it() {
+        // Bytes that differ by one, or by the high bit, are what a borrow could confuse.
+        let bytes = [b' ', b' ' + 1, b' ' - 1, b' ' | 0x80, 0, 0xff];
+        for length in 0..20_usize {
+            for start in 0..bytes.len().pow(2) {
+                let text: Vec<u8> = (0..length)
+                    .map(|i| bytes[(start / (1 + i % 2 * 5) + i * i * start) % bytes.len()])
+                    .collect();
+                for byte in bytes {
+                    assert_eq!(find(byte, &text), memchr(byte, &text), "{byte} in {text:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_literal_of_any_length_is_seen() {
+        let text = b"abcdefghijkl";
+        for length in 1..12 {
+            let step = Step::new(Action::Skip, false, text[..length].to_vec());
+            assert!(step.begins(text) && step.begins(&text[..length]));
+            assert!(!step.begins(&text[..length - 1]) && !step.begins(&text[1..]));
+            let mut other = text.to_vec();
+            other[length - 1] ^= 1;
+            assert!(!step.begins(&other), "{length}");
+            assert_eq!(step.end(text, 0, Escape::None), Some(0));
+        }
+    }
 }
