@@ -66,6 +66,7 @@ export class PolicyEditor {
         linter(lint(engine, checked), { delay: 250 }),
         autocompletion({ override: [complete(engine)], icons: false }),
         keymap.of([{ key: 'Tab', run: acceptCompletion }, ...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap, ...lintKeymap]),
+        overSelection,
         EditorView.updateListener.of((update) => {
           if (update.docChanged) changed(update.state.doc.toString());
         }),
@@ -77,6 +78,23 @@ export class PolicyEditor {
     this.#view.destroy();
   }
 }
+
+/**
+ * Text that is typed over a selection. Left to itself, the browser keeps the look of what was there
+ * in a style attribute, which the page's security policy refuses, loudly.
+ */
+const overSelection = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { main } = view.state.selection;
+    const text = event.data;
+    if (event.inputType !== 'insertText' || !text || main.empty || view.composing) return false;
+    event.preventDefault();
+    const insert = () => view.state.update(view.state.replaceSelection(text), { userEvent: 'input.type' });
+    const handlers = view.state.facet(EditorView.inputHandler);
+    if (!handlers.some((handle) => handle(view, main.from, main.to, text, insert))) view.dispatch(insert());
+    return true;
+  },
+});
 
 /**
  * @param {import('./engine.js').Engine} engine

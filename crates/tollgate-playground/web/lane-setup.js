@@ -7,7 +7,7 @@
 
 import { debounced, fill, h, labelled, newId } from './dom.js';
 import { parseWindow } from './format.js';
-import { ALGORITHMS, MAX_LIMIT, algorithm, policyText } from './state.js';
+import { ALGORITHMS, MAX_LIMIT, algorithm, policyText, preset } from './state.js';
 
 /** @typedef {import('./state.js').LaneState} LaneState */
 /** @typedef {import('./state.js').Preset} Preset */
@@ -27,6 +27,10 @@ const SAID = {
 
 export class LaneSetup {
   /** @type {import('./editor.js').PolicyEditor|null} */ #editor = null;
+  /** The preset that was last chosen. */
+  #preset = preset('gcra', 10, '10s');
+  /** A policy that was left for a preset: it is there again when that one is edited. */
+  #left = { made: '', policy: '' };
 
   /**
    * @param {LaneState} state
@@ -60,6 +64,7 @@ export class LaneSetup {
 
   /** @param {Preset} preset */
   #renderPreset(preset) {
+    this.#preset = preset;
     const choice = h('select', { 'data-testid': 'algorithm' },
       ALGORITHMS.map(({ name }) => h('option', { value: name, selected: name === preset.algorithm }, name)));
     const limit = number('limit', preset.limit, MAX_LIMIT);
@@ -91,14 +96,18 @@ export class LaneSetup {
       burst.setAttribute('aria-invalid', String(next.wrong === 'burst'));
       buckets.setAttribute('aria-invalid', String(next.wrong === 'buckets'));
       fill(problem, next.why);
-      if (next.preset) this.#set(next.preset);
+      if (next.preset) {
+        this.#preset = next.preset;
+        this.#set(next.preset);
+      }
     };
     const soon = debounced(read, 250);
     for (const input of [limit, window, burst, buckets]) input.addEventListener('input', soon);
     for (const input of [choice, strict]) input.addEventListener('change', read);
     const edit = h('button', { type: 'button', className: 'plain', 'data-testid': 'edit-policy',
       onclick: () => {
-        this.#set({ kind: 'policy', policy: policyText(this.state) });
+        const made = policyText(this.state);
+        this.#set({ kind: 'policy', policy: made === this.#left.made ? this.#left.policy : made });
         this.#render();
       } }, 'Edit as a policy');
     showFields();
@@ -114,7 +123,9 @@ export class LaneSetup {
     const verdict = h('div', { className: 'verdict', role: 'status', 'data-testid': 'verdict' });
     const back = h('button', { type: 'button', className: 'plain', 'data-testid': 'use-preset',
       onclick: () => {
-        this.#set({ kind: 'preset', algorithm: 'gcra', limit: 10, window: '10s', burst: null, strict: false, buckets: null });
+        const written = policyText(this.state);
+        this.#set(this.#preset);
+        this.#left = { made: policyText(this.state), policy: written };
         this.#render();
       } }, 'Use a preset instead');
     fill(this.element, place, verdict, h('p', { className: 'setup-foot' }, back,

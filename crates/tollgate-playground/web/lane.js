@@ -210,11 +210,15 @@ export class Lane {
     while (this.#wanted) {
       const { at_ms, index } = this.#wanted;
       this.#wanted = null;
+      // A request late in a long run is found by running up to it.
+      const slow = setTimeout(() => { this.response.element.dataset.pending = ''; }, 200);
       try {
         this.shown = await this.engine.ask('request', [at_ms, index]);
       } catch {
         this.shown = null;
       }
+      clearTimeout(slow);
+      delete this.response.element.dataset.pending;
       this.response.show(this.shown, this.span);
     }
     this.#isAsking = false;

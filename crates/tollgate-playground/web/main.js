@@ -23,8 +23,12 @@ function open(state) {
   app = new App(state, { traffic: place('traffic'), lanes: place('lanes') }, () => markRecipe(null, 'Changed by you; “Copy link” keeps it.'));
 }
 
+let opened = 0;
+
 /** Opens what stands behind the `#`; an address without is the first recipe. */
 async function openAddress() {
+  opened += 1;
+  const mine = opened;
   const notice = place('notice');
   notice.hidden = true;
   const hash = location.hash.slice(1);
@@ -33,11 +37,14 @@ async function openAddress() {
     return;
   }
   try {
-    open(stateOf(await read(hash)));
+    const state = stateOf(await read(hash));
+    if (mine !== opened) return; // another link was opened meanwhile
+    open(state);
     markRecipe(null, 'This is what the link holds.');
   } catch (error) {
-    if (!(error instanceof LinkError || error instanceof StateError)) throw error;
-    fill(notice, `${error.message[0].toUpperCase()}${error.message.slice(1)}. This is the first recipe instead.`);
+    const isKnown = error instanceof LinkError || error instanceof StateError;
+    const why = isKnown ? error.message : `the link cannot be shown: ${error}`;
+    fill(notice, `${why[0].toUpperCase()}${why.slice(1)}. This is the first recipe instead.`);
     notice.hidden = false;
     chooseRecipe(RECIPES[0]);
   }
@@ -67,6 +74,7 @@ function tools() {
       history.replaceState(null, '', url);
       await navigator.clipboard.writeText(url);
       fill(said, 'copied');
+      setTimeout(() => fill(said), 4000);
       answer('The link is copied.');
     } catch (error) {
       const why = error instanceof LinkError ? error.message : 'copy it from the address bar';

@@ -100,7 +100,7 @@ export const RECIPES = [
   {
     id: 'zipf',
     name: 'Zipf clients',
-    look: 'A few of 1,000 clients send most of the requests, as in real logs: nearly everything that is denied is theirs.',
+    look: 'A few of 1,000 clients send most of the requests, as in real logs: the plots of the window follow the busiest one, who is at his limit all the time, while most clients never notice.',
     state: {
       lanes: ['gcra', 'sliding-window', 'sliding-log'].map((name) => preset(name, 60, '1m')),
       traffic: model({ length: '5m', sources: [

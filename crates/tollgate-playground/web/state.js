@@ -113,7 +113,7 @@ export function laneName(lane) {
     const { rules } = JSON.parse(lane.policy);
     const [{ name, quotas: [{ algorithm: by = 'gcra' }] }] = rules;
     const more = rules.length > 1 ? ` and ${rules.length - 1} more` : '';
-    return `${name}, ${by}${more}`;
+    return `${name}, ${by}${more}`.slice(0, 80);
   } catch {
     return 'your policy';
   }

@@ -57,8 +57,14 @@ export function documentOf(json) {
 /** The model of a source, and its values. @param {any} source */
 export function modelOf(source) {
   const [name, values] = Object.entries(source.arrivals)[0] ?? ['steady', {}];
-  return { name, values: /** @type {Record<string, any>} */ (values) };
+  return { name, values: /** @type {Record<string, unknown>} */ (typeof values === 'object' && values !== null ? values : {}) };
 }
+
+/** What stands in a field; nothing for what is neither text nor number. @param {unknown} value */
+export const shown = (value) => (typeof value === 'string' || typeof value === 'number' ? String(value) : '');
+
+/** The fields of a model; none for one that the form does not know. @param {string} name */
+export const fieldsOf = (name) => (Object.hasOwn(MODELS, name) ? MODELS[name].fields : []);
 
 /**
  * The source with another model; values of the same name stay.
@@ -66,7 +72,7 @@ export function modelOf(source) {
  */
 export function withModel(source, name) {
   const { values } = modelOf(source);
-  const fields = MODELS[name].fields.map((one) =>
+  const fields = fieldsOf(name).map((one) =>
     [one.name, typeof values[one.name] === typeof one.first ? values[one.name] : one.first]);
   return { ...source, arrivals: { [name]: Object.fromEntries(fields) } };
 }
@@ -88,7 +94,7 @@ export const numberOr = (text) => (/^\s*\d+(\.\d+)?\s*$/.test(text) ? Number(tex
 export function retryOf(source) {
   const wait = source.retry?.wait;
   if (!wait) return 'none';
-  return typeof wait === 'string' ? wait : Object.keys(wait)[0];
+  return typeof wait === 'string' ? wait : Object.keys(wait)[0] ?? 'none';
 }
 
 /** @param {any} source @param {string} name of `RETRIES` */

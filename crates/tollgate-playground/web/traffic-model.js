@@ -85,7 +85,7 @@ export class TrafficModel {
   #sources(document) {
     if (document.sources.length < 2) return null;
     const options = document.sources.map((source, i) =>
-      h('option', { value: i, selected: i === this.#source }, source.name || `source ${i + 1}`));
+      h('option', { value: i, selected: i === this.#source }, form.shown(source.name) || `source ${i + 1}`));
     const select = h('select', { onchange: () => {
       this.#source = Number(select.value);
       this.#render();
@@ -105,7 +105,7 @@ export class TrafficModel {
   #models(source) {
     const { name } = form.modelOf(source);
     const known = Object.entries(form.MODELS).map(([value, { label }]) => h('option', { value, selected: value === name }, label));
-    const other = name in form.MODELS ? [] : [h('option', { value: name, selected: true }, name)];
+    const other = Object.hasOwn(form.MODELS, name) ? [] : [h('option', { value: name, selected: true }, name)];
     const select = h('select', { 'data-testid': 'model', onchange: () => {
       this.#change((one) => form.withModel(one, select.value), true);
       /** @type {HTMLElement|null} */ (this.fields.querySelector('[data-testid=model]'))?.focus();
@@ -116,8 +116,8 @@ export class TrafficModel {
   /** @param {any} source */
   #values(source) {
     const { name, values } = form.modelOf(source);
-    return (form.MODELS[name]?.fields ?? []).map((field) =>
-      labelled(field.label, input(String(values[field.name] ?? ''), field.name,
+    return form.fieldsOf(name).map((field) =>
+      labelled(field.label, input(form.shown(values[field.name]), field.name,
         (text) => this.#change((one) => form.withValue(one, field, text.trim())))));
   }
 
@@ -125,10 +125,10 @@ export class TrafficModel {
   #clients(source) {
     const { count = 1, zipf = '', fresh = false } = source.clients ?? {};
     const change = () => this.#change((one) => form.withClients(one, counted.value, uneven.value, isFresh.checked));
-    const counted = input(String(count), 'clients', change);
-    const uneven = input(String(zipf), 'zipf', change);
+    const counted = input(form.shown(count), 'clients', change);
+    const uneven = input(form.shown(zipf), 'zipf', change);
     uneven.placeholder = 'even';
-    const isFresh = h('input', { type: 'checkbox', checked: fresh, id: newId('fresh'), onchange: change });
+    const isFresh = h('input', { type: 'checkbox', checked: fresh === true, id: newId('fresh'), onchange: change });
     return [labelled('Clients', counted), labelled('Zipf exponent', uneven),
       h('div', { className: 'check' }, isFresh, h('label', { for: isFresh.id }, 'always new ones'))];
   }
