@@ -83,7 +83,7 @@ const SAMPLE_BYTES: usize = 160;
 /// One line that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Its number, from 1.
+    /// Its number in its file, from 1; a header line and lines within quotes count here.
     pub line: u64,
     /// Why it could not be read.
     pub cause: Cause,
@@ -104,6 +104,8 @@ pub struct Counts {
     pub empty: u64,
     unparsable: [u64; CAUSES.len()],
     samples: Vec<Sample>,
+    /// The number of the line that is read, in its file.
+    pub(crate) line: u64,
 }
 
 impl Counts {
@@ -142,7 +144,7 @@ impl Counts {
         if *count <= SAMPLES_PER_CAUSE {
             let shown = line.get(..SAMPLE_BYTES).unwrap_or(line);
             let text = shown.escape_ascii().to_string();
-            self.samples.push(Sample { line: self.lines, cause, text });
+            self.samples.push(Sample { line: self.line, cause, text });
         }
     }
 }

@@ -123,7 +123,7 @@ impl Format {
     /// be cut.
     ///
     /// # Errors
-    /// The first line names no columns, or not those that are mapped.
+    /// The first lines lack a column that is mapped, or a key that every request has.
     pub fn fit(&self, head: &[u8]) -> Result<Self, FormatError> {
         let head = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
         let mut lines = head.split(|byte| *byte == b'\n').take(HEAD_LINES);
@@ -133,7 +133,11 @@ impl Format {
                 let failed = |why| FormatError::new(&format!("the first line {why}"));
                 Kind::Columns(fitted.map_err(failed)?)
             }
-            Kind::Json(json) if json.given.is_empty() => Kind::Json(json.with_lines(lines)),
+            Kind::Json(json) if json.given.is_empty() => {
+                let fitted = json.with_lines(lines);
+                let failed = |why| FormatError::new(&format!("the first lines {why}"));
+                Kind::Json(fitted.map_err(failed)?)
+            }
             other => other.clone(),
         };
         Ok(Self { spec: self.spec.clone(), kind })

@@ -52,6 +52,16 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+impl Refused {
+    /// Why a log that begins with `head` is refused in every format, if it is: for whoever found
+    /// none that fits.
+    #[must_use]
+    pub fn by_head(head: &[u8]) -> Option<Self> {
+        let is_utf16 = head.starts_with(b"\xFF\xFE") || head.starts_with(b"\xFE\xFF");
+        is_utf16.then_some(Self::Utf16)
+    }
+}
+
 /// Reads the lines of logs of one format.
 #[derive(Clone, Debug)]
 pub struct Reader {
@@ -65,6 +75,8 @@ struct Parser {
     wanted: Wanted,
     format: Format,
     program: LineProgram,
+    /// A line may have line ends within quotes.
+    has_quotes: bool,
     /// The next line has the names of the columns.
     expects_header: bool,
     refused: Option<Refused>,
@@ -86,6 +98,7 @@ impl Reader {
             draft: Draft::new(&wanted, format.times()),
             wanted,
             counts: Counts::default(),
+            has_quotes: format.has_quotes(),
             expects_header: format.has_header(),
             refused: None,
             format: format.clone(),
@@ -118,6 +131,7 @@ impl Reader {
         let parser = &mut self.parser;
         self.lines.finish(&mut |line| parser.line(line, on_record));
         parser.expects_header = parser.format.has_header();
+        parser.counts.line = 0;
         parser.refused.take().map_or(Ok(()), Err)
     }
 
@@ -130,6 +144,7 @@ impl Reader {
 
 impl Parser {
     fn line(&mut self, line: Line<'_>, on_record: &mut impl FnMut(Record<'_>)) {
+        self.counts.line = self.counts.line.wrapping_add(1);
         match line {
             Line::Whole(line) if self.expects_header => self.header(line),
             _ if self.refused.is_some() => {}
@@ -166,6 +181,11 @@ impl Parser {
             }
             Err(cause) => self.counts.unreadable(cause, line),
         }
+        if self.has_quotes {
+            let within = memchr::memchr_iter(b'\n', line).count();
+            let within = u64::try_from(within).unwrap_or(u64::MAX);
+            self.counts.line = self.counts.line.wrapping_add(within);
+        }
     }
 }
 
@@ -196,5 +216,26 @@ mod tests {
         reader.finish(&mut check).unwrap();
         assert_eq!(records, 1);
         assert_eq!((reader.counts().lines, reader.counts().records), (1, 1));
+    }
+
+    #[test]
+    fn samples_have_the_number_of_their_line_in_its_file() {
+        let format = Format::parse("csv").unwrap().fit(b"time,client\n").unwrap();
+        let wanted = Wanted::new([Field::Client]);
+        let mut reader = Reader::new(&format, wanted, Limits::default()).unwrap();
+        for log in ["time,client\n1,\"a\nb\"\nx,c\n\n", "time,client\nx,d"] {
+            reader.feed(log.as_bytes(), &mut |_| {}).unwrap();
+            reader.finish(&mut |_| {}).unwrap();
+        }
+        let lines: Vec<u64> = reader.counts().samples().iter().map(|sample| sample.line).collect();
+        assert_eq!(lines, [4, 2]);
+        // Another file of other columns is refused, and one in another order is read.
+        let mut clients = vec![];
+        let mut keep = |record: Record<'_>| clients.push(format!("{:?}", record.client));
+        let refused = reader.feed(b"time,ip address\n1,a\n", &mut keep);
+        assert_eq!(refused, Err(Refused::OtherColumns));
+        assert_eq!(reader.finish(&mut keep), Err(Refused::OtherColumns));
+        reader.feed(b"client,time\n192.0.2.1,1\n", &mut keep).unwrap();
+        assert_eq!(clients, ["Some(Address(192.0.2.1))"]);
     }
 }

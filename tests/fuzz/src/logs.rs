@@ -11,7 +11,7 @@ use tollgate_access_log::{
 };
 
 /// Longer logs teach nothing new.
-const LONGEST: usize = 4096;
+const LONGEST: usize = 1500;
 /// Short, so that lines are too long.
 const LINE_BYTES: usize = 200;
 
@@ -32,7 +32,10 @@ pub fn check(names: &[&str], bytes: &[u8]) {
             return;
         }
     };
-    if let Some(found) = Format::detect(log) {
+    // Tried in every format, which takes its time.
+    if log.len() < 200
+        && let Some(found) = Format::detect(log)
+    {
         assert!(found.tells(&Field::Time), "{found}");
     }
     let all = ["client", "peer", "user", "method", "target", "host", "status", "route", "country"]
@@ -40,7 +43,7 @@ pub fn check(names: &[&str], bytes: &[u8]) {
         .chain(["asn", "header.user-agent", "header.a", "cookie.a", "query.a", "claim.a"]);
     let all = Wanted::new(all.filter_map(Field::parse));
     let Ok(read) = Read::at_once(&format, &all, log, log.len().max(1)) else { return };
-    for piece in [1, 2, 7, 64] {
+    for piece in [1, 7] {
         let in_pieces = Read::at_once(&format, &all, log, piece);
         assert_eq!(in_pieces.as_ref(), Ok(&read), "{format} in pieces of {piece}");
     }

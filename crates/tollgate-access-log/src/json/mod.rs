@@ -92,14 +92,34 @@ impl Json {
         }
     }
 
-    /// With the names that these lines have.
-    pub(crate) fn with_lines<'l>(&self, lines: impl Iterator<Item = &'l [u8]>) -> Self {
+    /// With the names that these lines have. What every request has must be there if it is mapped;
+    /// other keys may come later.
+    pub(crate) fn with_lines<'l>(
+        &self,
+        lines: impl Iterator<Item = &'l [u8]>,
+    ) -> Result<Self, String> {
         let mut names = Vec::new();
         for line in lines {
             // A line that is no JSON is counted when it is read.
             let _ = self::names(line, &mut names);
         }
-        Self { names: Some(names), ..self.clone() }
+        let is_always = |source: &Source| match source {
+            Source::Time(_) | Source::Request | Source::Path => true,
+            Source::Text(field) => {
+                matches!(field, Field::Client | Field::Method | Field::Target)
+            }
+            Source::Other | Source::Status | Source::Query => false,
+        };
+        let pairs = self.map.pairs.iter();
+        let missing = pairs.filter(|(source, name)| is_always(source) && !names.contains(name));
+        match missing.map(|(_, name)| name).next() {
+            Some(name) if !names.is_empty() => {
+                let shown: Vec<String> =
+                    names.iter().take(20).map(|name| name.escape_debug().to_string()).collect();
+                Err(format!("have no key {name:?}, but {}", shown.join(", ")))
+            }
+            _ => Ok(Self { names: Some(names), ..self.clone() }),
+        }
     }
 
     /// The paths, each with what it tells. What is mapped needs not stand in the first lines.

@@ -1,0 +1,241 @@
+//! What docs/logs.md says of formats is true: its names are known, its examples are read.
+#![allow(missing_docs, clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use std::path::Path;
+
+use tollgate_access_log::{Cause, Field, Format, FormatError, Limits, Reader, Wanted};
+
+/// The document, and of it what stands under a heading.
+fn section(heading: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/logs.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, rest) = text.split_once(&format!("\n{heading}\n")).unwrap();
+    rest.split("\n## ").next().unwrap().split("\n### ").next().unwrap().to_owned()
+}
+
+/// The cells of the table's rows, without its head.
+fn rows(section: &str) -> Vec<Vec<String>> {
+    let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
+    let cells = |row: &str| {
+        let row = row.trim_matches('|').split('|');
+        row.map(|cell| cell.trim().to_owned()).collect()
+    };
+    rows.map(cells).collect()
+}
+
+#[test]
+fn every_field_is_a_field() {
+    let mut count = 0;
+    for row in rows(&section("## Fields")) {
+        for name in row[0].split(", ") {
+            assert!(Field::parse(name.trim_matches('`')).is_some(), "{name}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 15);
+}
+
+/// Each is asked of a header line that has it, and the time unless it is that.
+#[test]
+fn every_name_is_known() {
+    let told = |names: &str, field: &Field| {
+        let format = Format::parse("tsv").unwrap();
+        format.fit(names.replace(' ', "\t").as_bytes()).unwrap().tells(field)
+    };
+    let mut count = 0;
+    for row in rows(&section("### Names")) {
+        let fields: Vec<Field> = match row[0].as_str() {
+            "method and target" => vec![Field::Method, Field::Target],
+            "`client` or `host`" => {
+                assert!(told("host", &Field::Client) && !told("host", &Field::Host));
+                assert!(told("host ip", &Field::Host));
+                continue;
+            }
+            "headers" => {
+                for name in row[1].split(", ") {
+                    let name = name.replace("NAME", "x_a");
+                    let headers = [
+                        "user-agent",
+                        "referer",
+                        "x-forwarded-for",
+                        "x-request-id",
+                        "x-a",
+                        "accept-language",
+                    ];
+                    assert!(
+                        headers.iter().any(|header| told(&name, &Field::header(header))),
+                        "{name}"
+                    );
+                    count += 1;
+                }
+                continue;
+            }
+            fields => {
+                fields.split(", ").map(|f| Field::parse(f.trim_matches('`')).unwrap()).collect()
+            }
+        };
+        for (place, names) in row[1].split("; ").enumerate() {
+            for name in names.split(", ") {
+                let field = if row[1].contains("; ") { &fields[place..=place] } else { &fields };
+                assert!(field.iter().all(|field| told(name, field)), "{name} tells {field:?}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 75, "{count}");
+}
+
+/// The lines of the first table, each with all that its last column names.
+#[test]
+fn the_examples_are_read() {
+    let mut count = 0;
+    for row in rows(&section("## Formats")) {
+        let spec = row[0].trim_matches('`');
+        if spec.contains(':') || spec.contains(',') {
+            continue;
+        }
+        let format = Format::parse(spec).unwrap();
+        let fields: &[&str] = match spec {
+            "common" => &["client", "user", "method", "target", "status"],
+            "combined" | "vhost" => &[
+                "client",
+                "user",
+                "method",
+                "target",
+                "status",
+                "header.referer",
+                "header.user-agent",
+            ],
+            "envoy" => &[
+                "method",
+                "target",
+                "status",
+                "host",
+                "header.x-forwarded-for",
+                "header.user-agent",
+                "header.x-request-id",
+            ],
+            "envoy-json" => &[
+                "client",
+                "method",
+                "target",
+                "host",
+                "status",
+                "route",
+                "header.x-forwarded-for",
+                "header.user-agent",
+                "header.x-request-id",
+            ],
+            other => panic!("{other} has no row here"),
+        };
+        for name in fields {
+            let field = Field::parse(name).unwrap();
+            assert!(format.tells(&field), "{spec}: {name}");
+            let is_said =
+                row[2].contains("the same") || row[2].contains(name) || name.starts_with("header");
+            assert!(is_said, "{spec}: {name}");
+        }
+        assert_eq!(format.tells(&Field::Client), spec != "envoy");
+        if let Some(line) = row[1].split('`').nth(1).filter(|_| spec == "combined") {
+            let mut reader =
+                Reader::new(&format, Wanted::new([Field::Client]), Limits::default()).unwrap();
+            reader.feed(line.as_bytes(), &mut |_| {}).unwrap();
+            reader.finish(&mut |_| count += 1).unwrap();
+        }
+    }
+    assert_eq!(count, 1);
+}
+
+/// `--format` of the blocks, with `--map` where it stands beside it.
+#[test]
+fn the_formats_of_the_examples_are_formats() {
+    let (mut count, mut specs) = (0, vec![]);
+    for heading in ["## Formats", "### nginx", "### Envoy", "## Maps"] {
+        for line in section(heading).lines().filter(|line| line.starts_with("--format ")) {
+            let unquoted = line.replace('\'', "");
+            let words = unquoted.strip_prefix("--format ").unwrap();
+            let (spec, map) = words.split_once(" --map ").unwrap_or((words, ""));
+            let format = Format::parse(spec).and_then(|format| format.with_map(map));
+            assert!(format.is_ok(), "{line}: {format:?}");
+            specs.push(spec.to_owned());
+            count += 1;
+        }
+    }
+    assert_eq!(count, 5, "{specs:?}");
+}
+
+#[test]
+fn every_cause_has_a_row() {
+    let told: Vec<String> = rows(&section("## Lines that cannot be read"))
+        .into_iter()
+        .map(|row| row[0].trim_matches('`').to_owned())
+        .collect();
+    let causes = [
+        Cause::TooLong,
+        Cause::Form,
+        Cause::Ambiguous,
+        Cause::Json,
+        Cause::TooDeep,
+        Cause::OpenQuote,
+        Cause::Time,
+        Cause::TimeOutOfRange,
+        Cause::NoRequest,
+    ];
+    assert_eq!(told, causes.map(Cause::name));
+}
+
+/// The messages for what people mistype, word for word.
+#[test]
+fn mistakes_are_told_in_words() {
+    let fit = |spec: &str, head: &str| {
+        Format::parse(spec).and_then(|format| format.fit(head.as_bytes())).map(|_| ())
+    };
+    let rows: [(Result<(), FormatError>, &str); 12] = [
+        (
+            fit("apache", ""),
+            "\"apache\" is no format; use combined, common, vhost, nginx:FORMAT, nginx-json:FORMAT, nginx-none:FORMAT, envoy[:FORMAT], envoy-json[:OBJECT], json[:MAP], csv[:MAP], tsv[:MAP]",
+        ),
+        (
+            fit("nginx:x", ""),
+            "\"nginx:x\" has no variables, as in \"$remote_addr [$time_local] ...\"",
+        ),
+        (fit("nginx:$a $", ""), "\"nginx:$a $\" has a \"$\" without the name of a variable"),
+        (
+            fit("nginx:$msec$status", ""),
+            "\"nginx:$msec$status\" has nothing between msec and status, so nobody can tell where one ends",
+        ),
+        (
+            fit("envoy:50% of", ""),
+            "\"envoy:50% of\" has a \"%\" that begins no operator; a percent sign is \"%%\"",
+        ),
+        (
+            fit("envoy:%START_TIME(%H)%", ""),
+            "\"envoy:%START_TIME(%H)%\" has the time \"%H\", which leaves the day or the second open",
+        ),
+        (fit("envoy-json:[]", ""), "\"envoy-json:[]\" is no JSON object of format strings"),
+        (fit("csv:ip", ""), "\"csv:ip\" \"ip\" is no pair; use FIELD=NAME, as in client=remote_ip"),
+        (
+            fit("csv:who=ip", ""),
+            "\"csv:who=ip\" \"who\" is no field; use time, client, peer, method, target, host, status, route, user, country, asn, header.NAME, cookie.NAME, query.NAME, claim.NAME, request, path or query",
+        ),
+        (
+            fit("csv:client=ip", "time,addr\n"),
+            "the first line has no column \"ip\", but time, addr",
+        ),
+        (
+            fit("json:client=ip", "{\"time\":1,\"addr\":\"\\u001b\"}"),
+            "the first lines have no key \"ip\", but time, addr",
+        ),
+        (
+            fit("json:client=a.b.c.d.e.f.g", ""),
+            "\"json:client=a.b.c.d.e.f.g\" has the path \"a.b.c.d.e.f.g\"; use at most 6 parts",
+        ),
+    ];
+    for (found, expected) in rows {
+        assert_eq!(found.unwrap_err().to_string(), expected);
+    }
+    let mapped = Format::parse("combined").unwrap().with_map("client=x");
+    let why = mapped.unwrap_err().to_string();
+    assert!(why.starts_with("\"combined\" has no variable \"x\", but remote_addr, "), "{why}");
+}
