@@ -206,7 +206,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long = "clock", value_name = "FAULT", value_parser = clock_fault, help_heading = "Where it is enforced")]
     pub(crate) clock: Vec<ClockFault>,
 
-    /// List the last requests, 1,000 unless it is said how many, with what an exact log says of each
+    /// List the last requests, 1,000 unless it is said how many, each with what an exact log says
     #[arg(long, help_heading = "Output", value_name = "COUNT", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) trace: Option<u32>,

@@ -1,7 +1,7 @@
 //! A line that says how far a long command is, on a terminal's standard error.
 //!
-//! Invariant: nobody but a person at a terminal ever sees it, and it is gone before anything else is
-//! written. Numbers of ours only: no text of a log or a policy stands in it.
+//! Invariant: nobody but a person at a terminal ever sees it, and it is gone before anything else
+//! is written. Numbers of ours only: no text of a log or a policy stands in it.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! What `simulate` and `replay` do alike: write what they found as text, JSON, CSV or a page.
 //!
 //! Invariant: the page is written first, so that one that cannot be written is known before
-//! anything is printed; a page is a file and changes nothing of what is printed.
+//! anything is printed; a page in a file changes nothing of what is printed.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub(crate) struct Outputs {
     /// Print the tables as CSV; the first field of each line names the table
     #[arg(long)]
     pub(crate) csv: bool,
-    /// Write the report as one HTML page, besides what is printed
+    /// Write the report as one HTML page, besides what is printed; - prints it instead
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
@@ -36,6 +36,9 @@ impl Outputs {
     /// Writes a report in the form that was asked for; `data` is what `--json` prints.
     pub(crate) fn write(&self, data: &impl Serialize, report: &Report) -> Result<(), End> {
         if let Some(path) = &self.html {
+            if path.as_os_str() == "-" {
+                return self.print_page(report);
+            }
             let written = std::fs::write(path, report.to_html());
             written.map_err(|error| End::UnwrittenFile(path.clone(), error))?;
         }
@@ -48,6 +51,15 @@ impl Outputs {
                 page.out()
             }
         }
+    }
+
+    fn print_page(&self, report: &Report) -> Result<(), End> {
+        if self.json || self.csv {
+            let message =
+                "--html - prints the page alone: give a file, or leave out --json and --csv";
+            return Err(End::Misuse(message.to_owned()));
+        }
+        output::raw(&report.to_html())
     }
 }
 

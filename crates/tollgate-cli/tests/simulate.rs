@@ -96,6 +96,16 @@ fn a_page_is_beside_what_is_printed() {
 }
 
 #[test]
+fn a_page_may_be_printed_alone() {
+    let ran = run(&["--limit", "1", "--html", "-"]);
+    assert!(ran.stdout.starts_with("<!doctype html>\n<html lang=\"en\">"), "{}", ran.stdout);
+    assert!(ran.stdout.ends_with("</html>\n"));
+    let both = run(&["--limit", "1", "--html", "-", "--json"]);
+    assert_eq!((both.code, both.stdout.as_str()), (2, ""));
+    assert!(both.stderr.contains("--html - prints the page alone"), "{}", both.stderr);
+}
+
+#[test]
 fn a_page_that_cannot_be_written_ends_with_3_and_prints_nothing() {
     let ran = run(&["--limit", "1", "--html", "no-such-folder/x.html"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (3, ""));

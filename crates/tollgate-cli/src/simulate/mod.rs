@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::Serialize;
+use tollgate_report::Cell;
 use tollgate_sim::{Progress, Run, Table};
 
 use crate::args::SimulateArgs;
@@ -54,5 +55,6 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), End> {
 fn words(progress: Progress, setup: &Setup) -> String {
     let seconds = |span: tollgate_core::Span| span.as_nanos().div_euclid(1_000_000_000);
     let (now, all) = (seconds(progress.since_start), seconds(setup.traffic.length()));
-    format!("{} requests, second {now} of {all}", progress.offered)
+    let offered = Cell::Count(progress.offered).to_words();
+    format!("{offered} requests, second {now} of {all}")
 }

@@ -1,7 +1,7 @@
 //! What is noted of a run while it goes: the time line of its plots, and its last requests.
 //!
-//! Invariant: bounded, however long a run is: the time line has at most 600 bins, which grow wider by
-//! round steps, and only so many requests are listed.
+//! Invariant: bounded, however long a run is: the time line has at most 600 bins, which grow wider
+//! by round steps, and only so many requests are listed.
 
 use std::collections::VecDeque;
 
