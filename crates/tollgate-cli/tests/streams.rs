@@ -195,7 +195,7 @@ fn shells_read_the_completions() {
 fn the_manual_names_every_option() {
     let pages =
         ["check", "explain", "simulate", "embed"].map(|name| tollgate(&policies(), &["man", name]));
-    for (page, option) in pages.iter().zip(["surface", "curl", "vm\\-id"]) {
+    for (page, option) in pages.iter().zip(["surface", "curl", "parallel", "vm\\-id"]) {
         assert!(page.stdout.contains(&format!("\\-\\-{option}")), "{}", page.stdout);
     }
     let whole = tollgate(&policies(), &["man"]).stdout;
