@@ -44,6 +44,7 @@ const STEPS: &[Step] = &[
     built("wasm", "core is pure", TARGET, crate::build::purity::check),
     checked("wasm", "core as wasm in Node", IN_NODE, rust::wasm_node),
     checked("wasm", "100,000 decisions, Node", IN_NODE, rust::cases_node),
+    checked("wasm", "tables of the simulator, Node", IN_NODE, rust::tables_node),
     checked("browser", "core as wasm in Chromium", BROWSER, rust::wasm_browser),
     checked("browser", "100,000 decisions, Chromium", BROWSER, rust::cases_browser),
     built("envoy", "build the filter", TARGET, servers::build_envoy),

@@ -12,12 +12,15 @@ const E2E: &str = "tollgate-e2e";
 const APART: [&str; 2] = ["tests/fuzz/Cargo.toml", "crates/xtask/bindgen/Cargo.toml"];
 /// Random policies and traces that every target answers alike.
 const CASES: &str = "tollgate-cases";
+/// A policy in virtual time, whose tables are the same everywhere.
+const SIM: &str = "tollgate-sim";
 const READ: &str = "read the failed test; its doc comment says what it guards";
 /// What is loaded into a proxy, a Worker or a page.
-const SHIPPED: [&str; 6] = [
+const SHIPPED: [&str; 7] = [
     "tollgate-core",
     "tollgate-policy",
     "tollgate-table",
+    "tollgate-sim",
     "tollgate-envoy",
     "tollgate-worker",
     "tollgate-playground",
@@ -78,7 +81,7 @@ pub fn native(workspace: &Workspace) -> Result<()> {
 pub fn release_laws(workspace: &Workspace) -> Result<()> {
     let fix = "read the failed law; it passed without optimisation if the step before passed";
     let profile = ["--profile", "release-test"];
-    let packages = ["test", "-p", "tollgate-core", "-p", "tollgate-envoy", "-p", CASES];
+    let packages = ["test", "-p", "tollgate-core", "-p", "tollgate-envoy", "-p", SIM, "-p", CASES];
     cargo(workspace, &[&packages[..], &profile].concat(), fix)
 }
 
@@ -112,6 +115,11 @@ pub fn cases_node(workspace: &Workspace) -> Result<()> {
 
 pub fn cases_browser(workspace: &Workspace) -> Result<()> {
     wasm(workspace, CASES, "decisions_browser")
+}
+
+/// The golden tables of the simulator: the page shows the numbers of the command line.
+pub fn tables_node(workspace: &Workspace) -> Result<()> {
+    wasm(workspace, SIM, "tables")
 }
 
 fn wasm(workspace: &Workspace, package: &str, test: &str) -> Result<()> {
