@@ -272,3 +272,20 @@ fn who_loses_every_race_is_decided_by_the_rules_failure_mode() {
     assert_eq!(with("deny"), (32, 32, 32));
     assert_eq!(with("allow"), (64, 0, 32));
 }
+
+/// What one key was charged before another lost its race is given back.
+#[test]
+fn who_loses_a_race_at_one_key_keeps_nothing_at_another() {
+    let rules = r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1h"}]},
+        {"name": "all", "key": ["host"], "quotas": [{"limit": 1, "window": "1s"}]}"#;
+    let table = run(
+        &policy(rules),
+        r#"{"length": "10s", "servers": {"workers": 2, "work": "20us"}, "sources": [
+        {"name": "first", "arrivals": {"instants": {"at": ["0s"]}}},
+        {"name": "second", "arrivals": {"instants": {"at": ["0s", "2s"]}}}]}"#,
+    );
+    let (first, second) = (&table.sources[0], &table.sources[1]);
+    assert_eq!((first.admitted, first.denied), (1, 0));
+    assert_eq!((second.admitted, second.denied), (1, 1), "it lost, and came again");
+    assert_eq!(table.lost_races, 1);
+}
