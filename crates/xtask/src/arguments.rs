@@ -37,6 +37,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::E
             parts: parts(of),
             effort: effort(of),
             check: of.get_flag("check"),
+            log: of.get_one("log").cloned(),
         }),
         "build" => Asked::Build(products(of)),
         "fuzz" => Asked::Fuzz(fuzz::Options {
@@ -157,7 +158,18 @@ fn bench_program() -> Command {
         )
         .arg(bounded("seconds", "2", 30, "Of load on one server in one round"))
         .arg(bounded("rounds", "7", 50, "How often everything is measured, in turns"))
-        .arg(flag("check", "With `core`: only fail where a decision exceeds its ceiling"))
+        .arg(flag(
+            "check",
+            "With `core` and `policy`: only fail where a decision exceeds its ceiling; with `accuracy`: where \
+             docs/accuracy.md is not what the code gives",
+        ))
+        .arg(
+            Arg::new("log")
+                .long("log")
+                .value_name("FILE")
+                .value_parser(value_parser!(std::path::PathBuf))
+                .help("With `accuracy`: the day that docs/accuracy.md names; or TOLLGATE_NASA_LOG"),
+        )
 }
 
 const PRODUCTS: [(&str, Product); 2] = [("envoy", Product::Envoy), ("worker", Product::Worker)];
@@ -238,7 +250,7 @@ mod tests {
         let effort = Effort { seconds: 2, rounds: 7 };
         assert_eq!(
             asked("bench").unwrap(),
-            Asked::Bench(bench::Options { parts: all, effort, check: false })
+            Asked::Bench(bench::Options { parts: all, effort, check: false, log: None })
         );
         let build = Asked::Build(vec![Product::Envoy, Product::Worker]);
         assert_eq!(asked("build").unwrap(), build);
@@ -255,11 +267,15 @@ mod tests {
     fn what_is_asked_for_is_chosen() {
         let parts = vec![Part::Worker, Part::Core];
         let effort = Effort { seconds: 1, rounds: 3 };
-        let bench = bench::Options { parts, effort, check: false };
+        let bench = bench::Options { parts, effort, check: false, log: None };
         assert_eq!(asked("bench worker --seconds 1 core --rounds 3").unwrap(), Asked::Bench(bench));
         let effort = Effort { seconds: 2, rounds: 7 };
-        let bench = bench::Options { parts: vec![Part::Core], effort, check: true };
+        let bench = bench::Options { parts: vec![Part::Core], effort, check: true, log: None };
         assert_eq!(asked("bench core --check").unwrap(), Asked::Bench(bench));
+        let asked_for = asked("bench accuracy --log a.tsv --check").unwrap();
+        let (parts, effort) = (vec![Part::Accuracy], Effort { seconds: 2, rounds: 7 });
+        let bench = bench::Options { parts, effort, check: true, log: Some("a.tsv".into()) };
+        assert_eq!(asked_for, Asked::Bench(bench));
         assert_eq!(asked("build worker").unwrap(), Asked::Build(vec![Product::Worker]));
         let up = up::Options { envoy_port: 10000, worker_port: 9 };
         assert_eq!(asked("up --worker-port 9").unwrap(), Asked::Up(up));

@@ -63,7 +63,7 @@ pub enum Depth {
 pub fn exhaustive(depth: Depth) -> Vec<Searched> {
     let (bursts, parts): (&[u64], &[u16]) = match depth {
         Depth::Quick => (&[1, 2, 8], &[2, 5]),
-        Depth::Deep => (&[1, 2, 3, 5, 8], &[2, 3, 5, 7, 12, 60, 360]),
+        Depth::Deep => (&[1, 2, 3, 8], &[2, 3, 7, 60]),
     };
     let limits = 1..=HIGHEST_SMALL;
     let all = limits.flat_map(|limit| subjects(limit, SMALL_WINDOW, bursts, parts));
@@ -94,7 +94,7 @@ fn climbed_to(subject: &Subject, goal: Goal, depth: Depth) -> Searched {
         let start = Start { start_at, seed };
         let changes = match depth {
             Depth::Quick => 500 << seed,
-            Depth::Deep => 50_000,
+            Depth::Deep => 10_000,
         };
         let attack = climb::search(&subject.limiter, goal, start, changes);
         if attack.most > best.attack.most {
@@ -135,8 +135,10 @@ fn grids(limiter: &Limiter, depth: Depth) -> Vec<Grid> {
         grids.push(Grid::even(LATER, window, 12, 4));
         // A ring remembers every unit: with more of them these are too many states.
         let is_small = limiter.state_len() <= 24;
-        grids.extend((is_small || limit <= 2).then(|| twelfths.to_the_nanosecond()));
-        grids.extend((is_small || limit <= 3).then(|| Grid::even(Timestamp::ZERO, window, 24, 4)));
+        let edges = if is_small { HIGHEST_SMALL } else { 1 };
+        grids.extend((limit <= edges).then(|| twelfths.to_the_nanosecond()));
+        let halves = if is_small { HIGHEST_SMALL } else { 2 };
+        grids.extend((limit <= halves).then(|| Grid::even(Timestamp::ZERO, window, 24, 4)));
     }
     grids
 }

@@ -4,9 +4,11 @@
 //! `docs/accuracy.md` says is compared with what the code gives today. Nothing here decides: every
 //! decision is the core's, and what it is compared with is a history that is counted anew.
 
+pub mod document;
+pub mod synthetic;
+pub mod log;
 pub mod bounds;
 pub mod adversary;
 pub mod measure;
-pub mod exact;
 pub mod subject;
 pub mod trace;

@@ -4,9 +4,9 @@
 //! not carried into the other; both are asked about every request, and wrong is who differs from
 //! the exact log at that request.
 
-use crate::exact::{ExactLog, Window};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use tollgate_core::{Limiter, Timestamp, Verdict};
+use tollgate_sim::{ExactLog, WindowCount};
 
 /// A request for one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,7 @@ pub struct Measured {
     pub false_allow: u64,
     /// Refused, and the exact log admitted them.
     pub false_deny: u64,
-    /// The most units of one client that were admitted in any half-open window; those that wait
-    /// count when they go on.
+    /// The most units of one client that went on in any half-open window.
     pub most: u64,
 }
 
@@ -39,37 +38,61 @@ pub struct Measured {
 struct Client {
     state: Vec<u8>,
     exact: ExactLog,
-    passed: Window,
+    passed: WindowCount,
+    /// When those go on who wait, in that order.
+    waiting: VecDeque<Timestamp>,
 }
 
 /// Asks `limiter` about `arrivals`, which are in the order of time.
+///
+/// A request that has to wait is compared and counted when it goes on: what it waits for is to come
+/// when it may.
 #[must_use]
 pub fn measure(limiter: &Limiter, arrivals: &[Arrival]) -> Measured {
     let mut clients: HashMap<u32, Client> = HashMap::new();
     let mut measured = Measured::default();
     for arrival in arrivals {
-        let client = clients.entry(arrival.client).or_insert_with(|| Client {
+        let client = clients.entry(arrival.client).or_insert_with(|| Client::new(limiter));
+        client.go_on(&mut measured, arrival.at);
+        measured.requests += 1;
+        match limiter.check(&mut client.state, arrival.at, 1).verdict {
+            Verdict::Allow => client.compare(&mut measured, arrival.at, true),
+            Verdict::Delay(wait) => client.waiting.push_back(arrival.at.saturating_add(wait)),
+            Verdict::Deny => client.compare(&mut measured, arrival.at, false),
+        }
+    }
+    clients.values_mut().for_each(|client| client.go_on(&mut measured, Timestamp::MAX));
+    measured
+}
+
+impl Client {
+    fn new(limiter: &Limiter) -> Self {
+        Self {
             state: vec![0; limiter.state_len()],
             exact: ExactLog::new(limiter.limit(), limiter.window()),
-            passed: Window::new(limiter.window()),
-        });
-        let verdict = limiter.check(&mut client.state, arrival.at, 1).verdict;
-        let passes_at = match verdict {
-            Verdict::Allow => Some(arrival.at),
-            Verdict::Delay(wait) => Some(arrival.at.saturating_add(wait)),
-            Verdict::Deny => None,
-        };
-        if let Some(at) = passes_at {
-            client.passed.add(at, 1);
+            passed: WindowCount::new(limiter.window()),
+            waiting: VecDeque::new(),
         }
-        let is_admitted = passes_at.is_some();
-        let is_due = client.exact.admits(arrival.at, 1);
-        measured.requests += 1;
+    }
+
+    /// Those whose wait is over by `now`.
+    fn go_on(&mut self, measured: &mut Measured, now: Timestamp) {
+        while let Some(at) = self.waiting.front().copied().filter(|at| *at <= now) {
+            self.waiting.pop_front();
+            self.compare(measured, at, true);
+        }
+    }
+
+    /// A request that goes on or is refused at `at`, beside what the exact log decides then.
+    fn compare(&mut self, measured: &mut Measured, at: Timestamp, is_admitted: bool) {
+        if is_admitted {
+            self.passed.record(at, 1);
+            measured.most = measured.most.max(self.passed.most());
+        }
+        let is_due = self.exact.check(at, 1);
         measured.denied += u64::from(!is_admitted);
         measured.exact_denied += u64::from(!is_due);
         measured.false_allow += u64::from(is_admitted && !is_due);
         measured.false_deny += u64::from(!is_admitted && is_due);
-        measured.most = measured.most.max(client.passed.most());
     }
-    measured
 }

@@ -67,11 +67,14 @@ fn subject(algorithm: Algorithm, limit: u64, window: Span, options: Options) -> 
     (!is_same).then_some(Subject { name, limiter })
 }
 
-/// `gcra, burst 5, strict`
+/// `gcra, burst limit / 2, strict`: the same at every limit, so that tables can have them in one
+/// row.
 fn name_of(limiter: &Limiter) -> String {
     let quota = limiter.quota();
     let mut name = limiter.algorithm().name().to_owned();
-    if quota.burst() != quota.limit() {
+    if quota.burst() == half(quota.limit()) && quota.limit() > 1 {
+        name.push_str(", burst limit / 2");
+    } else if quota.burst() != quota.limit() {
         name.push_str(&format!(", burst {}", quota.burst()));
     }
     if let Some(buckets) = limiter.algorithm().buckets() {
@@ -84,6 +87,12 @@ fn name_of(limiter: &Limiter) -> String {
         name.push_str(", strict");
     }
     name
+}
+
+/// Half of a limit, rounded down: the burst that leaves a strict quota room to regrow.
+#[must_use]
+pub const fn half(limit: u64) -> u64 {
+    limit / 2
 }
 
 /// The numbers of parts in tables: the default and the most.
@@ -103,7 +112,7 @@ mod tests {
             assert!(subjects[..i].iter().all(|other| other.name != one.name), "{}", one.name);
         }
         let has = |name: &str| subjects.iter().any(|one| one.name == name);
-        for name in ["gcra", "gcra, strict", "gcra, burst 5, strict", "gcra, burst 20"] {
+        for name in ["gcra", "gcra, strict", "gcra, burst limit / 2, strict", "gcra, burst 20"] {
             assert!(has(name), "{name}");
         }
         for name in ["sliding-window, strict", "sliding-buckets, 360 parts", "sliding-log"] {

@@ -5,6 +5,7 @@
 //! is CPU time and instructions. Latencies are not: on a shared machine they measure the
 //! neighbours.
 
+mod accuracy;
 mod callgrind;
 pub mod cpu;
 mod decisions;
@@ -27,7 +28,7 @@ use crate::{
 };
 pub use effort::Effort;
 use figures::{Table, grouped};
-use std::{fs, process::Command};
+use std::{fs, path::PathBuf, process::Command};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -36,34 +37,33 @@ pub enum Part {
     Sizes,
     Envoy,
     Worker,
+    Accuracy,
 }
 
 /// By the names that the command line has for them.
-pub const ALL: [(&str, Part); 5] = [
+pub const ALL: [(&str, Part); 6] = [
     ("core", Part::Core),
     ("policy", Part::Policy),
     ("sizes", Part::Sizes),
     ("envoy", Part::Envoy),
     ("worker", Part::Worker),
+    ("accuracy", Part::Accuracy),
 ];
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
     pub parts: Vec<Part>,
     pub effort: Effort,
-    /// Hold what is counted below its ceilings, and measure nothing else.
+    /// Hold what is counted below its ceilings, and compare what is written down; measure nothing
+    /// else.
     pub check: bool,
+    /// The day of real traffic that `accuracy` measures.
+    pub log: Option<PathBuf>,
 }
 
 pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
     if options.check {
-        if !options.parts.iter().all(|part| matches!(part, Part::Core | Part::Policy)) {
-            let (why, fix) =
-                ("only core and policy have ceilings", "cargo xtask bench core policy --check");
-            return Err(Problem::new("cannot check", why, fix));
-        }
-        tools::ensure(workspace, NEEDED_TO_CHECK)?;
-        return check_parts(workspace, &options.parts);
+        return check_asked(workspace, &options);
     }
     let wanted = tools_for(&options.parts);
     tools::ensure(workspace, &wanted)?;
@@ -83,6 +83,7 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
             Part::Sizes => sizes(workspace)?,
             Part::Envoy => envoy::measure(workspace, options.effort)?,
             Part::Worker => worker::measure(workspace, options.effort)?,
+            Part::Accuracy => accuracy::measure(workspace, options.log.as_deref())?,
         };
         println!("\n{text}");
         document = format!("{document}\n{text}");
@@ -99,6 +100,27 @@ pub const NEEDED_TO_CHECK: &[&Tool] = &[&tools::VALGRIND];
 /// Holds what is counted in instructions below its ceilings.
 pub fn check(workspace: &Workspace) -> Result<()> {
     check_parts(workspace, &[Part::Core, Part::Policy])
+}
+
+fn check_asked(workspace: &Workspace, options: &Options) -> Result<()> {
+    let can = |part: &Part| matches!(part, Part::Core | Part::Policy | Part::Accuracy);
+    if !options.parts.iter().all(can) {
+        let why = "only core and policy have ceilings, and accuracy a document";
+        return Err(Problem::new("cannot check", why, "cargo xtask bench core policy --check"));
+    }
+    if options.parts.contains(&Part::Accuracy) {
+        accuracy::check(workspace, options.log.as_deref())?;
+    }
+    if options.parts.iter().any(|part| *part != Part::Accuracy) {
+        tools::ensure(workspace, NEEDED_TO_CHECK)?;
+        check_parts(workspace, &options.parts)?;
+    }
+    Ok(())
+}
+
+/// The committed tables of accuracy are what the code gives.
+pub fn check_accuracy(workspace: &Workspace) -> Result<()> {
+    accuracy::check(workspace, None)
 }
 
 fn check_parts(workspace: &Workspace, parts: &[Part]) -> Result<()> {
@@ -118,7 +140,7 @@ fn check_parts(workspace: &Workspace, parts: &[Part]) -> Result<()> {
 fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
     let needs = |part: &Part| match part {
         Part::Core | Part::Policy => vec![&tools::VALGRIND],
-        Part::Sizes => vec![],
+        Part::Sizes | Part::Accuracy => vec![],
         Part::Envoy => vec![&tools::ENVOY, &tools::WRK],
         Part::Worker => vec![&tools::ENVOY, &tools::NODE, &tools::WRK],
     };

@@ -36,6 +36,7 @@ const STEPS: &[Step] = &[
     checked("native", "each feature alone", &[], rust::features),
     checked("native", "unit tests, laws and vectors", &[], rust::native),
     built("native", "laws and decisions, optimised", &[], rust::release_laws),
+    built("native", "tables of accuracy", &[], bench::check_accuracy),
     built("native", "instructions of decisions", bench::NEEDED_TO_CHECK, bench::check),
     built("fuzz", "fuzz targets, 50,000 inputs each", &fuzz::TOOLS, fuzz::briefly),
     checked("docs", "rustdoc", &[], rust::docs),

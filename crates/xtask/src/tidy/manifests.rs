@@ -40,8 +40,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-playground", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
     ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),
-    ("tollgate-accuracy", &["tollgate-core"]),
     ("tollgate-pictures", &["tollgate-core", "tollgate-policy", "tollgate-report", "tollgate-sim"]),
+    (
+        "tollgate-accuracy",
+        &[
+            "tollgate-access-log",
+            "tollgate-core",
+            "tollgate-policy",
+            "tollgate-report",
+            "tollgate-sim",
+        ],
+    ),
     ("tollgate-cases", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-e2e", &["tollgate-cases", "tollgate-core", "tollgate-policy"]),
     ("xtask", &["tollgate-report"]),

@@ -9,7 +9,7 @@
 
 use super::{Attack, Goal};
 use crate::trace::{Volley, departures, most_in_window};
-use rand_core::{RngCore, SeedableRng};
+use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollgate_core::{Limiter, Span, Timestamp};
 

@@ -35,6 +35,27 @@ impl Goal {
         }
     }
 
+    /// The same as a formula.
+    #[must_use]
+    pub fn bound_in_words(self, limiter: &Limiter) -> &'static str {
+        let is_strict = limiter.quota().is_strict();
+        match limiter {
+            Limiter::Gcra(_)
+            | Limiter::TokenBucket(_)
+            | Limiter::LeakyBucket(_)
+            | Limiter::LeakyQueue(_) => match self {
+                Self::Admissions if is_strict => "limit",
+                Self::Admissions => "burst + ceil(window / T) - 1",
+                Self::Departures => "ceil(window / T)",
+            },
+            Limiter::SlidingBuckets(buckets) if !buckets.is_weighted() => "limit",
+            Limiter::SlidingLog(_) => "limit",
+            Limiter::FixedWindow(_) => "2 x limit",
+            Limiter::SlidingWindow(_) | Limiter::SlidingBuckets(_) if is_strict => "2 x limit - 1",
+            Limiter::SlidingWindow(_) | Limiter::SlidingBuckets(_) => "2 x limit",
+        }
+    }
+
     /// When a unit counts that is decided at `now`; `None` for one that is denied.
     pub(super) const fn counts_at(self, decision: &Decision, now: Timestamp) -> Option<Timestamp> {
         match (self, decision.verdict) {

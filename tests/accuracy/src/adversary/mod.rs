@@ -16,6 +16,7 @@ mod goal;
 pub use goal::Goal;
 
 use crate::trace::{Volley, admitted, busiest, departures};
+use core::fmt;
 use tollgate_core::{Limiter, Timestamp};
 
 /// The best trace that a search found.
@@ -40,5 +41,59 @@ impl Attack {
             Goal::Departures => busiest(&departures(limiter, &volleys), limiter.window()),
         };
         Self { volleys, window_at, most }
+    }
+
+    /// The same with fewer requests: what of the trace has no part in the most.
+    #[must_use]
+    pub fn simplest(&self, limiter: &Limiter, goal: Goal) -> Self {
+        let mut simplest = self.clone();
+        for place in (0..self.volleys.len()).rev() {
+            let mut fewer = simplest.volleys.clone();
+            fewer.remove(place);
+            let attack = Self::of(limiter, goal, &fewer);
+            if attack.most == self.most && attack.volleys == fewer {
+                simplest = attack;
+            }
+        }
+        simplest
+    }
+}
+
+/// `4 at 11.999999999 s, 1 at 12.000000001 s`
+impl fmt::Display for Attack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Volley { at, units }) in self.volleys.iter().enumerate() {
+            let gap = if index == 0 { "" } else { ", " };
+            write!(f, "{gap}{units} at {} s", seconds(*at))?;
+        }
+        Ok(())
+    }
+}
+
+/// Seconds, with as many decimals as are needed: `1.5`.
+fn seconds(at: Timestamp) -> String {
+    let (whole, nanos) = (at.as_nanos() / 1_000_000_000, at.as_nanos() % 1_000_000_000);
+    let text = format!("{whole}.{nanos:09}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::{Algorithm, Quota, Span};
+
+    #[test]
+    fn a_simple_trace_has_nothing_that_is_not_needed() {
+        let quota = Quota::new(2, Span::from_secs(2)).unwrap();
+        let limiter = Limiter::new(Algorithm::FixedWindow, quota).unwrap();
+        let sent = [(0, 2), (1_500, 1), (2_000, 1), (2_500, 9), (9_000, 1)];
+        let volleys = sent.map(|(ms, units)| Volley { at: Timestamp::from_millis(ms), units });
+        let attack = Attack::of(&limiter, Goal::Admissions, &volleys);
+        assert_eq!((attack.most, attack.volleys.len()), (2, 4));
+        let simplest = attack.simplest(&limiter, Goal::Admissions);
+        assert_eq!((simplest.most, simplest.to_string()), (2, "2 at 0 s".to_owned()));
+        assert_eq!(seconds(Timestamp::from_nanos(11_999_999_999)), "11.999999999");
+        assert_eq!(seconds(Timestamp::from_millis(10_500)), "10.5");
+        assert_eq!(seconds(Timestamp::from_millis(20_000)), "20");
     }
 }

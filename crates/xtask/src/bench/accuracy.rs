@@ -1,0 +1,33 @@
+//! How exact each algorithm is: the tables of `docs/accuracy.md`.
+//!
+//! Invariant: nothing is measured here. The program of `tests/accuracy` makes the tables and
+//! compares them; they are the same on every machine.
+
+use crate::{problem::Result, run, workspace::Workspace};
+use std::{path::Path, process::Command};
+
+/// Writes the document anew, after all searches; a log that is not named is `TOLLGATE_NASA_LOG`, if
+/// that is set.
+pub fn measure(workspace: &Workspace, log: Option<&Path>) -> Result<String> {
+    let mut command = program(workspace, log);
+    run::shown(&mut command, "see what differs; a bound that does not hold is a bug of the core")?;
+    Ok("### Accuracy\n\nWritten into docs/accuracy.md.\n".to_owned())
+}
+
+/// Fails where the committed document is not what the code gives.
+pub fn check(workspace: &Workspace, log: Option<&Path>) -> Result<()> {
+    let mut command = program(workspace, log);
+    command.arg("--check");
+    run::shown(&mut command, "run `cargo xtask bench accuracy` and read what changed")
+}
+
+/// Optimised, and quick to build: nothing here is timed.
+fn program(workspace: &Workspace, log: Option<&Path>) -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(&workspace.root);
+    command.args(["run", "--quiet", "--profile", "release-test", "-p", "tollgate-accuracy", "--"]);
+    if let Some(log) = log {
+        command.arg("--log").arg(log);
+    }
+    command
+}
