@@ -36,6 +36,7 @@ pub(crate) fn known(name: &str) -> Ranked {
         | "clientrequestmethod" => text(Field::Method, 2),
         "target" | "request_uri" | "request_target" | "clientrequesturi" => text(Field::Target, 5),
         "url" | "uri" | "original_path" => text(Field::Target, 4),
+        "clientrequestpath" | "uri_path" => (Source::Path, 1),
         "path" | "request_path" | "requestpath" => text(Field::Target, 3),
         "authority" | "http_host" => text(Field::Host, 3),
         "request_host" | "vhost" | "requesthost" | "clientrequesthost" => text(Field::Host, 2),
@@ -58,20 +59,34 @@ pub(crate) fn known(name: &str) -> Ranked {
     }
 }
 
-/// What stands in each of these columns. `host` is the client where nothing else is, as the common
-/// log format calls it, and the request's host beside a client.
+/// What stands in each of these columns or at each of these keys. A name may mean another thing
+/// beside others: `host` is the client beside `logname`, as in the common log format, and a path has
+/// no query where that has a column of its own.
 pub(crate) fn all_known<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Ranked> {
     let names: Vec<&str> = names.collect();
     let mut sources: Vec<Ranked> = names.iter().map(|name| known(name)).collect();
+    let is_one_of = |name: &str, of: &[&str]| of.iter().any(|of| name.eq_ignore_ascii_case(of));
+    let has = |of: &[&str]| names.iter().any(|name| is_one_of(name.trim(), of));
     let is_client = |(source, _): &Ranked| *source == Source::Text(Field::Client);
-    if !sources.iter().any(is_client) {
-        let named_host = names.iter().position(|name| name.trim().eq_ignore_ascii_case("host"));
-        if let Some(host) = named_host.and_then(|at| sources.get_mut(at)) {
-            *host = (Source::Text(Field::Client), 1);
+    let host_is_client = has(&["logname", "ident", "rfc931"]) && !sources.iter().any(is_client);
+    let has_query = has(QUERIES);
+    for (name, source) in names.iter().zip(&mut sources) {
+        if host_is_client && is_one_of(name.trim(), &["host"]) {
+            *source = (Source::Text(Field::Client), 1);
+        }
+        if has_query && is_one_of(name.trim(), QUERIES) {
+            *source = (Source::Query, 1);
+        }
+        if has_query && is_one_of(name.trim(), &["path", "request_path", "uri", "url", "uri_path"])
+        {
+            *source = (Source::Path, source.1);
         }
     }
     sources
 }
+
+/// Names of a query that stands apart from its path.
+const QUERIES: &[&str] = &["query", "query_string", "querystring", "args"];
 
 /// What a user said of names: `client=ip, header.x-api-key=key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -48,8 +48,11 @@ fn every_name_is_known() {
         let fields: Vec<Field> = match row[0].as_str() {
             "method and target" => vec![Field::Method, Field::Target],
             "`client` or `host`" => {
-                assert!(told("host", &Field::Client) && !told("host", &Field::Host));
-                assert!(told("host ip", &Field::Host));
+                assert!(
+                    told("host logname", &Field::Client) && !told("host logname", &Field::Host)
+                );
+                assert!(told("host", &Field::Host) && !told("host", &Field::Client));
+                assert!(told("host logname ip", &Field::Host));
                 continue;
             }
             "headers" => {
@@ -75,9 +78,14 @@ fn every_name_is_known() {
                 fields.split(", ").map(|f| Field::parse(f.trim_matches('`')).unwrap()).collect()
             }
         };
-        for (place, names) in row[1].split("; ").enumerate() {
+        let names = row[1].split("; where ").next().unwrap();
+        for (place, names) in names.split("; ").enumerate() {
             for name in names.split(", ") {
-                let field = if row[1].contains("; ") { &fields[place..=place] } else { &fields };
+                let field = if fields.len() > 1 && row[0].contains(", ") {
+                    &fields[place..=place]
+                } else {
+                    &fields
+                };
                 assert!(field.iter().all(|field| told(name, field)), "{name} tells {field:?}");
                 count += 1;
             }
