@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use tollgate_access_log::{Field, Format, Limits, Reader, Wanted};
+use tollgate_access_log::{FORMAT_NAMES, Field, Format, Limits, Reader, Wanted};
 
 use crate::end::End;
 use crate::replay::interrupt::Interrupt;
@@ -104,8 +104,9 @@ impl Input {
             Some(format) => format.clone(),
             None => Format::detect(&self.head).ok_or_else(|| {
                 format!(
-                    "the first lines of {} are of no format that is known by its looks; name it with --format",
-                    self.name
+                    "the first lines of {} are of no format that is known by its looks; name it with --format: {}",
+                    self.name,
+                    FORMAT_NAMES.join(", ")
                 )
             })?,
         };

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use tollgate_access_log::{Bounds, FORMAT_NAMES, Field, Format};
+use tollgate_access_log::{Bounds, Field, Format};
 use tollgate_policy::{Policy, Surface};
 use tollgate_replay::suggest::{Bounds as SuggestBounds, Suggest, Suggestion};
 use tollgate_replay::{
@@ -205,7 +205,7 @@ fn formats(args: &ReplayArgs, inputs: &[Input]) -> Result<Vec<Format>, End> {
                 formats.push(any);
             }
             Err(message) => {
-                problem(&format!("{message} ({})", FORMAT_NAMES.join(", ")));
+                problem(&message);
                 return Err(End::Problems);
             }
         }

@@ -22,8 +22,8 @@ pub(super) fn suggested(section: &mut Section, suggestions: &[Suggestion]) {
         .column(Column::text("touches at most"))
         .column(Column::count("limit"))
         .column(Column::count("touched"))
-        .column(Column::share("of clients"))
-        .column(Column::text("quota"));
+        .column(Column::share("of clients"));
+    let mut lines = Vec::new();
     for suggestion in suggestions {
         let greatest = suggestion.greatest;
         counts.push([
@@ -45,11 +45,17 @@ pub(super) fn suggested(section: &mut Section, suggestions: &[Suggestion]) {
                 limit.limit.map_or(Cell::Empty, Cell::Count),
                 replayed.map_or(Cell::Empty, |replayed| Cell::Count(replayed.touched)),
                 replayed.map_or(Cell::Empty, |r| Cell::share(r.touched, r.of)),
-                Cell::text(&limit.line),
             ]);
+            let line = format!("{}: {}", named(suggestion), limit.line);
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
         }
     }
     section.table(counts).table(limits);
+    if !lines.is_empty() {
+        section.text("Quotas to put into the policy:").code(lines.join("\n"));
+    }
 }
 
 /// `rule`, or `rule, tier gold`.

@@ -1,0 +1,318 @@
+//! `tollgate replay`: packed and hostile logs, several logs, exit codes, and what never leaks.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(clippy::arithmetic_side_effects)]
+
+mod support;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use support::{Ran, tollgate, tollgate_reading};
+
+fn policies() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies")
+}
+
+/// An empty folder for one test.
+fn scratch(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("replay").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    for policy in ["ten.json", "log.json", "api.json"] {
+        fs::copy(policies().join(policy), folder.join(policy)).unwrap();
+    }
+    folder
+}
+
+fn access_log() -> Vec<u8> {
+    fs::read(policies().join("access.log")).unwrap()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+}
+
+/// A line of the common format.
+fn line(second: u64, client: &str, path: &str) -> String {
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!(
+        "{client} - - [31/Jan/2026:{hour:02}:{minute:02}:{second:02} +0000] \"GET {path} HTTP/1.1\" 200 5\n"
+    )
+}
+
+#[test]
+fn however_it_is_packed_it_is_the_same_log() {
+    let folder = scratch("packed");
+    let log = access_log();
+    let plain = tollgate_reading(&folder, &["replay", "ten.json", "-", "--json"], &log);
+    assert_eq!((plain.code, json(&plain)["requests"]["denied"].as_u64()), (0, Some(14)));
+    let (first, second) = log.split_at(1234);
+    // Names that lie do not matter.
+    for (name, bytes) in [
+        ("a.log", gzip(&log)),
+        ("a.gz", log.clone()),
+        ("a.zst", [gzip(first), gzip(second)].concat()),
+        ("a.txt", zstd(&log)),
+        ("a", [zstd(first), zstd(second)].concat()),
+    ] {
+        fs::write(folder.join(name), &bytes).unwrap();
+        let ran = tollgate(&folder, &["replay", "ten.json", name, "--json"]);
+        assert_eq!((&ran.stdout, &*ran.stderr, ran.code), (&plain.stdout, "", 0), "{name}");
+        let piped = tollgate_reading(&folder, &["replay", "ten.json", "-", "--json"], &bytes);
+        assert_eq!(piped, ran, "{name}");
+    }
+}
+
+#[test]
+fn a_log_that_breaks_off_is_reported_up_to_there_and_fails() {
+    let folder = scratch("broken");
+    let log: String = (0..5000).map(|i| line(i, "192.0.2.1", &format!("/{i}"))).collect();
+    let packed = gzip(log.as_bytes());
+    fs::write(folder.join("half.gz"), &packed[..packed.len() / 2]).unwrap();
+    let ran = tollgate(&folder, &["replay", "ten.json", "half.gz", "--json"]);
+    assert_eq!(ran.code, 1);
+    assert_eq!(ran.stderr, "problem: half.gz: ends too early; what came before is reported\n");
+    let found = json(&ran);
+    let lines = found["log"]["lines"].as_u64().unwrap();
+    assert!((1000..5000).contains(&lines), "{lines}");
+    assert_eq!(found["log"]["damaged"][0]["log"], "half.gz");
+    let text = tollgate(&folder, &["replay", "ten.json", "half.gz"]).stdout;
+    assert!(text.contains("half.gz breaks off: ends too early."), "{text}");
+    fs::write(folder.join("x.bz2"), b"BZh91AY&SY").unwrap();
+    let ran = tollgate(&folder, &["replay", "ten.json", "x.bz2", "--format", "common"]);
+    assert!(ran.code == 1 && ran.stderr.contains("bzip2"), "{ran:?}");
+}
+
+#[test]
+fn several_logs_are_one_by_time() {
+    let folder = scratch("several");
+    // Twenty requests of one client in twenty seconds, by turns in two logs, and the whole in one.
+    let all: Vec<String> = (0..20).map(|i| line(i, "192.0.2.1", &format!("/{i}"))).collect();
+    let part = |from: usize| all.iter().skip(from).step_by(2).cloned().collect::<String>();
+    fs::write(folder.join("one"), all.concat()).unwrap();
+    fs::write(folder.join("even"), part(0)).unwrap();
+    fs::write(folder.join("odd.gz"), gzip(part(1).as_bytes())).unwrap();
+    // And rotated: the later half is named first.
+    fs::write(folder.join("access.log"), all[10..].concat()).unwrap();
+    fs::write(folder.join("access.log.1"), all[..10].concat()).unwrap();
+    let run = |logs: &[&str]| {
+        let ran = tollgate(&folder, &[&["replay", "ten.json", "--json"], logs].concat());
+        assert_eq!((ran.code, &*ran.stderr), (0, ""), "{logs:?}");
+        ran.stdout
+    };
+    let one = run(&["one"]);
+    assert_eq!(serde_json::from_str::<Value>(&one).unwrap()["requests"]["denied"], 7);
+    for logs in [
+        ["even", "odd.gz"],
+        ["odd.gz", "even"],
+        ["access.log", "access.log.1"],
+        ["access.log.1", "access.log"],
+    ] {
+        assert_eq!(run(&logs), one, "{logs:?}");
+    }
+    // An empty one changes nothing; one of another format is found by its own lines.
+    fs::write(folder.join("empty"), "").unwrap();
+    assert_eq!(run(&["empty", "one"]), one);
+    let json_line = "{\"time\":\"2026-01-31T00:00:30Z\",\"client\":\"192.0.2.1\",\"status\":200}\n";
+    fs::write(folder.join("other.json"), json_line).unwrap();
+    let both: Value = serde_json::from_str(&run(&["other.json", "one"])).unwrap();
+    assert_eq!(both["requests"]["total"], 21);
+}
+
+#[test]
+fn hostile_lines_are_counted_and_never_fatal() {
+    let folder = scratch("hostile");
+    let good = line(5, "192.0.2.1", "/ok");
+    let mut log = good.clone().into_bytes();
+    log.extend(vec![b'a'; 10_000_000]);
+    log.push(b'\n');
+    log.extend(b"\0\0\0\n\xff\xfe \x80\n");
+    log.extend(good.replace("2026", "1969").into_bytes());
+    log.extend(good.replace("2026", "9999").into_bytes());
+    log.extend(good.replace("GET", "\\x1b[2J\u{202e}").into_bytes());
+    log.extend(good.into_bytes());
+    for (name, bytes) in [("plain", log.clone()), ("packed", gzip(&log))] {
+        fs::write(folder.join(name), bytes).unwrap();
+        let ran = tollgate(&folder, &["replay", "ten.json", name, "--format", "common", "--json"]);
+        assert_eq!((ran.code, &*ran.stderr), (0, ""), "{name}");
+        let found = json(&ran);
+        let unparsable = found["log"]["unparsable"].as_u64().unwrap();
+        let requests = found["requests"]["total"].as_u64().unwrap();
+        assert!(unparsable >= 4 && requests >= 2 && unparsable + requests == 8, "{found}");
+        let text = tollgate(&folder, &["replay", "ten.json", name, "--format", "common"]).stdout;
+        assert!(!text.contains(['\u{1b}', '\0', '\u{202e}']), "{text}");
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_read_at_all_fails() {
+    let folder = scratch("unreadable");
+    fs::write(folder.join("none"), "").unwrap();
+    fs::write(folder.join("prose"), "some\nwords\n").unwrap();
+    let run = |arguments: &[&str]| {
+        let ran = tollgate(&folder, &[&["replay", "ten.json"], arguments].concat());
+        (ran.code, ran.stderr)
+    };
+    assert_eq!(run(&["none"]), (1, "problem: there is no line in what was read\n".to_owned()));
+    let (code, error) = run(&["prose"]);
+    assert!(code == 1 && error.contains("name it with --format"), "{error}");
+    let hint = "problem: none of 2 lines could be read; is it another --format?\n";
+    assert_eq!(run(&["prose", "--format", "common"]), (1, hint.to_owned()));
+    let (code, error) = run(&["."]);
+    assert!(code == 2 && error.contains("is a directory"), "{error}");
+    let utf16: Vec<u8> = "\u{feff}a\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(folder.join("utf16"), utf16).unwrap();
+    let (code, error) = run(&["utf16", "--format", "common"]);
+    assert!(code == 2 && error.contains("UTF-16"), "{error}");
+}
+
+#[test]
+fn bounds_hold_on_one_side_and_fail_on_the_other() {
+    let run = |condition: &str| {
+        let arguments = ["replay", "ten.json", "access.log", "--json", "--fail-if", condition];
+        let ran = tollgate(&policies(), &arguments);
+        assert_eq!(json(&ran)["fail_if"][0]["condition"], condition);
+        assert_eq!(json(&ran)["fail_if"][0]["fails"], ran.code == 1);
+        ran.code
+    };
+    // 14 of 56 requests, 1 of 7 clients, 1 of 58 lines.
+    for (condition, code) in [
+        ("denied-requests>25%", 0),
+        ("denied-requests>=25%", 1),
+        ("denied-requests>24.999999999%", 1),
+        ("denied-requests>14", 0),
+        ("denied-requests>13", 1),
+        ("denied-clients>14.285714286%", 0),
+        ("denied-clients>14.285714285%", 1),
+        ("unparsable-lines>1", 0),
+        ("unparsable-lines>0", 1),
+        ("already-refused-lines>=1", 1),
+        ("delayed-requests>0", 0),
+        ("requests<56", 0),
+        ("requests<57", 1),
+    ] {
+        assert_eq!(run(condition), code, "{condition}");
+    }
+}
+
+/// Guards: an address that stands in the log, in whichever form the report is.
+#[test]
+fn nothing_private_leaks_in_any_form() {
+    let folder = scratch("private");
+    let planted = "203.0.113.77";
+    let mut log: String =
+        (0..30).map(|i| line(i / 10, planted, "/account?token=planted")).collect();
+    log.push_str("203.0.113.77 planted and not to be parsed\n");
+    fs::write(folder.join("access.log"), log).unwrap();
+    let base = ["replay", "ten.json", "access.log", "--against", "log.json", "--html", "page.html"];
+    let key = ["--private-key", "00112233445566778899aabbccddeeff"];
+    for extra in [&["--json"][..], &["--csv"], &[], &["--suggest"]] {
+        let open = tollgate(&folder, &[&base[..], extra].concat());
+        let page = fs::read_to_string(folder.join("page.html")).unwrap();
+        assert!(open.stdout.contains(planted) && page.contains(planted), "the test tests nothing");
+        for private in [&["--private"][..], &key] {
+            let ran = tollgate(&folder, &[&base[..], extra, private].concat());
+            assert_eq!(ran.code, 0, "{ran:?}");
+            let page = fs::read_to_string(folder.join("page.html")).unwrap();
+            for said in [&ran.stdout, &ran.stderr, &page] {
+                assert!(!said.contains(planted) && !said.contains("planted"), "{said}");
+            }
+            assert!(ran.stdout.contains("key "), "{extra:?}");
+        }
+    }
+    let run = |private: &[&str]| tollgate(&folder, &[&base[..], private].concat()).stdout;
+    assert_eq!(run(&key), run(&key), "one key, one hash");
+    assert_ne!(run(&["--private"]), run(&["--private"]), "a fresh key for each run");
+}
+
+#[test]
+fn markup_never_runs_in_a_page() {
+    let folder = scratch("markup");
+    let script = "<script>alert(1)</script>";
+    let policy = format!(
+        r#"{{"version": 1, "rules": [{{"name": "{script}", "key": [{{"header": "user-agent"}}], "quotas": [{{"limit": 1, "window": "1h"}}]}}]}}"#
+    );
+    fs::write(folder.join("markup.json"), policy).unwrap();
+    let request = line(1, "192.0.2.1", &format!("/{script}")).trim_end().to_owned();
+    let hostile = format!("{request} \"-\" \"{script}<img src=x onerror=alert(1)>\"\n");
+    let log = format!("{0}{0}{0}{script} is no line\n", hostile);
+    fs::write(folder.join("<b>.log"), log).unwrap();
+    let ran = tollgate(
+        &folder,
+        &["replay", "markup.json", "<b>.log", "--against", "ten.json", "--html", "page.html"],
+    );
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let page = fs::read_to_string(folder.join("page.html")).unwrap();
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "it is shown");
+    for markup in ["<script", "<img", "<b>", "onerror=alert(1)>"] {
+        assert!(!page.contains(markup), "{markup}");
+    }
+    assert!(page.contains("Over time"));
+}
+
+#[test]
+fn a_policy_is_taken_from_wherever_check_takes_it() {
+    let folder = policies();
+    let plain = tollgate(&folder, &["replay", "ten.json", "access.log", "--json"]);
+    let yaml = "version: 1\nrules:\n  - name: each\n    key: [client_ip]\n    quotas: [{limit: 10, window: 1m}]\n";
+    let piped =
+        tollgate_reading(&folder, &["replay", "-", "access.log", "--json"], yaml.as_bytes());
+    assert_eq!(piped, plain);
+    let envoy = tollgate(&folder, &["replay", "envoy.yaml", "access.log"]);
+    assert!(envoy.code == 2 && envoy.stderr.contains("a replay needs one policy"), "{envoy:?}");
+}
+
+/// The names that docs/replay.md documents.
+#[test]
+fn the_names_of_the_json_are_kept() {
+    let arguments = ["replay", "ten.json", "access.log", "--json", "--against", "log.json"];
+    let found = json(&tollgate(&policies(), &arguments));
+    let names =
+        |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        names(&found),
+        "against clients fail_if keys log notes requests rules suggestions timeline waits"
+    );
+    assert_eq!(
+        names(&found["log"]),
+        "ahead already_refused causes damaged first last late lines out_of_order outside unparsable"
+    );
+    let tally = "admitted delayed denied marked shadowed total unreadable";
+    assert_eq!(names(&found["requests"]), tally);
+    let clients = "delayed denied marked one_of requests_without shadowed total unreadable";
+    assert_eq!(names(&found["clients"]), clients);
+    assert_eq!(
+        names(&found["rules"][0]),
+        "allowed delayed denied first limited_keys limited_keys_are_exact malformed marked name quotas shadowed"
+    );
+    assert_eq!(
+        names(&found["rules"][0]["quotas"][0]),
+        "algorithm limit limited name tier window_ms"
+    );
+    assert_eq!(names(&found["keys"]), "counted_at_most error top");
+    assert_eq!(
+        names(&found["keys"]["top"][0]),
+        "delayed denied error first key last marked rule shadowed"
+    );
+    assert_eq!(names(&found["timeline"]["bins"][0]), "at delayed denied over total");
+    assert_eq!(
+        names(&found["against"]),
+        "changed_clients changed_requests clients newly_limited no_longer_limited requests rules"
+    );
+    let changed = "both newly_limited no_longer_limited";
+    assert_eq!(names(&found["against"]["changed_requests"]), changed);
+    assert_eq!(names(&found["against"]["no_longer_limited"][0]), "at client request");
+}
