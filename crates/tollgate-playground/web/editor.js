@@ -15,10 +15,7 @@ import { linter, lintKeymap } from '@codemirror/lint';
 import { EditorState } from '@codemirror/state';
 import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
-import { MAX_POLICY } from './state.js';
-
-/** The surface that the simulator stands for. */
-const SURFACE = 'library';
+import { MAX_POLICY, SURFACE } from './state.js';
 
 const colours = HighlightStyle.define([
   { tag: tags.propertyName, color: 'var(--admitted)' },

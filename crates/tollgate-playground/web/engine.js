@@ -5,7 +5,24 @@
  * by a new one, and who waited for it is told.
  */
 
+import module from 'tollgate.wasm';
+
 /* global WORKER_URL -- the build puts the name of the bundled worker here */
+
+/**
+ * The module, compiled once for all threads, and not on this one.
+ * @returns {Promise<WebAssembly.Module>}
+ */
+async function compile() {
+  const response = await fetch(new URL(module, import.meta.url));
+  if (!response.ok) throw new Error(`the simulator could not be loaded: ${response.status}`);
+  // A server that does not know the type of the file sends it all the same.
+  if (response.headers.get('content-type') === 'application/wasm') return WebAssembly.compileStreaming(response);
+  return WebAssembly.compile(await response.arrayBuffer());
+}
+
+/** @type {Promise<WebAssembly.Module>|null} */
+let compiled = null;
 
 /**
  * @typedef {object} Finding
@@ -65,6 +82,11 @@ export class Engine {
     worker.addEventListener('error', (event) => {
       event.preventDefault();
       if (this.#worker === worker) this.stop(event.message || 'the simulator could not be loaded');
+    });
+    compiled ??= compile();
+    compiled.then((compiledModule) => worker.postMessage({ module: compiledModule }), (error) => {
+      compiled = null; // the next question tries again
+      if (this.#worker === worker) this.stop(error instanceof Error ? error.message : String(error));
     });
     return worker;
   }

@@ -7,7 +7,7 @@
 
 import { debounced, fill, h, labelled, newId } from './dom.js';
 import { parseWindow } from './format.js';
-import { ALGORITHMS, MAX_LIMIT, algorithm, policyText, preset } from './state.js';
+import { ALGORITHMS, MAX_LIMIT, SURFACE, algorithm, policyText, preset } from './state.js';
 
 /** @typedef {import('./state.js').LaneState} LaneState */
 /** @typedef {import('./state.js').Preset} Preset */
@@ -83,6 +83,11 @@ export class LaneSetup {
       buckets: labelled('Buckets', buckets),
       strict: h('div', { className: 'check' }, strict, h('label', { for: strictId }, 'strict')),
     };
+    const bound = h('p', { className: 'said quiet', 'data-testid': 'bound' });
+    const showBound = async () => {
+      const checked = await this.engine.ask('check', [policyText(this.state), SURFACE]).catch(() => null);
+      fill(bound, checked?.rules?.[0]?.quotas?.[0]?.bound ?? '');
+    };
     const showFields = () => {
       const kind = algorithm(choice.value);
       for (const name of /** @type {const} */ (['burst', 'buckets', 'strict'])) fields[name].hidden = !kind?.[name];
@@ -99,6 +104,7 @@ export class LaneSetup {
       if (next.preset) {
         this.#preset = next.preset;
         this.#set(next.preset);
+        void showBound();
       }
     };
     const soon = debounced(read, 250);
@@ -111,10 +117,11 @@ export class LaneSetup {
         this.#render();
       } }, 'Edit as a policy');
     showFields();
+    void showBound();
     fill(this.element,
       labelled('Algorithm', choice), said,
       h('div', { className: 'row' }, labelled('Limit', limit), labelled('Window', window), fields.burst, fields.buckets, fields.strict),
-      problem, h('p', { className: 'setup-foot' }, edit));
+      bound, problem, h('p', { className: 'setup-foot' }, edit));
   }
 
   /** The editor is fetched when it is first asked for. @param {string} policy */

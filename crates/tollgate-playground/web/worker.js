@@ -3,15 +3,19 @@
  *
  * Invariant: a question is answered once, in words when it cannot be; while a run goes on, other
  * questions are answered between its slices, and a newer run ends an older one. Deliberately
- * absent: the page, the network (nothing is fetched but the module itself).
+ * absent: the page and the network; the page sends the compiled module.
  */
 
 import init, { Lane, check, complete } from 'tollgate';
 import { readLog } from './log-reader.js';
 import { Log } from './mock.js';
-import module from 'tollgate.wasm';
 
-const ready = init({ module_or_path: new URL(module, import.meta.url) });
+/** @type {(module: WebAssembly.Module) => void} */
+let begin;
+/** The page sends the compiled module before anything is answered. */
+const ready = new Promise((resolve) => {
+  begin = (module) => resolve(init({ module_or_path: module }));
+});
 
 /** A slice of a run lasts about so long, in milliseconds; then others have their turn. */
 const SLICE = 25;
@@ -107,7 +111,11 @@ function finished() {
   return lane;
 }
 
-self.addEventListener('message', async ({ data: { id, call, args } }) => {
+self.addEventListener('message', async ({ data: { module, id, call, args } }) => {
+  if (module) {
+    begin(module);
+    return;
+  }
   try {
     await ready;
     const tell = (/** @type {unknown} */ progress) => self.postMessage({ id, progress });
