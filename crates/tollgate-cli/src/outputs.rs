@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use tollgate_report::Report;
+use tollgate_report::{Part, Report};
 
 use crate::end::End;
 use crate::output::{self, Page};
@@ -47,7 +47,10 @@ impl Outputs {
             (false, true) => output::raw(&report.to_csv()),
             (false, false) => {
                 let mut page = Page::default();
-                page.push_str(&report.to_text(width()));
+                report.each_part(width(), |part| match part {
+                    Part::Heading(text) => page.push_styled(output::HEADING, text),
+                    Part::Plain(text) => page.push_str(text),
+                });
                 page.out()
             }
         }

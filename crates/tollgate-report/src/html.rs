@@ -10,6 +10,10 @@ use crate::palette::{SERIES, Theme};
 use crate::plot::Plot;
 use crate::svg::{Dress, draw, sheet_of_series};
 use crate::table::Table;
+use crate::visible::width;
+
+/// Columns of a text that is not broken in a table: names of hosts and paths, mostly.
+const MOST_UNBROKEN: usize = 40;
 
 /// What the browser may do for this page: apply the one style in it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
@@ -104,12 +108,20 @@ impl Page {
         markup.open("div", &attributes);
         markup.open("table", &[]);
         let caption = if table.caption.is_empty() { &table.name } else { &table.caption };
-        markup.element("caption", &[("id", &id)], caption);
+        // As wide as the window at most, however wide the table is.
+        markup.open("caption", &[("id", &id)]);
+        markup.element("span", &[], caption);
+        markup.close_line();
         markup.open("thead", &[]);
         markup.open("tr", &[]);
         for column in &table.columns {
-            let class = if column.is_right() { "n" } else { "a" };
-            markup.element("th", &[("scope", &"col"), ("class", &class)], &column.name);
+            let class = if column.is_right() { "n" } else { "k" };
+            // A head that names nothing is none: a reader would say "blank".
+            if column.name.is_empty() {
+                markup.element("td", &[("class", &class)], "");
+            } else {
+                markup.element("th", &[("scope", &"col"), ("class", &class)], &column.name);
+            }
         }
         markup.close_line();
         markup.close_line();
@@ -117,7 +129,11 @@ impl Page {
         for row in &table.rows {
             markup.open("tr", &[]);
             for (index, (column, words)) in table.words(row).enumerate() {
-                let class = if column.is_right() { "n" } else { "a" };
+                let class = match () {
+                    () if column.is_right() => "n",
+                    () if width(&words) <= MOST_UNBROKEN => "k",
+                    () => "a",
+                };
                 if index == 0 {
                     markup.element("th", &[("scope", &"row"), ("class", &class)], &words);
                 } else {
@@ -195,15 +211,16 @@ dd{margin:0;font-size:.85rem;overflow-wrap:anywhere}
 dd.v{font-size:1.4rem;line-height:1.3;font-variant-numeric:tabular-nums}
 .x{overflow-x:auto;margin:1.25rem 0}
 table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums;line-height:1.4}
-caption{text-align:left;font-weight:600;padding-bottom:.4rem;caption-side:top;max-width:40rem}
+caption{text-align:left;font-weight:600;padding-bottom:.4rem;caption-side:top}
+caption span{display:block;position:sticky;left:0;max-width:min(40rem,calc(100vw - 2rem))}
 th,td{padding:.2rem 1.25rem .2rem 0;vertical-align:top;font-weight:400}
 tr>:last-child{padding-right:0}
-tbody th.a{min-width:11rem}
 .x+.q{margin-top:-.75rem;font-size:.875rem}
 thead th{color:var(--quiet);vertical-align:bottom;border-bottom:1px solid var(--hair)}
 .n{text-align:right;white-space:nowrap}
 thead .n{white-space:normal}
-.a{text-align:left;min-width:6rem;max-width:24rem;overflow-wrap:anywhere}
+.a{text-align:left;min-width:14rem;max-width:24rem;overflow-wrap:anywhere}
+.k{text-align:left;white-space:nowrap}
 pre{overflow-x:auto;margin:1rem 0;padding:.6rem .8rem;border-left:2px solid var(--hair);font:.85rem/1.5 ui-monospace,'SF Mono',Menlo,Consolas,monospace}
 figure{margin:2rem 0}
 figcaption{margin-bottom:.5rem;overflow-wrap:anywhere}

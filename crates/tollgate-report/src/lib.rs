@@ -44,4 +44,5 @@ pub use palette::Theme;
 pub use plot::{Axis, Mark, Plot, Series, Shape};
 pub use points::MAX_POINTS;
 pub use table::{Cell, Column, Kind, Table};
+pub use text::Part;
 pub use visible::{is_plain, visible};

@@ -5,6 +5,9 @@
 
 use crate::words;
 
+/// Decimals of a second with which all times of a column are written, once one has milliseconds.
+const MILLISECONDS: usize = 3;
+
 /// What a column holds, and so how it is written and aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -81,6 +84,7 @@ impl Cell {
             Self::Change(number) => words::change(*number),
             Self::Number(number) => words::number(*number, decimals),
             Self::Share { part, whole } => words::share(*part, *whole, decimals),
+            Self::Time(at) if decimals >= MILLISECONDS => words::time_ms(*at),
             Self::Time(at) => words::time(*at),
             Self::Duration(nanos) => words::duration(*nanos),
             Self::Bytes(count) => words::bytes(*count),
@@ -233,6 +237,11 @@ impl Table {
             "a cell of another kind than its column: {row:?}"
         );
         row.resize(self.columns.len(), Cell::Empty);
+        for (cell, column) in row.iter().zip(&mut self.columns) {
+            if matches!(cell, Cell::Time(at) if at.rem_euclid(1_000) != 0) {
+                column.decimals = MILLISECONDS;
+            }
+        }
         self.rows.push(row);
     }
 

@@ -19,29 +19,46 @@ const GAP: usize = 2;
 /// Columns of a plot in a line of text.
 const MOST_BARS: usize = 60;
 
+/// A piece of a report in text: whole lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'t> {
+    /// The title, or the heading of a section.
+    Heading(&'t str),
+    /// Everything else.
+    Plain(&'t str),
+}
+
 impl Report {
     /// The report in lines of at most `width` columns. Plots are rows of bars.
     #[must_use]
     pub fn to_text(&self, width: usize) -> String {
+        let mut out = String::new();
+        self.each_part(width, |part| match part {
+            Part::Heading(text) | Part::Plain(text) => out.push_str(text),
+        });
+        out
+    }
+
+    /// The same piece by piece, so that a terminal can let headings stand out.
+    pub fn each_part(&self, width: usize, mut tell: impl FnMut(Part<'_>)) {
         let width = width.max(LEAST_WIDTH);
-        let mut out = wrapped(&visible(&self.title), width);
+        tell(Part::Heading(&wrapped(&visible(&self.title), width)));
         for section in &self.sections {
             if !section.heading.is_empty() {
-                out.push('\n');
-                out.push_str(&wrapped(&visible(&section.heading), width));
+                tell(Part::Plain("\n"));
+                tell(Part::Heading(&wrapped(&visible(&section.heading), width)));
             }
             for (index, block) in section.blocks.iter().enumerate() {
                 if index > 0 || section.heading.is_empty() {
-                    out.push('\n');
+                    tell(Part::Plain("\n"));
                 }
-                out.push_str(&of_block(block, width));
+                tell(Part::Plain(&of_block(block, width)));
             }
         }
         if !self.footer.is_empty() {
-            out.push('\n');
-            out.push_str(&wrapped(&visible(&self.footer), width));
+            tell(Part::Plain("\n"));
+            tell(Part::Plain(&wrapped(&visible(&self.footer), width)));
         }
-        out
     }
 }
 

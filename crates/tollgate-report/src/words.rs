@@ -100,6 +100,12 @@ pub(crate) fn time(unix_ms: i64) -> String {
     format!("{date} {clock}")
 }
 
+/// `1995-08-01 00:00:07.000`: the same, always with milliseconds.
+pub(crate) fn time_ms(unix_ms: i64) -> String {
+    let time = time(unix_ms);
+    if time.contains('.') { time } else { time + ".000" }
+}
+
 /// RFC 3339, in UTC, to the millisecond.
 pub(crate) fn raw_time(unix_ms: i64) -> String {
     let (date, clock) = date_and_clock(unix_ms);
