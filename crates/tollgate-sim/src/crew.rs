@@ -1,7 +1,9 @@
 //! The workers of a node: who is busy until when, and which requests wait for a worker.
 //!
 //! Invariant: a request is taken by a worker in the order of arrival, and nobody is idle while one
-//! waits. What is written at one instant is written in the order in which it was begun.
+//! waits. What is written at one instant is written in the order in which it was begun. At most
+//! [`MAX_LINE`] requests wait for a worker; what comes beyond that is decided at once, as one
+//! worker that is never busy would.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,6 +11,9 @@ use tollgate_core::{Span, Timestamp};
 
 use crate::races::Job;
 use crate::traffic::Request;
+
+/// The most requests that wait for a worker of a node.
+const MAX_LINE: usize = 100_000;
 
 /// The workers of one node.
 #[derive(Debug)]
@@ -27,9 +32,10 @@ impl Crew {
         Self { idle: workers, work, begun: 0, busy: BTreeMap::new(), line: VecDeque::new() }
     }
 
-    /// True when deciding takes no time, so that nobody can come between.
+    /// True when a request is decided at once, so that nobody can come between: deciding takes no
+    /// time, or too many wait for a worker.
     pub(crate) fn is_instant(&self) -> bool {
-        self.work == Span::ZERO
+        self.work == Span::ZERO || self.line.len() >= MAX_LINE
     }
 
     /// When the next one writes.

@@ -289,3 +289,20 @@ fn who_loses_a_race_at_one_key_keeps_nothing_at_another() {
     assert_eq!((second.admitted, second.denied), (1, 1), "it lost, and came again");
     assert_eq!(table.lost_races, 1);
 }
+
+/// Workers that can never keep up hold no more than so many requests, and none is lost.
+#[test]
+fn a_line_for_workers_is_bounded_and_everybody_is_decided() {
+    let policy = each(r#""limit": 10, "window": "1s""#, "");
+    let traffic = r#"{"length": "1s", "servers": {"work": "1ms"}, "sources": [
+        {"arrivals": {"bursts": {"size": 100002, "every": "1s"}}}]}"#;
+    let traffic = Traffic::parse(traffic).unwrap();
+    let mut run = Run::new(policy, &traffic, 1);
+    // One is taken, 100,000 wait, the last one does not.
+    let mut at_once = 0;
+    run.step(100_002, &mut |seen| at_once += u64::from(seen.at == seen.request.at));
+    assert_eq!(at_once, 1);
+    while !run.step(1 << 20, &mut |_| {}).is_done {}
+    let table = run.table();
+    assert_eq!((table.offered, table.admitted + table.denied), (100_002, 100_002));
+}
