@@ -177,6 +177,8 @@ fn a_log_that_cannot_be_read_at_all_fails() {
     fs::write(folder.join("utf16"), utf16).unwrap();
     let (code, error) = run(&["utf16", "--format", "common"]);
     assert!(code == 2 && error.contains("UTF-16"), "{error}");
+    let (code, error) = run(&["utf16"]);
+    assert!(code == 1 && error.contains("UTF-16"), "{error}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use tollgate_access_log::{FORMAT_NAMES, Field, Format, Limits, Reader, Wanted};
+use tollgate_access_log::{FORMAT_NAMES, Field, Format, Limits, Reader, Refused, Wanted};
 
 use crate::end::End;
 use crate::replay::interrupt::Interrupt;
@@ -102,12 +102,13 @@ impl Input {
     pub(crate) fn format(&self, wanted: Option<&Format>, map: &str) -> Result<Format, String> {
         let format = match wanted {
             Some(format) => format.clone(),
-            None => Format::detect(&self.head).ok_or_else(|| {
-                format!(
+            None => Format::detect(&self.head).ok_or_else(|| match Refused::by_head(&self.head) {
+                Some(refused) => format!("{}: {refused}", self.name),
+                None => format!(
                     "the first lines of {} are of no format that is known by its looks; name it with --format: {}",
                     self.name,
                     FORMAT_NAMES.join(", ")
-                )
+                ),
             })?,
         };
         let mapped = if map.is_empty() { Ok(format) } else { format.with_map(map) };
