@@ -44,12 +44,13 @@ export function duration(ms) {
 }
 
 /**
- * A point of a run, as seconds since it began with as many digits as the whole run asks for.
+ * A point of a run, as the time since it began, as fine as the length of the run asks for.
  * @param {number} ms
  * @param {number} spanMs
  */
 export function instant(ms, spanMs) {
-  const digits = spanMs > 600_000 ? 0 : spanMs > 60_000 ? 1 : 3;
+  if (spanMs > 600_000) return duration(1000 * Math.floor(ms / 1000));
+  const digits = spanMs > 60_000 ? 1 : 3;
   return `${(ms / 1000).toFixed(digits)} s`;
 }
 

@@ -33,15 +33,19 @@ export class LaneSetup {
   #left = { made: '', policy: '' };
 
   /**
+   * @param {string} letter of the lane
    * @param {LaneState} state
    * @param {Engine} engine
    * @param {(state: LaneState) => void} changed
    */
-  constructor(state, engine, changed) {
+  constructor(letter, state, engine, changed) {
+    this.letter = letter;
     this.state = state;
     this.engine = engine;
     this.changed = changed;
     this.element = h('div', { className: 'setup' });
+    /** Goes from the form to the editor and back; the lane shows it in its head. */
+    this.toggle = h('button', { type: 'button', className: 'plain', onclick: () => this.#toggle() });
     this.#render();
   }
 
@@ -55,9 +59,24 @@ export class LaneSetup {
     this.changed(state);
   }
 
+  #toggle() {
+    const text = policyText(this.state);
+    if (this.state.kind === 'preset') {
+      this.#set({ kind: 'policy', policy: text === this.#left.made ? this.#left.policy : text });
+    } else {
+      this.#set(this.#preset);
+      this.#left = { made: policyText(this.state), policy: text };
+    }
+    this.#render();
+  }
+
   #render() {
     this.#editor?.destroy();
     this.#editor = null;
+    const isPreset = this.state.kind === 'preset';
+    fill(this.toggle, isPreset ? 'edit' : 'preset');
+    this.toggle.setAttribute('aria-label', isPreset ? `edit lane ${this.letter} as a policy` : `use a preset in lane ${this.letter}`);
+    this.toggle.dataset.testid = isPreset ? 'edit-policy' : 'use-preset';
     if (this.state.kind === 'preset') this.#renderPreset(this.state);
     else void this.#renderPolicy(this.state.policy);
   }
@@ -77,21 +96,20 @@ export class LaneSetup {
     const strictId = newId('strict');
     strict.id = strictId;
     const problem = h('p', { className: 'problem', 'data-testid': 'setup-problem', role: 'status' });
-    const said = h('p', { className: 'said quiet' }, SAID[preset.algorithm]);
     const fields = {
       burst: labelled('Burst', burst),
       buckets: labelled('Buckets', buckets),
       strict: h('div', { className: 'check' }, strict, h('label', { for: strictId }, 'strict')),
     };
-    const bound = h('p', { className: 'said quiet', 'data-testid': 'bound' });
+    const said = h('p', { className: 'said quiet', 'data-testid': 'bound' });
     const showBound = async () => {
       const checked = await this.engine.ask('check', [policyText(this.state), SURFACE]).catch(() => null);
-      fill(bound, checked?.rules?.[0]?.quotas?.[0]?.bound ?? '');
+      const bound = checked?.rules?.[0]?.quotas?.[0]?.bound;
+      fill(said, bound ? `${SAID[choice.value]}; ${bound}` : SAID[choice.value]);
     };
     const showFields = () => {
       const kind = algorithm(choice.value);
       for (const name of /** @type {const} */ (['burst', 'buckets', 'strict'])) fields[name].hidden = !kind?.[name];
-      fill(said, SAID[choice.value]);
     };
     const read = () => {
       showFields();
@@ -110,33 +128,20 @@ export class LaneSetup {
     const soon = debounced(read, 250);
     for (const input of [limit, window, burst, buckets]) input.addEventListener('input', soon);
     for (const input of [choice, strict]) input.addEventListener('change', read);
-    const edit = h('button', { type: 'button', className: 'plain', 'data-testid': 'edit-policy',
-      onclick: () => {
-        const made = policyText(this.state);
-        this.#set({ kind: 'policy', policy: made === this.#left.made ? this.#left.policy : made });
-        this.#render();
-      } }, 'Edit as a policy');
     showFields();
     void showBound();
     fill(this.element,
-      labelled('Algorithm', choice), said,
+      labelled('Algorithm', choice),
       h('div', { className: 'row' }, labelled('Limit', limit), labelled('Window', window), fields.burst, fields.buckets, fields.strict),
-      bound, problem, h('p', { className: 'setup-foot' }, edit));
+      said, problem);
   }
 
   /** The editor is fetched when it is first asked for. @param {string} policy */
   async #renderPolicy(policy) {
     const place = h('div', { className: 'editor', 'data-testid': 'editor' }, h('p', { className: 'quiet' }, 'Loading the editor…'));
     const verdict = h('div', { className: 'verdict', role: 'status', 'data-testid': 'verdict' });
-    const back = h('button', { type: 'button', className: 'plain', 'data-testid': 'use-preset',
-      onclick: () => {
-        const written = policyText(this.state);
-        this.#set(this.#preset);
-        this.#left = { made: policyText(this.state), policy: written };
-        this.#render();
-      } }, 'Use a preset instead');
-    fill(this.element, place, verdict, h('p', { className: 'setup-foot' }, back,
-      h('span', { className: 'quiet' }, ' Ctrl-Space completes. Tab takes what is offered, else leaves the editor.')));
+    fill(this.element, place, verdict,
+      h('p', { className: 'quiet' }, 'Ctrl-Space completes. Tab takes what is offered, else leaves the editor.'));
     const { PolicyEditor } = await import('./editor.js');
     if (this.state.kind !== 'policy' || !place.isConnected) return;
     const tell = debounced((/** @type {string} */ text) => this.#set({ kind: 'policy', policy: text }), 400);

@@ -59,7 +59,7 @@ export class Lane {
     this.counts = new Plot(series.countStyle());
     this.states = new Plot(series.stateStyle(stateName));
     this.response = new Response(letter);
-    this.setup = new LaneSetup(state, this.engine, (next) => {
+    this.setup = new LaneSetup(letter, state, this.engine, (next) => {
       this.state = next;
       this.#name();
       page.changed(next);
@@ -87,7 +87,7 @@ export class Lane {
     this.element.setAttribute('data-testid', `lane-${letter}`);
     this.element.setAttribute('aria-labelledby', `lane-${letter}`);
     this.element.append(
-      h('header', {}, h('span', { className: 'letter', 'aria-hidden': 'true' }, letter), this.title, this.removal),
+      h('header', {}, h('span', { className: 'letter', 'aria-hidden': 'true' }, letter), this.title, this.setup.toggle, this.removal),
       this.setup.element, h('div', { className: 'outcome' }, this.bar, this.status, this.figures),
       this.requests.element, this.counts.element, this.statePlace, this.response.element, this.numbers, this.replayed);
     this.#name();

@@ -9,7 +9,7 @@ import { fill, h, labelled } from './dom.js';
 import { bytes } from './format.js';
 
 /** @typedef {{replay: (file: File, options: LogOptions) => void, cancel: () => void}} LogPage */
-/** @typedef {{format: string, include_refused: boolean}} LogOptions */
+/** @typedef {{format: string, include_refused: boolean, map: string[], assume: string[]}} LogOptions what the worker's `Log` takes */
 
 /** The formats by the names of the command line; nothing for what the first lines tell. */
 const FORMATS = ['combined', 'common', 'envoy', 'envoy-json'];
@@ -23,6 +23,8 @@ export class LogDrop {
     const names = h('datalist', { id: 'log-formats' }, FORMATS.map((name) => h('option', { value: name })));
     this.format = h('input', { 'data-testid': 'log-format', list: 'log-formats', placeholder: 'told by its first lines', autocomplete: 'off', spellcheck: 'false', size: 24 });
     this.refused = h('input', { type: 'checkbox', id: 'log-refused' });
+    this.map = lines('log-map', 'client=remote_addr');
+    this.assume = lines('log-assume', 'header.x-api-key=\nhost=example.com');
     this.file = h('input', { type: 'file', 'data-testid': 'log-file', onchange: () => this.#take(this.file.files?.[0]) });
     this.run = h('button', { type: 'button', 'data-testid': 'log-run', disabled: true, onclick: () => this.#start() }, 'Replay');
     this.cancel = h('button', { type: 'button', 'data-testid': 'log-cancel', hidden: true, onclick: () => page.cancel() }, 'Cancel');
@@ -33,6 +35,10 @@ export class LogDrop {
         labelled('Format', this.format), names,
         h('div', { className: 'check' }, this.refused, h('label', { for: 'log-refused' }, 'replay refused requests (429, 503), too')),
         this.run, this.cancel),
+      h('details', {}, h('summary', {}, 'When the log does not tell what the policy reads'),
+        h('div', { className: 'row' },
+          labelled('Columns by other names', this.map, 'FIELD=COLUMN, one a line'),
+          labelled('Assume of every request', this.assume, 'FIELD=VALUE, one a line; nothing after = for a field that no request has'))),
       this.status);
   }
 
@@ -54,7 +60,13 @@ export class LogDrop {
 
   #start() {
     if (!this.#file) return;
-    this.page.replay(this.#file, { format: this.format.value.trim(), include_refused: this.refused.checked });
+    const each = (/** @type {HTMLTextAreaElement} */ area) => area.value.split('\n').map((line) => line.trim()).filter(Boolean);
+    this.page.replay(this.#file, {
+      format: this.format.value.trim(),
+      include_refused: this.refused.checked,
+      map: each(this.map),
+      assume: each(this.assume),
+    });
   }
 
   /** @param {boolean} isRunning */
@@ -64,4 +76,9 @@ export class LogDrop {
     if (this.#file && isRunning) fill(this.status, `Replaying ${this.#file.name}, ${bytes(this.#file.size)}…`);
     else if (this.#file) fill(this.status, `Replayed ${this.#file.name}, ${bytes(this.#file.size)}.`);
   }
+}
+
+/** @param {string} testid @param {string} placeholder */
+function lines(testid, placeholder) {
+  return h('textarea', { rows: 2, cols: 34, 'data-testid': testid, placeholder, spellcheck: 'false', autocomplete: 'off' });
 }

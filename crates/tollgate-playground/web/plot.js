@@ -145,7 +145,7 @@ export class Plot {
       },
       axes: [
         { show: style.hasTime, stroke: quiet, grid: { show: false }, ticks, font: FONT, size: 22, gap: 2,
-          values: (_, splits) => splits.map((s) => (s === 0 ? '0' : duration(s * 1000))), space: 50, incrs: MS_STEPS.map((ms) => ms / 1000) },
+          values: (_, splits) => splits.map((s) => (s === 0 ? '0' : s < 120 && s >= 1 ? `${s} s` : duration(s * 1000))), space: 50, incrs: MS_STEPS.map((ms) => ms / 1000) },
         { stroke: quiet, grid, ticks, font: FONT, size: AXIS, gap: 3, space: 26, incrs: style.unit === 'ms' ? MS_STEPS : COUNT_STEPS,
           values: (_, splits) => splits.map((s) => (s === 0 ? '0' : value(s))) },
       ],

@@ -82,7 +82,7 @@ export const RECIPES = [
   {
     id: 'spraying',
     name: 'Key spraying',
-    look: 'Every request comes from an address that nobody has seen: a limit per client denies none of them, one for everybody does.',
+    look: 'Every request comes from an address that nobody has seen: a limit per client denies none of them; one for everybody does, and some of the customers with them.',
     state: {
       lanes: [
         preset('gcra', 10, '1m'),

@@ -103,7 +103,7 @@ export function sayState(v, span, name) {
   return `${STATES[name].label}: from ${value(least)} to ${value(most)} over ${duration(span)}.`;
 }
 
-export const TABLE_HEADS = ['from', 'offered', 'admitted', 'delayed', 'denied', 'true count', 'its own count', 'left', 'until whole', 'wait'];
+export const TABLE_HEADS = ['from', 'offered', 'admitted', 'delayed', 'denied', 'true count', 'own count', 'left', 'until whole', 'wait'];
 
 /** The rows of the table. @param {Values} v @param {number} span @returns {string[][]} */
 export function tableRows(v, span) {

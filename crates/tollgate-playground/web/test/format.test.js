@@ -26,6 +26,7 @@ test('times have the unit that keeps them short', () => {
   assert.equal(duration(-1_500), '−1.5 s');
   assert.equal(instant(1_234, 5_000), '1.234 s');
   assert.equal(instant(90_400, 100_000), '90.4 s');
+  assert.equal(instant(1_380_900, 3_600_000), '23 m');
 });
 
 test('windows are those of a policy', () => {
