@@ -1,7 +1,7 @@
 //! A run over its time, in bins: what a plot shows of it, however many requests there were.
 //!
-//! Invariant: memory is that of [`BINS`] bins and never of requests. A bin is `[i, i + 1)` of so many
-//! equal parts of the run's length; what happens later is in the last one.
+//! Invariant: memory is that of [`BINS`] bins and never of requests. A bin is `[i, i + 1)` of so
+//! many equal parts of the run's length; what happens later is in the last one.
 #![expect(clippy::float_arithmetic, reason = "these are plots: nothing is decided by them")]
 
 use tollgate_core::Span;

@@ -1,27 +1,46 @@
-//! What the playground's page calls, as wasm in a worker thread: the policy's own compiler for the
-//! editor, and the simulator for the lanes.
+//! What the playground's page calls, as wasm in worker threads: the policy's own compiler for the
+//! editor, the simulator for the lanes, and the replay for an access log.
 //!
 //! Invariant: nothing is decided here, and nothing leaves the page. What goes in are texts, what
 //! comes out is JSON whose fields the types of this crate name; places in a text are offsets as
 //! JavaScript counts them, in UTF-16 units. Deliberately absent: the page itself, which is `web/`.
 //!
+//! The features are modules of their own in the page: `lanes` is there from the beginning, `logs`
+//! is fetched when somebody brings a log.
+//!
 //! The modules stand in the order in which they import: each only what is declared below it.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "logs")]
+mod log;
+#[cfg(feature = "lanes")]
 mod lane;
+#[cfg(feature = "lanes")]
 mod told;
+#[cfg(feature = "lanes")]
 mod watch;
+#[cfg(feature = "lanes")]
 mod bins;
+#[cfg(feature = "lanes")]
 mod check;
+#[cfg(feature = "lanes")]
 mod complete;
+#[cfg(feature = "lanes")]
 mod context;
+#[cfg(feature = "lanes")]
 mod schema;
+#[cfg(feature = "lanes")]
 mod locate;
+#[cfg(feature = "lanes")]
 mod outline;
+#[cfg(feature = "lanes")]
 mod tokens;
+#[cfg(feature = "lanes")]
 mod units;
 
+#[cfg(feature = "lanes")]
 use lane::LaneRun;
+#[cfg(feature = "lanes")]
 use tollgate_core::Span;
 use wasm_bindgen::prelude::{JsError, wasm_bindgen};
 
@@ -29,6 +48,7 @@ use wasm_bindgen::prelude::{JsError, wasm_bindgen};
 /// the JSON of [`check::Checked`].
 ///
 /// Never fails: what is wrong with the text or the name of the surface is among the problems.
+#[cfg(feature = "lanes")]
 #[wasm_bindgen]
 #[must_use]
 pub fn check(text: &str, surface: &str) -> String {
@@ -39,6 +59,7 @@ pub fn check(text: &str, surface: &str) -> String {
 /// of a list of [`complete::Completion`], the likeliest first.
 ///
 /// Never fails: an offset beyond the text is its end.
+#[cfg(feature = "lanes")]
 #[wasm_bindgen]
 #[must_use]
 pub fn complete(text: &str, offset: usize) -> String {
@@ -46,10 +67,12 @@ pub fn complete(text: &str, offset: usize) -> String {
 }
 
 /// A policy under made-up traffic.
+#[cfg(feature = "lanes")]
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Lane(LaneRun);
 
+#[cfg(feature = "lanes")]
 #[wasm_bindgen]
 impl Lane {
     /// A lane at its beginning: the policy, the traffic document of `tollgate simulate`, and the
@@ -106,11 +129,53 @@ impl Lane {
 }
 
 /// Milliseconds with a fraction; none for what is negative or no number.
+#[cfg(feature = "lanes")]
 #[expect(clippy::as_conversions, reason = "a float to integer cast saturates: it cannot fail")]
 #[expect(clippy::float_arithmetic, reason = "a place on a plot: nothing is decided by it")]
 const fn nanos(at_ms: f64) -> Span {
     Span::from_nanos((at_ms * 1e6).round() as u64)
 }
+
+/// An access log, replayed through a policy.
+#[cfg(feature = "logs")]
+#[wasm_bindgen]
+#[derive(Debug)]
+pub struct Log(Option<log::LogRun>);
+
+#[cfg(feature = "logs")]
+#[wasm_bindgen]
+impl Log {
+    /// A replay at its beginning. `asked` is JSON; its fields are the flags of `tollgate replay`:
+    /// `format`, `map`, `assume`, `include_refused`, `private` and `private_key`.
+    ///
+    /// # Errors
+    /// What is wrong with either, in words, one mistake a line.
+    #[wasm_bindgen(constructor)]
+    pub fn new(policy: &str, asked: &str) -> Result<Self, JsError> {
+        log::LogRun::new(policy, asked).map(|run| Self(Some(run))).map_err(|why| JsError::new(&why))
+    }
+
+    /// Reads the next bytes of the log, which are not packed.
+    ///
+    /// # Errors
+    /// What the policy needs and the log cannot tell, or a format that is not known, in words.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), JsError> {
+        let run = self.0.as_mut().ok_or_else(|| JsError::new(ENDED))?;
+        run.push(bytes).map_err(|why| JsError::new(&why))
+    }
+
+    /// What was found: what `tollgate replay --json` prints. Once.
+    ///
+    /// # Errors
+    /// As `push`, of a short log.
+    pub fn finish(&mut self) -> Result<String, JsError> {
+        let run = self.0.take().ok_or_else(|| JsError::new(ENDED))?;
+        run.finish().map(|summary| json(&summary)).map_err(|why| JsError::new(&why))
+    }
+}
+
+#[cfg(feature = "logs")]
+const ENDED: &str = "the log has ended";
 
 /// Our own types always become JSON: no map of theirs has keys that are no texts.
 fn json<T: serde::Serialize>(value: &T) -> String {

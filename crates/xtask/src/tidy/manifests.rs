@@ -37,7 +37,16 @@ const EDGES: &[(&str, &[&str])] = &[
             "tollgate-sim",
         ],
     ),
-    ("tollgate-playground", &["tollgate-core", "tollgate-policy", "tollgate-sim"]),
+    (
+        "tollgate-playground",
+        &[
+            "tollgate-access-log",
+            "tollgate-core",
+            "tollgate-policy",
+            "tollgate-replay",
+            "tollgate-sim",
+        ],
+    ),
     ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),
     ("tollgate-pictures", &["tollgate-core", "tollgate-policy", "tollgate-report", "tollgate-sim"]),

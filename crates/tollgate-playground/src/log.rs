@@ -1,0 +1,229 @@
+//! An access log, replayed piece by piece as the browser reads it.
+//!
+//! Invariant: the replay is the command line's, with its defaults, so what comes of it is what
+//! `tollgate replay --json` prints. What the log cannot tell is said before anything is counted,
+//! and then nothing is. Deliberately absent: unpacking, which the browser does, and writing
+//! anything down: a log stays in its page.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use tollgate_access_log::{Bounds, Format, FormatError};
+use tollgate_policy::{Policy, Surface};
+use tollgate_replay::{Given, LogCounts, Options, Replay, Source, Summary, needs, wanted};
+
+/// Bytes that tell the format, as on the command line.
+const HEAD: usize = 64 * 1024;
+
+/// What may be asked for; each is the flag of `tollgate replay` of that name.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Asked {
+    format: String,
+    map: Vec<String>,
+    assume: Vec<String>,
+    include_refused: bool,
+    private: bool,
+    /// 32 hexadecimal digits that the log's author does not know.
+    private_key: String,
+}
+
+/// A replay under way.
+#[derive(Debug)]
+pub(crate) struct LogRun {
+    policy: Arc<Policy>,
+    given: Given,
+    options: Options,
+    format: Option<Format>,
+    map: String,
+    /// The first bytes, until there are enough of them to tell the format.
+    head: Vec<u8>,
+    reading: Option<Reading>,
+}
+
+/// What the first bytes began.
+#[derive(Debug)]
+struct Reading {
+    source: Source,
+    replay: Replay,
+}
+
+impl LogRun {
+    /// A replay through `policy`; `asked` is the JSON of what is asked for.
+    ///
+    /// # Errors
+    /// What is wrong with either, in words, one mistake a line.
+    pub(crate) fn new(policy: &str, asked: &str) -> Result<Self, String> {
+        let mut policy = Policy::compile(policy, Surface::Envoy).map_err(|all| all.to_string())?;
+        // The share of keys is what counts, not which ones.
+        policy.set_hash_key([0; 16]);
+        let asked: Asked =
+            serde_json::from_str(asked).map_err(|error| format!("the options: {error}"))?;
+        let mut given = Given::default();
+        for text in &asked.assume {
+            given.assume(text).map_err(|error| format!("assume {text}: {error}"))?;
+        }
+        for map in &asked.map {
+            let field =
+                map.split_once('=').ok_or_else(|| format!("map {map}: use FIELD=COLUMN"))?;
+            // Not every name of a column is a field that a policy reads.
+            if let Ok(field) = tollgate_replay::field(field.0) {
+                given.mapped(&field);
+            }
+        }
+        let format = match asked.format.trim() {
+            "" => None,
+            name => Some(Format::parse(name).map_err(|error| error.to_string())?),
+        };
+        let options = Options {
+            include_refused: asked.include_refused,
+            is_private: asked.private,
+            secret: secret(&asked.private_key)?,
+            ..Options::default()
+        };
+        let map = asked.map.join(",");
+        let policy = Arc::new(policy);
+        Ok(Self { policy, given, options, format, map, head: Vec::new(), reading: None })
+    }
+
+    /// Reads the next bytes.
+    ///
+    /// # Errors
+    /// The log is of no known format, or what the policy needs is not in it, in words.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
+        if self.reading.is_some() {
+            return self.feed(bytes);
+        }
+        self.head.extend_from_slice(bytes);
+        if self.head.len() < HEAD { Ok(()) } else { self.begin() }
+    }
+
+    /// Ends the log: what was found.
+    ///
+    /// # Errors
+    /// As [`LogRun::push`], when the log is short.
+    pub(crate) fn finish(mut self) -> Result<Summary, String> {
+        if self.reading.is_none() {
+            self.begin()?;
+        }
+        let Some(Reading { mut source, mut replay }) = self.reading else {
+            return Err("the log was not begun".to_owned());
+        };
+        source.finish(&mut |record| replay.push(record)).map_err(|error| error.to_string())?;
+        let mut counts = LogCounts::default();
+        source.count(&mut counts);
+        Ok(replay.finish(&counts).0)
+    }
+
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let Some(Reading { source, replay }) = &mut self.reading else { return Ok(()) };
+        source.feed(bytes, &mut |record| replay.push(record)).map_err(|error| error.to_string())
+    }
+
+    /// Looks at the first bytes, and reads them.
+    fn begin(&mut self) -> Result<(), String> {
+        let head = std::mem::take(&mut self.head);
+        let format = self.format_of(&head)?;
+        let tells = |field: &_| format.tells(field);
+        let missing = needs(&self.policy, &self.given, tells);
+        if !missing.is_empty() {
+            let lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            return Err(lines.join("\n"));
+        }
+        let fields = wanted(&self.policy, &self.given, tells);
+        let source = Source::new(&format, fields, Bounds::default());
+        let source = source.map_err(|error| error.to_string())?;
+        let policy = Arc::clone(&self.policy);
+        let replay = Replay::new(policy, self.given.clone(), self.options.clone());
+        self.reading = Some(Reading { source, replay });
+        self.feed(&head)
+    }
+
+    fn format_of(&self, head: &[u8]) -> Result<Format, String> {
+        let words = |error: FormatError| error.to_string();
+        let format = match &self.format {
+            Some(format) => format.clone(),
+            // An empty file has no lines that could be read wrongly.
+            None if head.trim_ascii().is_empty() => Format::parse("combined").map_err(words)?,
+            None => Format::detect(head).ok_or_else(|| {
+                "the first lines are of no format that is known by its looks; name it".to_owned()
+            })?,
+        };
+        let mapped = if self.map.is_empty() { Ok(format) } else { format.with_map(&self.map) };
+        mapped.and_then(|format| format.fit(head)).map_err(words)
+    }
+}
+
+fn secret(digits: &str) -> Result<[u8; 16], String> {
+    if digits.is_empty() {
+        return Ok([0; 16]);
+    }
+    let number = u128::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 32);
+    number.map(u128::to_be_bytes).ok_or_else(|| "private_key: use 32 hexadecimal digits".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: &str = r#"{"version": 1, "rules": [
+        {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 2, "window": "1m"}]}]}"#;
+
+    fn log(lines: usize) -> String {
+        let line = |i: usize| {
+            format!(
+                "192.0.2.{} - - [01/Jan/2026:00:{:02}:{:02} +0000] \"GET /<b> HTTP/1.1\" 200 1 \"-\" \"x\"\n",
+                i % 3,
+                i / 60 % 60,
+                i % 60
+            )
+        };
+        (0..lines).map(line).collect()
+    }
+
+    fn replayed(options: &str, text: &str, piece: usize) -> Result<Summary, String> {
+        let mut run = LogRun::new(POLICY, options)?;
+        text.as_bytes().chunks(piece.max(1)).try_for_each(|piece| run.push(piece))?;
+        run.finish()
+    }
+
+    #[test]
+    fn however_a_log_is_cut_the_same_comes_of_it() {
+        let text = log(2_000);
+        let whole = serde_json::to_string(&replayed("{}", &text, text.len()).unwrap()).unwrap();
+        for piece in [7, 1_000, 65_536] {
+            let found = serde_json::to_string(&replayed("{}", &text, piece).unwrap()).unwrap();
+            assert_eq!(found, whole, "{piece}");
+        }
+        let found: serde_json::Value = serde_json::from_str(&whole).unwrap();
+        assert_eq!(
+            (&found["requests"]["total"], &found["log"]["lines"]),
+            (&2_000.into(), &2_000.into())
+        );
+        assert!(found["requests"]["denied"].as_u64().unwrap() > 1_000, "{found}");
+    }
+
+    #[test]
+    fn what_a_log_cannot_tell_is_said_and_nothing_is_counted() {
+        let policy = POLICY.replace("client_ip", "country");
+        let said = LogRun::new(&policy, "{}").unwrap_err();
+        assert!(said.contains("geo.country_header"), "{said}");
+        let policy = POLICY.replace("\"client_ip\"", "{\"header\": \"x-api-key\"}");
+        let mut run = LogRun::new(&policy, "{}").unwrap();
+        run.push(log(2).as_bytes()).unwrap();
+        let said = run.finish().unwrap_err();
+        assert!(said.contains("x-api-key") && said.contains("each"), "{said}");
+    }
+
+    #[test]
+    fn what_is_asked_for_is_understood_or_refused() {
+        assert_eq!(replayed("{}", "", 1).unwrap().log.lines, 0);
+        assert!(replayed("{}", "what is this\n", 1).unwrap_err().contains("no format"));
+        let forced = replayed(r#"{"format": "combined"}"#, "what is this\n", 1).unwrap();
+        assert_eq!((forced.log.lines, forced.log.unparsable), (1, 1));
+        for wrong in [r#"{"format": "moon"}"#, r#"{"other": 1}"#, r#"{"private_key": "1"}"#] {
+            assert!(LogRun::new(POLICY, wrong).is_err(), "{wrong}");
+        }
+        assert!(LogRun::new("{", "{}").unwrap_err().starts_with("not JSON"));
+    }
+}
