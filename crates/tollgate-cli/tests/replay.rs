@@ -318,3 +318,40 @@ fn the_names_of_the_json_are_kept() {
     assert_eq!(names(&found["against"]["changed_requests"]), changed);
     assert_eq!(names(&found["against"]["no_longer_limited"][0]), "at client request");
 }
+
+/// Suggestions are those of the file wherever the log comes from; without a second reading nothing
+/// is claimed of one.
+#[test]
+fn suggestions_are_tried_on_a_copy_of_what_can_be_read_once() {
+    let folder = scratch("suggest");
+    let log = access_log();
+    fs::write(folder.join("access.log"), &log).unwrap();
+    let of = |ran: Ran| {
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let said = json(&ran);
+        (said["suggestions"].clone(), said["notes"].clone())
+    };
+    let file = tollgate(&folder, &["replay", "ten.json", "access.log", "--suggest", "--json"]);
+    let (expected, notes) = of(file);
+    let limit = &expected[0]["limits"][0];
+    assert!(limit["replayed"]["of"].as_u64().is_some_and(|of| of > 3), "{expected}");
+    assert_eq!(notes.as_array().map(Vec::len), Some(0), "{notes}");
+    // Packed it is copied as it came: the bound is on those bytes.
+    let packed = gzip(&log);
+    assert!(packed.len() < log.len());
+    let bound = packed.len().to_string();
+    let once = |spool: &str, bytes: &[u8]| {
+        let words = ["replay", "ten.json", "-", "--suggest", "--json", "--spool", spool];
+        of(tollgate_reading(&folder, &words, bytes))
+    };
+    assert_eq!(once("1GiB", &log), (expected.clone(), notes.clone()));
+    assert_eq!(once(&bound, &packed), (expected, notes));
+    for (spool, bytes) in [("0", &packed), (&*bound, &log)] {
+        let (suggested, notes) = once(spool, bytes);
+        for limit in suggested[0]["limits"].as_array().unwrap() {
+            assert!(limit["replayed"].is_null() && limit["limit"] == limit["counted"], "{limit}");
+        }
+        let note = "the suggested limits were not tried: <stdin> is longer than --spool";
+        assert_eq!(notes[0].as_str(), Some(note));
+    }
+}

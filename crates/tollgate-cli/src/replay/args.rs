@@ -52,6 +52,10 @@ pub(crate) struct ReplayArgs {
     /// Suggest limits that would touch nobody, 0.1 % and 1 % of the clients
     #[arg(long)]
     pub(crate) suggest: bool,
+    /// For --suggest: copy a log that can be read once only, as it comes, up to this size, to try the
+    /// suggested limits on it; 0 for none
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
+    pub(crate) spool: u64,
     /// Fail when this holds, as in denied-clients>0.1%; may be repeated
     #[arg(long = "fail-if", value_name = "CONDITION", value_parser = FailIf::parse)]
     pub(crate) fail_if: Vec<FailIf>,
@@ -107,6 +111,17 @@ fn assumption(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// `1GiB`, `512MiB`, `64KiB`, or bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+    let of = |(unit, bytes): &(&str, u64)| Some((text.strip_suffix(unit)?, *bytes));
+    let (number, unit) = units.iter().find_map(of).unwrap_or((text, 1));
+    let is_plain = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
+    let size = number.parse::<u64>().ok().filter(|_| is_plain);
+    let size = size.and_then(|number| number.checked_mul(unit));
+    size.ok_or_else(|| "use a size such as 1GiB, 512MiB or 0".to_owned())
+}
+
 fn secret(text: &str) -> Result<[u8; 16], String> {
     let number = u128::from_str_radix(text, 16)
         .ok()
@@ -120,4 +135,20 @@ fn time(text: &str) -> Result<Timestamp, String> {
         "use a date (2026-01-31), a time (2026-01-31T12:00:00Z; without a zone UTC), or seconds since 1970"
             .to_owned()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_has_a_unit_of_1024() {
+        assert_eq!(
+            ["0", "7", "2KiB", "512MiB", "1GiB"].map(size),
+            [Ok(0), Ok(7), Ok(2048), Ok(536_870_912), Ok(1_073_741_824)]
+        );
+        for wrong in ["", "GiB", "1GB", "1 GiB", "-1", "+1", "1.5GiB", "99999999999GiB"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -17,6 +17,7 @@ use tollgate_access_log::{FORMAT_NAMES, Field, Format, Limits, Reader, Refused, 
 
 use crate::end::End;
 use crate::replay::interrupt::Interrupt;
+use crate::replay::spool::{Spool, Why};
 use crate::replay::unpack::{Ending, Enough, PIECE, unpack};
 
 /// Pieces that are unpacked ahead.
@@ -33,6 +34,8 @@ pub(crate) struct Input {
     pub(crate) head: Vec<u8>,
     /// What can be read once only, and how its beginning ended.
     once: Option<Pieces>,
+    /// The copy of that, for a second reading.
+    spool: Option<Spool>,
     /// Bytes of the file, where it has a size.
     pub(crate) size: Option<u64>,
 }
@@ -57,12 +60,23 @@ pub(crate) struct Pieces {
 }
 
 impl Input {
-    /// Looks at the beginning of a log.
-    pub(crate) fn open(path: &Path, interrupt: &Interrupt) -> Result<Self, End> {
+    /// Looks at the beginning of a log. Of one that can be read once only a copy is made for a
+    /// second reading, if it has at most `spooled` bytes.
+    pub(crate) fn open(
+        path: &Path,
+        interrupt: &Interrupt,
+        spooled: Option<u64>,
+    ) -> Result<Self, End> {
         let is_standard = path.as_os_str() == "-";
         let name = if is_standard { "<stdin>".to_owned() } else { path.display().to_string() };
-        let mut input =
-            Self { name, path: path.to_owned(), head: Vec::new(), once: None, size: None };
+        let mut input = Self {
+            name,
+            path: path.to_owned(),
+            head: Vec::new(),
+            once: None,
+            spool: None,
+            size: None,
+        };
         let file = if is_standard { None } else { Some(input.file()?) };
         let metadata = file.as_ref().and_then(|file| file.metadata().ok());
         if metadata.as_ref().is_some_and(std::fs::Metadata::is_dir) {
@@ -79,21 +93,36 @@ impl Input {
                 // A file that breaks off already is told of when it is read.
                 let _ = unpack(&mut BufReader::with_capacity(HEAD, file), take);
             }
-            Some(file) => input.begin(file, interrupt),
-            None => input.begin(std::io::stdin(), interrupt),
+            Some(file) => input.spool(file, interrupt, spooled),
+            None => input.spool(std::io::stdin(), interrupt, spooled),
         }
         Ok(input)
     }
 
-    /// True when it can be read a second time.
-    pub(crate) const fn is_a_file(&self) -> bool {
-        self.size.is_some()
+    /// Whether it can be read a second time.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub(crate) fn can_be_read_again(&self) -> Result<(), String> {
+        if self.size.is_some() {
+            return Ok(());
+        }
+        let again = self.spool.as_ref().map_or(Err(Why::TooLong), |spool| spool.again().map(drop));
+        again.map_err(|why| match why {
+            Why::TooLong => format!("{} is longer than --spool", self.name),
+            Why::Failed(error) => format!("no copy of {} could be made: {error}", self.name),
+        })
     }
 
     /// Its bytes, from the beginning; `read` counts those of the file.
     pub(crate) fn pieces(&mut self, read: &Arc<AtomicU64>) -> Result<Pieces, End> {
         match self.once.take() {
             Some(once) => Ok(once),
+            None if self.size.is_none() => {
+                let copy = self.spool.as_ref().and_then(|spool| spool.again().ok());
+                let gone = || End::Misuse(format!("the copy of {} is gone", self.name));
+                Ok(Pieces::start(copy.ok_or_else(gone)?))
+            }
             None => Ok(Pieces::start(Counted { from: self.file()?, read: Arc::clone(read) })),
         }
     }
@@ -129,6 +158,22 @@ impl Input {
     fn file(&self) -> Result<File, End> {
         File::open(&self.path)
             .map_err(|error| End::Misuse(format!("cannot read {}: {error}", self.name)))
+    }
+
+    /// Starts to read what can be read once only, with a copy if one is wanted.
+    fn spool(
+        &mut self,
+        from: impl Read + Send + 'static,
+        interrupt: &Interrupt,
+        spooled: Option<u64>,
+    ) {
+        match spooled.map(Spool::new) {
+            Some(spool) => {
+                self.begin(spool.tee(from), interrupt);
+                self.spool = Some(spool);
+            }
+            None => self.begin(from, interrupt),
+        }
     }
 
     /// Starts to read what can be read once only.

@@ -7,8 +7,10 @@
 pub(crate) mod args;
 mod inputs;
 mod interrupt;
+mod lane;
 mod merge;
 mod progress;
+mod spool;
 mod unpack;
 
 use std::path::Path;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tollgate_access_log::{Bounds, Field, Format};
 use tollgate_policy::{Policy, Surface};
-use tollgate_replay::suggest::{Bounds as SuggestBounds, Suggest, Suggestion};
+use tollgate_replay::suggest::{Bounds as SuggestBounds, Suggest};
 use tollgate_replay::{
     Checked, Given, LogCounts, Need, Observer, Options, Replay, Summary, needs, wanted,
 };
@@ -29,6 +31,7 @@ use crate::output::{self, Page};
 use crate::replay::args::ReplayArgs;
 use crate::replay::inputs::Input;
 use crate::replay::interrupt::Interrupt;
+use crate::replay::lane::Lane;
 use crate::replay::merge::Merge;
 use crate::replay::progress::Progress;
 use crate::source::{self, Compiled, Source};
@@ -40,7 +43,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
     let other = args.against.as_deref().map(|path| self::policy(path, args.surface)).transpose()?;
     let given = args.given()?;
     let interrupt = Interrupt::listen();
-    let open = |path: &std::path::PathBuf| Input::open(path, &interrupt);
+    let spooled = args.suggest.then_some(args.spool);
+    let open = |path: &std::path::PathBuf| Input::open(path, &interrupt, spooled);
     let mut inputs = args.logs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let formats = formats(args, &inputs)?;
     let policies: Vec<&Policy> = [Some(&policy), other.as_ref().map(|(_, other)| other)]
@@ -86,7 +90,11 @@ struct Job<'j> {
 
 impl Job<'_> {
     /// One reading of all logs, which `observer` follows.
-    fn pass<O: Observer>(&self, inputs: &mut [Input], observer: O) -> Result<(Summary, O), End> {
+    fn pass<O: Observer + Send>(
+        &self,
+        inputs: &mut [Input],
+        observer: O,
+    ) -> Result<(Summary, O), End> {
         let policy = Arc::clone(&self.policy);
         let (given, options) = (self.given.clone(), self.options.clone());
         let mut replay = Replay::observed(policy, given, options, observer);
@@ -101,7 +109,7 @@ impl Job<'_> {
         Ok(replay.finish(&counts?))
     }
 
-    fn read<O: Observer>(
+    fn read<O: Observer + Send>(
         &self,
         inputs: &mut [Input],
         replay: &mut Replay<O>,
@@ -110,10 +118,15 @@ impl Job<'_> {
         let read = Arc::clone(&progress.read);
         let with = (self.interrupt, &read);
         let mut merge = Merge::new(inputs, &self.formats, &self.fields, self.bounds, with)?;
-        while merge.step(&mut |record| replay.push(record))? {
-            progress.show(merge.lines());
-        }
-        merge.finish(&mut |record| replay.push(record))
+        std::thread::scope(|scope| {
+            let mut lane = Lane::start(scope, replay, &self.fields);
+            while merge.step(&mut |record| lane.push(record))? {
+                progress.show(merge.lines());
+            }
+            let counts = merge.finish(&mut |record| lane.push(record));
+            lane.end();
+            counts
+        })
     }
 
     /// Reads the logs, and reads them once more to try the suggested limits, if they can be.
@@ -121,18 +134,23 @@ impl Job<'_> {
         let suggest = Suggest::new(&self.policy, SuggestBounds::default());
         let (mut summary, suggest) = self.pass(inputs, suggest)?;
         let second = suggest.second_pass();
-        let is_again = inputs.iter().all(Input::is_a_file) && !self.interrupt.is_wanted();
-        let suggestions: Vec<Suggestion> = if is_again {
-            self.other = None;
-            self.pass(inputs, second)?.1.finish()
-        } else {
-            summary.notes.push(
-                "the suggested limits were not tried: what was read can be read once only"
-                    .to_owned(),
-            );
-            second.leave_out()
+        let (second, tried) = match inputs.iter().try_for_each(Input::can_be_read_again) {
+            _ if self.interrupt.is_wanted() => (second, Err("it was interrupted".to_owned())),
+            Ok(()) => {
+                self.other = None;
+                let second = self.pass(inputs, second)?.1;
+                let is_whole = !self.interrupt.is_wanted();
+                (second, is_whole.then_some(()).ok_or_else(|| "it was interrupted".to_owned()))
+            }
+            Err(why) => (second, Err(why)),
         };
-        summary.suggestions = Some(suggestions);
+        summary.suggestions = Some(match tried {
+            Ok(()) => second.finish(),
+            Err(why) => {
+                summary.notes.push(format!("the suggested limits were not tried: {why}"));
+                second.leave_out()
+            }
+        });
         Ok(summary)
     }
 }

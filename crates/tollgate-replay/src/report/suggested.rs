@@ -4,7 +4,7 @@
 
 use tollgate_report::{Cell, Column, Kind, Section, Table};
 
-use crate::suggest::Suggestion;
+use crate::suggest::{InParts, Sample, Suggestion};
 
 pub(super) fn suggested(section: &mut Section, suggestions: &[Suggestion]) {
     let mut counts = Table::new("greatest", "The most that clients used in any one window")
@@ -20,10 +20,11 @@ pub(super) fn suggested(section: &mut Section, suggestions: &[Suggestion]) {
     let mut limits = Table::new("suggested", "Limits that touch at most so many clients")
         .column(Column::text("rule"))
         .column(Column::text("touches at most"))
+        .column(Column::count("by counts"))
         .column(Column::count("limit"))
         .column(Column::count("touched"))
         .column(Column::share("of clients"));
-    let mut lines = Vec::new();
+    let (mut lines, mut quotas, mut said) = (Vec::new(), Vec::new(), Vec::new());
     for suggestion in suggestions {
         let greatest = suggestion.greatest;
         counts.push([
@@ -42,19 +43,72 @@ pub(super) fn suggested(section: &mut Section, suggestions: &[Suggestion]) {
             limits.push([
                 Cell::text(named(suggestion)),
                 Cell::text(format!("{} %", limit.wished_percent)),
+                Cell::Count(limit.counted),
                 limit.limit.map_or(Cell::Empty, Cell::Count),
                 replayed.map_or(Cell::Empty, |replayed| Cell::Count(replayed.touched)),
                 replayed.map_or(Cell::Empty, |r| Cell::share(r.touched, r.of)),
             ]);
-            let line = format!("{}: {}", named(suggestion), limit.line);
-            if !lines.contains(&line) {
-                lines.push(line);
+            match limit.limit {
+                Some(_) => lines.push(limit.line.clone()),
+                None => said.push(format!(
+                    "{}: no quota for {} %: {}.",
+                    named(suggestion),
+                    limit.wished_percent,
+                    limit.line
+                )),
             }
         }
+        lines.dedup();
+        if !lines.is_empty() {
+            quotas.push((named(suggestion), lines.join("\n")));
+            lines.clear();
+        }
+        notes(suggestion, &mut said);
     }
     section.table(counts).table(limits);
-    if !lines.is_empty() {
-        section.text("Quotas to put into the policy:").code(lines.join("\n"));
+    said.iter().for_each(|note| {
+        section.text(note);
+    });
+    for (name, lines) in quotas {
+        section.text(format!("{name}, quotas to put into the policy:")).code(lines);
+    }
+}
+
+/// What must be known of the figures: whom they leave out, and what they could not be.
+fn notes(suggestion: &Suggestion, said: &mut Vec<String>) {
+    let name = named(suggestion);
+    if !suggestion.per_client {
+        said.push(format!("{name}: one count for all requests, so no limit is suggested."));
+    }
+    if let Some(Sample { one_in, keys, max }) = suggestion.sample {
+        said.push(format!(
+            "{name}: too many clients to count each; one of {one_in} was counted, {keys} in all, and the shares are theirs. The greatest of those is {max}; nobody used more than {}.",
+            suggestion.greatest.max
+        ));
+    }
+    if let Some(InParts { keys, part_ns }) = suggestion.in_parts {
+        said.push(format!(
+            "{name}: {keys} clients had more than 4,096 requests in one window; theirs are counts of a window longer by {part_ns} ns, never below the true ones."
+        ));
+    }
+    if suggestion.strangers > 0 {
+        said.push(format!(
+            "{name}: the log changed while it was read: {} requests of the second reading are of clients that the first had not.",
+            suggestion.strangers
+        ));
+    }
+    for limit in suggestion.limits.iter().filter(|limit| limit.limit.is_some()) {
+        match &limit.replayed {
+            Some(replayed) if !replayed.as_wished => said.push(format!(
+                "{name}: even at the highest limit that was tried more than {} % are touched.",
+                limit.wished_percent
+            )),
+            Some(_) => {}
+            None => said.push(format!(
+                "{name}: the limit for {} % was not tried; it is what was counted.",
+                limit.wished_percent
+            )),
+        }
     }
 }
 

@@ -108,8 +108,8 @@ pub struct InParts {
 pub struct SuggestedLimit {
     /// At most so many per cent of the clients are to be touched: `0`, `0.1` or `1`.
     pub wished_percent: &'static str,
-    /// The lowest limit that no more clients than wished exceed in any window. The limits that are
-    /// suggested differ from it where the algorithm refuses more than that ([`Replayed::raised`]).
+    /// The lowest limit that no more clients than wished exceed in any window. The one that is
+    /// suggested is higher or lower where the algorithm refuses more clients than those, or fewer.
     pub counted: u64,
     /// Clients that exceed `counted`: those that an exact limiter would have touched.
     pub exceed: u64,
@@ -131,9 +131,6 @@ pub struct Replayed {
     pub touched: u64,
     /// Of so many: all clients, or all of the sample.
     pub of: u64,
-    /// True when the limit was raised above the counted one, because more clients than wished
-    /// were touched at that one.
-    pub raised: bool,
     /// False when even twice the counted limit touched more clients than wished.
     pub as_wished: bool,
 }
@@ -322,7 +319,6 @@ impl Series {
             replayed: outcome.map(|outcome| Replayed {
                 touched: outcome.denied,
                 of: clients,
-                raised: outcome.limiter.quota().limit() > counted,
                 as_wished: outcome.denied <= most,
             }),
             within_ppm: (self.counts.one_in() > 1).then(|| share.error_ppm(clients)),

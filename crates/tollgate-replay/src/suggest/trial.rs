@@ -1,11 +1,11 @@
 //! The second pass: the suggested limits, replayed by the rule's own algorithm.
 //!
-//! Whoever used no more than a limit in any window is still refused by some algorithms: those that
-//! estimate, or count more than a window. So beside each suggested limit up to five higher ones are
-//! tried in the same pass, the last of them twice as high, and the lowest that touches no more
-//! clients than wished is suggested. With twice the limit there always is one: no algorithm counts
-//! more than two windows. By others fewer clients are touched than the counts say, which is said as
-//! it is.
+//! Who exceeds a limit in some window is not yet refused by every algorithm: one with a burst
+//! lets it pass on top of its rate. And who never exceeds it is still refused by some: those that
+//! estimate, or count more than a window. So beside each limit that was counted lower and higher
+//! ones are tried in the same pass, from its half to its double, and the lowest is suggested of
+//! which neither it nor any higher one touches more clients than wished. The double always is one:
+//! no algorithm counts more than two windows. The log alone is exact, and tries nothing else.
 //!
 //! Invariant: what is said to be touched is a key that the limiter of the core denied once. A key
 //! is only left out where its greatest count proves that it cannot be ([`spared`]).
@@ -21,7 +21,7 @@ use super::counts::Counts;
 use super::line::at_limit;
 
 /// What one limit is multiplied by, in sixteenths.
-const LADDER: [u64; 6] = [16, 17, 18, 20, 24, 32];
+const LADDER: [u64; 14] = [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 24, 32];
 
 /// One limit that is tried.
 #[derive(Debug)]
@@ -118,8 +118,8 @@ impl Trial {
         self.strangers
     }
 
-    /// The lowest limit tried instead of `limit` that denies at most `many` keys, else the highest;
-    /// `None` when nothing could be tried.
+    /// The lowest limit tried for `limit` from which on every one denies at most `many` keys, else
+    /// the highest; `None` when nothing could be tried.
     pub fn outcome(&self, now: &Limiter, limit: u64, many: u64) -> Option<Outcome> {
         if self.is_left_out() {
             return None;
@@ -129,13 +129,10 @@ impl Trial {
             let tried = self.candidates.iter().find(|candidate| candidate.limiter == limiter)?;
             Some(Outcome { limiter, denied: tried.denied })
         };
-        let mut outcomes = rungs.filter_map(of).peekable();
-        while let Some(outcome) = outcomes.next() {
-            if outcome.denied <= many || outcomes.peek().is_none() {
-                return Some(outcome);
-            }
-        }
-        None
+        let outcomes: Vec<Outcome> = rungs.filter_map(of).collect();
+        let too_many = outcomes.iter().rposition(|outcome| outcome.denied > many);
+        let first = too_many.map_or(0, |at| at.saturating_add(1));
+        outcomes.get(first).or(outcomes.last()).copied()
     }
 }
 
@@ -167,25 +164,21 @@ impl Tried {
 }
 
 /// The limits that are tried in place of one, from it upwards.
-fn ladder(now: &Limiter, limit: u64) -> impl Iterator<Item = Result<Limiter, QuotaError>> {
+pub(super) fn ladder(
+    now: &Limiter,
+    limit: u64,
+) -> impl Iterator<Item = Result<Limiter, QuotaError>> {
     let limit = limit.max(1);
-    let rungs = match now.algorithm() {
-        // These never refuse who stays within the limit in every window.
-        Algorithm::FixedWindow | Algorithm::SlidingLog => 1,
-        Algorithm::Gcra
-        | Algorithm::TokenBucket
-        | Algorithm::LeakyBucket
-        | Algorithm::LeakyQueue
-        | Algorithm::SlidingWindow
-        | Algorithm::SlidingBuckets { .. } => LADDER.len(),
-    };
+    let is_exact = matches!(now.algorithm(), Algorithm::SlidingLog);
     let mut last = 0;
-    LADDER.into_iter().take(rungs).filter_map(move |sixteenths| {
-        let higher = limit.saturating_mul(sixteenths).div_ceil(16);
-        let is_new = higher > last;
-        last = higher;
-        is_new.then(|| at_limit(now, higher))
-    })
+    LADDER.into_iter().filter(move |sixteenths| !is_exact || *sixteenths == 16).filter_map(
+        move |sixteenths| {
+            let rung = limit.saturating_mul(sixteenths).div_ceil(16);
+            let is_new = rung > last;
+            last = rung;
+            is_new.then(|| at_limit(now, rung))
+        },
+    )
 }
 
 /// The greatest count of which no key is ever denied.
