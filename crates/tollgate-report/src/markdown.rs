@@ -38,7 +38,7 @@ impl Table {
             self.columns.iter().map(|column| if column.is_right() { "---:" } else { "---" });
         let mut out = line(names) + &line(rules.map(str::to_owned));
         for row in &self.rows {
-            out.push_str(&line(self.words(row).map(|(_, words)| escaped(&words))));
+            out.push_str(&line(self.words(row).map(|(_, words)| of_cell(&words))));
         }
         if let Some(more) = self.more() {
             out.push_str(&format!("\n{more}\n"));
@@ -79,6 +79,11 @@ fn of_figures(Figures { name, figures }: &Figures) -> Table {
         table.push(cells.into_iter().take(wanted).map(|text| Cell::text(text.clone())));
     }
     table
+}
+
+/// The dash of an empty cell begins no list there.
+fn of_cell(words: &str) -> String {
+    if words == "-" { words.to_owned() } else { escaped(words) }
 }
 
 fn line(cells: impl IntoIterator<Item = String>) -> String {
@@ -147,6 +152,11 @@ mod tests {
         ] {
             assert_eq!(escaped(hostile), safe);
         }
+    }
+
+    #[test]
+    fn an_empty_cell_is_a_dash() {
+        assert_eq!([of_cell("-"), of_cell("- item")], ["-", r"\- item"]);
     }
 
     #[test]

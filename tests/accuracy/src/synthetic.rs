@@ -30,11 +30,8 @@ pub const MODELS: [Model; 7] = [
         words: "The whole limit in the last hundredth of every second fixed window, and the whole limit again on the \
                 edge that follows.",
         document: |limit, seconds| {
-            let pairs = (1..=20).map(|number| 2 * number * seconds * 1_000);
-            let both = pairs.flat_map(|edge| [edge - 10 * seconds, edge]);
-            let at = both.flat_map(|at| (0..limit).map(move |_| format!("{at}ms")));
-            let all: Vec<String> = at.collect();
-            one(40 * seconds + 1, json!({ "instants": { "at": all } }))
+            let (window, gap) = (format!("{}s", 2 * seconds), format!("{}ms", 10 * seconds));
+            one(40 * seconds, json!({ "edge": { "window": window, "size": limit, "gap": gap } }))
         },
     },
     Model {

@@ -15,10 +15,12 @@ pub fn block() -> Result<Block, String> {
     let mut text = String::new();
     for model in MODELS {
         let rows = grouped(rows(&model)?);
+        let (limit, seconds) = QUOTAS[0];
         text.push_str(&format!(
-            "### {}\n\n{}\n\n{}\n",
+            "### {}\n\n{} At {limit} per {seconds} s:\n\n```json\n{}\n```\n\n{}\n",
             model.name,
             model.words,
+            model.document(limit, seconds),
             table(rows).to_markdown()
         ));
     }
