@@ -233,6 +233,7 @@ mod tests {
             }
             assert_eq!(read(form, &format!("{text}x")), None, "{form}");
         }
+        assert_eq!(read("%s.%3f", "971211336.0x2"), None);
     }
 
     #[test]

@@ -243,6 +243,9 @@ fn mistakes_are_told_in_words() {
     for (found, expected) in rows {
         assert_eq!(found.unwrap_err().to_string(), expected);
     }
+    // What is said last of a name is what it means.
+    let format = Format::parse("tsv:[time,a],client=a").unwrap().with_map("header.k=a").unwrap();
+    assert!(format.tells(&Field::header("k")) && !format.tells(&Field::Client));
     let mapped = Format::parse("combined").unwrap().with_map("client=x");
     let why = mapped.unwrap_err().to_string();
     assert!(why.starts_with("\"combined\" has no variable \"x\", but remote_addr, "), "{why}");

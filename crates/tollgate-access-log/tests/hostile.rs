@@ -95,6 +95,11 @@ fn nested_and_open() {
         let found = counts("json:time=ts", r#"{"ts":1}"#, &deep, 1);
         assert!(found.unparsable().eq(only(Cause::TooDeep, 1)), "{found:?}");
     }
+    for (levels, causes) in [(64, vec![]), (65, only(Cause::TooDeep, 1))] {
+        let list = format!("{{\"ts\":1,\"a\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
+        let found = counts("json:time=ts", r#"{"ts":1}"#, list.as_bytes(), 1);
+        assert!(found.unparsable().eq(causes), "{levels}: {found:?}");
+    }
     // 100,000 levels are more than a line may have.
     let found = counts("json:time=ts", r#"{"ts":1}"#, &b"[".repeat(100_000), 1);
     assert!(found.unparsable().eq(only(Cause::TooLong, 1)), "{found:?}");
