@@ -169,3 +169,80 @@ pub(crate) fn px(place: f64) -> String {
         None => text,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Axis;
+
+    fn plot(shape: Shape, rows: &[&[Point]]) -> Plot {
+        let axes = (Axis::duration("time"), Axis::count("requests"));
+        let plot = Plot::new("p", "title", axes.0, axes.1);
+        rows.iter().fold(plot, |plot, row| {
+            plot.series(Series::new("s", shape).points(row.iter().copied()))
+        })
+    }
+
+    const SCALES: Scales = Scales {
+        x: Scale { from: 0.0, to: 4.0, places: (0.0, 40.0) },
+        y: Scale { from: 0.0, to: 10.0, places: (100.0, 0.0) },
+        stretches: 300,
+    };
+
+    #[test]
+    fn each_stands_on_those_before_it() {
+        let rows: [&[Point]; 2] = [&[(0.0, 1.0), (1.0, 2.0)], &[(0.0, 3.0), (2.0, 5.0)]];
+        let of = |shape| {
+            let plot = plot(shape, &rows).stacked();
+            let layers = layers(&plot).into_iter().map(|layer| layer.points);
+            layers.collect::<Vec<_>>()
+        };
+        // A bar is there only where it was given; an area holds its value.
+        assert_eq!(of(Shape::Bars)[1], [(0.0, 4.0), (1.0, 2.0), (2.0, 5.0)]);
+        assert_eq!(of(Shape::Area)[1], [(0.0, 4.0), (1.0, 5.0), (2.0, 7.0)]);
+    }
+
+    #[test]
+    fn the_last_bar_is_as_wide_as_the_one_before() {
+        let row = &[(0.0, 1.0), (2.0, 10.0)][..];
+        let plot = plot(Shape::Bars, &[row]);
+        let layer = &layers(&plot)[0];
+        assert_eq!(layer.end, 4.0);
+        assert_eq!(layer.bars(&SCALES, 0, 1).unwrap(), "M0 100V90H19V100ZM20 100V0H39V100Z");
+        // A last one of height 0 only ends the bar before it.
+        let with_end = Plot::new("h", "t", Axis::number(""), Axis::count("")).histogram(
+            "h",
+            &[0.0, 1.0, 4.0],
+            &[5, 2],
+        );
+        assert_eq!(layers(&with_end)[0].end, 4.0);
+    }
+
+    #[test]
+    fn lines_steps_and_surfaces() {
+        let row: [&[Point]; 1] = [&[(0.0, 0.0), (1.0, 5.0), (4.0, 10.0)]];
+        let of = |shape| {
+            let plot = plot(shape, &row);
+            let layer = &layers(&plot)[0];
+            (layer.line(&SCALES), layer.surface(&SCALES))
+        };
+        assert_eq!(of(Shape::Line).0, "M0 100L10 50L40 0");
+        assert_eq!(of(Shape::Step).0, "M0 100H10V50H40V0H40");
+        assert_eq!(of(Shape::Area).1, "M0 100H10V50H40V0H40V100H0Z");
+        let many: Vec<Point> = (0..1_000).map(|x| (f64::from(x), 1.0)).collect();
+        let plot = plot(Shape::Bars, &[&many]);
+        assert!(layers(&plot)[0].bars(&SCALES, 0, 1).is_none(), "they would run into each other");
+    }
+
+    #[test]
+    fn a_series_may_look_like_another() {
+        let looks =
+            [Series::new("denied", Shape::Step).looks_like(1), Series::new("x", Shape::Step)];
+        let mut plot = plot(Shape::Step, &[]);
+        for series in looks {
+            plot = plot.series(series.points([(0.0, 1.0)]));
+        }
+        assert_eq!(layers(&plot).iter().map(|layer| layer.look).collect::<Vec<_>>(), [1, 1]);
+        assert!(plot.to_svg(crate::Theme::Light).contains("class=\"l s1\""));
+    }
+}

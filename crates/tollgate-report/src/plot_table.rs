@@ -59,7 +59,8 @@ impl Plot {
         }
         for x in all {
             let value = |points: &Vec<Point>| {
-                let found = points.iter().find(|point| point.0.total_cmp(x).is_eq());
+                let place = points.partition_point(|point| point.0.total_cmp(x).is_lt());
+                let found = points.get(place).filter(|point| point.0.total_cmp(x).is_eq());
                 found.map_or(Cell::Empty, |point| self.y.cell(point.1))
             };
             table.push(std::iter::once(self.x.cell(*x)).chain(series.iter().map(value)));
@@ -102,4 +103,38 @@ fn is_function(points: &[Point]) -> bool {
 
 fn ys(points: &[Point]) -> impl Iterator<Item = f64> {
     points.iter().map(|point| point.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Axis, MAX_POINTS, Shape};
+
+    fn plot(points: u32) -> Plot {
+        let ys = |top: u32| (0..points).map(move |x| (f64::from(x), f64::from(x.rem_euclid(top))));
+        Plot::new("p", "title", Axis::duration("time"), Axis::count("requests"))
+            .series(Series::new("a", Shape::Line).points(ys(10)))
+            .series(Series::new("b", Shape::Line).points(ys(7).skip(1)))
+    }
+
+    #[test]
+    fn few_points_stand_one_by_one() {
+        let table = plot(3).to_table();
+        assert_eq!(table.to_text(80), "time  a  b\n 0 s  0  -\n 1 s  1  1\n 2 s  2  2\n");
+    }
+
+    #[test]
+    fn many_points_are_ranges_with_their_extremes() {
+        let table = plot(1_000).to_table();
+        assert_eq!(table.rows.len(), MOST_ROWS);
+        for (least, greatest, top) in [(2, 3, 9), (4, 5, 6)] {
+            let column = |index: usize| table.rows.iter().map(move |row| row[index].clone());
+            assert!(column(least).all(|cell| cell == Cell::Count(0)));
+            assert!(column(greatest).all(|cell| cell == Cell::Count(top)));
+        }
+        // For programs every point that is kept has its row.
+        assert_eq!(plot(1_000).to_full_table().rows.len(), 1_000);
+        let kept = plot(1_000_000).to_full_table().rows.len();
+        assert!((2_000..=2 * MAX_POINTS).contains(&kept), "{kept}");
+    }
 }

@@ -20,8 +20,8 @@ pub(crate) struct Points {
 }
 
 impl Points {
-    /// Adds a point. When there are too many, a quarter of them is kept: of each stretch the first,
-    /// the least, the greatest and the last.
+    /// Adds a point. When there are too many, at most half of them are kept: of each stretch the
+    /// first, the least, the greatest and the last.
     pub(crate) fn push(&mut self, point: Point) {
         if !(point.0.is_finite() && point.1.is_finite()) {
             self.dropped = self.dropped.saturating_add(1);
@@ -70,8 +70,9 @@ pub(crate) fn by_stretch(points: &[Point], stretches: usize) -> impl Iterator<It
     let from = points.first().map_or(0.0, |point| point.0);
     let to = points.last().map_or(0.0, |point| point.0);
     let length = (to - from) / as_float(stretches.max(1));
-    let place =
-        move |point: &Point| if length > 0.0 { ((point.0 - from) / length).floor() } else { 0.0 };
+    let place = move |point: &Point| {
+        if length > 0.0 && length.is_finite() { ((point.0 - from) / length).floor() } else { 0.0 }
+    };
     // The very last point belongs to the last stretch, and does not begin another.
     let last = as_float(stretches.max(1).saturating_sub(1));
     points.chunk_by(move |a, b| place(a).min(last) == place(b).min(last))
@@ -142,6 +143,15 @@ mod tests {
             }
             assert!(decimated(&kept, 300).len() <= 1_200);
         }
+    }
+
+    #[test]
+    fn whatever_x_is_the_number_of_points_is_bounded() {
+        let ends = [-f64::MAX, f64::MAX].into_iter().cycle().zip(0..50_000);
+        let ends = pushed(ends.map(|(x, y)| (x, f64::from(y)))).sorted();
+        assert!(ends.len() <= MAX_POINTS && ends.iter().any(|point| point.1 == 49_999.0));
+        let one = pushed((0..50_000).map(|y| (1.0, f64::from(y)))).sorted();
+        assert!(one.len() <= MAX_POINTS && one.iter().any(|point| point.1 == 0.0));
     }
 
     #[test]
