@@ -112,6 +112,11 @@ fn the_simulations_are_true() {
 }
 
 #[test]
+fn the_replays_are_true() {
+    assert_eq!(check("docs/replay.md"), (0, 4));
+}
+
+#[test]
 fn the_recipes_are_true() {
     let (policies, sessions) = check("docs/recipes.md");
     assert!(policies >= 12 && sessions >= policies, "{policies} policies, {sessions} sessions");

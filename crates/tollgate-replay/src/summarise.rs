@@ -167,8 +167,8 @@ impl<O: Observer> Replay<O> {
         for lane in &self.lanes {
             for rule in lane.policy.rules().iter().filter(|rule| rule.chooses_keys()) {
                 notes.push(format!(
-                    "rule \"{}\" is enforced for a share of its keys that a secret of the surface chooses; here it \
-                     is enforced for all",
+                    "a secret of the surface chooses the keys that rule \"{}\" is enforced for: here it is \
+                     enforced for others",
                     rule.name()
                 ));
             }

@@ -1,0 +1,197 @@
+//! What a log cannot tell is named, all of it and nothing else, and what is given is used.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(clippy::arithmetic_side_effects)]
+
+mod support;
+
+use std::sync::Arc;
+
+use tollgate_access_log::{Bounds, Field, Format};
+use tollgate_policy::{Policy, Surface};
+use tollgate_replay::{Given, LogCounts, Options, Replay, Source, Summary, field, needs, wanted};
+
+use support::policy;
+
+/// A policy for a library, with one rule of these fields, 1 a minute.
+fn rule(fields: &str) -> Arc<Policy> {
+    document(&format!(
+        r#"{{"version": 1, "rules": [{{"name": "r", "quotas": [{{"limit": 1, "window": "1m"}}], {fields}}}]}}"#
+    ))
+}
+
+fn document(text: &str) -> Arc<Policy> {
+    let compiled = Policy::compile(text, Surface::Library);
+    Arc::new(compiled.unwrap_or_else(|problems| panic!("{problems}")))
+}
+
+fn given(assumptions: &[&str]) -> Given {
+    let mut given = Given::default();
+    assumptions.iter().for_each(|text| given.assume(text).unwrap());
+    given
+}
+
+/// The needs of a policy under a format, as `part: field`.
+fn missing(policy: &Policy, format: &str, given: &Given) -> Vec<String> {
+    let format = Format::parse(format).unwrap();
+    let found = needs(policy, given, |field| format.tells(field));
+    found.iter().map(|need| format!("{}: {}", need.part, need.field)).collect()
+}
+
+/// What a policy does to a log of this format.
+fn replayed(policy: &Arc<Policy>, format: &str, given: &Given, log: &str) -> Summary {
+    let format = Format::parse(format).unwrap();
+    let tells = |field: &Field| format.tells(field);
+    assert!(needs(policy, given, tells).is_empty());
+    let mut source = Source::new(&format, wanted(policy, given, tells), Bounds::default()).unwrap();
+    let mut replay = Replay::new(Arc::clone(policy), given.clone(), Options::default());
+    source.feed(log.as_bytes(), &mut |record| replay.push(record)).unwrap();
+    source.finish(&mut |record| replay.push(record)).unwrap();
+    replay.finish(&LogCounts::default()).0
+}
+
+/// Every key part and condition, cost and charge under a format that tells nothing but the time,
+/// and the way in which `--assume` gives it.
+#[test]
+fn every_fact_is_a_need_until_it_is_given() {
+    let tiers = r#""key": [], "tiers": [{"name": "gold", "when": {"headers": {"x-plan": "gold"}},
+        "quotas": [{"limit": 9, "window": "1m"}]}]"#;
+    for (fields, need, assumption) in [
+        (r#""key": ["client_ip"]"#, "key: client", "client=192.0.2.1"),
+        (r#""key": ["method"]"#, "key: method", "method=GET"),
+        (r#""key": ["host"]"#, "key: host", "host=a.example"),
+        (r#""key": ["path"]"#, "key: target", "path=/a"),
+        (r#""key": ["country"]"#, "key: country", "country=DE"),
+        (r#""key": ["asn"]"#, "key: asn", "asn=64500"),
+        (r#""key": ["route"]"#, "key: route", "route=main"),
+        (r#""key": [{"header": "X-Key"}]"#, "key: header.x-key", "header.X-Key=k"),
+        (r#""key": [{"cookie": "sid"}]"#, "key: cookie.sid", "cookie.sid=s"),
+        (r#""key": [{"query": "q"}]"#, "key: query.q", "query.q=1"),
+        (r#""key": [{"jwt_claim": "sub"}]"#, "key: claim.sub", "claim.sub=me"),
+        (r#""key": [], "when": {"methods": ["GET"]}"#, "when: method", "method=GET"),
+        (r#""key": [], "when": {"hosts": ["a.example"]}"#, "when: host", "host=a.example"),
+        (
+            r#""key": [], "unless": {"headers": {"x-me": "*"}}"#,
+            "unless: header.x-me",
+            "header.x-me=",
+        ),
+        (
+            r#""key": [], "when": {"client_cidrs": ["192.0.2.0/24"]}"#,
+            "when: client",
+            "client=192.0.2.1",
+        ),
+        (tiers, "tier \"gold\": header.x-plan", "header.x-plan="),
+        (
+            r#""key": [], "cost": {"header": "x-cost", "max": 9}"#,
+            "cost: header.x-cost",
+            "header.x-cost=1",
+        ),
+        (
+            r#""key": [], "cost": {"content_length_per": 9}"#,
+            "cost: header.content-length",
+            "header.content-length=9",
+        ),
+        (r#""key": [], "charge": {"response_status": ["200"]}"#, "charge: status", "status=200"),
+    ] {
+        let policy = rule(fields);
+        let format = "nginx:[$time_local]";
+        assert_eq!(missing(&policy, format, &Given::default()), [need], "{fields}");
+        let given = given(&[assumption]);
+        assert!(missing(&policy, format, &given).is_empty(), "{fields}");
+        // Given, it is what the policy sees: the second request of a minute is over.
+        let log = "[31/Jan/2026:09:00:00 +0000]\n[31/Jan/2026:09:00:01 +0000]\n";
+        assert_eq!(replayed(&policy, format, &given, log).requests.denied, 1, "{fields}");
+    }
+}
+
+#[test]
+fn exemptions_and_every_rule_are_looked_at_and_each_need_named_once() {
+    let policy = document(
+        r#"{"version": 1, "exempt": [{"headers": {"x-internal": "*"}}],
+        "rules": [
+        {"name": "a", "when": {"hosts": ["a.example", "b.example"]}, "key": ["host", "client_ip"],
+         "quotas": [{"limit": 1, "window": "1m"}]},
+        {"name": "b", "key": [{"header": "user-agent"}], "quotas": [{"limit": 1, "window": "1m"}]}]}"#,
+    );
+    let found = missing(&policy, "combined", &Given::default());
+    assert_eq!(found, ["exempt[0]: header.x-internal", "when: host", "key: host"]);
+    let format = Format::parse("combined").unwrap();
+    let said = needs(&policy, &Given::default(), |field| format.tells(field));
+    let message = "exempt[0] reads header.x-internal, which the log does not tell; use --map \
+                   header.x-internal=COLUMN or --assume header.x-internal=VALUE";
+    assert_eq!(said[0].to_string(), message);
+    assert!(said[1].to_string().starts_with("rule \"a\": its when reads host, "));
+}
+
+#[test]
+fn a_client_behind_proxies_is_read_from_the_log_or_said_to_be_known() {
+    let text = |source: &str| {
+        format!(
+            r#"{{"version": 1, "client_ip": {source}, "rules": [{{"name": "r", "key": ["client_ip"],
+            "quotas": [{{"limit": 1, "window": "1m"}}]}}]}}"#
+        )
+    };
+    let behind = policy(&text(r#"{"source": "x-forwarded-for", "trusted_hops": 1}"#));
+    let need = ["key: header.x-forwarded-for"];
+    assert_eq!(missing(&behind, "combined", &Given::default()), need);
+    assert!(missing(&behind, "combined", &given(&["client=log"])).is_empty());
+    let mut mapped = Given::default();
+    mapped.mapped(&Field::Client);
+    assert!(missing(&behind, "combined", &mapped).is_empty());
+    // Nobody is trusted to write the header: the connection counts.
+    let alone = policy(&text(r#"{"source": "x-forwarded-for"}"#));
+    assert!(missing(&alone, "combined", &Given::default()).is_empty());
+    // With the header the last address of it counts, without it the client of the log.
+    let format = "nginx:$remote_addr [$time_local] \"$http_x_forwarded_for\"";
+    let line = |second: u64, peer: &str, list: &str| {
+        format!("{peer} [31/Jan/2026:09:00:{second:02} +0000] \"{list}\"\n")
+    };
+    let log = line(1, "10.0.0.1", "198.51.100.1, 203.0.113.1")
+        + &line(2, "10.0.0.1", "198.51.100.1, 203.0.113.2")
+        + &line(3, "10.0.0.2", "198.51.100.2, 203.0.113.2");
+    let found = replayed(&behind, format, &Given::default(), &log);
+    assert_eq!((found.requests.denied, found.clients.total), (1, 2));
+    assert_eq!(found.keys.top[0].key, "203.0.113.2");
+    let found = replayed(&behind, format, &given(&["client=log"]), &log);
+    assert_eq!((found.requests.denied, &*found.keys.top[0].key), (1, "10.0.0.1"));
+}
+
+#[test]
+fn a_parameter_or_cookie_may_have_a_column_of_its_own() {
+    let query = rule(r#""key": [{"query": "q r"}]"#);
+    let cookie = rule(r#""key": [{"cookie": "sid"}]"#);
+    let line = |second: u64, target: &str, own: &str| {
+        format!("a [31/Jan/2026:09:00:{second:02} +0000] {target} \"{own}\"\n")
+    };
+    let log =
+        line(1, "/", "one") + &line(2, "/", "two") + &line(3, "/", "one") + &line(4, "/", "-");
+    for (policy, variable, name) in
+        [(&query, "own", "query.q r"), (&cookie, "own", "cookie.sid"), (&cookie, "cookie_sid", "")]
+    {
+        let spec = format!("nginx:$remote_addr [$time_local] $request_uri \"${variable}\"");
+        let format = Format::parse(&spec).unwrap();
+        let format = match name {
+            "" => format,
+            name => format.with_map(&format!("{name}={variable}")).unwrap(),
+        };
+        let tells = |field: &Field| format.tells(field);
+        let fields = wanted(policy, &Given::default(), tells);
+        let mut source = Source::new(&format, fields, Bounds::default()).unwrap();
+        let mut replay = Replay::new(Arc::clone(policy), Given::default(), Options::default());
+        source.feed(log.as_bytes(), &mut |record| replay.push(record)).unwrap();
+        source.finish(&mut |record| replay.push(record)).unwrap();
+        let found = replay.finish(&LogCounts::default()).0;
+        assert_eq!((found.rules[0].allowed, found.rules[0].denied), (2, 1), "{variable} {name}");
+        assert_eq!(found.keys.top[0].key, "one");
+    }
+    // A path without its query does not tell it.
+    let format = "nginx:$remote_addr [$time_local] $uri";
+    assert_eq!(missing(&query, format, &Given::default()), ["key: query.q r"]);
+}
+
+#[test]
+fn fields_have_the_names_of_the_policy_and_of_the_log() {
+    assert_eq!(field("client_ip"), Ok(Field::Client));
+    assert_eq!(field("path"), Ok(Field::Target));
+    assert_eq!(field("header.X-Key"), Ok(Field::Header("x-key".to_owned())));
+    assert!(field("ip").unwrap_err().starts_with("\"ip\" is no field; use client,"));
+}
