@@ -9,6 +9,7 @@ import { announce, answer } from './announce.js';
 import { moveTo, onCursor } from './cursor.js';
 import { CursorBar } from './cursor-bar.js';
 import { debounced, fill, h, labelled } from './dom.js';
+import { plural } from './format.js';
 import { glossary } from './glossary.js';
 import { Lane } from './lane.js';
 import { write } from './permalink.js';
@@ -26,6 +27,7 @@ export class App {
   /** @type {Lane[]} */ lanes = [];
   /** @type {keyof typeof import('./series.js').STATES} */ #stateName = 'whole_after';
   #mode = 'simulate';
+  /** @type {{file: File, options: import('./log-drop.js').LogOptions}|null} the log that the lanes show */ #log = null;
 
   /**
    * @param {State} state
@@ -78,7 +80,10 @@ export class App {
     this.state = state;
     this.told();
     this.#address();
-    if (this.#mode === 'log') return;
+    if (this.#mode === 'log') {
+      if (only && this.#log) void only.replay(this.#log.file, this.#log.options);
+      return;
+    }
     if (only) this.#run(only);
     else this.#runAll();
   }
@@ -208,6 +213,7 @@ export class App {
   /** @param {string} mode `simulate` or `log` */
   #show(mode) {
     this.#mode = mode;
+    this.#log = null;
     this.places.lanes.dataset.mode = mode;
     this.lanes.forEach((lane) => lane.setAside());
   }
@@ -220,10 +226,13 @@ export class App {
 
   /** @param {File} file @param {import('./log-drop.js').LogOptions} options */
   async #replay(file, options) {
-    this.traffic.log.running(true);
-    await Promise.all(this.lanes.map((lane) => lane.replay(file, options)));
-    this.traffic.log.running(false);
-    answer(`${file.name} is replayed in ${this.lanes.length === 1 ? 'one lane' : `${this.lanes.length} lanes`}.`);
+    this.#log = { file, options };
+    this.traffic.log.running();
+    const ends = await Promise.all(this.lanes.map((lane) => lane.replay(file, options)));
+    const done = ends.filter(Boolean).length;
+    const said = done === ends.length ? `${file.name} is replayed.` : `${file.name} is replayed in ${done} of ${plural(ends.length, 'lane')}.`;
+    this.traffic.log.ended(said);
+    answer(said);
   }
 
   #cancel() {

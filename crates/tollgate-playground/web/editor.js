@@ -100,7 +100,9 @@ const overSelection = EditorView.domEventHandlers({
  */
 function lint(engine, told) {
   return async (view) => {
-    const checked = await engine.ask('check', [view.state.doc.toString(), SURFACE]);
+    // Somebody may have ended the thread; the next change asks again.
+    const checked = await engine.ask('check', [view.state.doc.toString(), SURFACE]).catch(() => null);
+    if (!checked) return [];
     told(checked);
     const length = view.state.doc.length;
     const shown = (/** @type {'error'|'warning'} */ severity) => (/** @type {import('./engine.js').Finding} */ { from, to, message }) =>
@@ -118,7 +120,7 @@ function complete(engine) {
     const before = context.state.sliceDoc(Math.max(0, context.pos - 1), context.pos);
     // While typing it is offered after a quote or a letter; anywhere when it is asked for.
     if (!context.explicit && !/["\w]/.test(before)) return null;
-    const offers = await engine.ask('complete', [context.state.doc.toString(), context.pos]);
+    const offers = await engine.ask('complete', [context.state.doc.toString(), context.pos]).catch(() => []);
     if (offers.length === 0) return null;
     const options = offers.map((/** @type {{label: string, detail: string, insert: string}} */ { label, detail, insert }) =>
       snippetCompletion(insert, { label, detail: detail.length > 90 ? `${detail.slice(0, 88)}…` : detail }));

@@ -127,6 +127,7 @@ export class Lane {
    * Replays an access log. Never fails: what is wrong is shown in the lane.
    * @param {File} file
    * @param {import('./log-drop.js').LogOptions} options
+   * @returns {Promise<boolean>} whether it came to its end
    */
   async replay(file, options) {
     this.#run += 1;
@@ -139,12 +140,14 @@ export class Lane {
         this.bar.hidden = false;
         this.bar.value = size ? read / size : 1;
       });
-      if (mine !== this.#run) return;
+      if (mine !== this.#run) return false;
       fill(this.replayed, ...logResult(summary));
       this.bar.hidden = true;
       this.element.dataset.state = 'done';
+      return true;
     } catch (error) {
       if (mine === this.#run) this.#fail(error instanceof Error ? error.message : String(error));
+      return false;
     }
   }
 

@@ -69,12 +69,17 @@ export class LogDrop {
     });
   }
 
-  /** @param {boolean} isRunning */
-  running(isRunning) {
-    this.cancel.hidden = !isRunning;
-    this.run.disabled = isRunning || !this.#file;
-    if (this.#file && isRunning) fill(this.status, `Replaying ${this.#file.name}, ${bytes(this.#file.size)}…`);
-    else if (this.#file) fill(this.status, `Replayed ${this.#file.name}, ${bytes(this.#file.size)}.`);
+  running() {
+    this.cancel.hidden = false;
+    this.run.disabled = true;
+    if (this.#file) fill(this.status, `Replaying ${this.#file.name}, ${bytes(this.#file.size)}…`);
+  }
+
+  /** @param {string} said how it ended */
+  ended(said) {
+    this.cancel.hidden = true;
+    this.run.disabled = false;
+    fill(this.status, said);
   }
 }
 

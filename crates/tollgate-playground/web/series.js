@@ -48,7 +48,7 @@ export const countStyle = () => ({
   unit: 'count',
   series: [
     { name: 'true_count', label: 'true count', colour: 'text', shape: 'step' },
-    { name: 'estimate', label: 'its own count, at each request', colour: 'estimate', shape: 'step', dash: [5, 3] },
+    { name: 'estimate', label: 'own count when asked', colour: 'estimate', shape: 'step', dash: [5, 3] },
   ],
 });
 
