@@ -136,12 +136,12 @@ export class Lane {
     fill(this.status);
     fill(this.replayed);
     try {
-      const summary = await this.engine.ask('replay', [policyText(this.state), file, options], ({ read, size }) => {
+      const { summary, damage } = await this.engine.ask('replay', [policyText(this.state), file, options], ({ read, size }) => {
         this.bar.hidden = false;
         this.bar.value = size ? read / size : 1;
       });
       if (mine !== this.#run) return false;
-      fill(this.replayed, ...logResult(summary));
+      fill(this.replayed, ...logResult(summary, damage));
       this.bar.hidden = true;
       this.element.dataset.state = 'done';
       return true;

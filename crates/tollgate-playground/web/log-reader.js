@@ -8,6 +8,9 @@
 /** How often progress is told, in milliseconds. */
 const TELL = 100;
 
+/** The file breaks off: what came before it was taken. */
+export class Damaged extends Error {}
+
 /**
  * @param {Uint8Array} head the first bytes of a file
  * @returns {'gzip'|'plain'}
@@ -31,6 +34,7 @@ export function packing(head) {
  * @param {(piece: Uint8Array) => void} take
  * @param {(read: number) => void} tell
  * @param {() => boolean} isCurrent
+ * @throws {Damaged} what came before was given to `take`
  */
 export async function readLog(file, take, tell, isCurrent) {
   const kind = packing(new Uint8Array(await file.slice(0, 8).arrayBuffer()));
@@ -47,7 +51,7 @@ export async function readLog(file, take, tell, isCurrent) {
   const reader = plain.getReader();
   for (;;) {
     const { done, value } = await reader.read().catch((error) => {
-      throw kind === 'gzip' ? new Error('the gzip data is damaged or cut off') : error;
+      throw kind === 'gzip' ? new Damaged('the gzip data is damaged or cut off') : error;
     });
     if (done) break;
     if (!isCurrent()) {

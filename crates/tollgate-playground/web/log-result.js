@@ -10,9 +10,16 @@ import { count, duration, plural, share } from './format.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** @param {any} summary the JSON of a replay */
-export function logResult(summary) {
+/**
+ * @param {any} summary the JSON of a replay
+ * @param {string} damage why the file breaks off; empty when it does not
+ */
+export function logResult(summary, damage) {
+  const { lines, unparsable } = summary.log;
   return [
+    damage ? h('p', { className: 'problem', 'data-testid': 'log-damage' }, `${damage}; this is what came before.`) : null,
+    lines === 0 ? h('p', { className: 'problem' }, 'There is no line in the file.') : null,
+    lines > 0 && lines === unparsable ? h('p', { className: 'problem' }, `None of ${plural(lines, 'line')} could be read: name the format.`) : null,
     headline(summary),
     timeline(summary.timeline),
     rules(summary.rules),
@@ -59,7 +66,7 @@ function timeline({ bin_seconds, bins }) {
   return h('figure', { className: 'log-time' },
     h('figcaption', {}, h('span', { className: 'plot-title' }, caption),
       h('span', { className: 'legend' }, h('span', { className: 'key', 'data-colour': 'quiet' }, 'all'), h('span', { className: 'key', 'data-colour': 'denied' }, 'denied'))),
-    svg, h('p', { className: 'ends quiet' }, h('span', {}, time(bins[0].at)), h('span', {}, time(bins.at(-1).at))),
+    svg, h('p', { className: 'ends quiet' }, h('span', {}, time(bins[0].at)), h('span', {}, `${time(bins.at(-1).at)} UTC`)),
     h('details', {}, h('summary', {}, 'Over time, as a table'), table('Over time', ['from', 'requests', 'denied', 'delayed', 'over a limit, passed'], rows, 'log-timeline')));
 }
 
@@ -89,9 +96,9 @@ function rules(rules) {
 /** @param {any} keys */
 function keys({ top, error }) {
   if (top.length === 0) return h('p', { className: 'quiet' }, 'No key was limited.');
-  const rows = top.map((/** @type {any} */ one) => [one.key, one.rule, count(one.denied), count(one.delayed), time(one.first), time(one.last)]);
+  const rows = top.map((/** @type {any} */ one) => [one.key, count(one.denied), count(one.delayed), one.rule, time(one.first), time(one.last)]);
   const note = error > 0 ? `, counts at most ${count(error)} too low` : '';
-  return table(`Keys that were limited most${note}`, ['key', 'rule', 'denied', 'delayed', 'first', 'last'], rows, 'log-keys');
+  return table(`Keys that were limited most${note}`, ['key', 'denied', 'delayed', 'rule', 'first', 'last'], rows, 'log-keys');
 }
 
 /** @param {any} waits */
@@ -107,7 +114,7 @@ function log(log) {
     .filter(([name, n]) => n > 0 || name === 'lines').map(([name, n]) => [String(name), count(Number(n))]);
   const samples = log.causes.flatMap((/** @type {{cause: string, samples: any[]}} */ { cause, samples }) => samples.map((/** @type {any} */ { line, text }) => [`line ${count(line)}`, cause, text]));
   return [
-    table('The log', ['', 'lines'], rows, 'log-lines'),
+    table('The log', ['of these', 'lines'], rows, 'log-lines'),
     samples.length ? table('Lines that could not be read, some of them', ['line', 'cause', 'it begins'], samples, 'log-samples') : null,
   ];
 }

@@ -7,7 +7,7 @@
  */
 
 import init, { Lane, check, complete } from 'tollgate';
-import { readLog } from './log-reader.js';
+import { Damaged, readLog } from './log-reader.js';
 
 /** @type {(module: WebAssembly.Module) => void} */
 let begin;
@@ -81,8 +81,13 @@ const calls = {
     const secret = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
     const log = new Log(policy, JSON.stringify({ ...options, private_key: secret }));
     try {
-      await readLog(file, (piece) => log.push(piece), (read) => tell({ read, size: file.size }), () => mine === generation);
-      return JSON.parse(log.finish());
+      const damage = await readLog(file, (piece) => log.push(piece), (read) => tell({ read, size: file.size }), () => mine === generation)
+        .then(() => '', (error) => {
+          if (!(error instanceof Damaged)) throw error;
+          return error.message;
+        });
+      // As the command does: what came before is reported.
+      return { summary: JSON.parse(log.finish()), damage };
     } finally {
       log.free();
     }
