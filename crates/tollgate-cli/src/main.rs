@@ -1,10 +1,10 @@
 //! `tollgate`: check a policy, explain what it does to one request, simulate traffic against it,
-//! embed it into a configuration of Envoy, print its schema.
+//! replay an access log through it, embed it into a configuration of Envoy, print its schema.
 //!
 //! Invariant: the answer is the policy layer's; this crate only asks and phrases. Exit codes: 0
-//! good, 1 problems found in a policy, 2 misuse (also an unreadable file), 3 output that could not
-//! be written. Deliberately absent: a clock, the network, and anything that changes a running
-//! limiter.
+//! good, 1 problems found in a policy or a replay that fails, 2 misuse (also an unreadable file), 3
+//! output that could not be written. Deliberately absent: a clock that decides anything (one says
+//! how fast a reading is), the network, and anything that changes a running limiter.
 
 mod args;
 mod check;

@@ -355,3 +355,32 @@ fn suggestions_are_tried_on_a_copy_of_what_can_be_read_once() {
         assert_eq!(notes[0].as_str(), Some(note));
     }
 }
+
+/// Guards: the first Ctrl-C ends the reading and not the report. What is written beyond a pipe's
+/// 64 KiB was read before the signal comes, and more never comes.
+#[cfg(unix)]
+#[test]
+fn the_first_interrupt_reports_what_was_read() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .current_dir(policies())
+        .args(["replay", "ten.json", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let log: String = (0..8000).map(|i| line(i, "192.0.2.1", "/")).collect();
+    stdin.write_all(log.as_bytes()).unwrap();
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let done = child.wait_with_output().unwrap();
+    drop(stdin);
+    let found: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let total = found["requests"]["total"].as_u64().unwrap();
+    assert!((100..=8000).contains(&total), "{total}");
+    assert_eq!(done.status.code(), Some(1));
+    let note = found["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("the replay was interrupted"), "{note}");
+}
