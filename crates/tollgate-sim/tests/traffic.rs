@@ -217,6 +217,27 @@ fn every_mistake_names_its_place_and_what_is_allowed() {
     assert_eq!(said(r#"{"length": "0s", "sources": []}"#), "length: must be more than 0s");
     assert_eq!(said(r#"{"length": "1s", "sources": []}"#), "sources: use 1 to 64 sources");
     assert_eq!(said(&" ".repeat((1 << 20) + 1)), "the traffic is longer than 1 MiB");
+    let control = said(r#"{"length": "1s", "\u001b[31m\u202e": 1}"#);
+    assert!(
+        control.starts_with("unknown field `\\u{1b}[31m\\u{202e}`, expected one of"),
+        "{control}"
+    );
+    assert_eq!(said(&format!(r#"{{"{}": 1}}"#, "x".repeat(9_999))).len(), 403);
+    let each = |count| {
+        format!(
+            r#"{{"arrivals": {{"steady": {{"rate": "1/s"}}}}, "clients": {{"count": {count}}}, "each": true}}"#
+        )
+    };
+    assert_eq!(
+        source(&each(100_001)),
+        "sources: at most 100000 clients can have arrivals of their own"
+    );
+    let paced =
+        r#"{"arrivals": {"steady": {"rate": "1/s"}}, "clients": {"count": 500001}, "paced": true}"#;
+    assert_eq!(
+        source(&format!("{paced}, {paced}")),
+        "sources: at most 1000000 clients can be paced"
+    );
     assert!(said(r#"{"length": "1s", "sources": []} x"#).starts_with("trailing characters"));
     let deep = "[".repeat(100_000);
     assert!(said(&deep).contains("invalid type") || said(&deep).contains("recursion"));

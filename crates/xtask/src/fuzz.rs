@@ -178,7 +178,11 @@ fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
 }
 
 fn again(target: &str) -> String {
-    let package = if target.starts_with("log_") { "access-log" } else { "policy" };
+    let package = match target {
+        "traffic" => "sim",
+        _ if target.starts_with("log_") => "access-log",
+        _ => "policy",
+    };
     format!(
         "copy the file that was written to {FOLDER}/corpus/{target}/ and run \
          `cargo test -p tollgate-{package} --test corpora`; see {FOLDER}/README.md"

@@ -3,7 +3,7 @@
 //! Invariant: a body takes any bytes, and panics only when a law is broken. Nothing of the fuzzer
 //! is in these modules, so that `crates/tollgate-policy/tests/corpora.rs` replays the corpora
 //! without it. `logs.rs` is a module of its targets and of `tollgate-access-log`'s test, because
-//! nothing else here imports that crate.
+//! nothing else here imports that crate; `traffic.rs` the same with `tollgate-sim`.
 
 pub mod headers;
 pub mod paths;

@@ -4,4 +4,7 @@
 #[path = "../src/logs.rs"]
 mod logs;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| logs::check(&["combined", "common", "vhost", "nginx", "nginx-json", "nginx-none"], bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| logs::check(
+    &["combined", "common", "vhost", "nginx", "nginx-json", "nginx-none"],
+    bytes
+));

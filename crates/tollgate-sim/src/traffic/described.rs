@@ -14,7 +14,11 @@ const MAX_DOCUMENT: usize = 1 << 20;
 /// The most sources.
 const MAX_SOURCES: usize = 64;
 /// The most clients that have arrivals of their own, in all sources.
-const MAX_LANES: u64 = 1_000_000;
+const MAX_LANES: u64 = 100_000;
+/// The most clients that hold back, in all sources.
+const MAX_PACED: u64 = 1_000_000;
+/// The longest path and message of a mistake, in characters: both repeat what stands there.
+const MAX_TOLD: usize = 400;
 
 /// When the traffic begins: 2000-01-01T00:00:00Z, the edge of every window that divides a day.
 pub const START: Timestamp = Timestamp::from_millis(946_684_800_000);
@@ -47,9 +51,25 @@ impl fmt::Display for TrafficError {
 impl std::error::Error for TrafficError {}
 
 impl TrafficError {
-    fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), message: message.into() }
+    fn new(path: impl AsRef<str>, message: impl AsRef<str>) -> Self {
+        Self { path: told(path.as_ref()), message: told(message.as_ref()) }
     }
+}
+
+/// `text` on one line of bounded length; what a terminal cannot show is escaped.
+fn told(text: &str) -> String {
+    let mut out = String::new();
+    for (i, c) in text.chars().enumerate() {
+        if i == MAX_TOLD {
+            out.push_str("...");
+            break;
+        }
+        match c {
+            '"' | '\'' | '\\' => out.push(c),
+            _ => out.extend(c.escape_debug()),
+        }
+    }
+    out
 }
 
 impl Traffic {
@@ -66,7 +86,8 @@ impl Traffic {
         let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
         let document = Document::deserialize(tracked).map_err(|error| {
             let path = track.path().to_string();
-            TrafficError::new(if path == "." { "" } else { &path }, error.to_string())
+            let path = if matches!(path.as_str(), "." | "?") { "" } else { &path };
+            TrafficError::new(path, error.to_string())
         })?;
         reader.end().map_err(|error| TrafficError::new("", error.to_string()))?;
         let traffic = Self { document };
@@ -123,7 +144,7 @@ impl Traffic {
         if sources.is_empty() || sources.len() > MAX_SOURCES {
             return Err(TrafficError::new("sources", format!("use 1 to {MAX_SOURCES} sources")));
         }
-        let mut lanes = 0_u64;
+        let (mut lanes, mut paced) = (0_u64, 0_u64);
         for (i, source) in sources.iter().enumerate() {
             let end = source.to.unwrap_or(*length).0;
             if end <= source.from.0 {
@@ -131,11 +152,16 @@ impl Traffic {
                     "nothing is left of its time; `from` must be before `to` and `length`";
                 return Err(TrafficError::new(format!("sources[{i}]"), message));
             }
+            paced = paced.saturating_add(if source.paced { source.clients.count.0 } else { 0 });
             lanes = lanes.saturating_add(if source.each { source.clients.count.0 } else { 1 });
             if source.clients.fresh && (source.each || source.paced) {
                 let message = "clients that come once can be neither `each` nor `paced`";
                 return Err(TrafficError::new(format!("sources[{i}].clients.fresh"), message));
             }
+        }
+        if paced > MAX_PACED {
+            let message = format!("at most {MAX_PACED} clients can be paced");
+            return Err(TrafficError::new("sources", message));
         }
         if lanes > MAX_LANES {
             let message = format!("at most {MAX_LANES} clients can have arrivals of their own");

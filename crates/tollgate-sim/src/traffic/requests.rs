@@ -5,7 +5,7 @@
 //! its own streams, so that another source beside it changes nothing of its times.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use tollgate_core::{Span, Timestamp};
 
@@ -64,14 +64,18 @@ struct State {
     made: u64,
     /// Of those that are paced: not before then. Empty for others.
     not_before: Vec<u64>,
+    /// Requests that such clients hold back, by how often each was refused.
+    held: BTreeMap<u64, VecDeque<u64>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     /// The next request of a lane.
     Lane(usize),
-    /// A client that was refused comes again, or one that held back comes.
+    /// A client that was refused comes again.
     Client { source: usize, client: u64, attempt: u64 },
+    /// A client that holds requests back sends the first of them.
+    Held { source: usize, client: u64 },
 }
 
 impl Requests {
@@ -89,10 +93,11 @@ impl Requests {
             let not_before = if source.paced { usize::try_from(count).unwrap_or(0) } else { 0 };
             states.push(State {
                 first,
-                zipf: source.clients.zipf.map(|exponent| Zipf::new(count, exponent.0)),
+                zipf: source.clients.zipf.map(|exponent| Zipf::new(count, exponent.value())),
                 chance: next_chance(),
                 made: 0,
                 not_before: vec![0; not_before],
+                held: BTreeMap::new(),
             });
             let end = source.to.map_or(Span::MAX, |to| to.0).min(traffic.length());
             let (from, to) = (START.saturating_add(source.from.0), START.saturating_add(end));
@@ -175,6 +180,7 @@ impl Requests {
                     self.pending = self.pending.saturating_sub(1);
                     self.client_asks(source, client, attempt, at)
                 }
+                Due::Held { source, client } => self.lets_go(source, client, at),
             };
             if request.is_some() {
                 self.made = self.made.saturating_add(1);
@@ -243,16 +249,46 @@ impl Requests {
 
     /// The request of a client, unless it holds back for now.
     fn client_asks(&mut self, index: usize, client: u64, attempt: u64, at: u64) -> Option<Request> {
+        let is_full = self.pending >= MAX_PENDING;
         let state = self.states.get_mut(index)?;
         let not_before = state.not_before_mut(client).map_or(0, |not_before| *not_before);
-        if not_before > at {
-            self.come_at(not_before, Due::Client { source: index, client, attempt });
+        let is_behind = state.held.contains_key(&client);
+        if not_before <= at && !is_behind {
+            return Some(state.request(index, client, attempt, at));
+        }
+        if is_full {
+            self.given_up = self.given_up.saturating_add(1);
             return None;
         }
-        let number = state.made;
-        state.made = number.saturating_add(1);
-        let at = Timestamp::from_nanos(at);
-        Some(Request { at, source: index, client, number, attempt })
+        state.held.entry(client).or_default().push_back(attempt);
+        self.pending = self.pending.saturating_add(1);
+        if !is_behind {
+            self.enter(not_before, Due::Held { source: index, client });
+        }
+        None
+    }
+
+    /// The first request that a client held back, if it holds back no longer.
+    fn lets_go(&mut self, index: usize, client: u64, at: u64) -> Option<Request> {
+        let state = self.states.get_mut(index)?;
+        let not_before = state.not_before_mut(client).map_or(0, |not_before| *not_before);
+        let due = Due::Held { source: index, client };
+        if not_before > at {
+            self.enter(not_before, due);
+            return None;
+        }
+        let held = state.held.get_mut(&client)?;
+        let attempt = held.pop_front()?;
+        let is_last = held.is_empty();
+        if is_last {
+            state.held.remove(&client);
+        }
+        let request = state.request(index, client, attempt, at);
+        self.pending = self.pending.saturating_sub(1);
+        if !is_last {
+            self.enter(at, due); // once the client knows what it is told about this one
+        }
+        Some(request)
     }
 
     /// Notes that a client comes at `at`, if not too many do and the traffic is not over by then.
@@ -265,6 +301,13 @@ impl Requests {
             return;
         }
         self.pending = self.pending.saturating_add(1);
+        self.enter(at, due);
+    }
+
+    fn enter(&mut self, at: u64, due: Due) {
+        if at >= START.saturating_add(self.traffic.length()).as_nanos() {
+            return;
+        }
         self.entered = self.entered.saturating_add(1);
         let order = (1_u64 << 32).saturating_add(self.entered); // behind every lane
         self.agenda.push(Reverse((at, order, due)));
@@ -272,6 +315,13 @@ impl Requests {
 }
 
 impl State {
+    /// The next request of the source.
+    const fn request(&mut self, source: usize, client: u64, attempt: u64, at: u64) -> Request {
+        let number = self.made;
+        self.made = number.saturating_add(1);
+        Request { at: Timestamp::from_nanos(at), source, client, number, attempt }
+    }
+
     /// Which of the source's clients asks.
     fn draw(&mut self, source: &Source) -> u64 {
         match &self.zipf {

@@ -68,16 +68,38 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Bounded<MIN, MAX>
     }
 }
 
-/// How uneven clients are, from 0 to 4.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(transparent)]
-pub(crate) struct Exponent(pub(crate) f64);
+/// How uneven clients are, from 0 to 4, in thousandths: so that it is the same number whoever has
+/// written and read it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exponent(pub(crate) u16);
+
+#[expect(
+    clippy::float_arithmetic,
+    clippy::as_conversions,
+    reason = "a number as people write it, and as chance needs it"
+)]
+impl Exponent {
+    pub(crate) fn value(self) -> f64 {
+        f64::from(self.0) / 1_000.0
+    }
+
+    fn new(value: f64) -> Option<Self> {
+        let is_within = (0.0..=4.0).contains(&value);
+        is_within.then_some(Self(libm::round(value * 1_000.0) as u16)) // at most 4,000
+    }
+}
 
 impl<'de> Deserialize<'de> for Exponent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let exponent = f64::deserialize(deserializer)?;
-        let wrong = || Error::invalid_value(Unexpected::Float(exponent), &"a number from 0 to 4");
-        (0.0..=4.0).contains(&exponent).then_some(Self(exponent)).ok_or_else(wrong)
+        let value = f64::deserialize(deserializer)?;
+        let wrong = || Error::invalid_value(Unexpected::Float(value), &"a number from 0 to 4");
+        Self::new(value).ok_or_else(wrong)
+    }
+}
+
+impl Serialize for Exponent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.value())
     }
 }
 

@@ -1,0 +1,7 @@
+//! Traffic documents. What holds is in `src/traffic.rs`.
+#![no_main]
+
+#[path = "../src/traffic.rs"]
+mod traffic;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| traffic::check(bytes));
