@@ -218,11 +218,8 @@ fn every_mistake_names_its_place_and_what_is_allowed() {
     assert_eq!(said(r#"{"length": "1s", "sources": []}"#), "sources: use 1 to 64 sources");
     assert_eq!(said(&" ".repeat((1 << 20) + 1)), "the traffic is longer than 1 MiB");
     let control = said(r#"{"length": "1s", "\u001b[31m\u202e": 1}"#);
-    assert!(
-        control.starts_with("unknown field `\\u{1b}[31m\\u{202e}`, expected one of"),
-        "{control}"
-    );
-    assert_eq!(said(&format!(r#"{{"{}": 1}}"#, "x".repeat(9_999))).len(), 403);
+    assert!(control.contains("unknown field `\\u{1b}[31m\\u{202e}`, expected one of"), "{control}");
+    assert_eq!(said(&format!(r#"{{"{}": 1}}"#, "x".repeat(9_999))).len(), 808);
     let each = |count| {
         format!(
             r#"{{"arrivals": {{"steady": {{"rate": "1/s"}}}}, "clients": {{"count": {count}}}, "each": true}}"#

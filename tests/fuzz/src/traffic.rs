@@ -1,9 +1,9 @@
 //! Traffic documents that are any: what a link to the playground may hold.
 //!
-//! A corpus file is a document. Invariant checked: a mistake is told in one line that a terminal can
-//! show; a document that is read is written so that it is read again as the same; its requests come
-//! in their order within its length; and whatever its servers are, no request is lost or counted
-//! twice, and the same seed gives the same table.
+//! A corpus file is a document. Invariant checked: a mistake is told in one line that a terminal
+//! can show; a document that is read is written so that it is read again as the same; its requests
+//! come in their order within its length; and whatever its servers are, no request is lost or
+//! counted twice, and the same seed gives the same table.
 
 use std::sync::Arc;
 
