@@ -6,18 +6,20 @@
 
 use crate::frame::{Frame, LINE, Label, SAMPLE, Size, length, name};
 use crate::layers::{Layer, layers, px};
-use crate::markup::Markup;
+use crate::markup::{Attribute, Markup};
 use crate::palette::{SERIES, Theme};
 use crate::plot::{Plot, Shape};
 use crate::visible::{cut, visible};
 
 /// Lines with more points have no forms at them: they would be a smear.
 const MOST_MARKERS: usize = 24;
+/// The ground round a picture that stands alone.
+const MARGIN: f64 = 12.0;
 /// The height of the title, in a picture that stands alone.
 const TITLE: f64 = 26.0;
 
 impl Plot {
-    /// The plot as an SVG file of its own, 720 pixels wide, with its title: for a document, which
+    /// The plot as an SVG file of its own, 744 pixels wide, with its title: for a document, which
     /// shows the one or the other theme by `<picture>`.
     #[must_use]
     pub fn to_svg(&self, theme: Theme) -> String {
@@ -67,16 +69,18 @@ pub(crate) fn sheet_of_series(color: impl Fn(usize) -> String) -> String {
 /// Draws a plot.
 pub(crate) fn draw(markup: &mut Markup, plot: &Plot, size: Size, dress: Dress<'_>) {
     let layers = layers(plot);
-    let (head, id, class) = match dress {
-        Dress::Alone { .. } => (TITLE, "p", ""),
-        Dress::Page { id, class } => (0.0, id, class),
+    let (head, margin, id, class) = match dress {
+        Dress::Alone { .. } => (TITLE, MARGIN, "p", ""),
+        Dress::Page { id, class } => (0.0, 0.0, id, class),
     };
     let frame = Frame::new(plot, &layers, size, head);
-    let view = format!("0 0 {} {}", px(frame.width), px(frame.height));
+    let corner = px(-margin);
+    let width = px(frame.width + 2.0 * margin);
+    let height = px(frame.height + 2.0 * margin);
+    let view = format!("{corner} {corner} {width} {height}");
     let (title, description) = (format!("{id}-t"), format!("{id}-d"));
     let named = format!("{title} {description}");
-    let (width, height) = (px(frame.width), px(frame.height));
-    let mut attributes: Vec<(&'static str, &dyn std::fmt::Display)> = vec![
+    let mut attributes: Vec<Attribute<'_>> = vec![
         ("viewBox", &view),
         ("width", &width),
         ("height", &height),
@@ -92,7 +96,14 @@ pub(crate) fn draw(markup: &mut Markup, plot: &Plot, size: Size, dress: Dress<'_
     markup.element("desc", &[("id", &description)], &said(plot));
     if let Dress::Alone { sheet } = dress {
         markup.style(sheet);
-        markup.empty("rect", &[("width", &width), ("height", &height), ("class", &"w")]);
+        let ground: [Attribute<'_>; 5] = [
+            ("x", &corner),
+            ("y", &corner),
+            ("width", &width),
+            ("height", &height),
+            ("class", &"w"),
+        ];
+        markup.empty("rect", &ground);
         let columns = 84;
         let words = cut(&visible(&plot.title), columns);
         markup.element("text", &[("y", &"15"), ("class", &"b")], &words);
@@ -164,7 +175,7 @@ impl Picture<'_> {
                 continue;
             }
             let (id, class) = (format!("{}-{index}", self.id), format!("h s{index}"));
-            let mut attributes: Vec<(&'static str, &dyn std::fmt::Display)> = vec![
+            let mut attributes: Vec<Attribute<'_>> = vec![
                 ("id", &id),
                 ("width", &"5"),
                 ("height", &"5"),
@@ -245,7 +256,7 @@ impl Picture<'_> {
             let (class, style) = (format!("s{}", layer.look), self.fill(layer.look));
             let is_thin = !is_bars && !self.plot.is_stacked;
             let opacity = if is_thin { "0.18" } else { "1" };
-            let mut attributes: Vec<(&'static str, &dyn std::fmt::Display)> =
+            let mut attributes: Vec<Attribute<'_>> =
                 vec![("d", &path), ("class", &class), ("fill-opacity", &opacity)];
             if !style.is_empty() {
                 attributes.push(("style", &style));
