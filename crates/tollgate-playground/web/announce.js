@@ -10,7 +10,10 @@ import { debounced, fill } from './dom.js';
 const region = () => /** @type {HTMLElement} */ (document.getElementById('said'));
 
 /** Says a sentence when the page has been quiet for a second. */
-export const announce = debounced((/** @type {string} */ sentence) => fill(region(), sentence), 1000);
+export const announce = debounced(
+  (/** @type {string} */ sentence) => fill(region(), sentence),
+  1000,
+);
 
 /** Says at once what somebody has just asked for. @param {string} sentence */
 export function answer(sentence) {

@@ -27,7 +27,8 @@ export class App {
   /** @type {Lane[]} */ lanes = [];
   /** @type {keyof typeof import('./series.js').STATES} */ #stateName = 'whole_after';
   #mode = 'simulate';
-  /** @type {{file: File, options: import('./log-drop.js').LogOptions}|null} the log that the lanes show */ #log = null;
+  /** @type {{file: File, options: import('./log-drop.js').LogOptions}|null} the log that the lanes show */ #log =
+    null;
 
   /**
    * @param {State} state
@@ -41,16 +42,32 @@ export class App {
     this.traffic = new TrafficPanel(places.traffic, state.traffic, {
       changed: (traffic) => this.#changed({ ...this.state, traffic }),
       kind: (kind) => this.#show(kind === 'log' ? 'log' : 'simulate'),
-      log: { replay: (file, options) => void this.#replay(file, options), cancel: () => this.#cancel() },
+      log: {
+        replay: (file, options) => void this.#replay(file, options),
+        cancel: () => this.#cancel(),
+      },
     });
-    this.seed = h('input', { inputmode: 'numeric', size: 8, value: String(state.seed), autocomplete: 'off', 'data-testid': 'seed' });
-    this.seed.addEventListener('input', debounced(() => this.#reseed(), 300));
+    this.seed = h('input', {
+      inputmode: 'numeric',
+      size: 8,
+      value: String(state.seed),
+      autocomplete: 'off',
+      'data-testid': 'seed',
+    });
+    this.seed.addEventListener(
+      'input',
+      debounced(() => this.#reseed(), 300),
+    );
     this.bar = new CursorBar({
       requestAt: (index) => this.lanes[0].engine.ask('at', [index]).catch(() => null),
       state: (name) => this.#showState(name),
     });
     this.grid = h('div', { className: 'lanes' });
-    this.add = h('button', { type: 'button', 'data-testid': 'add-lane', onclick: () => this.#add() }, 'Add a lane');
+    this.add = h(
+      'button',
+      { type: 'button', 'data-testid': 'add-lane', onclick: () => this.#add() },
+      'Add a lane',
+    );
     this.foot = h('div', { className: 'foot' }, this.add, glossary());
     places.lanes.append(this.bar.element, this.grid, this.foot);
     this.traffic.model.seed.replaceWith(labelled('Seed', this.seed));
@@ -104,7 +121,10 @@ export class App {
   #build() {
     this.lanes.forEach((lane) => lane.destroy());
     this.lanes = this.state.lanes.map((state, i) => this.#lane(LETTERS[i], state));
-    fill(this.grid, this.lanes.map((lane) => lane.element));
+    fill(
+      this.grid,
+      this.lanes.map((lane) => lane.element),
+    );
     this.#arrange();
   }
 
@@ -132,8 +152,10 @@ export class App {
     const used = this.state.lanes.map((lane) => (lane.kind === 'preset' ? lane.algorithm : ''));
     const like = this.state.lanes.find((lane) => lane.kind === 'preset');
     const name = NEXT.find((one) => !used.includes(one)) ?? 'gcra';
-    const next = like?.kind === 'preset' ? preset(name, like.limit, like.window) : preset(name, 10, '10s');
-    const letter = [...LETTERS].find((one) => this.lanes.every((lane) => lane.letter !== one)) ?? 'D';
+    const next =
+      like?.kind === 'preset' ? preset(name, like.limit, like.window) : preset(name, 10, '10s');
+    const letter =
+      [...LETTERS].find((one) => this.lanes.every((lane) => lane.letter !== one)) ?? 'D';
     const lane = this.#lane(letter, next);
     this.lanes.push(lane);
     this.grid.append(lane.element);
@@ -191,8 +213,12 @@ export class App {
     if (traffic.kind !== 'live' || traffic.at.length === 0) return;
     const last = traffic.at.length - 1;
     moveTo(traffic.at[last], last);
-    await Promise.all(this.lanes.map((lane) => lane.point({ at_ms: traffic.at[last], index: last })));
-    const answers = this.lanes.flatMap(({ letter, shown }) => (shown ? [{ letter, words: inWords(shown), fate: shown.fate }] : []));
+    await Promise.all(
+      this.lanes.map((lane) => lane.point({ at_ms: traffic.at[last], index: last })),
+    );
+    const answers = this.lanes.flatMap(({ letter, shown }) =>
+      shown ? [{ letter, words: inWords(shown), fate: shown.fate }] : [],
+    );
     this.traffic.live.answer(answers);
     answer(answers.map(({ letter, words }) => `${letter} ${words}`).join(', '));
   }
@@ -230,7 +256,10 @@ export class App {
     this.traffic.log.running();
     const ends = await Promise.all(this.lanes.map((lane) => lane.replay(file, options)));
     const done = ends.filter(Boolean).length;
-    const said = done === ends.length ? `${file.name} is replayed.` : `${file.name} is replayed in ${done} of ${plural(ends.length, 'lane')}.`;
+    const said =
+      done === ends.length
+        ? `${file.name} is replayed.`
+        : `${file.name} is replayed in ${done} of ${plural(ends.length, 'lane')}.`;
     this.traffic.log.ended(said);
     answer(said);
   }

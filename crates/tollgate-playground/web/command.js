@@ -13,7 +13,8 @@
 function quoted(json) {
   const plain = JSON.stringify(JSON.parse(json));
   // JSON.stringify has escaped U+0000 to U+001F; these, too, would be acted on by a terminal.
-  const escape = (/** @type {string} */ char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  const escape = (/** @type {string} */ char) =>
+    `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`;
   return `'${plain.replace(/['\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, escape)}'`;
 }
 

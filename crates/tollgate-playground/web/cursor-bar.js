@@ -18,18 +18,55 @@ export class CursorBar {
    */
   constructor(page) {
     this.page = page;
-    this.range = h('input', { type: 'range', min: 0, max: 0, step: 1, value: 0, 'data-testid': 'cursor', disabled: true,
-      'aria-label': 'request under the cursor', oninput: () => void this.#move(Number(this.range.value)) });
-    this.said = h('output', { className: 'cursor-said', 'data-testid': 'cursor-said' }, 'no requests');
-    const step = (/** @type {number} */ by, /** @type {string} */ name, /** @type {string} */ sign) =>
-      h('button', { type: 'button', 'aria-label': `${name} request`, 'data-testid': `cursor-${name}`,
-        onclick: () => void this.#move(Number(this.range.value) + by) }, sign);
-    this.state = h('select', { 'data-testid': 'state-name',
-      onchange: () => page.state(/** @type {keyof typeof STATES} */ (this.state.value)) },
-      Object.entries(STATES).map(([value, { title }]) => h('option', { value }, title.toLowerCase())));
-    this.element = h('div', { className: 'cursor-bar' },
+    this.range = h('input', {
+      type: 'range',
+      min: 0,
+      max: 0,
+      step: 1,
+      value: 0,
+      'data-testid': 'cursor',
+      disabled: true,
+      'aria-label': 'request under the cursor',
+      oninput: () => void this.#move(Number(this.range.value)),
+    });
+    this.said = h(
+      'output',
+      { className: 'cursor-said', 'data-testid': 'cursor-said' },
+      'no requests',
+    );
+    const step = (
+      /** @type {number} */ by,
+      /** @type {string} */ name,
+      /** @type {string} */ sign,
+    ) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          'aria-label': `${name} request`,
+          'data-testid': `cursor-${name}`,
+          onclick: () => void this.#move(Number(this.range.value) + by),
+        },
+        sign,
+      );
+    this.state = h(
+      'select',
+      {
+        'data-testid': 'state-name',
+        onchange: () => page.state(/** @type {keyof typeof STATES} */ (this.state.value)),
+      },
+      Object.entries(STATES).map(([value, { title }]) =>
+        h('option', { value }, title.toLowerCase()),
+      ),
+    );
+    this.element = h(
+      'div',
+      { className: 'cursor-bar' },
       h('div', { className: 'cursor-step' }, step(-1, 'previous', '‹'), step(1, 'next', '›')),
-      this.range, this.said, labelled('State as', this.state));
+      this.range,
+      this.said,
+      labelled('State as', this.state),
+    );
   }
 
   /** @param {number} offered requests of the first lane */

@@ -27,7 +27,10 @@ export function h(tag, props = {}, ...children) {
     } else if (name === 'value' || name === 'checked' || name === 'disabled') {
       Reflect.set(element, name, value);
     } else {
-      element.setAttribute(name === 'className' ? 'class' : name, value === true ? '' : String(value));
+      element.setAttribute(
+        name === 'className' ? 'class' : name,
+        value === true ? '' : String(value),
+      );
     }
   }
   element.append(...nodes(children));
@@ -39,7 +42,9 @@ export function h(tag, props = {}, ...children) {
  * @returns {(Node|string)[]}
  */
 function nodes(children) {
-  return children.flat().filter((child) => child !== null && child !== undefined && child !== false)
+  return children
+    .flat()
+    .filter((child) => child !== null && child !== undefined && child !== false)
     .map((child) => (child instanceof Node ? child : String(child)));
 }
 
@@ -74,9 +79,13 @@ export function labelled(text, control, note) {
   control.id = id;
   const noteId = `${id}-note`;
   if (note) control.setAttribute('aria-describedby', noteId);
-  return h('div', { className: 'field' },
-    h('label', { for: id }, text), control,
-    note ? h('small', { id: noteId }, note) : null);
+  return h(
+    'div',
+    { className: 'field' },
+    h('label', { for: id }, text),
+    control,
+    note ? h('small', { id: noteId }, note) : null,
+  );
 }
 
 /**
@@ -87,12 +96,30 @@ export function labelled(text, control, note) {
  * @param {string} [testid]
  */
 export function table(caption, heads, rows, testid) {
-  const head = h('tr', {}, heads.map((text) => h('th', { scope: 'col' }, text)));
+  const head = h(
+    'tr',
+    {},
+    heads.map((text) => h('th', { scope: 'col' }, text)),
+  );
   const body = rows.map(([first, ...rest]) =>
-    h('tr', {}, h('th', { scope: 'row' }, first), rest.map((cell) => h('td', {}, cell))));
-  return h('div', { className: 'table-scroll', tabindex: '0', role: 'region', 'aria-label': caption },
-    h('table', { 'data-testid': testid },
-      h('caption', {}, caption), h('thead', {}, head), h('tbody', {}, body)));
+    h(
+      'tr',
+      {},
+      h('th', { scope: 'row' }, first),
+      rest.map((cell) => h('td', {}, cell)),
+    ),
+  );
+  return h(
+    'div',
+    { className: 'table-scroll', tabindex: '0', role: 'region', 'aria-label': caption },
+    h(
+      'table',
+      { 'data-testid': testid },
+      h('caption', {}, caption),
+      h('thead', {}, head),
+      h('tbody', {}, body),
+    ),
+  );
 }
 
 /**

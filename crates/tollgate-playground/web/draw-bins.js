@@ -81,12 +81,18 @@ export function spanMs(drawing) {
 export function keyed(key, shift, n) {
   const by = shift ? 10 : 1;
   switch (key) {
-    case 'ArrowUp': return within(n + by);
-    case 'ArrowDown': return within(n - by);
-    case 'PageUp': return within(n + 10);
-    case 'PageDown': return within(n - 10);
+    case 'ArrowUp':
+      return within(n + by);
+    case 'ArrowDown':
+      return within(n - by);
+    case 'PageUp':
+      return within(n + 10);
+    case 'PageDown':
+      return within(n - 10);
     case 'Delete':
-    case 'Backspace': return 0;
-    default: return null;
+    case 'Backspace':
+      return 0;
+    default:
+      return null;
   }
 }

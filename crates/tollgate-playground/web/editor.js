@@ -7,13 +7,31 @@
  * fetched when the first policy is edited.
  */
 
-import { acceptCompletion, autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, snippetCompletion } from '@codemirror/autocomplete';
+import {
+  acceptCompletion,
+  autocompletion,
+  closeBrackets,
+  closeBracketsKeymap,
+  completionKeymap,
+  snippetCompletion,
+} from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
 import { json } from '@codemirror/lang-json';
-import { HighlightStyle, bracketMatching, indentUnit, syntaxHighlighting } from '@codemirror/language';
+import {
+  HighlightStyle,
+  bracketMatching,
+  indentUnit,
+  syntaxHighlighting,
+} from '@codemirror/language';
 import { linter, lintKeymap } from '@codemirror/lint';
 import { EditorState } from '@codemirror/state';
-import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view';
+import {
+  EditorView,
+  drawSelection,
+  highlightActiveLine,
+  keymap,
+  lineNumbers,
+} from '@codemirror/view';
 import { tags } from '@lezer/highlight';
 import { MAX_POLICY, SURFACE } from './state.js';
 
@@ -25,16 +43,35 @@ const colours = HighlightStyle.define([
 ]);
 
 const look = EditorView.theme({
-  '&': { color: 'var(--text)', backgroundColor: 'var(--ground)', fontSize: '12.5px', border: '1px solid var(--edge)', borderRadius: '4px' },
+  '&': {
+    color: 'var(--text)',
+    backgroundColor: 'var(--ground)',
+    fontSize: '12.5px',
+    border: '1px solid var(--edge)',
+    borderRadius: '4px',
+  },
   '&.cm-focused': { outline: '2px solid var(--focus)', outlineOffset: '1px' },
   '.cm-content': { fontFamily: 'var(--mono)', caretColor: 'var(--text)' },
-  '.cm-scroller': { minHeight: '12rem', maxHeight: '24rem', overflow: 'auto', fontFamily: 'var(--mono)' },
+  '.cm-scroller': {
+    minHeight: '12rem',
+    maxHeight: '24rem',
+    overflow: 'auto',
+    fontFamily: 'var(--mono)',
+  },
   '.cm-gutters': { backgroundColor: 'var(--ground)', color: 'var(--quiet)', border: 'none' },
   '.cm-cursor': { borderLeftColor: 'var(--text)' },
   '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'var(--tint)' },
-  '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground': { backgroundColor: 'var(--selection)' },
-  '.cm-tooltip': { color: 'var(--text)', backgroundColor: 'var(--ground)', border: '1px solid var(--edge)' },
-  '.cm-tooltip-autocomplete > ul > li[aria-selected]': { color: 'var(--ground)', backgroundColor: 'var(--admitted)' },
+  '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground':
+    { backgroundColor: 'var(--selection)' },
+  '.cm-tooltip': {
+    color: 'var(--text)',
+    backgroundColor: 'var(--ground)',
+    border: '1px solid var(--edge)',
+  },
+  '.cm-tooltip-autocomplete > ul > li[aria-selected]': {
+    color: 'var(--ground)',
+    backgroundColor: 'var(--admitted)',
+  },
   '.cm-completionDetail': { color: 'inherit', fontStyle: 'normal' },
   '.cm-diagnostic': { borderLeftWidth: '3px' },
 });
@@ -55,19 +92,42 @@ export class PolicyEditor {
     this.#view = new EditorView({
       root,
       parent: root,
-      state: EditorState.create({ doc: text, extensions: [
-        lineNumbers(), history(), drawSelection(), highlightActiveLine(), bracketMatching(), closeBrackets(),
-        json(), syntaxHighlighting(colours), look, indentUnit.of('  '), EditorView.lineWrapping,
-        EditorView.contentAttributes.of({ 'aria-label': 'policy, as JSON', spellcheck: 'false', tabindex: '0' }),
-        EditorState.changeFilter.of((change) => change.newDoc.length <= MAX_POLICY),
-        linter(lint(engine, checked), { delay: 250 }),
-        autocompletion({ override: [complete(engine)], icons: false }),
-        keymap.of([{ key: 'Tab', run: acceptCompletion }, ...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap, ...lintKeymap]),
-        overSelection,
-        EditorView.updateListener.of((update) => {
-          if (update.docChanged) changed(update.state.doc.toString());
-        }),
-      ] }),
+      state: EditorState.create({
+        doc: text,
+        extensions: [
+          lineNumbers(),
+          history(),
+          drawSelection(),
+          highlightActiveLine(),
+          bracketMatching(),
+          closeBrackets(),
+          json(),
+          syntaxHighlighting(colours),
+          look,
+          indentUnit.of('  '),
+          EditorView.lineWrapping,
+          EditorView.contentAttributes.of({
+            'aria-label': 'policy, as JSON',
+            spellcheck: 'false',
+            tabindex: '0',
+          }),
+          EditorState.changeFilter.of((change) => change.newDoc.length <= MAX_POLICY),
+          linter(lint(engine, checked), { delay: 250 }),
+          autocompletion({ override: [complete(engine)], icons: false }),
+          keymap.of([
+            { key: 'Tab', run: acceptCompletion },
+            ...closeBracketsKeymap,
+            ...defaultKeymap,
+            ...historyKeymap,
+            ...completionKeymap,
+            ...lintKeymap,
+          ]),
+          overSelection,
+          EditorView.updateListener.of((update) => {
+            if (update.docChanged) changed(update.state.doc.toString());
+          }),
+        ],
+      }),
     });
   }
 
@@ -86,9 +146,11 @@ const overSelection = EditorView.domEventHandlers({
     const text = event.data;
     if (event.inputType !== 'insertText' || !text || main.empty || view.composing) return false;
     event.preventDefault();
-    const insert = () => view.state.update(view.state.replaceSelection(text), { userEvent: 'input.type' });
+    const insert = () =>
+      view.state.update(view.state.replaceSelection(text), { userEvent: 'input.type' });
     const handlers = view.state.facet(EditorView.inputHandler);
-    if (!handlers.some((handle) => handle(view, main.from, main.to, text, insert))) view.dispatch(insert());
+    if (!handlers.some((handle) => handle(view, main.from, main.to, text, insert)))
+      view.dispatch(insert());
     return true;
   },
 });
@@ -101,12 +163,20 @@ const overSelection = EditorView.domEventHandlers({
 function lint(engine, told) {
   return async (view) => {
     // Somebody may have ended the thread; the next change asks again.
-    const checked = await engine.ask('check', [view.state.doc.toString(), SURFACE]).catch(() => null);
+    const checked = await engine
+      .ask('check', [view.state.doc.toString(), SURFACE])
+      .catch(() => null);
     if (!checked) return [];
     told(checked);
     const length = view.state.doc.length;
-    const shown = (/** @type {'error'|'warning'} */ severity) => (/** @type {import('./engine.js').Finding} */ { from, to, message }) =>
-      ({ from: Math.min(from, length), to: Math.min(to, length), severity, message });
+    const shown =
+      (/** @type {'error'|'warning'} */ severity) =>
+      (/** @type {import('./engine.js').Finding} */ { from, to, message }) => ({
+        from: Math.min(from, length),
+        to: Math.min(to, length),
+        severity,
+        message,
+      });
     return [...checked.problems.map(shown('error')), ...checked.warnings.map(shown('warning'))];
   };
 }
@@ -120,10 +190,17 @@ function complete(engine) {
     const before = context.state.sliceDoc(Math.max(0, context.pos - 1), context.pos);
     // While typing it is offered after a quote or a letter; anywhere when it is asked for.
     if (!context.explicit && !/["\w]/.test(before)) return null;
-    const offers = await engine.ask('complete', [context.state.doc.toString(), context.pos]).catch(() => []);
+    const offers = await engine
+      .ask('complete', [context.state.doc.toString(), context.pos])
+      .catch(() => []);
     if (offers.length === 0) return null;
-    const options = offers.map((/** @type {{label: string, detail: string, insert: string}} */ { label, detail, insert }) =>
-      snippetCompletion(insert, { label, detail: detail.length > 90 ? `${detail.slice(0, 88)}…` : detail }));
+    const options = offers.map(
+      (/** @type {{label: string, detail: string, insert: string}} */ { label, detail, insert }) =>
+        snippetCompletion(insert, {
+          label,
+          detail: detail.length > 90 ? `${detail.slice(0, 88)}…` : detail,
+        }),
+    );
     // The compiler has chosen what fits: nothing is left out here.
     return { from: offers[0].from, to: offers[0].to, options, filter: false };
   };

@@ -17,7 +17,8 @@ async function compile() {
   const response = await fetch(new URL(module, import.meta.url));
   if (!response.ok) throw new Error(`the simulator could not be loaded: ${response.status}`);
   // A server that does not know the type of the file sends it all the same.
-  if (response.headers.get('content-type') === 'application/wasm') return WebAssembly.compileStreaming(response);
+  if (response.headers.get('content-type') === 'application/wasm')
+    return WebAssembly.compileStreaming(response);
   return WebAssembly.compile(await response.arrayBuffer());
 }
 
@@ -84,10 +85,14 @@ export class Engine {
       if (this.#worker === worker) this.stop(event.message || 'the simulator could not be loaded');
     });
     compiled ??= compile();
-    compiled.then((compiledModule) => worker.postMessage({ module: compiledModule }), (error) => {
-      compiled = null; // the next question tries again
-      if (this.#worker === worker) this.stop(error instanceof Error ? error.message : String(error));
-    });
+    compiled.then(
+      (compiledModule) => worker.postMessage({ module: compiledModule }),
+      (error) => {
+        compiled = null; // the next question tries again
+        if (this.#worker === worker)
+          this.stop(error instanceof Error ? error.message : String(error));
+      },
+    );
     return worker;
   }
 }

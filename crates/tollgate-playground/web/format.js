@@ -11,7 +11,9 @@
  */
 export function count(n) {
   if (typeof n !== 'number' || !Number.isFinite(n)) return '–';
-  return Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, ',');
+  return Math.round(n)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, ',');
 }
 
 /**
@@ -85,11 +87,14 @@ const LINE = 56;
  */
 export function pretty(value, indent = '') {
   const line = inLine(value);
-  if (typeof value !== 'object' || value === null || indent.length + line.length <= LINE) return line;
+  if (typeof value !== 'object' || value === null || indent.length + line.length <= LINE)
+    return line;
   const inner = `${indent}  `;
   const entries = Array.isArray(value)
     ? value.map((item) => `${inner}${pretty(item, inner)}`)
-    : Object.entries(value).map(([name, item]) => `${inner}${JSON.stringify(name)}: ${pretty(item, inner)}`);
+    : Object.entries(value).map(
+        ([name, item]) => `${inner}${JSON.stringify(name)}: ${pretty(item, inner)}`,
+      );
   const [open, close] = Array.isArray(value) ? '[]' : '{}';
   return `${open}\n${entries.join(',\n')}\n${indent}${close}`;
 }
@@ -98,7 +103,9 @@ export function pretty(value, indent = '') {
 function inLine(value) {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
   if (Array.isArray(value)) return `[${value.map(inLine).join(', ')}]`;
-  const fields = Object.entries(value).map(([name, item]) => `${JSON.stringify(name)}: ${inLine(item)}`);
+  const fields = Object.entries(value).map(
+    ([name, item]) => `${JSON.stringify(name)}: ${inLine(item)}`,
+  );
   return fields.length ? `{ ${fields.join(', ')} }` : '{}';
 }
 

@@ -34,14 +34,23 @@ export class Lane {
   #endCursor;
 
   title = h('h3', { tabindex: '-1' });
-  removal = h('button', { type: 'button', className: 'plain', 'data-testid': 'remove-lane' }, 'remove');
+  removal = h(
+    'button',
+    { type: 'button', className: 'plain', 'data-testid': 'remove-lane' },
+    'remove',
+  );
   status = h('p', { className: 'status', 'data-testid': 'lane-status' });
   bar = h('progress', { max: 1, hidden: true });
   figures = h('dl', { className: 'figures', 'data-testid': 'figures' });
   statePlace = h('div', { className: 'state-place' });
   replayed = h('div', { className: 'log-result', 'data-testid': 'log-result' });
   tables = h('div', { className: 'tables' });
-  numbers = h('details', { 'data-testid': 'numbers' }, h('summary', {}, 'As tables, and for the command line'), this.tables);
+  numbers = h(
+    'details',
+    { 'data-testid': 'numbers' },
+    h('summary', {}, 'As tables, and for the command line'),
+    this.tables,
+  );
   element = h('article', { className: 'lane' });
 
   /**
@@ -87,15 +96,33 @@ export class Lane {
     this.element.setAttribute('data-testid', `lane-${letter}`);
     this.element.setAttribute('aria-labelledby', `lane-${letter}`);
     this.element.append(
-      h('header', {}, h('span', { className: 'letter', 'aria-hidden': 'true' }, letter), this.title, this.setup.toggle, this.removal),
-      this.setup.element, h('div', { className: 'outcome' }, this.bar, this.status, this.figures),
-      this.requests.element, this.counts.element, this.statePlace, this.response.element, this.numbers, this.replayed);
+      h(
+        'header',
+        {},
+        h('span', { className: 'letter', 'aria-hidden': 'true' }, letter),
+        this.title,
+        this.setup.toggle,
+        this.removal,
+      ),
+      this.setup.element,
+      h('div', { className: 'outcome' }, this.bar, this.status, this.figures),
+      this.requests.element,
+      this.counts.element,
+      this.statePlace,
+      this.response.element,
+      this.numbers,
+      this.replayed,
+    );
     this.#name();
     fill(this.figures, figures(null, null));
   }
 
   #name() {
-    fill(this.title, h('span', { className: 'visually-hidden' }, `Lane ${this.letter}: `), laneName(this.state));
+    fill(
+      this.title,
+      h('span', { className: 'visually-hidden' }, `Lane ${this.letter}: `),
+      laneName(this.state),
+    );
   }
 
   /**
@@ -108,10 +135,17 @@ export class Lane {
     const mine = this.#run;
     this.element.dataset.state = 'running';
     try {
-      const done = await this.engine.ask('run', [policyText(this.state), traffic, seed], (progress) => {
-        if (mine === this.#run) this.#tell(progress);
-      });
-      const values = await this.engine.ask('series', [series.SERIES, series.buckets(this.requests.width)]);
+      const done = await this.engine.ask(
+        'run',
+        [policyText(this.state), traffic, seed],
+        (progress) => {
+          if (mine === this.#run) this.#tell(progress);
+        },
+      );
+      const values = await this.engine.ask('series', [
+        series.SERIES,
+        series.buckets(this.requests.width),
+      ]);
       if (mine !== this.#run) return;
       Object.assign(this, { watched: done.watched, result: done.table, span: done.span });
       this.#values = values;
@@ -136,10 +170,14 @@ export class Lane {
     fill(this.status);
     fill(this.replayed);
     try {
-      const { summary, damage } = await this.engine.ask('replay', [policyText(this.state), file, options], ({ read, size }) => {
-        this.bar.hidden = false;
-        this.bar.value = size ? read / size : 1;
-      });
+      const { summary, damage } = await this.engine.ask(
+        'replay',
+        [policyText(this.state), file, options],
+        ({ read, size }) => {
+          this.bar.hidden = false;
+          this.bar.value = size ? read / size : 1;
+        },
+      );
       if (mine !== this.#run) return false;
       fill(this.replayed, ...logResult(summary, damage));
       this.bar.hidden = true;
@@ -185,11 +223,29 @@ export class Lane {
     const values = this.#values;
     if (!values) return;
     const { span, watched } = this;
-    this.requests.show([values.admitted, values.delayed, values.denied], span, null, series.sayRequests(values, span));
-    fill(this.counts.title, watched ? `Last ${duration(watched.window_ms)} of ${watched.client}` : 'In the last window');
+    this.requests.show(
+      [values.admitted, values.delayed, values.denied],
+      span,
+      null,
+      series.sayRequests(values, span),
+    );
+    fill(
+      this.counts.title,
+      watched ? `Last ${duration(watched.window_ms)} of ${watched.client}` : 'In the last window',
+    );
     const limit = watched && { text: `limit ${watched.limit}`, value: watched.limit };
-    this.counts.show([values.true_count, values.estimate], span, limit, series.sayCount(values, span, watched));
-    this.states.show([values[this.stateName]], span, null, series.sayState(values, span, this.stateName));
+    this.counts.show(
+      [values.true_count, values.estimate],
+      span,
+      limit,
+      series.sayCount(values, span, watched),
+    );
+    this.states.show(
+      [values[this.stateName]],
+      span,
+      null,
+      series.sayState(values, span, this.stateName),
+    );
   }
 
   /** Shows another name of the state in the third plot. @param {keyof typeof series.STATES} name */
@@ -214,7 +270,9 @@ export class Lane {
       const { at_ms, index } = this.#wanted;
       this.#wanted = null;
       // A request late in a long run is found by running up to it.
-      const slow = setTimeout(() => { this.response.element.dataset.pending = ''; }, 200);
+      const slow = setTimeout(() => {
+        this.response.element.dataset.pending = '';
+      }, 200);
       try {
         this.shown = await this.engine.ask('request', [at_ms, index]);
       } catch {
@@ -265,10 +323,21 @@ export class Lane {
     const lines = command(policyText(this.state), this.#ran.traffic, this.#ran.seed);
     if (!lines) return null;
     const said = h('span', { className: 'quiet' });
-    const copy = h('button', { type: 'button', 'data-testid': 'copy-command', onclick: async () => {
-      const isDone = await navigator.clipboard.writeText(lines).then(() => true, () => false);
-      fill(said, isDone ? 'copied' : 'the browser does not allow it');
-    } }, 'Copy the command');
+    const copy = h(
+      'button',
+      {
+        type: 'button',
+        'data-testid': 'copy-command',
+        onclick: async () => {
+          const isDone = await navigator.clipboard.writeText(lines).then(
+            () => true,
+            () => false,
+          );
+          fill(said, isDone ? 'copied' : 'the browser does not allow it');
+        },
+      },
+      'Copy the command',
+    );
     return h('p', {}, copy, ' ', said);
   }
 
@@ -277,7 +346,11 @@ export class Lane {
     const values = await this.engine.ask('series', [series.SERIES, series.ROWS]);
     const rows = series.tableRows(values, this.span);
     const name = `${this.letter}, ${laneName(this.state)}`;
-    fill(this.tables, this.#command(), table(`${name}: over time`, series.TABLE_HEADS, rows, 'series-table'),
-      ...tablesOf(this.result, name));
+    fill(
+      this.tables,
+      this.#command(),
+      table(`${name}: over time`, series.TABLE_HEADS, rows, 'series-table'),
+      ...tablesOf(this.result, name),
+    );
   }
 }

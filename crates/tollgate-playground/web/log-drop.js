@@ -20,26 +20,77 @@ export class LogDrop {
   /** @param {LogPage} page */
   constructor(page) {
     this.page = page;
-    const names = h('datalist', { id: 'log-formats' }, FORMATS.map((name) => h('option', { value: name })));
-    this.format = h('input', { 'data-testid': 'log-format', list: 'log-formats', placeholder: 'told by its first lines', autocomplete: 'off', spellcheck: 'false', size: 24 });
+    const names = h(
+      'datalist',
+      { id: 'log-formats' },
+      FORMATS.map((name) => h('option', { value: name })),
+    );
+    this.format = h('input', {
+      'data-testid': 'log-format',
+      list: 'log-formats',
+      placeholder: 'told by its first lines',
+      autocomplete: 'off',
+      spellcheck: 'false',
+      size: 24,
+    });
     this.refused = h('input', { type: 'checkbox', id: 'log-refused' });
     this.map = lines('log-map', 'client=remote_addr');
     this.assume = lines('log-assume', 'header.x-api-key=\nhost=example.com');
-    this.file = h('input', { type: 'file', 'data-testid': 'log-file', onchange: () => this.#take(this.file.files?.[0]) });
-    this.run = h('button', { type: 'button', 'data-testid': 'log-run', disabled: true, onclick: () => this.#start() }, 'Replay');
-    this.cancel = h('button', { type: 'button', 'data-testid': 'log-cancel', hidden: true, onclick: () => page.cancel() }, 'Cancel');
-    this.status = h('p', { className: 'quiet', 'data-testid': 'log-status', role: 'status' }, 'Plain or gzip. The file stays on this machine.');
-    this.element = h('div', { className: 'drop', 'data-testid': 'drop' },
+    this.file = h('input', {
+      type: 'file',
+      'data-testid': 'log-file',
+      onchange: () => this.#take(this.file.files?.[0]),
+    });
+    this.run = h(
+      'button',
+      { type: 'button', 'data-testid': 'log-run', disabled: true, onclick: () => this.#start() },
+      'Replay',
+    );
+    this.cancel = h(
+      'button',
+      { type: 'button', 'data-testid': 'log-cancel', hidden: true, onclick: () => page.cancel() },
+      'Cancel',
+    );
+    this.status = h(
+      'p',
+      { className: 'quiet', 'data-testid': 'log-status', role: 'status' },
+      'Plain or gzip. The file stays on this machine.',
+    );
+    this.element = h(
+      'div',
+      { className: 'drop', 'data-testid': 'drop' },
       labelled('Drop an access log anywhere on the page, or choose a file', this.file),
-      h('div', { className: 'row' },
-        labelled('Format', this.format), names,
-        h('div', { className: 'check' }, this.refused, h('label', { for: 'log-refused' }, 'replay refused requests (429, 503), too')),
-        this.run, this.cancel),
-      h('details', {}, h('summary', {}, 'When the log does not tell what the policy reads'),
-        h('div', { className: 'row' },
+      h(
+        'div',
+        { className: 'row' },
+        labelled('Format', this.format),
+        names,
+        h(
+          'div',
+          { className: 'check' },
+          this.refused,
+          h('label', { for: 'log-refused' }, 'replay refused requests (429, 503), too'),
+        ),
+        this.run,
+        this.cancel,
+      ),
+      h(
+        'details',
+        {},
+        h('summary', {}, 'When the log does not tell what the policy reads'),
+        h(
+          'div',
+          { className: 'row' },
           labelled('Columns by other names', this.map, 'FIELD=COLUMN, one a line'),
-          labelled('Assume of every request', this.assume, 'FIELD=VALUE, one a line; nothing after = for a field that no request has'))),
-      this.status);
+          labelled(
+            'Assume of every request',
+            this.assume,
+            'FIELD=VALUE, one a line; nothing after = for a field that no request has',
+          ),
+        ),
+      ),
+      this.status,
+    );
   }
 
   /** Takes a file that was dropped or chosen, and replays it at once. @param {File|undefined} file */
@@ -60,7 +111,11 @@ export class LogDrop {
 
   #start() {
     if (!this.#file) return;
-    const each = (/** @type {HTMLTextAreaElement} */ area) => area.value.split('\n').map((line) => line.trim()).filter(Boolean);
+    const each = (/** @type {HTMLTextAreaElement} */ area) =>
+      area.value
+        .split('\n')
+        .map((line) => line.trim())
+        .filter(Boolean);
     this.page.replay(this.#file, {
       format: this.format.value.trim(),
       include_refused: this.refused.checked,
@@ -85,5 +140,12 @@ export class LogDrop {
 
 /** @param {string} testid @param {string} placeholder */
 function lines(testid, placeholder) {
-  return h('textarea', { rows: 2, cols: 34, 'data-testid': testid, placeholder, spellcheck: 'false', autocomplete: 'off' });
+  return h('textarea', {
+    rows: 2,
+    cols: 34,
+    'data-testid': testid,
+    placeholder,
+    spellcheck: 'false',
+    autocomplete: 'off',
+  });
 }

@@ -19,11 +19,14 @@ export function packing(head) {
   const begins = (/** @type {number[]} */ ...magic) => magic.every((byte, i) => head[i] === byte);
   if (begins(0x1f, 0x8b)) return 'gzip';
   if (begins(0x28, 0xb5, 0x2f, 0xfd)) {
-    throw new Error('this file is zstd, which browsers cannot unpack: unpack it first (zstd -d), or use tollgate replay');
+    throw new Error(
+      'this file is zstd, which browsers cannot unpack: unpack it first (zstd -d), or use tollgate replay',
+    );
   }
   if (begins(0x42, 0x5a, 0x68)) throw new Error('this file is bzip2: unpack it first');
   if (begins(0xfd, 0x37, 0x7a, 0x58, 0x5a)) throw new Error('this file is xz: unpack it first');
-  if (begins(0x50, 0x4b, 0x03, 0x04)) throw new Error('this file is a ZIP archive: unpack it first');
+  if (begins(0x50, 0x4b, 0x03, 0x04))
+    throw new Error('this file is a ZIP archive: unpack it first');
   return 'plain';
 }
 

@@ -12,7 +12,8 @@ import { RECIPES } from './recipes.js';
 import { StateError, stateOf } from './state.js';
 import * as theme from './theme.js';
 
-const place = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
+const place = (/** @type {string} */ id) =>
+  /** @type {HTMLElement} */ (document.getElementById(id));
 
 /** @type {App|null} */
 let app = null;
@@ -20,7 +21,9 @@ let app = null;
 /** @param {import('./state.js').State} state */
 function open(state) {
   app?.destroy();
-  app = new App(state, { traffic: place('traffic'), lanes: place('lanes') }, () => markRecipe(null, 'Changed by you; “Copy link” keeps it.'));
+  app = new App(state, { traffic: place('traffic'), lanes: place('lanes') }, () =>
+    markRecipe(null, 'Changed by you; “Copy link” keeps it.'),
+  );
 }
 
 let opened = 0;
@@ -52,7 +55,17 @@ async function openAddress() {
 
 const look = h('p', { className: 'look', 'data-testid': 'look' });
 const recipes = RECIPES.map((recipe) =>
-  h('button', { type: 'button', 'aria-pressed': 'false', 'data-testid': `recipe-${recipe.id}`, onclick: () => chooseRecipe(recipe) }, recipe.name));
+  h(
+    'button',
+    {
+      type: 'button',
+      'aria-pressed': 'false',
+      'data-testid': `recipe-${recipe.id}`,
+      onclick: () => chooseRecipe(recipe),
+    },
+    recipe.name,
+  ),
+);
 
 /** @param {import('./recipes.js').Recipe} recipe */
 function chooseRecipe(recipe) {
@@ -62,27 +75,41 @@ function chooseRecipe(recipe) {
 
 /** @param {import('./recipes.js').Recipe|null} chosen @param {string} [said] when none is */
 function markRecipe(chosen, said = '') {
-  recipes.forEach((button, i) => button.setAttribute('aria-pressed', String(RECIPES[i] === chosen)));
+  recipes.forEach((button, i) =>
+    button.setAttribute('aria-pressed', String(RECIPES[i] === chosen)),
+  );
   fill(look, chosen?.look ?? said);
 }
 
 function tools() {
   const said = h('span', { className: 'quiet link-said', 'data-testid': 'link-said' });
-  const copy = h('button', { type: 'button', 'data-testid': 'copy-link', onclick: async () => {
-    try {
-      const url = `${location.href.split('#')[0]}#${await app?.link()}`;
-      history.replaceState(null, '', url);
-      await navigator.clipboard.writeText(url);
-      fill(said, 'copied');
-      setTimeout(() => fill(said), 4000);
-      answer('The link is copied.');
-    } catch (error) {
-      const why = error instanceof LinkError ? error.message : 'copy it from the address bar';
-      fill(said, why);
-      answer(why);
-    }
-  } }, 'Copy link');
-  const select = h('select', { 'data-testid': 'theme' }, ['auto', 'light', 'dark'].map((name) => h('option', { value: name }, name)));
+  const copy = h(
+    'button',
+    {
+      type: 'button',
+      'data-testid': 'copy-link',
+      onclick: async () => {
+        try {
+          const url = `${location.href.split('#')[0]}#${await app?.link()}`;
+          history.replaceState(null, '', url);
+          await navigator.clipboard.writeText(url);
+          fill(said, 'copied');
+          setTimeout(() => fill(said), 4000);
+          answer('The link is copied.');
+        } catch (error) {
+          const why = error instanceof LinkError ? error.message : 'copy it from the address bar';
+          fill(said, why);
+          answer(why);
+        }
+      },
+    },
+    'Copy link',
+  );
+  const select = h(
+    'select',
+    { 'data-testid': 'theme' },
+    ['auto', 'light', 'dark'].map((name) => h('option', { value: name }, name)),
+  );
   place('tools').append(said, copy, labelled('Theme', select));
   theme.start(select);
 }
@@ -105,7 +132,10 @@ function takeDrops() {
 }
 
 tools();
-place('recipes').append(h('div', { className: 'recipes', 'data-testid': 'recipes' }, recipes), look);
+place('recipes').append(
+  h('div', { className: 'recipes', 'data-testid': 'recipes' }, recipes),
+  look,
+);
 takeDrops();
 window.addEventListener('hashchange', () => void openAddress());
 await openAddress();

@@ -39,13 +39,18 @@ const tooLong = (/** @type {number} */ n) =>
  */
 export async function read(text) {
   if (text.length > MAX_ENCODED) {
-    throw new LinkError(`the link is too long: ${text.length} characters, at most ${MAX_ENCODED} are read`);
+    throw new LinkError(
+      `the link is too long: ${text.length} characters, at most ${MAX_ENCODED} are read`,
+    );
   }
   const dot = text.indexOf('.');
   const version = dot < 0 ? '' : text.slice(0, dot);
-  if (!/^\d{1,4}$/.test(version)) throw new LinkError('the link is none of this page: it has no version');
+  if (!/^\d{1,4}$/.test(version))
+    throw new LinkError('the link is none of this page: it has no version');
   if (version !== VERSION) {
-    throw new LinkError(`the link is of version ${version}, and this page reads version ${VERSION}`);
+    throw new LinkError(
+      `the link is of version ${version}, and this page reads version ${VERSION}`,
+    );
   }
   const packed = fromBase64Url(text.slice(dot + 1));
   if (!packed) throw new LinkError('the link is damaged: it has characters that no link has');
@@ -55,7 +60,9 @@ export async function read(text) {
     json = await through(packed, new DecompressionStream('deflate-raw'), MAX_JSON);
   } catch (error) {
     if (error instanceof LinkError) throw error;
-    throw new LinkError('the link is damaged: it cannot be inflated. Was it cut off when it was copied?');
+    throw new LinkError(
+      'the link is damaged: it cannot be inflated. Was it cut off when it was copied?',
+    );
   }
   try {
     return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(json));

@@ -39,7 +39,9 @@ const AXIS = 44;
 const isQuiet = () => null;
 /** uPlot's own pointer handling is off: the cursor is the page's. */
 const UNBOUND = Object.fromEntries(
-  ['mousedown', 'mouseup', 'click', 'dblclick', 'mousemove', 'mouseleave', 'mouseenter'].map((name) => [name, isQuiet]),
+  ['mousedown', 'mouseup', 'click', 'dblclick', 'mousemove', 'mouseleave', 'mouseenter'].map(
+    (name) => [name, isQuiet],
+  ),
 );
 
 export class Plot {
@@ -96,9 +98,13 @@ export class Plot {
     this.#span = span;
     const buckets = values[0].length;
     // The last point closes the last bucket.
-    const x = Array.from({ length: buckets + 1 }, (_, i) => ((i * span) / buckets) / 1000);
-    const shown = this.style.stacked ? stacked(values) : values.map((ys) => (this.style.decays ? decaying(ys, span) : held(ys)));
-    this.#own = shown.flat().reduce((/** @type {number} */ most, y) => (y !== null && y > most ? y : most), 0);
+    const x = Array.from({ length: buckets + 1 }, (_, i) => (i * span) / buckets / 1000);
+    const shown = this.style.stacked
+      ? stacked(values)
+      : values.map((ys) => (this.style.decays ? decaying(ys, span) : held(ys)));
+    this.#own = shown
+      .flat()
+      .reduce((/** @type {number} */ most, y) => (y !== null && y > most ? y : most), 0);
     this.image.setAttribute('aria-label', summary);
     const data = /** @type {uPlot.AlignedData} */ ([x, ...shown]);
     if (this.#plot) this.#plot.setData(data, true);
@@ -122,8 +128,19 @@ export class Plot {
 
   /** @param {SeriesStyle[]} series */
   #showLegend(series) {
-    this.legend.replaceChildren(...series.map(({ label, colour: name, shape, dash }) =>
-      h('span', { className: `key key-${shape}${dash ? ' key-dash' : ''}`, style: null, 'data-colour': name }, label)));
+    this.legend.replaceChildren(
+      ...series.map(({ label, colour: name, shape, dash }) =>
+        h(
+          'span',
+          {
+            className: `key key-${shape}${dash ? ' key-dash' : ''}`,
+            style: null,
+            'data-colour': name,
+          },
+          label,
+        ),
+      ),
+    );
   }
 
   /** @returns {uPlot.Options} */
@@ -138,16 +155,42 @@ export class Plot {
       height: style.height,
       padding: [10, 16, style.hasTime ? 0 : 6, 0],
       legend: { show: false },
-      cursor: { show: true, y: false, points: { show: false }, drag: { x: false, y: false, setScale: false }, bind: UNBOUND },
+      cursor: {
+        show: true,
+        y: false,
+        points: { show: false },
+        drag: { x: false, y: false, setScale: false },
+        bind: UNBOUND,
+      },
       scales: {
         x: { time: false, range: () => [0, this.#span / 1000] },
         y: { range: () => [0, Math.max(this.#most, this.own) * 1.06 || 1] },
       },
       axes: [
-        { show: style.hasTime, stroke: quiet, grid: { show: false }, ticks, font: FONT, size: 22, gap: 2,
-          values: (_, splits) => splits.map((s) => (s === 0 ? '0' : s < 120 && s >= 1 ? `${s} s` : duration(s * 1000))), space: 50, incrs: MS_STEPS.map((ms) => ms / 1000) },
-        { stroke: quiet, grid, ticks, font: FONT, size: AXIS, gap: 3, space: 26, incrs: style.unit === 'ms' ? MS_STEPS : COUNT_STEPS,
-          values: (_, splits) => splits.map((s) => (s === 0 ? '0' : value(s))) },
+        {
+          show: style.hasTime,
+          stroke: quiet,
+          grid: { show: false },
+          ticks,
+          font: FONT,
+          size: 22,
+          gap: 2,
+          values: (_, splits) =>
+            splits.map((s) => (s === 0 ? '0' : s < 120 && s >= 1 ? `${s} s` : duration(s * 1000))),
+          space: 50,
+          incrs: MS_STEPS.map((ms) => ms / 1000),
+        },
+        {
+          stroke: quiet,
+          grid,
+          ticks,
+          font: FONT,
+          size: AXIS,
+          gap: 3,
+          space: 26,
+          incrs: style.unit === 'ms' ? MS_STEPS : COUNT_STEPS,
+          values: (_, splits) => splits.map((s) => (s === 0 ? '0' : value(s))),
+        },
       ],
       series: [{}, ...this.#series()],
       hooks: { draw: [(u) => this.#drawLevel(u)] },
@@ -156,7 +199,11 @@ export class Plot {
 
   /** @returns {uPlot.Series[]} */
   #series() {
-    const bars = /** @type {Function} */ (uPlot.paths.bars)({ size: [1, Infinity], align: 1, gap: 0 });
+    const bars = /** @type {Function} */ (uPlot.paths.bars)({
+      size: [1, Infinity],
+      align: 1,
+      gap: 0,
+    });
     const steps = /** @type {Function} */ (uPlot.paths.stepped)({ align: 1 });
     // What stands on top of others is drawn first, down to the axis, and the others over it.
     const order = this.style.stacked ? this.style.series.toReversed() : this.style.series;
@@ -229,8 +276,14 @@ export class Plot {
 }
 
 /** Steps of the axes: whole numbers only, and lengths of time that people count in. */
-const COUNT_STEPS = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e12];
-const MS_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5, 864e6];
+const COUNT_STEPS = [
+  1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6, 1e7, 1e8,
+  1e9, 1e12,
+];
+const MS_STEPS = [
+  1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5,
+  36e5, 72e5, 216e5, 432e5, 864e5, 864e6,
+];
 
 /** Each series with those below it, the highest first; what is nothing is not drawn. @param {Float64Array[]} values */
 function stacked(values) {

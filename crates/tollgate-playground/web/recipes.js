@@ -17,7 +17,10 @@ import { preset } from './state.js';
  */
 
 /** @param {object} document */
-export const model = (document) => ({ kind: /** @type {const} */ ('model'), json: pretty(document) });
+export const model = (document) => ({
+  kind: /** @type {const} */ ('model'),
+  json: pretty(document),
+});
 
 /** @param {object[]} rules @returns {import('./state.js').Written} */
 const policy = (...rules) => ({ kind: 'policy', policy: `${pretty({ version: 1, rules })}\n` });
@@ -34,8 +37,13 @@ export const RECIPES = [
     name: 'Burst at a window’s edge',
     look: 'Ten requests just before an edge of the window and ten on it: the fixed window lets all 20 through within half a second, the log never more than 10.',
     state: {
-      lanes: ['fixed-window', 'sliding-window', 'gcra', 'sliding-log'].map((name) => preset(name, 10, '10s')),
-      traffic: model({ length: '90s', sources: [{ name: 'edge', arrivals: { edge: { window: '20s', size: 10, gap: '500ms' } } }] }),
+      lanes: ['fixed-window', 'sliding-window', 'gcra', 'sliding-log'].map((name) =>
+        preset(name, 10, '10s'),
+      ),
+      traffic: model({
+        length: '90s',
+        sources: [{ name: 'edge', arrivals: { edge: { window: '20s', size: 10, gap: '500ms' } } }],
+      }),
       seed: 1,
     },
   },
@@ -44,8 +52,14 @@ export const RECIPES = [
     name: 'Shaping with leaky-queue',
     look: 'The same bursts of 20: leaky-queue denies as many as gcra, but lets the rest through one by one, so the window never holds more than the limit; “State as: waits” shows what that costs.',
     state: {
-      lanes: [preset('leaky-queue', 10, '5s', { burst: 15 }), preset('gcra', 10, '5s', { burst: 15 })],
-      traffic: model({ length: '60s', sources: [{ name: 'bursts', arrivals: { bursts: { size: 20, every: '12s' } } }] }),
+      lanes: [
+        preset('leaky-queue', 10, '5s', { burst: 15 }),
+        preset('gcra', 10, '5s', { burst: 15 }),
+      ],
+      traffic: model({
+        length: '60s',
+        sources: [{ name: 'bursts', arrivals: { bursts: { size: 20, every: '12s' } } }],
+      }),
       seed: 1,
     },
   },
@@ -55,11 +69,23 @@ export const RECIPES = [
     look: '200 clients share 50 requests per 10 s and come again when Retry-After says so: a window calls all of them back at its edge, gcra in the next second, again and again, most of them in vain.',
     state: {
       lanes: ['fixed-window', 'gcra', 'sliding-buckets'].map((algorithm) =>
-        policy({ name: 'everybody', key: everybody, quotas: [{ limit: 50, window: '10s', algorithm }] })),
-      traffic: model({ length: '90s', sources: [
-        { name: 'outage ends', arrivals: { bursts: { size: 200, every: '60s' } }, clients: { count: 200 },
-          retry: { attempts: 8, wait: 'retry_after', jitter: '500ms' } },
-      ] }),
+        policy({
+          name: 'everybody',
+          key: everybody,
+          quotas: [{ limit: 50, window: '10s', algorithm }],
+        }),
+      ),
+      traffic: model({
+        length: '90s',
+        sources: [
+          {
+            name: 'outage ends',
+            arrivals: { bursts: { size: 200, every: '60s' } },
+            clients: { count: 200 },
+            retry: { attempts: 8, wait: 'retry_after', jitter: '500ms' },
+          },
+        ],
+      }),
       seed: 7,
     },
   },
@@ -69,13 +95,34 @@ export const RECIPES = [
     look: 'A guesser begins 10 s before an edge and asks twice a second: the fixed window gives him 10 guesses in 12 s, the log 5 in any minute, and only a second quota stops him.',
     state: {
       lanes: [
-        policy({ name: 'login', when: login, key: ['client_ip'], quotas: [{ limit: 5, window: '1m', algorithm: 'fixed-window' }] }),
-        policy({ name: 'login', when: login, key: ['client_ip'], quotas: [{ limit: 5, window: '1m', algorithm: 'sliding-log' }] }),
-        policy({ name: 'login', when: login, key: ['client_ip'], quotas: [
-          { name: 'minute', limit: 5, window: '1m', algorithm: 'sliding-log' },
-          { name: 'hour', limit: 15, window: '1h', algorithm: 'sliding-log' }] }),
+        policy({
+          name: 'login',
+          when: login,
+          key: ['client_ip'],
+          quotas: [{ limit: 5, window: '1m', algorithm: 'fixed-window' }],
+        }),
+        policy({
+          name: 'login',
+          when: login,
+          key: ['client_ip'],
+          quotas: [{ limit: 5, window: '1m', algorithm: 'sliding-log' }],
+        }),
+        policy({
+          name: 'login',
+          when: login,
+          key: ['client_ip'],
+          quotas: [
+            { name: 'minute', limit: 5, window: '1m', algorithm: 'sliding-log' },
+            { name: 'hour', limit: 15, window: '1h', algorithm: 'sliding-log' },
+          ],
+        }),
       ],
-      traffic: model({ length: '5m', sources: [{ name: 'guesser', arrivals: { steady: { rate: '2/s' } }, from: '50s', request: guess }] }),
+      traffic: model({
+        length: '5m',
+        sources: [
+          { name: 'guesser', arrivals: { steady: { rate: '2/s' } }, from: '50s', request: guess },
+        ],
+      }),
       seed: 1,
     },
   },
@@ -88,12 +135,22 @@ export const RECIPES = [
         preset('gcra', 10, '1m'),
         policy(
           { name: 'each-client', key: ['client_ip'], quotas: [{ limit: 10, window: '1m' }] },
-          { name: 'everybody', key: everybody, quotas: [{ limit: 100, window: '10s' }] }),
+          { name: 'everybody', key: everybody, quotas: [{ limit: 100, window: '10s' }] },
+        ),
       ],
-      traffic: model({ length: '60s', sources: [
-        { name: 'sprayer', arrivals: { poisson: { rate: '30/s' } }, from: '15s', to: '45s', clients: { fresh: true } },
-        { name: 'customers', arrivals: { poisson: { rate: '3/s' } }, clients: { count: 40 } },
-      ] }),
+      traffic: model({
+        length: '60s',
+        sources: [
+          {
+            name: 'sprayer',
+            arrivals: { poisson: { rate: '30/s' } },
+            from: '15s',
+            to: '45s',
+            clients: { fresh: true },
+          },
+          { name: 'customers', arrivals: { poisson: { rate: '3/s' } }, clients: { count: 40 } },
+        ],
+      }),
       seed: 3,
     },
   },
@@ -103,9 +160,16 @@ export const RECIPES = [
     look: 'A few of 1,000 clients send most of the requests, as in real logs: the plots of the window follow the busiest one, who is at his limit all the time, while most clients never notice.',
     state: {
       lanes: ['gcra', 'sliding-window', 'sliding-log'].map((name) => preset(name, 60, '1m')),
-      traffic: model({ length: '5m', sources: [
-        { name: 'clients', arrivals: { poisson: { rate: '40/s' } }, clients: { count: 1000, zipf: 1.1 } },
-      ] }),
+      traffic: model({
+        length: '5m',
+        sources: [
+          {
+            name: 'clients',
+            arrivals: { poisson: { rate: '40/s' } },
+            clients: { count: 1000, zipf: 1.1 },
+          },
+        ],
+      }),
       seed: 11,
     },
   },
@@ -116,11 +180,19 @@ export const RECIPES = [
     state: {
       lanes: [
         preset('sliding-log', 10, '1m'),
-        policy({ name: 'scan', key: ['client_ip'], quotas: [
-          { name: 'minute', limit: 10, window: '1m', algorithm: 'sliding-log' },
-          { name: 'hour', limit: 200, window: '1h', algorithm: 'sliding-buckets' }] }),
+        policy({
+          name: 'scan',
+          key: ['client_ip'],
+          quotas: [
+            { name: 'minute', limit: 10, window: '1m', algorithm: 'sliding-log' },
+            { name: 'hour', limit: 200, window: '1h', algorithm: 'sliding-buckets' },
+          ],
+        }),
       ],
-      traffic: model({ length: '1h', sources: [{ name: 'scanner', arrivals: { steady: { rate: '1/7s' } } }] }),
+      traffic: model({
+        length: '1h',
+        sources: [{ name: 'scanner', arrivals: { steady: { rate: '1/7s' } } }],
+      }),
       seed: 1,
     },
   },
@@ -130,10 +202,13 @@ export const RECIPES = [
     look: 'One client spreads what it has left over the time that the RateLimit field tells, the other does not: who listens is never denied.',
     state: {
       lanes: ['gcra', 'fixed-window', 'sliding-window'].map((name) => preset(name, 20, '10s')),
-      traffic: model({ length: '60s', sources: [
-        { name: 'listens', arrivals: { steady: { rate: '5/s' } }, paced: true },
-        { name: 'does not', arrivals: { steady: { rate: '5/s' } } },
-      ] }),
+      traffic: model({
+        length: '60s',
+        sources: [
+          { name: 'listens', arrivals: { steady: { rate: '5/s' } }, paced: true },
+          { name: 'does not', arrivals: { steady: { rate: '5/s' } } },
+        ],
+      }),
       seed: 1,
     },
   },

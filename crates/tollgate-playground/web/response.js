@@ -38,9 +38,24 @@ export class Response {
   constructor(letter) {
     this.head = h('p', { className: 'fate', 'data-testid': 'fate' });
     this.why = h('ul', { className: 'why', 'data-testid': 'why' });
-    this.wire = h('pre', { className: 'wire', 'data-testid': 'response', tabindex: '0', role: 'group', 'aria-label': `response of lane ${letter}` });
-    this.element = h('div', { className: 'response', role: 'group', 'aria-label': `the request under the cursor, in lane ${letter}` },
-      this.head, this.why, this.wire);
+    this.wire = h('pre', {
+      className: 'wire',
+      'data-testid': 'response',
+      tabindex: '0',
+      role: 'group',
+      'aria-label': `response of lane ${letter}`,
+    });
+    this.element = h(
+      'div',
+      {
+        className: 'response',
+        role: 'group',
+        'aria-label': `the request under the cursor, in lane ${letter}`,
+      },
+      this.head,
+      this.why,
+      this.wire,
+    );
     this.show(null, 0);
   }
 
@@ -53,12 +68,26 @@ export class Response {
       fill(this.wire, '');
       return;
     }
-    fill(this.head,
+    fill(
+      this.head,
       h('strong', { className: `is-${shown.fate}` }, `${SIGNS[shown.fate]} ${inWords(shown)}`),
-      h('span', { className: 'quiet' },
-        ` request ${count(shown.index + 1)} at ${instant(shown.at_ms, span)}: ${shown.method} ${shown.target} from ${shown.client}${shown.attempt > 0 ? `, refused ${shown.attempt === 1 ? 'once' : `${shown.attempt} times`} before` : ''}`));
-    fill(this.why, shown.why.map((sentence) => h('li', {}, sentence)));
+      h(
+        'span',
+        { className: 'quiet' },
+        ` request ${count(shown.index + 1)} at ${instant(shown.at_ms, span)}: ${shown.method} ${shown.target} from ${shown.client}${shown.attempt > 0 ? `, refused ${shown.attempt === 1 ? 'once' : `${shown.attempt} times`} before` : ''}`,
+      ),
+    );
+    fill(
+      this.why,
+      shown.why.map((sentence) => h('li', {}, sentence)),
+    );
     const fields = shown.fields.flatMap(([name, value]) => [h('b', {}, name), `: ${value}\n`]);
-    fill(this.wire, h('b', {}, `HTTP ${shown.status}`), '\n', ...fields, shown.body ? `\n${shown.body}` : '');
+    fill(
+      this.wire,
+      h('b', {}, `HTTP ${shown.status}`),
+      '\n',
+      ...fields,
+      shown.body ? `\n${shown.body}` : '',
+    );
   }
 }

@@ -16,12 +16,32 @@ export const buckets = (width) => (width < 320 ? 60 : width < 640 ? 120 : 240);
 /** @typedef {{rule: string, quota: string, algorithm: string, limit: number, window_ms: number, burst: number, client: string}} Watched */
 /** @typedef {Record<string, Float64Array>} Values */
 
-export const SERIES = ['offered', 'admitted', 'delayed', 'denied', 'true_count', 'estimate', 'remaining', 'whole_after', 'wait'];
+export const SERIES = [
+  'offered',
+  'admitted',
+  'delayed',
+  'denied',
+  'true_count',
+  'estimate',
+  'remaining',
+  'whole_after',
+  'wait',
+];
 
 /** What the third plot may show: the state as each of its names, the most telling first. */
 export const STATES = {
-  whole_after: { title: 'Until whole', label: 'time until nothing is used (TAT − now)', unit: 'ms', colour: 'left' },
-  remaining: { title: 'Left', label: 'quota units left, as told to each request', unit: 'count', colour: 'left' },
+  whole_after: {
+    title: 'Until whole',
+    label: 'time until nothing is used (TAT − now)',
+    unit: 'ms',
+    colour: 'left',
+  },
+  remaining: {
+    title: 'Left',
+    label: 'quota units left, as told to each request',
+    unit: 'count',
+    colour: 'left',
+  },
   wait: { title: 'Waits', label: 'longest wait of a request', unit: 'ms', colour: 'delayed' },
 };
 
@@ -48,7 +68,13 @@ export const countStyle = () => ({
   unit: 'count',
   series: [
     { name: 'true_count', label: 'true count', colour: 'text', shape: 'step' },
-    { name: 'estimate', label: 'own count when asked', colour: 'estimate', shape: 'step', dash: [5, 3] },
+    {
+      name: 'estimate',
+      label: 'own count when asked',
+      colour: 'estimate',
+      shape: 'step',
+      dash: [5, 3],
+    },
   ],
 });
 
@@ -78,10 +104,13 @@ const sum = (/** @type {Float64Array} */ values) => values.reduce((total, n) => 
 export function sayRequests(v, span) {
   const offered = sum(v.offered);
   if (offered === 0) return 'No requests.';
-  const said = `${plural(offered, 'request')} in ${duration(span)}: ${count(sum(v.admitted))} admitted at once, `
-    + `${count(sum(v.delayed))} delayed, ${count(sum(v.denied))} denied.`;
+  const said =
+    `${plural(offered, 'request')} in ${duration(span)}: ${count(sum(v.admitted))} admitted at once, ` +
+    `${count(sum(v.delayed))} delayed, ${count(sum(v.denied))} denied.`;
   const first = v.denied.findIndex((n) => n > 0);
-  return first < 0 ? said : `${said} The first is denied at about ${instant((first * span) / v.denied.length, span)}.`;
+  return first < 0
+    ? said
+    : `${said} The first is denied at about ${instant((first * span) / v.denied.length, span)}.`;
 }
 
 /** @param {Values} v @param {number} span @param {Watched|null} watched */
@@ -89,7 +118,8 @@ export function sayCount(v, span, watched) {
   const most = peak(v.true_count);
   if (!most || !watched) return 'No request is counted by a quota.';
   const where = instant((most.at * span) / v.true_count.length, span);
-  const over = most.value > watched.limit ? `, ${count(most.value - watched.limit)} more than the limit` : '';
+  const over =
+    most.value > watched.limit ? `, ${count(most.value - watched.limit)} more than the limit` : '';
   return `At most ${count(most.value)} of ${count(watched.limit)} admitted in any ${duration(watched.window_ms)}${over}, at about ${where}.`;
 }
 
@@ -103,13 +133,26 @@ export function sayState(v, span, name) {
   return `${STATES[name].label}: from ${value(least)} to ${value(most)} over ${duration(span)}.`;
 }
 
-export const TABLE_HEADS = ['from', 'offered', 'admitted', 'delayed', 'denied', 'true count', 'own count', 'left', 'until whole', 'wait'];
+export const TABLE_HEADS = [
+  'from',
+  'offered',
+  'admitted',
+  'delayed',
+  'denied',
+  'true count',
+  'own count',
+  'left',
+  'until whole',
+  'wait',
+];
 
 /** The rows of the table. @param {Values} v @param {number} span @returns {string[][]} */
 export function tableRows(v, span) {
   return [...v.offered].map((_, i) => [
     instant((i * span) / v.offered.length, span),
-    ...['offered', 'admitted', 'delayed', 'denied', 'true_count', 'estimate', 'remaining'].map((name) => count(v[name][i])),
+    ...['offered', 'admitted', 'delayed', 'denied', 'true_count', 'estimate', 'remaining'].map(
+      (name) => count(v[name][i]),
+    ),
     ...['whole_after', 'wait'].map((name) => duration(v[name][i])),
   ]);
 }

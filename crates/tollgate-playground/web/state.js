@@ -100,8 +100,11 @@ export function policyText(lane) {
   if (kind?.burst && lane.burst !== null) quota.burst = lane.burst;
   if (kind?.buckets && lane.buckets !== null) quota.buckets = lane.buckets;
   if (kind?.strict && lane.strict) quota.strict = true;
-  const head = '{\n  "version": 1,\n  "rules": [\n    {\n      "name": "each-client",\n      "key": ["client_ip"],\n';
-  const fields = Object.entries(quota).map(([name, value]) => `"${name}": ${JSON.stringify(value)}`);
+  const head =
+    '{\n  "version": 1,\n  "rules": [\n    {\n      "name": "each-client",\n      "key": ["client_ip"],\n';
+  const fields = Object.entries(quota).map(
+    ([name, value]) => `"${name}": ${JSON.stringify(value)}`,
+  );
   return `${head}      "quotas": [{ ${fields.join(', ')} }]\n    }\n  ]\n}\n`;
 }
 
@@ -113,7 +116,12 @@ export function laneName(lane) {
   if (lane.kind === 'preset') return lane.algorithm;
   try {
     const { rules } = JSON.parse(lane.policy);
-    const [{ name, quotas: [{ algorithm: by = 'gcra' }] }] = rules;
+    const [
+      {
+        name,
+        quotas: [{ algorithm: by = 'gcra' }],
+      },
+    ] = rules;
     const more = rules.length > 1 ? ` and ${rules.length - 1} more` : '';
     return `${name}, ${by}${more}`.slice(0, 80);
   } catch {

@@ -19,8 +19,18 @@ export function figures(result, watched) {
   return [
     figure('Admitted', count(t.admitted), of(t.admitted), 'admitted'),
     figure('Denied', count(t.denied), of(t.denied), 'denied'),
-    figure('Delayed', count(t.delayed), t.delayed > 0 ? `at most ${duration(t.waits.max_us / 1000)}` : of(t.delayed), 'delayed'),
-    figure('Most in any window', count(t.most_admitted), watched ? `of ${count(t.limit)}${isOver ? ', over' : ''}` : '', isOver ? 'over' : 'most'),
+    figure(
+      'Delayed',
+      count(t.delayed),
+      t.delayed > 0 ? `at most ${duration(t.waits.max_us / 1000)}` : of(t.delayed),
+      'delayed',
+    ),
+    figure(
+      'Most in any window',
+      count(t.most_admitted),
+      watched ? `of ${count(t.limit)}${isOver ? ', over' : ''}` : '',
+      isOver ? 'over' : 'most',
+    ),
     figure('False allow', count(t.false_allow), of(t.false_allow), 'false-allow'),
     figure('False deny', count(t.false_deny), of(t.false_deny), 'false-deny'),
   ];
@@ -28,8 +38,18 @@ export function figures(result, watched) {
 
 /** @param {string} name @param {string} value @param {string} note @param {string} kind */
 function figure(name, value, note, kind) {
-  return h('div', { className: `figure figure-${kind}` }, h('dt', {}, name),
-    h('dd', { 'data-testid': `figure-${kind === 'over' ? 'most' : kind}` }, h('strong', {}, value), ' ', h('span', { className: 'quiet' }, note)));
+  return h(
+    'div',
+    { className: `figure figure-${kind}` },
+    h('dt', {}, name),
+    h(
+      'dd',
+      { 'data-testid': `figure-${kind === 'over' ? 'most' : kind}` },
+      h('strong', {}, value),
+      ' ',
+      h('span', { className: 'quiet' }, note),
+    ),
+  );
 }
 
 /**
@@ -38,10 +58,17 @@ function figure(name, value, note, kind) {
  * @param {string} name of the lane
  */
 export function tablesOf(result, name) {
-  const lists = Object.entries(result).filter(([, value]) => Array.isArray(value) && value.length > 0);
+  const lists = Object.entries(result).filter(
+    ([, value]) => Array.isArray(value) && value.length > 0,
+  );
   const figures = Object.entries(result).filter(([, value]) => !Array.isArray(value));
   return [
-    table(`${name}: all figures`, ['figure', 'value'], rowsOf(Object.fromEntries(figures), ''), 'figures-table'),
+    table(
+      `${name}: all figures`,
+      ['figure', 'value'],
+      rowsOf(Object.fromEntries(figures), ''),
+      'figures-table',
+    ),
     ...lists.map(([list, rows]) => listTable(`${name}: ${list}`, list, rows)),
   ];
 }
@@ -49,8 +76,15 @@ export function tablesOf(result, name) {
 /** @param {string} caption @param {string} list @param {Record<string, unknown>[]} rows */
 function listTable(caption, list, rows) {
   // A column in which nothing stands tells nothing.
-  const columns = Object.keys(rows[0]).filter((column) => rows.some((row) => row[column] !== null && row[column] !== 0));
-  return table(caption, columns.map((column) => heading(column)), rows.map((row) => columns.map((column) => words(column, row[column]))), `${list}-table`);
+  const columns = Object.keys(rows[0]).filter((column) =>
+    rows.some((row) => row[column] !== null && row[column] !== 0),
+  );
+  return table(
+    caption,
+    columns.map((column) => heading(column)),
+    rows.map((row) => columns.map((column) => words(column, row[column]))),
+    `${list}-table`,
+  );
 }
 
 /** @param {string} name */
@@ -60,7 +94,8 @@ const heading = (name) => name.replace(/_(us|ms)$/, '').replaceAll('_', ' ');
 function rowsOf(value, path) {
   return Object.entries(value).flatMap(([name, inner]) => {
     const here = path ? `${path} ${name}` : name;
-    if (inner !== null && typeof inner === 'object') return rowsOf(/** @type {Record<string, unknown>} */ (inner), here);
+    if (inner !== null && typeof inner === 'object')
+      return rowsOf(/** @type {Record<string, unknown>} */ (inner), here);
     return [[heading(here), words(name, inner)]];
   });
 }

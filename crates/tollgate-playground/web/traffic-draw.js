@@ -29,16 +29,43 @@ export class TrafficDraw {
     this.svg = document.createElementNS(SVG, 'svg');
     this.svg.setAttribute('preserveAspectRatio', 'none');
     this.svg.setAttribute('aria-hidden', 'true');
-    this.area = h('div', { className: 'draw', tabindex: '0', role: 'slider', 'aria-orientation': 'vertical', 'data-testid': 'draw',
-      'aria-label': 'requests in a bin; left and right choose the bin', 'aria-valuemin': '0' });
+    this.area = h('div', {
+      className: 'draw',
+      tabindex: '0',
+      role: 'slider',
+      'aria-orientation': 'vertical',
+      'data-testid': 'draw',
+      'aria-label': 'requests in a bin; left and right choose the bin',
+      'aria-valuemin': '0',
+    });
     this.area.append(this.svg);
     this.said = h('p', { className: 'quiet', 'data-testid': 'draw-said' });
-    this.size = h('select', { 'data-testid': 'bin-size', onchange: () => this.#resize() },
-      BIN_SIZES.map((size) => h('option', { selected: parseWindow(size) === drawing.bin_ms }, size)));
-    const clear = h('button', { type: 'button', onclick: () => this.#change({ ...this.drawing, counts: this.drawing.counts.map(() => 0) }) }, 'Clear');
-    this.element = h('div', {}, this.area,
+    this.size = h(
+      'select',
+      { 'data-testid': 'bin-size', onchange: () => this.#resize() },
+      BIN_SIZES.map((size) =>
+        h('option', { selected: parseWindow(size) === drawing.bin_ms }, size),
+      ),
+    );
+    const clear = h(
+      'button',
+      {
+        type: 'button',
+        onclick: () => this.#change({ ...this.drawing, counts: this.drawing.counts.map(() => 0) }),
+      },
+      'Clear',
+    );
+    this.element = h(
+      'div',
+      {},
+      this.area,
       h('div', { className: 'row' }, labelled('A bin lasts', this.size), clear, this.said),
-      h('p', { className: 'quiet' }, 'Draw with a pointer, or focus the time line: ← → choose a bin, ↑ ↓ change its count (Shift: by 10), Delete empties it.'));
+      h(
+        'p',
+        { className: 'quiet' },
+        'Draw with a pointer, or focus the time line: ← → choose a bin, ↑ ↓ change its count (Shift: by 10), Delete empties it.',
+      ),
+    );
     this.#listen();
     this.render();
   }
@@ -71,7 +98,9 @@ export class TrafficDraw {
       if (this.#last && event.buttons > 0) this.#pull(this.#at(event));
     });
     for (const name of ['pointerup', 'pointercancel']) {
-      area.addEventListener(name, () => { this.#last = null; });
+      area.addEventListener(name, () => {
+        this.#last = null;
+      });
     }
     area.addEventListener('keydown', (event) => this.#key(event));
   }
@@ -80,7 +109,10 @@ export class TrafficDraw {
   #at(event) {
     const box = this.area.getBoundingClientRect();
     const bins = this.drawing.counts.length;
-    const bin = Math.max(0, Math.min(bins - 1, Math.floor(((event.clientX - box.left) / box.width) * bins)));
+    const bin = Math.max(
+      0,
+      Math.min(bins - 1, Math.floor(((event.clientX - box.left) / box.width) * bins)),
+    );
     return { bin, n: Math.round((1 - (event.clientY - box.top) / box.height) * this.#stable) };
   }
 
@@ -122,14 +154,23 @@ export class TrafficDraw {
     this.area.setAttribute('aria-valuenow', String(here));
     const where = `bin ${this.#bin + 1} of ${counts.length}, from ${duration(from)} to ${duration(to)}`;
     this.area.setAttribute('aria-valuetext', `${plural(here, 'request')} in ${where}`);
-    fill(this.said, `${plural(total(this.drawing), 'request')} in ${duration(spanMs(this.drawing))}; ${plural(here, 'request')} in ${where}. Top of the time line: ${this.#stable}.`);
+    fill(
+      this.said,
+      `${plural(total(this.drawing), 'request')} in ${duration(spanMs(this.drawing))}; ${plural(here, 'request')} in ${where}. Top of the time line: ${this.#stable}.`,
+    );
   }
 
   /** @param {number} n @param {number} i */
   #bar(n, i) {
     const bar = document.createElementNS(SVG, 'rect');
     const height = Math.max(n > 0 ? 2 : 1, Math.min(1, n / this.#stable) * HEIGHT);
-    const shape = { x: i + 0.08, width: 0.84, y: HEIGHT - height, height, class: `bar${i === this.#bin ? ' is-chosen' : ''}${n ? '' : ' is-empty'}` };
+    const shape = {
+      x: i + 0.08,
+      width: 0.84,
+      y: HEIGHT - height,
+      height,
+      class: `bar${i === this.#bin ? ' is-chosen' : ''}${n ? '' : ' is-empty'}`,
+    };
     for (const [name, value] of Object.entries(shape)) bar.setAttribute(name, String(value));
     return bar;
   }

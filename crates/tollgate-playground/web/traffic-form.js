@@ -15,17 +15,46 @@
  */
 
 /** @type {(name: string, label: string, first: string|number) => Field} */
-const field = (name, label, first) => ({ name, label, kind: typeof first === 'number' ? 'number' : 'text', first });
+const field = (name, label, first) => ({
+  name,
+  label,
+  kind: typeof first === 'number' ? 'number' : 'text',
+  first,
+});
 
 /** The models by their names in the document. @type {Record<string, {label: string, fields: Field[]}>} */
 export const MODELS = {
   steady: { label: 'steady', fields: [field('rate', 'Rate', '2/s')] },
   poisson: { label: 'Poisson (by chance)', fields: [field('rate', 'Mean rate', '2/s')] },
-  on_off: { label: 'on and off', fields: [field('rate', 'Rate', '10/s'), field('on', 'On for', '2s'), field('off', 'Off for', '8s')] },
-  bursts: { label: 'bursts', fields: [field('size', 'Requests', 20), field('every', 'Every', '10s')] },
+  on_off: {
+    label: 'on and off',
+    fields: [
+      field('rate', 'Rate', '10/s'),
+      field('on', 'On for', '2s'),
+      field('off', 'Off for', '8s'),
+    ],
+  },
+  bursts: {
+    label: 'bursts',
+    fields: [field('size', 'Requests', 20), field('every', 'Every', '10s')],
+  },
   ramp: { label: 'ramp', fields: [field('from', 'From', '0/s'), field('to', 'To', '10/s')] },
-  spaced: { label: 'one after the other', fields: [field('size', 'Requests', 100), field('wait', 'Wait', '500ms'), field('jitter', 'Jitter', '0s')] },
-  edge: { label: 'around a window’s edge', fields: [field('window', 'Window', '10s'), field('size', 'Requests', 10), field('gap', 'Within', '500ms')] },
+  spaced: {
+    label: 'one after the other',
+    fields: [
+      field('size', 'Requests', 100),
+      field('wait', 'Wait', '500ms'),
+      field('jitter', 'Jitter', '0s'),
+    ],
+  },
+  edge: {
+    label: 'around a window’s edge',
+    fields: [
+      field('window', 'Window', '10s'),
+      field('size', 'Requests', 10),
+      field('gap', 'Within', '500ms'),
+    ],
+  },
 };
 
 /** What a client does that is refused. */
@@ -46,8 +75,14 @@ export const RETRIES = {
 export function documentOf(json) {
   try {
     const document = JSON.parse(json);
-    const isKnown = typeof document.length === 'string' && Array.isArray(document.sources) && document.sources.length > 0
-      && document.sources.every((/** @type {any} */ source) => typeof source?.arrivals === 'object' && source.arrivals !== null);
+    const isKnown =
+      typeof document.length === 'string' &&
+      Array.isArray(document.sources) &&
+      document.sources.length > 0 &&
+      document.sources.every(
+        (/** @type {any} */ source) =>
+          typeof source?.arrivals === 'object' && source.arrivals !== null,
+      );
     return isKnown ? document : null;
   } catch {
     return null;
@@ -57,11 +92,17 @@ export function documentOf(json) {
 /** The model of a source, and its values. @param {any} source */
 export function modelOf(source) {
   const [name, values] = Object.entries(source.arrivals)[0] ?? ['steady', {}];
-  return { name, values: /** @type {Record<string, unknown>} */ (typeof values === 'object' && values !== null ? values : {}) };
+  return {
+    name,
+    values: /** @type {Record<string, unknown>} */ (
+      typeof values === 'object' && values !== null ? values : {}
+    ),
+  };
 }
 
 /** What stands in a field; nothing for what is neither text nor number. @param {unknown} value */
-export const shown = (value) => (typeof value === 'string' || typeof value === 'number' ? String(value) : '');
+export const shown = (value) =>
+  typeof value === 'string' || typeof value === 'number' ? String(value) : '';
 
 /** The fields of a model; none for one that the form does not know. @param {string} name */
 export const fieldsOf = (name) => (Object.hasOwn(MODELS, name) ? MODELS[name].fields : []);
@@ -72,8 +113,10 @@ export const fieldsOf = (name) => (Object.hasOwn(MODELS, name) ? MODELS[name].fi
  */
 export function withModel(source, name) {
   const { values } = modelOf(source);
-  const fields = fieldsOf(name).map((one) =>
-    [one.name, typeof values[one.name] === typeof one.first ? values[one.name] : one.first]);
+  const fields = fieldsOf(name).map((one) => [
+    one.name,
+    typeof values[one.name] === typeof one.first ? values[one.name] : one.first,
+  ]);
   return { ...source, arrivals: { [name]: Object.fromEntries(fields) } };
 }
 
@@ -84,7 +127,10 @@ export function withModel(source, name) {
  */
 export function withValue(source, one, text) {
   const { name, values } = modelOf(source);
-  return { ...source, arrivals: { [name]: { ...values, [one.name]: one.kind === 'number' ? numberOr(text) : text } } };
+  return {
+    ...source,
+    arrivals: { [name]: { ...values, [one.name]: one.kind === 'number' ? numberOr(text) : text } },
+  };
 }
 
 /** @param {string} text */
@@ -94,14 +140,18 @@ export const numberOr = (text) => (/^\s*\d+(\.\d+)?\s*$/.test(text) ? Number(tex
 export function retryOf(source) {
   const wait = source.retry?.wait;
   if (!wait) return 'none';
-  return typeof wait === 'string' ? wait : Object.keys(wait)[0] ?? 'none';
+  return typeof wait === 'string' ? wait : (Object.keys(wait)[0] ?? 'none');
 }
 
 /** @param {any} source @param {string} name of `RETRIES` */
 export function withRetry(source, name) {
   const { retry, ...rest } = source;
   if (name === 'none') return rest;
-  const wait = { retry_after: 'retry_after', fixed: { fixed: '1s' }, backoff: { backoff: { first: '500ms', most: '30s' } } }[name];
+  const wait = {
+    retry_after: 'retry_after',
+    fixed: { fixed: '1s' },
+    backoff: { backoff: { first: '500ms', most: '30s' } },
+  }[name];
   return { ...rest, retry: { attempts: 5, jitter: '200ms', ...retry, wait } };
 }
 

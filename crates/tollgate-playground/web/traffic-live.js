@@ -19,11 +19,24 @@ export class TrafficLive {
   constructor(at, changed) {
     this.at = at;
     this.changed = changed;
-    this.button = h('button', { type: 'button', className: 'send', 'data-testid': 'send', onclick: () => this.#send() }, 'Send request');
+    this.button = h(
+      'button',
+      { type: 'button', className: 'send', 'data-testid': 'send', onclick: () => this.#send() },
+      'Send request',
+    );
     this.answers = h('p', { className: 'answers', 'data-testid': 'live-answers' });
     this.said = h('p', { className: 'quiet', 'data-testid': 'live-said' });
-    const again = h('button', { type: 'button', 'data-testid': 'live-reset', onclick: () => this.#reset() }, 'Start over');
-    this.element = h('div', { className: 'live' }, h('div', { className: 'row' }, this.button, again, this.answers), this.said);
+    const again = h(
+      'button',
+      { type: 'button', 'data-testid': 'live-reset', onclick: () => this.#reset() },
+      'Start over',
+    );
+    this.element = h(
+      'div',
+      { className: 'live' },
+      h('div', { className: 'row' }, this.button, again, this.answers),
+      this.said,
+    );
     this.#say();
   }
 
@@ -47,14 +60,25 @@ export class TrafficLive {
 
   /** What each lane has answered to the last press. @param {{letter: string, words: string, fate: string}[]} answers */
   answer(answers) {
-    fill(this.answers, answers.map(({ letter, words, fate }) =>
-      h('span', { className: `answer is-${fate}` }, h('b', {}, letter), ` ${words}`)));
+    fill(
+      this.answers,
+      answers.map(({ letter, words, fate }) =>
+        h('span', { className: `answer is-${fate}` }, h('b', {}, letter), ` ${words}`),
+      ),
+    );
   }
 
   #say() {
     const last = this.at.at(-1);
-    const sofar = last === undefined ? 'Nothing sent yet.' : `${plural(this.at.length, 'request')} in ${duration(last)}.`;
-    const full = this.at.length >= MAX_CLICKS ? ` That is as many as a link holds; start over for more.` : '';
-    fill(this.said, `${sofar}${full} Space or Enter sends, too, while the button has the focus. The clock is the page’s; the first request is at 0.`);
+    const sofar =
+      last === undefined
+        ? 'Nothing sent yet.'
+        : `${plural(this.at.length, 'request')} in ${duration(last)}.`;
+    const full =
+      this.at.length >= MAX_CLICKS ? ` That is as many as a link holds; start over for more.` : '';
+    fill(
+      this.said,
+      `${sofar}${full} Space or Enter sends, too, while the button has the focus. The clock is the page’s; the first request is at 0.`,
+    );
   }
 }

@@ -25,7 +25,10 @@ const TELL = 100;
 let lane = null;
 let generation = 0;
 
-const breathe = () => new Promise((resolve) => { setTimeout(resolve, 0); });
+const breathe = () =>
+  new Promise((resolve) => {
+    setTimeout(resolve, 0);
+  });
 
 const calls = {
   /** @param {string} text @param {string} surface */
@@ -78,14 +81,23 @@ const calls = {
     const mine = generation;
     const { Log } = await import('./logs.js');
     // Whoever wrote the log must not be able to choose keys that fall together.
-    const secret = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+    const secret = [...crypto.getRandomValues(new Uint8Array(16))]
+      .map((byte) => byte.toString(16).padStart(2, '0'))
+      .join('');
     const log = new Log(policy, JSON.stringify({ ...options, private_key: secret }));
     try {
-      const damage = await readLog(file, (piece) => log.push(piece), (read) => tell({ read, size: file.size }), () => mine === generation)
-        .then(() => '', (error) => {
+      const damage = await readLog(
+        file,
+        (piece) => log.push(piece),
+        (read) => tell({ read, size: file.size }),
+        () => mine === generation,
+      ).then(
+        () => '',
+        (error) => {
           if (!(error instanceof Damaged)) throw error;
           return error.message;
-        });
+        },
+      );
       // As the command does: what came before is reported.
       return { summary: JSON.parse(log.finish()), damage };
     } finally {

@@ -21,8 +21,14 @@ test('hostile texts stay texts in a real shell', () => {
     const said = execFileSync('sh', ['run.sh'], { cwd: folder, encoding: 'utf8' });
     assert.equal(said, 'simulate --policy policy.json --traffic traffic.json --seed 7\n');
     assert.deepEqual(readdirSync(folder).sort(), ['policy.json', 'run.sh', 'traffic.json']);
-    assert.deepEqual(JSON.parse(readFileSync(join(folder, 'policy.json'), 'utf8')), JSON.parse(policy));
-    assert.deepEqual(JSON.parse(readFileSync(join(folder, 'traffic.json'), 'utf8')), JSON.parse(traffic));
+    assert.deepEqual(
+      JSON.parse(readFileSync(join(folder, 'policy.json'), 'utf8')),
+      JSON.parse(policy),
+    );
+    assert.deepEqual(
+      JSON.parse(readFileSync(join(folder, 'traffic.json'), 'utf8')),
+      JSON.parse(traffic),
+    );
   } finally {
     rmSync(folder, { recursive: true });
   }

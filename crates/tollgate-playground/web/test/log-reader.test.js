@@ -10,10 +10,17 @@ const LINES = '192.0.2.1 - - [01/Aug/1995:00:00:01 -0400] "GET / HTTP/1.0" 200 1
 async function all(parts, isCurrent = () => true) {
   const decoder = new TextDecoder();
   const out = { text: '', pieces: 0, read: 0 };
-  await readLog(new Blob(parts), (piece) => {
-    out.text += decoder.decode(piece, { stream: true });
-    out.pieces += 1;
-  }, (read) => { out.read = read; }, isCurrent);
+  await readLog(
+    new Blob(parts),
+    (piece) => {
+      out.text += decoder.decode(piece, { stream: true });
+      out.pieces += 1;
+    },
+    (read) => {
+      out.read = read;
+    },
+    isCurrent,
+  );
   return out;
 }
 
@@ -38,8 +45,18 @@ test('an empty file is an empty log', async () => {
 test('gzip that is cut off is said', async () => {
   const packed = gzipSync(LINES);
   let taken = 0;
-  const reading = readLog(new Blob([packed.subarray(0, packed.length - 500)]), (piece) => { taken += piece.length; }, () => {}, () => true);
-  await assert.rejects(reading, (error) => error instanceof Damaged && /damaged or cut off/.test(error.message));
+  const reading = readLog(
+    new Blob([packed.subarray(0, packed.length - 500)]),
+    (piece) => {
+      taken += piece.length;
+    },
+    () => {},
+    () => true,
+  );
+  await assert.rejects(
+    reading,
+    (error) => error instanceof Damaged && /damaged or cut off/.test(error.message),
+  );
   assert.ok(taken > 0 && taken < LINES.length, 'what came before is taken');
 });
 
@@ -53,5 +70,8 @@ test('others are refused by name', () => {
 });
 
 test('a cancelled reading ends', async () => {
-  await assert.rejects(all([LINES], () => false), /cancelled/);
+  await assert.rejects(
+    all([LINES], () => false),
+    /cancelled/,
+  );
 });

@@ -6,7 +6,10 @@ import { LinkError, MAX_ENCODED, MAX_JSON, read, write } from '../permalink.js';
 import { StateError, policyText, preset, stateOf } from '../state.js';
 
 const STATE = {
-  lanes: [preset('gcra', 10, '1m', { burst: 5, strict: true }), { kind: 'policy', policy: '{"ä": "😀</script>"}' }],
+  lanes: [
+    preset('gcra', 10, '1m', { burst: 5, strict: true }),
+    { kind: 'policy', policy: '{"ä": "😀</script>"}' },
+  ],
   traffic: { kind: 'drawn', bin_ms: 250, counts: [0, 3, 200] },
   seed: Number.MAX_SAFE_INTEGER,
 };
@@ -23,7 +26,10 @@ test('a state comes back as it was', async () => {
 });
 
 test('clicks and models come back as they were', async () => {
-  for (const traffic of [{ kind: 'live', at: [0, 0, 1_500] }, { kind: 'model', json: '{"a": 1}' }]) {
+  for (const traffic of [
+    { kind: 'live', at: [0, 0, 1_500] },
+    { kind: 'model', json: '{"a": 1}' },
+  ]) {
     const state = { ...STATE, traffic };
     assert.deepEqual(stateOf(await read(await write(state))), state);
   }
@@ -72,24 +78,36 @@ test('JSON that is no state is refused in words', async () => {
   ];
   for (const [state, message] of wrong) {
     const back = await read(link(state));
-    assert.throws(() => stateOf(back), (error) => error instanceof StateError && message.test(error.message));
+    assert.throws(
+      () => stateOf(back),
+      (error) => error instanceof StateError && message.test(error.message),
+    );
   }
 });
 
 test('fields that no state has do not come in', async () => {
-  const state = stateOf(JSON.parse(JSON.stringify({ ...STATE, more: 1 }).replace('"more"', '"__proto__"')));
+  const state = stateOf(
+    JSON.parse(JSON.stringify({ ...STATE, more: 1 }).replace('"more"', '"__proto__"')),
+  );
   assert.deepEqual(Object.keys(state), ['lanes', 'traffic', 'seed']);
 });
 
 test('what is too much for a link is said when it is written', async () => {
-  const noise = Array.from({ length: 200_000 }, (_, i) => ((i * 2_654_435_761) >>> 7).toString(36)).join('');
+  const noise = Array.from({ length: 200_000 }, (_, i) =>
+    ((i * 2_654_435_761) >>> 7).toString(36),
+  ).join('');
   const state = { ...STATE, lanes: [{ kind: 'policy', policy: noise }] };
-  await assert.rejects(write(state), (error) => error instanceof LinkError && /too much/.test(error.message));
+  await assert.rejects(
+    write(state),
+    (error) => error instanceof LinkError && /too much/.test(error.message),
+  );
 });
 
 test('a preset is the policy that one would write', () => {
   const { rules } = JSON.parse(policyText(STATE.lanes[0]));
-  assert.deepEqual(rules[0].quotas, [{ limit: 10, window: '1m', algorithm: 'gcra', burst: 5, strict: true }]);
+  assert.deepEqual(rules[0].quotas, [
+    { limit: 10, window: '1m', algorithm: 'gcra', burst: 5, strict: true },
+  ]);
   const log = JSON.parse(policyText(preset('sliding-log', 3, '5s', { burst: 2, strict: true })));
   assert.deepEqual(log.rules[0].quotas, [{ limit: 3, window: '5s', algorithm: 'sliding-log' }]);
 });
