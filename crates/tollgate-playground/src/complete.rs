@@ -33,7 +33,7 @@ const EXAMPLES: [(&str, &str); 8] = [
     ("version", "1"),
     ("name", "\"${each-client}\""),
     ("key", "[\"${client_ip}\"]"),
-    ("limit", "${100}"),
+    ("limit", "${1:100}"), // digits alone would be the place's rank, and no text
     ("window", "\"${1m}\""),
     ("max", "\"${30s}\""),
     ("paths", "[\"${/login}\"]"),
@@ -211,6 +211,16 @@ mod tests {
         at(marked).into_iter().map(|one| one.label).collect()
     }
 
+    /// What CodeMirror writes for a place: digits alone, or before a colon, are its rank.
+    fn example(place: &str) -> &str {
+        let rest = place.trim_start_matches(|c: char| c.is_ascii_digit());
+        match rest.strip_prefix(':') {
+            Some(text) if rest.len() < place.len() => text,
+            None if rest.is_empty() => "",
+            _ => place,
+        }
+    }
+
     /// The text with the first offer of this label taken, its places filled with their examples.
     fn taken(marked: &str, label: &str) -> String {
         let offers = at(marked);
@@ -220,7 +230,9 @@ mod tests {
         let text = |range: &[u16]| String::from_utf16(range).unwrap();
         let mut insert = String::new();
         for (i, part) in offer.insert.split("${").enumerate() {
-            insert.push_str(&if i == 0 { part.to_owned() } else { part.replacen('}', "", 1) });
+            let (place, rest) = part.split_once('}').filter(|_| i > 0).unwrap_or(("", part));
+            insert.push_str(example(place));
+            insert.push_str(rest);
         }
         format!("{}{insert}{}", text(&units[..offer.from]), text(&units[offer.to..]))
     }
