@@ -52,8 +52,8 @@ pub(crate) struct ReplayArgs {
     /// Suggest limits that would touch nobody, 0.1 % and 1 % of the clients
     #[arg(long)]
     pub(crate) suggest: bool,
-    /// For --suggest: copy a log that can be read once only, as it comes, up to this size, to try the
-    /// suggested limits on it; 0 for none
+    /// For --suggest: copy a log that can be read once only, as it comes, up to this size, to try
+    /// the suggested limits on it; 0 for none
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     pub(crate) spool: u64,
     /// Fail when this holds, as in denied-clients>0.1%; may be repeated

@@ -7,24 +7,7 @@ use tollgate_report::{Cell, Column, Kind, Section, Table};
 use crate::suggest::{InParts, Sample, Suggestion};
 
 pub(super) fn suggested(section: &mut Section, suggestions: &[Suggestion]) {
-    let mut counts = Table::new("greatest", "The most that clients used in any one window")
-        .column(Column::text("rule"))
-        .column(Column::text("quota"))
-        .column(Column::count("limit now"))
-        .column(Column::new("window", Kind::Duration))
-        .column(Column::count("clients"))
-        .column(Column::count("half at most"))
-        .column(Column::count("99 % at most"))
-        .column(Column::count("99.9 % at most"))
-        .column(Column::count("greatest"));
-    let mut limits = Table::new("suggested", "Limits that touch at most so many clients")
-        .column(Column::text("rule"))
-        .column(Column::text("touches at most"))
-        .column(Column::count("by counts"))
-        .column(Column::count("limit"))
-        .column(Column::count("touched"))
-        .column(Column::share("of clients"));
-    let (mut lines, mut quotas, mut said) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut counts, mut limits) = (counts_table(), limits_table());
     for suggestion in suggestions {
         let greatest = suggestion.greatest;
         counts.push([
@@ -48,35 +31,49 @@ pub(super) fn suggested(section: &mut Section, suggestions: &[Suggestion]) {
                 replayed.map_or(Cell::Empty, |replayed| Cell::Count(replayed.touched)),
                 replayed.map_or(Cell::Empty, |r| Cell::share(r.touched, r.of)),
             ]);
-            match limit.limit {
-                Some(_) => lines.push(limit.line.clone()),
-                None => said.push(format!(
-                    "{}: no quota for {} %: {}.",
-                    named(suggestion),
-                    limit.wished_percent,
-                    limit.line
-                )),
-            }
         }
-        lines.dedup();
-        if !lines.is_empty() {
-            quotas.push((named(suggestion), lines.join("\n")));
-            lines.clear();
-        }
-        notes(suggestion, &mut said);
     }
     section.table(counts).table(limits);
-    said.iter().for_each(|note| {
-        section.text(note);
-    });
-    for (name, lines) in quotas {
-        section.text(format!("{name}, quotas to put into the policy:")).code(lines);
+    for suggestion in suggestions {
+        for note in notes(suggestion) {
+            section.text(note);
+        }
+        let lines = suggestion.limits.iter().filter(|limit| limit.limit.is_some());
+        let mut lines: Vec<&str> = lines.map(|limit| limit.line.as_str()).collect();
+        lines.dedup();
+        if !lines.is_empty() {
+            let name = named(suggestion);
+            section.text(format!("{name}, quotas to put into the policy:")).code(lines.join("\n"));
+        }
     }
 }
 
+fn counts_table() -> Table {
+    Table::new("greatest", "The most that clients used in any one window")
+        .column(Column::text("rule"))
+        .column(Column::text("quota"))
+        .column(Column::count("limit now"))
+        .column(Column::new("window", Kind::Duration))
+        .column(Column::count("clients"))
+        .column(Column::count("half at most"))
+        .column(Column::count("99 % at most"))
+        .column(Column::count("99.9 % at most"))
+        .column(Column::count("greatest"))
+}
+
+fn limits_table() -> Table {
+    Table::new("suggested", "Limits that touch at most so many clients")
+        .column(Column::text("rule"))
+        .column(Column::text("touches at most"))
+        .column(Column::count("by counts"))
+        .column(Column::count("limit"))
+        .column(Column::count("touched"))
+        .column(Column::share("of clients"))
+}
+
 /// What must be known of the figures: whom they leave out, and what they could not be.
-fn notes(suggestion: &Suggestion, said: &mut Vec<String>) {
-    let name = named(suggestion);
+fn notes(suggestion: &Suggestion) -> Vec<String> {
+    let (name, mut said) = (named(suggestion), Vec::new());
     if !suggestion.per_client {
         said.push(format!("{name}: one count for all requests, so no limit is suggested."));
     }
@@ -97,19 +94,22 @@ fn notes(suggestion: &Suggestion, said: &mut Vec<String>) {
             suggestion.strangers
         ));
     }
-    for limit in suggestion.limits.iter().filter(|limit| limit.limit.is_some()) {
+    for limit in &suggestion.limits {
+        let wished = limit.wished_percent;
         match &limit.replayed {
+            _ if limit.limit.is_none() => {
+                said.push(format!("{name}: no quota for {wished} %: {}.", limit.line));
+            }
             Some(replayed) if !replayed.as_wished => said.push(format!(
-                "{name}: even at the highest limit that was tried more than {} % are touched.",
-                limit.wished_percent
+                "{name}: even at the highest limit that was tried more than {wished} % are touched."
             )),
             Some(_) => {}
             None => said.push(format!(
-                "{name}: the limit for {} % was not tried; it is what was counted.",
-                limit.wished_percent
+                "{name}: the limit for {wished} % was not tried; it is what was counted."
             )),
         }
     }
+    said
 }
 
 /// `rule`, or `rule, tier gold`.

@@ -15,6 +15,7 @@ pub mod figures;
 mod load;
 mod lookup;
 mod noop;
+mod replay;
 mod worker;
 mod wrk;
 
@@ -38,16 +39,18 @@ pub enum Part {
     Envoy,
     Worker,
     Accuracy,
+    Replay,
 }
 
 /// By the names that the command line has for them.
-pub const ALL: [(&str, Part); 6] = [
+pub const ALL: [(&str, Part); 7] = [
     ("core", Part::Core),
     ("policy", Part::Policy),
     ("sizes", Part::Sizes),
     ("envoy", Part::Envoy),
     ("worker", Part::Worker),
     ("accuracy", Part::Accuracy),
+    ("replay", Part::Replay),
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -84,6 +87,7 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
             Part::Envoy => envoy::measure(workspace, options.effort)?,
             Part::Worker => worker::measure(workspace, options.effort)?,
             Part::Accuracy => accuracy::measure(workspace, options.log.as_deref())?,
+            Part::Replay => replay::measure(workspace, options.effort)?,
         };
         println!("\n{text}");
         document = format!("{document}\n{text}");
@@ -140,7 +144,7 @@ fn check_parts(workspace: &Workspace, parts: &[Part]) -> Result<()> {
 fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
     let needs = |part: &Part| match part {
         Part::Core | Part::Policy => vec![&tools::VALGRIND],
-        Part::Sizes | Part::Accuracy => vec![],
+        Part::Sizes | Part::Accuracy | Part::Replay => vec![],
         Part::Envoy => vec![&tools::ENVOY, &tools::WRK],
         Part::Worker => vec![&tools::ENVOY, &tools::NODE, &tools::WRK],
     };

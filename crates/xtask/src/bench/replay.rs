@@ -1,0 +1,236 @@
+//! How fast `tollgate replay` is, beside what reading the same log costs at least: finding its
+//! lines, or unpacking it, and nothing else.
+//!
+//! Invariant: both read the same file in the same round, so that a slow minute of the machine falls
+//! out of the ratio; a ratio is the median of its rounds. All time is that of the whole program.
+//! The logs are made, and the same in every run; a day of real traffic, which is in no repository,
+//! is measured when `TOLLGATE_NASA_LOG` names it.
+
+use super::{
+    effort::Effort,
+    figures::{Table, figure, grouped, median, most, paired_ratio},
+};
+use crate::{
+    children::{self, Stop},
+    problem::{OrProblem, Problem, Result},
+    run,
+    workspace::Workspace,
+};
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+const LINES: usize = 2_000_000;
+const CLIENTS: usize = 100_000;
+/// How often the day of real traffic is repeated, one day later each time.
+const DAYS: usize = 20;
+/// Part of the floor's speed that a replay has to reach, plain and packed.
+const PLAIN: f64 = 0.3;
+const PACKED: f64 = 0.5;
+/// One rule, as most policies begin.
+const POLICY: &str = r#"{ "version": 1, "rules": [{ "name": "each", "key": ["client_ip"], "quotas": [{ "limit": 10, "window": "1m" }] }] }"#;
+
+/// One log, and what it is compared with.
+struct Subject {
+    name: &'static str,
+    log: PathBuf,
+    lines: usize,
+    /// How many, where that is known.
+    clients: Option<usize>,
+    /// `split` or `gunzip`.
+    floor: &'static str,
+    target: f64,
+}
+
+/// One run of a program.
+#[derive(Debug, Clone, Copy)]
+struct Ran {
+    seconds: f64,
+    peak_bytes: f64,
+}
+
+pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
+    let (floor, tollgate) = programs(workspace)?;
+    let folder = workspace.out.join("bench");
+    fs::create_dir_all(&folder).or_problem("cannot create the folder of logs", "free space")?;
+    let policy = folder.join("policy.json");
+    fs::write(&policy, POLICY).or_problem("cannot write the policy", "free disk space")?;
+    let logs = Logs { floor: &floor, folder: &folder };
+    let alone = logs.made("combined", "one.log", ["20000", "1"])?;
+    let subjects = subjects(&logs)?;
+    let replay = |log: &Path| ran(&tollgate, ["replay".as_ref(), policy.as_os_str(), log.as_ref()]);
+    let at_rest = replay(&alone)?.peak_bytes;
+    let heading = [
+        "log",
+        "lines",
+        "floor",
+        "lines/s",
+        "replay, lines/s",
+        "ratio",
+        "target",
+        "peak",
+        "a client",
+    ];
+    let mut table = Table::new("Replay: one gcra rule of each client", &heading);
+    for subject in &subjects {
+        let (mut floors, mut replays) = (Vec::new(), Vec::new());
+        for round in 0..effort.rounds {
+            eprintln!("  replay of {}: round {} of {}", subject.name, round + 1, effort.rounds);
+            floors.push(ran(&floor, [subject.floor.as_ref(), subject.log.as_os_str()])?);
+            replays.push(replay(&subject.log)?);
+        }
+        table.row(cells(subject, &floors, &replays, at_rest));
+    }
+    table.note(
+        "The floor finds the lines of a log (split) or unpacks it (gunzip) and does nothing else; the ratio is \
+         the replay's speed to its, of whole programs, in the median of the rounds. Built by the profile release-test: \
+         what ships is linked as one and is faster. The peak is the resident memory, and that of a client what is above \
+         a replay of one client, by the number of clients. The machine's other work slows whichever of both waits for memory.",
+    );
+    Ok(table.markdown())
+}
+
+/// The program that does no more than it must, and ours.
+fn programs(workspace: &Workspace) -> Result<(PathBuf, PathBuf)> {
+    for what in [
+        ["-p", "tollgate-access-log", "--example", "floor"],
+        ["-p", "tollgate-cli", "--bin", "tollgate"],
+    ] {
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(&workspace.root).args(["build", "--profile", "release-test"]).args(what);
+        run::shown(&mut cargo, "fix what the compiler says")?;
+    }
+    let built = workspace.target.join("release-test");
+    Ok((built.join("examples/floor"), built.join("tollgate")))
+}
+
+fn subjects(logs: &Logs<'_>) -> Result<Vec<Subject>> {
+    let size = [LINES.to_string(), CLIENTS.to_string()];
+    let combined = logs.made("combined", "combined.log", &size)?;
+    let packed = logs.made("gzip", "combined.log.gz", [combined.as_os_str()])?;
+    let tsv = logs.made("tsv", "names.tsv", &size)?;
+    let clients = Some(CLIENTS);
+    let plain =
+        |name, log| Subject { name, log, lines: LINES, clients, floor: "split", target: PLAIN };
+    let mut subjects = vec![
+        plain("combined", combined),
+        Subject { floor: "gunzip", target: PACKED, ..plain("combined, gzip", packed) },
+        plain("names, TSV", tsv),
+    ];
+    if let Some(day) = std::env::var_os("TOLLGATE_NASA_LOG") {
+        let days = DAYS.to_string();
+        let log = logs.made("days", "days.tsv", [day.as_os_str(), days.as_ref()])?;
+        let text = fs::read(&log).or_problem("cannot read the days", "free memory")?;
+        let lines = text.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1);
+        subjects.push(Subject { lines, clients: None, ..plain("a real day x 20, TSV", log) });
+    }
+    Ok(subjects)
+}
+
+/// Where logs are made.
+struct Logs<'a> {
+    floor: &'a Path,
+    folder: &'a Path,
+}
+
+impl Logs<'_> {
+    /// The log of this kind: made anew, since a half one may lie there.
+    fn made<S: AsRef<OsStr>>(
+        &self,
+        kind: &str,
+        name: &str,
+        more: impl IntoIterator<Item = S>,
+    ) -> Result<PathBuf> {
+        let log = self.folder.join(name);
+        let mut command = Command::new(self.floor);
+        command.arg(kind).arg(&log).args(more);
+        run::output(&mut command, "see crates/tollgate-access-log/examples/floor.rs")?;
+        Ok(log)
+    }
+}
+
+/// Runs a program to its end, and watches its memory.
+fn ran<'a>(program: &Path, words: impl IntoIterator<Item = &'a OsStr>) -> Result<Ran> {
+    let mut command = Command::new(program);
+    command.args(words).stdout(Stdio::null());
+    let begun = Instant::now();
+    let mut running = children::spawn(&mut command, Stop::Group)?;
+    let mut peak_bytes = 0.0_f64;
+    let status = loop {
+        peak_bytes = peak_bytes.max(peak_of(running.pid()).unwrap_or(0.0));
+        match running.poll()? {
+            Some(status) => break status,
+            None => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    if status.success() {
+        return Ok(Ran { seconds, peak_bytes });
+    }
+    let why = format!("{} ended with {status}", program.display());
+    Err(Problem::new("cannot measure", why, "run it by hand on target/tollgate/bench"))
+}
+
+/// The most memory that a process had so far; nothing when it has just ended.
+fn peak_of(pid: u32) -> Option<f64> {
+    peak_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn peak_in(status: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024.0)
+}
+
+fn cells(subject: &Subject, floors: &[Ran], replays: &[Ran], at_rest: f64) -> Vec<String> {
+    let seconds = |runs: &[Ran]| runs.iter().map(|ran| ran.seconds).collect::<Vec<_>>();
+    let speed = |runs: &[Ran]| grouped((subject.lines as f64 / median(&seconds(runs))) as usize);
+    let peak = most(&replays.iter().map(|ran| ran.peak_bytes).collect::<Vec<_>>());
+    let of_a_client = |clients: usize| (peak - at_rest) / clients as f64;
+    vec![
+        subject.name.to_owned(),
+        grouped(subject.lines),
+        subject.floor.to_owned(),
+        speed(floors),
+        speed(replays),
+        // Speeds are the other way round than times.
+        figure(paired_ratio(&seconds(floors), &seconds(replays)), 2),
+        figure(subject.target, 1),
+        format!("{} MiB", figure(peak / 1_048_576.0, 0)),
+        subject.clients.map_or("-".to_owned(), |n| format!("{} bytes", figure(of_a_client(n), 0))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_of_speeds_in_one_round() {
+        let subject = Subject {
+            name: "a",
+            log: PathBuf::new(),
+            lines: 1_000_000,
+            clients: Some(CLIENTS),
+            floor: "split",
+            target: PLAIN,
+        };
+        let ran = |seconds| Ran { seconds, peak_bytes: 12_000_000.0 };
+        let (floors, replays) = ([ran(1.0), ran(10.0), ran(1.0)], [ran(4.0), ran(40.0), ran(2.0)]);
+        let cells = cells(&subject, &floors, &replays, 2_000_000.0);
+        let expected = "a|1,000,000|split|1,000,000|250,000|0.25|0.3|11 MiB|100 bytes";
+        assert_eq!(cells.join("|"), expected);
+    }
+
+    #[test]
+    fn the_peak_is_what_the_kernel_writes() {
+        let status = "Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t   2048 kB\nVmRSS:\t 1 kB\n";
+        assert_eq!(peak_in(status).map(|bytes| bytes as u64), Some(2_097_152));
+        assert!(peak_of(std::process::id()).is_some_and(|bytes| bytes > 1e5));
+    }
+}
