@@ -13,8 +13,8 @@ export const MAX_LANES = 4;
 export const MAX_POLICY = 262_144;
 export const MAX_TRAFFIC = 65_536;
 export const MAX_CLICKS = 2_000;
-/** The surface that the simulator stands for. */
-export const SURFACE = 'library';
+/** The surface that policies are compiled for, as `tollgate simulate` does by default. */
+export const SURFACE = 'envoy';
 export const MAX_LIMIT = 999_999_999_999_999;
 
 /**

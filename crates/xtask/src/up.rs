@@ -1,4 +1,5 @@
-//! `cargo xtask up`: both products in front of one demo origin, on loopback, until Ctrl-C.
+//! `cargo xtask up`: both products in front of one demo origin, and the playground beside them, on
+//! loopback, until Ctrl-C.
 //!
 //! Invariant: what is printed as an answer was answered a moment ago by the server it is printed
 //! for, to a client address that nobody else uses. Nothing is left running afterwards.
@@ -11,7 +12,7 @@ use crate::{
     servers::{
         Server,
         envoy::{self, Ports},
-        free_port,
+        files, free_port,
         http::Request,
         must_be_free, workerd,
     },
@@ -38,11 +39,13 @@ const PROBE_HEADER: &str = "192.0.2.77";
 pub struct Options {
     pub envoy_port: u16,
     pub worker_port: u16,
+    pub playground_port: u16,
 }
 
 pub fn up(workspace: &Workspace, options: Options) -> Result<()> {
     must_be_free(options.envoy_port, "--envoy-port")?;
     must_be_free(options.worker_port, "--worker-port")?;
+    must_be_free(options.playground_port, "--playground-port")?;
     let started = Instant::now();
     let board = Board::default();
     let mut servers = board.during(|| {
@@ -52,6 +55,7 @@ pub fn up(workspace: &Workspace, options: Options) -> Result<()> {
             start(workspace, options)
         })
     })?;
+    files::serve(workspace, options.playground_port, "/")?;
     println!("  {:<28} ready after {}", "everything", seconds(started.elapsed()));
     let probe = Request::new(options.envoy_port, "/").from(PROBE_ADDRESS);
     let envoy = observe(&probe)?;
@@ -61,8 +65,9 @@ pub fn up(workspace: &Workspace, options: Options) -> Result<()> {
     show(options.envoy_port, "", &envoy);
     println!("\nworkerd (Durable Objects)    http://127.0.0.1:{}/", options.worker_port);
     show(options.worker_port, " -H 'cf-connecting-ip: 192.0.2.1'", &worker);
+    println!("\nThe playground (static files) http://127.0.0.1:{}/", options.playground_port);
     let pids = servers.each_ref().map(|server| format!("{} {}", server.name, server.running.pid()));
-    println!("\nBoth stand in front of the demo origin (pids: {}).", pids.join(", "));
+    println!("\nEnvoy and workerd stand in front of the demo origin (pids: {}).", pids.join(", "));
     println!("Ctrl-C stops everything.");
     loop {
         servers.iter_mut().try_for_each(Server::check_alive)?;
@@ -78,11 +83,15 @@ fn make(workspace: &Workspace, board: &Board) -> Result<()> {
     thread::scope(|scope| {
         let tools = scope.spawn(|| tools::ensure_on(board, workspace, tools::FOR_UP));
         compile(workspace, board, "filter", build::envoy::compile)?;
-        let worker = scope.spawn(|| compile(workspace, board, "Worker", build::worker::compile));
+        let others = scope.spawn(|| {
+            compile(workspace, board, "Worker", build::worker::compile)?;
+            compile(workspace, board, "playground", build::playground::compile)
+        });
         joined(tools)?;
         package(workspace, board, "filter", build::envoy::package)?;
-        joined(worker)?;
-        package(workspace, board, "Worker", build::worker::package)
+        joined(others)?;
+        package(workspace, board, "Worker", build::worker::package)?;
+        package(workspace, board, "playground", build::playground::package)
     })
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Invariant: `target/tollgate/playground` holds every file that the page ever asks for and nothing
 //! else, in one folder, so that it works below any path of any static server. All names but
-//! `index.html` hold a hash of their content. What the page fetches before the user acts (whatever
-//! its scripts import at once) is at most [`FIRST_LOAD`] bytes, gzipped, or the build fails. Nothing
-//! is downloaded but the pinned tools.
+//! `index.html` hold a hash of their content. What the page fetches before the user acts, which is
+//! whatever its scripts import at once, is at most [`FIRST_LOAD`] bytes, gzipped, or the build
+//! fails. Nothing is downloaded but the pinned tools.
 //!
 //! The bundler gives the sources in `web/`:
 //!

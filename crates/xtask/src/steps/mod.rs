@@ -3,6 +3,7 @@
 //! Invariant: a step checks one thing and says in its name what. Where and beside which others it
 //! runs is the matter of `lanes.rs`.
 
+mod browser;
 mod compose;
 mod lanes;
 mod packages;
@@ -48,6 +49,8 @@ const STEPS: &[Step] = &[
     checked("wasm", "tables of the simulator, Node", IN_NODE, rust::tables_node),
     checked("browser", "core as wasm in Chromium", BROWSER, rust::wasm_browser),
     checked("browser", "100,000 decisions, Chromium", BROWSER, rust::cases_browser),
+    built("browser", "build the playground", tools::FOR_PLAYGROUND, browser::build),
+    served("browser", "the playground in Chromium", PLAYGROUND, browser::test),
     built("envoy", "build the filter", TARGET, servers::build_envoy),
     built("envoy", "envoy.yaml is valid", SERVERS, servers::validate),
     served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
@@ -62,6 +65,8 @@ const STEPS: &[Step] = &[
 const TARGET: &[&Tool] = &[&tools::WASM_TARGET];
 const IN_NODE: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::NODE];
 const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::CHROMIUM];
+const PLAYGROUND: &[&Tool] =
+    &[&tools::WASM_TARGET, &tools::PAGE_BINDGEN, &tools::NODE, &tools::PAGE, &tools::CHROMIUM];
 const SERVERS: &[&Tool] = &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::ENVOY];
 /// With the origins that tests put behind them.
 const END_TO_END: &[&Tool] =

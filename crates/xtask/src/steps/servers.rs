@@ -96,11 +96,12 @@ fn e2e(workspace: &Workspace, also: &[&str], wanted: fn(&str) -> bool) -> Result
 /// Starts `cargo xtask up` as a person would, sees what it shows, stops it, sees nothing left.
 pub fn up(workspace: &Workspace) -> Result<()> {
     let fix = "run `cargo xtask up` by hand";
-    let (envoy, worker) = (free_port()?, free_port()?);
+    let (envoy, worker, page) = (free_port()?, free_port()?, free_port()?);
     // Through cargo: another cargo command may have replaced this program's file meanwhile.
     let mut command = Command::new("cargo");
     command.current_dir(&workspace.root).args(["xtask", "up"]);
     command.args(["--envoy-port", &envoy.to_string(), "--worker-port", &worker.to_string()]);
+    command.args(["--playground-port", &page.to_string()]);
     let log = workspace.out.join("run/up.log");
     log_to(&mut command, &log)?;
     let mut running = children::spawn(&mut command, Stop::Leader(Duration::from_secs(20)))?;
@@ -117,7 +118,10 @@ pub fn up(workspace: &Workspace) -> Result<()> {
     if shown.lines().filter(is_denial).count() != 2 {
         return Err(Problem::new("`cargo xtask up` must show one 429 of each", shown, fix));
     }
-    let ports = [(envoy, "10000"), (worker, "8787")];
+    if Request::new(page, "/").send()? != 200 {
+        return Err(Problem::new("`cargo xtask up` does not serve the playground", shown, fix));
+    }
+    let ports = [(envoy, "10000"), (worker, "8787"), (page, "8000")];
     compare_with_readme(
         workspace,
         ports.iter().fold(shown, |text, (port, default)| {
