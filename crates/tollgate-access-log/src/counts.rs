@@ -24,7 +24,8 @@ pub enum Cause {
     Time,
     /// Its time is before 1970 or after 2554, which no limiter sees.
     TimeOutOfRange,
-    /// It has no HTTP request: servers write such lines for what they refuse unread.
+    /// It has no HTTP request: servers write such lines for what they refuse unread. A line
+    /// without a method is one of these, where the format tells methods.
     NoRequest,
 }
 

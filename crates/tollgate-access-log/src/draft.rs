@@ -10,6 +10,7 @@ use crate::counts::Cause;
 use crate::escape::{Escape, unescape};
 use crate::field::{Field, Wanted, fixed_place};
 use crate::record::{Client, Place, Record, Texts, Time};
+use crate::request_line::request_line;
 use crate::strftime::Strftime;
 use crate::time;
 
@@ -50,6 +51,17 @@ pub(crate) enum Action {
 /// The place of the client's text.
 const CLIENT: usize = 7;
 
+/// What the method is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MethodUse {
+    /// The format does not tell it.
+    Untold,
+    /// A line without one is no request, whoever asks for what.
+    Checked,
+    /// Somebody asked for it, too.
+    Wanted,
+}
+
 /// What a line told.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
@@ -70,6 +82,7 @@ pub(crate) struct Draft {
     /// be found earlier in the same bytes.
     is_found_first: bool,
     times: Vec<Strftime>,
+    method: MethodUse,
 }
 
 /// A piece of a line and where in the line it begins.
@@ -87,7 +100,7 @@ impl Piece<'_> {
 
 impl Draft {
     /// For lines whose format has `times` of its own.
-    pub(crate) fn new(wanted: &Wanted, times: Vec<Strftime>) -> Self {
+    pub(crate) fn new(wanted: &Wanted, times: Vec<Strftime>, method: MethodUse) -> Self {
         let places = vec![Place::Absent; wanted.values()];
         Self {
             time: None,
@@ -101,6 +114,7 @@ impl Draft {
             known: None,
             is_found_first: false,
             times,
+            method,
         }
     }
 
@@ -258,7 +272,7 @@ impl Draft {
         let is_unescaped = unescape(piece.text, escape, &mut self.unescaped);
         let text =
             if is_unescaped { self.unescaped.get(start..).unwrap_or_default() } else { piece.text };
-        let (method, target) = request_line(text).ok_or(Cause::NoRequest)?;
+        let (method, target) = request_line(text, wanted.target).ok_or(Cause::NoRequest)?;
         let place = |(from, to): (usize, usize)| {
             if is_unescaped {
                 Place::Unescaped(start.wrapping_add(from), start.wrapping_add(to))
@@ -320,8 +334,18 @@ impl Draft {
         wanted: &'a Wanted,
     ) -> Result<Record<'a>, Cause> {
         self.join_target();
-        let texts = Texts { wanted, line, unescaped: &self.unescaped, places: &self.places };
         let time = self.time.ok_or(Cause::Time)?;
+        if self.method != MethodUse::Untold
+            && let Some(method) = fixed_place(&Field::Method).and_then(|at| self.places.get_mut(at))
+        {
+            if *method == Place::Absent {
+                return Err(Cause::NoRequest);
+            }
+            if self.method == MethodUse::Checked {
+                *method = Place::Absent;
+            }
+        }
+        let texts = Texts { wanted, line, unescaped: &self.unescaped, places: &self.places };
         let text_of = |field| fixed_place(field).and_then(|place| texts.get(place));
         let client = match self.client {
             Some(address) => Some(Client::Address(address)),
@@ -364,24 +388,6 @@ fn status(text: &[u8]) -> Result<Option<u16>, Cause> {
 struct RequestParts {
     method: bool,
     target: bool,
-}
-
-/// Where a part of a text is, from here to there.
-type Range = (usize, usize);
-
-/// The method and the target of `GET /a HTTP/1.1`; the version may be missing. `None` for what
-/// begins with no method or has no target: what else came to the port, or nothing.
-fn request_line(line: &[u8]) -> Option<(Range, Range)> {
-    let end = memchr::memchr(b' ', line)?;
-    let is_token = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    if end == 0 || !line.get(..end)?.iter().all(is_token) {
-        return None;
-    }
-    let from = end.wrapping_add(1);
-    let last = memchr::memrchr(b' ', line)?;
-    let has_version = last > end && line.get(last..)?.starts_with(b" HTTP/");
-    let to = if has_version { last } else { line.len() };
-    (from < to).then_some(((0, end), (from, to)))
 }
 
 #[cfg(test)]

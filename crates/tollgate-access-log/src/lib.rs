@@ -19,6 +19,7 @@ mod json;
 mod names;
 mod source;
 mod draft;
+mod request_line;
 mod strftime;
 mod escape;
 mod address;

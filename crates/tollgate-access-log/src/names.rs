@@ -60,8 +60,8 @@ pub(crate) fn known(name: &str) -> Ranked {
 }
 
 /// What stands in each of these columns or at each of these keys. A name may mean another thing
-/// beside others: `host` is the client beside `logname`, as in the common log format, and a path has
-/// no query where that has a column of its own.
+/// beside others: `host` is the client beside `logname`, as in the common log format, and a path
+/// has no query where that has a column of its own.
 pub(crate) fn all_known<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Ranked> {
     let names: Vec<&str> = names.collect();
     let mut sources: Vec<Ranked> = names.iter().map(|name| known(name)).collect();

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::counts::{Cause, Counts};
-use crate::draft::Draft;
+use crate::draft::{Draft, MethodUse};
 use crate::field::{Field, Wanted};
 use crate::format::{Format, LineProgram};
 use crate::lines::{Line, Lines, Utf16};
@@ -93,9 +93,14 @@ impl Reader {
         if !format.tells(&Field::Time) {
             return Err(Refused::NoTime);
         }
+        let method = match (format.tells(&Field::Method), wanted.has(&Field::Method)) {
+            (false, _) => MethodUse::Untold,
+            (true, false) => MethodUse::Checked,
+            (true, true) => MethodUse::Wanted,
+        };
         let parser = Parser {
-            program: format.program(&wanted),
-            draft: Draft::new(&wanted, format.times()),
+            program: format.program(&with_method(&wanted)),
+            draft: Draft::new(&wanted, format.times(), method),
             wanted,
             counts: Counts::default(),
             has_quotes: format.has_quotes(),
@@ -142,6 +147,11 @@ impl Reader {
     }
 }
 
+/// What is looked for in a line: a line without a method is no request.
+fn with_method(wanted: &Wanted) -> Wanted {
+    Wanted::new(wanted.fields().iter().cloned().chain([Field::Method]))
+}
+
 impl Parser {
     fn line(&mut self, line: Line<'_>, on_record: &mut impl FnMut(Record<'_>)) {
         self.counts.line = self.counts.line.wrapping_add(1);
@@ -160,7 +170,7 @@ impl Parser {
         let needed = self.wanted.fields().iter().filter(|field| self.format.tells(field));
         match self.format.fit(line) {
             Ok(fitted) if needed.into_iter().all(|field| fitted.tells(field)) => {
-                self.program = fitted.program(&self.wanted);
+                self.program = fitted.program(&with_method(&self.wanted));
             }
             Ok(_) | Err(_) => self.refused = Some(Refused::OtherColumns),
         }

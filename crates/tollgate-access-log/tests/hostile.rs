@@ -135,6 +135,21 @@ fn many_ways() {
     assert!(found.unparsable().eq(only(Cause::Ambiguous, 1)), "{found:?}");
 }
 
+/// What is no request is none, whatever is asked of it.
+fn no_requests() {
+    let log = GOOD.replace("GET / HTTP/1.1", "-");
+    for fields in [vec![], vec![Field::Client], vec![Field::Method]] {
+        let wanted = Wanted::new(fields);
+        let format = Format::parse("combined").unwrap();
+        let mut reader = Reader::new(&format, wanted.clone(), Limits::default()).unwrap();
+        let mut methods = vec![];
+        let mut keep = |record: Record<'_>| methods.push(record.method().is_some());
+        reader.feed(format!("{log}\n{GOOD}\n").as_bytes(), &mut keep).unwrap();
+        assert!(reader.counts().unparsable().eq(only(Cause::NoRequest, 1)));
+        assert_eq!(methods, [wanted.has(&Field::Method)]);
+    }
+}
+
 /// Line ends of other systems, marks, and files in UTF-16.
 fn other_encodings() {
     let read = |log: &[u8]| {
@@ -187,6 +202,7 @@ fn hostile_lines_are_counted_and_cost_no_memory() {
     nested_and_open();
     many_wrong_lines();
     many_ways();
+    no_requests();
     other_encodings();
     crowded_seconds();
 }

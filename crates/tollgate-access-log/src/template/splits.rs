@@ -120,7 +120,7 @@ impl Splits<'_> {
                 search.way.pop();
                 result?;
             }
-            if step.literal.is_empty() {
+            if step.literal.is_empty() || (!self.is_whole && step.is_sure(self.escape)) {
                 return Ok(());
             }
             searched = end.wrapping_add(1);
