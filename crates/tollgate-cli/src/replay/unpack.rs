@@ -14,6 +14,9 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 /// Bytes of a piece.
 pub(crate) const PIECE: usize = 128 * 1024;
 
+/// Bytes that a zstd frame may look back: what `zstd` itself unpacks without being told to.
+const MOST_WINDOW: u64 = 128 << 20;
+
 /// Whoever takes the pieces has had enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Enough;
@@ -129,7 +132,7 @@ fn frames(
 ) -> Result<(), Stop> {
     let broken = |error: std::io::Error| Stop::Broken(message(&error));
     while !from.fill_buf().map_err(broken)?.is_empty() {
-        match StreamingDecoder::new(&mut *from) {
+        match StreamingDecoder::new_with_max_window_size(&mut *from, MOST_WINDOW) {
             Ok(mut frame) => pump(&mut frame, take)?,
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length,
@@ -218,6 +221,15 @@ mod tests {
         assert!(whole == b"a" && matches!(ending, Ending::Broken(_)), "{ending:?}");
         let (whole, ending) = unpacked(b"\x50\x2a\x4d\x18\x09\x00\x00\x00xyz");
         assert!(whole.is_empty() && ending == Ending::Broken("ends too early".to_owned()));
+    }
+
+    /// A header that asks for a window of 256 MiB, before anything is reserved for it.
+    #[test]
+    fn a_frame_that_wants_too_much_memory_is_refused() {
+        let (whole, ending) = unpacked(b"\x28\xb5\x2f\xfd\x00\x90\x01\x00\x00");
+        assert!(whole.is_empty() && matches!(ending, Ending::Broken(_)), "{ending:?}");
+        let (whole, ending) = unpacked(b"\x28\xb5\x2f\xfd\x00\x48\x01\x00\x00");
+        assert_eq!((whole, ending), (vec![], Ending::Whole), "512 KiB");
     }
 
     /// A thousandth of its size when packed: no more than a piece is ever held.
