@@ -2,8 +2,8 @@
 //!
 //! Invariant: the key is chosen before the run, so that one pass shows all of it: that of the
 //! client who asks most often among the first [`LOOKED_AT`] requests, in the first rule that counts
-//! it by one. What is told of it was decided by the run itself; only the true count is counted here,
-//! by the simulator's own counter.
+//! it by one. What is told of it was decided by the run itself; only the true count is counted
+//! here, by the simulator's own counter.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

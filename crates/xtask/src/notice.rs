@@ -9,6 +9,7 @@
 use crate::{
     problem::{OrProblem, Problem, Result},
     run,
+    tools::{self, page},
     versions::WASM_TARGET,
     workspace::Workspace,
 };
@@ -25,11 +26,14 @@ const FILE: &str = "NOTICE";
 const NATIVE_TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// What is shipped: the package, its target, and what people call it.
-const PRODUCTS: [(&str, &str, &str); 3] = [
+const PRODUCTS: [(&str, &str, &str); 4] = [
     ("tollgate-envoy", WASM_TARGET, "The Envoy filter"),
     ("tollgate-worker", WASM_TARGET, "The Cloudflare Worker"),
+    ("tollgate-playground", WASM_TARGET, "The playground's modules"),
     ("tollgate-cli", NATIVE_TARGET, "The command line"),
 ];
+/// What the playground's scripts are bundled with: whatever of it does not only test.
+const PAGE_LOCK: &str = "crates/xtask/page/package-lock.json";
 
 /// Licences that may be bundled with what is under Apache-2.0. The first of a choice that stands
 /// here first is taken.
@@ -44,8 +48,8 @@ Licensed under the Apache License, Version 2.0; its text stands in LICENSE.
 What is built from this repository bundles the works below. `cargo xtask notice` makes this list.
 
 All of them bundle parts of the Rust standard library, under Apache-2.0 or MIT; what it bundles itself is named in
-COPYRIGHT-library.html of every Rust distribution. The Worker's JavaScript holds glue code that wasm-bindgen writes, under
-Apache-2.0 or MIT.
+COPYRIGHT-library.html of every Rust distribution. The Worker's and the playground's JavaScript holds glue code that wasm-bindgen
+writes, under Apache-2.0 or MIT.
 ";
 
 /// A package: name and version.
@@ -90,6 +94,12 @@ fn text(workspace: &Workspace) -> Result<String> {
             let words = words(&name, bundled)?;
             all.entry(words).or_insert_with(Vec::new).push(shown(&name));
         }
+    }
+    let scripts = scripts(workspace)?;
+    let list: Vec<String> = scripts.keys().map(shown).collect();
+    text.push_str(&format!("\nThe playground's scripts (npm)\n\n{}", listed(&list)));
+    for (name, bundled) in &scripts {
+        all.entry(words(name, bundled)?).or_insert_with(Vec::new).push(shown(name));
     }
     for ((licence, words), mut names) in all {
         names.sort();
@@ -170,6 +180,30 @@ fn linked(workspace: &Workspace, package: &str, target: &str) -> Result<BTreeSet
     Ok(tree.lines().filter(|line| !line.contains("(/")).filter_map(name).collect())
 }
 
+/// The npm packages that are bundled into the page, by its lock file.
+fn scripts(workspace: &Workspace) -> Result<BTreeMap<Name, Bundled>> {
+    tools::ensure(workspace, &[&tools::PAGE])?;
+    let text = fs::read_to_string(workspace.root.join(PAGE_LOCK));
+    let text = text.or_problem(format!("cannot read {PAGE_LOCK}"), "restore it with git")?;
+    let lock: Value = serde_json::from_str(&text).or_problem("cannot read a lock file", "npm")?;
+    let modules = page::modules(workspace);
+    Ok(bundled(&lock, &modules))
+}
+
+/// Whatever a lock file names that is not only for development.
+fn bundled(lock: &Value, modules: &Path) -> BTreeMap<Name, Bundled> {
+    let packages = lock["packages"].as_object().into_iter().flatten();
+    let shipped = packages.filter(|(_, package)| package["dev"] != true);
+    shipped
+        .filter_map(|(place, package)| {
+            let name = place.strip_prefix("node_modules/")?;
+            let field = |field: &str| package[field].as_str().unwrap_or_default().to_owned();
+            let bundled = Bundled { licence: field("license"), folder: modules.join(name) };
+            Some(((name.to_owned(), field("version")), bundled))
+        })
+        .collect()
+}
+
 /// `serde v1.0.0 (*)`.
 fn name(line: &str) -> Option<Name> {
     let mut words = line.split_whitespace();
@@ -228,6 +262,18 @@ mod tests {
         ] {
             assert_eq!(chosen(expression).as_deref(), taken, "{expression}");
         }
+    }
+
+    #[test]
+    fn what_only_tests_is_not_bundled() {
+        let lock = serde_json::json!({"packages": {
+            "": {"name": "page"},
+            "node_modules/@a/b": {"version": "1.2.3", "license": "MIT"},
+            "node_modules/test": {"version": "1.0.0", "license": "MIT", "dev": true}}});
+        let found = bundled(&lock, Path::new("/m"));
+        let only = ("@a/b".to_owned(), "1.2.3".to_owned());
+        assert_eq!(found.keys().collect::<Vec<_>>(), [&only]);
+        assert_eq!(found[&only].folder, Path::new("/m/@a/b"));
     }
 
     #[test]

@@ -41,7 +41,7 @@ const STEPS: &[Step] = &[
     built("native", "instructions of decisions", bench::NEEDED_TO_CHECK, bench::check),
     built("fuzz", "fuzz targets, 50,000 inputs each", &fuzz::TOOLS, fuzz::briefly),
     checked("docs", "rustdoc", &[], rust::docs),
-    checked("docs", "NOTICE", &[], crate::notice::check),
+    checked("docs", "NOTICE", BUNDLED, crate::notice::check),
     checked("docs", "packages to publish", &[], packages::build),
     built("wasm", "core is pure", TARGET, crate::build::purity::check),
     checked("wasm", "core as wasm in Node", IN_NODE, rust::wasm_node),
@@ -65,6 +65,8 @@ const STEPS: &[Step] = &[
 const TARGET: &[&Tool] = &[&tools::WASM_TARGET];
 const IN_NODE: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::NODE];
 const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::CHROMIUM];
+/// Whose licences are read.
+const BUNDLED: &[&Tool] = &[&tools::PAGE];
 const PLAYGROUND: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::PAGE_BINDGEN, &tools::NODE, &tools::PAGE, &tools::CHROMIUM];
 const SERVERS: &[&Tool] = &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::ENVOY];
