@@ -17,6 +17,15 @@ use std::process::Command;
 /// Where it is served the second time: no file of the page may know its path.
 const BELOW: &str = "/some/where/";
 
+const SCRIPTS: &str = "crates/tollgate-playground/web";
+
+/// What needs no browser: links, drawings, numbers, the reading of files.
+pub fn scripts(workspace: &Workspace) -> Result<()> {
+    let mut node = Command::new(node::node(workspace));
+    node.current_dir(workspace.root.join(SCRIPTS)).arg("--test");
+    run::shown(env::with_tools(workspace, &mut node), "read the failed test")
+}
+
 pub fn build(workspace: &Workspace) -> Result<()> {
     playground::build(workspace)
 }

@@ -49,6 +49,7 @@ const STEPS: &[Step] = &[
     checked("wasm", "tables of the simulator, Node", IN_NODE, rust::tables_node),
     checked("browser", "core as wasm in Chromium", BROWSER, rust::wasm_browser),
     checked("browser", "100,000 decisions, Chromium", BROWSER, rust::cases_browser),
+    checked("browser", "the page's own scripts", ON_NODE, browser::scripts),
     built("browser", "build the playground", tools::FOR_PLAYGROUND, browser::build),
     served("browser", "the playground in Chromium", PLAYGROUND, browser::test),
     built("envoy", "build the filter", TARGET, servers::build_envoy),
@@ -64,6 +65,7 @@ const STEPS: &[Step] = &[
 
 const TARGET: &[&Tool] = &[&tools::WASM_TARGET];
 const IN_NODE: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::NODE];
+const ON_NODE: &[&Tool] = &[&tools::NODE];
 const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::CHROMIUM];
 /// Whose licences are read.
 const BUNDLED: &[&Tool] = &[&tools::PAGE];
