@@ -341,6 +341,9 @@ const tests = {
         await page.waitForTimeout(500);
         await page.screenshot({ path: path.join(PICTURES, `playground-${scheme}-${width}.png`) });
         await page.screenshot({ path: path.join(PICTURES, `playground-${scheme}-${width}-whole.png`), fullPage: true });
+        await page.locator(".cursor-bar").evaluate((bar) => window.scrollTo(0, bar.getBoundingClientRect().top + scrollY - 12));
+        await page.waitForTimeout(300);
+        await page.screenshot({ path: path.join(PICTURES, `playground-${scheme}-${width}-lanes.png`) });
         await ended();
       }
     }
