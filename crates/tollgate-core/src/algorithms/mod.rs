@@ -4,8 +4,8 @@
 //! GCRA and its kin, `skew` what a late clock means to a counter, `ring` the decision of the log
 //! and the buckets, `weight` what units count of which the window covers a part, `step` how a small
 //! state is read and written; `counters` is how the buckets lie in bytes. Invariant: an algorithm
-//! never imports another, and what is listed here is listed nowhere else: a new one is its file, its
-//! lines here and its arms in [`Limiter`](crate::Limiter).
+//! never imports another, and what is listed here is listed nowhere else: a new one is its file,
+//! its lines here and its arms in [`Limiter`](crate::Limiter).
 
 pub(crate) mod counters;
 pub mod fixed_window;
