@@ -138,6 +138,10 @@ impl Ledger<'_> {
                 marks |= self.limited(&rule, at, name);
             }
         }
+        if matches!(decided.fate(), Fate::Denied { .. }) {
+            // What another rule refuses goes on neither marked nor over a limit.
+            marks &= !(MARKED | SHADOWED);
+        }
         marks | self.fate(decided, marks)
     }
 

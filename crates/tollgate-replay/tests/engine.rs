@@ -50,6 +50,27 @@ fn who_when_how_often_and_by_which_rule() {
     assert!(found.waits.is_none() && found.against.is_none() && found.notes.is_empty());
 }
 
+/// What goes on marked or over a shadow's limit is told from what another rule refuses: only of the
+/// first is more refused when the shadow is enforced.
+#[test]
+fn what_is_refused_is_neither_marked_nor_shadowed() {
+    let rules = r#"
+        {"name": "refuses", "key": ["client_ip"], "quotas": [{"limit": 3, "window": "1m"}]},
+        {"name": "shadow", "key": ["client_ip"], "mode": "shadow", "quotas": [{"limit": 1, "window": "1m"}]},
+        {"name": "marks", "key": ["client_ip"], "action": {"mark": {"header": "x-over", "value": "1"}},
+         "quotas": [{"limit": 2, "window": "1m"}]}"#;
+    let policy = policy(&format!(r#"{{"version": 1, "rules": [{rules}]}}"#));
+    let found = summary(&policy, Options::default(), &log(&[(0, "a"); 7]));
+    let tally =
+        Tally { total: 7, admitted: 3, denied: 4, marked: 1, shadowed: 2, ..Tally::default() };
+    assert_eq!(found.requests, tally);
+    let bin = &found.timeline.bins[0];
+    assert_eq!((bin.total, bin.denied, bin.over), (7, 4, 2));
+    // A rule says what it says, whatever the others do.
+    assert_eq!((found.rules[1].shadowed, found.rules[2].marked), (6, 5));
+    assert_eq!((found.clients.marked, found.clients.shadowed, found.clients.denied), (1, 1, 1));
+}
+
 #[test]
 fn requests_that_were_refused_already_are_told_apart() {
     let mut text = log(&BUSY);
