@@ -159,6 +159,36 @@ fn flags_are_documents() {
     assert!(of_flags["denied"].as_u64().unwrap() > 0, "{of_flags}");
 }
 
+/// Guards: a figure that is said to be of another quota, where a rule and its tier name theirs alike;
+/// and a list that is said to be whole, where one request that waits is two lines of it.
+#[test]
+fn a_report_says_what_its_figures_are_of() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let policy = json!({ "version": 1, "rules": [{ "name": "each", "key": [],
+        "quotas": [{ "limit": 7, "window": "1h" }],
+        "tiers": [{ "name": "gold", "when": { "methods": ["GET"] },
+                    "quotas": [{ "limit": 3, "window": "1m" }] }] }] });
+    let path = folder.join("tiers.json");
+    fs::write(&path, policy.to_string()).unwrap();
+    let traffic = json!({ "length": "1m", "sources": [
+        { "arrivals": { "bursts": { "size": 5, "every": "1m" } } }] });
+    let traffic_path = folder.join("burst.json");
+    fs::write(&traffic_path, traffic.to_string()).unwrap();
+    let (policy, traffic) = (path.to_str().unwrap(), traffic_path.to_str().unwrap());
+    let ran = run(&["--policy", policy, "--traffic", traffic]);
+    assert!(ran.stdout.contains("of 3 per minute"), "{ran:?}");
+
+    let waits = ["--limit", "5", "--window", "5s", "--delay", "10s", "--burst", "1"];
+    let requests = ["--requests", "8", "--wait", "10ms"];
+    let heading = |trace: &str| {
+        let ran = run(&[&waits[..], &requests, &[trace]].concat());
+        let is_last = ran.stdout.contains("The last requests\n");
+        assert!(is_last || ran.stdout.contains("\nRequests\n"), "{ran:?}");
+        is_last
+    };
+    assert_eq!(["--trace=8", "--trace=100"].map(heading), [true, false]);
+}
+
 /// However many come, the list stays as short as was said.
 #[test]
 fn many_requests_keep_a_short_list() {

@@ -33,8 +33,7 @@ pub(super) fn report(args: &SimulateArgs, setup: &Setup, table: &Table, watch: &
         first.table(sources(table));
     }
     if args.trace.is_some() {
-        let is_all = u64::try_from(watch.trace.len()).is_ok_and(|count| count >= table.offered);
-        let heading = if is_all { "Requests" } else { "The last requests" };
+        let heading = if watch.left_out { "The last requests" } else { "Requests" };
         report.section(heading).table(trace(watch));
     } else if watch.bins.len() > 1 {
         plots(report.section("Time line"), table, watch);
@@ -109,15 +108,15 @@ fn figures(setup: &Setup, table: &Table) -> Figures {
     figures
 }
 
-/// `of 10 per minute; at most 19 are possible`: the quota that the most were admitted of.
+/// `of 10 per minute`: the quota that the most were admitted of. Quotas of other rules and tiers may
+/// have its name.
 fn worst(setup: &Setup, table: &Table) -> String {
     let is_it =
-        |row: &&QuotaRow| (row.most_admitted, row.limit) == (table.most_admitted, table.limit);
-    let Some(row) = table.quotas.iter().find(is_it) else { return String::new() };
-    let mut limiters = setup.policy.quota_sets().iter().flat_map(|set| set.quotas());
-    let limiter = limiters.find(|quota| *quota.name() == *row.name).map(|quota| quota.limiter());
-    limiter.map_or_else(String::new, |limiter| {
-        format!("of {} per {}", limiter.limit(), words::window(limiter.window()))
+        |row: &QuotaRow| (row.most_admitted, row.limit) == (table.most_admitted, table.limit);
+    let limiters = setup.policy.quota_sets().iter().flat_map(|set| set.quotas());
+    let worst = table.quotas.iter().zip(limiters).find(|(row, _)| is_it(row));
+    worst.map_or_else(String::new, |(_, quota)| {
+        format!("of {} per {}", quota.limiter().limit(), words::window(quota.limiter().window()))
     })
 }
 

@@ -38,6 +38,8 @@ pub(super) struct Watch {
     /// So many requests are listed.
     listed: usize,
     pub(super) trace: VecDeque<Step>,
+    /// There were more.
+    pub(super) left_out: bool,
     pub(super) bins: Vec<Bin>,
     /// The place in `WIDTHS`.
     width: usize,
@@ -79,7 +81,7 @@ impl Watch {
     pub(super) fn new(listed: Option<u32>) -> Self {
         let listed = listed.map_or(0, |listed| usize::try_from(listed).unwrap_or(usize::MAX));
         let (trace, bins) = (VecDeque::new(), Vec::new());
-        Self { listed, trace, bins, width: 0, has_clients: false }
+        Self { listed, trace, left_out: false, bins, width: 0, has_clients: false }
     }
 
     /// Takes in a decision.
@@ -89,7 +91,7 @@ impl Watch {
         self.has_clients |= seen.request.client > 0;
         if self.listed > 0 {
             if self.trace.len() >= self.listed {
-                self.trace.pop_front();
+                self.left_out |= self.trace.pop_front().is_some();
             }
             self.trace.push_back(step(seen, count));
         }
