@@ -6,7 +6,9 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::arithmetic_side_effects,
-    clippy::indexing_slicing
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::cast_possible_truncation
 )]
 
 use std::borrow::Cow;
@@ -231,6 +233,83 @@ fn a_known_client_is_decided_alike_in_the_short_way() {
         }
         assert!(short_ways[1] > 1_000 && short_ways[0] <= short_ways[1], "{rule}: {short_ways:?}");
     }
+}
+
+/// The same for rules made up at random: shares of keys, costs that never fit, layouts of every
+/// width, and a clock that is set back by more than the skew.
+#[test]
+fn the_short_way_is_the_long_one_under_random_rules_and_clocks() {
+    let algorithms = ["gcra", "token-bucket", "leaky-bucket", "fixed-window", "sliding-window"];
+    let algorithms = algorithms.into_iter().chain(["sliding-buckets", "sliding-log"]);
+    let algorithms: Vec<_> = algorithms.collect();
+    let mut state = 11_u64;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % n
+    };
+    let (mut short_ways, mut steps_back, mut shadowed) = (0_u64, 0_u64, 0_u64);
+    for round in 0..80 {
+        let algorithm = algorithms[usize::try_from(below(7)).unwrap()];
+        let (limit, window) = (1 + below(6), [50, 1_000, 7_777, 60_000][below(4) as usize]);
+        let cost = [1, 1, 1, 2, 3, 7][below(6) as usize];
+        let buckets = if algorithm == "sliding-buckets" {
+            [", \"buckets\": 4", ", \"buckets\": 8, \"weighted\": true"][below(2) as usize]
+        } else {
+            ""
+        };
+        let mode = [
+            "",
+            r#", "mode": "shadow""#,
+            r#", "mode": {"enforce_percent": 50, "salt": "0123456789abcdef"}"#,
+        ][below(3) as usize];
+        let rule = format!(
+            r#"{{"name":"r","key":["client_ip"],"cost":{cost}{mode},"quotas":[
+                {{"limit":{limit},"window":"{window}ms","algorithm":"{algorithm}"{buckets}}}]}}"#
+        );
+        let document = format!(r#"{{"version": 1, "rules": [{rule}]}}"#);
+        let Ok(policy) = Policy::compile(&document, Surface::Library) else { continue };
+        let policy = Arc::new(policy);
+        let store = || Store::exact_for_a_clock_that_steps_back(Span::from_secs(1_000_000));
+        let mut long = Node::new(Arc::clone(&policy), store());
+        let mut short = Node::new(policy, store().holding(8));
+        let mut known = [None; 12];
+        let mut now = 10_000_000_u64;
+        for number in 0..600_u64 {
+            match below(40) {
+                0 => now += below(200_000),
+                1 => {
+                    (now, steps_back) = (now - below(150_000), steps_back + 1);
+                }
+                _ => now += below(window / 4 + 1),
+            }
+            let client = below(12);
+            let (at, facts) = (ms(now), From(u32::try_from(client).unwrap()));
+            let expected = long.decide(&facts, at, 200);
+            let results: Vec<_> = expected.rules().map(|rule| rule.result).collect();
+            shadowed += u64::from(results == [RuleResult::Shadowed]);
+            let fate = expected.fate();
+            let seen = &mut known[usize::try_from(client).unwrap()];
+            if let Some(seen) = seen.filter(|seen| short.admit(*seen, at)) {
+                assert_eq!(
+                    (fate, &*results),
+                    (Fate::Admitted, &[RuleResult::Allowed][..]),
+                    "round {round}, request {number}: {rule}"
+                );
+                assert!(short.holds(seen));
+                short_ways += 1;
+                continue;
+            }
+            let decided = short.decide(&facts, at, 200);
+            assert_eq!(decided.fate(), fate, "round {round}, request {number}: {rule}");
+            assert!(decided.rules().map(|rule| rule.result).eq(results.iter().copied()));
+            *seen = short.known();
+        }
+        assert_eq!(long.store().len(), short.store().len(), "{rule}");
+    }
+    assert!(
+        short_ways > 7_000 && steps_back > 350 && shadowed > 350,
+        "{short_ways}, {steps_back}, {shadowed}"
+    );
 }
 
 /// A policy in which anything else has a say has no short way.
