@@ -132,6 +132,67 @@ fn several_logs_are_one_by_time() {
     assert_eq!(both["requests"]["total"], 21);
 }
 
+/// One wrong stamp at the beginning of a log does not move all of it behind the others.
+#[test]
+fn a_wrong_first_time_does_not_hold_a_log_back() {
+    let folder = scratch("first");
+    let part =
+        |from: u64| (0..20).map(move |i| line(from + 30 * i, "192.0.2.1", "/")).collect::<String>();
+    let wrong = line(0, "192.0.2.1", "/").replace("/2026:", "/2027:");
+    fs::write(folder.join("one"), part(0)).unwrap();
+    fs::write(folder.join("two"), wrong + &part(15)).unwrap();
+    let ran = tollgate(&folder, &["replay", "ten.json", "one", "two", "--json"]);
+    let found = json(&ran);
+    assert_eq!((&found["log"]["ahead"], &found["notes"]), (&1.into(), &Value::Array(vec![])));
+    // A request every fifteen seconds is within ten a minute.
+    assert_eq!(
+        (&found["requests"]["total"], &found["requests"]["denied"]),
+        (&40.into(), &0.into())
+    );
+}
+
+/// A replay of nothing says nothing about a policy: it is no good end for whoever checks one.
+#[test]
+fn a_replay_of_nothing_fails() {
+    let folder = scratch("nothing");
+    let log: String = (0..3).map(|i| line(i, "192.0.2.1", "/")).collect();
+    fs::write(folder.join("served"), &log).unwrap();
+    fs::write(folder.join("refused"), log.replace(" 200 ", " 429 ")).unwrap();
+    for (log, since, refused, outside) in
+        [("served", "2027-01-01", 0, 3), ("refused", "2026-01-01", 3, 0)]
+    {
+        let arguments =
+            ["replay", "ten.json", log, "--since", since, "--fail-if", "denied-requests>0%"];
+        let ran = tollgate(&folder, &arguments);
+        let message = format!(
+            "problem: no request was replayed: {refused} were refused already, {outside} lie outside of \
+             --since and --until\n"
+        );
+        assert_eq!((ran.code, ran.stderr), (1, message));
+    }
+}
+
+/// What is beyond a bound of the sorting is told, with the bound that would do.
+#[test]
+fn what_the_sorting_could_not_do_is_told() {
+    let folder = scratch("late");
+    let log: String = [99, 100, 80, 89, 101].map(|second| line(second, "192.0.2.1", "/")).concat();
+    fs::write(folder.join("log"), log).unwrap();
+    let run = |bound: &str| {
+        let found = json(&tollgate(
+            &folder,
+            &["replay", "ten.json", "log", "--json", "--out-of-order", bound],
+        ));
+        let log = &found["log"];
+        [&log["late"], &log["most_late_ms"], &log["hurried_seconds"], &log["crowded_seconds"]]
+            .map(|number| number.as_u64().unwrap())
+    };
+    assert_eq!(run("10s"), [2, 20_000, 0, 0]);
+    assert_eq!(run("20000ms"), [0, 0, 0, 0]);
+    let ran = tollgate(&folder, &["replay", "ten.json", "log"]);
+    assert!(ran.stdout.contains("left out; --out-of-order 20000ms keeps them"), "{ran:?}");
+}
+
 #[test]
 fn hostile_lines_are_counted_and_never_fatal() {
     let folder = scratch("hostile");
@@ -290,7 +351,8 @@ fn the_names_of_the_json_are_kept() {
     );
     assert_eq!(
         names(&found["log"]),
-        "ahead already_refused causes damaged first last late lines out_of_order outside unparsable"
+        "ahead already_refused causes crowded_seconds damaged first hurried_seconds last late lines most_late_ms \
+         out_of_order outside unparsable"
     );
     let tally = "admitted delayed denied marked shadowed total unreadable";
     assert_eq!(names(&found["requests"]), tally);

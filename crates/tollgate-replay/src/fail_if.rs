@@ -1,7 +1,8 @@
 //! Bounds that a replay must keep: `--fail-if denied-clients>0.1%`.
 //!
 //! Invariant: compared in whole numbers, exactly, as it is written: `>` is not `>=`, and a share is
-//! multiplied out and never rounded. Of nothing there is no share above 0 %.
+//! multiplied out and never rounded. Of nothing there is no share above 0 %. What is known only to
+//! be at least so much fails wherever the truth may fail.
 
 use crate::summary::{Checked, Summary};
 
@@ -48,6 +49,11 @@ const fn metric(name: &'static str, of: fn(&Summary) -> Option<(u64, u64)>) -> M
     Metric { name, of }
 }
 
+/// What is no part of anything else.
+const WHOLES: [&str; 3] = ["requests", "clients", KEYS];
+/// What is counted up to a bound only.
+const KEYS: &str = "limited-keys";
+
 /// Everything that can be bounded.
 const METRICS: [Metric; 20] = [
     metric("requests", |s| Some((s.requests.total, s.requests.total))),
@@ -77,7 +83,7 @@ const METRICS: [Metric; 20] = [
     metric("no-longer-limited-clients", |s| {
         Some((s.against.as_ref()?.changed_clients.no_longer_limited, s.clients.total))
     }),
-    metric("limited-keys", |s| {
+    metric(KEYS, |s| {
         let keys = s.rules.iter().map(|rule| rule.limited_keys).fold(0, u64::saturating_add);
         Some((keys, keys))
     }),
@@ -107,6 +113,9 @@ impl FailIf {
             },
         };
         let bound = read_bound(bound.trim())?;
+        if matches!(bound, Bound::Share { .. }) && WHOLES.contains(&metric.name) {
+            return Err(format!("{} is no share of anything; use a number", metric.name));
+        }
         Ok(Self { text: text.to_owned(), metric, comparison, bound })
     }
 
@@ -128,9 +137,11 @@ impl FailIf {
                 u128::from(of).saturating_mul(u128::from(parts)),
             ),
         };
+        // There may be any number of keys more than were counted.
+        let is_open = self.metric.name == KEYS && summary.keys.error > 0;
         let fails = match self.comparison {
-            Comparison::Above => left > right,
-            Comparison::AtLeast => left >= right,
+            Comparison::Above => left > right || is_open,
+            Comparison::AtLeast => left >= right || is_open,
             Comparison::Below => left < right,
             Comparison::AtMost => left <= right,
         };
@@ -161,7 +172,7 @@ fn read_bound(text: &str) -> Result<Bound, String> {
 #[allow(clippy::arithmetic_side_effects)]
 mod tests {
     use super::*;
-    use crate::summary::{Against, Changed, Clients, LogSummary, RuleSummary, Tally};
+    use crate::summary::{Against, Changed, Clients, LogSummary, RuleSummary, Tally, TopKeys};
 
     fn summary(denied: u64, clients: u64) -> Summary {
         Summary {
@@ -257,6 +268,27 @@ mod tests {
         }
     }
 
+    /// More keys were limited than are counted each by itself: no bound upwards is known to hold.
+    #[test]
+    fn what_is_not_known_to_hold_fails() {
+        let counted = |error| Summary {
+            rules: vec![RuleSummary { limited_keys: 40_000, ..RuleSummary::default() }],
+            keys: TopKeys { error, ..TopKeys::default() },
+            ..Summary::default()
+        };
+        for (text, exact, at_least) in [
+            ("limited-keys>70000", false, true),
+            ("limited-keys>=40001", false, true),
+            ("limited-keys>39999", true, true),
+            ("limited-keys<40000", false, false),
+            ("limited-keys<70000", true, true),
+        ] {
+            let condition = FailIf::parse(text).unwrap();
+            let fails = [0, 1].map(|error| condition.check(&counted(error)).fails);
+            assert_eq!(fails, [exact, at_least], "{text}");
+        }
+    }
+
     #[test]
     fn what_is_no_bound_is_refused() {
         for (text, message) in [
@@ -271,6 +303,9 @@ mod tests {
             ("denied-clients>1e3", "\"1e3\" is no number"),
             ("denied-clients>.1%", "\".1%\" is no number"),
             ("denied-clients>0.0000000001%", "\"0.0000000001%\" is no number"),
+            ("limited-keys>5%", "limited-keys is no share of anything; use a number"),
+            ("requests<50%", "requests is no share"),
+            ("clients>=0%", "clients is no share"),
             ("denied-clients>100.1%", "\"100.1%\" is more than 100%"),
             ("denied-clients>99999999999999999999", "\"99999999999999999999\" is no number"),
         ] {

@@ -67,6 +67,7 @@ impl<O: Observer> Replay<O> {
         let unparsable = |counts: &Counts| {
             counts.unparsable().map(|(_, lines)| lines).fold(0, u64::saturating_add)
         };
+        let most_late_ns = log.order.iter().map(|counts| counts.most_late_ns).max().unwrap_or(0);
         let is_any = self.first_at.is_some();
         LogSummary {
             lines: lines(|counts| counts.lines.saturating_sub(counts.empty)),
@@ -76,6 +77,9 @@ impl<O: Observer> Replay<O> {
             outside: self.outside,
             out_of_order: sum(|counts| counts.sorted),
             late: sum(|counts| counts.late),
+            most_late_ms: most_late_ns.div_ceil(1_000_000),
+            hurried_seconds: sum(|counts| counts.hurried_seconds),
+            crowded_seconds: sum(|counts| counts.crowded_seconds),
             ahead: sum(|counts| counts.ahead),
             damaged: log.damaged.clone(),
             first: self.first_at.map(Moment),
@@ -174,6 +178,13 @@ impl<O: Observer> Replay<O> {
             }
         }
         notes.dedup();
+        if self.late > 0 {
+            notes.push(format!(
+                "{} requests of one log came after later ones of another, and were decided at the time \
+                 of those",
+                self.late
+            ));
+        }
         notes
     }
 }

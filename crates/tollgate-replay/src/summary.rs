@@ -55,6 +55,12 @@ pub struct LogSummary {
     pub out_of_order: u64,
     /// Lines that stood further behind than the bound, and were left out.
     pub late: u64,
+    /// The bound that would have kept them all, in milliseconds, rounded up; 0 when none was late.
+    pub most_late_ms: u64,
+    /// Seconds that were given before the bound, because too many lines were held.
+    pub hurried_seconds: u64,
+    /// Seconds with more lines than can be held, which were spread part by part.
+    pub crowded_seconds: u64,
     /// Lines that were more than a day ahead of their neighbours, and were left out.
     pub ahead: u64,
     /// Logs that break off.
@@ -124,9 +130,9 @@ pub struct Clients {
     pub delayed: u64,
     /// At least one of its requests was refused because it could not be read.
     pub unreadable: u64,
-    /// At least one of its requests was marked.
+    /// At least one of its requests went on with a mark.
     pub marked: u64,
-    /// At least one of its requests was over the limit of a rule that is not enforced for it.
+    /// At least one of its requests went on over the limit of a rule that is not enforced for it.
     pub shadowed: u64,
     /// 1 when each client was counted by itself. Else one of so many was, chosen by its hash, and
     /// the numbers are estimates.

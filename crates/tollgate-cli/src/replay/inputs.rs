@@ -144,13 +144,15 @@ impl Input {
         mapped.and_then(|format| format.fit(&self.head)).map_err(|e| format!("{}: {e}", self.name))
     }
 
-    /// The time of its first request, in nanoseconds; 0 when the beginning has none.
+    /// The earliest time of its beginning, in nanoseconds; 0 when that has none. Not the first one:
+    /// that may be one wrong stamp, and a log that is opened late is replayed late.
     pub(crate) fn first_ns(&self, format: &Format) -> u64 {
         let wanted = Wanted::new([Field::Time]);
         let Ok(mut reader) = Reader::new(format, wanted, Limits::default()) else { return 0 };
-        let mut first = None;
+        let mut first: Option<u64> = None;
         let _ = reader.feed(&self.head, &mut |record| {
-            first.get_or_insert(record.time.unix_ns);
+            let at_ns = record.time.unix_ns;
+            first = Some(first.map_or(at_ns, |first| first.min(at_ns)));
         });
         first.unwrap_or(0)
     }

@@ -16,6 +16,7 @@ use crate::replay::interrupt::Interrupt;
 
 /// Logs that may be open side by side.
 const MOST_OPEN: usize = 256;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// Every log that is not at its end, and what was counted of the others.
 pub(crate) struct Merge<'i> {
@@ -58,8 +59,9 @@ impl<'i> Merge<'i> {
             let cannot = |refused: Refused| End::Misuse(format!("{}: {refused}", input.name));
             let source = Source::new(format, fields.to_vec(), bounds).map_err(cannot)?;
             let queue = Queue::new(Wanted::new(fields.iter().cloned()));
-            // What stands behind the first one may have come before it.
+            // What stands behind the beginning may have come before it, up to a whole second.
             let floor_ns = input.first_ns(format).saturating_sub(bounds.out_of_order_ns);
+            let floor_ns = floor_ns.saturating_sub(floor_ns % SECOND_NS);
             logs.push(Log { input, source, queue, state: State::Closed, floor_ns });
         }
         Ok(Self { logs, counts: LogCounts::default(), lines: 0, interrupt, read })

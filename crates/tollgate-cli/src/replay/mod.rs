@@ -300,6 +300,13 @@ fn judge(args: &ReplayArgs, summary: &Summary, is_interrupted: bool) -> Result<(
             lines => format!("none of {lines} lines could be read; {hint}"),
         });
         is_good = false;
+    } else if summary.requests.total == 0 {
+        let (refused, outside) = (log.already_refused, log.outside);
+        problem(&format!(
+            "no request was replayed: {refused} were refused already, {outside} lie outside of --since and \
+             --until"
+        ));
+        is_good = false;
     }
     for damage in &log.damaged {
         problem(&format!("{}: {}; what came before is reported", damage.log, damage.message));

@@ -48,13 +48,20 @@ pub(super) fn timeline(section: &mut Section, timeline: &Timeline) {
 }
 
 pub(super) fn log(section: &mut Section, log: &LogSummary) {
+    // Longer than a day no bound is.
+    let bound = match log.most_late_ms {
+        ..=86_400_000 => format!("left out; --out-of-order {}ms keeps them", log.most_late_ms),
+        _ => "left out".to_owned(),
+    };
     let rows = [
         ("lines", log.lines, ""),
         ("could not be read", log.unparsable, ""),
         ("refused already (429, 503)", log.already_refused, "not replayed"),
         ("outside of --since and --until", log.outside, "not replayed"),
         ("out of order", log.out_of_order, "sorted"),
-        ("too far out of order", log.late, "left out"),
+        ("too far out of order", log.late, bound.as_str()),
+        ("seconds given early", log.hurried_seconds, "too many lines to be held"),
+        ("crowded seconds", log.crowded_seconds, "too many lines to be spread at once"),
         ("a day ahead of their neighbours", log.ahead, "left out"),
     ];
     let mut figures = Figures::new("log");
