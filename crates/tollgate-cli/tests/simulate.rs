@@ -31,7 +31,7 @@ fn the_fields_are_stable() {
     let busy = ["--policy", "good.json", "--traffic", "busy.json"];
     let plain = table(&busy);
     let fields = "admitted burst delayed denied evictions evictions_half_used false_allow \
-                  false_deny is_cut_short keys limit lost_races most_admitted offered quotas rules \
+                  false_deny given_up is_cut_short keys limit lost_races most_admitted offered quotas rules \
                   seconds sources state_bytes waits";
     assert_eq!(names(&plain), fields);
     assert_eq!(names(&plain["waits"]), "max_us p50_us p99_us");
@@ -159,8 +159,8 @@ fn flags_are_documents() {
     assert!(of_flags["denied"].as_u64().unwrap() > 0, "{of_flags}");
 }
 
-/// Guards: a figure that is said to be of another quota, where a rule and its tier name theirs alike;
-/// and a list that is said to be whole, where one request that waits is two lines of it.
+/// Guards: a figure that is said to be of another quota, where a rule and its tier name theirs
+/// alike; and a list that is said to be whole, where a request that waits is two lines of it.
 #[test]
 fn a_report_says_what_its_figures_are_of() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));

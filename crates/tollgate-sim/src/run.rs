@@ -155,6 +155,7 @@ impl Run {
         table.false_allow = self.judge.false_allow;
         table.false_deny = self.judge.false_deny;
         table.waits = self.waits.figures();
+        table.given_up = self.requests.given_up();
         table.is_cut_short = self.requests.is_cut_short();
         table
     }

@@ -43,6 +43,9 @@ pub struct Table {
     pub lost_races: u64,
     /// The last second of the traffic that a request came in, counted from its beginning.
     pub seconds: u64,
+    /// Times that a client did not come again, or did not come later, because 1,000,000 others were
+    /// to already.
+    pub given_up: u64,
     /// Requests beyond the most of one run were left out.
     pub is_cut_short: bool,
     /// Every rule, in the order of the policy.

@@ -162,7 +162,7 @@ fn a_table_has_stable_names() {
         r#"{"offered":40,"admitted":20,"delayed":0,"denied":20,"false_allow":0,"false_deny":0,"#
             .to_owned()
             + r#""most_admitted":10,"limit":10,"burst":1,"waits":{"p50_us":0,"p99_us":0,"max_us":0},"#
-            + r#""state_bytes":16,"keys":1,"evictions":0,"evictions_half_used":0,"lost_races":0,"seconds":120,"#
+            + r#""state_bytes":16,"keys":1,"evictions":0,"evictions_half_used":0,"lost_races":0,"seconds":120,"given_up":0,"#
             + r#""is_cut_short":false,"rules":[{"name":"each","allowed":20,"denied":20,"delayed":0,"marked":0,"#
             + r#""shadowed":0,"failed":0,"malformed":0}],"quotas":[{"rule":"each","tier":null,"name":"each","#
             + r#""algorithm":"gcra","limit":10,"window_us":60000000,"most_admitted":10,"burst":1,"state_len":8}],"#

@@ -24,6 +24,24 @@ fn times(sources: &str) -> Vec<u64> {
     std::iter::from_fn(|| requests.next_request()).map(since).collect()
 }
 
+/// Who would come again beside a million others gives up, and is counted.
+#[test]
+fn beyond_a_million_who_come_again_others_give_up() {
+    let half = r#"{"arrivals": {"bursts": {"size": 500002, "every": "30m"}}, "to": "1s",
+        "retry": {"attempts": 1, "wait": {"fixed": "1m"}}}"#;
+    let traffic = format!(r#"{{"length": "1h", "sources": [{half}, {half}]}}"#);
+    let traffic = Traffic::parse(&traffic).unwrap();
+    let mut requests = Requests::new(&traffic, 1);
+    let refused = Told { is_refused: true, ..Told::default() };
+    let (mut first, mut again) = (0, 0);
+    while let Some(request) = requests.next_request() {
+        first += u64::from(request.attempt == 0);
+        again += request.attempt;
+        requests.tell(&request, &refused, request.at);
+    }
+    assert_eq!((first, again, requests.given_up()), (1_000_004, 1_000_000, 4));
+}
+
 #[test]
 fn each_model_has_its_times() {
     let steady = times(r#"{"arrivals": {"steady": {"rate": "3/1s"}}, "to": "2s"}"#);

@@ -22,6 +22,12 @@ pub(super) fn report(args: &SimulateArgs, setup: &Setup, table: &Table, watch: &
     if table.is_cut_short {
         first.text("Cut short: the traffic has more requests than one run may have (100,000,000).");
     }
+    if table.given_up > 0 {
+        let times = Cell::Count(table.given_up).to_words();
+        first.text(format!(
+            "{times} times a client gave up, because 1,000,000 others were to come again already."
+        ));
+    }
     first.figures(figures(setup, table));
     if table.quotas.len() > 1 {
         first.table(quotas(setup, table));
@@ -108,8 +114,8 @@ fn figures(setup: &Setup, table: &Table) -> Figures {
     figures
 }
 
-/// `of 10 per minute`: the quota that the most were admitted of. Quotas of other rules and tiers may
-/// have its name.
+/// `of 10 per minute`: the quota that the most were admitted of. Quotas of other rules and tiers
+/// may have its name.
 fn worst(setup: &Setup, table: &Table) -> String {
     let is_it =
         |row: &QuotaRow| (row.most_admitted, row.limit) == (table.most_admitted, table.limit);

@@ -139,7 +139,7 @@ impl Requests {
         self.made
     }
 
-    /// Clients that wanted to come again while [`MAX_PENDING`] did.
+    /// How often a client wanted to come again, or later, while [`MAX_PENDING`] did, and gave up.
     #[must_use]
     pub const fn given_up(&self) -> u64 {
         self.given_up
