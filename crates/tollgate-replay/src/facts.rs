@@ -1,8 +1,8 @@
 //! One line of a log as a policy sees a request.
 //!
 //! Invariant: what is assumed goes before what the log says, and a fact that neither has is absent,
-//! as it is for a request that lacks it. Nothing is copied but a cookie or a query that stands in a
-//! column of its own.
+//! as it is for a request that lacks it. Nothing is copied but a cookie or a query that is assumed or
+//! stands in a column of its own.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -41,50 +41,81 @@ impl Request<'_> {
         value.map(Cow::Borrowed)
     }
 
-    /// The value of a cookie or parameter that has a column of its own, or is assumed.
-    fn own<'a>(&'a self, field: &Field, told: Option<&'a [u8]>) -> Option<&'a [u8]> {
-        self.given.get(|other| other == field).unwrap_or(told)
+    /// What a cookie or parameter is, whatever the header or the target says: what is assumed of
+    /// it (`Some(None)`: no request has it), else what its column tells. `None` when neither does.
+    fn instead<'a>(&'a self, field: &Field, told: Option<&'a [u8]>) -> Option<Option<&'a [u8]>> {
+        self.given.get(|other| other == field).or_else(|| told.map(Some))
     }
 
-    /// `name=value` of every cookie that has a column, as a header; `None` when none is there.
-    fn cookies(&self) -> Option<Vec<u8>> {
-        let mut header: Vec<u8> = Vec::new();
+    /// The header with the cookies that have a column, or are assumed, in place of its own.
+    fn with_cookies<'a>(&'a self, mut header: Option<Cow<'a, [u8]>>) -> Option<Cow<'a, [u8]>> {
+        let is_all_assumed = self.given.has(&Field::header("cookie"));
         for field in self.columns {
             let Field::Cookie(name) = field else { continue };
-            let Some(value) = self.own(field, self.record.cookie(name)) else { continue };
-            if !header.is_empty() {
-                header.extend_from_slice(b"; ");
-            }
-            header.extend_from_slice(name.as_bytes());
-            header.push(b'=');
-            header.extend_from_slice(value);
+            let told = self.record.cookie(name).filter(|_| !is_all_assumed);
+            let Some(value) = self.instead(field, told) else { continue };
+            let own = header.as_deref().unwrap_or_default();
+            let others = own.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+            let others = others.filter(|pair| !pair.is_empty() && name_of(pair) != name.as_bytes());
+            let pair = value.map(|value| [name.as_bytes(), b"=", value].concat());
+            let pairs: Vec<&[u8]> = others.chain(pair.as_deref()).collect();
+            header = (!pairs.is_empty()).then(|| Cow::Owned(pairs.join(&b"; "[..])));
         }
-        (!header.is_empty()).then_some(header)
+        header
     }
 
-    /// The target with the parameters that have a column; `None` when it has a query of its own,
-    /// or none of these is there.
-    fn with_query(&self, target: &[u8]) -> Option<Vec<u8>> {
-        if target.contains(&b'?') {
-            return None;
-        }
-        let mut whole = Vec::new();
+    /// The target with the parameters that have a column, or are assumed, in place of its own.
+    fn with_query<'a>(&'a self, mut target: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
+        let is_assumed = self.given.has(&Field::Target) && target.contains(&b'?');
         for field in self.columns {
             let Field::Query(name) = field else { continue };
-            let Some(value) = self.own(field, self.record.query(name)) else { continue };
-            if whole.is_empty() {
-                whole.extend_from_slice(target);
-                whole.push(b'?');
-            } else {
-                whole.push(b'&');
+            let told = self.record.query(name).filter(|_| !is_assumed);
+            let Some(value) = self.instead(field, told) else { continue };
+            let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
+            let (path, query) = target.split_at_checked(end).unwrap_or_default();
+            let query = query.get(1..).unwrap_or_default();
+            let is_it = |pair: &&[u8]| decoded(name_of(pair)).eq(name.bytes());
+            let all = || query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
+            if !self.given.has(field) && all().filter(is_it).count() > 1 {
+                // A column has one of several values; the target has them all.
+                continue;
             }
-            whole.extend(name.bytes().flat_map(encoded));
-            whole.push(b'=');
-            // As received: what is escaped in the log's column is escaped still.
-            whole.extend_from_slice(value);
+            let pair = value.map(|value| {
+                // As received: what is escaped in the log's column is escaped still.
+                name.bytes().flat_map(encoded).chain([b'=']).chain(value.iter().copied()).collect()
+            });
+            let pair: Option<Vec<u8>> = pair;
+            let pairs: Vec<&[u8]> = all().filter(|p| !is_it(p)).chain(pair.as_deref()).collect();
+            let query = pairs.join(&b"&"[..]);
+            let mark: &[u8] = if query.is_empty() { b"" } else { b"?" };
+            target = Cow::Owned([path, mark, &query].concat());
         }
-        (!whole.is_empty()).then_some(whole)
+        target
     }
+}
+
+/// What stands before the sign of `name=value`.
+fn name_of(pair: &[u8]) -> &[u8] {
+    pair.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
+}
+
+/// The name of a parameter without its escapes.
+fn decoded(name: &[u8]) -> impl Iterator<Item = u8> {
+    let mut rest = name;
+    std::iter::from_fn(move || {
+        let hex = |digit: u8| char::from(digit).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        let (byte, after) = match *rest {
+            [] => return None,
+            [b'%', high, low, ref after @ ..] => match (hex(high), hex(low)) {
+                (Some(high), Some(low)) => ((high << 4) | low, after),
+                _ => (b'%', rest.get(1..)?),
+            },
+            [b'+', ref after @ ..] => (b' ', after),
+            [byte, ref after @ ..] => (byte, after),
+        };
+        rest = after;
+        Some(byte)
+    })
 }
 
 impl Facts for Request<'_> {
@@ -95,10 +126,7 @@ impl Facts for Request<'_> {
     fn target(&self) -> Cow<'_, [u8]> {
         let is = |field: &Field| *field == Field::Target;
         let target = self.or_given(is, || self.record.target()).unwrap_or_default();
-        if self.columns.is_empty() {
-            return target;
-        }
-        self.with_query(&target).map_or(target, Cow::Owned)
+        self.with_query(target)
     }
 
     fn host(&self) -> Cow<'_, [u8]> {
@@ -113,10 +141,7 @@ impl Facts for Request<'_> {
         }
         let is = |field: &Field| matches!(field, Field::Header(other) if other == name);
         let value = self.or_given(is, || self.record.header(name));
-        match name {
-            "cookie" if value.is_none() => self.cookies().map(Cow::Owned),
-            _ => value,
-        }
+        if name == "cookie" { self.with_cookies(value) } else { value }
     }
 
     fn peer(&self) -> Option<IpAddr> {

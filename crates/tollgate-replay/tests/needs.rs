@@ -188,6 +188,51 @@ fn a_parameter_or_cookie_may_have_a_column_of_its_own() {
     assert_eq!(missing(&query, format, &Given::default()), ["key: query.q r"]);
 }
 
+/// A rule that read the log's own in their place would limit nobody.
+#[test]
+fn what_is_assumed_or_mapped_goes_before_what_the_log_has() {
+    let rules = |key: &str| {
+        let text = format!(
+            r#"{{"version": 1, "rules": [
+            {{"name": "r", "key": [{key}], "quotas": [{{"limit": 1, "window": "1m"}}]}},
+            {{"name": "other", "key": [{{"cookie": "other"}}, {{"query": "z"}}],
+             "quotas": [{{"limit": 99, "window": "1m"}}]}}]}}"#
+        );
+        policy(&text)
+    };
+    let (query, cookie) = (rules(r#"{"query": "k y"}"#), rules(r#"{"cookie": "sid"}"#));
+    let log: String = (0..4)
+        .map(|i| {
+            let target = format!("/a?z=1&k%20y={i}&k+{i}=2");
+            format!("a [31/Jan/2026:09:00:0{i} +0000] {target} \"sid={i}; other=1\" \"same\"\n")
+        })
+        .collect();
+    let spec = "nginx:$remote_addr [$time_local] $request_uri \"$http_cookie\" \"$own\"";
+    for (policy, assumption, map, decided) in [
+        (&query, "", "", (4, 0)),
+        (&query, "query.k y=1", "", (1, 3)),
+        (&query, "query.k y=", "", (0, 0)),
+        (&query, "", "query.k y=own", (1, 3)),
+        (&cookie, "", "", (4, 0)),
+        (&cookie, "cookie.sid=1", "", (1, 3)),
+        (&cookie, "cookie.sid=", "", (0, 0)),
+        (&cookie, "", "cookie.sid=own", (1, 3)),
+    ] {
+        let given = if assumption.is_empty() { Given::default() } else { given(&[assumption]) };
+        let format = Format::parse(spec).unwrap();
+        let format = if map.is_empty() { format } else { format.with_map(map).unwrap() };
+        let fields = wanted(policy, &given, |field| format.tells(field));
+        let mut source = Source::new(&format, fields, Bounds::default()).unwrap();
+        let mut replay = Replay::new(Arc::clone(policy), given, Options::default());
+        source.feed(log.as_bytes(), &mut |record| replay.push(record)).unwrap();
+        source.finish(&mut |record| replay.push(record)).unwrap();
+        let found = replay.finish(&LogCounts::default()).0;
+        let [rule, other] = [&found.rules[0], &found.rules[1]];
+        assert_eq!((rule.allowed, rule.denied), decided, "{assumption} {map}");
+        assert_eq!(other.allowed, 4, "the others stay: {assumption} {map}");
+    }
+}
+
 #[test]
 fn fields_have_the_names_of_the_policy_and_of_the_log() {
     assert_eq!(field("client_ip"), Ok(Field::Client));
