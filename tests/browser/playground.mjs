@@ -10,7 +10,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { gzipSync } from "node:zlib";
-import { write as link } from "../../crates/tollgate-playground/web/permalink.js";
+import { read, write as link } from "../../crates/tollgate-playground/web/permalink.js";
 import { RECIPES } from "../../crates/tollgate-playground/web/recipes.js";
 import { policyText, preset } from "../../crates/tollgate-playground/web/state.js";
 
@@ -178,6 +178,20 @@ const tests = {
     }
   },
 
+  // Guards: logs that are left out and nobody says so.
+  async "of several dropped files one is taken, and that is said"() {
+    const { page, ended } = await open(SITE);
+    await done(page);
+    await page.evaluate(() => {
+      const line = '192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 1\n';
+      const data = new DataTransfer();
+      for (const name of ["a.log", "b.log", "c.log"]) data.items.add(new File([line], name));
+      document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+    });
+    await page.getByText("a.log is replayed. One log at a time: 2 other files left out.").waitFor();
+    await ended();
+  },
+
   // Guards: a link that shows others something else.
   async "a link reproduces everything"() {
     for (const { id, state } of RECIPES) {
@@ -290,6 +304,46 @@ const tests = {
     for (let i = 0; i < 5; i += 1) await page.keyboard.press("ArrowRight");
     await page.waitForFunction((first) => document.querySelector('[data-testid="cursor-said"]').innerText !== first, first);
     assert.notEqual(await said(), first);
+    await ended();
+  },
+
+  // Guards: a lane that runs for ever because its thread has died, and one that cannot be used after it.
+  async "a thread that traps is said and replaced"() {
+    const { page, ended } = await open(SITE);
+    await done(page);
+    let isTrapping = true;
+    await page.context().route(/worker-[^/]*\.js$/, async (route) => {
+      const response = await route.fetch();
+      const trap = '{ const parse = JSON.parse; JSON.parse = (text) => { if (text.includes("length_ms")) throw new WebAssembly.RuntimeError("unreachable"); return parse(text); }; }';
+      await route.fulfill({ response, body: `${isTrapping ? trap : ""}\n${await response.text()}` });
+    });
+    const [recipe] = RECIPES;
+    await byId(page, `recipe-${recipe.id}`).click();
+    await done(page, { mayFail: true });
+    for (const lane of await lanes(page).all()) {
+      assert.equal(await lane.getAttribute("data-state"), "failed");
+      assert.match(await lane.locator('[data-testid="lane-status"]').innerText(), /broke off \(unreachable\).*memory/);
+      await lane.locator('[data-testid="numbers"] > summary').click(); // there are none, and that is no error
+    }
+    isTrapping = false;
+    await byId(page, "seed").fill("5");
+    await page.waitForFunction(() => document.querySelectorAll('[data-state="failed"]').length === 0);
+    await done(page);
+    await ended();
+  },
+
+  // Guards: an address that shows another page than the one that stands there; the work of a page that was left.
+  async "a recipe replaces what stood there, and its address"() {
+    const [first, second] = RECIPES;
+    const { page, ended } = await open(await stateLink(first.state));
+    await done(page);
+    await byId(page, "seed").fill("77");
+    await byId(page, `recipe-${second.id}`).click();
+    await page.waitForTimeout(1_500); // a late change would have come by now
+    await done(page);
+    assert.equal(await byId(page, "look").innerText(), second.look);
+    assert.equal(await byId(page, "seed").inputValue(), String(second.state.seed));
+    assert.deepEqual(await read((await page.evaluate(() => location.hash)).slice(1)), second.state);
     await ended();
   },
 

@@ -30,6 +30,9 @@ export class App {
   /** @type {{file: File, options: import('./log-drop.js').LogOptions}|null} the log that the lanes show */ #log =
     null;
 
+  #replays = 0;
+  /** @type {Map<Lane, Promise<boolean>>} how the last replay of each lane ends */ #ends = new Map();
+
   /**
    * @param {State} state
    * @param {{traffic: HTMLElement, lanes: HTMLElement}} places
@@ -77,8 +80,11 @@ export class App {
   }
 
   #endCursor;
+  /** What was typed last comes late, and must not change the page that stands there now. */
+  #isOver = false;
 
   destroy() {
+    this.#isOver = true;
     this.#endCursor();
     this.lanes.forEach((lane) => lane.destroy());
     this.traffic.element.remove();
@@ -94,11 +100,12 @@ export class App {
 
   /** @param {State} state @param {Lane} [only] the lane that changed; all when the traffic did */
   #changed(state, only) {
+    if (this.#isOver) return;
     this.state = state;
     this.told();
-    this.#address();
+    this.address();
     if (this.#mode === 'log') {
-      if (only && this.#log) void only.replay(this.#log.file, this.#log.options);
+      if (only && this.#log) void this.#replay(this.#log.file, this.#log.options, [only]);
       return;
     }
     if (only) this.#run(only);
@@ -106,12 +113,14 @@ export class App {
   }
 
   /** Writes the address when nothing changed for a while; a state too large for it stays out. */
-  #address = debounced(async () => {
+  address = debounced(async () => {
     const hash = await this.link().catch(() => '');
+    if (this.#isOver) return;
     history.replaceState(null, '', hash ? `#${hash}` : location.pathname);
   }, 400);
 
   #reseed() {
+    if (this.#isOver) return;
     const seed = Number(this.seed.value.trim());
     const isGood = /^\s*\d+\s*$/.test(this.seed.value) && Number.isSafeInteger(seed);
     this.seed.setAttribute('aria-invalid', String(!isGood));
@@ -175,7 +184,7 @@ export class App {
     answer(`Lane ${lane.letter} is removed.`);
     this.state = { ...this.state, lanes };
     this.told();
-    this.#address();
+    this.address();
     this.#finished();
   }
 
@@ -244,24 +253,31 @@ export class App {
     this.lanes.forEach((lane) => lane.setAside());
   }
 
-  /** Takes a file that was dropped anywhere. @param {File} file */
-  drop(file) {
+  /** Takes what was dropped anywhere. @param {File[]} files at least one */
+  drop(files) {
     this.traffic.choose('log');
-    this.traffic.log.drop(file);
+    this.traffic.log.drop(files);
   }
 
-  /** @param {File} file @param {import('./log-drop.js').LogOptions} options */
-  async #replay(file, options) {
+  /**
+   * @param {File} file
+   * @param {import('./log-drop.js').LogOptions} options
+   * @param {Lane[]} lanes all, or the one that changed
+   */
+  async #replay(file, options, lanes = this.lanes) {
     this.#log = { file, options };
     this.traffic.log.running();
-    const ends = await Promise.all(this.lanes.map((lane) => lane.replay(file, options)));
+    lanes.forEach((lane) => this.#ends.set(lane, lane.replay(file, options)));
+    this.#replays += 1;
+    const mine = this.#replays;
+    const ends = await Promise.all(this.lanes.map((lane) => this.#ends.get(lane) ?? false));
+    if (mine !== this.#replays) return; // a lane was changed meanwhile: its end is awaited there
     const done = ends.filter(Boolean).length;
     const said =
       done === ends.length
         ? `${file.name} is replayed.`
         : `${file.name} is replayed in ${done} of ${plural(ends.length, 'lane')}.`;
-    this.traffic.log.ended(said);
-    answer(said);
+    this.traffic.log.ended(said); // which is a status, and spoken
   }
 
   #cancel() {

@@ -74,7 +74,9 @@ export class CursorBar {
     this.#offered = offered;
     this.range.max = String(Math.max(0, offered - 1));
     this.range.disabled = offered === 0;
+    // Late in a long run it takes a while until one is found.
     if (offered === 0) fill(this.said, 'no requests');
+    else if (this.said.textContent === 'no requests') fill(this.said);
   }
 
   /** @param {number} index */

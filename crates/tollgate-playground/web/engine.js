@@ -33,12 +33,17 @@ let compiled = null;
  * @property {string} message
  */
 
+/** @param {string} trap what the module said */
+const broken = (trap) =>
+  `the simulator broke off (${trap}): this run may need more memory than a page gets`;
+
 export class Engine {
   /** @type {Worker|null} */
   #worker = null;
   /** @type {Map<number, {resolve: (value: any) => void, reject: (error: Error) => void, progress?: (value: any) => void}>} */
   #waiting = new Map();
   #last = 0;
+  #isOver = false;
 
   /**
    * Asks the worker. `progress` is told how far it is.
@@ -48,6 +53,7 @@ export class Engine {
    * @returns {Promise<any>}
    */
   ask(call, args, progress) {
+    if (this.#isOver) return Promise.reject(new Error('ended'));
     const worker = (this.#worker ??= this.#start());
     this.#last += 1;
     const id = this.#last;
@@ -66,11 +72,21 @@ export class Engine {
     waiting.forEach(({ reject }) => reject(new Error(why)));
   }
 
+  /** Ends it for good: whoever could ask is gone, and a late question starts no worker. */
+  end() {
+    this.#isOver = true;
+    this.stop();
+  }
+
   #start() {
     const worker = new Worker(new URL(WORKER_URL, import.meta.url), { type: 'module' });
     worker.addEventListener('message', ({ data }) => {
       const asked = this.#waiting.get(data.id);
       if (!asked) return;
+      if (data.isBroken) {
+        if (this.#worker === worker) this.stop(broken(data.error));
+        return;
+      }
       if ('progress' in data) {
         asked.progress?.(data.progress);
         return;

@@ -30,7 +30,7 @@ export class Lane {
   #isAsking = false;
   /** @type {import('./cursor.js').Cursor|null} */ #wanted = null;
   /** @type {series.Values|null} */ #values = null;
-  #ran = { traffic: '', seed: 0 };
+  #ran = { policy: '', traffic: '', seed: 0 };
   #endCursor;
 
   title = h('h3', { tabindex: '-1' });
@@ -79,7 +79,8 @@ export class Lane {
 
   destroy() {
     this.#endCursor();
-    this.engine.stop();
+    this.#run += 1;
+    this.engine.end();
     this.setup.destroy();
     [this.requests, this.counts, this.states].forEach((plot) => plot.destroy());
     this.element.remove();
@@ -134,10 +135,11 @@ export class Lane {
     this.#run += 1;
     const mine = this.#run;
     this.element.dataset.state = 'running';
+    const policy = policyText(this.state);
     try {
       const done = await this.engine.ask(
         'run',
-        [policyText(this.state), traffic, seed],
+        [policy, traffic, seed],
         (progress) => {
           if (mine === this.#run) this.#tell(progress);
         },
@@ -149,7 +151,7 @@ export class Lane {
       if (mine !== this.#run) return;
       Object.assign(this, { watched: done.watched, result: done.table, span: done.span });
       this.#values = values;
-      this.#ran = { traffic, seed };
+      this.#ran = { policy, traffic, seed };
       this.#finish();
     } catch (error) {
       if (mine !== this.#run) return;
@@ -287,7 +289,10 @@ export class Lane {
 
   /** Ends what goes on, and shows nothing of a log any more. */
   setAside() {
-    if (this.element.dataset.state === 'running') this.engine.stop();
+    if (this.element.dataset.state === 'running') {
+      this.engine.stop();
+      delete this.element.dataset.state;
+    }
     this.#run += 1;
     this.bar.hidden = true;
     fill(this.status);
@@ -320,7 +325,7 @@ export class Lane {
 
   /** Lines for a shell that print the same numbers. */
   #command() {
-    const lines = command(policyText(this.state), this.#ran.traffic, this.#ran.seed);
+    const lines = command(this.#ran.policy, this.#ran.traffic, this.#ran.seed);
     if (!lines) return null;
     const said = h('span', { className: 'quiet' });
     const copy = h(
@@ -329,11 +334,13 @@ export class Lane {
         type: 'button',
         'data-testid': 'copy-command',
         onclick: async () => {
-          const isDone = await navigator.clipboard.writeText(lines).then(
-            () => true,
-            () => false,
-          );
-          fill(said, isDone ? 'copied' : 'the browser does not allow it');
+          try {
+            // There is no clipboard at all on a page that came without encryption.
+            await navigator.clipboard.writeText(lines);
+            fill(said, 'copied');
+          } catch {
+            fill(said, 'the browser does not allow it');
+          }
         },
       },
       'Copy the command',
@@ -343,7 +350,14 @@ export class Lane {
 
   async #showTables() {
     if (!this.numbers.open || !this.#values) return;
-    const values = await this.engine.ask('series', [series.SERIES, series.ROWS]);
+    // None when the run was ended meanwhile: then nothing is shown that belongs to no run.
+    const values = await this.engine
+      .ask('series', [series.SERIES, series.ROWS])
+      .catch(() => null);
+    if (!values) {
+      fill(this.tables);
+      return;
+    }
     const rows = series.tableRows(values, this.span);
     const name = `${this.letter}, ${laneName(this.state)}`;
     fill(

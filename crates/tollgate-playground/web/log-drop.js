@@ -6,7 +6,7 @@
  */
 
 import { fill, h, labelled } from './dom.js';
-import { bytes } from './format.js';
+import { bytes, plural } from './format.js';
 
 /** @typedef {{replay: (file: File, options: LogOptions) => void, cancel: () => void}} LogPage */
 /** @typedef {{format: string, include_refused: boolean, map: string[], assume: string[]}} LogOptions what the worker's `Log` takes */
@@ -16,6 +16,7 @@ const FORMATS = ['combined', 'common', 'envoy', 'envoy-json'];
 
 export class LogDrop {
   /** @type {File|null} */ #file = null;
+  /** What is said of files that came with it. */ #more = '';
 
   /** @param {LogPage} page */
   constructor(page) {
@@ -97,16 +98,20 @@ export class LogDrop {
   #take(file) {
     if (!file) return;
     this.#file = file;
+    this.#more = '';
     this.run.disabled = false;
     this.#start();
   }
 
-  /** @param {File} file */
-  drop(file) {
+  /** @param {File[]} files of which the first is taken, and that is said */
+  drop([file, ...others]) {
     const list = new DataTransfer();
     list.items.add(file);
     this.file.files = list.files;
     this.#take(file);
+    if (others.length === 0) return;
+    this.#more = ` One log at a time: ${plural(others.length, 'other file')} left out.`;
+    this.running();
   }
 
   #start() {
@@ -127,14 +132,15 @@ export class LogDrop {
   running() {
     this.cancel.hidden = false;
     this.run.disabled = true;
-    if (this.#file) fill(this.status, `Replaying ${this.#file.name}, ${bytes(this.#file.size)}…`);
+    if (!this.#file) return;
+    fill(this.status, `Replaying ${this.#file.name}, ${bytes(this.#file.size)}…${this.#more}`);
   }
 
   /** @param {string} said how it ended */
   ended(said) {
     this.cancel.hidden = true;
     this.run.disabled = false;
-    fill(this.status, said);
+    fill(this.status, `${said}${this.#more}`);
   }
 }
 

@@ -8,6 +8,10 @@
 /** How often progress is told, in milliseconds. */
 const TELL = 100;
 
+/** Browsers end at the first of several parts, and do not say that it was this. */
+const BROKEN =
+  'the gzip data is damaged, cut off, or of several parts, of which browsers unpack only the first (gunzip it, or use tollgate replay)';
+
 /** The file breaks off: what came before it was taken. */
 export class Damaged extends Error {}
 
@@ -40,7 +44,13 @@ export function packing(head) {
  * @throws {Damaged} what came before was given to `take`
  */
 export async function readLog(file, take, tell, isCurrent) {
-  const kind = packing(new Uint8Array(await file.slice(0, 8).arrayBuffer()));
+  const head = await file
+    .slice(0, 8)
+    .arrayBuffer()
+    .catch(() => {
+      throw new Error('this cannot be read: is it a folder, or was it moved meanwhile?');
+    });
+  const kind = packing(new Uint8Array(head));
   let read = 0;
   let told = performance.now();
   const counted = new TransformStream({
@@ -54,7 +64,7 @@ export async function readLog(file, take, tell, isCurrent) {
   const reader = plain.getReader();
   for (;;) {
     const { done, value } = await reader.read().catch((error) => {
-      throw kind === 'gzip' ? new Damaged('the gzip data is damaged or cut off') : error;
+      throw kind === 'gzip' ? new Damaged(BROKEN) : error;
     });
     if (done) break;
     if (!isCurrent()) {

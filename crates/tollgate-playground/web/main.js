@@ -47,7 +47,7 @@ async function openAddress() {
   } catch (error) {
     const isKnown = error instanceof LinkError || error instanceof StateError;
     const why = isKnown ? error.message : `the link cannot be shown: ${error}`;
-    fill(notice, `${why[0].toUpperCase()}${why.slice(1)}. This is the first recipe instead.`);
+    fill(notice, `${why[0].toUpperCase()}${why.slice(1)}${why.endsWith('?') ? '' : '.'} This is the first recipe instead.`);
     notice.hidden = false;
     chooseRecipe(RECIPES[0]);
   }
@@ -61,7 +61,12 @@ const recipes = RECIPES.map((recipe) =>
       type: 'button',
       'aria-pressed': 'false',
       'data-testid': `recipe-${recipe.id}`,
-      onclick: () => chooseRecipe(recipe),
+      onclick: () => {
+        opened += 1; // no link that is still being read takes its place
+        place('notice').hidden = true;
+        chooseRecipe(recipe);
+        app?.address(); // the one that stood there is of another run
+      },
     },
     recipe.name,
   ),
@@ -124,10 +129,10 @@ function takeDrops() {
     window.addEventListener(name, () => document.body.classList.remove('is-dropping'));
   }
   window.addEventListener('drop', (event) => {
-    const file = event.dataTransfer?.files[0];
-    if (!file) return;
+    const files = [...(event.dataTransfer?.files ?? [])];
+    if (files.length === 0) return;
     event.preventDefault();
-    app?.drop(file);
+    app?.drop(files);
   });
 }
 

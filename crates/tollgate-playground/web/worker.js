@@ -142,8 +142,9 @@ self.addEventListener('message', async ({ data: { module, id, call, args } }) =>
     const value = await asked(...args, tell);
     self.postMessage({ id, value });
   } catch (error) {
-    // A trap leaves the module in no state to go on in: the page starts another thread.
-    if (error instanceof WebAssembly.RuntimeError) throw error;
-    self.postMessage({ id, error: error instanceof Error ? error.message : String(error) });
+    // A trap leaves the module in no state to go on in: the page starts another thread. It is told
+    // by a message, because no event tells it what an asynchronous function has thrown.
+    const isBroken = error instanceof WebAssembly.RuntimeError;
+    self.postMessage({ id, isBroken, error: error instanceof Error ? error.message : String(error) });
   }
 });

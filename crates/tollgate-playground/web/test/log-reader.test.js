@@ -55,9 +55,20 @@ test('gzip that is cut off is said', async () => {
   );
   await assert.rejects(
     reading,
-    (error) => error instanceof Damaged && /damaged or cut off/.test(error.message),
+    (error) => error instanceof Damaged && /damaged, cut off, or of several parts/.test(error.message),
   );
   assert.ok(taken > 0 && taken < LINES.length, 'what came before is taken');
+});
+
+test('a folder is said in words', async () => {
+  const folder = { slice: () => ({ arrayBuffer: () => Promise.reject(new Error('NotFoundError')) }) };
+  const reading = readLog(
+    /** @type {Blob} */ (/** @type {unknown} */ (folder)),
+    () => {},
+    () => {},
+    () => true,
+  );
+  await assert.rejects(reading, /is it a folder/);
 });
 
 test('others are refused by name', () => {
