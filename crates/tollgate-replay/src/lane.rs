@@ -53,6 +53,13 @@ pub(crate) struct RuleCounts {
     pub(crate) first: Option<(Timestamp, String)>,
 }
 
+impl RuleCounts {
+    /// True when it applied to no request.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.results.iter().all(|count| *count == 0)
+    }
+}
+
 impl Lane {
     pub(crate) fn new(policy: Arc<Policy>, given: &Given, options: &Options) -> Self {
         let header = policy.client_header().filter(|_| given.knows_the_client());

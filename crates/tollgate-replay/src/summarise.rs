@@ -178,6 +178,13 @@ impl<O: Observer> Replay<O> {
             }
         }
         notes.dedup();
+        for (i, lane) in self.lanes.iter().enumerate() {
+            let of = if i == 0 { "" } else { " of the other policy" };
+            let names = lane.rules.iter().zip(lane.policy.rules());
+            for (_, rule) in names.filter(|(counts, _)| lane.tally.total > 0 && counts.is_idle()) {
+                notes.push(format!("rule \"{}\"{of} applied to no request", rule.name()));
+            }
+        }
         if self.late > 0 {
             notes.push(format!(
                 "{} requests of one log came after later ones of another, and were decided at the time \

@@ -71,6 +71,23 @@ fn what_is_refused_is_neither_marked_nor_shadowed() {
     assert_eq!((found.clients.marked, found.clients.shadowed, found.clients.denied), (1, 1, 1));
 }
 
+/// Guards: "nobody was limited" of a log whose every line leaves out what the rule counts by.
+#[test]
+fn a_rule_that_counts_nothing_is_named() {
+    let nobody = summary(&two_a_minute(), Options::default(), &log(&[(0, "-"); 5]));
+    assert_eq!((nobody.requests.denied, nobody.clients.requests_without), (0, 5));
+    assert_eq!(nobody.notes, [r#"rule "each" applied to no request"#]);
+    let shown = nobody.report("r").to_text(80);
+    assert!(
+        shown.contains("without a client") && shown.contains("applied to no request"),
+        "{shown}"
+    );
+    let one = summary(&two_a_minute(), Options::default(), &log(&[(0, "-"), (0, "a")]));
+    assert!(one.notes.is_empty() && one.clients.requests_without == 1);
+    let none = summary(&two_a_minute(), Options::default(), "");
+    assert!(none.notes.is_empty(), "of no requests none is missed");
+}
+
 #[test]
 fn requests_that_were_refused_already_are_told_apart() {
     let mut text = log(&BUSY);

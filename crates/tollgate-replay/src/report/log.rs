@@ -47,7 +47,7 @@ pub(super) fn timeline(section: &mut Section, timeline: &Timeline) {
     section.plot(plot);
 }
 
-pub(super) fn log(section: &mut Section, log: &LogSummary) {
+pub(super) fn log(section: &mut Section, log: &LogSummary, without_client: u64) {
     // Longer than a day no bound is.
     let bound = match log.most_late_ms {
         ..=86_400_000 => format!("left out; --out-of-order {}ms keeps them", log.most_late_ms),
@@ -56,6 +56,7 @@ pub(super) fn log(section: &mut Section, log: &LogSummary) {
     let rows = [
         ("lines", log.lines, ""),
         ("could not be read", log.unparsable, ""),
+        ("without a client", without_client, "who sent them is not known"),
         ("refused already (429, 503)", log.already_refused, "not replayed"),
         ("outside of --since and --until", log.outside, "not replayed"),
         ("out of order", log.out_of_order, "sorted"),

@@ -31,7 +31,7 @@ impl Summary {
             suggested(report.section("Suggested limits"), suggestions);
         }
         timeline(report.section("Over time"), &self.timeline);
-        log(report.section("Log"), &self.log);
+        log(report.section("Log"), &self.log, self.clients.requests_without);
         if !self.fail_if.is_empty() {
             self.bounds(report.section("Bounds"));
         }
