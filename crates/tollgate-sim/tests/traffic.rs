@@ -232,6 +232,24 @@ fn every_mistake_names_its_place_and_what_is_allowed() {
         source(r#"{"arrivals": {"steady": {"rate": "1/s"}}, "from": "20s"}"#),
         "sources[0]: nothing is left of its time; `from` must be before `to` and `length`"
     );
+    assert_eq!(
+        source(r#"{"arrivals": {"steady": {"rate": "1/s"}, "poisson": {"rate": "1/s"}}}"#),
+        "sources[0].arrivals: holds more than one kind; use one of them at line 1 column 69"
+    );
+    let broken = source(r#"{"arrivals": }"#);
+    assert!(broken.contains("expected value"), "{broken}");
+    for (arrivals, is) in
+        [("\"steady\"", "a kind alone, "), (r#"{"steady": "1/s"}"#, "string \"1/s\", ")]
+    {
+        let message = source(&format!(r#"{{"arrivals": {arrivals}}}"#));
+        let place = "sources[0].arrivals.steady: invalid type: ";
+        assert!(message.starts_with(&format!("{place}{is}expected an object")), "{message}");
+    }
+    for (document, what) in
+        [("[]", "an object with"), (r#"{"length": "1s", "sources": {}}"#, "a list")]
+    {
+        assert!(said(document).contains(&format!("expected {what}")), "{}", said(document));
+    }
     assert_eq!(said(r#"{"length": "0s", "sources": []}"#), "length: must be more than 0s");
     assert_eq!(said(r#"{"length": "1s", "sources": []}"#), "sources: use 1 to 64 sources");
     assert_eq!(said(&" ".repeat((1 << 20) + 1)), "the traffic is longer than 1 MiB");

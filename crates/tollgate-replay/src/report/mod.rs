@@ -122,7 +122,7 @@ impl Summary {
         for checked in &self.fail_if {
             table.push([
                 Cell::text(&checked.condition),
-                Cell::text(if checked.fails { "FAILS" } else { "holds" }),
+                Cell::text(if checked.fails { "FAILS" } else { "passes" }),
                 Cell::Count(checked.found),
                 Cell::Count(checked.of),
             ]);

@@ -72,6 +72,25 @@ fn told(text: &str) -> String {
     out
 }
 
+/// What the reader of JSON says, where its own words are about its code: that a choice (`arrivals`,
+/// `wait`, a fault of a clock) is made twice, or named without what belongs to it.
+fn in_words(json: &str, error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    let is_json = || serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok();
+    match said.strip_prefix("expected value") {
+        Some(place) if is_json() => format!("holds more than one kind; use one of them{place}"),
+        _ => said
+            .replace(
+                "unit variant, expected struct variant",
+                "a kind alone, expected an object of it",
+            )
+            .replace(
+                "invalid type: map, expected a sequence",
+                "invalid type: object, expected a list",
+            ),
+    }
+}
+
 impl Traffic {
     /// Reads a traffic document.
     ///
@@ -87,7 +106,7 @@ impl Traffic {
         let document = Document::deserialize(tracked).map_err(|error| {
             let path = track.path().to_string();
             let path = if matches!(path.as_str(), "." | "?") { "" } else { &path };
-            TrafficError::new(path, error.to_string())
+            TrafficError::new(path, in_words(json, &error))
         })?;
         reader.end().map_err(|error| TrafficError::new("", error.to_string()))?;
         let traffic = Self { document };

@@ -12,7 +12,7 @@ use super::scalar::{
 
 /// Requests that come.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with `length` and `sources`")]
 pub(crate) struct Document {
     /// How long requests come.
     pub(crate) length: Time,
@@ -53,7 +53,11 @@ pub(crate) struct Source {
 
 /// When requests come.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(
+    rename_all = "snake_case",
+    deny_unknown_fields,
+    expecting = "an object, such as {\"steady\": {\"rate\": \"10/1s\"}}"
+)]
 pub(crate) enum Arrivals {
     /// Evenly.
     Steady { rate: Rate },
