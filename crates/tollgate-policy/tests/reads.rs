@@ -122,10 +122,10 @@ fn costs_and_charges_name_what_they_read() {
     let charge = rule(r#""key": [], "charge": {"response_status": ["5xx"]}"#);
     assert_eq!(reads(&charge), ["0 charge: status"]);
     assert_eq!(
-        [499, 500, 599].map(|status| charge.rules()[0].charges(status)),
+        [499, 500, 599].map(|status| charge.rules()[0].is_charged_by(Some(status))),
         [false, true, true]
     );
-    assert!(cost.rules()[0].charges(404), "by the request");
+    assert!(cost.rules()[0].is_charged_by(Some(404)), "by the request");
     assert!(reads(&rule(r#""key": [], "cost": 3"#)).is_empty());
     let values =
         r#"[{"name": "t", "key_values": ["k"], "quotas": [{"limit": 1, "window": "1m"}]}]"#;

@@ -55,18 +55,6 @@ impl Reader<'_> {
     }
 }
 
-impl Rule {
-    /// True when a request whose response has this status is charged; always, unless the rule
-    /// charges by the response.
-    #[must_use]
-    pub fn charges(&self, status: u16) -> bool {
-        match &self.charging {
-            Charging::Request => true,
-            Charging::Response(charge) => charge.charges(Some(status)),
-        }
-    }
-}
-
 impl Policy {
     /// Everything that the policy may read of a request, in the order of the document. The same
     /// thing may be there twice. Never fails.
