@@ -92,6 +92,9 @@ impl Input {
                 };
                 // A file that breaks off already is told of when it is read.
                 let _ = unpack(&mut BufReader::with_capacity(HEAD, file), take);
+                // A piece may be longer, and there may be thousands of rotated logs.
+                input.head.truncate(HEAD);
+                input.head.shrink_to_fit();
             }
             Some(file) => input.spool(file, interrupt, spooled),
             None => input.spool(std::io::stdin(), interrupt, spooled),
