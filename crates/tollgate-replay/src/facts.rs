@@ -1,8 +1,8 @@
 //! One line of a log as a policy sees a request.
 //!
 //! Invariant: what is assumed goes before what the log says, and a fact that neither has is absent,
-//! as it is for a request that lacks it. Nothing is copied but a cookie or a query that is assumed or
-//! stands in a column of its own.
+//! as it is for a request that lacks it. Nothing is copied but a cookie or a query that is assumed
+//! or stands in a column of its own.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

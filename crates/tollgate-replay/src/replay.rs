@@ -364,12 +364,11 @@ impl<O: Observer> Replay<O> {
 
 /// Tells `observer` of every rule that counts the request.
 fn tell(observer: &mut impl Observer, decided: &Decided<'_>, status: u16) {
-    let at = decided.arrival().at;
+    let (at, rules) = (decided.arrival().at, decided.policy().rules());
     for rule in decided.rules() {
         let Some(key) = rule.key_hash else { continue };
         let is_over = !matches!(rule.result, RuleResult::Allowed | RuleResult::Failed);
-        let of = decided.policy().rules().get(rule.rule);
-        let is_charged = of.is_none_or(|of| of.is_charged_by(Some(status)));
+        let is_charged = rules.get(rule.rule).is_none_or(|r| r.is_charged_by(Some(status)));
         let cost = if is_charged { rule.cost } else { 0 };
         let quota_set = rule.quota_set;
         observer.counted(Counted { rule: rule.rule, quota_set, key, at, cost, is_over });
