@@ -75,13 +75,15 @@ pub(crate) fn write(record: &Record<'_>, out: &mut Vec<u8>) {
 
 /// Which texts a record has beside the client and the peer, a bit for each.
 fn present(record: &Record<'_>) -> u64 {
-    let mut mask = 0_u64;
-    for (at, place) in record.texts.places.iter().enumerate() {
-        if *place == Place::Absent {
-            continue;
-        }
-        let bit = u32::try_from(at).ok().and_then(|at| 1_u64.checked_shl(at)).unwrap_or(OTHERS);
-        mask |= bit;
+    let places = record.texts.places;
+    let (first, others) = places.split_at_checked(BITS).unwrap_or((places, &[]));
+    let (mut mask, mut bit) = (0_u64, 1_u64);
+    for place in first {
+        mask |= if *place == Place::Absent { 0 } else { bit };
+        bit = bit.wrapping_shl(1);
+    }
+    if others.iter().any(|place| *place != Place::Absent) {
+        mask |= OTHERS;
     }
     mask & !ADDRESSES
 }
@@ -116,6 +118,11 @@ pub(crate) fn read<'a, 'b: 'a>(
         (client, rest) = (Some(Client::Name(name)), after);
     }
     let (peer, mut rest) = read_address(rest, has(has::PEER_V4), has(has::PEER_V6))?;
+    if present == 0 {
+        // Most policies read the client alone: no places are as good as places without a text.
+        let texts = Texts { wanted, line: bytes, unescaped: &[], places: &[] };
+        return Some((Record { time, client, peer, status, texts }, rest));
+    }
     places.clear();
     places.resize(wanted.values(), Place::Absent);
     let mut left = present & !OTHERS;
