@@ -5,6 +5,7 @@
 //! so that bins are added up and never split.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use tollgate_core::Timestamp;
 
@@ -57,6 +58,9 @@ pub(crate) struct Bins {
     /// The number of the first bin, counted from 1970.
     first: u64,
     bins: VecDeque<Counts>,
+    /// The bin that was added to last, and its time in nanoseconds: mostly the next one's, too.
+    last: usize,
+    last_ns: Range<u64>,
 }
 
 impl Bins {
@@ -66,7 +70,20 @@ impl Bins {
     }
 
     /// Adds what happened at `at`.
+    #[inline]
     pub(crate) fn add(&mut self, at: Timestamp, counts: &Counts) {
+        if self.last_ns.contains(&at.as_nanos())
+            && let Some(bin) = self.bins.get_mut(self.last)
+        {
+            bin.add(counts);
+        } else {
+            self.add_elsewhere(at, counts);
+        }
+    }
+
+    /// Adds to another bin than the last time. Only this moves bins, and it ends with the place of
+    /// the one that it added to.
+    fn add_elsewhere(&mut self, at: Timestamp, counts: &Counts) {
         let second = at.as_nanos() / NANOS;
         while !self.reaches(second) {
             self.lengthen();
@@ -86,6 +103,9 @@ impl Bins {
         if let Some(bin) = self.bins.get_mut(place) {
             bin.add(counts);
         }
+        let length_ns = self.seconds().saturating_mul(NANOS);
+        let from_ns = number.saturating_mul(length_ns);
+        (self.last, self.last_ns) = (place, from_ns..from_ns.saturating_add(length_ns));
     }
 
     /// Every bin with its beginning.
@@ -175,6 +195,27 @@ mod tests {
         // The same from the last line to the first.
         let backward = bins(&day.iter().rev().copied().collect::<Vec<_>>());
         assert!(found.iter().eq(backward.iter()));
+    }
+
+    /// Also where the next one falls into the bin of the last one, or just beside it, or into what
+    /// was its place before bins moved.
+    #[test]
+    fn the_order_of_times_does_not_matter() {
+        let mut seconds = vec![];
+        for i in 0..2000_u64 {
+            let near = 10_000 + i / 3;
+            seconds.extend([near, near, near + i % 2, near - i % 7, 10_000 - i, 10_000 + i]);
+        }
+        let mixed = bins(&seconds);
+        seconds.sort_unstable();
+        let sorted = bins(&seconds);
+        assert!(mixed.iter().eq(sorted.iter()) && mixed.bins.len() <= MOST);
+        for (at, counts) in mixed.iter() {
+            let from = at.as_nanos() / NANOS;
+            let within = |second: &&u64| (from..from + mixed.seconds()).contains(*second);
+            let total = u64::try_from(seconds.iter().filter(within).count()).unwrap();
+            assert_eq!(counts.total, total, "{from}");
+        }
     }
 
     #[test]
