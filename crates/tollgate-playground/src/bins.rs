@@ -40,7 +40,8 @@ pub(crate) enum Counted {
 pub(crate) struct State {
     pub(crate) remaining: u64,
     pub(crate) estimate: u64,
-    pub(crate) whole_after: Span,
+    /// `None` where nobody knows: of a request that stands in a line.
+    pub(crate) whole_after: Option<Span>,
     pub(crate) wait: Option<Span>,
 }
 
@@ -96,7 +97,7 @@ impl Bins {
         let Some(bin) = self.bins.get_mut(index) else { return };
         bin.estimate = bin.estimate.max(Some(state.estimate));
         bin.remaining = bin.remaining.into_iter().chain([state.remaining]).min();
-        bin.whole_after = bin.whole_after.max(Some(state.whole_after.as_nanos()));
+        bin.whole_after = bin.whole_after.max(state.whole_after.map(Span::as_nanos));
         bin.wait = bin.wait.max(state.wait.map(Span::as_nanos));
     }
 
@@ -199,7 +200,7 @@ mod tests {
         let state = |remaining, estimate, wait: Option<u64>| State {
             remaining,
             estimate,
-            whole_after: Span::from_millis(estimate),
+            whole_after: Some(Span::from_millis(estimate)),
             wait: wait.map(Span::from_millis),
         };
         bins.state(Span::from_secs(1), state(4, 6, None));

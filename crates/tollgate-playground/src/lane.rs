@@ -212,6 +212,18 @@ mod tests {
         assert_eq!(counts.map(|count| f64::from(u32::try_from(count).unwrap())), sums);
     }
 
+    /// Guards: the state of a request that is put off, told as if nothing were used.
+    #[test]
+    fn until_whole_is_told_of_requests_that_are_delayed_too() {
+        let policy = r#"{"version": 1, "rules": [{"name": "queue", "key": ["client_ip"],
+            "quotas": [{"limit": 3, "window": "9s", "algorithm": "leaky-queue"}]}]}"#;
+        let traffic = r#"{"length": "10s", "sources": [
+            {"arrivals": {"instants": {"at": ["0s", "1s", "2s"]}}}]}"#;
+        let lane = done(policy, traffic);
+        let whole = lane.watch().bins.series("whole_after", 10).unwrap();
+        assert_eq!(whole.get(..3), Some(&[3_000.0, 5_000.0, 7_000.0][..]));
+    }
+
     /// Guards: a request that is told as another one, as one that waited is.
     #[test]
     fn every_request_is_told_as_it_was_decided() {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use serde::Serialize;
-use tollgate_core::{Span, Timestamp};
+use tollgate_core::{Limiter, Span, Timestamp, Verdict};
 use tollgate_policy::{Plan, Policy};
 use tollgate_sim::{Fate, Request, Requests, RuleDecided, START, Seen, Traffic, WindowCount};
 
@@ -85,8 +85,15 @@ impl Watch {
         let Some(said) = said else { return };
         let Some((quota, decision)) = said.quotas().next() else { return };
         let burst = quota.limiter().capacity();
-        let idle_at = said.partition.map(|partition| partition.idle_at(&self.policy));
-        let whole_after = idle_at.map_or(Span::ZERO, |at| at.since(seen.decided.at()));
+        // A request that is held back keeps no states. Its queue is empty when its own part is.
+        let kept = said.partition.filter(|partition| !partition.value().is_empty());
+        let whole_after = match (kept, decision.verdict) {
+            (Some(kept), _) => Some(kept.idle_at(&self.policy).since(seen.decided.at())),
+            (None, Verdict::Delay(wait)) => {
+                Some(wait.saturating_add(part(quota.limiter(), said.cost)))
+            }
+            (None, _) => None,
+        };
         let is_admitted = matches!(counted, Some(Counted::Admitted | Counted::Delayed));
         let state = State {
             remaining: decision.remaining,
@@ -138,6 +145,13 @@ impl Watched {
             && said.quota_set == self.set_index
             && said.partition.is_some_and(|partition| partition.key() == self.key)
     }
+}
+
+/// How long a queue serves so many units, rounded up to a nanosecond.
+fn part(limiter: &Limiter, units: u64) -> Span {
+    let window = u128::from(limiter.window().as_nanos());
+    let nanos = window.saturating_mul(units.into()).div_ceil(u128::from(limiter.limit().max(1)));
+    Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// What became of a request, and when it goes on; nothing yet of one that waits in a line.
