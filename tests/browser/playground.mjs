@@ -280,6 +280,39 @@ const tests = {
     }
   },
 
+  // Guards: a log's panel and tables that are wider than a telephone.
+  async "360 pixels hold a log, too"() {
+    const { page, ended } = await open(SITE, { width: 360, height: 740 });
+    await done(page);
+    await byId(page, "traffic-log").check({ force: true });
+    const buffer = Buffer.from('192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 1\n'.repeat(99));
+    await byId(page, "log-file").setInputFiles({ name: "a-name-that-is-longer-than-a-telephone-is-wide.log", mimeType: "text/plain", buffer });
+    await page.waitForFunction(() => globalThis.answers.some((one) => one.summary));
+    await done(page);
+    for (const more of await page.locator("details > summary:visible").all()) await more.click();
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 360);
+    await ended();
+  },
+
+  // Guards: lanes that nobody can look at, because the first one's policy is wrong; problems that are said twice.
+  async "a wrong policy stops its own lane only"() {
+    const wrong = { kind: "policy", policy: '{"version": 1, "rules": [{}]}' };
+    const { page, ended } = await open(await stateLink({ ...RECIPES[0].state, lanes: [wrong, preset("gcra", 10, "10s")] }));
+    await done(page, { mayFail: true });
+    await byId(page, "verdict").getByText("is missing").first().waitFor();
+    const twice = byId(page, "lane-A").locator('[data-testid="lane-status"]');
+    assert.equal(await twice.isVisible(), false);
+    const said = () => byId(page, "cursor-said").innerText();
+    await page.waitForFunction(() => /^request /.test(document.querySelector('[data-testid="cursor-said"]').innerText));
+    await byId(page, "cursor").focus();
+    await page.keyboard.press("Home");
+    await page.waitForFunction(() => /^request 1 /.test(document.querySelector('[data-testid="cursor-said"]').innerText));
+    await page.keyboard.press("ArrowRight");
+    await page.waitForFunction(() => /^request 2 /.test(document.querySelector('[data-testid="cursor-said"]').innerText));
+    assert.match(await said(), / of 80 /);
+    await ended();
+  },
+
   // Guards: a control that only a mouse reaches.
   async "the keyboard alone chooses, runs and looks"() {
     const { page, ended } = await open(SITE);

@@ -62,7 +62,7 @@ export class App {
       debounced(() => this.#reseed(), 300),
     );
     this.bar = new CursorBar({
-      requestAt: (index) => this.lanes[0].engine.ask('at', [index]).catch(() => null),
+      requestAt: (index) => this.#lead().engine.ask('at', [index]).catch(() => null),
       state: (name) => this.#showState(name),
     });
     this.grid = h('div', { className: 'lanes' });
@@ -91,6 +91,12 @@ export class App {
     this.bar.element.remove();
     this.grid.remove();
     this.foot.remove();
+  }
+
+  /** The lane whose requests the cursor counts: the first that has any. */
+  #lead() {
+    const isDone = (/** @type {Lane} */ lane) => lane.element.dataset.state === 'done';
+    return this.lanes.find(isDone) ?? this.lanes[0];
   }
 
   /** The link of the page as it is. @returns {Promise<string>} what stands behind the `#` */
@@ -203,7 +209,7 @@ export class App {
       const most = Math.max(1, ...this.lanes.map((lane) => lane[plot].own));
       this.lanes.forEach((lane) => lane[plot].extend(most));
     }
-    const [first] = this.lanes;
+    const first = this.#lead();
     this.bar.extend(first.result?.offered ?? 0);
     if (this.lanes.some((lane) => lane.element.dataset.state === 'running')) return;
     if (this.state.traffic.kind === 'live') {
@@ -233,7 +239,7 @@ export class App {
   }
 
   #sayCursor() {
-    const [first] = this.lanes;
+    const first = this.#lead();
     if (!first?.shown) return;
     this.bar.show(first.shown, first.span, this.lanes.map((lane) => lane.answer()).join(', '));
   }

@@ -1,7 +1,7 @@
 /**
  * The bar above the lanes: which request is shown, and what the third plot shows.
  *
- * Invariant: the slider counts the requests of the first lane; the time of the one it stands on is
+ * Invariant: the slider counts the requests of the first lane that has any; the time of the one it stands on is
  * the cursor of all.
  */
 
@@ -69,7 +69,7 @@ export class CursorBar {
     );
   }
 
-  /** @param {number} offered requests of the first lane */
+  /** @param {number} offered requests of that lane */
   extend(offered) {
     this.#offered = offered;
     this.range.max = String(Math.max(0, offered - 1));
