@@ -225,7 +225,11 @@ export class App {
   /** The answers of all lanes to the last click, at once. */
   async #answerLive() {
     const { traffic } = this.state;
-    if (traffic.kind !== 'live' || traffic.at.length === 0) return;
+    if (traffic.kind !== 'live') return;
+    if (traffic.at.length === 0) {
+      this.lanes.forEach((lane) => lane.showNobody());
+      return;
+    }
     const last = traffic.at.length - 1;
     moveTo(traffic.at[last], last);
     await Promise.all(

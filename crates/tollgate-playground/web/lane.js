@@ -287,6 +287,12 @@ export class Lane {
     this.#isAsking = false;
   }
 
+  /** That no request has come yet: what was answered in another run is no answer in this one. */
+  showNobody() {
+    this.shown = null;
+    this.response.show(null, this.span);
+  }
+
   /** Ends what goes on, and shows nothing of a log any more. */
   setAside() {
     if (this.element.dataset.state === 'running') {
