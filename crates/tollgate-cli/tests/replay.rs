@@ -446,3 +446,53 @@ fn the_first_interrupt_reports_what_was_read() {
     let note = found["notes"][0].as_str().unwrap();
     assert!(note.starts_with("the replay was interrupted"), "{note}");
 }
+
+/// "Nobody limited" would be a lie: most of the log was left out, or a rule saw nothing of it.
+#[test]
+fn a_log_in_which_a_rule_sees_nothing_is_no_good_end() {
+    let folder = scratch("blind");
+    let each: String = (0..50).map(|i| line(i, "-", "/")).collect();
+    fs::write(folder.join("nobody"), &each).unwrap();
+    let ran = tollgate(&folder, &["replay", "ten.json", "nobody", "--json"]);
+    assert_eq!(ran.code, 1);
+    let said = "problem: no request has a client, which the policy reads; use ";
+    assert!(ran.stderr.starts_with(said), "{ran:?}");
+    let notes = &json(&ran)["notes"];
+    assert_eq!(notes[0], "rule \"each\" applied to no request");
+    let ran = tollgate(&folder, &["replay", "ten.json", "nobody", "--assume", "client=192.0.2.1"]);
+    assert_eq!((ran.code, &*ran.stderr), (0, ""));
+    // The newest first, as some exports are.
+    for (seconds, left_out) in [(1, 39), (60, 49)] {
+        let newest = (0..50).rev().map(|i| line(i * seconds, "192.0.2.1", "/"));
+        fs::write(folder.join("newest"), newest.collect::<String>()).unwrap();
+        let ran = tollgate(&folder, &["replay", "ten.json", "newest"]);
+        assert_eq!(ran.code, 1);
+        let said = format!("problem: {left_out} of 50 lines were left out, ");
+        assert!(ran.stderr.starts_with(&said), "{ran:?}");
+    }
+    // A name is in no network.
+    let networks = r#"{"version": 1, "rules": [{"name": "r", "when": {"client_cidrs": ["0.0.0.0/0"]},
+        "key": [], "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
+    fs::write(folder.join("networks.json"), networks).unwrap();
+    fs::write(folder.join("named"), each.replace("- - -", "a.example - -")).unwrap();
+    let found = json(&tollgate(&folder, &["replay", "networks.json", "named", "--json"]));
+    let notes = &found["notes"];
+    assert_eq!(notes[0], "rule \"r\" applied to no request");
+    assert!(notes[1].as_str().unwrap().starts_with("clients of the log are host names"), "{notes}");
+}
+
+/// Where the first line is no header, its columns are somebody's address and name.
+#[test]
+fn a_header_that_is_none_is_not_shown_in_private() {
+    let folder = scratch("header");
+    fs::write(folder.join("a.csv"), "2026-01-31T09:00:00Z,203.0.113.77,alice\n").unwrap();
+    let run = |private: &[&str]| {
+        let base = ["replay", "ten.json", "a.csv", "--format", "csv:client=who"];
+        tollgate(&folder, &[&base[..], private].concat())
+    };
+    let message = "problem: a.csv: the first line has no column \"who\"";
+    let ran = run(&["--private"]);
+    assert_eq!((ran.code, ran.stderr), (1, format!("{message}\n")));
+    let ran = run(&[]);
+    assert!(ran.stderr.starts_with(&format!("{message}, but 2026")), "{ran:?}");
+}

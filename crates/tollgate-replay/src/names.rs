@@ -57,6 +57,11 @@ impl Names {
         }
     }
 
+    /// True when any client was a name.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.numbers.is_empty()
+    }
+
     /// True when an address stands for a name.
     pub(crate) fn is_stand_in(address: IpAddr) -> bool {
         matches!(address, IpAddr::V6(v6) if v6.to_bits() & FIRST_FOUR == RESERVED)

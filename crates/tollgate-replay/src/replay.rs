@@ -41,7 +41,7 @@ pub struct Replay<O = ()> {
     pub(crate) given: Given,
     /// The policy, and the one that it is compared with.
     pub(crate) lanes: Vec<Lane>,
-    names: Names,
+    pub(crate) names: Names,
     /// Where the policy is one quota of all clients, and nothing else is read of a request.
     shortcuts: Option<Shortcuts>,
     /// Those of a batch, in memory that is used again.

@@ -4,7 +4,7 @@
 
 use tollgate_access_log::{Counts, OrderCounts};
 use tollgate_core::Timestamp;
-use tollgate_policy::{CompiledQuota, QuotaSet, RuleResult};
+use tollgate_policy::{CompiledQuota, Fact, QuotaSet, Read, Reader, RuleResult};
 
 use crate::clients::Marks;
 use crate::label::hidden_line;
@@ -184,6 +184,14 @@ impl<O: Observer> Replay<O> {
             for (_, rule) in names.filter(|(counts, _)| lane.tally.total > 0 && counts.is_idle()) {
                 notes.push(format!("rule \"{}\"{of} applied to no request", rule.name()));
             }
+        }
+        let is_network =
+            |read: &Read<'_>| read.fact == Fact::Client && !matches!(read.by, Reader::Key(_));
+        let mut lanes = self.lanes.iter();
+        if self.names.is_any() && lanes.any(|lane| lane.policy.reads().iter().any(is_network)) {
+            let note =
+                "clients of the log are host names, for which no condition by client_cidrs holds";
+            notes.push(note.to_owned());
         }
         if self.late > 0 {
             notes.push(format!(

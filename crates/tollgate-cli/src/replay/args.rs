@@ -73,6 +73,11 @@ pub(crate) struct ReplayArgs {
 }
 
 impl ReplayArgs {
+    /// True when nothing of the logs may be shown.
+    pub(crate) const fn is_private(&self) -> bool {
+        self.private || self.private_key.is_some()
+    }
+
     /// What is given beside the logs.
     pub(crate) fn given(&self) -> Result<Given, End> {
         let mut given = Given::default();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tollgate_access_log::{Bounds, Field, Format};
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::{Fact, Policy, Surface};
 use tollgate_replay::suggest::{Bounds as SuggestBounds, Suggest};
 use tollgate_replay::{
     Checked, Given, LogCounts, Need, Observer, Options, Replay, Summary, needs, wanted,
@@ -53,6 +53,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
         .map(AsRef::as_ref)
         .collect();
     let fields = fields(args, &policies, &given, &formats)?;
+    let reads_client =
+        policies.iter().any(|policy| policy.reads().iter().any(|read| read.fact == Fact::Client));
     let mut job = Job {
         options: options(args)?,
         policy,
@@ -73,7 +75,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
     summary.fail_if = args.fail_if.iter().map(|condition| condition.check(&summary)).collect();
     let title = format!("Replay of {} through {file}", names(&inputs));
     args.outputs.write(&summary, &summary.report(&title))?;
-    judge(args, &summary, interrupt.is_wanted())
+    judge(args, &summary, reads_client, interrupt.is_wanted())
 }
 
 /// One policy or two, and how logs are put through them.
@@ -223,7 +225,12 @@ fn formats(args: &ReplayArgs, inputs: &[Input]) -> Result<Vec<Format>, End> {
                 formats.push(any);
             }
             Err(message) => {
-                problem(&message);
+                // Without a header line the names of the columns are a line of the log.
+                let shown = match message.split_once(", but ") {
+                    Some((shown, _)) if args.is_private() => shown,
+                    _ => &message,
+                };
+                problem(shown);
                 return Err(End::Problems);
             }
         }
@@ -279,7 +286,7 @@ fn options(args: &ReplayArgs) -> Result<Options, End> {
         include_refused: args.include_refused,
         since: args.since,
         until: args.until,
-        is_private: args.private || args.private_key.is_some(),
+        is_private: args.is_private(),
         secret: args.private_key.map_or_else(made_up, Ok)?,
         top: usize::from(args.top),
         ..Options::default()
@@ -287,7 +294,12 @@ fn options(args: &ReplayArgs) -> Result<Options, End> {
 }
 
 /// How the replay ends: good, or with what fails.
-fn judge(args: &ReplayArgs, summary: &Summary, is_interrupted: bool) -> Result<(), End> {
+fn judge(
+    args: &ReplayArgs,
+    summary: &Summary,
+    reads_client: bool,
+    is_interrupted: bool,
+) -> Result<(), End> {
     let log = &summary.log;
     let mut is_good = log.damaged.is_empty() && !is_interrupted;
     if log.lines == log.unparsable {
@@ -306,6 +318,21 @@ fn judge(args: &ReplayArgs, summary: &Summary, is_interrupted: bool) -> Result<(
             "no request was replayed: {refused} were refused already, {outside} lie outside of --since and \
              --until"
         ));
+        is_good = false;
+    }
+    let left_out = log.late.saturating_add(log.ahead);
+    if left_out > summary.requests.total {
+        problem(&format!(
+            "{left_out} of {} lines were left out, since they stand behind later ones by more than \
+             --out-of-order; sort the log by time",
+            log.lines
+        ));
+        is_good = false;
+    }
+    if reads_client && summary.requests.total > 0 && summary.clients.total == 0 {
+        problem(
+            "no request has a client, which the policy reads; use --map client=COLUMN or --assume client=ADDRESS",
+        );
         is_good = false;
     }
     for damage in &log.damaged {
