@@ -313,6 +313,24 @@ const tests = {
     await ended();
   },
 
+  // Guards: a request that somebody looks at, and that is lost with the next letter that he types.
+  async "the cursor stays where it was put"() {
+    const { page, ended } = await open(SITE);
+    await done(page);
+    const said = () => byId(page, "cursor-said").innerText();
+    await page.waitForFunction(() => /^request /.test(document.querySelector('[data-testid="cursor-said"]').innerText));
+    await byId(page, "cursor").focus();
+    await page.keyboard.press("Home");
+    await page.waitForFunction(() => /^request 1 /.test(document.querySelector('[data-testid="cursor-said"]').innerText));
+    const shown = await said();
+    await byId(page, "lane-B").locator('[data-testid="limit"]').fill("3");
+    await page.waitForFunction(() => globalThis.answers.some(({ table }) => table?.limit === 3));
+    await done(page);
+    await page.waitForTimeout(500); // a cursor that goes elsewhere would be there by now
+    assert.equal(await said(), shown);
+    await ended();
+  },
+
   // Guards: a control that only a mouse reaches.
   async "the keyboard alone chooses, runs and looks"() {
     const { page, ended } = await open(SITE);

@@ -6,7 +6,7 @@
  */
 
 import { announce, answer } from './announce.js';
-import { moveTo, onCursor } from './cursor.js';
+import { cursor, moveTo, onCursor } from './cursor.js';
 import { CursorBar } from './cursor-bar.js';
 import { debounced, fill, h, labelled } from './dom.js';
 import { plural } from './format.js';
@@ -215,12 +215,23 @@ export class App {
     if (this.state.traffic.kind === 'live') {
       void this.#answerLive();
     } else {
-      moveTo(Math.min(this.#at ?? firstDenied(this.lanes), first.span));
+      this.#point(first.span);
       announce(this.lanes.map((lane) => lane.summary()).join(' '));
     }
   }
 
-  /** @type {number|null} where somebody has put the cursor */ #at = null;
+  /** @type {number|null} where this page has put the cursor; elsewhere somebody has */ #put = null;
+
+  /** The cursor stays where somebody has put it, and goes to what most people look for. @param {number} span */
+  #point(span) {
+    const { at_ms, index } = cursor();
+    if (this.#put !== null && at_ms !== this.#put && at_ms <= span) {
+      moveTo(at_ms, index);
+      return;
+    }
+    this.#put = Math.min(firstDenied(this.lanes), span);
+    moveTo(this.#put);
+  }
 
   /** The answers of all lanes to the last click, at once. */
   async #answerLive() {
@@ -231,7 +242,8 @@ export class App {
       return;
     }
     const last = traffic.at.length - 1;
-    moveTo(traffic.at[last], last);
+    this.#put = traffic.at[last];
+    moveTo(this.#put, last);
     await Promise.all(
       this.lanes.map((lane) => lane.point({ at_ms: traffic.at[last], index: last })),
     );
