@@ -42,6 +42,7 @@ mod units;
 use lane::LaneRun;
 #[cfg(feature = "lanes")]
 use tollgate_core::Span;
+#[cfg(any(feature = "lanes", feature = "logs"))]
 use wasm_bindgen::prelude::{JsError, wasm_bindgen};
 
 /// What the compiler says of a policy for a surface (`envoy`, `worker`, `library`, `server`), as
@@ -178,6 +179,7 @@ impl Log {
 const ENDED: &str = "the log has ended";
 
 /// Our own types always become JSON: no map of theirs has keys that are no texts.
+#[cfg(any(feature = "lanes", feature = "logs"))]
 fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -158,7 +158,9 @@ fn secret(digits: &str) -> Result<[u8; 16], String> {
     if digits.is_empty() {
         return Ok([0; 16]);
     }
-    let number = u128::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 32);
+    let number = u128::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
     number.map(u128::to_be_bytes).ok_or_else(|| "private_key: use 32 hexadecimal digits".to_owned())
 }
 

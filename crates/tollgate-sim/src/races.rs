@@ -5,7 +5,8 @@
 //! is written by compare and swap, in order; who lost is read and decided again, alone, up to
 //! [`MAX_TRIES`] times; when it denies then, what was written is taken back. Deliberately absent:
 //! races of requests that stand in a line, and of what a response brings about: these are written
-//! at once.
+//! at once. A request that is read while others stand in a line may go before them, if it fits: the
+//! filter would put it behind them.
 
 use std::mem;
 
