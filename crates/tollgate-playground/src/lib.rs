@@ -46,7 +46,7 @@ use tollgate_core::Span;
 use wasm_bindgen::prelude::{JsError, wasm_bindgen};
 
 /// What the compiler says of a policy for a surface (`envoy`, `worker`, `library`, `server`), as
-/// the JSON of [`check::Checked`].
+/// the JSON of `check::Checked`.
 ///
 /// Never fails: what is wrong with the text or the name of the surface is among the problems.
 #[cfg(feature = "lanes")]
@@ -57,7 +57,7 @@ pub fn check(text: &str, surface: &str) -> String {
 }
 
 /// What may be written at `offset`, in UTF-16 units, of a policy that need not be whole: the JSON
-/// of a list of [`complete::Completion`], the likeliest first.
+/// of a list of `complete::Completion`, the likeliest first.
 ///
 /// Never fails: an offset beyond the text is its end.
 #[cfg(feature = "lanes")]
@@ -123,7 +123,7 @@ impl Lane {
         self.0.near(nanos(at_ms)).and_then(|number| u32::try_from(number).ok())
     }
 
-    /// Everything about the request of this number, as [`told::Told`]; null when there is none.
+    /// Everything about the request of this number, as `told::Told`; null when there is none.
     pub fn at(&mut self, number: u32) -> String {
         json(&self.0.told(number.into()))
     }
