@@ -271,6 +271,21 @@ fn bounds_hold_on_one_side_and_fail_on_the_other() {
     }
 }
 
+/// Guards: bounds that no request lies within, and one that is silently another.
+#[test]
+fn times_that_cannot_mean_anything_are_misuse() {
+    for wrong in [
+        &["--out-of-order", "25h"][..],
+        &["--since", "2026-01-02", "--until", "2026-01-01"],
+        &["--since", "2026-01-02", "--until", "2026-01-02"],
+    ] {
+        let arguments = [&["replay", "ten.json", "access.log"], wrong].concat();
+        assert_eq!(tollgate(&policies(), &arguments).code, 2, "{wrong:?}");
+    }
+    let arguments = ["replay", "ten.json", "access.log", "--out-of-order", "1d"];
+    assert_eq!(tollgate(&policies(), &arguments).code, 0);
+}
+
 /// Guards: an address that stands in the log, in whichever form the report is.
 #[test]
 fn nothing_private_leaks_in_any_form() {

@@ -44,7 +44,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) until: Option<Timestamp>,
     /// Sort lines that stand behind others later by at most this
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = out_of_order)]
     pub(crate) out_of_order: Span,
     /// Compare with another policy: what changes from that one to this one
     #[arg(long, value_name = "POLICY")]
@@ -125,6 +125,13 @@ fn size(text: &str) -> Result<u64, String> {
     let size = number.parse::<u64>().ok().filter(|_| is_plain);
     let size = size.and_then(|number| number.checked_mul(unit));
     size.ok_or_else(|| "use a size such as 1GiB, 512MiB or 0".to_owned())
+}
+
+/// What a record is held for at most: beyond a day it is the stamp that is wrong.
+fn out_of_order(text: &str) -> Result<Span, String> {
+    let most = Span::from_secs(86_400);
+    let bound = span(text)?;
+    if bound <= most { Ok(bound) } else { Err("use at most 1d".to_owned()) }
 }
 
 fn secret(text: &str) -> Result<[u8; 16], String> {

@@ -55,6 +55,13 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
     let fields = fields(args, &policies, &given, &formats)?;
     let reads_client =
         policies.iter().any(|policy| policy.reads().iter().any(|read| read.fact == Fact::Client));
+    if let (Some(since), Some(until)) = (args.since, args.until)
+        && since >= until
+    {
+        return Err(End::Misuse(
+            "--until is not after --since: no request lies between".to_owned(),
+        ));
+    }
     let mut job = Job {
         options: options(args)?,
         policy,
