@@ -31,17 +31,19 @@ pub struct Seen<'s> {
 }
 
 /// Where what becomes of requests is noted.
-pub(crate) struct Books<'r> {
+#[derive(Debug)]
+pub(crate) struct Books {
     /// The true time.
     pub(crate) at: Timestamp,
-    pub(crate) table: &'r mut Table,
-    pub(crate) judge: &'r mut Judge,
-    pub(crate) waits: &'r mut Waits,
-    pub(crate) requests: &'r mut Requests,
-    pub(crate) waiting: &'r mut BTreeMap<(usize, u64), Request>,
+    pub(crate) table: Table,
+    pub(crate) judge: Judge,
+    pub(crate) waits: Waits,
+    pub(crate) requests: Requests,
+    /// Requests that stand in a line, by node and number.
+    pub(crate) waiting: BTreeMap<(usize, u64), Request>,
 }
 
-impl Books<'_> {
+impl Books {
     /// Notes what was decided of a request at a node, which has waited since then if it waits.
     pub(crate) fn enter(
         &mut self,
@@ -77,7 +79,7 @@ impl Books<'_> {
         since: Timestamp,
     ) -> Option<Exact> {
         let wait = leaves_at.map(|at| at.since(since));
-        let Table { admitted, delayed, denied, .. } = &mut *self.table;
+        let Table { admitted, delayed, denied, .. } = &mut self.table;
         count_one([admitted, delayed, denied], wait);
         if let Some(row) = self.table.sources.get_mut(request.source) {
             count_one([&mut row.admitted, &mut row.delayed, &mut row.denied], wait);

@@ -28,16 +28,10 @@ use crate::waits::Waits;
 pub struct Run {
     policy: Arc<Policy>,
     servers: Vec<Server>,
-    requests: Requests,
     spread: Spread,
     chance: Chance,
-    judge: Judge,
-    waits: Waits,
-    /// Requests that stand in a line, by node and number.
-    waiting: BTreeMap<(usize, u64), Request>,
-    table: Table,
+    books: Books,
     held: Held,
-    now: Timestamp,
 }
 
 /// A node and its clock.
@@ -97,15 +91,17 @@ impl Run {
         let count = usize::try_from(described.count.0).unwrap_or(1);
         Self {
             servers: (0..count).map(server).collect(),
-            requests: Requests::new(traffic, seed),
             spread: described.spread,
             chance: Chance::new(seed, 0),
-            judge: Judge::new(&policy),
-            waits: Waits::new(),
-            waiting: BTreeMap::new(),
-            table: empty_table(&policy, traffic),
+            books: Books {
+                at: START,
+                table: empty_table(&policy, traffic),
+                judge: Judge::new(&policy),
+                waits: Waits::new(),
+                requests: Requests::new(traffic, seed),
+                waiting: BTreeMap::new(),
+            },
             held: Held::default(),
-            now: START,
             policy,
         }
     }
@@ -120,7 +116,7 @@ impl Run {
     pub fn step(&mut self, budget: u64, observe: &mut impl FnMut(&Seen<'_>)) -> Progress {
         for _ in 0..budget {
             let Some((at, event)) = self.next_event() else { return self.progress(true) };
-            self.now = at;
+            self.books.at = at;
             match event {
                 Event::Resume(server) => self.resume(server, observe),
                 Event::Write(server) => self.write(server, observe),
@@ -139,9 +135,11 @@ impl Run {
     /// The table so far.
     pub fn table(&mut self) -> Table {
         let is_done = self.next_event().is_none();
-        self.judge.release(&self.policy, if is_done { Timestamp::MAX } else { self.now });
-        let mut table = self.table.clone();
-        for (row, most) in table.quotas.iter_mut().zip(self.judge.most.iter().flatten()) {
+        self.books
+            .judge
+            .release(&self.policy, if is_done { Timestamp::MAX } else { self.books.at });
+        let mut table = self.books.table.clone();
+        for (row, most) in table.quotas.iter_mut().zip(self.books.judge.most.iter().flatten()) {
             (row.most_admitted, row.burst) = *most;
         }
         let worst = table.quotas.iter().reduce(|worst, row| {
@@ -152,26 +150,26 @@ impl Run {
         });
         (table.most_admitted, table.limit, table.burst) =
             worst.map_or((0, 0, 0), |row| (row.most_admitted, row.limit, row.burst));
-        table.false_allow = self.judge.false_allow;
-        table.false_deny = self.judge.false_deny;
-        table.waits = self.waits.figures();
-        table.given_up = self.requests.given_up();
-        table.is_cut_short = self.requests.is_cut_short();
+        table.false_allow = self.books.judge.false_allow;
+        table.false_deny = self.books.judge.false_deny;
+        table.waits = self.books.waits.figures();
+        table.given_up = self.books.requests.given_up();
+        table.is_cut_short = self.books.requests.is_cut_short();
         table
     }
 
     fn progress(&self, is_done: bool) -> Progress {
-        let since_start = self.now.since(START);
-        Progress { offered: self.table.offered, since_start, is_done }
+        let since_start = self.books.at.since(START);
+        Progress { offered: self.books.table.offered, since_start, is_done }
     }
 
     fn next_event(&self) -> Option<(Timestamp, Event)> {
         let of_server = |(i, server): (usize, &Server)| {
-            let resumes = server.resumes_at(self.now).map(|at| (at, Event::Resume(i)));
+            let resumes = server.resumes_at(self.books.at).map(|at| (at, Event::Resume(i)));
             let writes = server.crew.next_at().map(|at| (at, Event::Write(i)));
             resumes.into_iter().chain(writes).min()
         };
-        let request = self.requests.next_at().map(|at| (at, Event::Request));
+        let request = self.books.requests.next_at().map(|at| (at, Event::Request));
         self.servers.iter().enumerate().filter_map(of_server).chain(request).min()
     }
 
@@ -181,31 +179,23 @@ impl Run {
         let Some(until) = server.node.next_at() else { return };
         let Some(decided) = server.node.resume(until) else { return };
         let number = (index, decided.arrival().number);
-        let Some(request) = self.waiting.remove(&number) else { return };
-        let mut books = Books {
-            at: self.now,
-            table: &mut self.table,
-            judge: &mut self.judge,
-            waits: &mut self.waits,
-            requests: &mut self.requests,
-            waiting: &mut self.waiting,
-        };
-        books.enter(index, &request, &decided, request.at, observe);
+        let Some(request) = self.books.waiting.remove(&number) else { return };
+        self.books.enter(index, &request, &decided, request.at, observe);
         self.measure(index);
     }
 
     /// A request comes.
     fn request(&mut self, observe: &mut impl FnMut(&Seen<'_>)) {
-        let Some(request) = self.requests.next_request_until(self.now) else { return };
+        let Some(request) = self.books.requests.next_request_until(self.books.at) else { return };
         let index = self.server_of(&request);
-        self.table.offered = self.table.offered.saturating_add(1);
-        self.table.seconds = request.at.since(START).as_nanos() / 1_000_000_000;
-        if let Some(row) = self.table.sources.get_mut(request.source) {
+        self.books.table.offered = self.books.table.offered.saturating_add(1);
+        self.books.table.seconds = request.at.since(START).as_nanos() / 1_000_000_000;
+        if let Some(row) = self.books.table.sources.get_mut(request.source) {
             row.offered = row.offered.saturating_add(1);
             row.retries = row.retries.saturating_add(u64::from(request.attempt > 0));
         }
         // Those whose turn came although nobody could know when: the clock was set forward.
-        while self.servers.get(index).is_some_and(|server| server.is_due(self.now)) {
+        while self.servers.get(index).is_some_and(|server| server.is_due(self.books.at)) {
             self.resume(index, observe);
         }
         let Some(server) = self.servers.get_mut(index) else { return };
@@ -215,28 +205,20 @@ impl Run {
             }
             return;
         }
-        let Some(facts) = self.requests.facts(request) else { return };
-        let status = self.requests.traffic().status(request.source);
-        let decided = server.node.decide(&facts, server.clock.read(self.now), status);
-        let mut books = Books {
-            at: self.now,
-            table: &mut self.table,
-            judge: &mut self.judge,
-            waits: &mut self.waits,
-            requests: &mut self.requests,
-            waiting: &mut self.waiting,
-        };
-        books.enter(index, &request, &decided, request.at, observe);
+        let Some(facts) = self.books.requests.facts(request) else { return };
+        let status = self.books.requests.traffic().status(request.source);
+        let decided = server.node.decide(&facts, server.clock.read(self.books.at), status);
+        self.books.enter(index, &request, &decided, request.at, observe);
         self.measure(index);
     }
 
     /// A worker takes a request.
     fn begin(&mut self, index: usize, request: Request) {
-        let Some(facts) = self.requests.facts(request) else { return };
+        let Some(facts) = self.books.requests.facts(request) else { return };
         let Some(server) = self.servers.get_mut(index) else { return };
-        let status = self.requests.traffic().status(request.source);
-        let job = server.node.begin(&facts, server.clock.read(self.now), status);
-        server.crew.work(request, job, self.now);
+        let status = self.books.requests.traffic().status(request.source);
+        let job = server.node.begin(&facts, server.clock.read(self.books.at), status);
+        server.crew.work(request, job, self.books.at);
     }
 
     /// A worker writes what it has decided, and takes the next request.
@@ -244,19 +226,11 @@ impl Run {
         let Some(server) = self.servers.get_mut(index) else { return };
         let Some((request, mut job)) = server.crew.pop() else { return };
         if server.node.write(&mut job) == Step::Again {
-            return server.crew.work(request, job, self.now);
+            return server.crew.work(request, job, self.books.at);
         }
-        self.table.lost_races = self.table.lost_races.saturating_add(job.lost);
+        self.books.table.lost_races = self.books.table.lost_races.saturating_add(job.lost);
         let decided = server.node.end(job);
-        let mut books = Books {
-            at: self.now,
-            table: &mut self.table,
-            judge: &mut self.judge,
-            waits: &mut self.waits,
-            requests: &mut self.requests,
-            waiting: &mut self.waiting,
-        };
-        books.enter(index, &request, &decided, self.now, observe);
+        self.books.enter(index, &request, &decided, self.books.at, observe);
         self.measure(index);
         if let Some(next) = self.servers.get_mut(index).and_then(|server| server.crew.done()) {
             self.begin(index, next);
@@ -268,7 +242,7 @@ impl Run {
         let count = u64::try_from(self.servers.len()).unwrap_or(1);
         let number = match self.spread {
             _ if count == 1 => 0,
-            Spread::RoundRobin => self.table.offered.checked_rem(count).unwrap_or(0),
+            Spread::RoundRobin => self.books.table.offered.checked_rem(count).unwrap_or(0),
             Spread::Random => self.chance.below(count),
             // Clients are numbered one after the other: mixed, so that no node has the first ones.
             Spread::Client => {
@@ -285,10 +259,10 @@ impl Run {
         let held = Held::by(server.node.stored());
         let before = std::mem::replace(&mut server.held, held);
         self.held = self.held.without(before).and(held);
-        self.table.keys = self.table.keys.max(self.held.keys);
-        self.table.state_bytes = self.table.state_bytes.max(self.held.bytes);
-        self.table.evictions = self.held.evictions;
-        self.table.evictions_half_used = self.held.evictions_half_used;
+        self.books.table.keys = self.books.table.keys.max(self.held.keys);
+        self.books.table.state_bytes = self.books.table.state_bytes.max(self.held.bytes);
+        self.books.table.evictions = self.held.evictions;
+        self.books.table.evictions_half_used = self.held.evictions_half_used;
     }
 }
 
