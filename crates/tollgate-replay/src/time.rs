@@ -7,8 +7,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 use tollgate_core::Timestamp;
-
-const DAY: u64 = 86_400;
+use tollgate_report::rfc3339;
 
 /// A point in time, written as `1995-08-01T06:00:00.000Z` (RFC 3339).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +23,7 @@ impl Moment {
 
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&rfc3339(self.0))
+        f.write_str(&rfc3339(self.millis()))
     }
 }
 
@@ -34,38 +33,7 @@ impl Serialize for Moment {
     }
 }
 
-fn rfc3339(at: Timestamp) -> String {
-    let millis = at.as_nanos() / 1_000_000;
-    let (seconds, millis) = (millis / 1000, millis % 1000);
-    let (days, second) = (seconds / DAY, seconds % DAY);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// Year, month and day of a day since 1970 (H. Hinnant, "chrono-compatible low-level date
-/// algorithms", civil_from_days, for days that are not negative).
-fn civil(days: u64) -> (u64, u64, u64) {
-    // From the first of March of year 0, so that a leap day is the last one of its year.
-    let days = days.saturating_add(719_468);
-    let (era, day) = (days / 146_097, days % 146_097);
-    let leap_days = (day / 1460).saturating_sub(day / 36_524).saturating_add(day / 146_096);
-    let year = day.saturating_sub(leap_days) / 365;
-    let before = year.saturating_mul(365).saturating_add(year / 4).saturating_sub(year / 100);
-    let day = day.saturating_sub(before);
-    let month = day.saturating_mul(5).saturating_add(2) / 153;
-    let first = month.saturating_mul(153).saturating_add(2) / 5;
-    let day = day.saturating_sub(first).saturating_add(1);
-    let (month, next) = match month {
-        0..10 => (month.saturating_add(3), 0),
-        _ => (month.saturating_sub(9), 1),
-    };
-    let year = era.saturating_mul(400).saturating_add(year).saturating_add(next);
-    (year, month, day)
-}
-
 #[cfg(test)]
-#[allow(clippy::arithmetic_side_effects)]
 mod tests {
     use super::*;
 
@@ -81,31 +49,8 @@ mod tests {
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
             (1_767_225_599_000, "2025-12-31T23:59:59.000Z"),
         ] {
-            assert_eq!(rfc3339(Timestamp::from_millis(millis)), text);
+            assert_eq!(Moment(Timestamp::from_millis(millis)).to_string(), text);
         }
-        assert_eq!(rfc3339(Timestamp::MAX), "2554-07-21T23:34:33.709Z");
-    }
-
-    /// Every day after the one before, over two cycles of the calendar.
-    #[test]
-    fn no_day_is_left_out() {
-        let mut last = civil(0);
-        for day in 1..213_000 {
-            let next = civil(day);
-            let (y, m, d) = last;
-            let leap = y % 4 == 0 && (y % 100 != 0 || y % 400 == 0);
-            let length = match m {
-                2 => 28 + u64::from(leap),
-                4 | 6 | 9 | 11 => 30,
-                _ => 31,
-            };
-            let wanted = match (d < length, m < 12) {
-                (true, _) => (y, m, d + 1),
-                (false, true) => (y, m + 1, 1),
-                (false, false) => (y + 1, 1, 1),
-            };
-            assert_eq!(next, wanted);
-            last = next;
-        }
+        assert_eq!(Moment(Timestamp::MAX).to_string(), "2554-07-21T23:34:33.709Z");
     }
 }

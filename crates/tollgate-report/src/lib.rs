@@ -46,3 +46,4 @@ pub use points::MAX_POINTS;
 pub use table::{Cell, Column, Kind, Table};
 pub use text::Part;
 pub use visible::{is_plain, visible};
+pub use words::rfc3339;

@@ -101,7 +101,7 @@ impl Cell {
             Self::Number(number) if !number.is_finite() => String::new(),
             Self::Number(number) => number.to_string(),
             Self::Share { part, whole } => words::raw_share(*part, *whole),
-            Self::Time(at) => words::raw_time(*at),
+            Self::Time(at) => words::rfc3339(*at),
             Self::Duration(nanos) => words::raw_duration(*nanos),
         }
     }

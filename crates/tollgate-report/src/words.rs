@@ -106,8 +106,10 @@ pub(crate) fn time_ms(unix_ms: i64) -> String {
     if time.contains('.') { time } else { time + ".000" }
 }
 
-/// RFC 3339, in UTC, to the millisecond.
-pub(crate) fn raw_time(unix_ms: i64) -> String {
+/// A time as programs read it, `1995-08-01T00:00:07.000Z` (RFC 3339): from milliseconds since
+/// 1970-01-01T00:00:00Z, in UTC. Years before 0 and beyond 9999 have a sign.
+#[must_use]
+pub fn rfc3339(unix_ms: i64) -> String {
     let (date, clock) = date_and_clock(unix_ms);
     let millis = if clock.contains('.') { "" } else { ".000" };
     format!("{date}T{clock}{millis}Z")
@@ -269,7 +271,7 @@ mod tests {
         ] {
             assert_eq!(time(unix_ms), expected);
         }
-        assert_eq!(raw_time(7_000), "1970-01-01T00:00:07.000Z");
+        assert_eq!(rfc3339(7_000), "1970-01-01T00:00:07.000Z");
         // The edges of the type do not overflow.
         assert!(time(i64::MAX).starts_with("+292278994-08-17"), "{}", time(i64::MAX));
         assert!(time(i64::MIN).starts_with("-292275055-05-16"), "{}", time(i64::MIN));
@@ -282,5 +284,28 @@ mod tests {
             ["0 bytes", "1023 bytes", "1.0 KiB", "1.1 KiB"]
         );
         assert_eq!(bytes(u64::MAX), "17179869184.0 GiB");
+    }
+
+    /// Every day after the one before, over two cycles of the calendar.
+    #[test]
+    fn no_day_is_left_out() {
+        let mut last = civil(0);
+        for day in 1..213_000 {
+            let next = civil(day);
+            let (y, m, d) = last;
+            let leap = y % 4 == 0 && (y % 100 != 0 || y % 400 == 0);
+            let length = match m {
+                2 => 28 + i64::from(leap),
+                4 | 6 | 9 | 11 => 30,
+                _ => 31,
+            };
+            let wanted = match (d < length, m < 12) {
+                (true, _) => (y, m, d + 1),
+                (false, true) => (y, m + 1, 1),
+                (false, false) => (y + 1, 1, 1),
+            };
+            assert_eq!(next, wanted);
+            last = next;
+        }
     }
 }
