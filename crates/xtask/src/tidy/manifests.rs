@@ -12,6 +12,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-policy", &["tollgate-core"]),
     ("tollgate-table", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-envoy", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
+    ("tollgate-service", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-worker", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-sim", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
     ("tollgate-access-log", &[]),
