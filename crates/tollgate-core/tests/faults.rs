@@ -233,6 +233,38 @@ proptest! {
         }
     }
 
+    /// Whatever numbers a state holds, what is said of it is exact: what remains is admitted and no
+    /// unit more, and a denial is over when it says. But for two rings that nobody wrote: a log in
+    /// no order, and buckets whose sum or oldest is not that of their counters. To tell these would
+    /// cost every decision a walk around the ring.
+    #[test]
+    fn what_is_said_of_any_numbers_is_exact(
+        limiter in limiter().prop_filter("no log", |l| l.algorithm() != Algorithm::SlidingLog),
+        start in start(), steps in steps(20), damage in damage(), then in steps(6),
+    ) {
+        let mut key = Key::new(limiter);
+        let mut now = start;
+        run(&mut key, start, &steps, |_, at, _, _| now = at);
+        if limiter.algorithm().buckets().is_some() {
+            let mut counters = [&key.state[..8], &key.state[16..]].concat();
+            damage.apply(&mut counters);
+            prop_assert!(limiter.convert(1, &counters, &mut key.state));
+        } else {
+            damage.apply(&mut key.state);
+        }
+        run(&mut key, now, &then, |key, now, cost, decision| {
+            let admits = |now, cost| key.peek(now, cost).is_admitted();
+            let remaining = decision.remaining;
+            assert!(admits(now, remaining), "{remaining} at {now}: {key:?}");
+            assert!(!admits(now, remaining + 1), "{remaining} at {now}: {key:?}");
+            if let Some(wait) = decision.retry_after {
+                let wait_ns = wait.as_nanos();
+                assert!(!admits(now + wait_ns - 1, cost), "early at {now}: {key:?}");
+                assert!(admits(now + wait_ns, cost), "late at {now}: {key:?}");
+            }
+        });
+    }
+
     /// Refunds of anything, at any time, on any bytes: nothing traps, and still never more than the
     /// capacity is admitted at one instant.
     #[test]
@@ -282,6 +314,44 @@ fn served_in_time(key: &Key, now: u64, later: u64, was_charged: bool) {
     }
     let whole_at = now.saturating_add(longest_ns);
     assert!(!was_charged || is_whole_at(whole_at), "charged at {now}, not whole: {key:?}");
+}
+
+/// What becomes of a state that somebody else writes to.
+#[derive(Clone, Debug)]
+enum Damage {
+    /// Some of its bytes.
+    Some(Vec<(prop::sample::Index, u8)>),
+    /// All of them.
+    All(Vec<u8>),
+    /// All but the first, so that its time is near.
+    AllButTheFirst(Vec<u8>),
+}
+
+impl Damage {
+    fn apply(&self, state: &mut [u8]) {
+        let (kept, given) = match self {
+            Self::Some(bytes) => {
+                bytes.iter().for_each(|(index, byte)| state[index.index(state.len())] = *byte);
+                return;
+            }
+            Self::All(given) => (0, given),
+            Self::AllButTheFirst(given) => (8, given),
+        };
+        state.iter_mut().skip(kept).zip(given.iter().cycle()).for_each(|(byte, any)| *byte = *any);
+    }
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let bytes = || prop::collection::vec(prop_oneof![any_byte(), 0..6_u8], 1..200);
+    prop_oneof![
+        prop::collection::vec(
+            (any::<prop::sample::Index>(), prop_oneof![any_byte(), 0..6_u8]),
+            1..8
+        )
+        .prop_map(Damage::Some),
+        bytes().prop_map(Damage::All),
+        bytes().prop_map(Damage::AllButTheFirst),
+    ]
 }
 
 fn any_byte() -> impl Strategy<Value = u8> {
@@ -481,4 +551,25 @@ fn extreme_limiters() -> Vec<Limiter> {
     }
     assert!(limiters.len() > 100);
     limiters
+}
+
+/// Found by the fuzzer: counters that hold more than the sum says are believed oldest first, up to
+/// the sum; so the wait is over when it says, although the one in which it ends has more units.
+#[test]
+fn counters_beyond_the_sum_are_not_waited_for() {
+    let quota = Quota::new(1, Span::from_millis(1)).expect("a quota");
+    let algorithm = Algorithm::SlidingBuckets { buckets: 3, weighted: true };
+    let mut key = Key::new(Limiter::new(algorithm, quota).expect("a limiter"));
+    // The newest sub-window is the fourth, the oldest two older; 5 in all, of 3, 4 and 0.
+    let (index, age, sum) = (4_u64, 2_u64, 5_u64);
+    key.state[..8].copy_from_slice(&index.to_le_bytes());
+    key.state[8..16].copy_from_slice(&(sum << 16 | age).to_le_bytes());
+    for (sub_window, units) in [(2_usize, 3_u32), (3, 4)] {
+        let place = 16 + sub_window % 4 * 4;
+        key.state[place..place + 4].copy_from_slice(&units.to_le_bytes());
+    }
+    let now = 4 * 333_334;
+    let wait = key.peek(now, 1).retry_after.expect("it fits").as_nanos();
+    assert!(!key.peek(now + wait - 1, 1).is_admitted());
+    assert!(key.peek(now + wait, 1).is_admitted());
 }

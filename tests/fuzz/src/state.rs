@@ -3,7 +3,8 @@
 //!
 //! The first byte of a corpus file chooses which of these the rest is. Invariant checked, whatever
 //! the bytes: nobody gets more than a full quota at one instant; looking says what checking does; a
-//! denial changes no byte and is over exactly when it says; what is idle decides like never seen.
+//! denial changes no byte, is over within two bursts or windows and the skew, and exactly when it
+//! says unless the state is a ring that contradicts itself; what is idle decides like never seen.
 
 use arbitrary::{Result, Unstructured};
 use tollgate_core::{
@@ -62,11 +63,10 @@ fn limiter(mut input: Unstructured<'_>) -> Result<()> {
         ));
     }
     let mut state = vec![0; limiter.state_len()];
-    let is_own: bool = input.arbitrary()?;
+    let kind: u8 = input.arbitrary()?;
+    let is_own = kind & 1 == 1;
     let given = if is_own { &[] } else { input.take_rest() };
-    state.iter_mut().zip(given.iter().cycle()).for_each(|(byte, random)| *byte = *random);
-    // A log that nobody wrote is in no order: it holds the quota, but has no exact times to tell.
-    let is_exact = is_own || limiter.algorithm() != Algorithm::SlidingLog;
+    let is_exact = fill(&limiter, given, kind & 2 == 2, &mut state) || is_own;
     let mut at_once = 0_u64;
     for (op, cost, other) in ops {
         match op % 8 {
@@ -86,6 +86,27 @@ fn limiter(mut input: Unstructured<'_>) -> Result<()> {
     }
     forgotten(&limiter, &state, now);
     Ok(())
+}
+
+/// Any bytes as a state; true when it has exact times and numbers to tell. A log that nobody wrote
+/// is in no order, and buckets that nobody wrote have a sum and an oldest part that are not their
+/// counters': both hold the quota, but finding out would cost every decision a walk around the
+/// ring. `as_counters` gives the buckets any counters, with the sum that they have.
+fn fill(limiter: &Limiter, given: &[u8], as_counters: bool, state: &mut [u8]) -> bool {
+    let repeat = |bytes: &mut [u8]| {
+        bytes.iter_mut().zip(given.iter().cycle()).for_each(|(byte, any)| *byte = *any);
+    };
+    match limiter.algorithm() {
+        Algorithm::SlidingBuckets { .. } if as_counters => {
+            let mut counters = vec![0; limiter.state_len_in(1).expect("the first layout")];
+            repeat(&mut counters);
+            limiter.convert(1, &counters, state)
+        }
+        algorithm => {
+            repeat(state);
+            !matches!(algorithm, Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog)
+        }
+    }
 }
 
 /// One check with everything that is said about it; the units that were admitted.

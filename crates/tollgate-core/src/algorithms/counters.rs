@@ -28,8 +28,8 @@ pub(crate) struct Shape {
     counters: u64,
 }
 
-/// What a state says of its counters. Any bytes are one: the units that the sum has more than the
-/// counters from the oldest on count as the newest's.
+/// What a state says of its counters. Any bytes are one: the counters are believed from the oldest
+/// on, up to the sum, and the units that the sum has more than they have count as the newest's.
 #[derive(Clone, Copy)]
 pub(crate) struct Ring {
     pub(crate) newest: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Ring {
     pub(crate) sum: u64,
 }
 
-/// Where the oldest units of a ring end.
+/// Where the oldest units of a ring end, and any sub-window of it beside the units before it.
 #[derive(Clone, Copy)]
 pub(crate) struct Reached {
     /// The sub-window.
@@ -262,13 +262,19 @@ impl Shape {
         Reached { index, before }
     }
 
-    /// The units of the `index`-th sub-window, which the ring has; of the newest, also those that
-    /// the sum has more than the counters.
-    pub(crate) fn units(&self, ring: Ring, counters: &Counters, index: u64) -> u64 {
-        if index < ring.newest {
-            return count(counters, self.place(index)).min(ring.sum);
+    /// The units of a sub-window of the ring.
+    #[inline]
+    pub(crate) fn units(&self, ring: Ring, counters: &Counters, of: Reached) -> u64 {
+        let believed = ring.sum.saturating_sub(of.before);
+        if of.index < ring.newest {
+            return count(counters, self.place(of.index)).min(believed);
         }
-        ring.sum.saturating_sub(self.reached_by(ring, counters, u64::MAX).before)
+        believed
+    }
+
+    /// The units of the newest sub-window.
+    pub(crate) fn units_of_newest(&self, ring: Ring, counters: &Counters) -> u64 {
+        self.units(ring, counters, self.reached_by(ring, counters, u64::MAX))
     }
 
     /// The newest sub-window that has any units; `None` when there are none.

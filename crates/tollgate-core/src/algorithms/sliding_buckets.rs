@@ -328,7 +328,8 @@ impl SlidingBuckets {
         if is_anew || !is_oldest {
             return 0;
         }
-        let units = self.shape.units(counting, counters, counting.oldest);
+        let oldest = Reached { index: counting.oldest, before: 0 };
+        let units = self.shape.units(counting, counters, oldest);
         units.saturating_sub(self.weight().of(units, left))
     }
 
@@ -343,15 +344,16 @@ impl SlidingBuckets {
         let Moment { index, counting, is_anew, .. } = *moment;
         let newest = match (is_anew, counting.newest == index) {
             (true, _) => counting.sum,
-            (false, true) => self.shape.units(counting, counters, index),
+            (false, true) => self.shape.units_of_newest(counting, counters),
             (false, false) => 0,
         };
         // The sub-window that the last of them is in, its units, and those before it.
         let (mut reached, mut of) = (index, newest.saturating_add(charged));
         let mut before = counting.sum.saturating_sub(newest);
         if units <= before {
-            Reached { index: reached, before } = self.shape.reached_by(counting, counters, units);
-            of = self.shape.units(counting, counters, reached);
+            let last = self.shape.reached_by(counting, counters, units);
+            of = self.shape.units(counting, counters, last);
+            Reached { index: reached, before } = last;
         }
         // All but so many of its units may still weigh.
         let room = of.saturating_sub(units.saturating_sub(before));
