@@ -37,7 +37,7 @@ impl<'a> Outcome<'a> {
         let outcome = *self;
         self.plan.applied.iter().map(move |applied| RuleDecision {
             rule: applied.rule.into(),
-            quota_set: applied.set.into(),
+            quota_set: outcome.policy.index_of(&applied.set),
             result: outcome.result(applied),
             cost: applied.cost,
             is_binding: applied.binding,

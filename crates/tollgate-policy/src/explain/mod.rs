@@ -136,7 +136,7 @@ impl<'a> Outcome<'a> {
     pub fn verdicts(&self) -> Vec<RuleVerdict<'a>> {
         let verdicts = self.plan.applied.iter().map(|applied| RuleVerdict {
             rule: usize::from(applied.rule),
-            quota_set: usize::from(applied.set),
+            quota_set: self.policy.index_of(&applied.set),
             partition: applied.partition,
             malformed: applied.malformed,
             cost: applied.cost,

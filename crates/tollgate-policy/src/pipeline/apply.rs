@@ -18,7 +18,7 @@ use crate::http::malformed::Malformed;
 use crate::http::repeated::Repeated;
 use crate::http::values::{elements, the_one};
 use crate::pipeline::partitions::Partitions;
-use crate::pipeline::plan::{AppliedRule, Due, Plan};
+use crate::pipeline::plan::{AppliedRule, AppliedSet, Due, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
 use crate::policy::index::IndexedBy;
@@ -84,7 +84,7 @@ impl Policy {
         };
         applied.push(AppliedRule {
             rule: index,
-            set: counted.map_or(rule.set, |counted| counted.set),
+            set: AppliedSet::OfPolicy(counted.map_or(rule.set, |counted| counted.set)),
             cost: counted.map_or(0, |counted| counted.cost),
             partition,
             malformed: counted.err(),

@@ -124,7 +124,7 @@ impl PartitionMut<'_> {
         let mut counted = applied.iter_mut().filter(|applied| applied.counts_in(*index));
         let (Some(applied), None) = (counted.next(), counted.next()) else { return None };
         let rule = policy.rules.get(usize::from(applied.rule))?;
-        let set = policy.sets.get(usize::from(applied.set))?;
+        let set = policy.applied_set(applied)?;
         let is_charged_now = matches!(applied.due, Due::Now | Due::Held);
         let ([quota], true, None) = (&*set.quotas, is_charged_now, rule.longest_wait()) else {
             return None;
@@ -245,7 +245,7 @@ fn each_quota(
     decisions: &mut [Decision],
     mut each: impl FnMut(&CompiledQuota, &mut [u8], &mut Decision),
 ) {
-    let Some(set) = policy.sets.get(usize::from(applied.set)) else { return };
+    let Some(set) = policy.applied_set(applied) else { return };
     let Some(states) = record::states_mut(set, value) else { return };
     let decisions = decisions.get_mut(applied.first_decision..).unwrap_or_default();
     for (quota, decision) in set.quotas.iter().zip(decisions) {

@@ -4,6 +4,7 @@
 //! reused from request to request and allocates nothing once its buffers have grown. How it is
 //! filled is in `apply`, how it is decided in `decide`.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
@@ -11,6 +12,7 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use crate::http::malformed::Malformed;
 use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
+use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::request::lazy::Buffers;
 
@@ -52,7 +54,7 @@ const _: fn() = || {
 #[derive(Clone, Debug)]
 pub(crate) struct AppliedRule {
     pub(crate) rule: u16,
-    pub(crate) set: u16,
+    pub(crate) set: AppliedSet,
     pub(crate) cost: u64,
     /// `None` when a key part is missing and the rule refuses such requests, or when it is
     /// malformed.
@@ -70,6 +72,16 @@ pub(crate) struct AppliedRule {
     pub(crate) charged: Option<Timestamp>,
     /// It would have to wait for this rule and may not.
     pub(crate) rejected_waiting: bool,
+}
+
+/// Whose quotas a rule counts a request in.
+#[derive(Clone, Debug)]
+pub(crate) enum AppliedSet {
+    /// Those of the policy with this index: the rule's own or a tier's.
+    OfPolicy(u16),
+    /// Those of the request's tenant, which stand in no policy.
+    #[allow(dead_code)] // made as soon as a plan may have a tenant
+    OfTenant(Arc<QuotaSet>),
 }
 
 /// When a rule charges a request.
@@ -93,11 +105,28 @@ impl AppliedRule {
 }
 
 impl Policy {
-    /// The quotas of a rule that this policy planned.
-    pub(crate) fn quotas(&self, applied: &AppliedRule) -> &[CompiledQuota] {
-        let set = self.sets.get(usize::from(applied.set));
+    /// What a rule that this policy planned counts in, whoever's it is. `None` only for a plan of
+    /// another policy.
+    pub(crate) fn applied_set<'a>(&'a self, applied: &'a AppliedRule) -> Option<&'a QuotaSet> {
+        let set = match &applied.set {
+            AppliedSet::OfPolicy(index) => self.sets.get(usize::from(*index)),
+            AppliedSet::OfTenant(set) => Some(&**set),
+        };
         debug_assert!(set.is_some(), "a plan goes with the policy that made it");
-        set.map_or(&[], |set| &set.quotas)
+        set
+    }
+
+    /// The index of these quotas in [`Policy::quota_sets`]; that of a tenant's is beyond them all.
+    pub(crate) fn index_of(&self, set: &AppliedSet) -> usize {
+        match set {
+            AppliedSet::OfPolicy(index) => usize::from(*index),
+            AppliedSet::OfTenant(_) => self.sets.len(),
+        }
+    }
+
+    /// The quotas of a rule that this policy planned.
+    pub(crate) fn quotas<'a>(&'a self, applied: &'a AppliedRule) -> &'a [CompiledQuota] {
+        self.applied_set(applied).map_or(&[], |set| &set.quotas)
     }
 }
 

@@ -17,7 +17,7 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::pipeline::partition::{Partition, PartitionMut};
 use crate::pipeline::partitions::Status;
-use crate::pipeline::plan::{AppliedRule, Due, Plan};
+use crate::pipeline::plan::{AppliedRule, AppliedSet, Due, Plan};
 use crate::policy::compiled::Policy;
 
 /// Why bytes from elsewhere cannot be used.
@@ -61,7 +61,7 @@ impl Partition<'_> {
         let Some(group) = policy.groups.get(self.group()) else { return };
         out.extend(group.identity().to_le_bytes());
         for applied in self.rules() {
-            if let Some(set) = policy.sets.get(usize::from(applied.set)) {
+            if let Some(set) = policy.applied_set(applied) {
                 out.extend(set.record_id.to_le_bytes());
                 let binding = if applied.binding { BINDING } else { 0 };
                 let due = match applied.due {
@@ -108,7 +108,12 @@ impl Plan {
                 .find(|(_, set)| set.record_id == id)
                 .ok_or(WireError::OtherPolicy)?;
             let rule = policy.rules.get(usize::from(found.rule)).ok_or(WireError::OtherPolicy)?;
-            if rule.group != group || plan.applied.iter().any(|applied| applied.set == set) {
+            if rule.group != group
+                || plan
+                    .applied
+                    .iter()
+                    .any(|applied| policy.index_of(&applied.set) == usize::from(set))
+            {
                 return Err(WireError::Malformed);
             }
             let (due, charged) = match flags & !BINDING {
@@ -126,7 +131,7 @@ impl Plan {
             }
             plan.applied.push(AppliedRule {
                 rule: found.rule,
-                set,
+                set: AppliedSet::OfPolicy(set),
                 cost,
                 partition: Some(0),
                 malformed: None,
