@@ -1,7 +1,39 @@
 //! What an operator and a caller do over HTTP: `/check`, the admin API, metrics and the health
 //! report, as one contract for every service that answers it.
 //!
+//! A request is a [`Call`]. [`Service::begin`] says what comes [`Next`]: an [`Answer`], or a body to
+//! read, or a [`StoreCall`] to carry out, each of the latter with the way to go on. Whoever connects
+//! it loops until there is an answer.
+//!
 //! Invariant: sans-I/O. Requests come in as values, answers and operations on a store go out as
 //! values; whoever connects it reads sockets, secrets, clocks and stores. Deliberately absent: how
 //! a request is limited; that is the policy crate's.
+//!
+//! The modules stand in the order in which they import: each only what is declared below it.
+#![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod begin;
+mod service;
+mod store;
+mod access;
+pub mod check;
+pub mod health;
+mod answer;
+mod bearer;
+
+pub use access::{Access, Actor, Tokens};
+pub use answer::{Answer, Fields, HEALTH_PATH};
+pub use bearer::Token;
+pub use begin::{Next, WantsBody, WantsStore};
+pub use service::{Call, DeployedFile, Service};
+pub use store::keys::{KeyCall, KeyReply, RuleKey};
+pub use store::metrics::{MetricsCall, MetricsReply};
+pub use store::policy::{
+    Change, Current, Deployed, HistoryRow, Kind, NewPolicy, PolicyCall, PolicyReply, Row, Source,
+    Summary,
+};
+pub use store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
+pub use store::{StoreCall, StoreReply};

@@ -9,7 +9,7 @@ use worker::wasm_bindgen::JsValue;
 use worker::web_sys;
 
 use crate::js;
-use crate::reply::Reply;
+use tollgate_service::Answer as Reply;
 
 /// The name of the binding in wrangler.toml.
 pub(crate) const ASSETS: &str = "ASSETS";

@@ -4,18 +4,11 @@
 //! counted. Deliberately absent: which objects are asked for it, and when; that is `objects`' and
 //! `wait`'s.
 
-use tollgate_core::Span;
 use tollgate_policy::{Facts, Plan, Policy};
+use tollgate_service::check::Decided;
 
 use crate::objects::Objects;
 use crate::wait;
-
-/// A decided request.
-pub(crate) struct Decided {
-    pub(crate) plan: Plan,
-    /// What it waited for already; its outcome's answer is the one after that.
-    pub(crate) waited: Span,
-}
 
 /// Decides a request, letting it wait as long as its rules allow. Whoever only asks (`holds` is
 /// false) waits for a place in a `leaky-queue` itself.

@@ -8,17 +8,16 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use tollgate_policy::{Policy, Problem, Problems, Surface};
+use tollgate_service::{Answer as Reply, Token, health};
 use worker::wasm_bindgen::JsValue;
 use worker::{Env, web_sys};
 
 use crate::assets::ASSETS;
-use crate::bearer::Token;
+use crate::js;
 use crate::lines::Lines;
 use crate::object_name::pk_hash_key;
 use crate::objects::Objects;
-use crate::reply::Reply;
 use crate::settings::{self, Settings};
-use crate::{health, js};
 
 /// The name of the Durable Object binding in wrangler.toml.
 const OBJECTS: &str = "LIMITER";

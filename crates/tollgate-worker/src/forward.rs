@@ -7,14 +7,14 @@
 use std::rc::Rc;
 
 use tollgate_policy::{Plan, Policy};
+use tollgate_service::{Answer as Reply, Fields, health};
 use wasm_bindgen::JsCast;
 use worker::{Context, js_sys, web_sys};
 
 use crate::decide::settle;
 use crate::deployment::{Deployment, Gate};
-use crate::reply::{Fields, Reply};
+use crate::js;
 use crate::tally::Trouble;
-use crate::{health, js};
 
 /// A request that goes on, with all that is needed when its client has left.
 pub(crate) struct Forward {
@@ -51,11 +51,12 @@ impl Forward {
         let Some((gate, policy)) = deployment.opened() else {
             return js::send(&health::misconfigured());
         };
-        match js::forwarded(&self.request, &self.url, &self.marks.0, self.plan.is_deferred()).await
+        match js::forwarded(&self.request, &self.url, self.marks.lines(), self.plan.is_deferred())
+            .await
         {
             Ok(response) => {
                 self.settle(gate, policy, Some(response.status())).await;
-                js::extended(response, &self.fields.0)
+                js::extended(response, self.fields.lines())
             }
             Err(why) => {
                 let mut reply = Reply::problem(502, "Bad Gateway", "the origin does not answer");
@@ -63,7 +64,7 @@ impl Forward {
                 gate.objects.tally.borrow_mut().note(Trouble::Origin, &why);
                 self.settle(gate, policy, status).await;
                 gate.objects.report();
-                reply.fields.0.push_str(&self.fields.0);
+                reply.fields.append(&self.fields);
                 js::send(&reply)
             }
         }

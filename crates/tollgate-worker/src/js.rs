@@ -5,11 +5,11 @@
 
 use tollgate_core::Timestamp;
 use tollgate_policy::Jwt;
+use tollgate_service::Answer as Reply;
 use wasm_bindgen::prelude::*;
 use worker::js_sys::{self, Array, Promise, Uint8Array};
 use worker::web_sys;
 
-use crate::reply::Reply;
 use crate::settings::Binding;
 
 #[wasm_bindgen(module = "/src/host.mjs")]
@@ -89,7 +89,7 @@ extern "C" {
 
 /// The response of a reply that is ours.
 pub(crate) fn send(reply: &Reply) -> web_sys::Response {
-    respond(reply.status, &reply.fields.0, &reply.body)
+    respond(reply.status, reply.fields.lines(), &reply.body)
 }
 
 /// Why there is no reply.

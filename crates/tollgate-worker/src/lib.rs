@@ -9,20 +9,16 @@
 //! here panics. The types of the `worker` crate stay here, in `object` and in `js`.
 
 mod assets;
-mod bearer;
-mod check;
 mod decide;
 mod deployment;
 mod facts;
 mod forward;
-mod health;
 mod js;
 mod lines;
 mod object;
 mod object_name;
 mod objects;
 mod proxy;
-mod reply;
 mod row;
 mod service;
 mod settings;
@@ -36,9 +32,9 @@ use worker::{Env, event, web_sys};
 
 use crate::deployment::Deployment;
 use crate::proxy::proxy;
-use crate::reply::{HEALTH_PATH, Reply};
 use crate::service::service;
 use crate::target::{path, target};
+use tollgate_service::{Answer as Reply, HEALTH_PATH, health as reports};
 
 /// Answers one request. Never fails.
 #[event(fetch)]
@@ -59,7 +55,7 @@ async fn fetch(
         return Ok(response);
     }
     let Some((gate, policy)) = deployment.opened() else {
-        return Ok(js::send(&health::misconfigured()));
+        return Ok(js::send(&reports::misconfigured()));
     };
     if let Some(origin) = &gate.settings.origin {
         return match proxy(gate, policy, origin, &request, target).await {

@@ -4,6 +4,7 @@
 //! served. Deliberately absent: the way to the origin and back; that is `forward`'s.
 
 use tollgate_policy::{Answer, Outcome, Policy};
+use tollgate_service::{Answer as Reply, Fields};
 use worker::web_sys;
 
 use crate::decide::decide;
@@ -11,7 +12,6 @@ use crate::deployment::Gate;
 use crate::facts::{Incoming, with_claims};
 use crate::forward::Forward;
 use crate::js;
-use crate::reply::{Fields, Reply};
 use crate::target::leaves;
 
 /// The request goes on to the origin, if the policy admits it; else it is answered here.

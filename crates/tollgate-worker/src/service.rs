@@ -5,14 +5,14 @@
 //! absent: the answer's shape; that is `check`'s.
 
 use tollgate_policy::{DescribedRequest, Facts, Plan, Policy};
+use tollgate_service::{Answer as Reply, check};
 use worker::web_sys;
 
 use crate::decide::{decide, settle};
 use crate::deployment::Gate;
 use crate::facts::with_claims;
-use crate::reply::Reply;
+use crate::js;
 use crate::target::path;
-use crate::{check, js};
 
 /// The path of the service.
 const CHECK_PATH: &str = "/check";

@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 
 use tollgate_policy::{Problem, Problems};
 
-use crate::bearer::Token;
+use tollgate_service::Token;
 
 /// How long an object may take, unless the deployment says so. One that has to start far away needs
 /// about a second, and then `on_failure` decides about its first request.

@@ -16,12 +16,13 @@ const CASES: &str = "tollgate-cases";
 const SIM: &str = "tollgate-sim";
 const READ: &str = "read the failed test; its doc comment says what it guards";
 /// What is loaded into a proxy, a Worker or a page.
-const SHIPPED: [&str; 7] = [
+const SHIPPED: [&str; 8] = [
     "tollgate-core",
     "tollgate-policy",
     "tollgate-table",
     "tollgate-sim",
     "tollgate-envoy",
+    "tollgate-service",
     "tollgate-worker",
     "tollgate-playground",
 ];

@@ -13,7 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-table", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-envoy", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
     ("tollgate-service", &["tollgate-core", "tollgate-policy"]),
-    ("tollgate-worker", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-worker", &["tollgate-core", "tollgate-policy", "tollgate-service"]),
     ("tollgate-sim", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
     ("tollgate-access-log", &[]),
     ("tollgate-report", &[]),

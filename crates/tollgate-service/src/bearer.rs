@@ -1,4 +1,4 @@
-//! The token of the service: read from `authorization`, and compared.
+//! A token: read from `authorization`, and compared.
 //!
 //! Invariant: the time that a comparison takes says nothing about the token. Source: RFC 6750
 //! section 2.1.
@@ -6,23 +6,27 @@
 use sha2::{Digest, Sha256};
 
 /// A token that is only ever compared: its hash.
-pub(crate) struct Token([u8; 32]);
+#[derive(Clone)]
+pub struct Token([u8; 32]);
 
 impl Token {
     /// Remembers `token`.
-    pub(crate) fn new(token: &[u8]) -> Self {
+    #[must_use]
+    pub fn new(token: &[u8]) -> Self {
         Self(Sha256::digest(token).into())
     }
 
     /// True when `given` is this token. The time taken says nothing about where they differ:
     /// hashes are compared, all of each.
-    pub(crate) fn is(&self, given: &[u8]) -> bool {
+    #[must_use]
+    pub fn is(&self, given: &[u8]) -> bool {
         let given: [u8; 32] = Sha256::digest(given).into();
         self.0.iter().zip(given).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
     }
 
     /// True when `authorization` is `Bearer` and this token (RFC 6750 section 2.1).
-    pub(crate) fn authorizes(&self, authorization: Option<&str>) -> bool {
+    #[must_use]
+    pub fn authorizes(&self, authorization: Option<&str>) -> bool {
         let Some((scheme, given)) =
             authorization.and_then(|value| value.trim().split_once([' ', '\t']))
         else {

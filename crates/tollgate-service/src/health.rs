@@ -1,25 +1,26 @@
-//! what is wrong with a deployment, for whom it concerns.
+//! What is wrong with a deployment, for whom it concerns.
 //!
 //! Invariant: everybody learns whether the deployment works and at which places it is wrong; what
 //! stands there, which may be a secret at the wrong place, only the log and the bearer of
 //! `CHECK_TOKEN`. Nothing is said twice in one isolate.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::vec::Vec;
+
 use tollgate_policy::{Policy, Problem, Problems};
 
-use crate::reply::{HEALTH_PATH, Reply};
+use crate::answer::{Answer, HEALTH_PATH};
 
 /// Problems that are logged one by one; who has more runs `tollgate check`.
 const MAX_LINES: usize = 20;
 
 /// The report of a deployment with these problems.
-pub(crate) fn report(
-    settings: &Problems,
-    policy: &Result<Policy, Problems>,
-    is_trusted: bool,
-) -> Reply {
+#[must_use]
+pub fn report(settings: &Problems, policy: &Result<Policy, Problems>, is_trusted: bool) -> Answer {
     let problems = all(settings, policy);
     if let (Ok(policy), true) = (policy, problems.0.is_empty()) {
-        return Reply::json(format!(
+        return Answer::json(format!(
             "{{\"status\":\"ok\",\"rules\":{},\"policy\":\"{:016x}\"}}",
             policy.rules().len(),
             policy.fingerprint(),
@@ -27,27 +28,24 @@ pub(crate) fn report(
     }
     let detail = "every request is refused until this is corrected; see errors";
     let shown = if is_trusted { problems } else { places(&problems) };
-    Reply::problems(500, "Misconfigured", detail, &shown)
+    Answer::problems(500, "Misconfigured", detail, &shown)
 }
 
 /// What every request is answered with while there are problems.
-pub(crate) fn misconfigured() -> Reply {
+#[must_use]
+pub fn misconfigured() -> Answer {
     let detail = format!("the policy or a setting is wrong; see {HEALTH_PATH}");
-    Reply::problem(500, "Misconfigured", &detail)
+    Answer::problem(500, "Misconfigured", &detail)
 }
 
 /// Logs every problem, one line each.
-pub(crate) fn log(
-    settings: &Problems,
-    policy: &Result<Policy, Problems>,
-    mut line: impl FnMut(&str),
-) {
+pub fn log(settings: &Problems, policy: &Result<Policy, Problems>, mut line: impl FnMut(&str)) {
     let prefix = "misconfigured, every request is answered with 500: ";
     log_each(&all(settings, policy), prefix, &mut line);
 }
 
 /// Logs so many of `problems`, one line each, and how many more there are.
-pub(crate) fn log_each(problems: &Problems, prefix: &str, line: &mut dyn FnMut(&str)) {
+pub fn log_each(problems: &Problems, prefix: &str, line: &mut dyn FnMut(&str)) {
     for problem in problems.0.iter().take(MAX_LINES) {
         line(&format!("{prefix}{problem}"));
     }
@@ -72,6 +70,9 @@ fn places(problems: &Problems) -> Problems {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::String;
+    use alloc::{format, vec};
+
     use super::*;
     use tollgate_policy::Surface;
 

@@ -3,20 +3,33 @@
 //! Invariant: it says what was decided and what to do, and nothing of keys. The request is read by
 //! `tollgate-policy` ([`tollgate_policy::DescribedRequest`]), in the words of the policy document.
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use tollgate_policy::{Answer, Outcome, Policy, RuleResult, grpc_content_type};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
 
-use crate::decide::Decided;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use tollgate_core::Span;
+use tollgate_policy::{Answer, Outcome, Plan, Policy, RuleResult, grpc_content_type};
 
 /// The longest request: 64 KiB.
-pub(crate) const MAX_BODY: u32 = 64 * 1024;
+pub const MAX_BODY: u32 = 64 * 1024;
+
+/// A decided request.
+#[derive(Debug)]
+pub struct Decided {
+    /// The request, decided.
+    pub plan: Plan,
+    /// What it waited for already; its outcome's answer is the one after that.
+    pub waited: Span,
+}
 
 /// The answer, as JSON, to a request with this content type:
 /// `{"decision","rules","violated","retry_after_ms","headers"}`; `delay_ms` when the decision is to
 /// wait, `request_headers` when the request is to be marked, `report` when its response's status is
 /// wanted; for a refusal the response that the policy gives: `status`, `content_type`, `body`,
 /// `grpc` for a client of gRPC, and `failure` when no quota refuses.
-pub(crate) fn answer(
+#[must_use]
+pub fn answer(
     outcome: &Outcome<'_>,
     policy: &Policy,
     decided: &Decided,

@@ -1,0 +1,47 @@
+//! What a request and a deployment are to the service.
+//!
+//! Invariant: values only; whoever connects the service reads its secrets, clock and files.
+
+use alloc::string::String;
+
+use tollgate_policy::{Policy, Problems, Surface};
+
+use crate::access::Tokens;
+
+/// The head of a request.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// The method, as it was sent.
+    pub method: &'a str,
+    /// Path and query, as they were sent.
+    pub target: &'a str,
+    /// The value of a field, by its name in lower case; lines of one name joined by commas (RFC
+    /// 9110, 5.3).
+    pub field: &'a dyn Fn(&str) -> Option<String>,
+    /// The time, in milliseconds since 1970.
+    pub now_ms: u64,
+}
+
+/// What answers: the secrets, the settings and the file of one deployment.
+#[derive(Clone, Copy)]
+pub struct Service<'a> {
+    /// Who may do what. Without `admin` there is no admin API.
+    pub tokens: &'a Tokens,
+    /// The name, in lower case, of the header that says who does something, for the history.
+    pub actor_header: Option<&'a str>,
+    /// Where policies are enforced.
+    pub surface: Surface,
+    /// The file that was deployed.
+    pub deployed: DeployedFile<'a>,
+    /// What is wrong with a policy that compiles, as it would be enforced here.
+    pub objections: &'a dyn Fn(&Policy) -> Problems,
+}
+
+/// The policy file that was deployed.
+#[derive(Clone, Copy)]
+pub struct DeployedFile<'a> {
+    /// Its text.
+    pub text: &'a str,
+    /// What the store knows it by.
+    pub fingerprint: u64,
+}

@@ -1,0 +1,57 @@
+//! One client of a rule, by its key: what it has used, and whether it is blocked.
+//!
+//! Invariant: a key is named by its value, which the caller knows; keys are never listed.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+/// An operation on one key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyCall {
+    /// What would be decided about a request; nothing is consumed: [`KeyReply::Explained`].
+    Explain {
+        /// The request as `POST /check` takes it, validated.
+        request: String,
+    },
+    /// What a key has used: [`KeyReply::State`].
+    State(RuleKey),
+    /// Forgets what a key has used: [`KeyReply::Done`].
+    Reset(RuleKey),
+    /// Refuses a key until a time: [`KeyReply::Done`].
+    Block {
+        /// Whom.
+        key: RuleKey,
+        /// Until when, in milliseconds since 1970.
+        until_ms: u64,
+    },
+    /// Ends a block: [`KeyReply::Done`].
+    Unblock(RuleKey),
+}
+
+/// A rule and the value of its key: one for each part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleKey {
+    /// The rule's name.
+    pub rule: String,
+    /// The parts of its key, in the rule's order.
+    pub key: Vec<String>,
+}
+
+/// What is answered to a [`KeyCall`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyReply {
+    /// What would be decided, as JSON.
+    Explained(String),
+    /// What was used, as JSON.
+    State(String),
+    /// It is done.
+    Done,
+    /// The policy has no rule of this name.
+    NoRule,
+    /// This is no key of the rule: why.
+    NoKey(String),
+}
