@@ -6,11 +6,11 @@
 //! or holds a place. What is given back was charged, and is given back once, however often its
 //! commit loses a race.
 
-use tollgate_core::{Decision, Span, Timestamp, Verdict};
+use tollgate_core::{Decision, Timestamp};
 
-use crate::document::action::Action;
 use crate::document::charging::Charging;
 use crate::document::rule::OnFailure;
+use crate::pipeline::counted::Counted;
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{AppliedRule, Due, Plan, denies};
@@ -107,11 +107,9 @@ impl PartitionMut<'_> {
         let Self { index, stored, applied, decisions, .. } = self;
         for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
             applied.charged = None;
-            each_quota(policy, applied, &mut stored.value, decisions, |quota, state, decision| {
-                if decision.is_admitted() {
-                    *decision = quota.limiter.peek(state, now, 0);
-                }
-            });
+            if let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions) {
+                counted.leave(now);
+            }
         }
         stored.status = Status::Uncharged;
     }
@@ -154,9 +152,9 @@ impl PartitionMut<'_> {
         for applied in counted.filter(|applied| applied.due != Due::GivenBack) {
             let rule = policy.rules.get(usize::from(applied.rule));
             let longest = rule.and_then(Rule::longest_wait);
-            each_quota(policy, applied, &mut stored.value, decisions, |quota, state, decision| {
-                *decision = at_most(quota.limiter.peek(state, now, applied.cost), longest);
-            });
+            if let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions) {
+                counted.look(now, applied.cost, longest);
+            }
             admitted &= !(applied.binding && denies(applied, policy, decisions));
         }
         admitted
@@ -179,43 +177,20 @@ impl PartitionMut<'_> {
             let charged =
                 admitted && applied.due != Due::Later && !denies(applied, policy, decisions);
             applied.charged = charged.then_some(now);
-            each_quota(policy, applied, &mut stored.value, decisions, |quota, state, decision| {
-                if charged {
-                    *decision = quota.limiter.check(state, now, applied.cost);
-                } else if decision.is_admitted() {
-                    *decision = quota.limiter.peek(state, now, 0);
-                }
-            });
             if charged {
                 stored.status = Status::Charged;
+            }
+            let counted = counted_in(policy, applied, &mut stored.value, decisions);
+            match (counted, charged) {
+                (Some(mut counted), true) => counted.charge(now, applied.cost),
+                (Some(mut counted), false) => counted.leave(now),
+                (None, _) => {}
             }
         }
     }
 }
 
-impl Rule {
-    /// How long a request may wait for this rule, if the rule says so.
-    const fn longest_wait(&self) -> Option<Span> {
-        match self.action {
-            Action::Delay(longest) => Some(longest),
-            Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => None,
-        }
-    }
-}
-
-/// `decision`, but a wait longer than `longest` is a denial until it is short enough.
-fn at_most(decision: Decision, longest: Option<Span>) -> Decision {
-    match (decision.verdict, longest) {
-        (Verdict::Delay(wait), Some(longest)) if wait > longest => {
-            let retry_after = Some(wait.saturating_sub(longest));
-            Decision { verdict: Verdict::Deny, retry_after, ..decision }
-        }
-        _ => decision,
-    }
-}
-
-/// Takes the rule's charge, if there is one, out of `value`, and leaves everything else as it is:
-/// so that it can be taken out of a newer value once more. False when a place that was waited for
+/// Takes the rule's charge, if there is one, out of `value`. False when a place that was waited for
 /// stays taken.
 fn take_back(
     policy: &Policy,
@@ -224,33 +199,21 @@ fn take_back(
     decisions: &mut [Decision],
     now: Timestamp,
 ) -> bool {
-    let Some(at) = applied.charged else { return true };
-    let mut is_free = true;
-    each_quota(policy, applied, value, decisions, |quota, state, decision| {
-        if let Some(charge) = decision.charge(at, applied.cost) {
-            let next_free_at = quota.limiter.idle_at(state);
-            quota.limiter.refund(state, charge, now);
-            is_free &= !matches!(decision.verdict, Verdict::Delay(_))
-                || quota.limiter.idle_at(state) != next_free_at;
-        }
-    });
-    is_free
+    let counted = counted_in(policy, applied, value, decisions);
+    counted
+        .zip(applied.charged)
+        .is_none_or(|(mut counted, at)| counted.take_back(at, applied.cost, now))
 }
 
-/// Calls `each` with every quota of the rule: its parameters, its state in `value`, its decision.
-fn each_quota(
-    policy: &Policy,
-    applied: &AppliedRule,
-    value: &mut [u8],
-    decisions: &mut [Decision],
-    mut each: impl FnMut(&CompiledQuota, &mut [u8], &mut Decision),
-) {
-    let Some(set) = policy.applied_set(applied) else { return };
-    let Some(states) = record::states_mut(set, value) else { return };
-    let decisions = decisions.get_mut(applied.first_decision..).unwrap_or_default();
-    for (quota, decision) in set.quotas.iter().zip(decisions) {
-        if let Some(state) = quota.state_mut(states) {
-            each(quota, state, decision);
-        }
-    }
+/// The rule's quotas, their states in `value`, and their decisions.
+fn counted_in<'a>(
+    policy: &'a Policy,
+    applied: &'a AppliedRule,
+    value: &'a mut [u8],
+    decisions: &'a mut [Decision],
+) -> Option<Counted<'a, CompiledQuota>> {
+    let set = policy.applied_set(applied)?;
+    let states = record::states_mut(set, value)?;
+    let decisions = decisions.get_mut(applied.first_decision..)?;
+    Some(Counted { quotas: &set.quotas, states, decisions })
 }

@@ -5,6 +5,7 @@
 pub(crate) mod remote;
 pub(crate) mod decide;
 pub(crate) mod apply;
+pub(crate) mod counted;
 pub(crate) mod partition;
 pub(crate) mod plan;
 pub(crate) mod partitions;

@@ -6,6 +6,8 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use tollgate_core::Span;
+
 use crate::document::action::Action;
 use crate::document::charging::Charging;
 use crate::document::conditions::Conditions;
@@ -91,6 +93,14 @@ impl Rule {
         match &self.charging {
             Charging::Request => true,
             Charging::Response(charge) => charge.charges(status),
+        }
+    }
+
+    /// How long a request may wait for this rule, if the rule says so.
+    pub(crate) const fn longest_wait(&self) -> Option<Span> {
+        match self.action {
+            Action::Delay(longest) => Some(longest),
+            Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => None,
         }
     }
 
