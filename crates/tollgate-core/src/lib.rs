@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithms;
+mod carry;
 mod decision;
 mod encoding;
 mod layout;

@@ -115,6 +115,7 @@ pub use policy::lone::LoneQuota;
 pub use policy::quota::CompiledQuota;
 pub use policy::record::{UsedShare, is_value};
 pub use policy::rule::Rule;
+pub use policy::stored_set::{StoredQuota, StoredSet, carry_set};
 pub use policy::surface::Surface;
 pub use policy::table_size::{
     BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER, WORD,

@@ -99,6 +99,7 @@ impl Compiler {
             jwt: document.jwt.as_ref().map(Jwt::new),
             warnings: Problems::default(),
             fingerprint,
+            version: 0,
         };
         let on_failure = document.on_failure.unwrap_or(OnFailure::Allow);
         Self {
@@ -224,7 +225,16 @@ impl Compiler {
         self.record_ids.extend((1..=version).map(|version| marked(record_id, version)));
         let len = quotas.last().and_then(CompiledQuota::end).unwrap_or(0);
         let set = small(self.policy.sets.len());
-        self.policy.sets.push(QuotaSet { rule, tier, record_id, version, offset: 0, len, quotas });
+        self.policy.sets.push(QuotaSet {
+            rule,
+            stable_id: stable_id(&name.0, tier.as_deref()),
+            tier,
+            record_id,
+            version,
+            offset: 0,
+            len,
+            quotas,
+        });
         if let Some(group) = self.policy.groups.get_mut(usize::from(group)) {
             group.sets.push(set);
         }
@@ -324,6 +334,15 @@ fn settings(document: &Document, surface: &Traits) -> Settings {
 fn token(jwt: &JwtDoc, default: Repeated) -> (HeaderName, Repeated) {
     let header = jwt.header.clone().unwrap_or_else(|| HeaderName("authorization".into()));
     (header, Repeated::of_one(jwt.repeated, default))
+}
+
+/// The identity of a rule's own quotas, or of its tier's, by their names. Every name has its length
+/// before it, so no rule's tier has another rule's identity.
+fn stable_id(rule: &str, tier: Option<&str>) -> u64 {
+    match tier {
+        None => stable_hash(&[rule.as_bytes()]),
+        Some(tier) => stable_hash(&[rule.as_bytes(), tier.as_bytes()]),
+    }
 }
 
 /// The identity of a key definition: a change of what clients are counted by begins a new table.

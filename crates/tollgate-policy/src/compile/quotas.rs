@@ -14,6 +14,7 @@ use crate::document::rule::QuotaDoc;
 use crate::json::place::At;
 use crate::json::reader::Lenient;
 use crate::policy::quota::CompiledQuota;
+use crate::stable_hash::stable_hash;
 
 /// The most quotas of a rule.
 const MAX_QUOTAS: usize = 16;
@@ -48,7 +49,8 @@ pub(crate) fn compiled_quotas(
         }
         names.push(name.clone());
         if let Some(limiter) = limiter(doc, &at) {
-            quotas.push(CompiledQuota { name, limiter, window: limiter.window(), offset });
+            let (name_hash, window) = (stable_hash(&[name.as_bytes()]), limiter.window());
+            quotas.push(CompiledQuota { name, name_hash, limiter, window, offset });
             offset = offset.saturating_add(limiter.state_len());
         }
     }

@@ -1,7 +1,7 @@
 //! A policy as compiled: its rules, their groups, and look-up.
 //!
 //! Invariant: a `Policy` exists only if its whole document was valid; every index in it is in range
-//! of its own lists. Nothing but its secret changes afterwards.
+//! of its own lists. Nothing but its secret and its version changes afterwards.
 
 use alloc::vec::Vec;
 
@@ -30,6 +30,7 @@ pub struct Policy {
     pub(crate) jwt: Option<Jwt>,
     pub(crate) warnings: Problems,
     pub(crate) fingerprint: u64,
+    pub(crate) version: u64,
 }
 
 impl Policy {
@@ -75,6 +76,18 @@ impl Policy {
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+
+    /// The version that the surface counts this policy as; 0 unless it counts them. Versions only
+    /// grow: a roll-back is a new version with an earlier document.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Sets the version that the surface counts this policy as.
+    pub const fn set_version(&mut self, version: u64) {
+        self.version = version;
     }
 
     /// True when the hash of their partition key (`pk`) is reported to clients, so that it needs a

@@ -33,6 +33,8 @@ pub struct Group {
 pub struct QuotaSet {
     pub(crate) rule: u16,
     pub(crate) tier: Option<String>,
+    /// Identity of the rule and the tier by their names alone, whatever their quotas.
+    pub(crate) stable_id: u64,
     /// Identity of the rule and its quotas, whatever the layout of their states: what surfaces call
     /// them by.
     pub(crate) record_id: u32,

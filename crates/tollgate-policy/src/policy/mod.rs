@@ -1,10 +1,12 @@
 //! The compiled policy: what every request is planned with.
 //!
-//! Invariant: immutable once compiled, but for the secret of the surface.
+//! Invariant: immutable once compiled, but for the secret of the surface and the version it counts
+//! the policy as.
 
 pub(crate) mod table_size;
 pub(crate) mod lone;
 pub(crate) mod record;
+pub(crate) mod stored_set;
 pub(crate) mod compiled;
 pub(crate) mod rule;
 pub(crate) mod group;

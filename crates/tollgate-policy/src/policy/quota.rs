@@ -10,6 +10,8 @@ use tollgate_core::{Limiter, Span};
 #[derive(Clone, Debug)]
 pub struct CompiledQuota {
     pub(crate) name: String,
+    /// What a stored state is known by while its quota's parameters change.
+    pub(crate) name_hash: u64,
     pub(crate) limiter: Limiter,
     pub(crate) window: Span,
     /// Where the state begins in the record.

@@ -1,0 +1,281 @@
+//! The parameters of a quota set as bytes beside its states: what a store needs to read states that
+//! another policy wrote, and to carry what is used into the quotas of today.
+//!
+//! Invariant: a set is known by its rule's and its tier's name, a quota in it by its own name;
+//! whatever else changes, what a client used goes on. Any bytes are read as a set or as none.
+//! Deliberately not here: the key (another key definition is another group, and begins anew), and
+//! names themselves: they are hashed, and nothing that a client sends is ever looked up by them.
+//!
+//! All numbers are little-endian: stable identity `u64`, record identity `u32`, version of the
+//! states' layout `u8`, number of quotas `u8`, then per quota: hash of its name `u64`, algorithm
+//! `u8` (its place in [`Algorithm::ALL`], from 1), flags `u8` (1 strict, 2 weighted), buckets `u16`
+//! (0 where the window is not counted in parts), limit `u64`, window in nanoseconds `u64`, burst
+//! `u64`.
+
+use alloc::borrow::Cow;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use tollgate_core::{Algorithm, ENCODING_VERSION, Limiter, Quota, Span, Timestamp};
+
+use crate::policy::group::QuotaSet;
+use crate::policy::quota::CompiledQuota;
+
+/// Bytes of a set before its quotas, and of each quota.
+const SET_LEN: usize = 14;
+const QUOTA_LEN: usize = 36;
+
+const STRICT: u8 = 1;
+const WEIGHTED: u8 = 2;
+
+/// A quota set by its parameters alone, as [`QuotaSet::write_parameters`] wrote them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSet {
+    stable_id: u64,
+    record_id: u32,
+    version: u8,
+    quotas: Vec<StoredQuota>,
+}
+
+/// One quota of a [`StoredSet`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredQuota {
+    name_hash: u64,
+    limiter: Limiter,
+    /// Where its state begins among the states of its set, in today's layout.
+    offset: usize,
+}
+
+impl QuotaSet {
+    /// What the set is known by while its quotas change: the hash of its rule's name, and of its
+    /// tier's. A rule or a tier of another name is another set.
+    #[must_use]
+    pub const fn stable_id(&self) -> u64 {
+        self.stable_id
+    }
+
+    /// Appends the set's parameters to `out`, 14 bytes and 36 for each quota, for
+    /// [`StoredSet::read`].
+    pub fn write_parameters(&self, out: &mut Vec<u8>) {
+        write_header(self.stable_id, self.record_id, self.version, self.quotas.len(), out);
+        for quota in &self.quotas {
+            write_quota(quota.name_hash, &quota.limiter, out);
+        }
+    }
+
+    /// The same set by its parameters alone.
+    #[must_use]
+    pub fn to_stored(&self) -> StoredSet {
+        let of = |quota: &CompiledQuota| StoredQuota {
+            name_hash: quota.name_hash,
+            limiter: quota.limiter,
+            offset: quota.offset,
+        };
+        StoredSet {
+            stable_id: self.stable_id,
+            record_id: self.record_id,
+            version: self.version,
+            quotas: self.quotas.iter().map(of).collect(),
+        }
+    }
+}
+
+impl StoredSet {
+    /// Reads one set from the front of `bytes` and takes it off; `None`, with `bytes` as they were,
+    /// for what [`QuotaSet::write_parameters`] does not write: a quota that cannot be, two quotas
+    /// of one name, a layout that this version does not know. Any bytes are accepted.
+    #[must_use]
+    pub fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let mut rest = *bytes;
+        let stable_id = u64::from_le_bytes(take(&mut rest)?);
+        let record_id = u32::from_le_bytes(take(&mut rest)?);
+        let [version, count] = take(&mut rest)?;
+        if record_id == 0 || version == 0 || version > ENCODING_VERSION || count == 0 {
+            return None;
+        }
+        let mut quotas: Vec<StoredQuota> = Vec::with_capacity(count.into());
+        let mut offset = 0_usize;
+        for _ in 0..count {
+            let name_hash = u64::from_le_bytes(take(&mut rest)?);
+            let limiter = read_limiter(&mut rest)?;
+            if quotas.iter().any(|quota| quota.name_hash == name_hash) {
+                return None;
+            }
+            quotas.push(StoredQuota { name_hash, limiter, offset });
+            offset = offset.checked_add(limiter.state_len())?;
+        }
+        *bytes = rest;
+        Some(Self { stable_id, record_id, version, quotas })
+    }
+
+    /// Appends the same bytes to `out` that it was read from.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        write_header(self.stable_id, self.record_id, self.version, self.quotas.len(), out);
+        for quota in &self.quotas {
+            write_quota(quota.name_hash, &quota.limiter, out);
+        }
+    }
+
+    /// See [`QuotaSet::stable_id`].
+    #[must_use]
+    pub const fn stable_id(&self) -> u64 {
+        self.stable_id
+    }
+
+    /// The identity of the rule and its quotas with all parameters, as records say it.
+    #[must_use]
+    pub const fn record_id(&self) -> u32 {
+        self.record_id
+    }
+
+    /// The quotas, in the order of their states.
+    #[must_use]
+    pub fn quotas(&self) -> &[StoredQuota] {
+        &self.quotas
+    }
+
+    /// Bytes of all states in today's layout.
+    #[must_use]
+    pub fn states_len(&self) -> usize {
+        self.quotas.last().map_or(0, |last| last.offset.saturating_add(last.limiter.state_len()))
+    }
+
+    /// The time from which `states` decide like never seen; [`Timestamp::ZERO`] for bytes that are
+    /// no states of this set.
+    #[must_use]
+    pub fn idle_at(&self, states: &[u8]) -> Timestamp {
+        let each = |quota: &StoredQuota| Some(quota.limiter.idle_at(quota.state(states)?));
+        self.quotas.iter().filter_map(each).max().unwrap_or(Timestamp::ZERO)
+    }
+
+    /// The states that are `stored`, written in the layout that these parameters name, in today's;
+    /// `None` for bytes of another length.
+    #[must_use]
+    pub fn current_states<'s>(&self, stored: &'s [u8]) -> Option<Cow<'s, [u8]>> {
+        self.states_of(self.version, stored)
+    }
+
+    /// The states that are `stored` in the layout of `version`, in today's.
+    pub(crate) fn states_of<'s>(&self, version: u8, stored: &'s [u8]) -> Option<Cow<'s, [u8]>> {
+        let lens = self.quotas.iter().map(|quota| quota.limiter.state_len_in(version));
+        let len = lens.into_iter().try_fold(0_usize, |sum, len| sum.checked_add(len?))?;
+        if len != stored.len() {
+            return None;
+        }
+        if self.quotas.iter().all(|quota| quota.limiter.state_version() <= version) {
+            return Some(Cow::Borrowed(stored));
+        }
+        let (mut states, mut rest) = (vec![0; self.states_len()], stored);
+        for quota in &self.quotas {
+            let (state, others) = rest.split_at_checked(quota.limiter.state_len_in(version)?)?;
+            let is_state = quota.limiter.convert(version, state, quota.state_mut(&mut states)?);
+            rest = is_state.then_some(others)?;
+        }
+        Some(Cow::Owned(states))
+    }
+}
+
+impl StoredQuota {
+    /// The hash of the quota's name.
+    #[must_use]
+    pub const fn name_hash(&self) -> u64 {
+        self.name_hash
+    }
+
+    /// What decides.
+    #[must_use]
+    pub const fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// Its state among the states of its set; `None` when these are too short.
+    #[must_use]
+    pub fn state<'s>(&self, states: &'s [u8]) -> Option<&'s [u8]> {
+        states.get(self.offset..self.offset.checked_add(self.limiter.state_len())?)
+    }
+
+    /// The same, to be written.
+    #[must_use]
+    pub fn state_mut<'s>(&self, states: &'s mut [u8]) -> Option<&'s mut [u8]> {
+        states.get_mut(self.offset..self.offset.checked_add(self.limiter.state_len())?)
+    }
+}
+
+/// Writes to `out`, the states of `to`, what was used in `states`, the states of `from`, at `now`.
+///
+/// Quota by quota, by their names: the state of a quota with equal parameters keeps its bytes, that
+/// of a changed one is [carried](Limiter::carry), and a new one begins like never seen. Both are in
+/// today's layout; of states or `out` of another length the quotas that lie outside begin anew.
+pub fn carry_set(from: &StoredSet, states: &[u8], to: &StoredSet, now: Timestamp, out: &mut [u8]) {
+    out.fill(0);
+    for quota in &to.quotas {
+        let before = from.quotas.iter().find(|before| before.name_hash == quota.name_hash);
+        let state = before.and_then(|before| Some((before, before.state(states)?)));
+        if let (Some((before, state)), Some(out)) = (state, quota.state_mut(out)) {
+            quota.limiter.carry(&before.limiter, state, now, out);
+        }
+    }
+}
+
+fn write_header(stable_id: u64, record_id: u32, version: u8, quotas: usize, out: &mut Vec<u8>) {
+    out.reserve(quotas.saturating_mul(QUOTA_LEN).saturating_add(SET_LEN));
+    out.extend(stable_id.to_le_bytes());
+    out.extend(record_id.to_le_bytes());
+    // A set has at most 16 quotas.
+    out.extend([version, u8::try_from(quotas).unwrap_or(u8::MAX)]);
+}
+
+fn write_quota(name_hash: u64, limiter: &Limiter, out: &mut Vec<u8>) {
+    let (quota, algorithm) = (limiter.quota(), limiter.algorithm());
+    let strict = if quota.is_strict() { STRICT } else { 0 };
+    let weighted = if algorithm.is_weighted() { WEIGHTED } else { 0 };
+    out.extend(name_hash.to_le_bytes());
+    out.extend([number(algorithm), strict | weighted]);
+    out.extend(algorithm.buckets().unwrap_or(0).to_le_bytes());
+    out.extend(quota.limit().to_le_bytes());
+    out.extend(quota.window().as_nanos().to_le_bytes());
+    out.extend(quota.burst().to_le_bytes());
+}
+
+/// The algorithm's number in these bytes.
+const fn number(algorithm: Algorithm) -> u8 {
+    match algorithm {
+        Algorithm::Gcra => 1,
+        Algorithm::TokenBucket => 2,
+        Algorithm::LeakyBucket => 3,
+        Algorithm::LeakyQueue => 4,
+        Algorithm::FixedWindow => 5,
+        Algorithm::SlidingWindow => 6,
+        Algorithm::SlidingBuckets { .. } => 7,
+        Algorithm::SlidingLog => 8,
+    }
+}
+
+/// The limiter in the 28 bytes at the front; `None` when they are of none, or say more than it has.
+fn read_limiter(bytes: &mut &[u8]) -> Option<Limiter> {
+    let [algorithm, flags] = take(bytes)?;
+    let buckets = u16::from_le_bytes(take(bytes)?);
+    let limit = u64::from_le_bytes(take(bytes)?);
+    let window = Span::from_nanos(u64::from_le_bytes(take(bytes)?));
+    let burst = u64::from_le_bytes(take(bytes)?);
+    let algorithm = Algorithm::ALL.into_iter().find(|known| number(*known) == algorithm)?;
+    let algorithm = algorithm.with_buckets(buckets);
+    let algorithm = if flags & WEIGHTED == 0 { algorithm } else { algorithm.weighted() };
+    let says_more = algorithm.buckets().unwrap_or(0) != buckets
+        || algorithm.is_weighted() != (flags & WEIGHTED != 0)
+        || flags & !(STRICT | WEIGHTED) != 0;
+    if says_more {
+        return None;
+    }
+    let quota = Quota::new(limit, window).ok()?;
+    // The burst that is the limit is there without being asked for, whatever it takes to grow back.
+    let quota = if burst == limit { quota } else { quota.with_burst(burst).ok()? };
+    let quota = if flags & STRICT == 0 { quota } else { quota.strict() };
+    Limiter::new(algorithm, quota).ok()
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*taken)
+}
