@@ -23,6 +23,7 @@ pub mod check;
 pub mod health;
 mod answer;
 mod bearer;
+pub mod metrics;
 
 pub use access::{Access, Actor, Tokens};
 pub use answer::{Answer, Fields, HEALTH_PATH};

@@ -6,18 +6,20 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::Format;
+
 /// An operation on the counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricsCall {
-    /// All of them: [`MetricsReply::Text`].
-    Read,
+    /// All of them, in this format: [`MetricsReply::Text`].
+    Read(Format),
 }
 
 /// What is answered to a [`MetricsCall`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricsReply {
-    /// In the text format of Prometheus.
+    /// The sums as text ([`Sums::text`](crate::metrics::Sums::text)).
     Text(String),
 }

@@ -1,0 +1,434 @@
+//! The families of metrics: one row each, with its name, kind, labels and help.
+//!
+//! Invariant: names, labels and their words never change, because alerts are written with them; and
+//! neither does a family's code, because sums are stored with it. Names follow the conventions of
+//! Prometheus: `_total` ends a counter, base units (seconds). Where the filter for Envoy counts the
+//! same, it has the same name (`tollgate.decisions` there, `tollgate_decisions_total` here).
+
+/// What a family is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows.
+    Counter,
+    /// It comes and goes.
+    Gauge,
+    /// How many were at most so large.
+    Histogram,
+}
+
+impl Kind {
+    /// The word for it in the text: `counter`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// A family of metrics, in the order of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// Requests, by what they were answered.
+    Requests,
+    /// What each rule said, by rule, quota, tier and result.
+    Decisions,
+    /// Admitted, but a quota is nearly used up.
+    NearLimit,
+    /// How long requests waited that passed after a wait.
+    Waits,
+    /// Refused because too many wait.
+    WaitingFull,
+    /// Refused without asking an object.
+    RememberedDenials,
+    /// Calls of objects.
+    ObjectCalls,
+    /// Calls of objects that failed, by cause.
+    Failures,
+    /// Requests about which `on_failure` decided.
+    FailedRequests,
+    /// The origin gave no response.
+    OriginFailures,
+    /// Planned anew, because an object knows a newer policy.
+    PolicyRetries,
+    /// Asking for the policy in force failed.
+    PolicyCheckFailures,
+    /// Events of which no line was logged.
+    LogDropped,
+    /// Counts that could not be brought to the sums at once.
+    FlushFailures,
+    /// The policy's version.
+    PolicyVersion,
+    /// Which policy that is.
+    PolicyInfo,
+    /// Isolates that count.
+    Isolates,
+    /// Series that are held.
+    Series,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    /// Whose row it is.
+    pub family: Family,
+    /// What sums are stored by.
+    pub code: u8,
+    /// The name in the text, whole.
+    pub name: &'static str,
+    /// Counter, gauge or histogram.
+    pub kind: Kind,
+    /// The names of the labels, in the order of their values.
+    pub labels: &'static [&'static str],
+    /// One sentence, without a full stop.
+    pub help: &'static str,
+}
+
+/// Every family, in the order of the text.
+pub static FAMILIES: [Description; 18] = [
+    Description {
+        family: Family::Requests,
+        code: 1,
+        name: "tollgate_requests_total",
+        kind: Kind::Counter,
+        labels: &["answer"],
+        help: "Requests by what they were answered: passed, delayed, refused, or unlimited when \
+                 no rule applied",
+    },
+    Description {
+        family: Family::Decisions,
+        code: 2,
+        name: "tollgate_decisions_total",
+        kind: Kind::Counter,
+        labels: &["rule", "quota", "tier", "result"],
+        help: "Decisions of each rule that applied to a request; quota is the one that refuses \
+                 or delays, else empty",
+    },
+    Description {
+        family: Family::NearLimit,
+        code: 3,
+        name: "tollgate_near_limit_total",
+        kind: Kind::Counter,
+        labels: &["rule", "quota", "tier"],
+        help: "Decisions that admitted a request and left at most a tenth of a quota",
+    },
+    Description {
+        family: Family::Waits,
+        code: 4,
+        name: "tollgate_wait_seconds",
+        kind: Kind::Histogram,
+        labels: &["le"],
+        help: "How long requests waited that passed after a wait",
+    },
+    Description {
+        family: Family::WaitingFull,
+        code: 5,
+        name: "tollgate_waiting_full_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Requests refused because too many wait",
+    },
+    Description {
+        family: Family::RememberedDenials,
+        code: 6,
+        name: "tollgate_remembered_denials_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Requests refused by a remembered denial, without asking an object",
+    },
+    Description {
+        family: Family::ObjectCalls,
+        code: 7,
+        name: "tollgate_object_calls_total",
+        kind: Kind::Counter,
+        labels: &["call"],
+        help: "Calls of objects: check charges, look only asks, settle follows the response, \
+                 refund gives back",
+    },
+    Description {
+        family: Family::Failures,
+        code: 8,
+        name: "tollgate_failures_total",
+        kind: Kind::Counter,
+        labels: &["cause"],
+        help: "Calls of objects without an answer in time (late), with an error (failed), with \
+                 one that cannot be read (misread), and stored bytes that are no counts (corrupt)",
+    },
+    Description {
+        family: Family::FailedRequests,
+        code: 9,
+        name: "tollgate_failed_requests_total",
+        kind: Kind::Counter,
+        labels: &["on_failure"],
+        help: "Requests about which on_failure decided: let through (allow) or refused (deny)",
+    },
+    Description {
+        family: Family::OriginFailures,
+        code: 10,
+        name: "tollgate_origin_failures_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Requests that the origin did not answer",
+    },
+    Description {
+        family: Family::PolicyRetries,
+        code: 11,
+        name: "tollgate_policy_retries_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Requests planned anew because an object knew a newer version of the policy",
+    },
+    Description {
+        family: Family::PolicyCheckFailures,
+        code: 12,
+        name: "tollgate_policy_check_failures_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Times that the policy in force could not be asked for, so that the last one stayed",
+    },
+    Description {
+        family: Family::LogDropped,
+        code: 13,
+        name: "tollgate_log_dropped_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Refusals, shadow refusals and failures of which no line was logged",
+    },
+    Description {
+        family: Family::FlushFailures,
+        code: 14,
+        name: "tollgate_metrics_flush_failures_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Times that counts could not be brought to the sums at once; they are brought later",
+    },
+    Description {
+        family: Family::PolicyVersion,
+        code: 15,
+        name: "tollgate_policy_version",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "The newest version of the policy that requests were decided under; 0 is the \
+                 deployed file where no policy can be put",
+    },
+    Description {
+        family: Family::PolicyInfo,
+        code: 16,
+        name: "tollgate_policy_info",
+        kind: Kind::Gauge,
+        labels: &["fingerprint", "source"],
+        help: "1 for the policy of that version: the hash of its document, and whether it is the \
+                 deployed file or was put by the API",
+    },
+    Description {
+        family: Family::Isolates,
+        code: 17,
+        name: "tollgate_isolates",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Isolates that brought counts within the last minute",
+    },
+    Description {
+        family: Family::Series,
+        code: 18,
+        name: "tollgate_metrics_series",
+        kind: Kind::Gauge,
+        labels: &[],
+        help: "Series that the sums hold; at 10000 new ones are counted as rule (other)",
+    },
+];
+
+impl Family {
+    /// Its row.
+    #[must_use]
+    #[expect(clippy::as_conversions, reason = "an enumeration without fields, from 0")]
+    #[expect(clippy::indexing_slicing, reason = "the table has a row for each: its test says so")]
+    pub fn describe(self) -> &'static Description {
+        &FAMILIES[self as usize]
+    }
+
+    /// The family with this code.
+    pub(super) fn of_code(code: u8) -> Option<Self> {
+        FAMILIES.iter().find(|row| row.code == code).map(|row| row.family)
+    }
+}
+
+/// What is counted without a rule: a series that is always there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request passed.
+    Passed,
+    /// A request passed after a wait, or with the advice to wait.
+    Delayed,
+    /// A request was refused.
+    Refused,
+    /// No rule applied to a request.
+    Unlimited,
+    /// A request was refused because too many wait.
+    WaitingFull,
+    /// A request was refused without asking an object.
+    RememberedDenial,
+    /// An object was asked to decide and to charge.
+    Check,
+    /// An object was asked what it would decide.
+    Look,
+    /// An object was told of a response.
+    Settle,
+    /// An object was asked to give back a charge.
+    Refund,
+    /// An object said nothing in time.
+    Late,
+    /// An object gave an error.
+    Failed,
+    /// An object's answer was none.
+    Misread,
+    /// An object could not read what it had stored.
+    Corrupt,
+    /// A request was let through by `on_failure`.
+    LetThrough,
+    /// A request was refused by `on_failure`.
+    RefusedByFailure,
+    /// The origin gave no response.
+    Origin,
+    /// A request was planned anew under a newer policy.
+    PolicyRetry,
+    /// The policy in force could not be asked for.
+    PolicyCheckFailed,
+    /// No line was logged of an event.
+    LogDropped,
+    /// Counts could not be brought to the sums.
+    FlushFailed,
+}
+
+impl Event {
+    /// Every event, in the order of [`Event::index`].
+    pub const ALL: [Self; 21] = [
+        Self::Passed,
+        Self::Delayed,
+        Self::Refused,
+        Self::Unlimited,
+        Self::WaitingFull,
+        Self::RememberedDenial,
+        Self::Check,
+        Self::Look,
+        Self::Settle,
+        Self::Refund,
+        Self::Late,
+        Self::Failed,
+        Self::Misread,
+        Self::Corrupt,
+        Self::LetThrough,
+        Self::RefusedByFailure,
+        Self::Origin,
+        Self::PolicyRetry,
+        Self::PolicyCheckFailed,
+        Self::LogDropped,
+        Self::FlushFailed,
+    ];
+
+    /// Its place in [`Event::ALL`].
+    #[must_use]
+    #[expect(clippy::as_conversions, reason = "an enumeration without fields, from 0")]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The series that it is counted in.
+    #[must_use]
+    pub const fn series(self) -> (Family, &'static [&'static str]) {
+        match self {
+            Self::Passed => (Family::Requests, &["passed"]),
+            Self::Delayed => (Family::Requests, &["delayed"]),
+            Self::Refused => (Family::Requests, &["refused"]),
+            Self::Unlimited => (Family::Requests, &["unlimited"]),
+            Self::WaitingFull => (Family::WaitingFull, &[]),
+            Self::RememberedDenial => (Family::RememberedDenials, &[]),
+            Self::Check => (Family::ObjectCalls, &["check"]),
+            Self::Look => (Family::ObjectCalls, &["look"]),
+            Self::Settle => (Family::ObjectCalls, &["settle"]),
+            Self::Refund => (Family::ObjectCalls, &["refund"]),
+            Self::Late => (Family::Failures, &["late"]),
+            Self::Failed => (Family::Failures, &["failed"]),
+            Self::Misread => (Family::Failures, &["misread"]),
+            Self::Corrupt => (Family::Failures, &["corrupt"]),
+            Self::LetThrough => (Family::FailedRequests, &["allow"]),
+            Self::RefusedByFailure => (Family::FailedRequests, &["deny"]),
+            Self::Origin => (Family::OriginFailures, &[]),
+            Self::PolicyRetry => (Family::PolicyRetries, &[]),
+            Self::PolicyCheckFailed => (Family::PolicyCheckFailures, &[]),
+            Self::LogDropped => (Family::LogDropped, &[]),
+            Self::FlushFailed => (Family::FlushFailures, &[]),
+        }
+    }
+}
+
+/// The upper bounds of the histogram of waits, in milliseconds: the label `le`, in seconds, is the
+/// word beside it. The last bucket, without a bound, follows them.
+pub const WAIT_BOUNDS_MS: [(u64, &str); 11] = [
+    (10, "0.01"),
+    (50, "0.05"),
+    (100, "0.1"),
+    (250, "0.25"),
+    (500, "0.5"),
+    (1_000, "1.0"),
+    (2_500, "2.5"),
+    (5_000, "5.0"),
+    (10_000, "10.0"),
+    (30_000, "30.0"),
+    (60_000, "60.0"),
+];
+
+/// The bucket of waits without a bound.
+pub const INFINITE: &str = "+Inf";
+/// The name under which the sum of waits is kept, in milliseconds.
+pub const SUM: &str = "sum";
+
+/// The bucket of a wait: its place among the bounds, or behind them.
+#[must_use]
+pub fn wait_bucket(milliseconds: u64) -> usize {
+    WAIT_BOUNDS_MS.partition_point(|(bound, _)| *bound < milliseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+
+    use super::*;
+
+    /// The codes are stored and the names stand in alerts: a row may be added, never changed.
+    #[test]
+    fn rows_are_told_apart_and_named_by_convention() {
+        let rows = &FAMILIES;
+        let codes: BTreeSet<u8> = rows.iter().map(|row| row.code).collect();
+        let names: BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
+        assert_eq!((codes.len(), names.len()), (rows.len(), rows.len()));
+        for (place, row) in rows.iter().enumerate() {
+            assert_eq!(usize::from(row.code), place + 1, "{}", row.name);
+            assert_eq!(row.family.describe().name, row.name, "the order of the table");
+            assert_eq!(row.name.ends_with("_total"), row.kind == Kind::Counter, "{}", row.name);
+            assert!(row.name.starts_with("tollgate_") && !row.help.ends_with('.'), "{}", row.name);
+            let plain = |c: char| c.is_ascii_lowercase() || c == '_';
+            assert!(row.name.chars().all(plain) && row.help.is_ascii(), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn every_event_is_a_series_of_its_own() {
+        let all: BTreeSet<_> = Event::ALL.map(Event::series).into_iter().collect();
+        assert_eq!(all.len(), Event::ALL.len());
+        for (place, event) in Event::ALL.into_iter().enumerate() {
+            let (family, values) = event.series();
+            assert_eq!(event.index(), place);
+            assert_eq!(values.len(), family.describe().labels.len(), "{event:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_in_the_first_bucket_that_holds_it() {
+        for (ms, bucket) in [(0, 0), (10, 0), (11, 1), (60_000, 10), (60_001, 11), (u64::MAX, 11)] {
+            assert_eq!(wait_bucket(ms), bucket, "{ms}");
+        }
+    }
+}

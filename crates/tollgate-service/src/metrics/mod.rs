@@ -1,0 +1,23 @@
+//! Metrics: what is counted, under which names, how counts are summed, and their text for
+//! Prometheus.
+//!
+//! Invariant: integers only, and bounded: at most [`MAX_SERIES`] series, whatever policies come and
+//! go. A counter never goes down. Deliberately absent: where counts come from and where sums are
+//! kept; whoever counts sends a [`Delta`], and whoever keeps [`Sums`] stores its pages.
+
+mod bytes;
+mod delta;
+mod family;
+mod policy;
+mod series;
+mod sums;
+mod text;
+
+pub use delta::Delta;
+pub use family::{
+    Description, Event, FAMILIES, Family, INFINITE, Kind, SUM, WAIT_BOUNDS_MS, wait_bucket,
+};
+pub use policy::{PolicyInForce, PolicySource};
+pub use series::{MAX_SERIES, OTHER, Series, TENANT};
+pub use sums::{Added, Sums};
+pub use text::Format;

@@ -1,0 +1,394 @@
+//! The sums of what all isolates counted, and the pages in which they are stored.
+//!
+//! Invariant: a sum never goes down while its series is held. A series is held until nobody has
+//! counted in it for a day; what comes when [`MAX_SERIES`] are held is counted as rule
+//! [`OTHER`](super::OTHER). Only pages in which something changed are written: a page holds
+//! 256 series, so what most policies need is one row.
+//!
+//! Deliberately absent: the store. Whoever keeps it asks for the pages that changed, writes them
+//! together, and answers nobody before that.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::bytes::{Reader, VERSION, push_block};
+use super::delta::Delta;
+use super::policy::PolicyInForce;
+use super::series::{MAX_SERIES, Series};
+
+/// Series in one page.
+const PAGE: u16 = 256;
+
+/// An isolate whose last delta is older may be counted twice if it sends that again.
+const FORGET_ISOLATE_AFTER_MIN: u32 = 60;
+
+/// The most isolates whose sequences are remembered; who is quiet for longest is forgotten.
+const MAX_ISOLATES: usize = 4096;
+
+/// A series in which nobody counts for a day is gone.
+const DROP_SERIES_AFTER_MIN: u32 = 24 * 60;
+
+/// What became of a delta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is in the sums.
+    Now,
+    /// It was already.
+    Before,
+}
+
+/// The sums.
+#[derive(Debug, Default)]
+pub struct Sums {
+    pub(super) series: BTreeMap<Series, Cell>,
+    /// By their numbers.
+    isolates: BTreeMap<u64, Isolate>,
+    pub(super) policy: PolicyInForce,
+    /// How many series each page holds, and whether it is to be written.
+    pages: Vec<Page>,
+    swept_at_min: u32,
+}
+
+/// One sum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell {
+    pub(super) value: u64,
+    /// When somebody counted in it last, in minutes since 1970.
+    seen_min: u32,
+    page: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Isolate {
+    sequence: u64,
+    seen_min: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Page {
+    series: u16,
+    changed: bool,
+}
+
+impl Sums {
+    /// Adds what an isolate counted, at `now_s` seconds since 1970, unless it is added already.
+    pub fn add(&mut self, delta: &Delta, now_s: u64) -> Added {
+        let now_min = minutes(now_s);
+        self.sweep(now_min);
+        let known = self.isolates.get(&delta.isolate);
+        if known.is_some_and(|isolate| isolate.sequence >= delta.sequence) {
+            return Added::Before;
+        }
+        let isolate = Isolate { sequence: delta.sequence, seen_min: now_min };
+        self.isolates.insert(delta.isolate, isolate);
+        if delta.policy.version >= self.policy.version {
+            self.policy = delta.policy;
+        }
+        self.touch(0);
+        for (series, count) in &delta.counts {
+            self.count(series, *count, now_min);
+        }
+        Added::Now
+    }
+
+    /// The numbers of the pages that are to be written; [`Sums::saved`] when they are.
+    pub fn changed(&self) -> impl Iterator<Item = u16> {
+        (0_u16..).zip(&self.pages).filter(|(_, page)| page.changed).map(|(number, _)| number)
+    }
+
+    /// The bytes of a page.
+    #[must_use]
+    pub fn page(&self, number: u16) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        if number == 0 {
+            self.policy.encode(&mut bytes);
+            let count = u16::try_from(self.isolates.len()).unwrap_or(u16::MAX);
+            bytes.extend(count.to_le_bytes());
+            for (id, isolate) in self.isolates.iter().take(usize::from(count)) {
+                bytes.extend(id.to_le_bytes());
+                bytes.extend(isolate.sequence.to_le_bytes());
+                bytes.extend(isolate.seen_min.to_le_bytes());
+            }
+        }
+        for (series, cell) in self.series.iter().filter(|(_, cell)| cell.page == number) {
+            push_block(series.as_bytes(), &mut bytes);
+            bytes.extend(cell.value.to_le_bytes());
+            bytes.extend(cell.seen_min.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Takes a stored page; `None`, and nothing of it is taken, when these bytes are none.
+    /// Every page is loaded before anything is added.
+    #[must_use]
+    pub fn load(&mut self, number: u16, bytes: &[u8]) -> Option<()> {
+        let mut reader = Reader(bytes);
+        if reader.u8()? != VERSION {
+            return None;
+        }
+        let mut head = None;
+        if number == 0 {
+            let policy = PolicyInForce::decode(&mut reader)?;
+            let count = reader.u16()?;
+            let isolate = |_| {
+                let id = reader.u64()?;
+                Some((id, Isolate { sequence: reader.u64()?, seen_min: reader.u32()? }))
+            };
+            let isolates: Option<BTreeMap<_, _>> = (0..count).map(isolate).collect();
+            head = Some((policy, isolates?));
+        }
+        let mut found = Vec::new();
+        while !reader.0.is_empty() {
+            let series = Series::parse(reader.block()?);
+            let cell = Cell { value: reader.u64()?, seen_min: reader.u32()?, page: number };
+            // What a later version counts, or counted before a roll-back, is left out.
+            found.extend(series.map(|series| (series, cell)));
+        }
+        if usize::from(number) >= MAX_SERIES || found.len() > usize::from(PAGE) {
+            return None;
+        }
+        if let Some((policy, isolates)) = head {
+            (self.policy, self.isolates) = (policy, isolates);
+        }
+        for (series, cell) in found {
+            if !self.series.contains_key(&series) {
+                self.page_mut(number).series = self.page_mut(number).series.saturating_add(1);
+                self.series.insert(series, cell);
+            }
+        }
+        Some(())
+    }
+
+    /// Everything is written.
+    pub fn saved(&mut self) {
+        self.pages.iter_mut().for_each(|page| page.changed = false);
+    }
+
+    /// Isolates that told something within the minute before `now_s`, or the one before that.
+    pub(super) fn isolates_at(&self, now_s: u64) -> u64 {
+        let since = minutes(now_s).saturating_sub(1);
+        let lately = self.isolates.values().filter(|isolate| isolate.seen_min >= since);
+        u64::try_from(lately.count()).unwrap_or(u64::MAX)
+    }
+
+    fn count(&mut self, series: &Series, count: u64, now_min: u32) {
+        if count == 0 {
+            return;
+        }
+        let has_room = self.series.len() < MAX_SERIES || self.series.contains_key(series);
+        // There are few of those: one for each result and label without a name.
+        let series = if has_room { series.clone() } else { series.other() };
+        if let Some(cell) = self.series.get_mut(&series) {
+            cell.value = cell.value.saturating_add(count);
+            // A clock that was set back must not make it older.
+            cell.seen_min = cell.seen_min.max(now_min);
+            let page = cell.page;
+            return self.touch(page);
+        }
+        let page = self.page_with_room();
+        self.page_mut(page).series = self.page_mut(page).series.saturating_add(1);
+        self.series.insert(series, Cell { value: count, seen_min: now_min, page });
+        self.touch(page);
+    }
+
+    /// Forgets what nobody counts any more, once an hour.
+    fn sweep(&mut self, now_min: u32) {
+        if self.isolates.len() >= MAX_ISOLATES {
+            let quietest = self.isolates.iter().min_by_key(|(_, isolate)| isolate.seen_min);
+            let quietest = quietest.map(|(id, _)| *id);
+            quietest.and_then(|id| self.isolates.remove(&id));
+        }
+        if now_min < self.swept_at_min.saturating_add(60) {
+            return;
+        }
+        self.swept_at_min = now_min;
+        let is_young = |seen: u32, most: u32| now_min.saturating_sub(seen) <= most;
+        self.isolates.retain(|_, isolate| is_young(isolate.seen_min, FORGET_ISOLATE_AFTER_MIN));
+        let pages = &mut self.pages;
+        self.series.retain(|_, cell| {
+            let stays = is_young(cell.seen_min, DROP_SERIES_AFTER_MIN);
+            if let (false, Some(page)) = (stays, pages.get_mut(usize::from(cell.page))) {
+                *page = Page { series: page.series.saturating_sub(1), changed: true };
+            }
+            stays
+        });
+    }
+
+    fn touch(&mut self, page: u16) {
+        self.page_mut(page).changed = true;
+    }
+
+    fn page_with_room(&self) -> u16 {
+        let full = self.pages.iter().take_while(|page| page.series >= PAGE).count();
+        u16::try_from(full).unwrap_or(u16::MAX)
+    }
+
+    /// The page, made if there is none.
+    fn page_mut(&mut self, number: u16) -> &mut Page {
+        let place = usize::from(number);
+        if self.pages.len() <= place {
+            self.pages.resize(place.saturating_add(1), Page::default());
+        }
+        #[expect(clippy::indexing_slicing, reason = "the line before made it")]
+        &mut self.pages[place]
+    }
+}
+
+/// Whole minutes; exact until the year 10,135.
+fn minutes(seconds: u64) -> u32 {
+    u32::try_from(seconds / 60).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::String;
+
+    use super::*;
+    use crate::metrics::{Family, PolicySource};
+
+    const NOW: u64 = 1_780_000_000;
+
+    fn rule(name: &str, result: &str) -> Series {
+        Series::new(Family::Decisions, &[name, "", "", result])
+    }
+
+    fn delta(isolate: u64, sequence: u64, counts: &[(Series, u64)]) -> Delta {
+        Delta { isolate, sequence, policy: PolicyInForce::default(), counts: counts.to_vec() }
+    }
+
+    fn value(sums: &Sums, series: &Series) -> Option<u64> {
+        sums.series.get(series).map(|cell| cell.value)
+    }
+
+    /// Stored and read again, as by an object that was evicted.
+    fn again(sums: &Sums) -> Sums {
+        let mut read = Sums::default();
+        let pages = u16::try_from(sums.pages.len()).expect("few");
+        for number in 0..pages {
+            assert_eq!(read.load(number, &sums.page(number)), Some(()), "{number}");
+        }
+        read
+    }
+
+    #[test]
+    fn a_delta_that_comes_again_is_not_counted_again_even_by_another_object() {
+        let allowed = rule("api", "allowed");
+        let mut sums = Sums::default();
+        let first = delta(1, 1, &[(allowed.clone(), 5)]);
+        assert_eq!(sums.add(&first, NOW), Added::Now);
+        assert_eq!(sums.add(&first, NOW), Added::Before);
+        let mut sums = again(&sums);
+        assert_eq!(sums.add(&first, NOW), Added::Before);
+        assert_eq!(sums.add(&delta(2, 1, &[(allowed.clone(), 7)]), NOW), Added::Now);
+        assert_eq!(sums.add(&delta(1, 2, &[(allowed.clone(), 1)]), NOW), Added::Now);
+        assert_eq!(sums.add(&delta(1, 1, &[(allowed.clone(), 5)]), NOW), Added::Before);
+        assert_eq!(value(&sums, &allowed), Some(13));
+        assert_eq!(sums.isolates_at(NOW), 2);
+        assert_eq!(sums.isolates_at(NOW + 180), 0);
+    }
+
+    #[test]
+    fn only_pages_that_changed_are_written() {
+        let mut sums = Sums::default();
+        let names: Vec<String> = (0..600).map(|i| format!("rule {i}")).collect();
+        let all: Vec<_> = names.iter().map(|name| (rule(name, "denied"), 1)).collect();
+        sums.add(&delta(1, 1, &all), NOW);
+        assert_eq!(sums.changed().collect::<Vec<_>>(), [0, 1, 2]);
+        sums.saved();
+        assert_eq!(sums.changed().count(), 0);
+        // Page 0 has the sequences, so it is always among them.
+        sums.add(&delta(1, 2, &all[..1]), NOW);
+        assert_eq!(sums.changed().collect::<Vec<_>>(), [0]);
+        sums.add(&delta(1, 3, &all[599..]), NOW);
+        assert_eq!(sums.changed().collect::<Vec<_>>(), [0, 2]);
+        let read = again(&sums);
+        for (place, (series, _)) in all.iter().enumerate() {
+            let expected = if place == 0 || place == 599 { 2 } else { 1 };
+            assert_eq!(value(&read, series), Some(expected), "{place}");
+        }
+        assert_eq!(read.series.len(), 600);
+        assert_eq!(read.changed().count(), 0, "what was read is stored");
+    }
+
+    #[test]
+    fn there_is_a_most_and_what_comes_then_is_counted_as_other() {
+        let mut sums = Sums::default();
+        let names: Vec<String> = (0..MAX_SERIES + 50).map(|i| format!("rule {i}")).collect();
+        let all: Vec<_> = names.iter().map(|name| (rule(name, "denied"), 2)).collect();
+        for (i, some) in (1..).zip(all.chunks(1000)) {
+            sums.add(&delta(1, i, some), NOW);
+        }
+        assert_eq!(sums.series.len(), MAX_SERIES + 1);
+        assert_eq!(value(&sums, &rule(super::super::OTHER, "denied")), Some(100));
+        assert_eq!(value(&sums, &all[9_999].0), Some(2));
+        let pages: Vec<usize> = sums.changed().map(|number| sums.page(number).len()).collect();
+        assert_eq!(pages.len(), 40);
+        assert!(pages.iter().all(|len| *len < 16_384), "{pages:?}");
+        // Series that are gone make room, in the pages where they were.
+        let later = NOW + 25 * 3600;
+        sums.add(&delta(1, 100, &[(rule("new", "denied"), 1)]), later);
+        assert_eq!(sums.series.len(), 1);
+        assert_eq!(again(&sums).series.len(), 1);
+    }
+
+    #[test]
+    fn a_series_is_held_for_a_day_after_its_last_count() {
+        let (quiet, busy) = (rule("gone", "denied"), rule("api", "allowed"));
+        let mut sums = Sums::default();
+        sums.add(&delta(1, 1, &[(quiet.clone(), 1), (busy.clone(), 1)]), NOW);
+        for hour in 1..=24 {
+            sums.add(&delta(1, 1 + hour, &[(busy.clone(), 1)]), NOW + hour * 3600);
+            assert_eq!(value(&sums, &quiet), Some(1), "{hour}");
+        }
+        sums.saved();
+        sums.add(&delta(1, 30, &[(busy.clone(), 1)]), NOW + 25 * 3600);
+        assert_eq!(value(&sums, &quiet), None);
+        assert_eq!(value(&sums, &busy), Some(26));
+        // A clock that was set back drops nothing, and one that jumps comes back.
+        sums.add(&delta(1, 31, &[(busy.clone(), 1)]), 0);
+        sums.add(&delta(1, 32, &[]), NOW + 26 * 3600);
+        assert_eq!(value(&sums, &busy), Some(27));
+    }
+
+    #[test]
+    fn the_newest_policy_is_told_and_isolates_are_bounded() {
+        let mut sums = Sums::default();
+        let policy = |version, source| PolicyInForce { version, fingerprint: 5, source };
+        let mut told = delta(1, 1, &[]);
+        told.policy = policy(7, PolicySource::Api);
+        sums.add(&told, NOW);
+        told = delta(2, 1, &[]);
+        told.policy = policy(6, PolicySource::File);
+        sums.add(&told, NOW);
+        assert_eq!(again(&sums).policy, policy(7, PolicySource::Api));
+        for isolate in 10..10_000 {
+            sums.add(&delta(isolate, 1, &[]), NOW);
+        }
+        assert!(sums.isolates.len() <= MAX_ISOLATES, "{}", sums.isolates.len());
+        let read = again(&sums);
+        assert_eq!(read.isolates.len(), sums.isolates.len());
+    }
+
+    #[test]
+    fn any_bytes_are_a_page_or_none() {
+        let mut sums = Sums::default();
+        sums.add(&delta(1, 1, &[(rule("api", "allowed"), 5)]), NOW);
+        let bytes = sums.page(0);
+        for length in 0..bytes.len() {
+            let mut read = Sums::default();
+            if read.load(0, &bytes[..length]).is_none() {
+                assert!(read.series.is_empty() && read.isolates.is_empty(), "{length}");
+            }
+        }
+        assert_eq!(Sums::default().load(u16::MAX, &[1]), None, "there is no such page");
+        for seed in 0..2_000_u64 {
+            let random = |i: u64| seed.wrapping_mul(6_364_136_223_846_793_005).rotate_left(7) ^ i;
+            let random: Vec<u8> = (0..seed % 90).map(|i| random(i).to_le_bytes()[1]).collect();
+            let mut read = Sums::default();
+            let _ = read.load(0, &[&[1][..], &random].concat());
+            let _ = Delta::decode(&[&[1][..], &random].concat());
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The sums as text for Prometheus: the text format 0.0.4, and OpenMetrics 1.0.0 for who asks for
+//! it.
+//!
+//! Invariant: every family is there with its help and type, and what needs no rule is there from
+//! the start with 0, so that the first count is a growth. Lines stand in the order of families and
+//! label values, the same for the same sums. Source:
+//! prometheus.io/docs/instrumenting/exposition_formats, and the OpenMetrics specification.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use super::family::{Event, FAMILIES, Family, INFINITE, Kind, SUM, WAIT_BOUNDS_MS};
+use super::policy::PolicyInForce;
+use super::series::Series;
+use super::sums::Sums;
+
+/// What of the two the text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// The text format 0.0.4.
+    Prometheus,
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// What a request wants that accepts this (a field `accept`).
+    #[must_use]
+    pub fn accepted(accept: Option<&str>) -> Self {
+        let mut ranges = accept.unwrap_or_default().split(',').map(|range| range.trim());
+        let is_open = |range: &str| {
+            let (kind, parameters) = range.split_once(';').unwrap_or((range, ""));
+            let refuses = |p: &str| matches!(p.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000");
+            kind.trim().eq_ignore_ascii_case("application/openmetrics-text")
+                && !parameters.split(';').any(refuses)
+        };
+        if ranges.any(is_open) { Self::OpenMetrics } else { Self::Prometheus }
+    }
+
+    /// The media type of the text.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+impl Sums {
+    /// The text at `now_s` seconds since 1970.
+    #[must_use]
+    pub fn text(&self, format: Format, now_s: u64) -> String {
+        let mut text = String::new();
+        for family in FAMILIES.iter().map(|row| row.family) {
+            head(family, format, &mut text);
+            match family {
+                Family::Waits => self.waits(&mut text),
+                Family::PolicyVersion => sample(family, &[], self.policy.version, &mut text),
+                Family::PolicyInfo => info(self.policy, &mut text),
+                Family::Isolates => sample(family, &[], self.isolates_at(now_s), &mut text),
+                Family::Series => sample(family, &[], len(self.series.len()), &mut text),
+                Family::Decisions | Family::NearLimit => self.rules(family, &mut text),
+                Family::Requests
+                | Family::WaitingFull
+                | Family::RememberedDenials
+                | Family::ObjectCalls
+                | Family::Failures
+                | Family::FailedRequests
+                | Family::OriginFailures
+                | Family::PolicyRetries
+                | Family::PolicyCheckFailures
+                | Family::LogDropped
+                | Family::FlushFailures => self.events(family, &mut text),
+            }
+        }
+        if format == Format::OpenMetrics {
+            text.push_str("# EOF\n");
+        }
+        text
+    }
+
+    fn value(&self, family: Family, values: &[&str]) -> u64 {
+        self.series.get(&Series::new(family, values)).map_or(0, |cell| cell.value)
+    }
+
+    fn events(&self, family: Family, text: &mut String) {
+        for (of, values) in Event::ALL.map(Event::series) {
+            if of == family {
+                sample(family, values, self.value(family, values), text);
+            }
+        }
+    }
+
+    fn rules(&self, family: Family, text: &mut String) {
+        for (series, cell) in
+            self.series.iter().filter(|(series, _)| series.family() == Some(family))
+        {
+            let values: Vec<&str> = series.values().collect();
+            sample(family, &values, cell.value, text);
+        }
+    }
+
+    /// Buckets are kept apart and told as Prometheus wants them: each with all below it.
+    fn waits(&self, text: &mut String) {
+        let name = Family::Waits.describe().name;
+        let mut below = 0_u64;
+        let bounds = WAIT_BOUNDS_MS.into_iter().map(|(_, bound)| bound).chain([INFINITE]);
+        for bound in bounds {
+            below = below.saturating_add(self.value(Family::Waits, &[bound]));
+            line(format_args!("{name}_bucket{{le=\"{bound}\"}} {below}"), text);
+        }
+        let sum_ms = self.value(Family::Waits, &[SUM]);
+        let (seconds, rest) = (sum_ms / 1000, sum_ms % 1000);
+        line(format_args!("{name}_sum {seconds}.{rest:03}"), text);
+        line(format_args!("{name}_count {below}"), text);
+    }
+}
+
+fn head(family: Family, format: Format, text: &mut String) {
+    let row = family.describe();
+    // In OpenMetrics a counter's family is named without what its samples end with.
+    let name = match (format, row.kind) {
+        (Format::OpenMetrics, Kind::Counter) => row.name.trim_end_matches("_total"),
+        _ => row.name,
+    };
+    // A help is ASCII without a backslash or a line's end: the table's test says so.
+    line(format_args!("# HELP {name} {}", row.help), text);
+    line(format_args!("# TYPE {name} {}", row.kind.word()), text);
+    if let (Format::OpenMetrics, true) = (format, name.ends_with("_seconds")) {
+        line(format_args!("# UNIT {name} seconds"), text);
+    }
+}
+
+fn info(policy: PolicyInForce, text: &mut String) {
+    let fingerprint = format!("{:016x}", policy.fingerprint);
+    sample(Family::PolicyInfo, &[&fingerprint, policy.source.word()], 1, text);
+}
+
+fn sample(family: Family, values: &[&str], value: u64, text: &mut String) {
+    let row = family.describe();
+    text.push_str(row.name);
+    for (i, (label, value)) in row.labels.iter().zip(values).enumerate() {
+        text.push(if i == 0 { '{' } else { ',' });
+        text.push_str(label);
+        text.push_str("=\"");
+        escape(value, text);
+        text.push('"');
+    }
+    if !row.labels.is_empty() {
+        text.push('}');
+    }
+    line(format_args!(" {value}"), text);
+}
+
+/// A label's value as both formats want it.
+fn escape(value: &str, text: &mut String) {
+    for c in value.chars() {
+        match c {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            c => text.push(c),
+        }
+    }
+}
+
+fn line(content: core::fmt::Arguments<'_>, text: &mut String) {
+    // Writing into a String cannot fail.
+    let _ = text.write_fmt(content);
+    text.push('\n');
+}
+
+fn len(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::metrics::{Delta, PolicySource};
+
+    fn sums() -> Sums {
+        let decision = |values: [&str; 4]| Series::new(Family::Decisions, &values);
+        let counts = vec![
+            (Series::new(Family::Requests, &["passed"]), 41),
+            (decision(["a \"b\" \\c", "", "", "allowed"]), 3),
+            (decision(["api", "minute", "gold", "denied"]), u64::MAX),
+            (Series::new(Family::Waits, &["0.05"]), 2),
+            (Series::new(Family::Waits, &["5.0"]), 1),
+            (Series::new(Family::Waits, &[INFINITE]), 4),
+            (Series::new(Family::Waits, &[SUM]), 61_005),
+        ];
+        let policy = PolicyInForce { version: 12, fingerprint: 0xfe, source: PolicySource::Api };
+        let mut sums = Sums::default();
+        sums.add(&Delta { isolate: 1, sequence: 1, policy, counts }, 0);
+        sums
+    }
+
+    #[test]
+    fn sums_are_told_in_lines() {
+        let text = sums().text(Format::Prometheus, 0);
+        for line in [
+            "# TYPE tollgate_requests_total counter",
+            "tollgate_requests_total{answer=\"passed\"} 41",
+            "tollgate_requests_total{answer=\"refused\"} 0",
+            r#"tollgate_decisions_total{rule="a \"b\" \\c",quota="",tier="",result="allowed"} 3"#,
+            r#"tollgate_decisions_total{rule="api",quota="minute",tier="gold",result="denied"} 18446744073709551615"#,
+            "# TYPE tollgate_wait_seconds histogram",
+            "tollgate_wait_seconds_bucket{le=\"0.01\"} 0",
+            "tollgate_wait_seconds_bucket{le=\"0.05\"} 2",
+            "tollgate_wait_seconds_bucket{le=\"5.0\"} 3",
+            "tollgate_wait_seconds_bucket{le=\"60.0\"} 3",
+            "tollgate_wait_seconds_bucket{le=\"+Inf\"} 7",
+            "tollgate_wait_seconds_sum 61.005",
+            "tollgate_wait_seconds_count 7",
+            "tollgate_policy_version 12",
+            "tollgate_policy_info{fingerprint=\"00000000000000fe\",source=\"api\"} 1",
+            "tollgate_isolates 1",
+            "tollgate_metrics_series 7",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("EOF") && text.ends_with('\n'));
+    }
+
+    #[test]
+    fn open_metrics_differs_where_it_must() {
+        let text = sums().text(Format::OpenMetrics, 0);
+        assert!(text.contains("# TYPE tollgate_requests counter\n"), "{text}");
+        assert!(text.contains("\ntollgate_requests_total{answer=\"passed\"} 41\n"), "{text}");
+        assert!(text.contains("# UNIT tollgate_wait_seconds seconds\n"), "{text}");
+        assert!(text.ends_with("\n# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn open_metrics_is_for_who_accepts_it() {
+        use Format::{OpenMetrics, Prometheus};
+        let scraper = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+        for (accept, format) in [
+            (None, Prometheus),
+            (Some("*/*"), Prometheus),
+            (Some(scraper), OpenMetrics),
+            (Some("text/plain, Application/OpenMetrics-Text"), OpenMetrics),
+            (Some("application/openmetrics-text;q=0"), Prometheus),
+        ] {
+            assert_eq!(Format::accepted(accept), format, "{accept:?}");
+        }
+    }
+}
