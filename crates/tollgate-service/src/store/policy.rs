@@ -24,6 +24,8 @@ pub enum PolicyCall {
         deployed: Deployed,
         /// The version whose text is known there already: it is not sent again.
         known: Option<u64>,
+        /// The time, in milliseconds since 1970: when the file was deployed, if it is new.
+        now_ms: u64,
     },
     /// Puts another policy in force, if the one that is expected still is:
     /// [`PolicyReply::Changed`], or [`PolicyReply::Conflict`].
@@ -87,7 +89,8 @@ pub struct Current {
     pub version: u64,
     /// Where it comes from.
     pub source: Source,
-    /// The whole text; none when the caller knows it.
+    /// The whole text; none when the caller knows it: the version that it said it knows, or the
+    /// deployed file that it asked with.
     pub text: Option<String>,
 }
 
@@ -106,6 +109,9 @@ pub enum Source {
 pub struct Change {
     /// The version that must be in force.
     pub expects: u64,
+    /// The file that was deployed with whoever asks, without its text: what is in force for it
+    /// counts.
+    pub deployed: u64,
     /// What comes in its place.
     pub policy: NewPolicy,
     /// What the history says about it.
