@@ -101,25 +101,36 @@ export default class Tollgate extends WorkerEntrypoint {
   }
 }
 
+/** The half of a Durable Object that is in wasm: made with the object's storage when it is first called, and anew after an
+ * abort, when it reads its state again. Every step is synchronous in wasm, so an abort there throws at the caller instead
+ * of leaving it waiting. */
+class Half {
+  #make;
+  #made;
+  #madeBy; // the instance that `#made` belongs to
+
+  constructor(make) {
+    this.#make = make;
+  }
+
+  run(step) {
+    return inWasm(() => {
+      if (this.#madeBy !== instanceId) {
+        this.#made = this.#make();
+        this.#madeBy = instanceId;
+      }
+      return step(this.#made);
+    });
+  }
+}
+
 /** Relaxed counts are written this long after the first that is not, with all that came meanwhile. */
 const SAVE_AFTER_MS = 50;
 
-/** One partition key: its state and the decisions on it. Every method is synchronous in wasm, so an abort there
- * throws at the caller instead of leaving it waiting. */
+/** One partition key: its state and the decisions on it. */
 export class Limiter extends DurableObject {
-  #limiter;
-  #madeBy; // the instance that `#limiter` belongs to
+  #half = new Half(() => new wasm.Limiter(this.ctx.storage, () => this.#saveSoon()));
   #isSaving = false;
-
-  #inWasm(step) {
-    return inWasm(() => {
-      if (this.#madeBy !== instanceId) {
-        this.#limiter = new wasm.Limiter(this.ctx.storage, () => this.#saveSoon());
-        this.#madeBy = instanceId;
-      }
-      return step(this.#limiter);
-    });
-  }
 
   #saveSoon() {
     if (this.#isSaving) return;
@@ -127,7 +138,7 @@ export class Limiter extends DurableObject {
     setTimeout(() => {
       this.#isSaving = false;
       try {
-        this.#inWasm((limiter) => limiter.save());
+        this.#half.run((limiter) => limiter.save());
       } catch (error) {
         console.error("tollgate: counts could not be saved:", error?.message);
       }
@@ -135,14 +146,41 @@ export class Limiter extends DurableObject {
   }
 
   check(request) {
-    return this.#inWasm((limiter) => limiter.check(request));
+    return this.#half.run((limiter) => limiter.check(request));
   }
 
   refund(request, reply) {
-    return this.#inWasm((limiter) => limiter.refund(request, reply));
+    return this.#half.run((limiter) => limiter.refund(request, reply));
   }
 
   alarm() {
-    return this.#inWasm((limiter) => limiter.alarm());
+    return this.#half.run((limiter) => limiter.alarm());
+  }
+}
+
+/** One object for the whole deployment: the policy that was set at run time, those before it, and who changed what. */
+export class Policies extends DurableObject {
+  #half = new Half(() => new wasm.Policies(this.ctx.storage));
+
+  call(request) {
+    return this.#half.run((policies) => policies.call(request));
+  }
+}
+
+/** One tenant: the limits that are its own. */
+export class Tenants extends DurableObject {
+  #half = new Half(() => new wasm.Tenants(this.ctx.storage));
+
+  call(request) {
+    return this.#half.run((tenants) => tenants.call(request));
+  }
+}
+
+/** What the isolates counted. */
+export class Metrics extends DurableObject {
+  #half = new Half(() => new wasm.Metrics(this.ctx.storage));
+
+  call(request) {
+    return this.#half.run((metrics) => metrics.call(request));
   }
 }

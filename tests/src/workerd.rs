@@ -47,8 +47,11 @@ pub const EDGE_FACTS: &str = "x-test-cf";
 
 /// What to start.
 pub struct Setup {
-    /// One Worker for each, with objects of its own.
+    /// One Worker for each.
     policies: Vec<String>,
+    /// So many of them, the last ones, use the objects of the first; the others have their own.
+    beside: usize,
+    is_operated: bool,
     /// Names and Cap'n Proto values.
     bindings: Vec<(String, String)>,
     front: Option<String>,
@@ -73,7 +76,9 @@ impl Setup {
     pub fn new(policy: impl ToString) -> Self {
         let policies = vec![policy.to_string()];
         let (bindings, files) = (vec![], Files::OnDisk);
-        let setup = Self { policies, bindings, front: None, assets: None, files };
+        let (front, assets) = (None, None);
+        let setup =
+            Self { policies, beside: 0, is_operated: false, bindings, front, assets, files };
         setup.binding("OBJECT_TIMEOUT_MS", 30_000)
     }
 
@@ -81,6 +86,22 @@ impl Setup {
     /// own.
     pub fn also(mut self, policy: impl ToString) -> Self {
         self.policies.push(policy.to_string());
+        self
+    }
+
+    /// One more Worker in the same process that asks the objects of the first: as another isolate
+    /// of one deployment does, or of one that is a version behind. Comes after every
+    /// [`also`](Self::also).
+    pub fn beside(mut self, policy: impl ToString) -> Self {
+        self.policies.push(policy.to_string());
+        self.beside += 1;
+        self
+    }
+
+    /// Binds the classes for what is changed and counted at run time, too, as wrangler.toml does.
+    /// A [`front`](Self::front) exports them then.
+    pub fn operated(mut self) -> Self {
+        self.is_operated = true;
         self
     }
 
@@ -196,7 +217,7 @@ const config :Workerd.Config = (
         let date = WRANGLER.lines().find(|line| line.starts_with("compatibility_date"));
         let date = date.and_then(|line| line.split('"').nth(1)).expect("a compatibility date");
         let policy = policy_file(i);
-        let key = if i == 0 { OBJECTS.to_owned() } else { format!("{OBJECTS}{i}") };
+        let (namespaces, objects) = self.objects(i);
         format!(
             r#"const worker{i} :Workerd.Worker = (
   modules = [
@@ -207,12 +228,31 @@ const config :Workerd.Config = (
     (name = "build/index_bg.wasm", wasm = embed "build/index_bg.wasm"),
   ],
   compatibilityDate = "{date}",
-  durableObjectNamespaces = [(className = "Limiter", uniqueKey = "{key}", enableSql = true)],
+  durableObjectNamespaces = [{namespaces}],
   durableObjectStorage = (localDisk = "objects"),
-  bindings = [(name = "LIMITER", durableObjectNamespace = "Limiter"){bindings}],
+  bindings = [{objects}{bindings}],
 );
 "#
         )
+    }
+
+    /// The namespaces of Durable Objects that Worker `i` has, and its bindings.
+    fn objects(&self, i: usize) -> (String, String) {
+        let shares = i >= self.policies.len() - self.beside;
+        let number = if i == 0 { String::new() } else { i.to_string() };
+        let classes = if self.is_operated { &CLASSES[..] } else { &CLASSES[..1] };
+        let namespace = |(class, _, key): &(&str, &str, &str)| {
+            format!("(className = \"{class}\", uniqueKey = \"{key}{number}\", enableSql = true), ")
+        };
+        let service = if shares { ", serviceName = \"main0\"" } else { "" };
+        let bound = |(class, binding, _): &(&str, &str, &str)| {
+            format!(
+                "(name = \"{binding}\", durableObjectNamespace = (className = \"{class}\"{service}))"
+            )
+        };
+        let own = if shares { &[] } else { classes };
+        let bindings: Vec<String> = classes.iter().map(bound).collect();
+        (own.iter().map(namespace).collect(), bindings.join(", "))
     }
 }
 
@@ -223,8 +263,14 @@ const ASSETS_WORKER: &str = r#"const assets :Workerd.Worker = (
 );
 "#;
 
-/// The unique key of the first Worker's objects, which names their folder.
-const OBJECTS: &str = "limiter";
+/// The classes of objects: each with its binding, and the unique key of the first Worker's, which
+/// names their folder.
+const CLASSES: [(&str, &str, &str); 4] = [
+    ("Limiter", "LIMITER", "limiter"),
+    ("Policies", "POLICIES", "policies"),
+    ("Tenants", "TENANTS", "tenants"),
+    ("Metrics", "METRICS", "metrics"),
+];
 
 fn policy_file(i: usize) -> String {
     format!("policy{i}.json")

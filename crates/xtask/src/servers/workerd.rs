@@ -25,6 +25,9 @@ pub enum Code {
     Script(&'static str),
 }
 
+/// The class of a script that is compared with.
+const SCRIPT_CLASS: &str = "Limiter";
+
 /// Where the Durable Objects keep what they know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
@@ -93,7 +96,7 @@ fn config(manifest: &str, options: &Options, storage: &str) -> Result<String> {
     let fix = "make wrangler.toml and crates/xtask/src/servers/workerd.rs agree";
     let manifest: Table = manifest.parse().or_problem("cannot read wrangler.toml", fix)?;
     let date = text_at(&manifest, "compatibility_date")?;
-    let (objects, mut bindings) = objects(&manifest)?;
+    let (objects, mut bindings) = objects(&manifest, &options.code)?;
     let mut vars = BTreeMap::new();
     for (name, value) in manifest.get("vars").and_then(Value::as_table).into_iter().flatten() {
         vars.insert(name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned));
@@ -129,13 +132,16 @@ fn config(manifest: &str, options: &Options, storage: &str) -> Result<String> {
     ))
 }
 
-/// The namespaces of Durable Objects and the bindings to them.
-fn objects(manifest: &Table) -> Result<(Vec<String>, Vec<String>)> {
+/// The namespaces of Durable Objects and the bindings to them, as far as `code` has their classes.
+fn objects(manifest: &Table, code: &Code) -> Result<(Vec<String>, Vec<String>)> {
     let (mut namespaces, mut bindings) = (Vec::new(), Vec::new());
     let listed = manifest.get("durable_objects").and_then(|table| table.get("bindings"));
     for object in listed.and_then(Value::as_array).into_iter().flatten() {
         let object = object.as_table().ok_or_else(|| lacks("durable_objects.bindings"))?;
         let (class, name) = (text_at(object, "class_name")?, text_at(object, "name")?);
+        if matches!(code, Code::Script(_)) && class != SCRIPT_CLASS {
+            continue;
+        }
         let (class, name) = (quoted(class), quoted(name));
         namespaces.push(format!("(className = {class}, uniqueKey = {class}, enableSql = true)"));
         bindings.push(format!("(name = {name}, durableObjectNamespace = {class})"));
