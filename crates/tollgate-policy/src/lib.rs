@@ -66,6 +66,7 @@ extern crate alloc;
 #[cfg(feature = "explain")]
 mod explain;
 pub mod waiting;
+mod denials;
 mod answer;
 mod pipeline;
 mod request;
@@ -84,6 +85,7 @@ pub use answer::problem_details::{PROBLEM_JSON, ProblemDetails};
 pub use answer::rule_decision::RuleDecision;
 pub use answer::rule_result::RuleResult;
 pub use decimal::decimal;
+pub use denials::{Denials, FRESH};
 #[cfg(feature = "explain")]
 pub use document::fact::Fact;
 #[cfg(feature = "schema")]

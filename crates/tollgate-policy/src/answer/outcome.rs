@@ -169,12 +169,14 @@ impl<'a> Outcome<'a> {
         self.reported().filter(|r| r.is_violated()).map(|r| r.quota.name.as_str())
     }
 
-    /// What each rule that applied said: its index in [`Policy::rules`] and its result.
+    /// What each rule that applied said: its index in [`Policy::rules`] and its result. Nothing of
+    /// those that were not asked, because [what is remembered](crate::Denials) refused the request.
     pub fn rules(&self) -> impl Iterator<Item = (usize, RuleResult)> + use<'a> {
         let outcome = *self;
         self.plan
             .applied
             .iter()
+            .filter(|applied| !applied.is_unasked)
             .map(move |applied| (usize::from(applied.rule), outcome.result(applied)))
     }
 
@@ -214,6 +216,10 @@ impl<'a> Outcome<'a> {
         }
         if applied.rejected_waiting {
             return RuleResult::Denied;
+        }
+        if applied.is_unasked {
+            // It has no objection, and nobody is told.
+            return RuleResult::Allowed;
         }
         let decided = applied.partition.map(|partition| self.status(partition).is_decided());
         if decided == Some(false) {
@@ -341,7 +347,8 @@ impl<'a> Outcome<'a> {
         self,
         applied: &'a AppliedRule,
     ) -> impl Iterator<Item = Reported<'a>> + Clone + use<'a> {
-        let decided = applied.partition.filter(|partition| self.status(*partition).is_decided());
+        let is_decided = |i: &usize| !applied.is_unasked && self.status(*i).is_decided();
+        let decided = applied.partition.filter(is_decided);
         let decisions = self.plan.decisions.get(applied.first_decision..).unwrap_or_default();
         let quotas = self.policy.quotas(applied);
         decided.into_iter().flat_map(move |partition| {

@@ -35,7 +35,8 @@ impl<'a> Outcome<'a> {
     /// What each rule that applied decided, in the order of [`Outcome::rules`].
     pub fn decisions(&self) -> impl Iterator<Item = RuleDecision<'a>> + use<'a> {
         let outcome = *self;
-        self.plan.applied.iter().map(move |applied| RuleDecision {
+        let asked = self.plan.applied.iter().filter(|applied| !applied.is_unasked);
+        asked.map(move |applied| RuleDecision {
             rule: applied.rule.into(),
             quota_set: outcome.policy.index_of(&applied.set),
             result: outcome.result(applied),

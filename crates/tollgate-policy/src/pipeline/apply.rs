@@ -94,6 +94,7 @@ impl Policy {
             due: if counted.is_ok() { rule.due() } else { Due::Now },
             charged: None,
             rejected_waiting: false,
+            is_unasked: false,
         });
     }
 

@@ -64,9 +64,28 @@ impl Plan {
         !self.applied.is_empty()
     }
 
+    /// Takes the decisions that were made without a store for those of the request; rules that were
+    /// not asked have none.
+    pub(crate) fn take_for_decided(&mut self) {
+        let asked = self.applied.iter().filter(|applied| !applied.is_unasked);
+        let asked_at = asked.filter_map(|applied| self.partitions.get(applied.partition?));
+        let at = asked_at.map(|stored| stored.at).max().unwrap_or_default();
+        self.each_partition(|partition| {
+            partition.stored.at = at;
+            partition.stored.status = Status::Uncharged;
+        });
+    }
+
+    /// Takes nothing of them: the request is as it was planned.
+    pub(crate) fn forget_decisions(&mut self, policy: &Policy) {
+        self.applied.iter_mut().for_each(|applied| applied.is_unasked = false);
+        self.each_partition(|partition| partition.stored.status = Status::Pending);
+        self.reserve_decisions(policy);
+    }
+
     /// True when the request is refused whatever its quotas say: it cannot be read, a key part is
     /// missing, or a partition failed whose rules deny then.
-    fn is_refused_without_quota(&self, policy: &Policy) -> bool {
+    pub(crate) fn is_refused_without_quota(&self, policy: &Policy) -> bool {
         self.applied.iter().filter(|applied| applied.binding).any(|applied| {
             let Some(i) = applied.partition else { return true };
             let has_failed = self.partitions.get(i).is_some_and(|p| p.status.has_failed());

@@ -72,6 +72,8 @@ pub(crate) struct AppliedRule {
     pub(crate) charged: Option<Timestamp>,
     /// It would have to wait for this rule and may not.
     pub(crate) rejected_waiting: bool,
+    /// Its count was not asked: another rule's, which was remembered, refuses the request.
+    pub(crate) is_unasked: bool,
 }
 
 /// Whose quotas a rule counts a request in.

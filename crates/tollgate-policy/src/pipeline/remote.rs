@@ -6,9 +6,12 @@
 //!
 //! Request: group identity `u64`, then per rule: record identity `u32`, flags `u8` (1 binding, 2
 //! charged later), cost `u64`; with the flags 4, for a charge that is to be taken back: its time
-//! `u64` and per quota its delay `u64`. Reply: time of the decision `u64`, then per rule: charged
-//! `u8`, and per quota: verdict `u8`, delay, limit, remaining, `retry_after` (all ones: none) and
-//! `reset_after`, each `u64`.
+//! `u64` and per quota its delay `u64`. Reply: time of the decision `u64`, then per rule: flags `u8`
+//! (1 charged, 2 states follow), and per quota: verdict `u8`, delay, limit, remaining,
+//! `retry_after` (all ones: none) and `reset_after`, each `u64`; then, with the flag 2, the states.
+//!
+//! The states are told when a binding rule of the partition would refuse the same request now:
+//! whoever asked can then refuse by itself what comes next ([`Denials`](crate::Denials)).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -19,6 +22,8 @@ use crate::pipeline::partition::{Partition, PartitionMut};
 use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{AppliedRule, AppliedSet, Due, Plan};
 use crate::policy::compiled::Policy;
+use crate::policy::group::QuotaSet;
+use crate::policy::record;
 
 /// Why bytes from elsewhere cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +49,10 @@ const NO_WAIT: u64 = u64::MAX;
 const BINDING: u8 = 1;
 const LATER: u8 = 2;
 const GIVEN_BACK: u8 = 4;
+
+/// Flags of a reply.
+const CHARGED: u8 = 1;
+const TOLD: u8 = 2;
 
 impl Partition<'_> {
     /// Appends to `out` what an object needs to decide this partition of `plan`.
@@ -141,6 +150,7 @@ impl Plan {
                 due,
                 charged,
                 rejected_waiting: false,
+                is_unasked: false,
             });
         }
         plan.reserve_decisions(policy);
@@ -155,12 +165,41 @@ impl Plan {
     pub fn reply(&self, policy: &Policy, out: &mut Vec<u8>) {
         let Some(partition) = self.partition(0) else { return };
         out.extend(partition.stored.at.as_nanos().to_le_bytes());
+        let tells = partition.is_used_up(policy);
         for applied in partition.rules() {
-            out.push(u8::from(applied.charged.is_some() && applied.due != Due::GivenBack));
+            let is_charged = applied.charged.is_some() && applied.due != Due::GivenBack;
+            let states = partition.states(policy, applied).filter(|_| tells);
+            let told = states.map_or(0, |_| TOLD);
+            out.push(if is_charged { CHARGED | told } else { told });
             for decision in partition.decisions_of(policy, applied) {
                 write_decision(decision, out);
             }
+            out.extend_from_slice(states.unwrap_or_default());
         }
+    }
+}
+
+impl<'p> Partition<'p> {
+    /// The states that an object told of a rule's quotas; `None` when it told none, because the
+    /// same request may be admitted.
+    pub(crate) fn told(&self, set: &QuotaSet) -> Option<&'p [u8]> {
+        record::appended(set, &self.stored.value)
+    }
+
+    /// True when a binding rule would refuse the same request if it came once more now.
+    fn is_used_up(&self, policy: &Policy) -> bool {
+        self.rules().any(|applied| self.uses_up(policy, applied))
+    }
+
+    /// True when this rule would.
+    pub(crate) fn uses_up(&self, policy: &Policy, applied: &AppliedRule) -> bool {
+        let mut decisions = self.decisions_of(policy, applied);
+        let refuses = |d: &Decision| !d.is_admitted() || d.remaining < applied.cost;
+        applied.binding && decisions.any(refuses)
+    }
+
+    fn states(&self, policy: &Policy, applied: &AppliedRule) -> Option<&'p [u8]> {
+        record::states(policy.applied_set(applied)?, &self.stored.value)
     }
 }
 
@@ -173,19 +212,24 @@ impl PartitionMut<'_> {
         let mut bytes = Reader(reply);
         let at = Timestamp::from_nanos(bytes.u64()?);
         let mut status = Status::Uncharged;
-        let Self { index, applied, decisions, .. } = self;
+        let Self { index, applied, decisions, stored, .. } = self;
+        stored.value.clear();
         for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
-            applied.charged = match bytes.u8()? {
-                0 => None,
-                1 => Some(at),
-                _ => return Err(WireError::Malformed),
-            };
+            let flags = bytes.u8()?;
+            if flags & !(CHARGED | TOLD) != 0 {
+                return Err(WireError::Malformed);
+            }
+            applied.charged = (flags & CHARGED != 0).then_some(at);
             if applied.charged.is_some() {
                 status = Status::Charged;
             }
             let slots = decisions.get_mut(applied.first_decision..).unwrap_or_default();
             for slot in slots.iter_mut().take(policy.quotas(applied).len()) {
                 *slot = bytes.decision()?;
+            }
+            if flags & TOLD != 0 {
+                let set = policy.applied_set(applied).ok_or(WireError::OtherPolicy)?;
+                record::append(set, bytes.slice(set.len)?, &mut stored.value);
             }
         }
         if !bytes.0.is_empty() {
@@ -214,7 +258,13 @@ fn write_decision(decision: &Decision, out: &mut Vec<u8>) {
 /// Reads numbers from the front of bytes.
 struct Reader<'b>(&'b [u8]);
 
-impl Reader<'_> {
+impl<'b> Reader<'b> {
+    fn slice(&mut self, len: usize) -> Result<&'b [u8], WireError> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(WireError::Malformed)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
     fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(WireError::Malformed)?;
         self.0 = rest;

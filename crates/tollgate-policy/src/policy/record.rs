@@ -144,6 +144,17 @@ pub(crate) fn states_mut<'v>(set: &QuotaSet, value: &'v mut [u8]) -> Option<&'v 
     value.get_mut(set.offset..set.offset.checked_add(set.len)?)
 }
 
+/// Appends the record of `set` with these states, which are of the current layout, to `value`.
+pub(crate) fn append(set: &QuotaSet, states: &[u8], value: &mut Vec<u8>) {
+    value.extend_from_slice(&header_of(set));
+    value.extend_from_slice(states);
+}
+
+/// The states of `set` among records that were [appended](append), in any order.
+pub(crate) fn appended<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> {
+    record(value, set.id_in(set.version), set.len)
+}
+
 /// True when every record lies where the current layout has it.
 fn is_current(policy: &Policy, group: &Group, stored: &[u8]) -> bool {
     stored.len() == group.value_len

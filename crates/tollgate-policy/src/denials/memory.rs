@@ -1,0 +1,215 @@
+//! Refusing a plan by what was told of earlier ones.
+//!
+//! Invariant: a count is looked at as of the time that its store's clock showed when it told it,
+//! and what has passed here since: never ahead of that clock, and behind it by no more than the way
+//! of the answer. A request that may pass is charged to what is remembered before it is sent, so of
+//! a flood only as many are sent as units came back, however long their answers take; an answer
+//! that does not bear this out is forgotten or replaced.
+
+use core::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+use tollgate_core::{Decision, Span, Timestamp};
+
+use crate::answer::outcome::Answer;
+use crate::denials::table::{Entry, Table};
+use crate::denials::trust::{FRESH, is_final};
+use crate::pipeline::counted::Counted;
+use crate::pipeline::plan::{AppliedRule, Due, Plan};
+use crate::policy::compiled::Policy;
+use crate::policy::group::QuotaSet;
+use crate::policy::quota::CompiledQuota;
+use crate::policy::rule::Rule;
+
+/// What one isolate or process was told is used up; a bounded number of counts.
+#[derive(Debug)]
+pub struct Denials {
+    seed: [u8; 16],
+    table: Table,
+    refused: u64,
+}
+
+impl Denials {
+    /// Nothing is remembered. `seed` is random and secret: whoever knows it could choose keys that
+    /// push others out.
+    #[must_use]
+    pub fn new(seed: [u8; 16]) -> Self {
+        Self { seed, table: Table::default(), refused: 0 }
+    }
+
+    /// How many requests were refused without asking, since the start.
+    #[must_use]
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// How many counts are remembered, and how many had to leave for others before their time.
+    #[must_use]
+    pub const fn held_and_evicted(&self) -> (usize, u64) {
+        (self.table.len(), self.table.evicted)
+    }
+
+    /// True when what is remembered refuses the request for good: then its
+    /// [outcome](Plan::outcome) is the answer, which says nothing of rules that it was not asked
+    /// about. False: nothing is decided, ask. `now` is the clock of whoever remembers.
+    pub fn refuses(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> bool {
+        if self.table.len() == 0 {
+            return false;
+        }
+        let recalled = self.recall(policy, plan, now);
+        if recalled == Recalled::Refused {
+            plan.take_for_decided();
+            if matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }) {
+                self.refused = self.refused.saturating_add(1);
+                return true;
+            }
+        }
+        if recalled != Recalled::Nothing {
+            plan.forget_decisions(policy);
+        }
+        false
+    }
+
+    /// Takes note of what the store of partition `i` answered; `heard_at` is our clock when it did,
+    /// or before.
+    pub fn hear(&mut self, policy: &Policy, plan: &Plan, i: usize, heard_at: Timestamp) {
+        let Some(partition) = plan.partition(i).filter(|p| p.stored.status.is_decided()) else {
+            return;
+        };
+        for applied in partition.rules() {
+            let Some(set) = policy.applied_set(applied) else { continue };
+            let Some(states) = partition.told(set) else { continue };
+            let at = partition.stored.at;
+            let hash = hash(self.seed, set, partition.key());
+            if self.table.find(hash).is_some_and(|known| known.at > at) {
+                continue;
+            }
+            let is_used_up = partition.uses_up(policy, applied);
+            let is_final = is_used_up && is_final(policy, set);
+            let wait = refused_for(set, states, at, applied.cost);
+            let over_at = heard_at.saturating_add(if is_final { wait } else { wait.min(FRESH) });
+            let states = states.into();
+            self.table.put(
+                Entry { hash, states, at, heard_at, over_at, is_final, is_used_up, hits: 0 },
+                heard_at,
+            );
+        }
+    }
+
+    /// The request is decided: forgets what its answers did not bear out. What was charged before
+    /// it was sent stands where it was charged, and else it does not.
+    pub fn close(&mut self, policy: &Policy, plan: &Plan) {
+        if self.table.len() == 0 {
+            return;
+        }
+        for partition in plan.partitions() {
+            for applied in partition.rules() {
+                let Some(set) = policy.applied_set(applied) else { continue };
+                if partition.stored.status.is_decided() && partition.told(set).is_some() {
+                    continue;
+                }
+                let hash = hash(self.seed, set, partition.key());
+                let is_charged = applied.charged.is_some();
+                let stands = |entry: &mut Entry| is_charged && entry.is_used_up;
+                if !self.table.find(hash).is_none_or(stands) {
+                    self.table.remove(hash);
+                }
+            }
+        }
+    }
+
+    /// Looks at every count of the request that is remembered. Where one refuses, the plan has the
+    /// decisions of these and knows which rules were not asked; else they are charged, each where
+    /// it is remembered.
+    fn recall(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> Recalled {
+        let is_refused_anyway = plan.is_refused_without_quota(policy);
+        let mut recalled = Recalled::Nothing;
+        self.each_remembered(policy, plan, now, |counted, at, applied| {
+            let longest = policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
+            counted.look(at, applied.cost, longest);
+            let denies = !counted.decisions.iter().all(Decision::is_admitted);
+            recalled = recalled.max(if denies && applied.binding {
+                Recalled::Refused
+            } else {
+                Recalled::Admitted
+            });
+        });
+        match recalled {
+            Recalled::Refused => self.each_remembered(policy, plan, now, |counted, at, _| {
+                counted.leave(at);
+            }),
+            Recalled::Admitted if !is_refused_anyway => {
+                self.each_remembered(policy, plan, now, |counted, at, applied| {
+                    let is_due = matches!(applied.due, Due::Now | Due::Held);
+                    if is_due && counted.decisions.iter().all(Decision::is_admitted) {
+                        counted.charge(at, applied.cost);
+                    }
+                });
+            }
+            Recalled::Admitted | Recalled::Nothing => {}
+        }
+        recalled
+    }
+
+    /// Calls `each` with the quotas of every rule whose count is remembered, the time of its store
+    /// now, and the rule, and marks the other rules as not asked.
+    fn each_remembered(
+        &mut self,
+        policy: &Policy,
+        plan: &mut Plan,
+        now: Timestamp,
+        mut each: impl FnMut(&mut Counted<'_, CompiledQuota>, Timestamp, &AppliedRule),
+    ) {
+        let Plan { applied, partitions, decisions, .. } = plan;
+        for applied in applied {
+            let Some((stored, keys)) = applied.partition.and_then(|i| partitions.get_mut(i)) else {
+                continue;
+            };
+            let remembered = policy.applied_set(applied).and_then(|set| {
+                let entry = self.table.find(hash(self.seed, set, stored.key_among(keys)))?;
+                let entry = is_fresh(entry, now).then_some(entry)?;
+                entry.hits = entry.hits.saturating_add(1);
+                let first = applied.first_decision;
+                let decisions = decisions.get_mut(first..first.checked_add(set.quotas.len())?)?;
+                let at = entry.at.saturating_add(now.since(entry.heard_at));
+                stored.at = at;
+                let states = &mut *entry.states;
+                each(&mut Counted { quotas: &set.quotas, states, decisions }, at, applied);
+                Some(())
+            });
+            applied.is_unasked = remembered.is_none();
+        }
+    }
+}
+
+/// What is known of a request's counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Recalled {
+    Nothing,
+    /// Some, and none of them refuses.
+    Admitted,
+    Refused,
+}
+
+/// The place of one count. A key begins with its group's identity, and a set's identity holds the
+/// parameters of its quotas.
+fn hash(seed: [u8; 16], set: &QuotaSet, key: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new_with_key(&seed);
+    hasher.write_u32(set.record_id);
+    hasher.write(key);
+    hasher.finish()
+}
+
+/// True while `entry` is believed. A clock that was set back says nothing of it.
+fn is_fresh(entry: &Entry, now: Timestamp) -> bool {
+    let age = now.checked_since(entry.heard_at);
+    age.is_some_and(|age| entry.is_final || age <= FRESH)
+}
+
+/// For how long `cost` is refused by these states at `at`; zero where it never fits, for that is
+/// nothing to keep long.
+fn refused_for(set: &QuotaSet, states: &[u8], at: Timestamp, cost: u64) -> Span {
+    let wait =
+        |quota: &CompiledQuota| quota.limiter.peek(quota.state(states)?, at, cost).retry_after;
+    set.quotas.iter().filter_map(wait).max().unwrap_or(Span::ZERO)
+}

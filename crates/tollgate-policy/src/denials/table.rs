@@ -1,0 +1,221 @@
+//! The places of what is remembered: a fixed number, found by a hash, each in one of eight ways.
+//!
+//! Invariant: no more than [`SETS`] times [`WAYS`] entries and [`MAX_BYTES`] of states are held,
+//! whoever sends what. Who must leave is who was asked for least: whoever is refused again and
+//! again stays, and whoever sprays keys, each refused a few times, pushes out only its own. For
+//! that an entry counts how often it was found, and each newcomer to a full set takes one off
+//! every other's count, so nobody stays for what it was long ago.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use tollgate_core::Timestamp;
+
+/// Entries that one hash may be found in.
+pub(crate) const WAYS: usize = 8;
+/// Sets of them: 16,384 entries, about 1.3 MB without their states.
+pub(crate) const SETS: usize = 2048;
+/// Bytes of all states: a full table of a few quotas each, or 500 of the longest logs.
+pub(crate) const MAX_BYTES: usize = 4 << 20;
+/// Sets that may be robbed for the bytes of one newcomer.
+const ROBBED: usize = 8;
+
+/// What is remembered of one count.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) hash: u64,
+    /// The states of its quotas.
+    pub(crate) states: Box<[u8]>,
+    /// The store's clock when they were these.
+    pub(crate) at: Timestamp,
+    /// Our clock then.
+    pub(crate) heard_at: Timestamp,
+    /// Our clock when it will be of no more use.
+    pub(crate) over_at: Timestamp,
+    /// Nothing comes back before its time.
+    pub(crate) is_final: bool,
+    /// A rule that refuses is used up by it; else it stands here to be reported beside one.
+    pub(crate) is_used_up: bool,
+    /// How often it was found lately.
+    pub(crate) hits: u8,
+}
+
+/// A bounded number of entries.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    /// Empty until something is remembered; then [`SETS`] of them.
+    sets: Vec<Vec<Entry>>,
+    bytes: usize,
+    len: usize,
+    /// Where bytes are taken from next.
+    hand: usize,
+    /// Entries that had to leave before they were over.
+    pub(crate) evicted: u64,
+}
+
+impl Table {
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn find(&mut self, hash: u64) -> Option<&mut Entry> {
+        let set = self.sets.get_mut(set_of(hash))?;
+        let entry = set.iter_mut().find(|entry| entry.hash == hash)?;
+        Some(entry)
+    }
+
+    pub(crate) fn remove(&mut self, hash: u64) {
+        let set = set_of(hash);
+        let found = self.sets.get(set).and_then(|set| set.iter().position(|e| e.hash == hash));
+        if let Some(way) = found {
+            self.take(set, way);
+        }
+    }
+
+    /// Remembers `entry` in place of what was known under its hash, which keeps its count.
+    pub(crate) fn put(&mut self, mut entry: Entry, now: Timestamp) {
+        if self.sets.is_empty() {
+            self.sets.resize_with(SETS, Vec::new);
+        }
+        let set = set_of(entry.hash);
+        if let Some(known) = self.find(entry.hash) {
+            entry.hits = known.hits;
+            self.remove(entry.hash);
+        }
+        if self.sets.get(set).is_some_and(|set| set.len() >= WAYS) {
+            self.make_room(set, now);
+        }
+        let len = entry.states.len();
+        for _ in 0..ROBBED {
+            if self.bytes.saturating_add(len) <= MAX_BYTES {
+                break;
+            }
+            self.hand = self.hand.wrapping_add(1).checked_rem(SETS).unwrap_or(0);
+            self.make_room(self.hand, now);
+        }
+        if self.bytes.saturating_add(len) > MAX_BYTES {
+            return;
+        }
+        if let Some(set) = self.sets.get_mut(set) {
+            set.push(entry);
+            self.bytes = self.bytes.saturating_add(len);
+            self.len = self.len.saturating_add(1);
+        }
+    }
+
+    /// Takes out of a set who is over, or else who was found least, and of these who is over first.
+    fn make_room(&mut self, set: usize, now: Timestamp) {
+        let Some(entries) = self.sets.get_mut(set) else { return };
+        let least = |(_, entry): &(usize, &Entry)| {
+            let is_over = entry.over_at <= now;
+            (!is_over, if is_over { 0 } else { entry.hits }, entry.over_at)
+        };
+        let Some((way, out)) = entries.iter().enumerate().min_by_key(least) else { return };
+        if out.over_at > now {
+            self.evicted = self.evicted.saturating_add(1);
+            entries.iter_mut().for_each(|entry| entry.hits = entry.hits.saturating_sub(1));
+        }
+        self.take(set, way);
+    }
+
+    fn take(&mut self, set: usize, way: usize) {
+        let Some(entries) = self.sets.get_mut(set).filter(|set| way < set.len()) else { return };
+        let out = entries.swap_remove(way);
+        self.bytes = self.bytes.saturating_sub(out.states.len());
+        self.len = self.len.saturating_sub(1);
+    }
+}
+
+fn set_of(hash: u64) -> usize {
+    usize::try_from(hash).unwrap_or(0).checked_rem(SETS).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    fn entry(hash: u64, len: usize, over_ms: u64) -> Entry {
+        Entry {
+            hash,
+            states: vec![0; len].into(),
+            at: at(0),
+            heard_at: at(0),
+            over_at: at(over_ms),
+            is_final: true,
+            is_used_up: true,
+            hits: 0,
+        }
+    }
+
+    /// Hashes of one set.
+    fn of_one_set(n: u64) -> u64 {
+        n * u64::try_from(SETS).unwrap()
+    }
+
+    fn find(table: &mut Table, hash: u64) -> bool {
+        table.find(hash).map(|entry| entry.hits = entry.hits.saturating_add(1)).is_some()
+    }
+
+    #[test]
+    fn what_is_over_leaves_first_then_what_was_asked_for_least() {
+        let mut table = Table::default();
+        for n in 0..8 {
+            table.put(entry(of_one_set(n), 8, 1_000 + n), at(0));
+            (0..n).for_each(|_| assert!(find(&mut table, of_one_set(n))));
+        }
+        table.put(entry(of_one_set(8), 8, 5_000), at(0));
+        assert!(!find(&mut table, of_one_set(0)), "nobody asked for it");
+        table.put(entry(of_one_set(9), 8, 5_000), at(1_007));
+        assert_eq!((table.len(), table.evicted), (8, 1), "seven were over, one of them left");
+        assert!(find(&mut table, of_one_set(8)));
+    }
+
+    /// Guards: a spray of refused keys that pushes out who is refused again and again. A key that
+    /// is asked for as often as others are put into its set stays for ever.
+    #[test]
+    fn a_spray_of_refused_keys_does_not_push_out_who_is_asked_for() {
+        let mut table = Table::default();
+        let hot = of_one_set(1_000_000);
+        table.put(entry(hot, 8, 1_000_000), at(0));
+        assert!(find(&mut table, hot));
+        for n in 0..100_000 {
+            table.put(entry(of_one_set(n), 8, 2_000_000), at(1));
+            assert!(find(&mut table, hot), "{n}");
+        }
+        assert_eq!((table.len(), table.evicted), (8, 99_993));
+        // And it does not stay for what it was: as many newcomers as it was asked for.
+        for n in 0..300 {
+            table.put(entry(of_one_set(n), 8, 2_000_000), at(1));
+        }
+        assert!(!find(&mut table, hot));
+    }
+
+    #[test]
+    fn neither_entries_nor_bytes_grow_without_bound() {
+        let mut table = Table::default();
+        let mut hash = 1_u64;
+        for _ in 0..200_000 {
+            hash = hash.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            table.put(entry(hash.rotate_left(32), 16, 1_000), at(0));
+        }
+        assert_eq!(table.len(), SETS * WAYS);
+        for n in 0..20_000 {
+            table.put(entry(n, 8_200, 1_000), at(0));
+            assert!(table.bytes <= MAX_BYTES);
+        }
+        let held: usize = table.sets.iter().flatten().map(|entry| entry.states.len()).sum();
+        let count: usize = table.sets.iter().map(Vec::len).sum();
+        assert_eq!((held, count), (table.bytes, table.len()));
+        assert!(find(&mut table, 19_999), "a newcomer finds its bytes");
+        for n in 0..20_000 {
+            table.remove(n);
+        }
+        assert!(table.bytes <= SETS * WAYS * 16);
+    }
+}

@@ -1,0 +1,38 @@
+//! For how long a count is believed that was heard of: whether anything can come back of it.
+//!
+//! Invariant: when in doubt something can. What comes back is: a place that is given back by the
+//! response (`reserve`) or by who leaves a queue, the charge of a request that another key refused
+//! in the end, and whatever an operator resets. A cost that requests choose brings nothing back but
+//! other numbers.
+
+use tollgate_core::{Algorithm, Span};
+
+use crate::document::charging::Charging;
+use crate::document::key::KeyPart;
+use crate::policy::compiled::Policy;
+use crate::policy::group::QuotaSet;
+use crate::policy::quota::CompiledQuota;
+use crate::policy::rule::Rule;
+
+/// How long a count is believed of which units may come back: one second.
+pub const FRESH: Span = Span::from_secs(1);
+
+/// True when a refusal by `set` stays one until its `retry_after`, with the same numbers.
+pub(crate) fn is_final(policy: &Policy, set: &QuotaSet) -> bool {
+    let Some(rule) = policy.rules.get(usize::from(set.rule)) else { return false };
+    let is_queue = |quota: &CompiledQuota| quota.limiter.algorithm() == Algorithm::LeakyQueue;
+    rule.has_fixed_cost()
+        && matches!(rule.charging, Charging::Request)
+        && !set.quotas.iter().any(is_queue)
+        && policy.rules.iter().all(|other| cannot_undo(policy, other, rule))
+}
+
+/// True when no request that `rule` charges is refused by `other` afterwards: both find the same
+/// key in every request, and decide there at once.
+fn cannot_undo(policy: &Policy, other: &Rule, rule: &Rule) -> bool {
+    let key = policy.groups.get(usize::from(rule.group)).map(|group| &group.key);
+    let reads_captures =
+        key.is_none_or(|key| key.iter().any(|part| matches!(part, KeyPart::PathParam(_))));
+    core::ptr::eq(other, rule)
+        || (other.group == rule.group && other.on_missing == rule.on_missing && !reads_captures)
+}
