@@ -24,6 +24,11 @@ pub enum PolicyCall {
         deployed: Deployed,
         /// The version whose text is known there already: it is not sent again.
         known: Option<u64>,
+        /// The newest generation that a count was found to be of, if that was newer than what is
+        /// known. A store that knows of none so new was set back: it numbers what is in force anew,
+        /// above this.
+        #[serde(default)]
+        seen: Option<u64>,
         /// The time, in milliseconds since 1970: when the file was deployed, if it is new.
         now_ms: u64,
     },
@@ -87,6 +92,11 @@ pub struct Deployed {
 pub struct Current {
     /// Its number.
     pub version: u64,
+    /// What counts are ordered by: the number of the last change at run time, which a written
+    /// policy is itself; 1 before there was any. All files that are deployed between two changes
+    /// are of one generation: while two of them are deployed side by side, or one is rolled back,
+    /// counts go from each to the other, as they do where nothing is ever changed at run time.
+    pub generation: u64,
     /// Where it comes from.
     pub source: Source,
     /// The whole text; none when the caller knows it: the version that it said it knows, or the
