@@ -15,6 +15,7 @@ use worker::{Env, web_sys};
 use crate::assets::ASSETS;
 use crate::js;
 use crate::lines::Lines;
+use crate::namespaces::objects;
 use crate::object_name::pk_hash_key;
 use crate::objects::Objects;
 use crate::settings::{self, Settings};
@@ -134,11 +135,11 @@ impl Gate {
         if settings.origin.as_deref().is_some_and(|origin| !js::is_url(origin)) {
             problems.0.push(Problem::new(settings::ORIGIN, settings::NO_ORIGIN.to_owned()));
         }
-        let namespace = js::binding(env, OBJECTS).filter(js::is_namespace).unwrap_or_default();
-        if namespace.is_undefined() {
+        let namespace = objects(env, settings.placement, OBJECTS).and_then(|bound| {
             let message = "the Durable Object binding is missing; see wrangler.toml".to_owned();
-            problems.0.push(Problem::new(OBJECTS, message));
-        }
+            bound.ok_or_else(|| Problem::new(OBJECTS, message))
+        });
+        let namespace = namespace.map_err(|problem| problems.0.push(problem)).unwrap_or_default();
         if js::binding(env, ASSETS).is_some_and(|assets| !js::is_fetcher(&assets)) {
             let message = "is bound to no assets; see [assets] in wrangler.toml".to_owned();
             problems.0.push(Problem::new(ASSETS, message));

@@ -9,6 +9,19 @@ export const isUrl = (text) => URL.canParse(text);
 
 export const isNamespace = (value) => typeof value?.getByName === "function";
 
+/** The same objects, made near `hint`, or only within `jurisdiction`; a text when that cannot be: why. A hint counts when an
+ * object is made, which is when it is first called. */
+export function placed(objects, hint, jurisdiction) {
+  try {
+    const within = jurisdiction === undefined ? objects : objects.jurisdiction(jurisdiction);
+    if (hint === undefined) return within;
+    const options = { locationHint: hint };
+    return { getByName: (name) => within.getByName(name, options) };
+  } catch (error) {
+    return reason(error);
+  }
+}
+
 export const isFetcher = (value) => typeof value?.fetch === "function";
 
 /** For whoever reads the Worker's log: what may go on, and what must not. */

@@ -50,6 +50,14 @@ extern "C" {
     #[wasm_bindgen(js_name = isNamespace)]
     pub(crate) fn is_namespace(value: &JsValue) -> bool;
 
+    /// The same objects, made near `hint` or only within `jurisdiction`; a text when that
+    /// cannot be: why.
+    pub(crate) fn placed(
+        objects: &JsValue,
+        hint: Option<&'static str>,
+        jurisdiction: Option<&'static str>,
+    ) -> JsValue;
+
     /// True for what files can be asked of.
     #[wasm_bindgen(js_name = isFetcher)]
     pub(crate) fn is_fetcher(value: &JsValue) -> bool;

@@ -9,12 +9,15 @@
 //! | `CHECK_TOKEN` | secret | what `/check` wants as `Authorization: Bearer` |
 //! | `HASH_KEY` | secret | makes the names of objects unguessable |
 //! | `OBJECT_TIMEOUT_MS` | variable | an object that says nothing for so long has failed |
+//! | `LOCATION_HINT`, `JURISDICTION` | variables | where objects are made: `placement` |
 
 use std::ops::RangeInclusive;
 
 use tollgate_policy::{Problem, Problems};
 
 use tollgate_service::Token;
+
+use crate::placement::{JURISDICTION, LOCATION_HINT, Placement};
 
 /// How long an object may take, unless the deployment says so. One that has to start far away needs
 /// about a second, and then `on_failure` decides about its first request.
@@ -40,12 +43,14 @@ pub(crate) struct Settings {
     pub(crate) origin: Option<String>,
     pub(crate) hash_key: Vec<u8>,
     pub(crate) object_timeout_ms: u32,
+    pub(crate) placement: Placement,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let object_timeout_ms = OBJECT_TIMEOUT_MS;
-        Self { origin: None, hash_key: Vec::new(), object_timeout_ms }
+        let placement = Placement::default();
+        Self { origin: None, hash_key: Vec::new(), object_timeout_ms, placement }
     }
 }
 
@@ -69,6 +74,7 @@ impl Settings {
         };
         let given = [ORIGIN, CHECK_TOKEN, HASH_KEY, TIMEOUT].map(&mut text);
         let [given_origin, token, hash_key, timeout] = given;
+        let [hint, jurisdiction] = [LOCATION_HINT, JURISDICTION].map(&mut text);
         let mut settings =
             Self { hash_key: hash_key.unwrap_or_default().into(), ..Self::default() };
         if let Some(value) = given_origin.filter(|value| !value.is_empty()) {
@@ -91,6 +97,7 @@ impl Settings {
                 }
             }
         }
+        settings.placement = Placement::read(hint.as_deref(), jurisdiction.as_deref(), &mut wrong);
         if problems.0.is_empty() { Ok(settings) } else { Err(problems) }
     }
 }
@@ -153,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_is_bound_to_no_text_is_not_taken_for_absent() {
-        for name in [ORIGIN, CHECK_TOKEN, HASH_KEY, TIMEOUT] {
+        for name in [ORIGIN, CHECK_TOKEN, HASH_KEY, TIMEOUT, LOCATION_HINT, JURISDICTION] {
             let expected = format!("{name}: is bound to something that is no text; give it a text");
             assert_eq!(bound(name, Binding::Other).err(), Some(expected));
         }
