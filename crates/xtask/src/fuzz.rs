@@ -15,6 +15,7 @@ use crate::{
 use std::{
     fs,
     hash::{BuildHasher, Hasher, RandomState},
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
@@ -23,8 +24,10 @@ pub static TOOLS: [&Tool; 2] = [&tools::NIGHTLY, &tools::CARGO_FUZZ];
 
 const FOLDER: &str = "tests/fuzz";
 /// Inputs for one target in the test step, those of its corpus among them: a number, so that a slow
-/// machine tries the same ones.
-const BRIEF: [&str; 3] = ["-seed=1", "-runs=50000", "-timeout=600"];
+/// machine tries the same ones. They are the same because nothing chooses them but the seed and
+/// what they reach: compared values are not taken up, because addresses are among them, nor what
+/// the run has written itself, because that is read again by the clock.
+const BRIEF: [&str; 5] = ["-seed=1", "-runs=50000", "-timeout=600", "-use_cmp=0", "-reload=0"];
 /// The property tests, as if they were a target.
 const LAWS: &str = "laws";
 const FIX: &str = "correct tests/fuzz, or what it calls";
@@ -60,7 +63,7 @@ pub fn fuzz(workspace: &Workspace, mut options: Options) -> Result<()> {
     }
     for target in &options.targets {
         println!("\n=== {target}, {} s", options.seconds);
-        let mut command = fuzzer(workspace, target, target)?;
+        let mut command = fuzzer(workspace, target, target, &[corpus(workspace, target)])?;
         command.arg(PATIENCE).arg(format!("-max_total_time={}", options.seconds));
         run::shown(&mut command, &again(target))?;
         if options.keep {
@@ -98,14 +101,18 @@ fn laws(workspace: &Workspace, seconds: u32) -> Result<()> {
 const SEED: &str = "PROPTEST_RNG_SEED";
 
 /// Each target on its corpus and then on a number of inputs, the same ones each time: nothing that
-/// an earlier run found is looked at.
+/// an earlier run found is looked at. Only `policy` and `paths` differ a little from run to run,
+/// because a table of theirs hashes by a seed of its own.
 pub fn briefly(workspace: &Workspace) -> Result<()> {
     build(workspace)?;
     for target in targets(workspace)? {
         let scratch = format!("brief-{target}");
         let _ = fs::remove_dir_all(workspace.out.join("fuzz").join(&scratch));
-        let mut command = fuzzer(workspace, &target, &scratch)?;
-        command.args(BRIEF);
+        let mut command = fuzzer(workspace, &target, &scratch, &[])?;
+        let list = workspace.out.join("fuzz").join(format!("{scratch}.list"));
+        fs::write(&list, in_order(&corpus(workspace, &target))?)
+            .or_problem("cannot write a list of inputs", "free disk space")?;
+        command.args(BRIEF).arg(format!("-seed_inputs=@{}", list.display()));
         let (status, _, said) = run::captured(&mut command)?;
         if !status.success() {
             let what = format!("fuzzing `{target}` found what must not be");
@@ -135,25 +142,43 @@ fn build(workspace: &Workspace) -> Result<()> {
     run::shown(&mut cargo_fuzz(workspace, "build"), FIX)
 }
 
-/// The target on a scratch folder, where it writes what it finds, and on its corpus.
-fn fuzzer(workspace: &Workspace, target: &str, scratch: &str) -> Result<Command> {
+/// The target on a scratch folder, where it writes what it finds, and on other folders.
+fn fuzzer(
+    workspace: &Workspace,
+    target: &str,
+    scratch: &str,
+    others: &[PathBuf],
+) -> Result<Command> {
     let scratch = workspace.out.join("fuzz").join(scratch);
     fs::create_dir_all(&scratch).or_problem("cannot create a scratch folder", "free disk space")?;
-    let folder = workspace.root.join(FOLDER);
     let mut command = cargo_fuzz(workspace, "run");
-    command.arg(target).arg(scratch).arg(folder.join("corpus").join(target));
-    command.arg("--").args(LIMITS);
-    let words = folder.join(format!("{target}.dict"));
+    command.arg(target).arg(scratch).args(others).arg("--").args(LIMITS);
+    let words = workspace.root.join(FOLDER).join(format!("{target}.dict"));
     if words.is_file() {
         command.arg(format!("-dict={}", words.display()));
     }
     Ok(command)
 }
 
+fn corpus(workspace: &Workspace, target: &str) -> PathBuf {
+    workspace.root.join(FOLDER).join("corpus").join(target)
+}
+
+/// The files of a folder as a list for the fuzzer, by their names: a file system lists them in an
+/// order of its own, and the fuzzer keeps to it.
+fn in_order(folder: &Path) -> Result<String> {
+    let files = fs::read_dir(folder)
+        .or_problem(format!("cannot read {}", folder.display()), "restore it with git")?;
+    let mut names: Vec<String> =
+        files.filter_map(|file| Some(file.ok()?.path().to_str()?.to_owned())).collect();
+    names.sort();
+    Ok(names.join(","))
+}
+
 /// Adds to the corpus what reaches code that the corpus does not.
 fn merge(workspace: &Workspace, target: &str) -> Command {
     let mut command = cargo_fuzz(workspace, "run");
-    command.arg(target).arg(workspace.root.join(FOLDER).join("corpus").join(target));
+    command.arg(target).arg(corpus(workspace, target));
     command.arg(workspace.out.join("fuzz").join(target));
     // As few files as will do, and none for running a loop more often.
     command.args(["--", "-set_cover_merge=1", "-use_counters=0"]);
@@ -228,6 +253,15 @@ mod tests {
             assert!(manifest.contains(&format!("path = \"targets/{target}.rs\"")), "{target}");
             assert!(workspace.root.join(FOLDER).join("corpus").join(&target).is_dir(), "{target}");
         }
+    }
+
+    #[test]
+    fn inputs_are_given_in_the_order_of_their_names() {
+        let folder = corpus(&Workspace::find(), "state");
+        let list = in_order(&folder).unwrap();
+        let names: Vec<&str> = list.split(',').collect();
+        assert!(names.is_sorted() && names.len() == fs::read_dir(folder).unwrap().count());
+        assert!(names.iter().all(|name| Path::new(name).is_file()));
     }
 
     #[test]
