@@ -1,30 +1,33 @@
-//! What a client used under one quota, carried into another.
+//! A state under other parameters: what a key has used stays used when its quota is changed.
 //!
-//! Invariant: at the change no more is admitted than `max(0, new capacity - u)`, where `u` is what
-//! the old quota says is used; an unchanged quota changes no byte.
+//! Invariant: at the change no more is admitted than the new capacity less what was used by the old
+//! quota; all rounding is against the client. Deliberately not here: which quota a state belongs
+//! to, and states of earlier layouts: whoever stores them [converts](Limiter::convert) them first.
 
 use crate::limiter::Limiter;
 use crate::time::Timestamp;
 
 impl Limiter {
-    /// Writes to `state`, which is this limiter's, what was used in `old_state`, a state of `old`,
-    /// at `now`. Equal limiters keep every byte; otherwise the units that `old` counts as used are
-    /// charged at `now` to a state never seen, at most this limiter's capacity. Any bytes are
-    /// accepted: what is no state of `old` has used nothing, and a `state` of another length is
-    /// left as it is.
+    /// Writes to `state` what `old_state`, which `old` left, is under this limiter at `now`.
+    ///
+    /// With equal parameters every byte is kept. Otherwise, where u is what `old` has used at
+    /// `now`, its capacity less what remains: `min(u, capacity)` units are charged at `now`.
+    ///
+    /// Never fails, whatever the bytes. Where `old_state` is not as long as a state of `old`,
+    /// nothing was used; where `state` is not as long as one of this limiter, nothing is written.
     pub fn carry(&self, old: &Self, old_state: &[u8], now: Timestamp, state: &mut [u8]) {
         if state.len() != self.state_len() {
             return;
         }
-        if self == old && old_state.len() == state.len() {
+        state.fill(0);
+        if old_state.len() != old.state_len() {
+            return;
+        }
+        if self == old {
             state.copy_from_slice(old_state);
             return;
         }
-        state.fill(0);
-        if old_state.len() == old.state_len() {
-            let used = old.capacity().saturating_sub(old.peek(old_state, now, 0).remaining);
-            // An empty state admits up to its capacity, so this is never denied.
-            let _ = self.check(state, now, used.min(self.capacity()));
-        }
+        let used = old.capacity().saturating_sub(old.peek(old_state, now, 0).remaining);
+        self.check(state, now, used.min(self.capacity()));
     }
 }
