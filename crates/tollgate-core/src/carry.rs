@@ -1,20 +1,43 @@
 //! A state under other parameters: what a key has used stays used when its quota is changed.
 //!
-//! Invariant: at the change no more is admitted than the new capacity less what was used by the old
-//! quota; all rounding is against the client. Deliberately not here: which quota a state belongs
-//! to, and states of earlier layouts: whoever stores them [converts](Limiter::convert) them first.
+//! Invariant: at the change no more is admitted than the new capacity less what the old quota says
+//! is used, and all rounding is against the client; what is idle stays idle; equal parameters keep
+//! every byte. Deliberately not here: which quota a state belongs to, and states of earlier
+//! layouts: whoever stores them [converts](Limiter::convert) them first.
 
+use crate::algorithms::gcra::Gcra;
+use crate::algorithms::leaky_bucket::LeakyBucket;
+use crate::algorithms::rate::Rate;
+use crate::encoding::Encoded;
 use crate::limiter::Limiter;
-use crate::time::Timestamp;
+use crate::time::{LATEST, Timestamp};
 
 impl Limiter {
     /// Writes to `state` what `old_state`, which `old` left, is under this limiter at `now`.
     ///
-    /// With equal parameters every byte is kept. Otherwise, where u is what `old` has used at
-    /// `now`, its capacity less what remains: `min(u, capacity)` units are charged at `now`.
+    /// With T' the emission interval of this limiter and T that of `old`, W' and W the windows:
     ///
-    /// Never fails, whatever the bytes. Where `old_state` is not as long as a state of `old`,
-    /// nothing was used; where `state` is not as long as one of this limiter, nothing is written.
+    /// | from | to | what is kept |
+    /// |---|---|---|
+    /// | any | the same, with equal parameters | every byte |
+    /// | `gcra`, `token-bucket`, `leaky-bucket` | any of the three | the debt in units: `min(ceil(debt x T' / T), burst' x T')` |
+    /// | `leaky-queue` | `leaky-queue` | the next free slot; where T' > T the debt in units; at most two bursts |
+    /// | `fixed-window` | `fixed-window`, W' = W | the count |
+    /// | `sliding-window` | `sliding-window`, W' = W | both counts |
+    /// | `sliding-buckets` | `sliding-buckets`, W' = W, as many parts | all counts |
+    /// | `sliding-log` | `sliding-log` | the newest limit' entries that have not left |
+    /// | any | any other | nothing by itself |
+    ///
+    /// Where u is what `old` has used at `now`, its capacity less what remains, and less than
+    /// `min(u, capacity')` is used by what was kept, the difference is charged at `now`: all of it
+    /// in the last line, one unit where an estimate is no longer rounded up, what has faded where
+    /// parts are weighted from now on, and entries that have left a shorter window.
+    ///
+    /// Never fails, whatever the bytes. A foreign state (see
+    /// [`ALLOWED_SKEW`](crate::ALLOWED_SKEW)) has used nothing: as a count or an entry it is kept
+    /// and stays foreign, otherwise it is gone. Where `old_state` is not as long as a state of
+    /// `old`, nothing was used; where `state` is not as long as one of this limiter, nothing is
+    /// written.
     pub fn carry(&self, old: &Self, old_state: &[u8], now: Timestamp, state: &mut [u8]) {
         if state.len() != self.state_len() {
             return;
@@ -27,7 +50,58 @@ impl Limiter {
             state.copy_from_slice(old_state);
             return;
         }
-        let used = old.capacity().saturating_sub(old.peek(old_state, now, 0).remaining);
-        self.check(state, now, used.min(self.capacity()));
+        self.keep(old, old_state, now.min(LATEST), state);
+        let used = old.units_used(old_state, now).min(self.capacity());
+        let lost = used.saturating_sub(self.units_used(state, now));
+        if lost > 0 {
+            self.check(state, now, lost);
+        }
+    }
+
+    /// Writes what of `old_state` means the same here to `state`, which is all zero.
+    fn keep(&self, old: &Self, old_state: &[u8], now: Timestamp, state: &mut [u8]) {
+        match (self, old) {
+            _ if self.counts_as(old) => state.copy_from_slice(old_state),
+            (Self::LeakyQueue(queue), Self::LeakyQueue(old)) => {
+                queue.carried(old, Encoded::decode(old_state), now).encode(state);
+            }
+            (Self::SlidingLog(log), Self::SlidingLog(old)) => log.carry(old, old_state, now, state),
+            _ => self.keep_debt(old, old_state, now, state),
+        }
+    }
+
+    /// True where the counts of `old` are this limiter's, too.
+    fn counts_as(&self, old: &Self) -> bool {
+        match (self, old) {
+            (Self::FixedWindow(_), Self::FixedWindow(_))
+            | (Self::SlidingWindow(_), Self::SlidingWindow(_)) => self.window() == old.window(),
+            (Self::SlidingBuckets(buckets), Self::SlidingBuckets(old)) => buckets.has_parts_of(old),
+            _ => false,
+        }
+    }
+
+    fn keep_debt(&self, old: &Self, old_state: &[u8], now: Timestamp, state: &mut [u8]) {
+        let (Some(rate), Some(old_rate)) = (self.meter(), old.meter()) else { return };
+        let paid_off_at = rate.carried(old_rate, old.idle_at(old_state), now);
+        match self {
+            Self::Gcra(_) => Gcra::paid_off(paid_off_at).encode(state),
+            Self::TokenBucket(bucket) => bucket.paid_off(paid_off_at, now).encode(state),
+            _ => LeakyBucket::paid_off(paid_off_at, now).encode(state),
+        }
+    }
+
+    /// The rate of the three that keep one debt, each in its own way; `None` for the others.
+    const fn meter(&self) -> Option<&Rate> {
+        match self {
+            Self::Gcra(gcra) => Some(gcra.rate()),
+            Self::TokenBucket(bucket) => Some(bucket.rate()),
+            Self::LeakyBucket(bucket) => Some(bucket.rate()),
+            _ => None,
+        }
+    }
+
+    /// The units of the capacity that do not remain at `now`.
+    fn units_used(&self, state: &[u8], now: Timestamp) -> u64 {
+        self.capacity().saturating_sub(self.peek(state, now, 0).remaining)
     }
 }

@@ -80,6 +80,11 @@ impl Gcra {
         state.theoretical_arrival_at
     }
 
+    /// The state in which all is paid off at `paid_off_at`.
+    pub(crate) const fn paid_off(paid_off_at: Timestamp) -> GcraState {
+        GcraState { theoretical_arrival_at: paid_off_at }
+    }
+
     /// What the quota is held by.
     pub(crate) const fn rate(&self) -> &Rate {
         &self.0

@@ -94,6 +94,12 @@ impl LeakyBucket {
         state.drained_at.saturating_add(state.level)
     }
 
+    /// The state in which all is paid off at `paid_off_at`, measured at `now` or then.
+    pub(crate) const fn paid_off(paid_off_at: Timestamp, now: Timestamp) -> LeakyBucketState {
+        let level = paid_off_at.since(now);
+        LeakyBucketState { level, drained_at: paid_off_at.saturating_sub(level) }
+    }
+
     /// What the quota is held by.
     pub(crate) const fn rate(&self) -> &Rate {
         &self.0

@@ -105,6 +105,24 @@ impl LeakyQueue {
         state.next_free_at
     }
 
+    /// What `state` of `old` is here at `now`: the next free slot stays where it is, so that no
+    /// departure comes closer to those that were promised. It moves away when slots are now longer,
+    /// so that the queue holds no more requests than it may, and never beyond two bursts, which is
+    /// all that a debt can be.
+    pub(crate) fn carried(
+        &self,
+        old: &Self,
+        state: LeakyQueueState,
+        now: Timestamp,
+    ) -> LeakyQueueState {
+        let scaled_at = self.0.carried(&old.0, state.next_free_at, now);
+        if scaled_at == Timestamp::ZERO {
+            return LeakyQueueState::default();
+        }
+        let farthest_at = now.saturating_add(self.0.burst_span).saturating_add(self.0.burst_span);
+        LeakyQueueState { next_free_at: state.next_free_at.min(farthest_at).max(scaled_at) }
+    }
+
     /// What the quota is held by.
     pub(crate) const fn rate(&self) -> &Rate {
         &self.0

@@ -6,6 +6,7 @@
 use core::num::NonZeroU64;
 
 use crate::algorithms::skew::{farthest_ahead, is_foreign};
+use crate::algorithms::weight::mul_add_div;
 use crate::decision::{Charge, Decision, Verdict};
 use crate::quota::{Quota, QuotaError};
 use crate::time::{LATEST, MAX_BURST_SPAN, NEAR, Span, Timestamp};
@@ -136,6 +137,22 @@ impl Rate {
         }
         let span = self.span_of(charge.cost);
         charged_at.saturating_add(span).since(now).min(span)
+    }
+
+    /// When all is paid off at this rate that is paid off at `paid_off_at` at the rate `old`: as
+    /// many units, and what has grown back of one rounded down, `ceil(debt x T' / T)`, at most one
+    /// burst. The epoch where `old` takes the debt for foreign.
+    pub(crate) fn carried(&self, old: &Self, paid_off_at: Timestamp, now: Timestamp) -> Timestamp {
+        let debt = paid_off_at.since(now);
+        if debt > old.longest_debt {
+            return Timestamp::ZERO;
+        }
+        if debt == Span::ZERO {
+            return paid_off_at;
+        }
+        let (from, to) = (old.emission_interval().as_nanos(), self.emission_interval().as_nanos());
+        let scaled = mul_add_div(debt.as_nanos(), to, from.saturating_sub(1), from);
+        now.saturating_add(Span::from_nanos(scaled).min(self.burst_span))
     }
 
     /// The time until `units` have been admitted one after the other, from the answer `decision`

@@ -241,6 +241,11 @@ impl SlidingBuckets {
         self.shape.state_len_of_layout_1()
     }
 
+    /// True where a state of `other` has the same parts at the same times.
+    pub(crate) fn has_parts_of(&self, other: &Self) -> bool {
+        (self.shape, self.quota.window()) == (other.shape, other.quota.window())
+    }
+
     /// The quota that is held.
     #[must_use]
     pub const fn quota(&self) -> &Quota {

@@ -130,6 +130,25 @@ impl SlidingLog {
         if log.len == 0 { Timestamp::ZERO } else { log.newest_at.saturating_add(self.0.window()) }
     }
 
+    /// Writes to `state` the newest entries of `old_state` that have not left `old` at `now`, as
+    /// many as the limit is. A foreign log keeps its entries, and stays foreign.
+    pub(crate) fn carry(&self, old: &Self, old_state: &[u8], now: Timestamp, state: &mut [u8]) {
+        let (Some((header, entries)), Some((next_header, next_entries))) =
+            (old.split(old_state), self.split_mut(state))
+        else {
+            return;
+        };
+        let log = Log::read(header, entries, old.0.limit());
+        let expired = old.moment(log, entries, now, 0).expired;
+        let len = log.len.saturating_sub(expired).min(self.0.limit());
+        let first = log.len.saturating_sub(len);
+        let next = Log { limit: self.0.limit(), start: 0, len, newest_at: log.newest_at };
+        for index in 0..len {
+            next.set(next_entries, index, log.made_at(entries, first.saturating_add(index)));
+        }
+        *next_header = header_of(next.start, next.len);
+    }
+
     /// The quota that is held.
     #[must_use]
     pub const fn quota(&self) -> &Quota {

@@ -106,6 +106,28 @@ impl TokenBucket {
         state.refilled_at.saturating_add(self.0.span_of(state.missing))
     }
 
+    /// The state in which all is paid off at `paid_off_at`: the tokens that are missing at `now`,
+    /// and of the first of them what has come back.
+    pub(crate) const fn paid_off(
+        &self,
+        paid_off_at: Timestamp,
+        now: Timestamp,
+    ) -> TokenBucketState {
+        let missing = paid_off_at.since(now).div_ceil(self.0.emission_interval());
+        let counted_at = paid_off_at.since(Timestamp::ZERO);
+        match counted_at.checked_sub(self.0.span_of(missing)) {
+            Some(span) => {
+                TokenBucketState { missing, refilled_at: Timestamp::ZERO.saturating_add(span) }
+            }
+            None => {
+                // Before the epoch: what is left of the first token is told as a late clock would.
+                let missing = missing.saturating_sub(1);
+                let refilled_at = paid_off_at.saturating_sub(self.0.span_of(missing));
+                TokenBucketState { missing, refilled_at }
+            }
+        }
+    }
+
     /// What the quota is held by.
     pub(crate) const fn rate(&self) -> &Rate {
         &self.0

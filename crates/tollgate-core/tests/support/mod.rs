@@ -14,4 +14,6 @@
 pub mod arbitrary;
 #[path = "../../../../tests/vectors/format.rs"]
 pub mod format;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod oracle;
 pub mod replay;

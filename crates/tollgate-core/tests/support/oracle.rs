@@ -1,0 +1,206 @@
+//! A naive oracle that keeps the whole history and says in one line what is admitted. Its
+//! arithmetic is exact (`i128`, products in place of quotients) and shares no code with the core.
+//!
+//! The oracle only answers "would this cost be admitted at that time?". What a decision claims is
+//! checked by asking: `remaining` is admitted and one more is not; `retry_after` is admitted and
+//! one nanosecond less is not.
+
+use tollgate_core::{Algorithm, Decision, Limiter, Verdict};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Charged {
+    /// The time it counts at: that of the request, or the latest before it when the clock was late.
+    pub at: i128,
+    pub cost: i128,
+}
+
+#[derive(Clone)]
+pub struct Oracle {
+    algorithm: Algorithm,
+    limit: i128,
+    burst: i128,
+    window: i128,
+    strict: bool,
+    pub history: Vec<Charged>,
+    /// The latest time anything was counted at, taken back since or not.
+    pub latest: i128,
+}
+
+impl Oracle {
+    pub fn new(limiter: &Limiter) -> Self {
+        let quota = limiter.quota();
+        Self {
+            algorithm: limiter.algorithm(),
+            limit: quota.limit().into(),
+            burst: quota.burst().into(),
+            window: quota.window().as_nanos().into(),
+            strict: quota.is_strict(),
+            history: Vec::new(),
+            latest: 0,
+        }
+    }
+
+    pub fn admits(&self, now: i128, cost: i128) -> bool {
+        cost == 0
+            || match self.algorithm {
+                Algorithm::FixedWindow => self.fixed_window(now, cost),
+                Algorithm::SlidingWindow => self.sliding_window(now, cost),
+                Algorithm::SlidingBuckets { buckets, weighted: false } => {
+                    self.buckets(now, cost, buckets.into())
+                }
+                Algorithm::SlidingBuckets { buckets, weighted: true } => {
+                    self.weighted_buckets(now, cost, buckets.into())
+                }
+                Algorithm::SlidingLog => self.log(now, cost),
+                _ => self.rate(now, cost),
+            }
+    }
+
+    /// From every request on, what was admitted since drains one unit every T: the debt of any
+    /// stretch of the history, with the new cost, is at most one burst.
+    fn rate(&self, now: i128, cost: i128) -> bool {
+        let interval = self.interval();
+        let mut units = cost;
+        let mut fits = cost <= self.burst;
+        for charged in self.history.iter().rev() {
+            units += charged.cost;
+            fits &= charged.at + units * interval <= now + self.burst * interval;
+        }
+        fits
+    }
+
+    /// The units in the window of the clock.
+    fn fixed_window(&self, now: i128, cost: i128) -> bool {
+        let index = now.max(self.latest / self.window * self.window) / self.window;
+        self.units_in(index * self.window, (index + 1) * self.window) + cost <= self.limit
+    }
+
+    /// previous x left / window + current + cost against limit, times window; the floor gives less
+    /// than one unit.
+    fn sliding_window(&self, now: i128, cost: i128) -> bool {
+        let start = self.latest / self.window * self.window;
+        let now = now.max(start);
+        let start = now / self.window * self.window;
+        let previous = self.units_in(start - self.window, start);
+        let current = self.units_in(start, start + self.window);
+        let left = start + self.window - now;
+        let over = previous * left + (current + cost - self.limit) * self.window;
+        if self.strict { over <= 0 } else { over < self.window }
+    }
+
+    /// A unit counts until one window after the end of its part.
+    fn buckets(&self, now: i128, cost: i128, buckets: i128) -> bool {
+        let part = (self.window + buckets - 1) / buckets;
+        let now = now.max(self.latest / part * part);
+        let counts = |c: &&Charged| now < (c.at / part + 1) * part + self.window;
+        self.history.iter().filter(counts).map(|c| c.cost).sum::<i128>() + cost <= self.limit
+    }
+
+    /// Each part counts by what of it the window still covers. The oldest is covered in part or not
+    /// at all; where N parts are longer than the window, the next one counts whole until then.
+    fn weighted_buckets(&self, now: i128, cost: i128, buckets: i128) -> bool {
+        let part = (self.window + buckets - 1) / buckets;
+        let now = now.max(self.latest / part * part);
+        let index = now / part;
+        let mut over = (cost - self.limit) * part;
+        for charged in &self.history {
+            let end = (charged.at / part + 1) * part;
+            let is_oldest = charged.at / part == index - buckets;
+            let left = (end + self.window - now).clamp(0, part);
+            over += charged.cost * if is_oldest || left == 0 { left } else { part };
+        }
+        if self.strict { over <= 0 } else { over < part }
+    }
+
+    /// A unit counts for one window.
+    fn log(&self, now: i128, cost: i128) -> bool {
+        let now = now.max(self.latest);
+        self.units_in(now - self.window + 1, now + 1) + cost <= self.limit
+    }
+
+    fn units_in(&self, start: i128, end: i128) -> i128 {
+        let inside = |c: &&Charged| start <= c.at && c.at < end;
+        self.history.iter().filter(inside).map(|c| c.cost).sum()
+    }
+
+    pub fn interval(&self) -> i128 {
+        let units = if self.strict { self.limit - self.burst + 1 } else { self.limit };
+        (self.window + units - 1) / units
+    }
+
+    /// How long a request of the queue waits: for the end of the last slot taken.
+    fn wait(&self, now: i128) -> i128 {
+        let mut free_at = now;
+        let mut slots_end = i128::MIN;
+        for charged in &self.history {
+            slots_end = slots_end.max(charged.at) + charged.cost * self.interval();
+        }
+        free_at = free_at.max(slots_end);
+        free_at - now
+    }
+
+    pub fn record(&mut self, now: i128, cost: i128) {
+        let at = match self.algorithm {
+            Algorithm::FixedWindow | Algorithm::SlidingWindow => {
+                now.max(self.latest / self.window * self.window)
+            }
+            Algorithm::SlidingBuckets { buckets, .. } => {
+                let part = (self.window + i128::from(buckets) - 1) / i128::from(buckets);
+                now.max(self.latest / part * part)
+            }
+            Algorithm::SlidingLog => now.max(self.latest),
+            _ => now,
+        };
+        self.latest = self.latest.max(at);
+        self.history.push(Charged { at, cost });
+    }
+
+    /// Checks every field of a decision, then follows it.
+    pub fn follow(&mut self, now: u64, cost: u64, decision: &Decision) {
+        let (now, cost) = (i128::from(now), i128::from(cost));
+        let admitted = self.admits(now, cost);
+        assert_eq!(decision.is_admitted(), admitted, "verdict at {now}, {self:?}");
+        assert_eq!(i128::from(decision.limit), self.limit);
+        if !admitted {
+            self.check_wait(now, cost, decision);
+        } else {
+            assert_eq!(decision.retry_after, None);
+            let queued = self.algorithm == Algorithm::LeakyQueue && cost > 0;
+            let expected = if queued { self.wait(now) } else { 0 };
+            let wait = match decision.verdict {
+                Verdict::Delay(wait) => i128::from(wait.as_nanos()),
+                _ => 0,
+            };
+            assert_eq!(wait, expected, "wait at {now}, {self:?}");
+            if cost > 0 {
+                self.record(now, cost);
+            }
+        }
+        let remaining = i128::from(decision.remaining);
+        assert!(self.admits(now, remaining), "{remaining} remaining at {now}, {self:?}");
+        assert!(!self.admits(now, remaining + 1), "{remaining} remaining at {now}, {self:?}");
+        if remaining == 0 {
+            let reset = i128::from(decision.reset_after.as_nanos());
+            assert!(!self.admits(now + reset - 1, 1), "reset early at {now}, {self:?}");
+            assert!(self.admits(now + reset, 1), "reset late at {now}, {self:?}");
+        }
+    }
+
+    fn check_wait(&self, now: i128, cost: i128, decision: &Decision) {
+        match decision.retry_after {
+            None => assert!(cost > self.burst),
+            Some(wait) => {
+                let at = now + i128::from(wait.as_nanos());
+                assert!(!self.admits(at - 1, cost), "early by {decision:?} at {now}, {self:?}");
+                assert!(self.admits(at, cost), "late by {decision:?} at {now}, {self:?}");
+            }
+        }
+    }
+}
+
+impl core::fmt::Debug for Oracle {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { algorithm, limit, burst, window, strict, history, .. } = self;
+        write!(f, "{algorithm:?} {limit}/{window} burst {burst} strict {strict}: {history:?}")
+    }
+}
