@@ -84,6 +84,7 @@ pub use answer::outcome::{Answer, Outcome};
 pub use answer::problem_details::{PROBLEM_JSON, ProblemDetails};
 pub use answer::rule_decision::RuleDecision;
 pub use answer::rule_result::RuleResult;
+pub use compile::tenant::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};
 pub use decimal::decimal;
 pub use denials::{Denials, FRESH};
 #[cfg(feature = "explain")]
@@ -122,6 +123,7 @@ pub use policy::surface::Surface;
 pub use policy::table_size::{
     BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER, WORD,
 };
+pub use policy::tenant::Tenant;
 pub use request::check_request::DescribedRequest;
 
 /// The example of the package's front page runs, too.

@@ -14,7 +14,7 @@ use tollgate_policy::{Malformed, Policy, Surface};
 
 /// The wings that read a document, where messages are made. Each message is covered by the folders
 /// of policies, by `problems.rs` when it needs a document too large to keep, or by `explain.rs`
-/// when it is said of a policy that is good.
+/// when it is said of a policy that is good, or by `tenants.rs` when it is said of an entry.
 const WINGS: [&str; 5] = ["json", "http", "document", "policy", "compile"];
 
 /// Every source of these, and the one of the core that refuses quotas.
@@ -117,7 +117,10 @@ fn texts() -> String {
 
 #[test]
 fn no_message_of_the_sources_is_left_out() {
-    let said = texts() + include_str!("problems.rs") + include_str!("explain.rs");
+    let said = texts()
+        + include_str!("problems.rs")
+        + include_str!("explain.rs")
+        + include_str!("tenants.rs");
     let mut missing = Vec::new();
     for literal in sources().iter().flat_map(|source| literals(source)) {
         let is_of_requests = OF_REQUESTS.iter().any(|malformed| malformed.detail() == literal);

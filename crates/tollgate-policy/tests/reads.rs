@@ -58,6 +58,7 @@ fn rule(fields: &str) -> Policy {
 fn reads(policy: &Policy) -> Vec<String> {
     let by = |by: &Reader<'_>| match by {
         Reader::Exempt(i) => format!("exempt[{i}]"),
+        Reader::Tenant => "tenant".to_owned(),
         Reader::Condition(rule, name) => format!("{rule} {name}"),
         Reader::Key(rule) => format!("{rule} key"),
         Reader::Tier(rule, name) => format!("{rule} tier {name}"),

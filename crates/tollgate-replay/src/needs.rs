@@ -122,6 +122,7 @@ fn need(policy: &Policy, read: &Read<'_>, sources: &[Vec<Field>]) -> Need {
     let rule = read.by.rule().and_then(|i| policy.rules().get(i));
     let part = match read.by {
         Reader::Exempt(i) => format!("exempt[{i}]"),
+        Reader::Tenant => "tenant".to_owned(),
         Reader::Condition(_, name) => name.to_owned(),
         Reader::Key(_) => "key".to_owned(),
         Reader::Tier(_, name) => format!("tier \"{name}\""),

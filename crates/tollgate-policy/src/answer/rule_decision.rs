@@ -8,6 +8,7 @@ use tollgate_core::Decision;
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
 use crate::pipeline::plan::AppliedRule;
+use crate::policy::group::QuotaSet;
 
 /// What one rule that applied said.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +16,10 @@ pub struct RuleDecision<'a> {
     /// Its index in [`Policy::rules`](crate::Policy::rules).
     pub rule: usize,
     /// The index in [`Policy::quota_sets`](crate::Policy::quota_sets) of the quotas that it counted
-    /// in: its own or a tier's.
+    /// in: its own or a tier's; beyond all of them for a tenant's own.
     pub quota_set: usize,
+    /// These quotas.
+    pub set: &'a QuotaSet,
     /// What came of it.
     pub result: RuleResult,
     /// What the request costs there, in quota units.
@@ -36,14 +39,17 @@ impl<'a> Outcome<'a> {
     pub fn decisions(&self) -> impl Iterator<Item = RuleDecision<'a>> + use<'a> {
         let outcome = *self;
         let asked = self.plan.applied.iter().filter(|applied| !applied.is_unasked);
-        asked.map(move |applied| RuleDecision {
-            rule: applied.rule.into(),
-            quota_set: outcome.policy.index_of(&applied.set),
-            result: outcome.result(applied),
-            cost: applied.cost,
-            is_binding: applied.binding,
-            partition: applied.partition,
-            quotas: outcome.quotas_of(applied),
+        asked.filter_map(move |applied| {
+            Some(RuleDecision {
+                rule: applied.rule.into(),
+                quota_set: outcome.policy.index_of(&applied.set),
+                set: outcome.policy.applied_set(applied)?,
+                result: outcome.result(applied),
+                cost: applied.cost,
+                is_binding: applied.binding,
+                partition: applied.partition,
+                quotas: outcome.quotas_of(applied),
+            })
         })
     }
 

@@ -39,6 +39,7 @@ use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::{Rule, Tier};
 use crate::policy::settings::{Response, Settings};
 use crate::policy::surface::{Supply, Traits};
+use crate::policy::tenant::TenantKey;
 use crate::stable_hash::stable_hash;
 
 /// The most rules of a policy.
@@ -62,6 +63,12 @@ pub(super) struct Compiler {
     record_ids: BTreeSet<u32>,
     /// Groups by the identity of their keys.
     groups: BTreeMap<u64, u16>,
+}
+
+/// Who a tenant is, as the document says it.
+fn tenant(document: &Document) -> Option<TenantKey> {
+    let repeated = document.repeated.unwrap_or(Repeated::Refuse);
+    document.tenant.as_ref().map(|part| TenantKey { part: part.resolved(repeated) })
 }
 
 /// How much may wait, as the document says it.
@@ -97,6 +104,7 @@ impl Compiler {
             },
             waiting: waiting(document.waiting.as_ref()),
             jwt: document.jwt.as_ref().map(Jwt::new),
+            tenant: tenant(document),
             warnings: Problems::default(),
             fingerprint,
             version: 0,
@@ -167,7 +175,7 @@ impl Compiler {
         let docs = doc.tiers();
         let at = at.field("tiers");
         unique(docs.iter().map(|tier| &tier.name).enumerate(), &at);
-        let mut tiers: Vec<(u32, Tier)> = Vec::new();
+        let mut tiers: Vec<Tier> = Vec::new();
         for (i, tier) in docs.iter().enumerate() {
             let at = at.item(i);
             if tier.when.is_none() && tier.key_values.is_none() {
@@ -178,18 +186,20 @@ impl Compiler {
             let quotas = compiled_quotas(&tier.quotas, &doc.name.0, &at.field("quotas"));
             let set = self.quota_set(rule, group, Some(&tier.name), &doc.name, quotas);
             let texts = tier.key_values.iter().flat_map(|values| &values.0);
+            let priority = tier.priority.map_or(0, |p| p.0);
             let tier_of = Tier {
+                priority,
                 when: tier.when.clone(),
                 repeated: tier.repeated,
                 key_values: texts.map(|text| text.clone().into_bytes()).collect(),
                 addresses: self.addresses(tier),
                 set,
             };
-            tiers.push((tier.priority.map_or(0, |p| p.0), tier_of));
+            tiers.push(tier_of);
         }
         // Stable: the earlier of two equals first.
-        tiers.sort_by_key(|(priority, _)| Reverse(*priority));
-        tiers.into_iter().map(|(_, tier)| tier).collect()
+        tiers.sort_by_key(|tier| Reverse(tier.priority));
+        tiers
     }
 
     /// The values that are addresses, as these stand in a key.
@@ -229,6 +239,7 @@ impl Compiler {
             rule,
             stable_id: stable_id(&name.0, tier.as_deref()),
             tier,
+            of_tenant: false,
             record_id,
             version,
             offset: 0,
@@ -306,6 +317,7 @@ fn settings(document: &Document, surface: &Traits) -> Settings {
     };
     let key_reads = |wanted: fn(&KeyPart) -> bool| {
         document.rules().any(|(_, rule)| rule.key.iter().any(wanted))
+            || document.tenant.as_ref().is_some_and(wanted)
     };
     let repeated = document.repeated.unwrap_or(Repeated::Refuse);
     Settings {

@@ -6,6 +6,7 @@ mod compiler;
 mod names;
 mod quotas;
 mod subsumption;
+pub(crate) mod tenant;
 mod validate;
 mod warnings;
 mod white_space;

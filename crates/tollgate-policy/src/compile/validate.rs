@@ -37,6 +37,7 @@ pub(super) fn errors(document: &Document, surface: &Traits, root: &At<'_>) {
     for (i, key) in keys.iter().flat_map(|keys| &keys.0).enumerate() {
         signing_key_errors(key, &root.field("jwt").field("keys").item(i));
     }
+    tenant_errors(document, surface, &root.field("tenant"));
     let exempt_at = root.field("exempt");
     for (i, conditions) in document.exempt().iter().enumerate() {
         need_errors(conditions, document, surface, &exempt_at.item(i));
@@ -59,6 +60,26 @@ pub(super) fn errors(document: &Document, surface: &Traits, root: &At<'_>) {
                 need_errors(when, document, surface, &at.field("tiers").item(j).field("when"));
             }
         }
+    }
+}
+
+/// A tenant that no request has, or whose entry nobody keeps.
+fn tenant_errors(document: &Document, surface: &Traits, at: &At<'_>) {
+    let Some(part) = &document.tenant else { return };
+    if let Some(message) = surface.no_tenants {
+        at.problem(message.into());
+        return;
+    }
+    if let KeyPart::PathParam(name) = part
+        && !document.rules().any(|(_, rule)| captures(rule, name))
+    {
+        let capture = quoted_text(&format!("{{{name}}}"));
+        at.problem(format!("{capture} is not captured by every path of any rule"));
+    }
+    if let Some(message) =
+        part.about().reads.need().and_then(|need| missing(need, document, surface))
+    {
+        at.problem(message.into());
     }
 }
 
@@ -94,6 +115,8 @@ fn mark_errors(rule: &RuleDoc, document: &Document, at: &At<'_>) {
         "the autonomous system"
     } else if is(jwt.and_then(|jwt| jwt.header.as_ref())) {
         "the token"
+    } else if matches!(&document.tenant, Some(KeyPart::Header(header, _)) if is(Some(header))) {
+        "the tenant"
     } else if parts.any(|part| matches!(part, KeyPart::Header(header, _) if is(Some(header)))) {
         "a part of a key"
     } else {

@@ -16,6 +16,7 @@ use crate::document::action::Action;
 use crate::document::charging::Charging;
 use crate::document::client_ip::Source;
 use crate::document::cost::Cost;
+use crate::document::key::KeyPart;
 use crate::document::mode::Mode;
 use crate::document::root::Document;
 use crate::document::rule::{RuleDoc, TierDoc};
@@ -38,6 +39,7 @@ pub(super) fn warnings(document: &Document, policy: &Policy, surface: &Traits) -
     let root = At::root(&warnings);
     client_ip_warnings(&policy.settings.client, &root);
     trust_warnings(&policy.settings.client, &root);
+    tenant_warning(document, &root.field("tenant"));
     if document.rules.is_empty() {
         root.field("rules").problem("is empty: nothing is limited".into());
     }
@@ -81,6 +83,18 @@ fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
     if let (Source::Header(_), Trust::Hops(_)) = (&client.source, &client.trust) {
         root.field("client_ip")
             .problem("believes a header from anybody; give trusted_proxies".into());
+    }
+}
+
+/// Who says himself which tenant he is takes the limits that he likes best.
+fn tenant_warning(document: &Document, at: &At<'_>) {
+    match &document.tenant {
+        Some(KeyPart::Header(..) | KeyPart::Cookie(..) | KeyPart::Query(..)) => at.problem(
+            "is what a client sends, so it chooses whose limits it has, and each name it makes up is asked of the \
+             store; use a verified claim, or let nobody but your proxy set it"
+                .into(),
+        ),
+        _ => {}
     }
 }
 

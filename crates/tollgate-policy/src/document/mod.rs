@@ -5,6 +5,7 @@
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
 pub(crate) mod root;
+pub(crate) mod tenant;
 pub(crate) mod rule;
 pub(crate) mod action;
 pub(crate) mod mode;

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use crate::document::client_ip::{ClientIpDoc, GeoDoc};
 use crate::document::conditions::Conditions;
 use crate::document::jwt::JwtDoc;
+use crate::document::key::KeyPart;
 use crate::document::lists::AtMost;
 use crate::document::rule::{OnFailure, RuleDoc};
 use crate::document::scalar::{Bounded, Version, Wait};
@@ -30,6 +31,8 @@ record! {
         geo: Option<GeoDoc>,
         /// Where verified claims come from.
         jwt: Option<JwtDoc>,
+        /// Who a tenant is, for whom an entry in a store may have other quotas: one key part.
+        tenant: Option<KeyPart>,
         /// What several values mean of something that is read as one, where nothing else is said;
         /// "refuse" by default.
         repeated: Option<Repeated>,

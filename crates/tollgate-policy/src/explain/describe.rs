@@ -98,6 +98,12 @@ impl Policy {
         self.exempt.iter().map(requests_with).collect()
     }
 
+    /// Who a tenant is, in words: `verified claim org`; `None` when there are none.
+    #[must_use]
+    pub fn tenant_in_words(&self) -> Option<String> {
+        self.tenant.as_ref().map(|tenant| tenant.part.to_string())
+    }
+
     /// What an escaped slash is in a path, in words; `None` for what it is by default.
     #[must_use]
     pub fn escaped_slashes_in_words(&self) -> Option<&'static str> {

@@ -30,6 +30,8 @@ pub struct Read<'p> {
 pub enum Reader<'p> {
     /// This item of `exempt`, for every rule.
     Exempt(usize),
+    /// Whose request it is, for every rule.
+    Tenant,
     /// The conditions in which the rule (its index in [`Policy::rules`]) applies, or does not:
     /// `when` or `unless`.
     Condition(usize, &'static str),
@@ -48,7 +50,7 @@ impl Reader<'_> {
     #[must_use]
     pub const fn rule(&self) -> Option<usize> {
         match self {
-            Self::Exempt(_) => None,
+            Self::Exempt(_) | Self::Tenant => None,
             Self::Condition(rule, _) | Self::Key(rule) | Self::Tier(rule, _) => Some(*rule),
             Self::Cost(rule) | Self::Charge(rule) => Some(*rule),
         }
@@ -61,6 +63,10 @@ impl Policy {
     #[must_use]
     pub fn reads(&self) -> Vec<Read<'_>> {
         let mut reads = Vec::new();
+        if let Some(tenant) = &self.tenant {
+            let fact = self.resolved(tenant.part.about().reads);
+            reads.push(Read { by: Reader::Tenant, fact });
+        }
         for (i, conditions) in self.exempt.iter().enumerate() {
             self.conditions(Reader::Exempt(i), conditions, &mut reads);
         }

@@ -4,6 +4,7 @@
 //! charges nothing; a missing part of a key is the rule's `on_missing`, never a guess. Nothing is
 //! loaded or decided here.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::document::action::Action;
@@ -19,10 +20,12 @@ use crate::http::repeated::Repeated;
 use crate::http::values::{elements, the_one};
 use crate::pipeline::partitions::Partitions;
 use crate::pipeline::plan::{AppliedRule, AppliedSet, Due, Plan};
+use crate::pipeline::tenant::Choice;
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
 use crate::policy::index::IndexedBy;
 use crate::policy::rule::{Rule, Tier};
+use crate::policy::tenant::Tenant;
 use crate::request::key::{parts, write_key, write_shared_key};
 use crate::request::lazy::Request;
 use crate::request::matching::Reading;
@@ -30,16 +33,38 @@ use crate::request::matching::Reading;
 impl Policy {
     /// Fills `plan` with the rules that apply to a request and the partitions they count in. Never
     /// fails; without rules the plan is empty.
+    ///
+    /// Of a policy that [has tenants](Policy::has_tenants) ask for [`Plan::tenant`] then, and plan
+    /// again with the tenant's entry, where there is one.
     pub fn plan(&self, facts: &impl Facts, plan: &mut Plan) {
+        self.plan_with(facts, None, plan);
+    }
+
+    /// The same for a request whose tenant has an entry that is [in force](Tenant::is_in_force). An
+    /// entry of another tenant, or of another policy, is as if it were not there.
+    pub fn plan_for(&self, facts: &impl Facts, tenant: &Arc<Tenant>, plan: &mut Plan) {
+        debug_assert_eq!(tenant.policy, self.fingerprint, "an entry goes with its policy");
+        self.plan_with(facts, Some(tenant).filter(|it| it.policy == self.fingerprint), plan);
+    }
+
+    fn plan_with(&self, facts: &impl Facts, tenant: Option<&Arc<Tenant>>, plan: &mut Plan) {
         plan.clear();
-        let Plan { applied, partitions, candidates, buffers, .. } = plan;
+        let Plan { applied, partitions, candidates, buffers, tenant: id, .. } = plan;
         let request = Request::new(facts, &self.settings, buffers);
         if self.exempt.iter().any(|exempt| exempt.surely_hold(&request)) {
             return;
         }
         self.index.find(request.host().ok(), request.paths().all(), candidates);
+        let of_tenant = self.write_tenant(&request, candidates, id);
+        let tenant = tenant.filter(|tenant| of_tenant.is_ok() && *tenant.id == **id);
         for index in candidates {
-            self.apply(*index, &request, applied, partitions);
+            self.apply(*index, &request, tenant, applied, partitions);
+        }
+        if applied.is_empty() {
+            id.clear();
+        }
+        if let Err(malformed) = of_tenant {
+            plan.make_malformed(malformed);
         }
         plan.keep_malformed();
         plan.reserve_decisions(self);
@@ -50,6 +75,7 @@ impl Policy {
         &self,
         index: u16,
         request: &Request<'_, F>,
+        tenant: Option<&Arc<Tenant>>,
         applied: &mut Vec<AppliedRule>,
         partitions: &mut Partitions,
     ) {
@@ -64,49 +90,55 @@ impl Policy {
         }
         let keys = &mut partitions.keys;
         let start = keys.len();
-        let counted = match when.and_then(|_| self.counted(rule, request, keys)) {
+        let counted = match when.and_then(|_| self.counted(index, tenant, request, keys)) {
             Ok(None) => return keys.truncate(start),
             Ok(Some(counted)) => Ok(counted),
             Err(malformed) => Err(malformed),
         };
-        let enforced = match counted {
+        let enforced = match &counted {
             Ok(_) => {
                 let key = keys.get(start..).unwrap_or_default();
                 rule.is_enforced_for(key, self.response.hash_key)
             }
             Err(_) => rule.is_enforced_for_any(),
         };
-        let partition = if counted.is_ok_and(|counted| counted.has_key) {
-            Some(partitions.of_key(rule.group, start))
+        let (counted, malformed) = match counted {
+            Ok(counted) => (counted, None),
+            Err(malformed) => (Counted::nothing(rule), Some(malformed)),
+        };
+        let partition = if counted.has_key {
+            Some(self.partition_of(rule, &counted.set, tenant, start, partitions))
         } else {
             keys.truncate(start);
             None
         };
         applied.push(AppliedRule {
             rule: index,
-            set: AppliedSet::OfPolicy(counted.map_or(rule.set, |counted| counted.set)),
-            cost: counted.map_or(0, |counted| counted.cost),
+            set: counted.set,
+            cost: counted.cost,
             partition,
-            malformed: counted.err(),
+            malformed,
             first_decision: 0,
             enforced,
             binding: enforced && !matches!(rule.action, Action::Mark(_)),
-            due: if counted.is_ok() { rule.due() } else { Due::Now },
+            due: if malformed.is_none() { rule.due() } else { Due::Now },
             charged: None,
             rejected_waiting: false,
             is_unasked: false,
         });
     }
 
-    /// Appends the key that `rule` counts a request by to `keys`, and says what else it counts;
-    /// `None` when a part of the key is missing and the rule skips such requests.
+    /// Appends the key that the rule `index` counts a request by to `keys`, and says what else it
+    /// counts; `None` when a part of the key is missing and the rule skips such requests.
     fn counted<F: Facts>(
         &self,
-        rule: &Rule,
+        index: u16,
+        tenant: Option<&Arc<Tenant>>,
         request: &Request<'_, F>,
         keys: &mut Vec<u8>,
     ) -> Result<Option<Counted>, Malformed> {
         let start = keys.len();
+        let Some(rule) = self.rules.get(usize::from(index)) else { return Ok(None) };
         let Some(group) = self.groups.get(usize::from(rule.group)) else { return Ok(None) };
         if rule.is_in_dispute(group, request.paths()) {
             return Err(Malformed::Path);
@@ -121,7 +153,12 @@ impl Policy {
         }
         let key = keys.get(start..).unwrap_or_default();
         Ok(Some(Counted {
-            set: rule.tier_for(request, group, key)?,
+            set: rule.set_for(
+                request,
+                group,
+                key,
+                tenant.and_then(|tenant| Choice::of(tenant, index)),
+            )?,
             cost: rule.cost.of(request)?,
             has_key: complete || rule.on_missing == OnMissing::Shared,
         }))
@@ -129,12 +166,18 @@ impl Policy {
 }
 
 /// What a rule counts of a request, besides its key.
-#[derive(Clone, Copy)]
 struct Counted {
-    set: u16,
+    set: AppliedSet,
     cost: u64,
     /// False when a part is missing and the rule refuses such requests.
     has_key: bool,
+}
+
+impl Counted {
+    /// What a rule counts of a request that it cannot read.
+    const fn nothing(rule: &Rule) -> Self {
+        Self { set: AppliedSet::OfPolicy(rule.set), cost: 0, has_key: false }
+    }
 }
 
 impl Rule {
@@ -163,22 +206,25 @@ impl Rule {
         }
     }
 
-    /// The quotas for this request: the first tier that is for it, or the rule's own.
-    fn tier_for<F: Facts>(
+    /// The quotas for this request: the first tier that is for it, or the rule's own. What its
+    /// tenant has goes before every tier of no higher priority.
+    fn set_for<F: Facts>(
         &self,
         request: &Request<'_, F>,
         group: &Group,
         key: &[u8],
-    ) -> Result<u16, Malformed> {
-        for tier in &self.tiers {
+        choice: Option<Choice>,
+    ) -> Result<AppliedSet, Malformed> {
+        let is_before = |tier: &&Tier| choice.as_ref().is_none_or(|it| tier.priority > it.priority);
+        for tier in self.tiers.iter().take_while(is_before) {
             let reading = Reading::Main(request.settings.repeated, tier.repeated);
             let is_for_key = tier.key_values.is_empty() || tier.names_part_of(group, key);
             let holds = |when: &Conditions| when.hold(request, IndexedBy::Nothing, reading);
             if is_for_key && tier.when.as_ref().map_or(Ok(true), holds)? {
-                return Ok(tier.set);
+                return Ok(AppliedSet::OfPolicy(tier.set));
             }
         }
-        Ok(self.set)
+        Ok(choice.map_or(AppliedSet::OfPolicy(self.set), |choice| choice.set))
     }
 }
 

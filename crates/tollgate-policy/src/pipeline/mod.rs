@@ -6,6 +6,7 @@ pub(crate) mod remote;
 pub(crate) mod decide;
 pub(crate) mod apply;
 pub(crate) mod counted;
+pub(crate) mod tenant;
 pub(crate) mod partition;
 pub(crate) mod plan;
 pub(crate) mod partitions;

@@ -140,7 +140,10 @@ impl<'p> Partition<'p> {
     pub fn idle_at(&self, policy: &Policy) -> Timestamp {
         let group = policy.groups.get(self.group());
         debug_assert!(group.is_some(), "a plan goes with the policy that made it");
-        group.map_or(Timestamp::ZERO, |group| group.idle_at(policy, self.value()))
+        let idle_at = group.map_or(Timestamp::ZERO, |group| group.idle_at(policy, self.value()));
+        let tenant = self.stored.tenant.as_deref();
+        let of_tenant = tenant.map(|tenant| tenant.idle_at(policy, self.group(), self.value()));
+        idle_at.max(of_tenant.unwrap_or_default())
     }
 
     /// The hash of its key that is reported to clients as `pk`.
@@ -196,7 +199,8 @@ impl PartitionMut<'_> {
         let group = policy.groups.get(usize::from(self.stored.group));
         debug_assert!(group.is_some(), "a plan goes with the policy that made it");
         let Some(group) = group else { return };
-        record::load(policy, group, stored.unwrap_or_default(), &mut self.stored.value);
+        let Stored { tenant, value, .. } = self.stored;
+        record::load(policy, group, tenant.as_deref(), stored.unwrap_or_default(), value);
         self.stored.status = Status::Loaded;
     }
 

@@ -4,12 +4,14 @@
 //! Invariant: only the first [`Partitions::len`] are this request's; the others keep their buffers
 //! for the next one. No two of them have the same group and key.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use tollgate_core::Timestamp;
 
 use crate::pipeline::key_hashes::KeyHashes;
+use crate::policy::tenant::Tenant;
 
 /// Why a stored value could not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,8 @@ pub(crate) struct Stored {
     pub(crate) status: Status,
     /// The hashes of a key that was too long to be kept.
     pub(crate) trimmed: Option<KeyHashes>,
+    /// Whose own quotas may count in it, beside those of the group.
+    pub(crate) tenant: Option<Arc<Tenant>>,
 }
 
 impl Stored {
@@ -92,6 +96,7 @@ impl Partitions {
     }
 
     pub(crate) fn clear(&mut self) {
+        self.all.iter_mut().take(self.used).for_each(|stored| stored.tenant = None);
         self.used = 0;
         self.keys.clear();
     }
@@ -133,6 +138,7 @@ impl Partitions {
             stored.key = key;
             stored.status = Status::Pending;
             stored.trimmed = None;
+            stored.tenant = None;
         }
         self.used = i.saturating_add(1);
         i

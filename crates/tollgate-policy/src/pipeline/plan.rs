@@ -9,11 +9,13 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
+use crate::document::rule::OnFailure;
 use crate::http::malformed::Malformed;
 use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
+use crate::policy::tenant::Tenant;
 use crate::request::lazy::Buffers;
 
 /// Bytes of a buffer that a plan may keep: usual requests fit, and many plans with it are small.
@@ -39,6 +41,8 @@ pub struct Plan {
     pub(crate) decisions: Vec<Decision>,
     pub(crate) candidates: Vec<u16>,
     pub(crate) buffers: Buffers,
+    /// The tenant that the request is of; empty for none.
+    pub(crate) tenant: Vec<u8>,
     /// Why it may not wait, when it would have to.
     pub(crate) rejected_waiting: Option<Full>,
 }
@@ -81,9 +85,8 @@ pub(crate) struct AppliedRule {
 pub(crate) enum AppliedSet {
     /// Those of the policy with this index: the rule's own or a tier's.
     OfPolicy(u16),
-    /// Those of the request's tenant, which stand in no policy.
-    #[allow(dead_code)] // made as soon as a plan may have a tenant
-    OfTenant(Arc<QuotaSet>),
+    /// Those of the request's tenant with this index, which stand in no policy.
+    OfTenant(Arc<Tenant>, u16),
 }
 
 /// When a rule charges a request.
@@ -112,7 +115,7 @@ impl Policy {
     pub(crate) fn applied_set<'a>(&'a self, applied: &'a AppliedRule) -> Option<&'a QuotaSet> {
         let set = match &applied.set {
             AppliedSet::OfPolicy(index) => self.sets.get(usize::from(*index)),
-            AppliedSet::OfTenant(set) => Some(&**set),
+            AppliedSet::OfTenant(tenant, index) => tenant.sets.get(usize::from(*index)),
         };
         debug_assert!(set.is_some(), "a plan goes with the policy that made it");
         set
@@ -122,7 +125,7 @@ impl Policy {
     pub(crate) fn index_of(&self, set: &AppliedSet) -> usize {
         match set {
             AppliedSet::OfPolicy(index) => usize::from(*index),
-            AppliedSet::OfTenant(_) => self.sets.len(),
+            AppliedSet::OfTenant(..) => self.sets.len(),
         }
     }
 
@@ -156,11 +159,29 @@ impl Plan {
         })
     }
 
+    /// The tenant that the request is of, as its canonical bytes, when a rule applies to it: ask
+    /// the store for its entry, and where there is one plan again with
+    /// [`Policy::plan_for`]. They hold what the client sent: hash them, never log them.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&[u8]> {
+        (!self.tenant.is_empty()).then_some(&*self.tenant)
+    }
+
+    /// True when a rule that applies refuses where its state cannot be read: so it does where
+    /// nobody knows the tenant's quotas.
+    #[must_use]
+    pub fn fails_closed(&self, policy: &Policy) -> bool {
+        self.applied.iter().filter(|applied| applied.binding).any(|applied| {
+            let rule = policy.rules.get(usize::from(applied.rule));
+            rule.is_some_and(|rule| rule.on_failure == OnFailure::Deny)
+        })
+    }
+
     /// Forgets the request, with the buffers that its length made grow: for a plan that is kept for
     /// another one.
     pub fn forget_long(&mut self) {
         self.clear();
-        for buffer in self.buffers.all().chain([&mut self.partitions.keys]) {
+        for buffer in self.buffers.all().chain([&mut self.partitions.keys, &mut self.tenant]) {
             if buffer.capacity() > MAX_KEPT {
                 *buffer = Vec::new();
             }
@@ -169,6 +190,7 @@ impl Plan {
 
     pub(crate) fn clear(&mut self) {
         self.applied.clear();
+        self.tenant.clear();
         self.rejected_waiting = None;
         self.decisions.clear();
         self.partitions.clear();
@@ -182,6 +204,16 @@ impl Plan {
             self.applied.retain(|applied| applied.malformed.is_some());
             self.partitions.clear();
         }
+    }
+
+    /// Nobody can say whose request it is: so no rule can say which quotas it counts in.
+    pub(crate) fn make_malformed(&mut self, why: Malformed) {
+        for applied in &mut self.applied {
+            applied.malformed.get_or_insert(why);
+            applied.partition = None;
+            applied.due = Due::Now;
+        }
+        self.partitions.clear();
     }
 
     /// Makes room for one decision per quota of every applied rule.

@@ -15,6 +15,7 @@ use crate::policy::jwt::Jwt;
 use crate::policy::limits::Limits;
 use crate::policy::rule::Rule;
 use crate::policy::settings::{Response, Settings};
+use crate::policy::tenant::TenantKey;
 
 /// A compiled policy: immutable, and what every request is planned with.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub struct Policy {
     pub(crate) response: Response,
     pub(crate) waiting: Limits,
     pub(crate) jwt: Option<Jwt>,
+    /// Who a tenant is, if there are any.
+    pub(crate) tenant: Option<TenantKey>,
     pub(crate) warnings: Problems,
     pub(crate) fingerprint: u64,
     pub(crate) version: u64,
@@ -64,12 +67,20 @@ impl Policy {
         self.settings.client.source == Source::Connection
     }
 
-    /// Where verified claims come from; `None` when no rule counts by one.
+    /// True when the document says who a tenant is, so that requests have tenants.
+    #[must_use]
+    pub const fn has_tenants(&self) -> bool {
+        self.tenant.is_some()
+    }
+
+    /// Where verified claims come from; `None` when no rule counts by one and no tenant is one.
     #[must_use]
     pub fn jwt(&self) -> Option<&Jwt> {
-        let reads_claims =
-            |group: &Group| group.key.iter().any(|part| matches!(part, KeyPart::JwtClaim(_)));
-        self.jwt.as_ref().filter(|_| self.groups.iter().any(reads_claims))
+        let is_claim = |part: &KeyPart| matches!(part, KeyPart::JwtClaim(_));
+        let mut parts = self.groups.iter().flat_map(|group| &group.key);
+        let is_read =
+            parts.any(is_claim) || self.tenant.as_ref().is_some_and(|t| is_claim(&t.part));
+        self.jwt.as_ref().filter(|_| is_read)
     }
 
     /// The identity of the document, byte for byte.

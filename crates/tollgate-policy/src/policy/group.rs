@@ -33,6 +33,8 @@ pub struct Group {
 pub struct QuotaSet {
     pub(crate) rule: u16,
     pub(crate) tier: Option<String>,
+    /// These are a tenant's own, and in no policy.
+    pub(crate) of_tenant: bool,
     /// Identity of the rule and the tier by their names alone, whatever their quotas.
     pub(crate) stable_id: u64,
     /// Identity of the rule and its quotas, whatever the layout of their states: what surfaces call
@@ -92,6 +94,12 @@ impl QuotaSet {
     #[must_use]
     pub fn tier(&self) -> Option<&str> {
         self.tier.as_deref()
+    }
+
+    /// True when these are a tenant's own, from its entry.
+    #[must_use]
+    pub const fn is_of_tenant(&self) -> bool {
+        self.of_tenant
     }
 
     /// The quotas.

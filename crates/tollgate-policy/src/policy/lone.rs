@@ -40,6 +40,7 @@ impl Policy {
     pub fn lone_quota(&self) -> Option<LoneQuota> {
         let [rule] = &*self.rules else { return None };
         let has_conditions = !self.exempt.is_empty()
+            || self.tenant.is_some()
             || rule.when.is_some()
             || rule.unless.is_some()
             || !rule.tiers.is_empty();

@@ -8,6 +8,7 @@ pub(crate) mod lone;
 pub(crate) mod record;
 pub(crate) mod stored_set;
 pub(crate) mod compiled;
+pub(crate) mod tenant;
 pub(crate) mod rule;
 pub(crate) mod group;
 pub(crate) mod quota;

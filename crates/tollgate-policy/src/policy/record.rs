@@ -18,6 +18,7 @@ use crate::document::mode::Mode;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
 use crate::policy::quota::CompiledQuota;
+use crate::policy::tenant::Tenant;
 
 /// How much of its quotas a value has used: who has the least is forgotten first.
 ///
@@ -113,13 +114,19 @@ pub fn is_value(stored: &[u8]) -> bool {
 
 /// Brings `stored` into the current layout of `group`, in `value`; nothing stored is all zero
 /// states.
-pub(crate) fn load(policy: &Policy, group: &Group, stored: &[u8], value: &mut Vec<u8>) {
+pub(crate) fn load(
+    policy: &Policy,
+    group: &Group,
+    tenant: Option<&Tenant>,
+    stored: &[u8],
+    value: &mut Vec<u8>,
+) {
     value.clear();
-    if is_current(policy, group, stored) {
+    if is_current(policy, group, tenant, stored) {
         value.extend_from_slice(stored);
         return;
     }
-    for set in group.sets.iter().filter_map(|i| policy.sets.get(usize::from(*i))) {
+    for set in sets(policy, group, tenant) {
         value.extend_from_slice(&header_of(set));
         let found = if stored.is_empty() { None } else { find(stored, set) };
         match found {
@@ -156,11 +163,50 @@ pub(crate) fn appended<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> 
 }
 
 /// True when every record lies where the current layout has it.
-fn is_current(policy: &Policy, group: &Group, stored: &[u8]) -> bool {
-    stored.len() == group.value_len
-        && group.sets.iter().all(|i| {
-            policy.sets.get(usize::from(*i)).is_some_and(|set| states(set, stored).is_some())
+fn is_current(policy: &Policy, group: &Group, tenant: Option<&Tenant>, stored: &[u8]) -> bool {
+    let len = match tenant {
+        None => group.value_len,
+        Some(_) => sets(policy, group, tenant).map(QuotaSet::record_len).sum(),
+    };
+    stored.len() == len && sets(policy, group, tenant).all(|set| states(set, stored).is_some())
+}
+
+/// What may count in a value of `group`, in the order of its records: the group's quotas, then
+/// those of the tenant whose value it is.
+fn sets<'a>(
+    policy: &'a Policy,
+    group: &'a Group,
+    tenant: Option<&'a Tenant>,
+) -> impl Iterator<Item = &'a QuotaSet> {
+    let of_group = group.sets.iter().filter_map(|i| policy.sets.get(usize::from(*i)));
+    let own = tenant.into_iter().flat_map(|tenant| &tenant.sets);
+    let is_in_group = |set: &&QuotaSet| {
+        let rule = policy.rules.get(set.rule());
+        rule.is_some_and(|rule| {
+            policy.groups.get(rule.group()).is_some_and(|other| other.identity == group.identity)
         })
+    };
+    of_group.chain(own.filter(is_in_group))
+}
+
+impl Tenant {
+    /// The time from which the tenant's own quotas in `value`, of the group with this index, decide
+    /// like never seen.
+    pub(crate) fn idle_at(&self, policy: &Policy, group: usize, value: &[u8]) -> Timestamp {
+        let is_in = |set: &&QuotaSet| {
+            policy.rules.get(set.rule()).is_some_and(|rule| rule.group() == group)
+        };
+        let mut latest = Timestamp::ZERO;
+        for set in self.sets.iter().filter(is_in) {
+            let Some(states) = states(set, value) else { continue };
+            for quota in &set.quotas {
+                if let Some(state) = quota.state(states) {
+                    latest = latest.max(quota.limiter.idle_at(state));
+                }
+            }
+        }
+        latest
+    }
 }
 
 /// The states of `set` wherever its record is, brought into the current layout from whatever

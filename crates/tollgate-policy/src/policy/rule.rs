@@ -42,6 +42,7 @@ pub struct Rule {
 /// Other quotas for some keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Tier {
+    pub(crate) priority: u32,
     pub(crate) when: Option<Conditions>,
     /// What several values mean of what `when` is on.
     pub(crate) repeated: Option<Repeated>,

@@ -50,6 +50,8 @@ pub(crate) struct Traits {
     pub(crate) has_objects: bool,
     /// Bytes of the longest value that it can store.
     pub(crate) longest_value: usize,
+    /// What is wrong with tenants there; nothing where entries have a store.
+    pub(crate) no_tenants: Option<&'static str>,
 }
 
 const ENVOY: Traits = Traits {
@@ -71,6 +73,10 @@ const ENVOY: Traits = Traits {
     has_labels: true,
     has_objects: false,
     longest_value: MAX_VALUE_LEN,
+    no_tenants: Some(
+        "is for surfaces with a store of tenants, which Envoy is not; leave it out, and write a tier with \
+         \"key_values\"",
+    ),
 };
 
 const WORKER: Traits = Traits {
@@ -86,6 +92,7 @@ const WORKER: Traits = Traits {
     has_labels: false,
     has_objects: true,
     longest_value: usize::MAX,
+    no_tenants: None,
 };
 
 const LIBRARY: Traits = Traits {
@@ -103,6 +110,7 @@ const LIBRARY: Traits = Traits {
     has_labels: false,
     has_objects: false,
     longest_value: usize::MAX,
+    no_tenants: None,
 };
 
 const SERVER: Traits = Traits {
@@ -119,6 +127,7 @@ const SERVER: Traits = Traits {
     has_labels: false,
     has_objects: false,
     longest_value: usize::MAX,
+    no_tenants: None,
 };
 
 impl Surface {

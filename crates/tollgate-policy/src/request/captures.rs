@@ -26,12 +26,17 @@ impl Rule {
         }
         let mut tiers = self.tiers.iter().filter_map(|tier| tier.when.as_ref());
         let mut parts = group.key.iter();
-        paths.is_disputed()
-            && (group.key.contains(&KeyPart::Path) || tiers.any(|when| when.paths().is_some()))
-            || parts.any(|part| match part {
-                KeyPart::PathParam(name) => self.captures_differ(name, paths),
-                _ => false,
-            })
+        paths.is_disputed() && tiers.any(|when| when.paths().is_some())
+            || parts.any(|part| self.reads_in_dispute(part, paths))
+    }
+
+    /// True when this key part is of the path, and no reading of it goes for all.
+    pub(crate) fn reads_in_dispute(&self, part: &KeyPart, paths: &Paths) -> bool {
+        match part {
+            KeyPart::Path => paths.is_disputed(),
+            KeyPart::PathParam(name) => self.captures_differ(name, paths),
+            _ => false,
+        }
     }
 
     /// True when a reading captures something else, unless the main one captures and nobody

@@ -74,8 +74,18 @@ pub(crate) fn write_part<F: Facts>(
     Ok(is_there)
 }
 
+/// Appends `text` as a part of its own.
+pub(crate) fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    let len = u32::try_from(text.len()).unwrap_or(MISSING.saturating_sub(1));
+    out.extend(len.to_le_bytes());
+    out.extend_from_slice(text);
+}
+
 /// Appends the value of one part; false when it is missing, and nothing is appended.
-fn write_value<F: Facts>(
+///
+/// # Errors
+/// It has several values, and none of them is meant.
+pub(crate) fn write_value<F: Facts>(
     part: &KeyPart,
     rule: &Rule,
     request: &Request<'_, F>,

@@ -1,0 +1,114 @@
+//! Whose request it is, and what its tenant's entry means for a rule.
+//!
+//! Invariant: an entry changes which quotas a rule counts in, and where it counts in the tenant's
+//! own, never whether the rule applies. Nothing is counted in the own quotas of a tenant but its
+//! requests: the partition's key says whose it is, by a part of its own where the rule's key does
+//! not.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::compile::tenant::MAX_TENANT_ID;
+use crate::document::key::KeyPart;
+use crate::facts::Facts;
+use crate::http::malformed::Malformed;
+use crate::pipeline::partitions::Partitions;
+use crate::pipeline::plan::AppliedSet;
+use crate::policy::compiled::Policy;
+use crate::policy::rule::Rule;
+use crate::policy::tenant::{Tenant, TenantSet};
+use crate::request::key::{parts, write_text, write_value};
+use crate::request::lazy::Request;
+
+/// What a tenant's entry has for a rule, and how it competes with the rule's tiers.
+pub(crate) struct Choice {
+    pub(crate) set: AppliedSet,
+    pub(crate) priority: u32,
+}
+
+impl Choice {
+    /// What `tenant` has for the rule `index`.
+    pub(crate) fn of(tenant: &Arc<Tenant>, index: u16) -> Option<Self> {
+        let set = match tenant.in_rule(index)? {
+            TenantSet::Tier(set) => AppliedSet::OfPolicy(set),
+            TenantSet::Own(set) => AppliedSet::OfTenant(Arc::clone(tenant), set),
+        };
+        Some(Self { set, priority: tenant.priority })
+    }
+}
+
+impl Policy {
+    /// Writes the tenant that a request is of into `out`; leaves it empty where there is none, and
+    /// where no rule among `candidates` may apply. No tenant is longer than [`MAX_TENANT_ID`].
+    ///
+    /// # Errors
+    /// It has several values, and none of them is meant.
+    pub(crate) fn write_tenant<F: Facts>(
+        &self,
+        request: &Request<'_, F>,
+        candidates: &[u16],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        let Some(key) = &self.tenant else { return Ok(()) };
+        let mut rules = candidates.iter().filter_map(|rule| self.rules.get(usize::from(*rule)));
+        let rule = match &key.part {
+            // Of several rules' paths that say one the first goes.
+            KeyPart::PathParam(name) => {
+                rules.find(|rule| rule.capture(name, request.paths()).is_some())
+            }
+            _ => rules.next(),
+        };
+        let Some(rule) = rule else { return Ok(()) };
+        if rule.reads_in_dispute(&key.part, request.paths()) {
+            return Err(Malformed::Path);
+        }
+        write_value(&key.part, rule, request, out)?;
+        if out.len() > MAX_TENANT_ID {
+            out.clear();
+        }
+        Ok(())
+    }
+
+    /// The partition of the key that was just written from `start`.
+    pub(crate) fn partition_of(
+        &self,
+        rule: &Rule,
+        set: &AppliedSet,
+        tenant: Option<&Arc<Tenant>>,
+        start: usize,
+        partitions: &mut Partitions,
+    ) -> usize {
+        let Some(tenant) = tenant.filter(|tenant| self.has_own(tenant, rule.group)) else {
+            return partitions.of_key(rule.group, start);
+        };
+        let key = partitions.keys.get(start..).unwrap_or_default();
+        let mut is_the_tenants = self.names(tenant, rule, key);
+        if matches!(set, AppliedSet::OfTenant(..)) && !is_the_tenants {
+            write_text(&tenant.id, &mut partitions.keys);
+            is_the_tenants = true;
+        }
+        let partition = partitions.of_key(rule.group, start);
+        if let Some((stored, _)) = partitions.get_mut(partition).filter(|_| is_the_tenants) {
+            stored.tenant = Some(Arc::clone(tenant));
+        }
+        partition
+    }
+
+    /// True when the tenant has quotas of its own that count in values of this group.
+    fn has_own(&self, tenant: &Tenant, group: u16) -> bool {
+        tenant
+            .sets
+            .iter()
+            .any(|set| self.rules.get(set.rule()).is_some_and(|rule| rule.group == group))
+    }
+
+    /// True when a part of `key`, which `rule` counts by, says that it is this tenant's.
+    fn names(&self, tenant: &Tenant, rule: &Rule, key: &[u8]) -> bool {
+        let Some(wanted) = &self.tenant else { return false };
+        let group = self.groups.get(usize::from(rule.group));
+        group.is_some_and(|group| {
+            let mut values = group.key.iter().zip(parts(key));
+            values.any(|(part, value)| *part == wanted.part && value == Some(&*tenant.id))
+        })
+    }
+}
