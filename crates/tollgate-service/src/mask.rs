@@ -8,7 +8,7 @@
 //! named by its place: `{"index":0,"masked":true}`.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -64,7 +64,7 @@ pub(crate) fn keys(text: &str) -> Vec<(KeyName, &str)> {
 pub(crate) fn unmasked(text: &str, current: &str) -> Result<String, Problems> {
     let text = without_mark(text);
     let secrets = secrets(text).unwrap_or_default();
-    let known = keys(current);
+    let known: BTreeMap<KeyName, &str> = keys(current).into_iter().collect();
     let (mut used, mut pieces, mut problems) = (BTreeSet::new(), Vec::new(), Problems::default());
     for secret in &secrets {
         let (Some(members), Some((_, item))) = (Members::of(secret.text), secret.item) else {
@@ -74,9 +74,13 @@ pub(crate) fn unmasked(text: &str, current: &str) -> Result<String, Problems> {
             continue;
         }
         let found = reference(&members).map_err(ToOwned::to_owned).and_then(|name| {
-            let key = known.iter().find(|(other, _)| *other == name);
-            let (_, key) = key.ok_or("names no key of the policy in force; write the key out")?;
-            if used.insert(name) { Ok(*key) } else { Err("names the same key as another".to_owned()) }
+            let key = known.get(&name);
+            let key = key.ok_or("names no key of the policy in force; write the key out")?;
+            if used.insert(name) {
+                Ok(*key)
+            } else {
+                Err("names the same key as another".to_owned())
+            }
         });
         match found {
             Ok(key) => pieces.push((secret.range.clone(), key.to_owned())),

@@ -59,6 +59,8 @@ types! {
     PreconditionRequired, 428, "precondition-required", "Precondition required";
     /// A header field is too long.
     FieldTooLarge, 431, "header-field-too-large", "Header field too large";
+    /// The deployed file is no policy.
+    Unreadable, 500, "unreadable-policy", "The policy cannot be read";
     /// The store did not answer.
     StoreUnavailable, 503, "store-unavailable", "Store unavailable";
     /// There is no room for another entry.

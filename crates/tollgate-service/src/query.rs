@@ -46,7 +46,7 @@ impl Query {
 
     /// The value of `name`.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.all(name).next()
+        self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
     /// All values of `name`.
@@ -85,7 +85,8 @@ impl Query {
 
 /// The number that `text` is: digits, without a sign and without a zero in front.
 pub(crate) fn digits(text: &str) -> Option<u64> {
-    let is_plain = text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    let is_plain =
+        text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|_| is_plain)
 }
 
@@ -149,7 +150,10 @@ mod tests {
         ] {
             assert_eq!(read(query).err().as_deref(), Some(wrong), "{query}");
         }
-        assert_eq!(Query::parse("x", &[], &[]).err().as_deref(), Some("no parameter is known here"));
+        assert_eq!(
+            Query::parse("x", &[], &[]).err().as_deref(),
+            Some("no parameter is known here")
+        );
     }
 
     #[test]
@@ -165,9 +169,18 @@ mod tests {
             assert!(flag(odd).is_err(), "{odd}");
         }
         let number = |query: &str| Query::parse(query, &["n"], &[])?.number("n", 1..=50);
-        assert_eq!((number(""), number("n=1"), number("n=50")), (Ok(None), Ok(Some(1)), Ok(Some(50))));
-        for odd in ["n=", "n=0", "n=51", "n=-1", "n=%2B1", "n=01", "n=1e1", "n=99999999999999999999"] {
-            assert_eq!(number(odd).err().as_deref(), Some("n is a whole number from 1 to 50"), "{odd}");
+        assert_eq!(
+            (number(""), number("n=1"), number("n=50")),
+            (Ok(None), Ok(Some(1)), Ok(Some(50)))
+        );
+        for odd in
+            ["n=", "n=0", "n=51", "n=-1", "n=%2B1", "n=01", "n=1e1", "n=99999999999999999999"]
+        {
+            assert_eq!(
+                number(odd).err().as_deref(),
+                Some("n is a whole number from 1 to 50"),
+                "{odd}"
+            );
         }
     }
 }
