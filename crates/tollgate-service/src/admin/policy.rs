@@ -127,7 +127,7 @@ pub(crate) fn answered(
 fn read(service: &Service<'_>, asked: &Asked, wants: Wants, text: Option<String>) -> Next {
     let has_text = text.is_some();
     let deployed = Deployed { fingerprint: service.deployed.fingerprint, text };
-    let call = PolicyCall::Read { deployed, known: None, now_ms: asked.now_ms };
+    let call = PolicyCall::Read { deployed, known: None, seen: None, now_ms: asked.now_ms };
     Step::Ask(call, State::Current { has_text, wants })
 }
 

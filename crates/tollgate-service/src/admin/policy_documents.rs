@@ -43,7 +43,7 @@ impl<'a> InForce<'a> {
     /// # Errors
     /// The answer when the text is not there.
     pub(crate) fn new(service: &Service<'a>, current: &'a Current) -> Result<Self, Answer> {
-        let Current { version, source, text } = current;
+        let Current { version, source, text, generation: _ } = current;
         let (version, source) = (*version, *source);
         let text: &'a str = match (text, source) {
             (Some(text), _) => text,

@@ -27,6 +27,8 @@ pub(crate) struct Policies {
     /// The version that somebody wrote, while it is in force.
     written: Option<u64>,
     last: u64,
+    /// The number of the last change at run time; 0 before there was any.
+    changed: u64,
 }
 
 #[derive(Debug)]
@@ -43,7 +45,10 @@ impl Policies {
     /// Carries out `call`.
     pub(crate) fn answer(&mut self, call: &PolicyCall) -> PolicyReply {
         match call {
-            PolicyCall::Read { deployed, known, now_ms } => self.read(deployed, *known, *now_ms),
+            PolicyCall::Read { deployed, known, seen, now_ms } => {
+                self.catch_up(*seen, *now_ms);
+                self.read(deployed, *known, *now_ms)
+            }
             PolicyCall::Change(change) => self.change(change),
             PolicyCall::History { before, limit } => self.history(*before, *limit),
             PolicyCall::Version { number } => PolicyReply::Version(self.version(*number)),
@@ -57,12 +62,14 @@ impl Policies {
                 Row { at_ms: now_ms, kind: Kind::Deploy, actor: None, summary: Summary::default() };
             let version = self.add(row, Source::Deployed, text.clone());
             self.number(deployed.fingerprint, version);
-            return PolicyReply::Current(Current { version, source: Source::Deployed, text: None });
+            let (generation, source) = (self.generation(), Source::Deployed);
+            return PolicyReply::Current(Current { version, generation, source, text: None });
         };
         let source = if self.written.is_some() { Source::Written } else { Source::Deployed };
         let is_known = source == Source::Deployed || known == Some(version);
         let text = self.text(version).filter(|_| !is_known).cloned();
-        PolicyReply::Current(Current { version, source, text })
+        let generation = self.generation();
+        PolicyReply::Current(Current { version, generation, source, text })
     }
 
     fn change(&mut self, change: &Change) -> PolicyReply {
@@ -86,8 +93,29 @@ impl Policies {
                 version
             }
         };
+        self.changed = version;
         self.bound();
         PolicyReply::Changed { version }
+    }
+
+    fn generation(&self) -> u64 {
+        self.changed.max(1)
+    }
+
+    /// Counts are of a generation that this store does not know of: it was lost, and numbers what
+    /// is in force anew, above that one.
+    fn catch_up(&mut self, seen: Option<u64>, now_ms: u64) {
+        let Some(seen) = seen.filter(|seen| *seen > self.generation()) else { return };
+        self.last = self.last.max(seen);
+        self.deployed.clear();
+        let text = self.written.and_then(|written| self.text(written)).cloned();
+        // Without a text it is the file of whoever asks next, which is numbered then.
+        self.changed = self.last.saturating_add(1);
+        if let Some(text) = text {
+            let row =
+                Row { at_ms: now_ms, kind: Kind::Put, actor: None, summary: Summary::default() };
+            self.written = Some(self.add(row, Source::Written, text));
+        }
     }
 
     fn history(&self, before: Option<u64>, limit: u32) -> PolicyReply {
@@ -102,7 +130,8 @@ impl Policies {
     fn version(&self, number: u64) -> Option<Current> {
         let found = self.versions.iter().find(|version| version.row.version == number)?;
         let text = Some(found.text.clone()?);
-        Some(Current { version: number, source: found.row.source, text })
+        let (generation, source) = (self.generation(), found.row.source);
+        Some(Current { version: number, generation, source, text })
     }
 
     /// The number of what is in force for whoever was deployed with this file.
