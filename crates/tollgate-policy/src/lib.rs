@@ -111,6 +111,7 @@ pub use pipeline::partitions::Failure;
 pub use pipeline::plan::Plan;
 pub use pipeline::remote::WireError;
 pub use policy::compiled::Policy;
+pub use policy::directory::{Directory, Registered};
 pub use policy::group::{Group, QuotaSet};
 pub use policy::jwt::{Jwk, Jwt};
 pub use policy::label::metric_label;

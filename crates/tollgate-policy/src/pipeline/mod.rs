@@ -3,6 +3,7 @@
 //! Invariant: nothing here does I/O or reads a clock, and nothing is said to clients.
 
 pub(crate) mod remote;
+pub(crate) mod succession;
 pub(crate) mod decide;
 pub(crate) mod apply;
 pub(crate) mod counted;

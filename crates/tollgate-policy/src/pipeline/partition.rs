@@ -4,6 +4,8 @@
 //! Invariant: there is a handle only of a partition that the plan has, so no number out of range is
 //! ever a valid group or an empty key.
 
+use alloc::vec::Vec;
+
 use tollgate_core::{Decision, Timestamp};
 
 use crate::pipeline::key_hashes::pk;
@@ -31,7 +33,7 @@ pub struct PartitionMut<'p> {
     pub(crate) stored: &'p mut Stored,
     keys: &'p [u8],
     pub(crate) applied: &'p mut [AppliedRule],
-    pub(crate) decisions: &'p mut [Decision],
+    pub(crate) decisions: &'p mut Vec<Decision>,
 }
 
 impl Plan {
@@ -176,7 +178,7 @@ impl<'p> Partition<'p> {
 impl PartitionMut<'_> {
     /// The same, to be read.
     #[must_use]
-    pub const fn view(&self) -> Partition<'_> {
+    pub fn view(&self) -> Partition<'_> {
         let Self { index, stored, keys, applied, decisions } = self;
         Partition { index: *index, stored, keys, applied, decisions }
     }
@@ -194,7 +196,8 @@ impl PartitionMut<'_> {
     }
 
     /// Takes its stored value; `None` or zeros were never seen. A value that an earlier policy
-    /// wrote is brought into the current layout, record by record.
+    /// wrote is brought into the current layout, record by record; what it holds of other quotas is
+    /// forgotten, unless it is [loaded with a directory](PartitionMut::load_with).
     pub fn load(&mut self, policy: &Policy, stored: Option<&[u8]>) {
         let group = policy.groups.get(usize::from(self.stored.group));
         debug_assert!(group.is_some(), "a plan goes with the policy that made it");

@@ -32,6 +32,15 @@ pub enum Full {
     Worker(Span),
 }
 
+/// What stands in the place of a decision before there is one.
+pub(crate) const NOT_YET: Decision = Decision {
+    verdict: Verdict::Allow,
+    limit: 0,
+    remaining: 0,
+    retry_after: None,
+    reset_after: Span::ZERO,
+};
+
 /// The plan of one request; see the crate's documentation for the order of calls. It is `Send` and
 /// `Sync`, and so is its [`Outcome`](crate::Outcome).
 #[derive(Debug, Default)]
@@ -87,6 +96,16 @@ pub(crate) enum AppliedSet {
     OfPolicy(u16),
     /// Those of the request's tenant with this index, which stand in no policy.
     OfTenant(Arc<Tenant>, u16),
+    /// Those that its record is of, in the place of one of the above.
+    Recorded(Arc<OfRecord>),
+}
+
+/// Quotas in the place of those that a rule counts in by its policy or tenant: a later policy's,
+/// whose record was found, or the same ones in a value that has such records.
+#[derive(Clone, Debug)]
+pub(crate) struct OfRecord {
+    pub(crate) own: AppliedSet,
+    pub(crate) set: QuotaSet,
 }
 
 /// When a rule charges a request.
@@ -113,12 +132,27 @@ impl Policy {
     /// What a rule that this policy planned counts in, whoever's it is. `None` only for a plan of
     /// another policy.
     pub(crate) fn applied_set<'a>(&'a self, applied: &'a AppliedRule) -> Option<&'a QuotaSet> {
-        let set = match &applied.set {
+        self.set_of(&applied.set)
+    }
+
+    pub(crate) fn set_of<'a>(&'a self, set: &'a AppliedSet) -> Option<&'a QuotaSet> {
+        let set = match set {
             AppliedSet::OfPolicy(index) => self.sets.get(usize::from(*index)),
             AppliedSet::OfTenant(tenant, index) => tenant.sets.get(usize::from(*index)),
+            AppliedSet::Recorded(of) => Some(&of.set),
         };
         debug_assert!(set.is_some(), "a plan goes with the policy that made it");
         set
+    }
+
+    /// The identity of the quotas that a rule counts in by this policy, whoever wrote the record:
+    /// what a line of waiting requests is known by.
+    pub(crate) fn line_of(&self, applied: &AppliedRule) -> Option<u32> {
+        let own = match &applied.set {
+            AppliedSet::Recorded(of) => self.set_of(&of.own),
+            own => self.set_of(own),
+        };
+        own.map(|set| set.record_id)
     }
 
     /// The index of these quotas in [`Policy::quota_sets`]; that of a tenant's is beyond them all.
@@ -126,6 +160,7 @@ impl Policy {
         match set {
             AppliedSet::OfPolicy(index) => usize::from(*index),
             AppliedSet::OfTenant(..) => self.sets.len(),
+            AppliedSet::Recorded(of) => self.index_of(&of.own),
         }
     }
 
@@ -218,13 +253,6 @@ impl Plan {
 
     /// Makes room for one decision per quota of every applied rule.
     pub(crate) fn reserve_decisions(&mut self, policy: &Policy) {
-        const NOT_YET: Decision = Decision {
-            verdict: Verdict::Allow,
-            limit: 0,
-            remaining: 0,
-            retry_after: None,
-            reset_after: Span::ZERO,
-        };
         let mut count = 0_usize;
         for applied in &mut self.applied {
             applied.first_decision = count;

@@ -115,6 +115,11 @@ impl QuotaSet {
         marked(self.record_id, version)
     }
 
+    /// True when a record with this identity holds states of these quotas, in any layout.
+    pub(crate) fn is_written_as(&self, id: u32) -> bool {
+        (1..=self.version).any(|version| self.id_in(version) == id)
+    }
+
     /// Bytes of all states in the layout of `version`; `None` where there is no such version.
     pub(crate) fn len_in(&self, version: u8) -> Option<usize> {
         let mut lengths = self.quotas.iter().map(|quota| quota.limiter.state_len_in(version));

@@ -3,9 +3,11 @@
 //! Invariant: immutable once compiled, but for the secret of the surface and the version it counts
 //! the policy as.
 
+pub(crate) mod carried;
 pub(crate) mod table_size;
 pub(crate) mod lone;
 pub(crate) mod record;
+pub(crate) mod directory;
 pub(crate) mod stored_set;
 pub(crate) mod compiled;
 pub(crate) mod tenant;

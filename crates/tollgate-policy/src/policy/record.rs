@@ -12,12 +12,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::iter;
 
-use tollgate_core::{FULLY_USED, Span, Timestamp};
+use tollgate_core::{FULLY_USED, Limiter, Span, Timestamp};
 
 use crate::document::mode::Mode;
 use crate::policy::compiled::Policy;
+use crate::policy::directory::Directory;
 use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
-use crate::policy::quota::CompiledQuota;
 use crate::policy::tenant::Tenant;
 
 /// How much of its quotas a value has used: who has the least is forgotten first.
@@ -38,18 +38,26 @@ pub struct UsedShare {
 }
 
 impl UsedShare {
-    fn take_in(&mut self, is_shadow: bool, quota: &CompiledQuota, state: &[u8], now: Timestamp) {
-        let used = quota.limiter.used(state, now);
+    fn take_in(&mut self, is_shadow: bool, limiter: &Limiter, state: &[u8], now: Timestamp) {
+        let used = limiter.used(state, now);
         if is_shadow {
             self.shadow = self.shadow.max(used);
             return;
         }
         self.enforced = self.enforced.max(used);
         if used == FULLY_USED {
-            let wait = quota.limiter.peek(state, now, 0).reset_after;
+            let wait = limiter.peek(state, now, 0).reset_after;
             self.refuses_for = self.refuses_for.max(wait);
         }
     }
+}
+
+/// The state of one quota in a value.
+struct StateIn<'a> {
+    /// The index of its rule, if the policy has it.
+    rule: Option<u16>,
+    limiter: &'a Limiter,
+    state: &'a [u8],
 }
 
 impl Group {
@@ -57,9 +65,15 @@ impl Group {
     /// forget it without loss. Any bytes are accepted; records of other rules do not count.
     #[must_use]
     pub fn idle_at(&self, policy: &Policy, value: &[u8]) -> Timestamp {
+        self.idle_at_with(policy, &Directory::NONE, value)
+    }
+
+    /// The same with what a directory knows: records of other quotas count by these.
+    #[must_use]
+    pub fn idle_at_with(&self, policy: &Policy, known: &Directory, value: &[u8]) -> Timestamp {
         let mut latest = Timestamp::ZERO;
-        self.each_state(policy, value, |_, quota, state| {
-            latest = latest.max(quota.limiter.idle_at(state));
+        self.each_state(policy, known, value, |StateIn { limiter, state, .. }| {
+            latest = latest.max(limiter.idle_at(state));
         });
         latest
     }
@@ -68,29 +82,73 @@ impl Group {
     /// rules do not count.
     #[must_use]
     pub fn used_share(&self, policy: &Policy, value: &[u8], now: Timestamp) -> UsedShare {
+        self.used_share_with(policy, &Directory::NONE, value, now)
+    }
+
+    /// The same with what a directory knows: records of other quotas count by these, as enforced
+    /// unless the policy has their rule in shadow.
+    #[must_use]
+    pub fn used_share_with(
+        &self,
+        policy: &Policy,
+        known: &Directory,
+        value: &[u8],
+        now: Timestamp,
+    ) -> UsedShare {
         let mut share = UsedShare::default();
-        self.each_state(policy, value, |set, quota, state| {
-            let rule = policy.rules.get(usize::from(set.rule));
+        self.each_state(policy, known, value, |StateIn { rule, limiter, state }| {
+            let rule = rule.and_then(|rule| policy.rules.get(usize::from(rule)));
             let is_shadow = rule.is_some_and(|rule| matches!(rule.mode, Mode::Shadow));
-            share.take_in(is_shadow, quota, state, now);
+            share.take_in(is_shadow, limiter, state, now);
         });
         share
     }
 
-    /// Calls `each` with every quota of the group that `value` has a state of.
+    /// True when `value` has a record that neither the policy nor the directory knows.
+    #[must_use]
+    pub fn has_unknown(&self, policy: &Policy, known: &Directory, value: &[u8]) -> bool {
+        !is_current(policy, self, None, value)
+            && records(value).any(|(id, _)| {
+                !self.sets_in(policy).any(|set| set.is_written_as(id)) && known.find(id).is_none()
+            })
+    }
+
+    fn sets_in<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = &'a QuotaSet> {
+        self.sets.iter().filter_map(|i| policy.sets.get(usize::from(*i)))
+    }
+
+    /// Calls `each` with every state of `value` whose quota is known.
     fn each_state(
         &self,
         policy: &Policy,
+        known: &Directory,
         value: &[u8],
-        mut each: impl FnMut(&QuotaSet, &CompiledQuota, &[u8]),
+        mut each: impl FnMut(StateIn<'_>),
     ) {
-        for set in self.sets.iter().filter_map(|i| policy.sets.get(usize::from(*i))) {
+        for set in self.sets_in(policy) {
             // Wherever it lies: a value may be of an earlier policy's layout.
             let states = states(set, value).map(Cow::Borrowed);
             let Some(states) = states.or_else(|| find(value, set)) else { continue };
             for quota in &set.quotas {
                 if let Some(state) = quota.state(&states) {
-                    each(set, quota, state);
+                    each(StateIn { rule: Some(set.rule), limiter: &quota.limiter, state });
+                }
+            }
+        }
+        if known.is_empty() || is_current(policy, self, None, value) {
+            return;
+        }
+        for (id, states) in records(value) {
+            if self.sets_in(policy).any(|set| set.is_written_as(id)) {
+                continue;
+            }
+            let Some((known, version)) = known.find(id) else { continue };
+            let Some(states) = known.set.states_of(version, states) else { continue };
+            let of_rule = |set: &&QuotaSet| set.stable_id == known.set.stable_id();
+            let rule = self.sets_in(policy).find(of_rule).map(|set| set.rule);
+            for quota in known.set.quotas() {
+                if let Some(state) = quota.state(&states) {
+                    each(StateIn { rule, limiter: quota.limiter(), state });
                 }
             }
         }
@@ -127,7 +185,7 @@ pub(crate) fn load(
         return;
     }
     for set in sets(policy, group, tenant) {
-        value.extend_from_slice(&header_of(set));
+        write_header(set.id_in(set.version), set.len, value);
         let found = if stored.is_empty() { None } else { find(stored, set) };
         match found {
             Some(states) => value.extend_from_slice(&states),
@@ -153,7 +211,7 @@ pub(crate) fn states_mut<'v>(set: &QuotaSet, value: &'v mut [u8]) -> Option<&'v 
 
 /// Appends the record of `set` with these states, which are of the current layout, to `value`.
 pub(crate) fn append(set: &QuotaSet, states: &[u8], value: &mut Vec<u8>) {
-    value.extend_from_slice(&header_of(set));
+    write_header(set.id_in(set.version), set.len, value);
     value.extend_from_slice(states);
 }
 
@@ -163,7 +221,12 @@ pub(crate) fn appended<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> 
 }
 
 /// True when every record lies where the current layout has it.
-fn is_current(policy: &Policy, group: &Group, tenant: Option<&Tenant>, stored: &[u8]) -> bool {
+pub(crate) fn is_current(
+    policy: &Policy,
+    group: &Group,
+    tenant: Option<&Tenant>,
+    stored: &[u8],
+) -> bool {
     let len = match tenant {
         None => group.value_len,
         Some(_) => sets(policy, group, tenant).map(QuotaSet::record_len).sum(),
@@ -173,7 +236,7 @@ fn is_current(policy: &Policy, group: &Group, tenant: Option<&Tenant>, stored: &
 
 /// What may count in a value of `group`, in the order of its records: the group's quotas, then
 /// those of the tenant whose value it is.
-fn sets<'a>(
+pub(crate) fn sets<'a>(
     policy: &'a Policy,
     group: &'a Group,
     tenant: Option<&'a Tenant>,
@@ -211,7 +274,7 @@ impl Tenant {
 
 /// The states of `set` wherever its record is, brought into the current layout from whatever
 /// version it is of.
-fn find<'s>(stored: &'s [u8], set: &QuotaSet) -> Option<Cow<'s, [u8]>> {
+pub(crate) fn find<'s>(stored: &'s [u8], set: &QuotaSet) -> Option<Cow<'s, [u8]>> {
     (1..=set.version).rev().find_map(|version| {
         let states = record(stored, set.id_in(version), set.len_in(version)?)?;
         if version == set.version {
@@ -223,15 +286,19 @@ fn find<'s>(stored: &'s [u8], set: &QuotaSet) -> Option<Cow<'s, [u8]>> {
 
 /// The states of the record with this identity and this length, wherever it is.
 fn record(stored: &[u8], wanted_id: u32, wanted_len: usize) -> Option<&[u8]> {
+    let is_wanted = |(id, states): &(u32, &[u8])| *id == wanted_id && states.len() == wanted_len;
+    records(stored).find(is_wanted).map(|(_, states)| states)
+}
+
+/// Identity and states of every record, up to what is none.
+pub(crate) fn records(stored: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut rest = stored;
-    while let Some((id, len)) = record_header(rest) {
-        let states = rest.get(RECORD_HEADER..RECORD_HEADER.checked_add(len)?)?;
-        if id == wanted_id && len == wanted_len {
-            return Some(states);
-        }
-        rest = rest.get(RECORD_HEADER.checked_add(len)?..)?;
-    }
-    None
+    iter::from_fn(move || {
+        let (id, len) = record_header(rest)?;
+        let (record, others) = rest.split_at_checked(RECORD_HEADER.checked_add(len)?)?;
+        rest = others;
+        Some((id, record.get(RECORD_HEADER..)?))
+    })
 }
 
 /// The states of `set` that were `earlier` in the layout of `version`.
@@ -245,10 +312,10 @@ fn converted(set: &QuotaSet, version: u8, earlier: &[u8]) -> Option<Vec<u8>> {
     Some(states)
 }
 
-/// What a record of `set` begins with.
-fn header_of(set: &QuotaSet) -> [u8; RECORD_HEADER] {
-    let len = u32::try_from(set.len).unwrap_or(u32::MAX);
-    (u64::from(set.id_in(set.version)) | u64::from(len).wrapping_shl(u32::BITS)).to_le_bytes()
+/// Appends what a record begins with: its identity, and the length of its states.
+pub(crate) fn write_header(id: u32, len: usize, value: &mut Vec<u8>) {
+    value.extend(id.to_le_bytes());
+    value.extend(u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
 }
 
 /// Identity and length of the record that begins `bytes`; `None` at the end or in zeros.

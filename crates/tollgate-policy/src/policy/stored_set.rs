@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, ENCODING_VERSION, Limiter, Quota, Span, Timestamp};
 
-use crate::policy::group::QuotaSet;
+use crate::policy::group::{QuotaSet, marked};
 use crate::policy::quota::CompiledQuota;
 
 /// Bytes of a set before its quotas, and of each quota.
@@ -148,6 +148,17 @@ impl StoredSet {
         self.quotas.iter().filter_map(each).max().unwrap_or(Timestamp::ZERO)
     }
 
+    /// The version in which its states are written: of today's layout.
+    pub(crate) fn version(&self) -> u8 {
+        let versions = self.quotas.iter().map(|quota| quota.limiter.state_version());
+        versions.max().unwrap_or(1).max(self.version)
+    }
+
+    /// What a record says that holds the states in the layout of `version`.
+    pub(crate) fn id_in(&self, version: u8) -> u32 {
+        marked(self.record_id, version)
+    }
+
     /// The states that are `stored`, written in the layout that these parameters name, in today's;
     /// `None` for bytes of another length.
     #[must_use]
@@ -186,6 +197,10 @@ impl StoredQuota {
     #[must_use]
     pub const fn limiter(&self) -> &Limiter {
         &self.limiter
+    }
+
+    pub(crate) const fn offset(&self) -> usize {
+        self.offset
     }
 
     /// Its state among the states of its set; `None` when these are too short.

@@ -52,7 +52,7 @@ impl Plan {
         if !is_queue || !applied.enforced || applied.due != Due::Now {
             return None;
         }
-        let record = policy.applied_set(applied)?.record_id;
+        let record = policy.line_of(applied)?;
         let rule = policy.rules.get(usize::from(applied.rule))?;
         let max = if let Action::Delay(max) = rule.action { max } else { Span::MAX };
         Some(Turn { partition: applied.partition?, record, cost: applied.cost, max })
@@ -96,7 +96,7 @@ impl Plan {
         for applied in self.applied.iter().filter(|applied| applied.charged.is_some()) {
             for reported in self.outcome(policy).of_rule(applied) {
                 if let Verdict::Delay(max) = reported.decision.verdict {
-                    let record = policy.applied_set(applied)?.record_id;
+                    let record = policy.line_of(applied)?;
                     let place =
                         Turn { partition: applied.partition?, record, cost: applied.cost, max };
                     if found.replace(place).is_some() {

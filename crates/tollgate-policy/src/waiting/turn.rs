@@ -93,6 +93,6 @@ fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
     if !applied.binding || policy.quotas(applied).iter().all(hands_out_times) {
         return None;
     }
-    let record = policy.applied_set(applied)?.record_id;
+    let record = policy.line_of(applied)?;
     Some(Turn { partition: applied.partition?, record, cost: applied.cost, max })
 }

@@ -1,0 +1,119 @@
+//! Loading values that policies before or after this one wrote.
+//!
+//! Invariant: whatever quotas a rule is decided by, the plan has one decision for each of them, and
+//! what was charged under other quotas is given back to none.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use tollgate_core::{Decision, Timestamp, Verdict};
+
+use crate::pipeline::partition::PartitionMut;
+use crate::pipeline::partitions::Status;
+use crate::pipeline::plan::{AppliedSet, NOT_YET, OfRecord};
+use crate::policy::carried::{self, Moved};
+use crate::policy::compiled::Policy;
+use crate::policy::directory::Directory;
+use crate::policy::group::QuotaSet;
+use crate::policy::record;
+
+impl PartitionMut<'_> {
+    /// Takes its stored value if every record of it is the policy's own, and lies where this policy
+    /// has it; `None` or zeros were never seen. False, with nothing loaded, for any other value:
+    /// read the directory then and [load it with that](PartitionMut::load_with).
+    pub fn load_own(&mut self, policy: &Policy, stored: Option<&[u8]>) -> bool {
+        let group = policy.groups.get(usize::from(self.stored.group));
+        debug_assert!(group.is_some(), "a plan goes with the policy that made it");
+        let tenant = self.stored.tenant.as_deref();
+        if let (Some(group), Some(stored)) = (group, stored) {
+            if !record::is_current(policy, group, tenant, stored) {
+                return false;
+            }
+            self.stored.value.clear();
+            self.stored.value.extend_from_slice(stored);
+            self.stored.status = Status::Loaded;
+        } else {
+            self.load(policy, None);
+        }
+        self.count_in(policy, &[], &[]);
+        true
+    }
+
+    /// Takes its stored value, and lets go on what the client used under other quotas of the same
+    /// names. `known` is the directory beside the values of this partition's group, read after the
+    /// value was, with this policy [registered](Directory::register) in it.
+    ///
+    /// A record of an earlier policy is carried into the policy's own quotas, and stays as it is in
+    /// the store until something is charged: a denial writes nothing, so a limit that is lowered
+    /// and raised again gives nobody a fresh count. A record of a later policy is decided, charged
+    /// and told to clients by its own quotas: this policy is being replaced. One of a rule that
+    /// this policy does not have stays beside the others until it is idle. One that the directory
+    /// does not know is left out: what was used under it begins anew.
+    pub fn load_with(&mut self, policy: &Policy, known: &Directory, stored: &[u8], now: Timestamp) {
+        let group = policy.groups.get(usize::from(self.stored.group));
+        debug_assert!(group.is_some(), "a plan goes with the policy that made it");
+        let Some(group) = group else { return };
+        let tenant = self.stored.tenant.clone();
+        let own: Vec<&QuotaSet> = record::sets(policy, group, tenant.as_deref()).collect();
+        let moved = carried::load(&own, known, stored, now, &mut self.stored.value);
+        self.stored.status = Status::Loaded;
+        self.count_in(policy, &own, &moved);
+    }
+
+    /// Lets the rules of this partition count in the records of its value: where those of `own` lie
+    /// that were `moved`, else where the policy has them.
+    fn count_in(&mut self, policy: &Policy, own: &[&QuotaSet], moved: &[Moved<'_>]) {
+        for at in 0..self.applied.len() {
+            let Some(applied) = self.applied.get(at).filter(|a| a.counts_in(self.index)) else {
+                continue;
+            };
+            let is_own = matches!(applied.set, AppliedSet::OfPolicy(_) | AppliedSet::OfTenant(..));
+            if is_own && moved.is_empty() {
+                continue;
+            }
+            let line = policy.line_of(applied);
+            let mut places = own.iter().zip(moved);
+            let place = places.find(|(set, _)| Some(set.record_id) == line);
+            let set = place.map(|(set, Moved { offset, newer })| match newer {
+                Some(newer) => newer.in_place_of(set, *offset),
+                None => QuotaSet { offset: *offset, ..(*set).clone() },
+            });
+            self.count_rule_in(policy, at, set);
+        }
+    }
+
+    /// Lets the rule that was applied as number `at` count in `set`, or in its own.
+    fn count_rule_in(&mut self, policy: &Policy, at: usize, set: Option<QuotaSet>) {
+        let Self { applied, decisions, .. } = self;
+        let mut all = Vec::with_capacity(decisions.len());
+        for (i, rule) in applied.iter_mut().enumerate() {
+            let before = decisions.get(rule.first_decision..).unwrap_or_default();
+            let before = before.iter().take(policy.quotas(rule).len());
+            rule.first_decision = all.len();
+            if i != at {
+                all.extend(before);
+                continue;
+            }
+            let own = match &rule.set {
+                AppliedSet::Recorded(of) => of.own.clone(),
+                own => own.clone(),
+            };
+            let next = match &set {
+                Some(set) => AppliedSet::Recorded(Arc::new(OfRecord { own, set: set.clone() })),
+                None => own,
+            };
+            let earlier = policy.quotas(rule);
+            for quota in policy.set_of(&next).map_or(&[][..], |set| &set.quotas) {
+                let mut same = earlier.iter().zip(before.clone()).filter(|(earlier, _)| {
+                    earlier.name_hash == quota.name_hash && earlier.limiter == quota.limiter
+                });
+                // A denial has nothing to give back.
+                let uncharged = if rule.charged.is_some() { Verdict::Deny } else { Verdict::Allow };
+                let none = Decision { verdict: uncharged, ..NOT_YET };
+                all.push(same.next().map_or(none, |(_, decision)| *decision));
+            }
+            rule.set = next;
+        }
+        **decisions = all;
+    }
+}
