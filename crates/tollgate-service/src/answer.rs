@@ -12,7 +12,7 @@ use tollgate_policy::{Outcome, PROBLEM_JSON, ProblemDetails, Problems, grpc_cont
 /// Where the health report is, in both uses.
 pub const HEALTH_PATH: &str = "/.well-known/tollgate/health";
 
-const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 
 /// Header fields as lines of `name: value`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,7 +117,14 @@ impl Answer {
         self
     }
 
-    fn new(status: u16, kind: &str, body: impl Into<Cow<'static, str>>) -> Self {
+    /// An answer without a body.
+    pub(crate) fn bodiless(status: u16) -> Self {
+        let answer = Self { status, fields: Fields::default(), body: Cow::Borrowed("") };
+        answer.with("cache-control", "no-store")
+    }
+
+    /// An answer that nobody caches.
+    pub(crate) fn new(status: u16, kind: &str, body: impl Into<Cow<'static, str>>) -> Self {
         let answer = Self { status, fields: Fields::default(), body: body.into() };
         answer.with("content-type", kind).with("cache-control", "no-store")
     }

@@ -3,13 +3,21 @@
 //! Invariant: nothing is read of a body, and nothing asked of a store, before the request was found
 //! to be allowed to.
 
+use alloc::boxed::Box;
+use alloc::format;
 use alloc::vec::Vec;
 
+use crate::admin::policy;
+use crate::admin::step::Step;
 use crate::answer::Answer;
+use crate::asked::{Asked, body_limit};
+use crate::problem::Wrong;
+use crate::routes::Operation;
 use crate::service::{Call, Service};
 use crate::store::{StoreCall, StoreReply};
 
 /// What comes next.
+#[derive(Debug)]
 pub enum Next {
     /// This is the answer.
     Answer(Answer),
@@ -20,13 +28,24 @@ pub enum Next {
 }
 
 /// A request whose body is wanted.
+#[derive(Debug)]
 pub struct WantsBody {
     limit: usize,
+    asked: Box<Asked>,
 }
 
 /// A request that needs an answer of the store.
+#[derive(Debug)]
 pub struct WantsStore {
     call: StoreCall,
+    asked: Box<Asked>,
+    state: State,
+}
+
+/// Where an operation goes on.
+#[derive(Debug)]
+enum State {
+    Policy(policy::State),
 }
 
 impl Service<'_> {
@@ -34,8 +53,13 @@ impl Service<'_> {
     /// answered.
     #[must_use]
     pub fn begin(&self, call: &Call<'_>) -> Next {
-        let detail = alloc::format!("nothing is at {}", call.target.len());
-        Next::Answer(Answer::problem(404, "Not Found", &detail))
+        match Asked::read(self, call) {
+            Err(answer) => Next::Answer(sent(answer, call.method == "HEAD")),
+            Ok(asked) => match body_limit(asked.operation) {
+                Some(limit) => Next::Body(WantsBody { limit, asked: Box::new(asked) }),
+                None => begun(self, Box::new(asked), Vec::new()),
+            },
+        }
     }
 }
 
@@ -49,8 +73,13 @@ impl WantsBody {
     /// Goes on with the body; `None` when it is longer than the limit, or broke off.
     #[must_use]
     pub fn read(self, service: &Service<'_>, body: Option<Vec<u8>>) -> Next {
-        let _ = (service, body);
-        Next::Answer(Answer::problem(404, "Not Found", ""))
+        match body.filter(|body| body.len() <= self.limit) {
+            Some(body) => begun(service, self.asked, body),
+            None => {
+                let detail = format!("send at most {} bytes", self.limit);
+                Next::Answer(Wrong::TooLarge.answer(&detail))
+            }
+        }
     }
 }
 
@@ -64,7 +93,51 @@ impl WantsStore {
     /// Goes on with what the store answered.
     #[must_use]
     pub fn answered(self, service: &Service<'_>, reply: StoreReply) -> Next {
-        let _ = (service, reply);
-        Next::Answer(Answer::problem(404, "Not Found", ""))
+        let asked = self.asked;
+        match (self.state, reply) {
+            (State::Policy(state), StoreReply::Policy(reply)) => {
+                let step = policy::answered(service, &asked, state, reply);
+                next(asked, step, StoreCall::Policy, State::Policy)
+            }
+            _ => {
+                let answer = Wrong::StoreUnavailable.answer("the store does not answer; try again");
+                Next::Answer(sent(answer.with("retry-after", "1"), asked.is_head))
+            }
+        }
     }
+}
+
+fn begun(service: &Service<'_>, asked: Box<Asked>, body: Vec<u8>) -> Next {
+    match asked.operation {
+        Operation::ReadPolicy
+        | Operation::PutPolicy
+        | Operation::DeletePolicy
+        | Operation::ReadHistory
+        | Operation::ReadVersion
+        | Operation::RollBack => {
+            let step = policy::begin(service, &asked, body);
+            next(asked, step, StoreCall::Policy, State::Policy)
+        }
+        _ => Next::Answer(Wrong::NotFound.answer("nothing is here")),
+    }
+}
+
+/// What comes next after `step`, whose calls and states are of one kind.
+fn next<C, S>(
+    asked: Box<Asked>,
+    step: Step<C, S>,
+    call_of: impl FnOnce(C) -> StoreCall,
+    state_of: impl FnOnce(S) -> State,
+) -> Next {
+    match step {
+        Step::Answer(answer) => Next::Answer(sent(answer, asked.is_head)),
+        Step::Ask(call, state) => {
+            Next::Store(WantsStore { call: call_of(call), asked, state: state_of(state) })
+        }
+    }
+}
+
+/// `answer` as it is sent: to `HEAD` without its body (RFC 9110, 9.3.2).
+fn sent(answer: Answer, is_head: bool) -> Answer {
+    if is_head { Answer { body: "".into(), ..answer } } else { answer }
 }

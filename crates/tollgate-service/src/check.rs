@@ -12,7 +12,7 @@ use tollgate_core::Span;
 use tollgate_policy::{Answer, Outcome, Plan, Policy, RuleResult, grpc_content_type};
 
 /// The longest request: 64 KiB.
-pub const MAX_BODY: u32 = 64 * 1024;
+pub const MAX_BODY: usize = 64 * 1024;
 
 /// A decided request.
 #[derive(Debug)]

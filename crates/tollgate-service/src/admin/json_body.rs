@@ -1,0 +1,66 @@
+//! Small JSON bodies: objects of a few members.
+//!
+//! Invariant: a member that is not known or stands there twice is refused, like everything that is
+//! no JSON: nobody's typing error is an order.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use tollgate_policy::{Problem, Problems};
+
+use crate::answer::Answer;
+use crate::document::Members;
+use crate::problem::Wrong;
+
+/// `body` as text.
+///
+/// # Errors
+/// The answer: it is no UTF-8.
+pub(crate) fn text(body: Vec<u8>) -> Result<String, Answer> {
+    String::from_utf8(body).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Wrong::Malformed.answer(&format!("the body is no UTF-8 at byte {at}"))
+    })
+}
+
+/// The members of the object that `text` is, of which only `known` ones may stand there.
+///
+/// # Errors
+/// The answer: it is no JSON object, or has others.
+pub(crate) fn members<'t>(text: &'t str, known: &[&str]) -> Result<Members<'t>, Answer> {
+    if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text) {
+        return Err(Wrong::Malformed.answer(&format!("the body is not JSON: {error}")));
+    }
+    let Some(members) = Members::of(text) else {
+        return Err(invalid("", "is no object".to_string()));
+    };
+    let mut problems = Problems::default();
+    for (i, (name, _)) in members.0.iter().enumerate() {
+        match known.iter().find(|known| *known == name) {
+            None => {
+                let message =
+                    format!("has a member that is not known here; use {}", known.join(", "));
+                problems.0.push(Problem::new("", message));
+                break;
+            }
+            Some(name) if members.0.iter().take(i).any(|(earlier, _)| earlier == name) => {
+                problems.0.push(Problem::new(name, "is given twice; give it once".to_string()));
+                break;
+            }
+            Some(_) => {}
+        }
+    }
+    if problems.0.is_empty() { Ok(members) } else { Err(invalids(&problems)) }
+}
+
+/// The answer to a body with one mistake.
+pub(crate) fn invalid(path: &str, message: String) -> Answer {
+    invalids(&Problems([Problem::new(path, message)].into()))
+}
+
+/// The answer to a body with mistakes.
+pub(crate) fn invalids(problems: &Problems) -> Answer {
+    Wrong::Invalid
+        .with_errors("the document is wrong and nothing was changed; see errors", problems)
+}

@@ -1,0 +1,10 @@
+//! The admin API: what each operation asks of the store, and how it answers.
+//!
+//! Invariant: whoever comes here was allowed to ask ([`Asked`](crate::asked::Asked)). An operation
+//! is a few steps, each either the answer or one more call of the store.
+
+pub(crate) mod policy;
+pub(crate) mod policy_documents;
+pub(crate) mod json_body;
+pub(crate) mod precondition;
+pub(crate) mod step;

@@ -1,0 +1,316 @@
+//! The policy: read, put, given back, rolled back; its history.
+//!
+//! Invariant: a change names the version that it was made from, and the store compares: of several
+//! who change one version exactly one succeeds. Nothing is changed by a document that does not
+//! compile, nor by `dry_run`. What is answered of a document is masked.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::Serialize;
+use tollgate_policy::Policy;
+
+use crate::access::Access;
+use crate::admin::policy_documents::{InForce, Ready};
+use crate::admin::step::Step;
+use crate::admin::{json_body, precondition};
+use crate::answer::{Answer, JSON};
+use crate::asked::Asked;
+use crate::mask::discreet;
+use crate::problem::Wrong;
+use crate::query::digits;
+use crate::routes::Operation;
+use crate::service::Service;
+use crate::store::policy::{
+    Change, Current, Deployed, HistoryRow, Kind, NewPolicy, PolicyCall, PolicyReply, Row, Source,
+    Summary,
+};
+
+/// Rows of the history in one answer, unless the query says so, and at most.
+const ROWS: u64 = 20;
+const MAX_ROWS: u64 = 100;
+
+/// The version in a body that rolls back.
+const TO: &str = "to";
+
+type Next = Step<PolicyCall, State>;
+
+/// Where an operation goes on.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// The policy in force was asked for.
+    Current {
+        /// The store has the text of the deployed file, or was sent it.
+        has_text: bool,
+        wants: Wants,
+    },
+    /// The version to roll back to was asked for.
+    Target {
+        current: Current,
+        to: u64,
+    },
+    /// A change was asked for.
+    Change(Ready),
+    History,
+    Version,
+}
+
+/// What the policy in force is wanted for.
+#[derive(Debug)]
+pub(crate) enum Wants {
+    Read,
+    Put(String),
+    Delete,
+    RollBack(u64),
+}
+
+/// Begins an operation on the policy.
+pub(crate) fn begin(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Next {
+    begun(service, asked, body).unwrap_or_else(Step::Answer)
+}
+
+fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, Answer> {
+    let wants = match asked.operation {
+        Operation::ReadHistory => return history(asked),
+        Operation::ReadVersion => {
+            // A name that is no number is one of nothing.
+            let number = digits(&asked.parameter).ok_or_else(no_version)?;
+            return Ok(Step::Ask(PolicyCall::Version { number }, State::Version));
+        }
+        Operation::PutPolicy => Wants::Put(json_body::text(body)?),
+        Operation::DeletePolicy => Wants::Delete,
+        Operation::RollBack => Wants::RollBack(target(body)?),
+        _ => Wants::Read,
+    };
+    if !matches!(wants, Wants::Read) {
+        is_dry(asked)?;
+        precondition::named(asked)?;
+    }
+    Ok(read(service, asked, wants, None))
+}
+
+/// Goes on with what the store answered.
+pub(crate) fn answered(
+    service: &Service<'_>,
+    asked: &Asked,
+    state: State,
+    reply: PolicyReply,
+) -> Next {
+    let step = match (state, reply) {
+        (State::Current { has_text: false, wants }, PolicyReply::SendText) => {
+            Ok(read(service, asked, wants, Some(service.deployed.text.to_string())))
+        }
+        (State::Current { wants, .. }, PolicyReply::Current(current)) => {
+            with_current(service, asked, wants, current)
+        }
+        (State::Target { current, to }, PolicyReply::Version(target)) => {
+            rolled_back(service, asked, current, to, target)
+        }
+        (State::Change(ready), PolicyReply::Changed { version }) => {
+            Ok(Step::Answer(ready.answer(version, false)))
+        }
+        (State::Change(_), PolicyReply::Conflict { version }) => {
+            let detail = format!("version {version} was put in force meanwhile; read it again");
+            Err(Wrong::Conflict.answer(&detail))
+        }
+        (State::History, PolicyReply::History { rows, more }) => {
+            Ok(Step::Answer(page(&rows, more)))
+        }
+        (State::Version, PolicyReply::Version(found)) => version(asked, found).map(Step::Answer),
+        _ => Err(Wrong::StoreUnavailable.answer("the store answered something else")),
+    };
+    step.unwrap_or_else(Step::Answer)
+}
+
+/// Asks for the policy in force.
+fn read(service: &Service<'_>, asked: &Asked, wants: Wants, text: Option<String>) -> Next {
+    let has_text = text.is_some();
+    let deployed = Deployed { fingerprint: service.deployed.fingerprint, text };
+    let call = PolicyCall::Read { deployed, known: None, seen: None, now_ms: asked.now_ms };
+    Step::Ask(call, State::Current { has_text, wants })
+}
+
+/// Does what the policy in force was wanted for.
+fn with_current(
+    service: &Service<'_>,
+    asked: &Asked,
+    wants: Wants,
+    current: Current,
+) -> Result<Next, Answer> {
+    let in_force = InForce::new(service, &current)?;
+    if matches!(wants, Wants::Read) {
+        return shown(service, asked, &in_force).map(Step::Answer);
+    }
+    precondition::holds(asked, &in_force.tag())?;
+    match wants {
+        Wants::Put(text) => {
+            let ready = Ready::sent(service, &in_force, &text)?;
+            if in_force.source == Source::Written && ready.is_text(&in_force.text) {
+                return Ok(Step::Answer(ready.answer(in_force.version, is_dry(asked)?)));
+            }
+            put(service, asked, &in_force, ready, Kind::Put)
+        }
+        Wants::RollBack(to) if to == in_force.version => {
+            Err(Wrong::Conflict.answer(&format!("version {to} is in force")))
+        }
+        Wants::RollBack(to) => {
+            Ok(Step::Ask(PolicyCall::Version { number: to }, State::Target { current, to }))
+        }
+        Wants::Delete if in_force.source == Source::Deployed => {
+            Err(Wrong::Conflict.answer("the deployed file is in force"))
+        }
+        Wants::Delete | Wants::Read => {
+            let ready = Ready::new(service, &in_force, service.deployed.text.to_string())?;
+            put(service, asked, &in_force, ready, Kind::Delete)
+        }
+    }
+}
+
+/// Puts the text of an earlier version in force.
+fn rolled_back(
+    service: &Service<'_>,
+    asked: &Asked,
+    current: Current,
+    to: u64,
+    target: Option<Current>,
+) -> Result<Next, Answer> {
+    let target = target.ok_or_else(no_version)?;
+    let text = InForce::kept(&target)?.text.to_string();
+    let in_force = InForce::new(service, &current)?;
+    let ready = Ready::new(service, &in_force, text)?;
+    put(service, asked, &in_force, ready, Kind::Rollback { to })
+}
+
+/// Asks the store to put `ready` in force; a dry run is answered.
+fn put(
+    service: &Service<'_>,
+    asked: &Asked,
+    in_force: &InForce<'_>,
+    mut ready: Ready,
+    kind: Kind,
+) -> Result<Next, Answer> {
+    if is_dry(asked)? {
+        return Ok(Step::Answer(
+            ready.answer(in_force.version, true).with("etag", &in_force.tag()),
+        ));
+    }
+    let row =
+        Row { at_ms: asked.now_ms, kind, actor: asked.actor.clone(), summary: ready.summary() };
+    let (text, fingerprint) = (ready.take_text(), service.deployed.fingerprint);
+    let policy = match kind {
+        Kind::Delete => NewPolicy::Deployed(Deployed { fingerprint, text: Some(text) }),
+        Kind::Put | Kind::Rollback { .. } | Kind::Deploy => NewPolicy::Written(text),
+    };
+    let change = Change { expects: in_force.version, deployed: fingerprint, policy, row };
+    Ok(Step::Ask(PolicyCall::Change(change), State::Change(ready)))
+}
+
+/// The document in force.
+fn shown(service: &Service<'_>, asked: &Asked, in_force: &InForce<'_>) -> Result<Answer, Answer> {
+    // What somebody wrote has compiled. A file may not, and a secret may stand anywhere in it.
+    if in_force.source == Source::Deployed
+        && let Err(problems) = Policy::compile(&in_force.text, service.surface)
+    {
+        let detail = "the deployed file is no policy; put another; see errors";
+        let answer = Wrong::Unreadable.with_errors(detail, &discreet(problems));
+        return Err(answer.with("etag", &in_force.tag()));
+    }
+    let unreadable = || Wrong::Unreadable.answer("the text of this version is no document");
+    document(asked, in_force).ok_or_else(unreadable)
+}
+
+/// A version of the document.
+fn version(asked: &Asked, found: Option<Current>) -> Result<Answer, Answer> {
+    let found = found.ok_or_else(no_version)?;
+    let unreadable = || Wrong::Unreadable.answer("the text of this version is no document");
+    document(asked, &InForce::kept(&found)?).ok_or_else(unreadable)
+}
+
+fn document(asked: &Asked, version: &InForce<'_>) -> Option<Answer> {
+    let (shown, tag) = (version.shown()?, version.tag());
+    if let Some(unchanged) = precondition::unchanged(asked, &tag) {
+        return Some(unchanged);
+    }
+    let source = match version.source {
+        Source::Deployed => "deployed",
+        Source::Written => "written",
+    };
+    let answer = Answer::new(200, JSON, shown).with("etag", &tag);
+    let number = version.version.to_string();
+    Some(answer.with("tollgate-policy-version", &number).with("tollgate-policy-source", source))
+}
+
+/// Asks for a page of the history.
+fn history(asked: &Asked) -> Result<Next, Answer> {
+    let number = |name, range| {
+        asked.query.number(name, range).map_err(|detail| Wrong::Malformed.answer(&detail))
+    };
+    let before = number("before", 1..=u64::MAX)?;
+    let limit = number("limit", 1..=MAX_ROWS)?.unwrap_or(ROWS);
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    Ok(Step::Ask(PolicyCall::History { before, limit }, State::History))
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    versions: Vec<Shown<'a>>,
+    /// What `before` is for the next page; none on the last.
+    next_before: Option<u64>,
+}
+
+/// A row of the history, as it is answered.
+#[derive(Serialize)]
+struct Shown<'a> {
+    version: u64,
+    previous: u64,
+    at_ms: u64,
+    kind: &'static str,
+    /// The version that was rolled back to.
+    to: Option<u64>,
+    who: Option<&'a str>,
+    token: Option<Access>,
+    source: Source,
+    bytes: u64,
+    is_kept: bool,
+    summary: &'a Summary,
+}
+
+impl<'a> Shown<'a> {
+    fn new(it: &'a HistoryRow) -> Self {
+        let (kind, to) = match it.row.kind {
+            Kind::Deploy => ("deploy", None),
+            Kind::Put => ("put", None),
+            Kind::Rollback { to } => ("rollback", Some(to)),
+            Kind::Delete => ("delete", None),
+        };
+        let (version, previous, at_ms, actor) =
+            (it.version, it.before, it.row.at_ms, it.row.actor.as_ref());
+        let who = actor.and_then(|actor| actor.name.as_deref());
+        let (token, source, bytes) = (actor.map(|actor| actor.token), it.source, it.bytes);
+        let (is_kept, summary) = (it.is_kept, &it.row.summary);
+        Self { version, previous, at_ms, kind, to, who, token, source, bytes, is_kept, summary }
+    }
+}
+
+fn page(rows: &[HistoryRow], more: bool) -> Answer {
+    let next_before = rows.last().filter(|_| more).map(|row| row.version);
+    let page = Page { versions: rows.iter().map(Shown::new).collect(), next_before };
+    Answer::json(serde_json::to_string(&page).unwrap_or_default())
+}
+
+/// The version that a body wants to roll back to.
+fn target(body: Vec<u8>) -> Result<u64, Answer> {
+    let text = json_body::text(body)?;
+    let members = json_body::members(&text, &[TO])?;
+    let to = members.get(TO).and_then(digits).filter(|to| *to > 0);
+    to.ok_or_else(|| json_body::invalid(TO, "is a version of the history, such as 7".to_string()))
+}
+
+fn is_dry(asked: &Asked) -> Result<bool, Answer> {
+    asked.query.flag("dry_run").map_err(|detail| Wrong::Malformed.answer(&detail))
+}
+
+fn no_version() -> Answer {
+    Wrong::NotFound.answer("there is no such version, or its text is no longer kept")
+}

@@ -1,0 +1,208 @@
+//! A request that may be served: what of its head is needed later on.
+//!
+//! Invariant: whoever has one was allowed to ask, and everything in it is bounded and decoded.
+
+use alloc::format;
+use alloc::string::String;
+
+use tollgate_policy::MAX_DOCUMENT;
+
+use crate::access::{Access, Actor, Tokens};
+use crate::answer::Answer;
+use crate::check::MAX_BODY;
+use crate::entity_tag::Tags;
+use crate::problem::Wrong;
+use crate::query::{MAX_TARGET, Query};
+use crate::routes::{Operation, Right, Route, find};
+use crate::service::{Call, Service};
+
+/// The longest field that is read: 4 KiB.
+const MAX_FIELD: usize = 4096;
+
+/// The longest name of who does something, in characters.
+const MAX_ACTOR: usize = 128;
+
+/// A request that may be served.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) operation: Operation,
+    /// What stands in the path.
+    pub(crate) parameter: String,
+    pub(crate) query: Query,
+    pub(crate) actor: Option<Actor>,
+    pub(crate) now_ms: u64,
+    pub(crate) if_match: Option<Tags>,
+    pub(crate) if_none_match: Option<Tags>,
+    pub(crate) is_head: bool,
+}
+
+impl Asked {
+    /// Reads the head of a request.
+    ///
+    /// # Errors
+    /// The answer to one that may not be served.
+    pub(crate) fn read(service: &Service<'_>, call: &Call<'_>) -> Result<Self, Answer> {
+        if call.target.len() > MAX_TARGET {
+            let detail = format!("use at most {MAX_TARGET} bytes of path and query");
+            return Err(Wrong::UriTooLong.answer(&detail));
+        }
+        let (path, query) = call.target.split_once('?').unwrap_or((call.target, ""));
+        let found = find(path)
+            .map_err(|()| Wrong::Malformed.answer("the path is not percent-encoded UTF-8"))?;
+        let (route, parameter) = found.ok_or_else(|| Wrong::NotFound.answer("nothing is here"))?;
+        is_on(service.tokens, route)?;
+        let Some(method) = route.method(call.method) else {
+            let allow = route.allow();
+            let detail = format!("use {allow}");
+            return Err(Wrong::MethodNotAllowed.answer(&detail).with("allow", &allow));
+        };
+        let access = access(service.tokens, method.right, call)?;
+        if body_limit(method.operation).is_some() {
+            is_json(call)?;
+        }
+        let (known, repeated) = parameters(method.operation);
+        let query = Query::parse(query, known, repeated);
+        let actor = access.map(|token| Actor { name: actor_name(service, call), token });
+        Ok(Self {
+            operation: method.operation,
+            parameter,
+            query: query.map_err(|detail| Wrong::Malformed.answer(&detail))?,
+            actor,
+            now_ms: call.now_ms,
+            if_match: tags(call, "if-match")?,
+            if_none_match: tags(call, "if-none-match")?,
+            is_head: call.method == "HEAD",
+        })
+    }
+}
+
+/// The parameters that a query may have: each once, and any number of times.
+const fn parameters(operation: Operation) -> (&'static [&'static str], &'static [&'static str]) {
+    match operation {
+        Operation::PutPolicy | Operation::DeletePolicy | Operation::RollBack => (&["dry_run"], &[]),
+        Operation::ReadHistory => (&["before", "limit"], &[]),
+        Operation::ListTenants => (&["after", "limit"], &[]),
+        Operation::ReadKey => (&["rule"], &["key"]),
+        Operation::ReadPolicy
+        | Operation::ReadVersion
+        | Operation::ReadTenant
+        | Operation::PutTenant
+        | Operation::DeleteTenant
+        | Operation::Explain
+        | Operation::ResetKey
+        | Operation::BlockKey
+        | Operation::UnblockKey
+        | Operation::ReadMetrics
+        | Operation::ReadOpenApi => (&[], &[]),
+    }
+}
+
+/// The longest body, in bytes, of what has one.
+pub(crate) const fn body_limit(operation: Operation) -> Option<usize> {
+    match operation {
+        Operation::PutPolicy => Some(MAX_DOCUMENT),
+        Operation::RollBack
+        | Operation::PutTenant
+        | Operation::Explain
+        | Operation::ResetKey
+        | Operation::BlockKey
+        | Operation::UnblockKey => Some(MAX_BODY),
+        Operation::ReadPolicy
+        | Operation::DeletePolicy
+        | Operation::ReadHistory
+        | Operation::ReadVersion
+        | Operation::ListTenants
+        | Operation::ReadTenant
+        | Operation::DeleteTenant
+        | Operation::ReadKey
+        | Operation::ReadMetrics
+        | Operation::ReadOpenApi => None,
+    }
+}
+
+/// Refuses a body that is not called JSON, as a form of another site would send it.
+fn is_json(call: &Call<'_>) -> Result<(), Answer> {
+    let value = field(call, "content-type")?.unwrap_or_default();
+    let kind = value.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Wrong::UnsupportedType.answer("send \"content-type: application/json\""))
+}
+
+/// Refuses what has no secret.
+fn is_on(tokens: &Tokens, route: &Route) -> Result<(), Answer> {
+    let is_metrics = route.methods.iter().any(|method| method.right == Right::Metrics);
+    if tokens.admin.is_some() || (is_metrics && tokens.metrics.is_some()) {
+        return Ok(());
+    }
+    let secret = if is_metrics { "METRICS_TOKEN" } else { "ADMIN_TOKEN" };
+    Err(Wrong::NotFound.answer(&format!("this is off: it needs the secret {secret}")))
+}
+
+/// What the token of a request gives access to, if any is wanted.
+fn access(tokens: &Tokens, right: Right, call: &Call<'_>) -> Result<Option<Access>, Answer> {
+    if right == Right::Public {
+        return Ok(None);
+    }
+    let authorization = field(call, "authorization")?;
+    let Some(access) = tokens.access(authorization.as_deref()) else {
+        let challenge = match authorization {
+            None => "Bearer",
+            Some(_) => "Bearer error=\"invalid_token\"", // RFC 6750, 3.1
+        };
+        let detail = "send \"authorization: Bearer\" with a token of this service";
+        return Err(Wrong::Unauthorized.answer(detail).with("www-authenticate", challenge));
+    };
+    let is_allowed = match right {
+        Right::Public | Right::Metrics => true,
+        Right::Read => matches!(access, Access::Admin | Access::Read),
+        Right::Write => access == Access::Admin,
+    };
+    if is_allowed {
+        return Ok(Some(access));
+    }
+    let detail = match right {
+        Right::Write => "this token may not write; use ADMIN_TOKEN",
+        Right::Public | Right::Metrics | Right::Read => {
+            "this token may read metrics only; use READ_TOKEN or ADMIN_TOKEN"
+        }
+    };
+    let challenge = "Bearer error=\"insufficient_scope\"";
+    Err(Wrong::Forbidden.answer(detail).with("www-authenticate", challenge))
+}
+
+/// The tags in the field `name`.
+fn tags(call: &Call<'_>, name: &str) -> Result<Option<Tags>, Answer> {
+    let Some(value) = field(call, name)? else { return Ok(None) };
+    let wrong = || {
+        let detail =
+            format!("{name} is no list of entity tags; use one such as \"1-0123\", in its quotes");
+        Wrong::Malformed.answer(&detail)
+    };
+    Tags::parse(&value).map(Some).ok_or_else(wrong)
+}
+
+/// The value of the field `name`.
+pub(crate) fn field(call: &Call<'_>, name: &str) -> Result<Option<String>, Answer> {
+    let value = (call.field)(name);
+    if value.as_ref().is_some_and(|value| value.len() > MAX_FIELD) {
+        let detail = format!("{name} has at most {MAX_FIELD} bytes");
+        return Err(Wrong::FieldTooLarge.answer(&detail));
+    }
+    Ok(value)
+}
+
+/// Who does it, in one line that says nothing else than it seems to.
+fn actor_name(service: &Service<'_>, call: &Call<'_>) -> Option<String> {
+    let value = (call.field)(service.actor_header?)?;
+    let plain = |c: char| if c.is_control() || turns(c) { '\u{fffd}' } else { c };
+    let name: String = value.trim().chars().take(MAX_ACTOR).map(plain).collect();
+    (!name.is_empty()).then_some(name)
+}
+
+/// True for characters that nobody sees and that change how others are read: line and paragraph
+/// separators, and those that turn the direction of writing (UAX #9, 2).
+const fn turns(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}

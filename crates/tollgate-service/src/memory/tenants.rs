@@ -1,0 +1,75 @@
+//! The entries of tenants, in memory.
+//!
+//! Invariant: a revision never comes back, not even after an entry was removed and written anew.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use core::ops::Bound;
+
+use crate::memory::limits::MemoryLimits;
+use crate::store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
+
+/// Everything that is known of tenants.
+#[derive(Debug, Default)]
+pub(crate) struct Tenants {
+    limits: MemoryLimits,
+    entries: BTreeMap<String, StoredTenant>,
+    last_revision: u64,
+}
+
+impl Tenants {
+    pub(crate) fn new(limits: MemoryLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Carries out `call`.
+    pub(crate) fn answer(&mut self, call: &TenantCall) -> TenantReply {
+        match call {
+            TenantCall::Get { id } => TenantReply::Entry(self.entries.get(id).cloned()),
+            TenantCall::Put { id, entry, expect } => self.put(id, entry, expect),
+            TenantCall::Delete { id, expect } => self.delete(id, expect),
+            TenantCall::List { after, limit } => self.list(after.as_deref(), *limit),
+        }
+    }
+
+    fn put(&mut self, id: &str, entry: &str, expect: &Expect) -> TenantReply {
+        let found = self.entries.get(id);
+        if !is_expected(found, expect) {
+            return TenantReply::Unexpected(found.cloned());
+        }
+        let is_new = found.is_none();
+        if is_new && self.entries.len() >= self.limits.tenants {
+            return TenantReply::Full;
+        }
+        self.last_revision = self.last_revision.saturating_add(1);
+        let revision = self.last_revision;
+        let (id, entry) = (id.to_string(), entry.to_string());
+        self.entries.insert(id.clone(), StoredTenant { id, revision, entry });
+        TenantReply::Written { revision, is_new }
+    }
+
+    fn delete(&mut self, id: &str, expect: &Expect) -> TenantReply {
+        let found = self.entries.get(id);
+        if !is_expected(found, expect) {
+            return TenantReply::Unexpected(found.cloned());
+        }
+        self.entries.remove(id);
+        TenantReply::Removed
+    }
+
+    fn list(&self, after: Option<&str>, limit: u32) -> TenantReply {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut behind = self.entries.range::<str, _>((from, Bound::Unbounded));
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let entries = behind.by_ref().take(limit).map(|(_, entry)| entry.clone()).collect();
+        TenantReply::List { entries, more: behind.next().is_some() }
+    }
+}
+
+fn is_expected(found: Option<&StoredTenant>, expect: &Expect) -> bool {
+    match expect {
+        Expect::Nothing => found.is_none(),
+        Expect::Anything => found.is_some(),
+        Expect::Revisions(wanted) => found.is_some_and(|it| wanted.contains(&it.revision)),
+    }
+}

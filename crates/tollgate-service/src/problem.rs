@@ -1,0 +1,84 @@
+//! The problems that the admin API answers with: each with a type that stays the same.
+//!
+//! Invariant: a type has one status and one title; what is different from one time to the next is
+//! the detail. Source: RFC 9457, 3.1. `docs/admin.md` has a heading for every type.
+
+use alloc::string::String;
+
+use tollgate_policy::{PROBLEM_JSON, ProblemDetails, Problems};
+
+use crate::answer::Answer;
+
+/// Where each type is described: what a type begins with.
+pub const PROBLEM_TYPES: &str = "https://github.com/tollgate/tollgate/blob/main/docs/admin.md#";
+
+/// Declares what can be wrong.
+macro_rules! types {
+    ($($(#[doc = $doc:literal])* $name:ident, $status:literal, $slug:literal, $title:literal;)*) => {
+        /// What is wrong with a request, or with the service.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Wrong { $($(#[doc = $doc])* $name,)* }
+
+        impl Wrong {
+            /// Every one.
+            #[cfg(test)]
+            pub(crate) const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// Status, the end of the type, and title.
+            pub(crate) const fn about(self) -> (u16, &'static str, &'static str) {
+                match self { $(Self::$name => ($status, $slug, $title),)* }
+            }
+        }
+    };
+}
+
+types! {
+    /// What was sent cannot be read.
+    Malformed, 400, "malformed", "Malformed request";
+    /// There is no token of ours.
+    Unauthorized, 401, "unauthorized", "Unauthorized";
+    /// The token may not do this.
+    Forbidden, 403, "forbidden", "Forbidden";
+    /// There is nothing of this name.
+    NotFound, 404, "not-found", "Not found";
+    /// The method is not one of this path.
+    MethodNotAllowed, 405, "method-not-allowed", "Method not allowed";
+    /// Somebody was faster, or it is so already.
+    Conflict, 409, "conflict", "Conflict";
+    /// A precondition does not hold.
+    PreconditionFailed, 412, "precondition-failed", "Precondition failed";
+    /// The body is too long.
+    TooLarge, 413, "content-too-large", "Content too large";
+    /// The target is too long.
+    UriTooLong, 414, "uri-too-long", "URI too long";
+    /// The body is not JSON by its type.
+    UnsupportedType, 415, "unsupported-media-type", "Unsupported media type";
+    /// A document that can be read is wrong.
+    Invalid, 422, "invalid", "Invalid document";
+    /// A write names no precondition.
+    PreconditionRequired, 428, "precondition-required", "Precondition required";
+    /// A header field is too long.
+    FieldTooLarge, 431, "header-field-too-large", "Header field too large";
+    /// The deployed file is no policy.
+    Unreadable, 500, "unreadable-policy", "The policy cannot be read";
+    /// The store did not answer.
+    StoreUnavailable, 503, "store-unavailable", "Store unavailable";
+    /// There is no room for another entry.
+    StoreFull, 507, "store-full", "Store full";
+}
+
+impl Wrong {
+    /// The answer, with what is wrong this time.
+    pub(crate) fn answer(self, detail: &str) -> Answer {
+        self.with_errors(detail, &Problems::default())
+    }
+
+    /// The answer with a list of errors.
+    pub(crate) fn with_errors(self, detail: &str, errors: &Problems) -> Answer {
+        let (status, slug, title) = self.about();
+        let mut kind = String::from(PROBLEM_TYPES);
+        kind.push_str(slug);
+        let details = ProblemDetails { kind: &kind, title, status, detail };
+        Answer::new(status, PROBLEM_JSON, details.with_errors(errors))
+    }
+}
