@@ -176,9 +176,30 @@ export class Tenants extends DurableObject {
   }
 }
 
+/** What isolates counted is written this long after the first that is not, with all that came meanwhile. */
+const SAVE_METRICS_AFTER_MS = 1000;
+
 /** What the isolates counted. */
 export class Metrics extends DurableObject {
   #half = new Half(() => new wasm.Metrics(this.ctx.storage));
+  #saving; // the write that is to come
+
+  /** Adds what an isolate counted. It is durable when this has an answer. */
+  async add(delta) {
+    const added = this.#half.run((metrics) => {
+      metrics.add(delta);
+      return metrics;
+    });
+    await (this.#saving ??= this.#saveSoon());
+    // What an aborted instance had in memory was not written by the one after it.
+    if (this.#half.run((metrics) => metrics) !== added) throw new Error("the object was started anew");
+  }
+
+  async #saveSoon() {
+    await new Promise((resolve) => setTimeout(resolve, SAVE_METRICS_AFTER_MS));
+    this.#saving = undefined;
+    this.#half.run((metrics) => metrics.save());
+  }
 
   call(request) {
     return this.#half.run((metrics) => metrics.call(request));

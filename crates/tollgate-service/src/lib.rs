@@ -33,6 +33,7 @@ pub mod check;
 pub mod health;
 mod answer;
 mod bearer;
+pub mod log;
 pub mod metrics;
 
 pub use access::{Access, Actor, Tokens};

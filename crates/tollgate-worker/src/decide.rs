@@ -7,6 +7,7 @@
 use tollgate_policy::{Facts, Plan, Policy};
 use tollgate_service::check::Decided;
 
+use crate::events;
 use crate::objects::Objects;
 use crate::wait;
 
@@ -21,6 +22,10 @@ pub(crate) async fn decide(
     let mut plan = Plan::new();
     policy.plan(facts, &mut plan);
     let waited = wait::decide(objects, policy, &mut plan, holds).await;
+    let outcome = plan.outcome(policy);
+    if objects.counters.count(policy, &outcome, waited) {
+        events::log(objects, policy, &outcome);
+    }
     objects.report_failures(policy, &plan);
     Decided { plan, waited }
 }

@@ -8,11 +8,14 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use tollgate_policy::{Policy, Problem, Problems, Surface};
+use tollgate_service::log::Sampler;
 use tollgate_service::{Answer as Reply, Token, health};
 use worker::wasm_bindgen::JsValue;
 use worker::{Env, web_sys};
 
 use crate::assets::ASSETS;
+use crate::counters::Counters;
+use crate::flush::Flush;
 use crate::js;
 use crate::lines::Lines;
 use crate::namespaces::objects;
@@ -22,6 +25,8 @@ use crate::settings::{self, Settings};
 
 /// The name of the Durable Object binding in wrangler.toml.
 const OBJECTS: &str = "LIMITER";
+const METRICS: &str = "METRICS";
+const ANALYTICS: &str = "ANALYTICS";
 
 /// What this isolate found when it started: its bindings and its policy cannot change.
 pub(crate) struct Deployment {
@@ -37,6 +42,7 @@ pub(crate) struct Gate {
     pub(crate) policy: Rc<Result<Policy, Problems>>,
     pub(crate) settings: Settings,
     pub(crate) objects: Objects,
+    pub(crate) flush: Flush,
 }
 
 thread_local! {
@@ -144,9 +150,25 @@ impl Gate {
             let message = "is bound to no assets; see [assets] in wrangler.toml".to_owned();
             problems.0.push(Problem::new(ASSETS, message));
         }
+        let metrics = objects(env, settings.placement, METRICS);
+        let metrics = metrics.map_err(|problem| problems.0.push(problem)).ok().flatten();
+        let analytics = js::binding(env, ANALYTICS);
+        if analytics.as_ref().is_some_and(|dataset| !js::is_dataset(dataset)) {
+            let message =
+                "is bound to no dataset of Analytics Engine; see wrangler.toml".to_owned();
+            problems.0.push(Problem::new(ANALYTICS, message));
+        }
         if !problems.0.is_empty() {
             return Err(problems);
         }
+        // Without a token nobody reads the sums, and nothing is paid for them.
+        let binding = |name: &str| js::text_binding(env, name);
+        let flush = Flush {
+            metrics: metrics.filter(|_| settings::has_operator(binding)),
+            analytics,
+            interval: settings.metrics_interval,
+            state: Default::default(),
+        };
         let policy = policy_with(pk_hash_key(&settings.hash_key));
         let limits = policy.as_ref().as_ref().map(Policy::waiting).unwrap_or_default();
         let objects = Objects {
@@ -155,8 +177,10 @@ impl Gate {
             timeout_ms: settings.object_timeout_ms,
             tally: RefCell::default(),
             lines: Lines::new(limits),
+            counters: Counters::new(flush.is_off()),
+            sampler: RefCell::new(Sampler::new(settings.log_share)),
         };
-        let gate = Self { policy, settings, objects };
+        let gate = Self { policy, settings, objects, flush };
         let problems = gate.unreturned_places();
         if problems.0.is_empty() { Ok(gate) } else { Err(problems) }
     }

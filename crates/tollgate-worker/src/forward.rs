@@ -61,7 +61,7 @@ impl Forward {
             Err(why) => {
                 let mut reply = Reply::problem(502, "Bad Gateway", "the origin does not answer");
                 let status = (!why.is_empty()).then_some(reply.status);
-                gate.objects.tally.borrow_mut().note(Trouble::Origin, &why);
+                gate.objects.note(Trouble::Origin, &why);
                 self.settle(gate, policy, status).await;
                 gate.objects.report();
                 reply.fields.append(&self.fields);

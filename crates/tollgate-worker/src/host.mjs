@@ -22,11 +22,33 @@ export function placed(objects, hint, jurisdiction) {
   }
 }
 
+export const isDataset = (value) => typeof value?.writeDataPoint === "function";
+
 export const isFetcher = (value) => typeof value?.fetch === "function";
 
 /** For whoever reads the Worker's log: what may go on, and what must not. */
 export const warn = (text) => console.warn("tollgate:", text);
 export const fail = (text) => console.error("tollgate:", text);
+
+export const event = (json) => console.log(json);
+
+export const random = () => crypto.getRandomValues(new BigUint64Array(1))[0];
+
+/** The name of the one object with the sums. */
+const SUMS = "metrics";
+
+/** Brings what was counted to the sums: a text when that failed: why, empty when it took too long. */
+export const addMetrics = (objects, delta, timeout) =>
+  inTime(timeout, async () => await objects.getByName(SUMS).add(delta));
+
+/** Writes a point: `values` of the rule, quota, tier and result, found by the rule. A text when that failed: why. */
+export function writePoint(dataset, values, count) {
+  try {
+    dataset.writeDataPoint({ blobs: values, doubles: [count], indexes: [values[0]] });
+  } catch (error) {
+    return reason(error);
+  }
+}
 
 export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
@@ -103,7 +125,7 @@ async function inTime(timeout, ask) {
 }
 
 /** Why something failed, never empty. */
-const reason = (error) => String(error?.message || error || "unknown");
+export const reason = (error) => String(error?.message || error || "unknown");
 
 // What throws here would leave the request without an answer: wasm has no way to catch it.
 export function respond(status, fields, body) {

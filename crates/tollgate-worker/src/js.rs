@@ -58,6 +58,25 @@ extern "C" {
         jurisdiction: Option<&'static str>,
     ) -> JsValue;
 
+    /// Writes a line of JSON to the log of the deployment: something that happened.
+    pub(crate) fn event(json: &str);
+
+    /// 64 random bits.
+    pub(crate) fn random() -> u64;
+
+    #[wasm_bindgen(js_name = addMetrics)]
+    fn add_metrics_to(objects: &JsValue, delta: Uint8Array, timeout_ms: u32) -> Promise;
+
+    #[wasm_bindgen(js_name = writePoint)]
+    fn write_point_to(dataset: &JsValue, values: Vec<JsValue>, count: f64) -> Option<String>;
+
+    /// What an error says, never empty.
+    pub(crate) fn reason(error: &JsValue) -> String;
+
+    /// True for what points can be written to.
+    #[wasm_bindgen(js_name = isDataset)]
+    pub(crate) fn is_dataset(value: &JsValue) -> bool;
+
     /// True for what files can be asked of.
     #[wasm_bindgen(js_name = isFetcher)]
     pub(crate) fn is_fetcher(value: &JsValue) -> bool;
@@ -164,6 +183,24 @@ pub(crate) fn extended(response: web_sys::Response, fields: &str) -> web_sys::Re
     if fields.is_empty() { response } else { with_fields(&response, fields) }
 }
 
+/// Brings `delta` to the sums; why that failed, if it did, once it is durable or given up.
+pub(crate) async fn add_metrics(
+    objects: &JsValue,
+    delta: &[u8],
+    timeout_ms: u32,
+) -> Option<String> {
+    let added = add_metrics_to(objects, Uint8Array::from(delta), timeout_ms);
+    let added = js_sys::futures::JsFuture::from(added).await.unwrap_or_else(|error| error);
+    let late = |why: String| if why.is_empty() { "late".to_owned() } else { why };
+    added.as_string().map(late)
+}
+
+/// Writes a point to `dataset` of Analytics Engine; why that failed, if it did.
+pub(crate) fn write_point(dataset: &JsValue, values: &[&str], count: u64) -> Option<String> {
+    let values = values.iter().map(|value| JsValue::from_str(value)).collect();
+    write_point_to(dataset, values, number(count))
+}
+
 /// The claims of `token`, if one of the policy's keys signed it and it is valid now and here.
 pub(crate) async fn verified(jwt: &Jwt, token: &str) -> Option<JsValue> {
     let keys: Array = jwt
@@ -182,7 +219,8 @@ pub(crate) async fn verified(jwt: &Jwt, token: &str) -> Option<JsValue> {
 }
 
 /// The body of `request`; `None` when it is longer than `limit` or breaks off.
-pub(crate) async fn body(request: &web_sys::Request, limit: u32) -> Option<Vec<u8>> {
+pub(crate) async fn body(request: &web_sys::Request, limit: usize) -> Option<Vec<u8>> {
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
     Some(settled::<Uint8Array>(read_body(request, limit)).await.ok()?.to_vec())
 }
 
@@ -217,6 +255,12 @@ async fn settled<T: JsCast>(promise: Promise) -> Result<T, String> {
 #[expect(clippy::as_conversions, reason = "a float to integer cast saturates: it cannot fail")]
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_millis(js_sys::Date::now() as u64)
+}
+
+/// A number of JavaScript that is whole and not below 0; another one is cut to that.
+#[expect(clippy::as_conversions, reason = "a float to integer cast saturates: it cannot fail")]
+pub(crate) const fn whole(number: f64) -> u64 {
+    number as u64
 }
 
 /// `milliseconds` for JavaScript: exact below 2^53, which is 285,000 years.

@@ -9,17 +9,23 @@
 //! here panics. The types of the `worker` crate stay here, in `object` and in `js`.
 
 mod assets;
+mod background;
+mod counters;
 mod decide;
 mod deployment;
+mod events;
 mod facts;
+mod flush;
 mod forward;
 mod js;
 mod lines;
+mod metrics_object;
 mod namespaces;
 mod object;
 mod object_name;
 mod objects;
 mod placement;
+mod points;
 mod proxy;
 mod row;
 mod service;
@@ -59,6 +65,7 @@ async fn fetch(
     let Some((gate, policy)) = deployment.opened() else {
         return Ok(js::send(&reports::misconfigured()));
     };
+    background::schedule(&deployment, &context);
     if let Some(origin) = &gate.settings.origin {
         return match proxy(gate, policy, origin, &request, target).await {
             Ok(forward) => forward.run(Rc::clone(&deployment), &context).await,

@@ -13,8 +13,11 @@ use std::cell::RefCell;
 
 use tollgate_core::Span;
 use tollgate_policy::{Answer, Failure, Partition, Plan, Policy};
+use tollgate_service::log::Sampler;
+use tollgate_service::metrics::Event;
 use wasm_bindgen::JsValue;
 
+use crate::counters::Counters;
 use crate::js::{self, Call, KeyObject, NoReply};
 use crate::lines::Lines;
 use crate::object_name::object_name;
@@ -30,6 +33,9 @@ pub(crate) struct Objects {
     pub(crate) tally: RefCell<Tally>,
     /// Who waits.
     pub(crate) lines: Lines,
+    pub(crate) counters: Counters,
+    /// Of what a line is logged. Not borrowed across an await.
+    pub(crate) sampler: RefCell<Sampler>,
 }
 
 /// What one object was asked, and what it answered; nothing when it did not.
@@ -108,7 +114,9 @@ impl Objects {
     ) -> (Asked, Call) {
         let mut request = Vec::new();
         partition.request(policy, &mut request);
-        let call = if partition.gives_back() { Call::settle } else { Call::check };
+        let gives_back = partition.gives_back();
+        self.counters.add(if gives_back { Event::Settle } else { Event::Check });
+        let call = if gives_back { Call::settle } else { Call::check };
         let call = call(&object, &request);
         (Asked { partition: partition.index(), object, request, reply: Vec::new() }, call)
     }
@@ -142,6 +150,7 @@ impl Objects {
         let peek = |(partition, object): (Partition<'_>, &KeyObject)| {
             let mut request = Vec::new();
             partition.peek_request(policy, &mut request);
+            self.counters.add(Event::Look);
             (partition.index(), Call::check(object, &request))
         };
         let calls: Vec<_> = plan.partitions().zip(keys).map(peek).collect();
@@ -168,23 +177,26 @@ impl Objects {
         if let Some(mut partition) = plan.partition_mut(i) {
             partition.fail(failure);
         }
-        self.tally.borrow_mut().note(trouble, &word);
+        self.note(trouble, &word);
     }
 
     /// Takes back every charge of a refused request. The new replies say what is left without it.
     pub(crate) async fn refund_committed(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
         let is_charged = |i| plan.partition(i).is_some_and(|partition| partition.changed());
         let charged = asked.iter().filter(|asked| is_charged(asked.partition));
-        let refund = |asked: &Asked| Call::refund(&asked.object, &asked.request, &asked.reply);
+        let refund = |asked: &Asked| {
+            self.counters.add(Event::Refund);
+            Call::refund(&asked.object, &asked.request, &asked.reply)
+        };
         let calls: Vec<_> = charged.map(|asked| (asked.partition, refund(asked))).collect();
         for (i, call) in calls {
             match call.reply().await {
                 // What cannot be read changes nothing: the request is refused in any case.
                 Ok(reply) if accept(policy, plan, i, &reply) => {}
-                Ok(_) => self.tally.borrow_mut().note(Trouble::Misread, ""),
-                Err(NoReply::Late) => self.tally.borrow_mut().note(Trouble::Late, ""),
+                Ok(_) => self.note(Trouble::Misread, ""),
+                Err(NoReply::Late) => self.note(Trouble::Late, ""),
                 Err(NoReply::Failed(word)) => {
-                    self.tally.borrow_mut().note(Trouble::Failed, &word);
+                    self.note(Trouble::Failed, &word);
                 }
             }
         }
@@ -196,13 +208,19 @@ impl Objects {
             let outcome = plan.outcome(policy);
             match outcome.final_answer() {
                 Answer::Pass | Answer::Delay(_) => {
-                    self.tally.borrow_mut().note(Trouble::LetThrough, "");
+                    self.note(Trouble::LetThrough, "");
                 }
-                _ if outcome.is_failure() => self.tally.borrow_mut().note(Trouble::Refused, ""),
+                _ if outcome.is_failure() => self.note(Trouble::Refused, ""),
                 Answer::Refuse { .. } | Answer::Retry(_) => {}
             }
         }
         self.report();
+    }
+
+    /// Counts a failure; `word` is what the platform says, if anything.
+    pub(crate) fn note(&self, trouble: Trouble, word: &str) {
+        self.counters.add(trouble.event());
+        self.tally.borrow_mut().note(trouble, word);
     }
 
     /// Logs what failed lately, if it is time.

@@ -9,13 +9,17 @@
 //! | `CHECK_TOKEN` | secret | what `/check` wants as `Authorization: Bearer` |
 //! | `HASH_KEY` | secret | makes the names of objects unguessable |
 //! | `OBJECT_TIMEOUT_MS` | variable | an object that says nothing for so long has failed |
+//! | `METRICS_INTERVAL_S` | variable | between two times that counts are brought to the sums |
+//! | `LOG_SAMPLE` | variable | which part of refusals and failures is logged |
 //! | `LOCATION_HINT`, `JURISDICTION` | variables | where objects are made: `placement` |
 
 use std::ops::RangeInclusive;
 
 use tollgate_policy::{Problem, Problems};
 
+use tollgate_core::Span;
 use tollgate_service::Token;
+use tollgate_service::log::Share;
 
 use crate::placement::{JURISDICTION, LOCATION_HINT, Placement};
 
@@ -25,6 +29,12 @@ const OBJECT_TIMEOUT_MS: u32 = 500;
 
 /// Less would give up objects that are near and well; more is longer than clients wait.
 const OBJECT_TIMEOUTS_MS: RangeInclusive<u32> = 10..=30_000;
+
+/// Between two flushes of counts, unless the deployment says so. Each is a call of an object.
+const METRICS_INTERVAL: Span = Span::from_secs(10);
+
+/// The platform waits 30 s for what is to be done after an answer.
+const METRICS_INTERVALS_S: RangeInclusive<u64> = 1..=20;
 
 /// What the deployment has under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,13 +54,22 @@ pub(crate) struct Settings {
     pub(crate) hash_key: Vec<u8>,
     pub(crate) object_timeout_ms: u32,
     pub(crate) placement: Placement,
+    pub(crate) metrics_interval: Span,
+    pub(crate) log_share: Share,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let object_timeout_ms = OBJECT_TIMEOUT_MS;
         let placement = Placement::default();
-        Self { origin: None, hash_key: Vec::new(), object_timeout_ms, placement }
+        Self {
+            origin: None,
+            hash_key: Vec::new(),
+            object_timeout_ms,
+            placement,
+            metrics_interval: METRICS_INTERVAL,
+            log_share: Share::DEFAULT,
+        }
     }
 }
 
@@ -75,6 +94,7 @@ impl Settings {
         let given = [ORIGIN, CHECK_TOKEN, HASH_KEY, TIMEOUT].map(&mut text);
         let [given_origin, token, hash_key, timeout] = given;
         let [hint, jurisdiction] = [LOCATION_HINT, JURISDICTION].map(&mut text);
+        let [interval, log_share] = [METRICS_INTERVAL_S, LOG_SAMPLE].map(&mut text);
         let mut settings =
             Self { hash_key: hash_key.unwrap_or_default().into(), ..Self::default() };
         if let Some(value) = given_origin.filter(|value| !value.is_empty()) {
@@ -97,6 +117,22 @@ impl Settings {
                 }
             }
         }
+        if let Some(value) = interval {
+            match value.parse().ok().filter(|value| METRICS_INTERVALS_S.contains(value)) {
+                Some(value) => settings.metrics_interval = Span::from_secs(value),
+                None => {
+                    let wanted =
+                        "is not a whole number of seconds from 1 to 20; use one such as 10";
+                    wrong(METRICS_INTERVAL_S, wanted.to_owned());
+                }
+            }
+        }
+        if let Some(value) = log_share {
+            match Share::parse(&value) {
+                Some(share) => settings.log_share = share,
+                None => wrong(LOG_SAMPLE, Share::WANTED.to_owned()),
+            }
+        }
         settings.placement = Placement::read(hint.as_deref(), jurisdiction.as_deref(), &mut wrong);
         if problems.0.is_empty() { Ok(settings) } else { Err(problems) }
     }
@@ -112,10 +148,19 @@ pub(crate) fn check_token(binding: impl Fn(&str) -> Binding) -> Option<Token> {
     }
 }
 
+/// True when there is a secret of an operator: somebody can read metrics.
+pub(crate) fn has_operator(binding: impl Fn(&str) -> Binding) -> bool {
+    let is_set =
+        |name: &str| matches!(binding(name), Binding::Text(value) if !value.trim().is_empty());
+    ["ADMIN_TOKEN", "READ_TOKEN", "METRICS_TOKEN"].into_iter().any(is_set)
+}
+
 pub(crate) const ORIGIN: &str = "ORIGIN";
 const CHECK_TOKEN: &str = "CHECK_TOKEN";
 const HASH_KEY: &str = "HASH_KEY";
 const TIMEOUT: &str = "OBJECT_TIMEOUT_MS";
+const METRICS_INTERVAL_S: &str = "METRICS_INTERVAL_S";
+const LOG_SAMPLE: &str = "LOG_SAMPLE";
 
 pub(crate) const NO_ORIGIN: &str =
     "is not an origin; use one such as \"https://example.com\", without query";

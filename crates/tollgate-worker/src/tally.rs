@@ -7,6 +7,7 @@
 //! reported by the next request.
 
 use tollgate_core::{Span, Timestamp};
+use tollgate_service::metrics::Event;
 
 /// The shortest time between two lines.
 const BETWEEN_LINES: Span = Span::from_secs(10);
@@ -31,11 +32,13 @@ pub(crate) enum Trouble {
     Refused,
     /// The origin gave no response.
     Origin,
+    /// What was counted could not be brought to the sums.
+    Metrics,
 }
 
 impl Trouble {
     /// Every one, with its word in a line of the log, where people and their alerts look for it.
-    const ALL: [(Self, &str); 7] = [
+    const ALL: [(Self, &str); 8] = [
         (Self::Late, "late"),
         (Self::Failed, "failed"),
         (Self::Misread, "misread"),
@@ -43,7 +46,22 @@ impl Trouble {
         (Self::LetThrough, "let_through"),
         (Self::Refused, "refused"),
         (Self::Origin, "origin"),
+        (Self::Metrics, "metrics"),
     ];
+
+    /// What it is in the metrics.
+    pub(crate) const fn event(self) -> Event {
+        match self {
+            Self::Late => Event::Late,
+            Self::Failed => Event::Failed,
+            Self::Misread => Event::Misread,
+            Self::Corrupt => Event::Corrupt,
+            Self::LetThrough => Event::LetThrough,
+            Self::Refused => Event::RefusedByFailure,
+            Self::Origin => Event::Origin,
+            Self::Metrics => Event::FlushFailed,
+        }
+    }
 }
 
 /// How often each thing failed since the last line, and since the isolate started.

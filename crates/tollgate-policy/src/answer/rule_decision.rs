@@ -3,11 +3,14 @@
 //! Invariant: it only reads the plan, and says nothing that a decision depends on. A quota that was
 //! not decided (a key part was missing, the request cannot be read, a store failed) says nothing.
 
+use alloc::string::String;
+
+use base64ct::{Base64, Encoding};
 use tollgate_core::Decision;
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
-use crate::pipeline::plan::AppliedRule;
+use crate::pipeline::plan::{AppliedRule, Full};
 use crate::policy::group::QuotaSet;
 
 /// What one rule that applied said.
@@ -51,6 +54,23 @@ impl<'a> Outcome<'a> {
                 quotas: outcome.quotas_of(applied),
             })
         })
+    }
+
+    /// True when the request is refused because too many wait.
+    #[must_use]
+    pub const fn is_waiting_full(&self) -> bool {
+        matches!(self.plan.rejected_waiting, Some(Full::Key(_) | Full::Worker(_)))
+    }
+
+    /// The keyed hash of a partition's key as clients are told it (`pk`), in base64: for a log. It
+    /// can be guessed unless the surface has set a secret ([`Policy::set_hash_key`]).
+    ///
+    /// [`Policy::set_hash_key`]: crate::Policy::set_hash_key
+    #[must_use]
+    pub fn partition_key_hash(&self, partition: usize) -> Option<String> {
+        let hash = self.plan.partition(partition)?.pk(&self.policy.response);
+        let mut buffer = [0; 12];
+        Base64::encode(&hash.to_be_bytes(), &mut buffer).ok().map(String::from)
     }
 
     fn quotas_of(&self, applied: &AppliedRule) -> &'a [Decision] {
