@@ -14,15 +14,11 @@ mod support;
 use proptest::prelude::*;
 use support::arbitrary::*;
 use tollgate_core::{
-    ALLOWED_SKEW, Algorithm, Charge, GcraState, LATEST, Limiter, MAX_BUCKETS, MAX_LIMIT,
-    MAX_LIMIT_OF_BUCKETS, MAX_LIMIT_OF_LOG, MAX_WINDOW, MIN_WINDOW, Quota, Span, Timestamp,
-    Verdict,
+    Algorithm, Charge, GcraState, LATEST, Limiter, MAX_BUCKETS, MAX_LIMIT, MAX_LIMIT_OF_BUCKETS,
+    MAX_LIMIT_OF_LOG, MAX_WINDOW, MIN_WINDOW, Quota, Span, Timestamp, Verdict,
 };
 
 const CASES: u32 = if cfg!(debug_assertions) { 400 } else { 4_000 };
-const SKEW_NS: u64 = ALLOWED_SKEW.as_nanos();
-/// Noon on a day in 2026, so that a clock can step back a long way.
-const START: u64 = 1_780_000_000_000_000_000;
 
 /// Where a faulty clock goes next, relative to where it is.
 #[derive(Clone, Copy, Debug)]
@@ -56,17 +52,6 @@ fn fault() -> impl Strategy<Value = Fault> {
 
 fn faults() -> impl Strategy<Value = Vec<(Fault, u64)>> {
     prop::collection::vec((fault(), cost()), 1..40)
-}
-
-/// The longest that anybody is denied a cost that fits, whatever the bytes and the clock: two
-/// bursts or two windows, and the skew.
-fn longest_wait_ns(limiter: &Limiter) -> u64 {
-    let own_ns = if limiter.algorithm().has_burst() {
-        limiter.capacity() * emission_interval_ns(limiter.quota())
-    } else {
-        limiter.window().as_nanos()
-    };
-    2 * own_ns + SKEW_NS
 }
 
 proptest! {
@@ -314,61 +299,6 @@ fn served_in_time(key: &Key, now: u64, later: u64, was_charged: bool) {
     }
     let whole_at = now.saturating_add(longest_ns);
     assert!(!was_charged || is_whole_at(whole_at), "charged at {now}, not whole: {key:?}");
-}
-
-/// What becomes of a state that somebody else writes to.
-#[derive(Clone, Debug)]
-enum Damage {
-    /// Some of its bytes.
-    Some(Vec<(prop::sample::Index, u8)>),
-    /// All of them.
-    All(Vec<u8>),
-    /// All but the first, so that its time is near.
-    AllButTheFirst(Vec<u8>),
-}
-
-impl Damage {
-    fn apply(&self, state: &mut [u8]) {
-        let (kept, given) = match self {
-            Self::Some(bytes) => {
-                bytes.iter().for_each(|(index, byte)| state[index.index(state.len())] = *byte);
-                return;
-            }
-            Self::All(given) => (0, given),
-            Self::AllButTheFirst(given) => (8, given),
-        };
-        state.iter_mut().skip(kept).zip(given.iter().cycle()).for_each(|(byte, any)| *byte = *any);
-    }
-}
-
-fn damage() -> impl Strategy<Value = Damage> {
-    let bytes = || prop::collection::vec(prop_oneof![any_byte(), 0..6_u8], 1..200);
-    prop_oneof![
-        prop::collection::vec(
-            (any::<prop::sample::Index>(), prop_oneof![any_byte(), 0..6_u8]),
-            1..8
-        )
-        .prop_map(Damage::Some),
-        bytes().prop_map(Damage::All),
-        bytes().prop_map(Damage::AllButTheFirst),
-    ]
-}
-
-fn any_byte() -> impl Strategy<Value = u8> {
-    prop_oneof![2 => Just(0), 1 => Just(255), 3 => any::<u8>()]
-}
-
-fn any_time() -> impl Strategy<Value = u64> {
-    let latest = LATEST.as_nanos();
-    prop_oneof![
-        Just(0),
-        Just(1),
-        Just(START),
-        Just(u64::MAX),
-        latest - 2..=latest + 2,
-        any::<u64>(),
-        START..START + 1_000_000_000
-    ]
 }
 
 fn any_cost() -> impl Strategy<Value = u64> {

@@ -2,7 +2,11 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-use tollgate_core::{Algorithm, Decision, Limiter, Quota, Span, Timestamp};
+use tollgate_core::{ALLOWED_SKEW, Algorithm, Decision, LATEST, Limiter, Quota, Span, Timestamp};
+
+pub const SKEW_NS: u64 = ALLOWED_SKEW.as_nanos();
+/// Noon on a day in 2026, so that a clock can step back a long way.
+pub const START: u64 = 1_780_000_000_000_000_000;
 
 /// So many cases a law; a failing seed is kept beside the test and run first from then on.
 pub fn config(cases: u32) -> ProptestConfig {
@@ -221,4 +225,70 @@ pub fn bound_between(limiter: &Limiter, first: u64, last: u64) -> u64 {
         }
         _ => quota.limit() * ((last - first) / window_ns + 1),
     }
+}
+
+/// The longest that anybody is denied a cost that fits, whatever the bytes and the clock: two
+/// bursts or two windows, and the skew.
+pub fn longest_wait_ns(limiter: &Limiter) -> u64 {
+    let own_ns = if limiter.algorithm().has_burst() {
+        limiter.capacity() * emission_interval_ns(limiter.quota())
+    } else {
+        limiter.window().as_nanos()
+    };
+    2 * own_ns + SKEW_NS
+}
+
+/// What becomes of a state that somebody else writes to.
+#[derive(Clone, Debug)]
+pub enum Damage {
+    /// Some of its bytes.
+    Some(Vec<(prop::sample::Index, u8)>),
+    /// All of them.
+    All(Vec<u8>),
+    /// All but the first, so that its time is near.
+    AllButTheFirst(Vec<u8>),
+}
+
+impl Damage {
+    pub fn apply(&self, state: &mut [u8]) {
+        let (kept, given) = match self {
+            Self::Some(bytes) => {
+                bytes.iter().for_each(|(index, byte)| state[index.index(state.len())] = *byte);
+                return;
+            }
+            Self::All(given) => (0, given),
+            Self::AllButTheFirst(given) => (8, given),
+        };
+        state.iter_mut().skip(kept).zip(given.iter().cycle()).for_each(|(byte, any)| *byte = *any);
+    }
+}
+
+pub fn damage() -> impl Strategy<Value = Damage> {
+    let bytes = || prop::collection::vec(prop_oneof![any_byte(), 0..6_u8], 1..200);
+    prop_oneof![
+        prop::collection::vec(
+            (any::<prop::sample::Index>(), prop_oneof![any_byte(), 0..6_u8]),
+            1..8
+        )
+        .prop_map(Damage::Some),
+        bytes().prop_map(Damage::All),
+        bytes().prop_map(Damage::AllButTheFirst),
+    ]
+}
+
+pub fn any_byte() -> impl Strategy<Value = u8> {
+    prop_oneof![2 => Just(0), 1 => Just(255), 3 => any::<u8>()]
+}
+
+pub fn any_time() -> impl Strategy<Value = u64> {
+    let latest = LATEST.as_nanos();
+    prop_oneof![
+        Just(0),
+        Just(1),
+        Just(START),
+        Just(u64::MAX),
+        latest - 2..=latest + 2,
+        any::<u64>(),
+        START..START + 1_000_000_000
+    ]
 }

@@ -123,6 +123,69 @@ impl Oracle {
         self.history.iter().filter(inside).map(|c| c.cost).sum()
     }
 
+    /// The most that is admitted at `now`.
+    pub fn remaining(&self, now: i128) -> i128 {
+        (0..self.burst).rev().find(|cost| self.admits(now, cost + 1)).map_or(0, |cost| cost + 1)
+    }
+
+    /// The history under the quota of `new` from `now` on, as the documents say it.
+    pub fn carried(&self, new: &Limiter, now: i128) -> Self {
+        let used = self.burst - self.remaining(now);
+        let mut next = Self::new(new);
+        let is_same_window = self.window == next.window;
+        match (self.algorithm, next.algorithm) {
+            (Algorithm::SlidingLog, Algorithm::SlidingLog) => {
+                let at = now.max(self.latest);
+                let units = self.history.iter().flat_map(|c| (0..c.cost).map(|_| c.at));
+                let units: Vec<i128> = units.filter(|made_at| made_at + self.window > at).collect();
+                for made_at in units.iter().rev().take(new.limit().try_into().expect("small")) {
+                    next.history.insert(0, Charged { at: *made_at, cost: 1 });
+                }
+                next.latest = next.history.iter().map(|c| c.at).max().unwrap_or(0);
+            }
+            (Algorithm::FixedWindow, Algorithm::FixedWindow) if is_same_window => {
+                (next.history, next.latest) = (self.history.clone(), self.latest);
+            }
+            (Algorithm::SlidingWindow, Algorithm::SlidingWindow) if is_same_window => {
+                // No count is believed beyond two limits.
+                let start = self.latest / self.window * self.window;
+                for at in [start - self.window, start] {
+                    let cost = self.units_in(at, at + self.window).min(2 * next.limit);
+                    next.history.push(Charged { at, cost });
+                }
+                next.latest = self.latest;
+            }
+            (
+                Algorithm::SlidingBuckets { buckets: parts, .. },
+                Algorithm::SlidingBuckets { buckets, .. },
+            ) if is_same_window && parts == buckets => {
+                (next.history, next.latest) = (self.history.clone(), self.latest);
+            }
+            (from, to)
+                if from.has_burst()
+                    && to.has_burst()
+                    && (from == Algorithm::LeakyQueue) == (to == Algorithm::LeakyQueue) =>
+            {
+                let debt = self.wait(now);
+                let longest = next.burst * next.interval();
+                let units_in_parts = debt * next.interval(); // of an old interval
+                let scaled = (units_in_parts + self.interval() - 1) / self.interval();
+                let debt = if from == Algorithm::LeakyQueue {
+                    debt.min(2 * longest).max(scaled.min(longest))
+                } else {
+                    scaled.min(longest)
+                };
+                next.history.push(Charged { at: now + debt, cost: 0 });
+            }
+            _ => {}
+        }
+        let lost = used.min(next.burst) - (next.burst - next.remaining(now));
+        if lost > 0 {
+            next.record(now, lost);
+        }
+        next
+    }
+
     pub fn interval(&self) -> i128 {
         let units = if self.strict { self.limit - self.burst + 1 } else { self.limit };
         (self.window + units - 1) / units
