@@ -4,12 +4,14 @@
 //! counted. Deliberately absent: which objects are asked for it, and when; that is `objects`' and
 //! `wait`'s.
 
+use tollgate_core::Span;
 use tollgate_policy::{Facts, Plan, Policy};
 use tollgate_service::check::Decided;
+use tollgate_service::metrics::Event;
 
 use crate::events;
 use crate::objects::Objects;
-use crate::wait;
+use crate::{js, wait};
 
 /// Decides a request, letting it wait as long as its rules allow. Whoever only asks (`holds` is
 /// false) waits for a place in a `leaky-queue` itself.
@@ -21,7 +23,13 @@ pub(crate) async fn decide(
 ) -> Decided {
     let mut plan = Plan::new();
     policy.plan(facts, &mut plan);
-    let waited = wait::decide(objects, policy, &mut plan, holds).await;
+    let is_remembered = objects.denials.refuses(policy, &mut plan);
+    let waited = if is_remembered {
+        objects.counters.add(Event::RememberedDenial);
+        Span::ZERO
+    } else {
+        wait::decide(objects, policy, &mut plan, holds).await
+    };
     let outcome = plan.outcome(policy);
     if objects.counters.count(policy, &outcome, waited) {
         events::log(objects, policy, &outcome);
@@ -44,11 +52,13 @@ pub(crate) async fn settle(
     }
     let ask = |partition| objects.ask(policy, partition, objects.of(partition));
     let calls: Vec<_> = plan.partitions().map(ask).collect();
+    let asked_at = js::now();
     let mut charged = false;
     for (asked, call) in calls {
-        objects.accept(policy, plan, asked.partition, call.reply().await);
+        objects.accept(policy, plan, asked.partition, asked_at, call.reply().await);
         charged |= plan.partition(asked.partition).is_some_and(|partition| partition.changed());
     }
+    objects.denials.close(policy, plan);
     objects.report();
     charged
 }

@@ -15,6 +15,7 @@ use worker::{Env, web_sys};
 
 use crate::assets::ASSETS;
 use crate::counters::Counters;
+use crate::denials::Remembered;
 use crate::flush::Flush;
 use crate::js;
 use crate::lines::Lines;
@@ -176,6 +177,7 @@ impl Gate {
             hash_key: settings.hash_key.clone(),
             timeout_ms: settings.object_timeout_ms,
             tally: RefCell::default(),
+            denials: Remembered::new(),
             lines: Lines::new(limits),
             counters: Counters::new(flush.is_off()),
             sampler: RefCell::new(Sampler::new(settings.log_share)),

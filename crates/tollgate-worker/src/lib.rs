@@ -12,6 +12,7 @@ mod assets;
 mod background;
 mod counters;
 mod decide;
+mod denials;
 mod deployment;
 mod events;
 mod facts;

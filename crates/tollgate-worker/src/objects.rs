@@ -11,13 +11,14 @@
 
 use std::cell::RefCell;
 
-use tollgate_core::Span;
+use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Failure, Partition, Plan, Policy};
 use tollgate_service::log::Sampler;
 use tollgate_service::metrics::Event;
 use wasm_bindgen::JsValue;
 
 use crate::counters::Counters;
+use crate::denials::Remembered;
 use crate::js::{self, Call, KeyObject, NoReply};
 use crate::lines::Lines;
 use crate::object_name::object_name;
@@ -29,6 +30,8 @@ pub(crate) struct Objects {
     pub(crate) hash_key: Vec<u8>,
     /// An object that says nothing for so long has failed.
     pub(crate) timeout_ms: u32,
+    /// What is refused without asking any of them.
+    pub(crate) denials: Remembered,
     /// Not borrowed across an await.
     pub(crate) tally: RefCell<Tally>,
     /// Who waits.
@@ -54,10 +57,11 @@ pub(crate) async fn decide_once(
     waited: Span,
 ) -> Vec<Asked> {
     let keys = objects.of_all(plan);
-    if keys.len() > 1 && !objects.admit_everywhere(policy, plan, &keys, waited).await {
-        return Vec::new();
-    }
-    charge(objects, policy, plan, keys, waited).await
+    let is_admitted = keys.len() < 2 || objects.admit_everywhere(policy, plan, &keys, waited).await;
+    let asked =
+        if is_admitted { charge(objects, policy, plan, keys, waited).await } else { Vec::new() };
+    objects.denials.close(policy, plan);
+    asked
 }
 
 /// The second half of it.
@@ -72,10 +76,11 @@ async fn charge(
     let there = plan.partitions().zip(keys).filter(|(partition, _)| !partition.has_failed());
     let (mut asked, calls): (Vec<_>, Vec<_>) =
         there.map(|(partition, object)| objects.ask(policy, partition, object)).unzip();
+    let asked_at = js::now();
     for (asked, call) in asked.iter_mut().zip(calls) {
         let reply = call.reply().await;
         asked.reply = reply.as_ref().cloned().unwrap_or_default();
-        objects.accept(policy, plan, asked.partition, reply);
+        objects.accept(policy, plan, asked.partition, asked_at, reply);
     }
     if is_refused(policy, plan, waited) {
         objects.refund_committed(policy, plan, &asked).await;
@@ -154,21 +159,26 @@ impl Objects {
             (partition.index(), Call::check(object, &request))
         };
         let calls: Vec<_> = plan.partitions().zip(keys).map(peek).collect();
+        let asked_at = js::now();
         for (i, call) in calls {
-            self.accept(policy, plan, i, call.reply().await);
+            self.accept(policy, plan, i, asked_at, call.reply().await);
         }
     }
 
-    /// Takes the reply of partition `i`'s object; without one the partition has failed.
+    /// Takes the reply of partition `i`'s object, which was asked at `asked_at`; without one the
+    /// partition has failed.
     pub(crate) fn accept(
         &self,
         policy: &Policy,
         plan: &mut Plan,
         i: usize,
+        asked_at: Timestamp,
         reply: Result<Vec<u8>, NoReply>,
     ) {
         let (failure, trouble, word) = match reply {
-            Ok(reply) if accept(policy, plan, i, &reply) => return,
+            Ok(reply) if accept(policy, plan, i, &reply) => {
+                return self.denials.hear(policy, plan, i, asked_at);
+            }
             Ok(reply) if reply.is_empty() => (Failure::Corrupt, Trouble::Corrupt, String::new()),
             Ok(_) => (Failure::Unreachable, Trouble::Misread, String::new()),
             Err(NoReply::Late) => (Failure::Unreachable, Trouble::Late, String::new()),

@@ -43,6 +43,12 @@ impl Denials {
         self.refused
     }
 
+    /// True when nothing is remembered.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.table.len() == 0
+    }
+
     /// How many counts are remembered, and how many had to leave for others before their time.
     #[must_use]
     pub const fn held_and_evicted(&self) -> (usize, u64) {
@@ -53,7 +59,7 @@ impl Denials {
     /// [outcome](Plan::outcome) is the answer, which says nothing of rules that it was not asked
     /// about. False: nothing is decided, ask. `now` is the clock of whoever remembers.
     pub fn refuses(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> bool {
-        if self.table.len() == 0 {
+        if self.is_empty() {
             return false;
         }
         let recalled = self.recall(policy, plan, now);
@@ -64,9 +70,7 @@ impl Denials {
                 return true;
             }
         }
-        if recalled != Recalled::Nothing {
-            plan.forget_decisions(policy);
-        }
+        plan.forget_decisions(policy);
         false
     }
 
@@ -80,7 +84,7 @@ impl Denials {
             let Some(set) = policy.applied_set(applied) else { continue };
             let Some(states) = partition.told(set) else { continue };
             let at = partition.stored.at;
-            let hash = hash(self.seed, set, partition.key());
+            let hash = hash(self.seed, policy, set, partition.key());
             if self.table.find(hash).is_some_and(|known| known.at > at) {
                 continue;
             }
@@ -99,7 +103,7 @@ impl Denials {
     /// The request is decided: forgets what its answers did not bear out. What was charged before
     /// it was sent stands where it was charged, and else it does not.
     pub fn close(&mut self, policy: &Policy, plan: &Plan) {
-        if self.table.len() == 0 {
+        if self.is_empty() {
             return;
         }
         for partition in plan.partitions() {
@@ -108,7 +112,7 @@ impl Denials {
                 if partition.stored.status.is_decided() && partition.told(set).is_some() {
                     continue;
                 }
-                let hash = hash(self.seed, set, partition.key());
+                let hash = hash(self.seed, policy, set, partition.key());
                 let is_charged = applied.charged.is_some();
                 let stands = |entry: &mut Entry| is_charged && entry.is_used_up;
                 if !self.table.find(hash).is_none_or(stands) {
@@ -166,7 +170,8 @@ impl Denials {
                 continue;
             };
             let remembered = policy.applied_set(applied).and_then(|set| {
-                let entry = self.table.find(hash(self.seed, set, stored.key_among(keys)))?;
+                let entry =
+                    self.table.find(hash(self.seed, policy, set, stored.key_among(keys)))?;
                 let entry = is_fresh(entry, now).then_some(entry)?;
                 entry.hits = entry.hits.saturating_add(1);
                 let first = applied.first_decision;
@@ -192,9 +197,10 @@ enum Recalled {
 }
 
 /// The place of one count. A key begins with its group's identity, and a set's identity holds the
-/// parameters of its quotas.
-fn hash(seed: [u8; 16], set: &QuotaSet, key: &[u8]) -> u64 {
+/// parameters of its quotas; whether something can come back is the whole policy's.
+fn hash(seed: [u8; 16], policy: &Policy, set: &QuotaSet, key: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_key(&seed);
+    hasher.write_u64(policy.fingerprint);
     hasher.write_u32(set.record_id);
     hasher.write(key);
     hasher.finish()

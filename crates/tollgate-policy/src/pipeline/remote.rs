@@ -180,6 +180,12 @@ impl Plan {
 }
 
 impl<'p> Partition<'p> {
+    /// True when an object told what is used up: [`Denials::hear`](crate::Denials::hear) it.
+    #[must_use]
+    pub const fn has_told(&self) -> bool {
+        self.stored.status.is_decided() && !self.stored.value.is_empty()
+    }
+
     /// The states that an object told of a rule's quotas; `None` when it told none, because the
     /// same request may be admitted.
     pub(crate) fn told(&self, set: &QuotaSet) -> Option<&'p [u8]> {

@@ -1,0 +1,45 @@
+//! What this isolate was told is used up: it refuses what comes next without asking an object.
+//!
+//! Invariant: everything here is by the isolate's clock, which stands still between I/O, so a
+//! request is refused as of the time at which it came. Deliberately absent: what is remembered, for
+//! how long, and who must leave a full table; that is [`tollgate_policy::Denials`]. It is lost with
+//! the isolate, or with an instance that aborts: then objects are asked as ever.
+
+use std::cell::RefCell;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Denials, Plan, Policy};
+
+use crate::js;
+
+/// What is remembered. Not borrowed across an await.
+pub(crate) struct Remembered(RefCell<Denials>);
+
+impl Remembered {
+    /// Nothing, yet. Only within a request: the platform gives random bytes to nobody else.
+    pub(crate) fn new() -> Self {
+        let seed = [js::random(), js::random()].map(u64::to_le_bytes);
+        Self(RefCell::new(Denials::new(seed.concat().try_into().unwrap_or_default())))
+    }
+
+    /// True when the request is refused by what is remembered, and has its answer.
+    pub(crate) fn refuses(&self, policy: &Policy, plan: &mut Plan) -> bool {
+        let mut denials = self.0.borrow_mut();
+        !denials.is_empty() && denials.refuses(policy, plan, js::now())
+    }
+
+    /// Remembers what the object of partition `i` told, if it told anything. One that was asked
+    /// together with others may have answered long before it is heard: then it is taken to have
+    /// told it when it was asked, at `asked_at`.
+    pub(crate) fn hear(&self, policy: &Policy, plan: &Plan, i: usize, asked_at: Timestamp) {
+        if plan.partition(i).is_some_and(|partition| partition.has_told()) {
+            let heard_at = if plan.len() == 1 { js::now() } else { asked_at };
+            self.0.borrow_mut().hear(policy, plan, i, heard_at);
+        }
+    }
+
+    /// Forgets what the answers to a request did not bear out.
+    pub(crate) fn close(&self, policy: &Policy, plan: &Plan) {
+        self.0.borrow_mut().close(policy, plan);
+    }
+}
