@@ -126,8 +126,10 @@ impl Table {
     }
 }
 
+/// The low bits: a hash does not fit into a word of wasm.
 fn set_of(hash: u64) -> usize {
-    usize::try_from(hash).unwrap_or(0).checked_rem(SETS).unwrap_or(0)
+    let [a, b, ..] = hash.to_le_bytes();
+    usize::from(u16::from_le_bytes([a, b])).checked_rem(SETS).unwrap_or(0)
 }
 
 #[cfg(test)]

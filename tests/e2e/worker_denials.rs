@@ -1,0 +1,235 @@
+//! Refusing without asking, in a real workerd: of a flood few requests reach an object, and nothing
+//! is refused from memory that an object would admit.
+//!
+//! A module in front of `entry.mjs` counts the calls, and is the platform's clock.
+
+use std::thread;
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::workerd::{Setup, Workerd, answer};
+
+/// `x-calls`: how many calls objects had while the request was decided. `x-at` is the time.
+const COUNTING: &str = r#"
+import Tollgate, { Limiter } from "./entry.mjs";
+export { Limiter };
+
+const realNow = Date.now;
+let calls = 0;
+let now;
+Date.now = () => now ?? realNow();
+
+const counting = (objects) => ({
+  getByName(name) {
+    const object = objects.getByName(name);
+    return {
+      check: (request) => (calls++, object.check(request)),
+      refund: (request, reply) => (calls++, object.refund(request, reply)),
+    };
+  },
+});
+
+export default class extends Tollgate {
+  constructor(ctx, env) {
+    super(ctx, { ...env, LIMITER: counting(env.LIMITER) });
+  }
+
+  async fetch(request) {
+    const at = request.headers.get("x-at");
+    now = at === null ? undefined : Number(at);
+    if (request.headers.has("x-count")) return new Response(String(calls));
+    const before = calls;
+    const response = await super.fetch(request);
+    response.headers.set("x-calls", String(calls - before));
+    return response;
+  }
+}
+"#;
+
+/// A quiet moment, in milliseconds since 1970.
+const START: u64 = 1_780_000_000_000;
+
+fn quota(name: &str, limit: u64, window: &str) -> Value {
+    json!([{"name": name, "limit": limit, "window": window, "algorithm": "fixed-window"}])
+}
+
+fn start(rules: Value) -> Workerd {
+    let policy = json!({"version": 1, "rules": rules});
+    Setup::new(policy).front(COUNTING).files_in_memory().start()
+}
+
+/// All calls so far.
+fn calls(worker: &Workerd) -> usize {
+    let count = worker.client().send(&Request::get("/").header("x-count", "yes"));
+    count.text().parse().expect("a number")
+}
+
+/// Who asks for what: a path and headers.
+fn described(path: &str, headers: Value) -> Request {
+    let body = json!({"method": "GET", "path": path, "headers": headers});
+    Request::post("/check", body.to_string())
+}
+
+/// The answer at a time, and how many calls it took.
+fn ask(client: &mut Client, request: Request, ms: u64) -> (Value, usize) {
+    let response = client.send(&request.header("x-at", (START + ms).to_string()));
+    let calls = response.header("x-calls").expect("a count").parse().expect("a number");
+    (answer(&response), calls)
+}
+
+/// Sends `each` requests for each of the keys, some connections at once; how many were admitted.
+fn flood(worker: &Workerd, keys: usize, each: usize) -> usize {
+    const CONNECTIONS: usize = 16;
+    thread::scope(|scope| {
+        let of_connection = |connection: usize| {
+            let mut client = worker.client();
+            let mut admitted = 0;
+            for n in 0..keys * each / CONNECTIONS {
+                let key = (n * CONNECTIONS + connection) % keys;
+                let request = described("/", json!({"x-key": key.to_string()}));
+                admitted += usize::from(answer(&client.send(&request))["decision"] == "allow");
+            }
+            admitted
+        };
+        let running: Vec<_> = (0..CONNECTIONS)
+            .map(|connection| scope.spawn(move || of_connection(connection)))
+            .collect();
+        running.into_iter().map(|thread| thread.join().expect("a connection")).sum()
+    })
+}
+
+// Guards: a flood that costs a call for each request. Beside those that are admitted at most one
+// in a hundred reaches an object, whether units come back one by one or nobody's do.
+#[test]
+fn of_a_flood_few_requests_reach_an_object() {
+    for (algorithm, limit, window, keys, each) in [
+        ("gcra", 20, "1s", 1, 32_000),
+        ("fixed-window", 20, "1s", 1, 32_000),
+        ("fixed-window", 1, "366d", 1_000, 64),
+    ] {
+        let quota = json!([{"limit": limit, "window": window, "algorithm": algorithm}]);
+        let worker =
+            start(json!([{"name": "each", "key": [{"header": "x-key"}], "quotas": quota}]));
+        let admitted = flood(&worker, keys, each);
+        let (calls, sent) = (calls(&worker), keys * each);
+        println!("{algorithm}, {keys} keys: {sent} sent, {admitted} admitted, {calls} calls");
+        assert!(calls >= admitted && (calls - admitted) * 100 <= sent, "{algorithm} {keys}");
+        assert!(keys == 1 || admitted == keys, "{admitted}");
+    }
+}
+
+// Guards: a refusal that outlives its time, that is taken for another cost, or that says other
+// numbers than the object would.
+#[test]
+fn a_remembered_refusal_is_the_objects_own() {
+    let worker = start(json!([{"name": "each", "key": [{"header": "x-key"}],
+        "cost": {"header": "x-cost", "default": 1, "max": 9}, "quotas": quota("hour", 10, "1h")}]));
+    let mut client = worker.client();
+    let mut at = |cost: u64, ms: u64| {
+        let request = described("/", json!({"x-key": "k", "x-cost": cost.to_string()}));
+        let (answer, calls) = ask(&mut client, request, ms);
+        let field = answer["headers"]["ratelimit"].as_str().expect("a field").to_owned();
+        (answer["decision"].as_str().expect("a decision").to_owned(), field, calls)
+    };
+    // 1,780,000,000 s is 1,600 s into its hour.
+    let said =
+        |decision: &str, field: &str, calls: usize| (decision.to_owned(), field.to_owned(), calls);
+    assert_eq!(at(7, 0), said("allow", "\"hour\";r=3;t=2000", 1));
+    assert_eq!(at(5, 10), said("deny", "\"hour\";r=0;t=2000", 0), "what was told with the answer");
+    assert_eq!(at(5, 900), said("deny", "\"hour\";r=0;t=2000", 0));
+    assert_eq!(at(3, 950), said("allow", "\"hour\";r=0;t=2000", 1), "a lower cost fits");
+    assert_eq!(at(1, 1_950), said("deny", "\"hour\";r=0;t=1999", 0));
+    assert_eq!(at(1, 1_951), said("deny", "\"hour\";r=0;t=1999", 1), "costs differ: a second");
+    assert_eq!(at(1, 1_999_999).2, 1);
+    assert_eq!(at(9, 2_000_000), said("allow", "\"hour\";r=1;t=3600", 1), "the next hour");
+    assert_eq!(at(2, 2_000_500), said("deny", "\"hour\";r=0;t=3600", 0));
+    assert_eq!(at(2, 1_000).2, 1, "a clock that was set back");
+}
+
+// Guards: units that can come back, and a refusal that lasts as if they could not. Of one rule with
+// one cost it lasts until its time.
+#[test]
+fn a_refusal_lasts_as_long_as_nothing_can_come_back() {
+    let key = json!([{"header": "x-key"}]);
+    let alone = json!({"name": "each", "key": key, "quotas": quota("hour", 1, "1h")});
+    let with = |more: Value| {
+        let mut rule = alone.clone();
+        for (name, value) in more.as_object().expect("fields") {
+            rule[name] = value.clone();
+        }
+        rule
+    };
+    let all = json!({"name": "all", "key": [], "quotas": quota("all", 100, "1h")});
+    for (what, rules, calls_later) in [
+        ("nothing can come back", json!([alone]), 0),
+        (
+            "two rules of one key",
+            json!([alone, with(json!({"name": "more", "quotas": quota("more", 9, "1h")}))]),
+            0,
+        ),
+        ("several keys", json!([alone, all]), 2),
+        ("costs differ", json!([with(json!({"cost": {"header": "x-cost", "default": 1, "max": 9}}))]), 1),
+    ] {
+        let worker = start(rules);
+        let mut client = worker.client();
+        let mut at = |ms| {
+            let (answer, calls) = ask(&mut client, described("/", json!({"x-key": "k"})), ms);
+            (answer["decision"].as_str().expect("a decision").to_owned(), calls)
+        };
+        assert_eq!(at(0).0, "allow", "{what}");
+        assert_eq!(at(1_000), ("deny".to_owned(), 0), "{what}");
+        assert_eq!(at(1_001), ("deny".to_owned(), calls_later), "{what}");
+        assert_eq!(at(1_999_999).0, "deny", "{what}");
+        assert_eq!(at(2_000_000).0, "allow", "{what}");
+    }
+}
+
+// Guards: somebody whose own key refuses every request, and who makes each a call by another key
+// that is always new. The rules that were not asked then say nothing, and nothing is charged.
+#[test]
+fn a_fresh_second_key_costs_no_call() {
+    let rules = json!([
+        {"name": "client", "key": [{"header": "x-client"}], "quotas": quota("client", 2, "1h")},
+        {"name": "token", "key": [{"header": "x-token"}], "quotas": quota("token", 9, "1h")},
+        {"name": "watched", "key": [{"header": "x-token"}], "mode": "shadow", "quotas": quota("watched", 1, "1h")},
+    ]);
+    let worker = start(rules);
+    let mut client = worker.client();
+    let mut at = |client_key: &str, token: String, ms| {
+        ask(&mut client, described("/", json!({"x-client": client_key, "x-token": token})), ms)
+    };
+    for n in 0..2 {
+        assert_eq!(at("c", format!("t{n}"), 0).0["decision"], "allow");
+    }
+    for n in 0..50 {
+        let (answer, calls) = at("c", format!("fresh{n}"), 20 * n);
+        assert_eq!((&answer["decision"], calls), (&json!("deny"), 0), "{n}");
+        assert_eq!(answer["rules"], json!([{"name": "client", "result": "denied"}]));
+        assert_eq!(answer["violated"], json!(["client"]));
+        assert_eq!(answer["headers"]["ratelimit"], "\"client\";r=0;t=2000");
+    }
+    // Nothing of it was charged to a token.
+    let (answer, _) = at("other", "fresh7".to_owned(), 990);
+    assert_eq!(answer["decision"], "allow");
+    assert!(answer["headers"]["ratelimit"].as_str().expect("a field").contains("\"token\";r=8;"));
+}
+
+// Guards: a shadow rule that refuses from memory, and a mark that is not set.
+#[test]
+fn what_only_watches_or_marks_is_asked_every_time() {
+    for more in
+        [json!({"mode": "shadow"}), json!({"action": {"mark": {"header": "x-over", "value": "1"}}})]
+    {
+        let mut rule =
+            json!({"name": "each", "key": [{"header": "x-key"}], "quotas": quota("hour", 1, "1h")});
+        for (name, value) in more.as_object().expect("fields") {
+            rule[name] = value.clone();
+        }
+        let worker = start(json!([rule]));
+        let mut client = worker.client();
+        for n in 0..5 {
+            let (answer, calls) = ask(&mut client, described("/", json!({"x-key": "k"})), n);
+            assert_eq!((&answer["decision"], calls), (&json!("allow"), 1), "{rule}");
+        }
+    }
+}
