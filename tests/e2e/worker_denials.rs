@@ -168,7 +168,11 @@ fn a_refusal_lasts_as_long_as_nothing_can_come_back() {
             0,
         ),
         ("several keys", json!([alone, all]), 2),
-        ("costs differ", json!([with(json!({"cost": {"header": "x-cost", "default": 1, "max": 9}}))]), 1),
+        (
+            "costs differ",
+            json!([with(json!({"cost": {"header": "x-cost", "default": 1, "max": 9}}))]),
+            1,
+        ),
     ] {
         let worker = start(rules);
         let mut client = worker.client();
