@@ -33,6 +33,8 @@ pub(crate) struct Asked {
     pub(crate) now_ms: u64,
     pub(crate) if_match: Option<Tags>,
     pub(crate) if_none_match: Option<Tags>,
+    /// The forms that are accepted of metrics.
+    pub(crate) accept: Option<String>,
     pub(crate) is_head: bool,
 }
 
@@ -71,6 +73,7 @@ impl Asked {
             now_ms: call.now_ms,
             if_match: tags(call, "if-match")?,
             if_none_match: tags(call, "if-none-match")?,
+            accept: (call.field)("accept").filter(|accept| accept.len() <= MAX_FIELD),
             is_head: call.method == "HEAD",
         })
     }

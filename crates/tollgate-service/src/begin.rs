@@ -7,10 +7,12 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::admin::policy;
 use crate::admin::step::Step;
-use crate::answer::Answer;
+use crate::admin::{keys, metrics, policy, tenants};
+use crate::answer::{Answer, JSON};
 use crate::asked::{Asked, body_limit};
+use crate::metrics::Format;
+use crate::open_api::OPEN_API;
 use crate::problem::Wrong;
 use crate::routes::Operation;
 use crate::service::{Call, Service};
@@ -37,7 +39,7 @@ pub struct WantsBody {
 /// A request that needs an answer of the store.
 #[derive(Debug)]
 pub struct WantsStore {
-    call: StoreCall,
+    call: Box<StoreCall>,
     asked: Box<Asked>,
     state: State,
 }
@@ -46,6 +48,9 @@ pub struct WantsStore {
 #[derive(Debug)]
 enum State {
     Policy(policy::State),
+    Tenants(tenants::State),
+    Keys(()),
+    Metrics(Format),
 }
 
 impl Service<'_> {
@@ -86,7 +91,7 @@ impl WantsBody {
 impl WantsStore {
     /// What to ask the store.
     #[must_use]
-    pub const fn call(&self) -> &StoreCall {
+    pub fn call(&self) -> &StoreCall {
         &self.call
     }
 
@@ -98,6 +103,17 @@ impl WantsStore {
             (State::Policy(state), StoreReply::Policy(reply)) => {
                 let step = policy::answered(service, &asked, state, reply);
                 next(asked, step, StoreCall::Policy, State::Policy)
+            }
+            (State::Tenants(state), StoreReply::Tenants(reply)) => {
+                let step = tenants::answered(&asked, state, reply);
+                next(asked, step, StoreCall::Tenants, State::Tenants)
+            }
+            (State::Keys(()), StoreReply::Keys(reply)) => {
+                next(asked, keys::answered(reply), StoreCall::Keys, State::Keys)
+            }
+            (State::Metrics(format), StoreReply::Metrics(reply)) => {
+                let step = metrics::answered(format, reply);
+                next(asked, step, StoreCall::Metrics, State::Metrics)
             }
             _ => {
                 let answer = Wrong::StoreUnavailable.answer("the store does not answer; try again");
@@ -118,7 +134,29 @@ fn begun(service: &Service<'_>, asked: Box<Asked>, body: Vec<u8>) -> Next {
             let step = policy::begin(service, &asked, body);
             next(asked, step, StoreCall::Policy, State::Policy)
         }
-        _ => Next::Answer(Wrong::NotFound.answer("nothing is here")),
+        Operation::ListTenants
+        | Operation::ReadTenant
+        | Operation::PutTenant
+        | Operation::DeleteTenant => {
+            let step = tenants::begin(service, &asked, body);
+            next(asked, step, StoreCall::Tenants, State::Tenants)
+        }
+        Operation::Explain
+        | Operation::ReadKey
+        | Operation::ResetKey
+        | Operation::BlockKey
+        | Operation::UnblockKey => {
+            let step = keys::begin(&asked, body);
+            next(asked, step, StoreCall::Keys, State::Keys)
+        }
+        Operation::ReadMetrics => {
+            let step = metrics::begin(&asked);
+            next(asked, step, StoreCall::Metrics, State::Metrics)
+        }
+        Operation::ReadOpenApi => {
+            let answer = Answer::new(200, JSON, OPEN_API);
+            Next::Answer(sent(answer, asked.is_head))
+        }
     }
 }
 
@@ -132,7 +170,7 @@ fn next<C, S>(
     match step {
         Step::Answer(answer) => Next::Answer(sent(answer, asked.is_head)),
         Step::Ask(call, state) => {
-            Next::Store(WantsStore { call: call_of(call), asked, state: state_of(state) })
+            Next::Store(WantsStore { call: Box::new(call_of(call)), asked, state: state_of(state) })
         }
     }
 }

@@ -24,6 +24,7 @@ mod service;
 mod memory;
 mod store;
 mod access;
+mod open_api;
 mod problem;
 mod routes;
 mod query;

@@ -82,3 +82,20 @@ impl Wrong {
         Answer::new(status, PROBLEM_JSON, details.with_errors(errors))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_one_kind_of_problem_and_is_described() {
+        let described = include_str!("../../../docs/admin.md");
+        for (i, wrong) in Wrong::ALL.iter().enumerate() {
+            let (status, slug, title) = wrong.about();
+            let is_other = |other: &Wrong| other.about().1 != slug && other.about().2 != title;
+            assert!(Wrong::ALL.iter().take(i).all(is_other), "{slug}");
+            let row = alloc::format!("| {status} | <a id=\"{slug}\"></a>`{slug}` |");
+            assert!(described.contains(&row), "docs/admin.md has no row {row}");
+        }
+    }
+}

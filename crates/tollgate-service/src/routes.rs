@@ -154,12 +154,8 @@ impl Route {
     pub(crate) fn allow(&self) -> String {
         let mut allow = String::new();
         for method in self.methods {
-            for name in
-                [method.name, "HEAD"].into_iter().take(1 + usize::from(method.name == "GET"))
-            {
-                allow.push_str(if allow.is_empty() { "" } else { ", " });
-                allow.push_str(name);
-            }
+            allow.push_str(if allow.is_empty() { "" } else { ", " });
+            allow.push_str(if method.name == "GET" { "GET, HEAD" } else { method.name });
         }
         allow
     }

@@ -33,6 +33,8 @@ pub struct Service<'a> {
     pub surface: Surface,
     /// The file that was deployed.
     pub deployed: DeployedFile<'a>,
+    /// The policy in force as far as it is known here: what entries of tenants are read under.
+    pub policy: Option<&'a Policy>,
     /// What is wrong with a policy that compiles, as it would be enforced here.
     pub objections: &'a dyn Fn(&Policy) -> Problems,
 }

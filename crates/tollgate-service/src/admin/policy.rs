@@ -51,7 +51,7 @@ pub(crate) enum State {
         to: u64,
     },
     /// A change was asked for.
-    Change(Ready),
+    Change(Box<Ready>),
     History,
     Version,
 }
@@ -142,11 +142,11 @@ fn with_current(
     if matches!(wants, Wants::Read) {
         return shown(service, asked, &in_force).map(Step::Answer);
     }
-    precondition::holds(asked, &in_force.tag())?;
+    precondition::holds(asked, Some(&in_force.tag()))?;
     match wants {
         Wants::Put(text) => {
             let ready = Ready::sent(service, &in_force, &text)?;
-            if in_force.source == Source::Written && ready.is_text(&in_force.text) {
+            if in_force.source == Source::Written && ready.is_text(in_force.text) {
                 return Ok(Step::Answer(ready.answer(in_force.version, is_dry(asked)?)));
             }
             put(service, asked, &in_force, ready, Kind::Put)
@@ -203,14 +203,14 @@ fn put(
         Kind::Put | Kind::Rollback { .. } | Kind::Deploy => NewPolicy::Written(text),
     };
     let change = Change { expects: in_force.version, deployed: fingerprint, policy, row };
-    Ok(Step::Ask(PolicyCall::Change(change), State::Change(ready)))
+    Ok(Step::Ask(PolicyCall::Change(change), State::Change(Box::new(ready))))
 }
 
 /// The document in force.
 fn shown(service: &Service<'_>, asked: &Asked, in_force: &InForce<'_>) -> Result<Answer, Answer> {
     // What somebody wrote has compiled. A file may not, and a secret may stand anywhere in it.
     if in_force.source == Source::Deployed
-        && let Err(problems) = Policy::compile(&in_force.text, service.surface)
+        && let Err(problems) = Policy::compile(in_force.text, service.surface)
     {
         let detail = "the deployed file is no policy; put another; see errors";
         let answer = Wrong::Unreadable.with_errors(detail, &discreet(problems));

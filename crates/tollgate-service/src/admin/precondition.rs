@@ -5,6 +5,7 @@
 
 use crate::answer::Answer;
 use crate::asked::Asked;
+use crate::entity_tag::Tags;
 use crate::problem::Wrong;
 
 /// The answer to a read whose reader has `tag` already (RFC 9110, 13.1.2 and 15.4.5).
@@ -25,16 +26,22 @@ pub(crate) fn named(asked: &Asked) -> Result<(), Answer> {
     Err(Wrong::PreconditionRequired.answer(detail))
 }
 
-/// Refuses a write whose preconditions do not hold for what has `tag` (RFC 9110, 13.2.2).
+/// Refuses a write whose preconditions do not hold for what has `tag`; none: for nothing (RFC 9110,
+/// 13.2.2).
 ///
 /// # Errors
 /// The answer.
-pub(crate) fn holds(asked: &Asked, tag: &str) -> Result<(), Answer> {
-    let is_match = asked.if_match.as_ref().is_none_or(|tags| tags.match_strongly(tag));
-    let is_none = asked.if_none_match.as_ref().is_none_or(|tags| !tags.match_weakly(tag));
-    if is_match && is_none {
+pub(crate) fn holds(asked: &Asked, tag: Option<&str>) -> Result<(), Answer> {
+    let matches = |tags: &Tags| tag.is_some_and(|tag| tags.match_strongly(tag));
+    let is_named = |tags: &Tags| tag.is_some_and(|tag| tags.match_weakly(tag));
+    if asked.if_match.as_ref().is_none_or(matches)
+        && !asked.if_none_match.as_ref().is_some_and(is_named)
+    {
         return Ok(());
     }
-    let detail = "something else is in force than you read; read it again, see etag";
+    let Some(tag) = tag else {
+        return Err(Wrong::PreconditionFailed.answer("there is none; see if-none-match"));
+    };
+    let detail = "something else is there than you read; read it again, see etag";
     Err(Wrong::PreconditionFailed.answer(detail).with("etag", tag))
 }

@@ -137,6 +137,7 @@ impl Deployment {
             actor_header: Some("cf-access-email"),
             surface: Surface::Worker,
             deployed: DeployedFile { text: &self.file, fingerprint: self.fingerprint },
+            policy: Policy::compile(&self.file, Surface::Worker).ok().as_ref(),
             objections: &|policy: &Policy| {
                 let all = policy.rules().iter().filter(|rule| rule.name() == "objected");
                 let problem = |_| tollgate_policy::Problem::new("rules", "is objected".into());

@@ -1,0 +1,124 @@
+//! One client of a rule: explained, looked at, reset, blocked.
+//!
+//! Invariant: a key is named by its value, which the caller knows; nothing lists keys, and none is
+//! repeated in an answer. What is asked is bounded and well-formed before anybody carries it out.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use tollgate_policy::{DescribedRequest, Problem, Problems};
+
+use crate::admin::json_body;
+use crate::admin::step::Step;
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::document::{Members, items};
+use crate::problem::Wrong;
+use crate::query::digits;
+use crate::routes::Operation;
+use crate::store::keys::{KeyCall, KeyReply, RuleKey};
+
+/// The most parts of a key, and the most bytes of one: as many as a policy may name, and what a
+/// request may have.
+const MAX_PARTS: usize = 16;
+const MAX_PART: usize = 1024;
+
+/// The longest time that a key is blocked for: a year of 366 days.
+const MAX_BLOCK_MS: u64 = 366 * 24 * 60 * 60 * 1000;
+
+type Next = Step<KeyCall, ()>;
+
+/// Begins an operation on a key.
+pub(crate) fn begin(asked: &Asked, body: Vec<u8>) -> Next {
+    match call(asked, body) {
+        Ok(call) => Step::Ask(call, ()),
+        Err(answer) => Step::Answer(answer),
+    }
+}
+
+fn call(asked: &Asked, body: Vec<u8>) -> Result<KeyCall, Answer> {
+    Ok(match asked.operation {
+        Operation::Explain => KeyCall::Explain { request: request(body)? },
+        Operation::ResetKey => KeyCall::Reset(named(&json_body::text(body)?, &[])?.0),
+        Operation::UnblockKey => KeyCall::Unblock(named(&json_body::text(body)?, &[])?.0),
+        Operation::BlockKey => {
+            let text = json_body::text(body)?;
+            let (key, members) = named(&text, &["until_ms"])?;
+            KeyCall::Block { key, until_ms: until(asked, &members)? }
+        }
+        _ => {
+            let parts = asked.query.all("key").map(ToString::to_string).collect();
+            let rule = asked.query.get("rule").unwrap_or_default().to_string();
+            let key = RuleKey { rule, key: parts };
+            bounded(&key).map_err(|problem| {
+                Wrong::Malformed.answer(&format!("{}: {}", problem.path, problem.message))
+            })?;
+            KeyCall::State(key)
+        }
+    })
+}
+
+/// Goes on with what was answered.
+pub(crate) fn answered(reply: KeyReply) -> Next {
+    Step::Answer(match reply {
+        KeyReply::Explained(body) | KeyReply::State(body) => Answer::json(body),
+        KeyReply::Done => Answer::bodiless(204),
+        KeyReply::NoRule => Wrong::NotFound.answer("the policy has no rule of this name"),
+        KeyReply::NoKey(why) => json_body::invalid("key", why),
+    })
+}
+
+/// The request that a body describes.
+fn request(body: Vec<u8>) -> Result<String, Answer> {
+    let text = json_body::text(body)?;
+    if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+        return Err(Wrong::Malformed.answer(&format!("the body is not JSON: {error}")));
+    }
+    let described = DescribedRequest::parse(text.as_bytes());
+    let described = described.map_err(|problems| json_body::invalids(&problems))?;
+    if described.response_status().is_some() {
+        let message = "is of a response; leave it out".to_string();
+        return Err(json_body::invalid("response_status", message));
+    }
+    Ok(text)
+}
+
+/// The key that a body names, and all of its members: `others` beside `rule` and `key`.
+fn named<'t>(text: &'t str, others: &[&str]) -> Result<(RuleKey, Members<'t>), Answer> {
+    let members = json_body::members(text, &[&["rule", "key"], others].concat())?;
+    let mut problems = Problems::default();
+    let rule = members.text("rule").unwrap_or_default();
+    let parts = members.get("key").and_then(items).unwrap_or_default();
+    let texts: Option<Vec<String>> =
+        parts.into_iter().map(|part| serde_json::from_str(part).ok()).collect();
+    let key = RuleKey { rule, key: texts.unwrap_or_default() };
+    problems.0.extend(bounded(&key).err());
+    if members.get("key").is_none() {
+        problems.0.push(Problem::new("key", "is missing".to_string()));
+    }
+    if problems.0.is_empty() { Ok((key, members)) } else { Err(json_body::invalids(&problems)) }
+}
+
+/// Refuses what no rule can have.
+fn bounded(key: &RuleKey) -> Result<(), Problem> {
+    if key.rule.is_empty() {
+        return Err(Problem::new("rule", "is the name of a rule".to_string()));
+    }
+    let is_bounded =
+        key.key.len() <= MAX_PARTS && key.key.iter().all(|part| part.len() <= MAX_PART);
+    if is_bounded {
+        return Ok(());
+    }
+    let message = format!("has at most {MAX_PARTS} parts of at most {MAX_PART} bytes, all texts");
+    Err(Problem::new("key", message))
+}
+
+/// Until when a body blocks.
+fn until(asked: &Asked, members: &Members<'_>) -> Result<u64, Answer> {
+    let given = members.get("until_ms").and_then(digits);
+    let latest = asked.now_ms.saturating_add(MAX_BLOCK_MS);
+    let until = given.filter(|until| (asked.now_ms..=latest).contains(until));
+    let message = "is a time within a year from now, in milliseconds since 1970";
+    until.ok_or_else(|| json_body::invalid("until_ms", message.to_string()))
+}

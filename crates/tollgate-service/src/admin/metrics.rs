@@ -1,0 +1,23 @@
+//! Metrics, for whoever scrapes them.
+//!
+//! Invariant: the text comes from whoever keeps the sums; here is only which form is wanted.
+
+use crate::admin::step::Step;
+use crate::answer::Answer;
+use crate::asked::Asked;
+use crate::metrics::Format;
+use crate::store::metrics::{MetricsCall, MetricsReply};
+
+type Next = Step<MetricsCall, Format>;
+
+/// Begins to read.
+pub(crate) fn begin(asked: &Asked) -> Next {
+    let format = Format::accepted(asked.accept.as_deref());
+    Step::Ask(MetricsCall::Read(format), format)
+}
+
+/// Goes on with the text.
+pub(crate) fn answered(format: Format, reply: MetricsReply) -> Next {
+    let MetricsReply::Text(text) = reply;
+    Step::Answer(Answer::new(200, format.content_type(), text))
+}

@@ -1,0 +1,221 @@
+//! Tenants: one entry for each, read, written and removed; and all of them in pages.
+//!
+//! Invariant: a write says what it expects to be there, and the store compares. An entry is read
+//! under the policy that this service knows to be in force before it is written; a policy that comes
+//! later may not know what it names.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tollgate_policy::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};
+
+use crate::admin::step::Step;
+use crate::admin::{json_body, precondition};
+use crate::answer::{Answer, JSON};
+use crate::asked::Asked;
+use crate::entity_tag::{Tags, strong};
+use crate::problem::Wrong;
+use crate::routes::Operation;
+use crate::service::Service;
+use crate::store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
+
+/// Entries in one page, unless the query says so, and at most.
+const ENTRIES: u64 = 100;
+
+type Next = Step<TenantCall, State>;
+
+/// Where an operation goes on.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// The entry was asked for, to be answered.
+    Read,
+    /// The entry was asked for, to be compared with a precondition; then it is written or removed.
+    Compared(Write),
+    /// It was written or removed, if what was expected was there. It was compared before.
+    Done {
+        write: Write,
+        was_compared: bool,
+    },
+    Listed,
+}
+
+/// What is to be done to an entry.
+#[derive(Debug)]
+pub(crate) enum Write {
+    Put(String),
+    Remove,
+}
+
+impl Write {
+    fn call(&self, id: &str, expect: Expect) -> TenantCall {
+        let id = id.to_string();
+        match self {
+            Self::Put(entry) => TenantCall::Put { id, entry: entry.clone(), expect },
+            Self::Remove => TenantCall::Delete { id, expect },
+        }
+    }
+}
+
+/// Begins an operation on tenants.
+pub(crate) fn begin(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Next {
+    begun(service, asked, body).unwrap_or_else(Step::Answer)
+}
+
+fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, Answer> {
+    if asked.operation == Operation::ListTenants {
+        return list(asked);
+    }
+    let id = id(service, &asked.parameter)?;
+    let write = match asked.operation {
+        Operation::PutTenant => Write::Put(entry(service, body)?),
+        Operation::DeleteTenant => Write::Remove,
+        _ => return Ok(Step::Ask(TenantCall::Get { id }, State::Read)),
+    };
+    precondition::named(asked)?;
+    let direct = match (&asked.if_match, &asked.if_none_match, &write) {
+        (Some(Tags::Any), None, Write::Put(_)) => Some(Expect::Anything),
+        (None, Some(Tags::Any), Write::Put(_)) => Some(Expect::Nothing),
+        _ => None,
+    };
+    Ok(match direct {
+        Some(expect) => {
+            Step::Ask(write.call(&id, expect), State::Done { write, was_compared: false })
+        }
+        None => Step::Ask(TenantCall::Get { id }, State::Compared(write)),
+    })
+}
+
+/// Goes on with what the store answered.
+pub(crate) fn answered(asked: &Asked, state: State, reply: TenantReply) -> Next {
+    let step = match (state, reply) {
+        (State::Read, TenantReply::Entry(found)) => read(asked, found),
+        (State::Compared(write), TenantReply::Entry(found)) => {
+            compared(asked, write, found.as_ref())
+        }
+        (
+            State::Done { write: Write::Put(entry), .. },
+            TenantReply::Written { revision, is_new },
+        ) => {
+            let status = if is_new { 201 } else { 200 };
+            let tag = strong(revision, &entry);
+            Ok(Step::Answer(Answer::new(status, JSON, entry).with("etag", &tag)))
+        }
+        (State::Done { .. }, TenantReply::Removed) => Ok(Step::Answer(Answer::bodiless(204))),
+        (State::Done { was_compared, .. }, TenantReply::Unexpected(found)) => {
+            Err(unexpected(was_compared, found.as_ref()))
+        }
+        (State::Done { .. }, TenantReply::Full) => {
+            Err(Wrong::StoreFull.answer("there is no room for another tenant; remove some"))
+        }
+        (State::Listed, TenantReply::List { entries, more }) => {
+            Ok(Step::Answer(page(&entries, more)))
+        }
+        _ => Err(Wrong::StoreUnavailable.answer("the store answered something else")),
+    };
+    step.unwrap_or_else(Step::Answer)
+}
+
+fn read(asked: &Asked, found: Option<StoredTenant>) -> Result<Next, Answer> {
+    let found = found.ok_or_else(none)?;
+    let tag = strong(found.revision, &found.entry);
+    let answer = precondition::unchanged(asked, &tag)
+        .unwrap_or_else(|| Answer::new(200, JSON, found.entry).with("etag", &tag));
+    Ok(Step::Answer(answer))
+}
+
+/// Writes where the precondition holds for what was `found`.
+fn compared(asked: &Asked, write: Write, found: Option<&StoredTenant>) -> Result<Next, Answer> {
+    // Without it nothing else matters (RFC 9110, 13.2.1).
+    if found.is_none() && matches!(write, Write::Remove) {
+        return Err(none());
+    }
+    let tag = found.map(|found| strong(found.revision, &found.entry));
+    precondition::holds(asked, tag.as_deref())?;
+    let expect = found.map_or(Expect::Nothing, |found| Expect::Revisions([found.revision].into()));
+    let call = write.call(&asked.parameter, expect);
+    Ok(Step::Ask(call, State::Done { write, was_compared: true }))
+}
+
+/// The store found something else than was expected.
+fn unexpected(was_compared: bool, found: Option<&StoredTenant>) -> Answer {
+    let wrong = if was_compared { Wrong::Conflict } else { Wrong::PreconditionFailed };
+    let (detail, tag) = match found {
+        None => ("there is no such tenant", None),
+        Some(_) if was_compared => ("somebody else was faster; read it again", None),
+        Some(found) => ("there is such a tenant", Some(strong(found.revision, &found.entry))),
+    };
+    let answer = wrong.answer(detail);
+    tag.into_iter().fold(answer, |answer, tag| answer.with("etag", &tag))
+}
+
+/// The name of a tenant, if a request can be of it.
+fn id(service: &Service<'_>, text: &str) -> Result<String, Answer> {
+    // A client's library would leave both out of a path.
+    let is_named = !matches!(text, "" | "." | "..") && text.len() <= MAX_TENANT_ID;
+    let can_be = service
+        .policy
+        .is_none_or(|policy| policy.tenant_id(text).is_some() || policy.tenant_id("1").is_none());
+    if is_named && can_be && !text.contains(char::is_control) {
+        return Ok(text.to_string());
+    }
+    let detail =
+        format!("no request is of a tenant of this name; use at most {MAX_TENANT_ID} bytes");
+    Err(Wrong::NotFound.answer(&detail))
+}
+
+/// The entry in a body, if it can be put under the policy in force.
+fn entry(service: &Service<'_>, body: Vec<u8>) -> Result<String, Answer> {
+    let text = json_body::text(body)?;
+    if text.len() > MAX_TENANT_ENTRY {
+        return Err(Wrong::TooLarge.answer(&format!("send at most {MAX_TENANT_ENTRY} bytes")));
+    }
+    if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+        return Err(Wrong::Malformed.answer(&format!("the body is not JSON: {error}")));
+    }
+    let read = match service.policy {
+        Some(policy) => policy.read_tenant_entry(text.as_bytes()),
+        None => TenantEntry::read(text.as_bytes()),
+    };
+    read.map(|_| text).map_err(|problems| json_body::invalids(&problems))
+}
+
+fn list(asked: &Asked) -> Result<Next, Answer> {
+    let limit = asked.query.number("limit", 1..=ENTRIES);
+    let limit = limit.map_err(|detail| Wrong::Malformed.answer(&detail))?.unwrap_or(ENTRIES);
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    let after = asked.query.get("after").filter(|after| !after.is_empty()).map(ToString::to_string);
+    Ok(Step::Ask(TenantCall::List { after, limit }, State::Listed))
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    tenants: Vec<Listed<'a>>,
+    /// What `after` is for the next page; none on the last.
+    next_after: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    id: &'a str,
+    etag: String,
+    entry: Option<&'a RawValue>,
+}
+
+fn page(entries: &[StoredTenant], more: bool) -> Answer {
+    let listed = |it: &'_ StoredTenant| strong(it.revision, &it.entry);
+    let tenants = entries.iter().map(|it| Listed {
+        id: &it.id,
+        etag: listed(it),
+        entry: serde_json::from_str(&it.entry).ok(),
+    });
+    let next_after = entries.last().filter(|_| more).map(|it| it.id.as_str());
+    let page = Page { tenants: tenants.collect(), next_after };
+    Answer::json(serde_json::to_string(&page).unwrap_or_default())
+}
+
+fn none() -> Answer {
+    Wrong::NotFound.answer("there is no such tenant")
+}
