@@ -150,6 +150,53 @@ fn the_interface_is_bounded() {
     assert_eq!(client.send(&Request::post("/check?trace=1", body)).status, 200);
 }
 
+// Guards: several requests at once: each answered as it would be alone, in its place, whatever the
+// others are; counted exactly; and bounded.
+#[test]
+fn a_batch_is_answered_one_by_one_in_order() {
+    let worker = worker(json!([
+        {"name": "year", "key": ["client_ip"], "quotas": [quota("year", 3)]},
+    ]));
+    let from = |address: &str| json!({"method": "GET", "path": "/", "client_ip": address});
+    let alone = ask(&worker, &from("192.0.2.9"));
+    let (one, other) = (from("192.0.2.1"), from("192.0.2.2"));
+    let wrong = json!({"method": 7, "path": "/"});
+    let batch = json!({"requests": [other, one, wrong, one, one, "x", one, one]});
+    let answer = ask(&worker, &batch);
+    assert_eq!(answer.as_object().map(|all| all.len()), Some(1), "{answer}");
+    let answers = answer["answers"].as_array().expect("a list").clone();
+    assert_eq!((answers.len(), &answers[0]), (8, &alone));
+    let detail = "7 is not a request method; use a token such as \"GET\"";
+    assert_eq!(
+        answers[2],
+        json!({"type": "about:blank", "title": "Bad Request", "status": 400,
+        "detail": "the check request is wrong; see errors",
+        "errors": [{"path": "requests[2].method", "detail": detail}]})
+    );
+    assert_eq!(
+        answers[5]["errors"],
+        json!([{"path": "requests[5]", "detail": "\"x\" is not an object"}])
+    );
+    let decided: Vec<&Value> = [1, 3, 4, 6, 7].iter().map(|i| &answers[*i]["decision"]).collect();
+    assert_eq!(decided.iter().filter(|it| **it == "allow").count(), 3, "{decided:?}");
+    assert_eq!(decided.iter().filter(|it| **it == "deny").count(), 2, "{decided:?}");
+
+    let mut client = worker.client();
+    let mut send = |requests: Value| {
+        client.send(&Request::post("/check", json!({"requests": requests}).to_string()))
+    };
+    let many = |count: usize| Value::from(vec![json!({"method": "GET", "path": "/"}); count]);
+    assert_eq!(send(many(100)).status, 200);
+    for (wrong, detail) in [
+        (many(101), "has 101 items; use at most 100"),
+        (json!([]), "is empty; give at least one"),
+        (json!({}), "an object is not a list; use [{...}]"),
+    ] {
+        let errors = problem(&send(wrong), 400)["errors"].clone();
+        assert_eq!(errors, json!([{"path": "requests", "detail": detail}]));
+    }
+}
+
 // Guards: a service that anybody can reach. With CHECK_TOKEN only its bearer is answered.
 #[test]
 fn a_token_closes_the_service() {

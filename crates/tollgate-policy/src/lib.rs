@@ -125,7 +125,7 @@ pub use policy::table_size::{
     BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER, WORD,
 };
 pub use policy::tenant::Tenant;
-pub use request::check_request::DescribedRequest;
+pub use request::check_request::{DescribedRequest, DescribedRequests};
 
 /// The example of the package's front page runs, too.
 #[cfg(doctest)]

@@ -1,18 +1,64 @@
-//! The answer of `POST /check`, to the caller that stands in front of something else.
+//! `POST /check`: what is asked, and the answer, to the caller that stands in front of something
+//! else.
 //!
-//! Invariant: it says what was decided and what to do, and nothing of keys. The request is read by
-//! `tollgate-policy` ([`tollgate_policy::DescribedRequest`]), in the words of the policy document.
+//! Invariant: an answer says what was decided and what to do, and nothing of keys. Requests are read
+//! by `tollgate-policy` ([`tollgate_policy::DescribedRequest`]), in the words of the policy
+//! document. Of several each is decided by itself: one that is wrong or refused changes nothing for
+//! the others, and which of two with one key comes first is not said.
 
 use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tollgate_core::Span;
-use tollgate_policy::{Answer, Outcome, Plan, Policy, RuleResult, grpc_content_type};
+use tollgate_policy::{
+    Answer as Ruling, DescribedRequests, Outcome, Plan, Policy, ProblemDetails, Problems,
+    RuleResult, grpc_content_type,
+};
 
-/// The longest request: 64 KiB.
+use crate::answer::Answer;
+
+/// The longest body of `POST /check`: 64 KiB, whether one request stands in it or several.
 pub const MAX_BODY: usize = 64 * 1024;
+
+/// The most requests in one body. Each may ask several objects, each of them up to three times, and
+/// the platform bounds the calls of one invocation.
+pub const MAX_BATCH: usize = 100;
+
+/// What stands in the body of `POST /check`: one request, or `{"requests": [...]}`.
+///
+/// # Errors
+/// The answer when there is nothing to decide: it is not JSON, the one is wrong, or the list.
+pub fn requests(body: &[u8]) -> Result<DescribedRequests, Answer> {
+    DescribedRequests::parse(body, MAX_BATCH)
+        .map_err(|problems| Answer::problems(400, "Bad Request", WRONG, &problems))
+}
+
+const WRONG: &str = "the check request is wrong; see errors";
+
+/// The answer to one of several requests that is wrong: the problem that it would be alone, as JSON.
+/// The others are decided.
+#[must_use]
+pub fn wrong(problems: &Problems) -> String {
+    let title = "Bad Request";
+    ProblemDetails { kind: "about:blank", title, status: 400, detail: WRONG }.with_errors(problems)
+}
+
+/// The answer to a report of a response's status, as JSON: whether something was charged or given
+/// back.
+#[must_use]
+pub fn reported(charged: bool) -> String {
+    format!("{{\"charged\":{charged}}}")
+}
+
+/// The answer to several requests: `{"answers": [...]}`, each the JSON that it would be alone, in
+/// the order of the requests.
+#[must_use]
+pub fn answers(each: &[String]) -> Answer {
+    Answer::json(format!("{{\"answers\":[{}]}}", each.join(",")))
+}
 
 /// A decided request.
 #[derive(Debug)]
@@ -51,10 +97,10 @@ impl Serialize for CheckAnswer<'_> {
         let Self { outcome, policy, decided, .. } = self;
         let mut map = serializer.serialize_map(None)?;
         let (decision, delay, status) = match outcome.final_answer() {
-            Answer::Pass => ("allow", None, None),
-            Answer::Delay(delay) => ("delay", Some(delay), None),
-            Answer::Refuse { status } => ("deny", None, Some(status)),
-            Answer::Retry(_) => ("deny", None, None), // a final answer is none
+            Ruling::Pass => ("allow", None, None),
+            Ruling::Delay(delay) => ("delay", Some(delay), None),
+            Ruling::Refuse { status } => ("deny", None, Some(status)),
+            Ruling::Retry(_) => ("deny", None, None), // a final answer is none
         };
         map.serialize_entry("decision", decision)?;
         let rules: Vec<_> = outcome

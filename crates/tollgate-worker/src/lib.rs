@@ -33,6 +33,7 @@ mod service;
 mod settings;
 mod tally;
 mod target;
+mod together;
 mod wait;
 
 use std::rc::Rc;

@@ -4,7 +4,7 @@
 //! Invariant: without the token that a deployment has, nothing is read of the body. Deliberately
 //! absent: the answer's shape; that is `check`'s.
 
-use tollgate_policy::{DescribedRequest, Facts, Plan, Policy};
+use tollgate_policy::{DescribedRequest, DescribedRequests, Facts, Plan, Policy};
 use tollgate_service::{Answer as Reply, check};
 use worker::web_sys;
 
@@ -13,9 +13,14 @@ use crate::deployment::Gate;
 use crate::facts::with_claims;
 use crate::js;
 use crate::target::path;
+use crate::together::all;
 
 /// The path of the service.
 const CHECK_PATH: &str = "/check";
+
+/// The longest body, as the runtime counts it.
+#[expect(clippy::as_conversions, reason = "65,536, and const functions cannot convert yet")]
+const MAX_BODY: u32 = check::MAX_BODY as u32;
 
 /// Answers a request to the service.
 pub(crate) async fn service(
@@ -39,26 +44,32 @@ pub(crate) async fn service(
         let detail = "send \"authorization: Bearer\" with the token of this service";
         return Reply::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
     }
-    let Some(body) = js::body(request, check::MAX_BODY).await else {
+    let Some(body) = js::body(request, MAX_BODY).await else {
         return Reply::problem(413, "Content Too Large", "send at most 65536 bytes");
     };
-    match DescribedRequest::parse(&body) {
-        Ok(facts) => {
-            let status = facts.response_status();
-            let facts = with_claims(policy, facts).await;
-            if let Some(status) = status {
-                let mut plan = Plan::new();
-                policy.plan(&facts, &mut plan);
-                let charged = settle(&gate.objects, policy, &mut plan, Some(status)).await;
-                return Reply::json(format!("{{\"charged\":{charged}}}"));
-            }
-            let decided = decide(&gate.objects, policy, &facts, false).await;
-            let content_type = facts.header("content-type").unwrap_or_default();
-            let outcome = decided.plan.outcome(policy);
-            Reply::json(check::answer(&outcome, policy, &decided, &content_type))
+    match check::requests(&body) {
+        Ok(DescribedRequests::One(facts)) => Reply::json(check_one(gate, policy, facts).await),
+        Ok(DescribedRequests::Many(requests)) => {
+            let one = async |request| match request {
+                Ok(facts) => check_one(gate, policy, facts).await,
+                Err(problems) => check::wrong(&problems),
+            };
+            check::answers(&all(requests.into_iter().map(one).collect()).await)
         }
-        Err(problems) => {
-            Reply::problems(400, "Bad Request", "the check request is wrong; see errors", &problems)
-        }
+        Err(answer) => answer,
     }
+}
+
+/// Decides one described request, or takes note of its response: the answer, as JSON.
+async fn check_one(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> String {
+    let status = facts.response_status();
+    let facts = with_claims(policy, facts).await;
+    if let Some(status) = status {
+        let mut plan = Plan::new();
+        policy.plan(&facts, &mut plan);
+        return check::reported(settle(&gate.objects, policy, &mut plan, Some(status)).await);
+    }
+    let decided = decide(&gate.objects, policy, &facts, false).await;
+    let content_type = facts.header("content-type").unwrap_or_default();
+    check::answer(&decided.plan.outcome(policy), policy, &decided, &content_type)
 }

@@ -156,6 +156,11 @@ impl<'n> Fields<'n> {
         Some(Self { fields })
     }
 
+    /// The field `name` as it stands there.
+    pub(crate) fn node(&self, name: &str) -> Option<&'n Node> {
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, node)| node)
+    }
+
     /// The value of the field `name`.
     pub(crate) fn read<T: FromNode>(&self, name: &'static str, at: &At<'_>) -> Option<T> {
         match self.fields.iter().find(|(field, _)| field == name) {

@@ -10,9 +10,11 @@ use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::net::IpAddr;
 
+use crate::document::lists::within;
 use crate::document::scalar::Bounded;
 use crate::document::wanted::{Asn, Country};
 use crate::facts::Facts;
@@ -20,7 +22,7 @@ use crate::http::token::is_token;
 use crate::json::node::{Node, whole};
 use crate::json::place::At;
 use crate::json::problem::Problems;
-use crate::json::reader::{FromNode, record, schema};
+use crate::json::reader::{Fields, FromNode, record, schema};
 
 /// The longest method: the longest registered one, UPDATEREDIRECTREF, has 17 letters.
 const MAX_METHOD: usize = 32;
@@ -66,11 +68,17 @@ impl DescribedRequest {
     /// # Ok::<(), tollgate_policy::Problems>(())
     /// ```
     pub fn parse(json: &[u8]) -> Result<Self, Problems> {
-        let text = core::str::from_utf8(json);
-        let node = Node::parse(text.map_err(|error| whole(format!("not JSON: {error}")))?)?;
+        let node = parsed(json)?;
+        Self::read(&node, &node, None)
+    }
+
+    /// Reads `described`, which is the whole `document` or an item of its list.
+    fn read(described: &Node, document: &Node, item: Option<usize>) -> Result<Self, Problems> {
         let noted = RefCell::default();
-        let doc = RequestDoc::read(&node, &At::root(&noted));
-        let problems = noted.into_inner().in_order(&node);
+        let root = At::root(&noted);
+        let list = root.field(REQUESTS);
+        let doc = RequestDoc::read(described, &item.map_or(root, |item| list.item(item)));
+        let problems = noted.take().in_order(document);
         match doc {
             Some(doc) if problems.0.is_empty() => Ok(Self(doc)),
             _ => Err(problems),
@@ -82,6 +90,65 @@ impl DescribedRequest {
     pub fn response_status(&self) -> Option<u16> {
         self.0.response_status.and_then(|status| u16::try_from(status.0).ok())
     }
+}
+
+/// What `POST /check` reads: one request, or several that are asked about at once.
+#[derive(Clone, Debug)]
+pub enum DescribedRequests {
+    /// One, described as [`DescribedRequest::parse`] reads it.
+    One(DescribedRequest),
+    /// Several in their order, each of which may be wrong by itself.
+    Many(Vec<Result<DescribedRequest, Problems>>),
+}
+
+impl DescribedRequests {
+    /// Reads one request, or `{"requests": [...]}` with at most `most` of them.
+    ///
+    /// # Errors
+    /// Every mistake of the one, or what is wrong with the list.
+    ///
+    /// ```
+    /// use tollgate_policy::DescribedRequests;
+    /// let batch = br#"{"requests": [{"method": "GET", "path": "/"}, {"method": "GET"}]}"#;
+    /// let Ok(DescribedRequests::Many(requests)) = DescribedRequests::parse(batch, 100) else {
+    ///     panic!("several");
+    /// };
+    /// assert!(requests[0].is_ok());
+    /// assert_eq!(requests[1].as_ref().unwrap_err().to_string(), "requests[1].path: is missing");
+    /// ```
+    pub fn parse(json: &[u8], most: usize) -> Result<Self, Problems> {
+        let node = parsed(json)?;
+        if !matches!(&node, Node::Object(fields) if fields.iter().any(|(name, _)| name == REQUESTS))
+        {
+            return DescribedRequest::read(&node, &node, None).map(Self::One);
+        }
+        let noted = RefCell::default();
+        let root = At::root(&noted);
+        let items = Fields::open(&node, &root, &[REQUESTS]).and_then(|fields| {
+            let requests = fields.node(REQUESTS)?;
+            let at = root.field(REQUESTS);
+            match requests {
+                Node::List(items) if items.is_empty() => {
+                    at.problem("is empty; give at least one".into());
+                    None
+                }
+                Node::List(items) => within(most, items.len(), &at).map(|()| items),
+                _ => at.wrong(requests, "a list; use [{...}]"),
+            }
+        });
+        let problems = noted.take().in_order(&node);
+        let Some(items) = items.filter(|_| problems.0.is_empty()) else { return Err(problems) };
+        let read = |(i, item)| DescribedRequest::read(item, &node, Some(i));
+        Ok(Self::Many(items.iter().enumerate().map(read).collect()))
+    }
+}
+
+/// The member that several requests stand in.
+const REQUESTS: &str = "requests";
+
+fn parsed(json: &[u8]) -> Result<Node, Problems> {
+    let text = core::str::from_utf8(json);
+    Node::parse(text.map_err(|error| whole(format!("not JSON: {error}")))?)
 }
 
 impl Facts for DescribedRequest {

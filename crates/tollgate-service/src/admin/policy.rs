@@ -4,6 +4,7 @@
 //! who change one version exactly one succeeds. Nothing is changed by a document that does not
 //! compile, nor by `dry_run`. What is answered of a document is masked.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
