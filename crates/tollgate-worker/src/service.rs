@@ -18,10 +18,6 @@ use crate::together::all;
 /// The path of the service.
 const CHECK_PATH: &str = "/check";
 
-/// The longest body, as the runtime counts it.
-#[expect(clippy::as_conversions, reason = "65,536, and const functions cannot convert yet")]
-const MAX_BODY: u32 = check::MAX_BODY as u32;
-
 /// Answers a request to the service.
 pub(crate) async fn service(
     gate: &Gate,
@@ -44,7 +40,7 @@ pub(crate) async fn service(
         let detail = "send \"authorization: Bearer\" with the token of this service";
         return Reply::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
     }
-    let Some(body) = js::body(request, MAX_BODY).await else {
+    let Some(body) = js::body(request, check::MAX_BODY).await else {
         return Reply::problem(413, "Content Too Large", "send at most 65536 bytes");
     };
     match check::requests(&body) {
