@@ -68,11 +68,15 @@ impl<H: Proxy> ActivePolicy<H> {
     /// Every problem, one line each.
     pub fn configure(host: H, len: usize) -> Result<Self, Vec<String>> {
         let mut config = Config::compile(&host.configuration(len), &host.plugin_scope())?;
-        let agreed = (agree_on_seed(&host), extents::agree(&host, &mut config));
-        let (Some(seed), Some(lines)) = agreed else {
+        let agreed = (
+            agree_on_seed(&host),
+            extents::agree(&host, &mut config),
+            config.directories.agree(&host, &config.policy, &config.tables),
+        );
+        let (Some(seed), Some(lines), Some(lost)) = agreed else {
             return Err(vec!["the host gives no random seed or no shared data".into()]);
         };
-        for line in &lines {
+        for line in lines.iter().chain(&lost) {
             host.log_warning(&format!("tollgate: {line}"));
         }
         for warning in &config.policy.warnings().0 {

@@ -8,6 +8,7 @@ use tollgate_core::Algorithm;
 use tollgate_policy::{CompiledQuota, Group, Policy, Surface, metric_label};
 use tollgate_table::Table;
 
+use crate::directories::Directories;
 use crate::wire::structpb;
 
 /// A policy in force.
@@ -16,6 +17,8 @@ pub struct Config {
     pub policy: Policy,
     /// One table for each of the policy's groups, in their order.
     pub tables: Vec<Table>,
+    /// What quotas the records of each may be of.
+    pub directories: Directories,
     /// What the plugin is called in the metrics.
     pub plugin: String,
     /// True when nobody is admitted between a denial and its `retry_after`.
@@ -37,7 +40,8 @@ impl Config {
         let table = |group: &Group| Table::new(scope, group.identity(), group.table_size());
         let tables = policy.groups().iter().map(table).collect();
         let has_final_denials = has_final_denials(&policy);
-        Ok(Self { policy, tables, plugin: plugin_label(scope), has_final_denials })
+        let (directories, plugin) = (Directories::default(), plugin_label(scope));
+        Ok(Self { policy, tables, directories, plugin, has_final_denials })
     }
 }
 

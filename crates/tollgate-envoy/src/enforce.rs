@@ -250,7 +250,11 @@ impl<S: SharedData> Enforcement<'_, S> {
         let place = places::find(self.shared, table, fingerprint)?;
         (read.bucket, read.bytes, read.cas) = (place.bucket, place.bytes, place.cas);
         let bucket = Bucket::parse(&read.bytes).map_err(|_| Failure::Corrupt)?;
-        partition.load(&self.config.policy, bucket.find(fingerprint));
+        let (policy, value) = (&self.config.policy, bucket.find(fingerprint));
+        if !partition.load_own(policy, value) {
+            let known = self.config.directories.ask(self.shared, partition.group(), table);
+            partition.load_with(policy, &known, value.unwrap_or_default(), self.now);
+        }
         Ok(())
     }
 
@@ -317,8 +321,12 @@ impl<S: SharedData> Enforcement<'_, S> {
         let way = (fingerprint, partition.value());
         let out = &mut self.scratch.out;
         let now = self.now;
-        let lost =
-            bucket.with(way, table.size().ways(), |value| claim(policy, group, value, now), out);
+        let claim_of = |value: &[u8]| {
+            let of = (partition.group(), table);
+            let known = self.config.directories.knowing(self.shared, policy, of, value);
+            claim(policy, group, &known, value, now)
+        };
+        let lost = bucket.with(way, table.size().ways(), claim_of, out);
         let written = self.shared.set(&table.name(read.bucket), out, read.cas);
         if written == Written::Done {
             self.set_committed(index, true);

@@ -9,8 +9,8 @@
 //! - `active_policy`: a policy in force, with `config` (the policy out of the plugin
 //!   configuration), `facts` and `claims` (what a request is), `reply` and `metrics`.
 //! - `enforce`: load, decide, commit by compare-and-swap; `places`: the way to a key's bucket while
-//!   tables grow; `extents`: how far they reach; `denial_cache`: what this worker saw denied;
-//!   `waiting`: the timer of those who wait.
+//!   tables grow; `extents`: how far they reach; `directories`: what quotas their records are of;
+//!   `denial_cache`: what this worker saw denied; `waiting`: the timer of those who wait.
 //! - `table`: which bucket holds a key, and who leaves a full one; `shared_data`: the host's map;
 //!   `wire`: its serialisations.
 //!
@@ -42,6 +42,7 @@ mod waiting;
 pub mod claims;
 pub mod config;
 pub mod denial_cache;
+pub mod directories;
 pub mod enforce;
 pub mod extents;
 pub mod facts;

@@ -119,6 +119,16 @@ impl Table {
         }
         name
     }
+
+    /// The name of what says the quotas that its values may be of: of no other length than this one
+    /// is any name of ours.
+    pub fn directory_name(&self) -> [u8; 10] {
+        let mut name = [b'q'; 10];
+        for (byte, part) in name.iter_mut().zip(self.extent_name()) {
+            *byte = part;
+        }
+        name
+    }
 }
 
 impl Extent {

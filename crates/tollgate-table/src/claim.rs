@@ -3,7 +3,7 @@
 //! Invariant: an idle value has none, because forgetting it is no loss.
 
 use tollgate_core::{FULLY_USED, Timestamp};
-use tollgate_policy::{Group, Policy, UsedShare};
+use tollgate_policy::{Directory, Group, Policy, UsedShare};
 
 /// The claim of a value: the greatest share used, then the time at which it is forgotten anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,11 +12,19 @@ pub struct Claim {
     idle_at: Timestamp,
 }
 
-/// What a value weighs at `now`; `None` when it can be forgotten without loss.
+/// What a value weighs at `now`; `None` when it can be forgotten without loss. Records of other
+/// quotas than the policy's weigh what the directory `known` says of them.
 #[must_use]
-pub fn claim(policy: &Policy, group: &Group, value: &[u8], now: Timestamp) -> Option<Claim> {
-    let idle_at = group.idle_at(policy, value);
-    (idle_at > now).then(|| Claim { share: group.used_share(policy, value, now), idle_at })
+pub fn claim(
+    policy: &Policy,
+    group: &Group,
+    known: &Directory,
+    value: &[u8],
+    now: Timestamp,
+) -> Option<Claim> {
+    let idle_at = group.idle_at_with(policy, known, value);
+    let share = || group.used_share_with(policy, known, value, now);
+    (idle_at > now).then(|| Claim { share: share(), idle_at })
 }
 
 impl Claim {

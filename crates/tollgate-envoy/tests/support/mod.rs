@@ -148,8 +148,19 @@ pub struct Worker {
 impl Worker {
     pub fn new(policy: &Value, shared: &impl SharedData) -> Self {
         let mut config = Config::compile(policy.to_string().as_bytes(), b"scope").unwrap();
-        let log = extents::agree(shared, &mut config).expect("the map answers");
+        let mut log = extents::agree(shared, &mut config).expect("the map answers");
+        let Config { policy, tables, directories, .. } = &config;
+        log.extend(directories.agree(shared, policy, tables).expect("the map answers"));
         Self { config, log, plan: Plan::new(), scratch: Scratch::default() }
+    }
+
+    /// One whose policy was registered before others were, and who read the directory then: it
+    /// knows no other quotas.
+    pub fn late(policy: &Value, shared: &Shared) -> Self {
+        let before = Shared::default();
+        let mut worker = Self::new(policy, &before);
+        extents::agree(shared, &mut worker.config).expect("the map answers");
+        worker
     }
 
     /// One request; true when it passes.

@@ -26,11 +26,9 @@ impl PartitionMut<'_> {
         debug_assert!(group.is_some(), "a plan goes with the policy that made it");
         let tenant = self.stored.tenant.as_deref();
         if let (Some(group), Some(stored)) = (group, stored) {
-            if !record::is_current(policy, group, tenant, stored) {
-                return false;
-            }
+            let Some(value) = record::current(policy, group, tenant, stored) else { return false };
             self.stored.value.clear();
-            self.stored.value.extend_from_slice(stored);
+            self.stored.value.extend_from_slice(value);
             self.stored.status = Status::Loaded;
         } else {
             self.load(policy, None);

@@ -18,6 +18,7 @@ use crate::document::mode::Mode;
 use crate::policy::compiled::Policy;
 use crate::policy::directory::Directory;
 use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
+use crate::policy::table_size::WORD;
 use crate::policy::tenant::Tenant;
 
 /// How much of its quotas a value has used: who has the least is forgotten first.
@@ -107,7 +108,7 @@ impl Group {
     /// True when `value` has a record that neither the policy nor the directory knows.
     #[must_use]
     pub fn has_unknown(&self, policy: &Policy, known: &Directory, value: &[u8]) -> bool {
-        !is_current(policy, self, None, value)
+        current(policy, self, None, value).is_none()
             && records(value).any(|(id, _)| {
                 !self.sets_in(policy).any(|set| set.is_written_as(id)) && known.find(id).is_none()
             })
@@ -135,7 +136,7 @@ impl Group {
                 }
             }
         }
-        if known.is_empty() || is_current(policy, self, None, value) {
+        if known.is_empty() || current(policy, self, None, value).is_some() {
             return;
         }
         for (id, states) in records(value) {
@@ -180,8 +181,8 @@ pub(crate) fn load(
     value: &mut Vec<u8>,
 ) {
     value.clear();
-    if is_current(policy, group, tenant, stored) {
-        value.extend_from_slice(stored);
+    if let Some(current) = current(policy, group, tenant, stored) {
+        value.extend_from_slice(current);
         return;
     }
     for set in sets(policy, group, tenant) {
@@ -220,18 +221,22 @@ pub(crate) fn appended<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> 
     record(value, set.id_in(set.version), set.len)
 }
 
-/// True when every record lies where the current layout has it.
-pub(crate) fn is_current(
+/// `stored` without the zeros that fill its last word, when every record lies where the current
+/// layout has it.
+pub(crate) fn current<'s>(
     policy: &Policy,
     group: &Group,
     tenant: Option<&Tenant>,
-    stored: &[u8],
-) -> bool {
+    stored: &'s [u8],
+) -> Option<&'s [u8]> {
     let len = match tenant {
         None => group.value_len,
         Some(_) => sets(policy, group, tenant).map(QuotaSet::record_len).sum(),
     };
-    stored.len() == len && sets(policy, group, tenant).all(|set| states(set, stored).is_some())
+    let (value, rest) = stored.split_at_checked(len)?;
+    let is_filled = rest.len() < WORD && rest.iter().all(|byte| *byte == 0);
+    let is_own = || sets(policy, group, tenant).all(|set| states(set, value).is_some());
+    (is_filled && is_own()).then_some(value)
 }
 
 /// What may count in a value of `group`, in the order of its records: the group's quotas, then

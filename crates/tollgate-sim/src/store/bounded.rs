@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{BUCKET_NAME, Partition, Policy};
+use tollgate_policy::{BUCKET_NAME, Directory, Partition, Policy};
 use tollgate_table::{Bucket, Seed, Table, bucket_of, claim};
 
 /// The tables of every group.
@@ -80,7 +80,9 @@ impl Bounded {
         let Ok(bucket) = Bucket::parse(known) else { return };
         let way = (fingerprint, partition.value());
         let ways = shared.table.size().ways();
-        let lost = bucket.with(way, ways, |value| claim(policy, group, value, now), &mut self.out);
+        let none = Directory::default(); // a policy in virtual time never changes
+        let lost =
+            bucket.with(way, ways, |value| claim(policy, group, &none, value, now), &mut self.out);
         if let Some(lost) = lost {
             self.evictions = self.evictions.saturating_add(1);
             let half_used = u64::from(lost.is_half_used());
