@@ -12,6 +12,7 @@ let now = 0;
 let ringsAlarms = false;
 let waits = [];
 let rang = 0;
+let calls = 0;
 let asked = 0; // objects that did not answer yet
 let slept = false; // since an object was asked last
 
@@ -42,6 +43,7 @@ globalThis.fetch = async (request) => {
 
 async function counted(call) {
   asked += 1;
+  calls += 1;
   slept = false;
   try {
     return await call();
@@ -69,11 +71,13 @@ export default class extends Tollgate {
     now = Number(request.headers.get("x-at"));
     ringsAlarms = request.headers.get("x-alarms") === "yes";
     waits = [];
+    calls = 0;
     slept = false;
     rang = 0;
     const response = await super.fetch(request);
     response.headers.set("x-waits", JSON.stringify(waits));
     response.headers.set("x-rang", String(rang));
+    response.headers.set("x-calls", String(calls));
     return response;
   }
 }

@@ -135,8 +135,12 @@ fn the_alarm_deletes_idle_storage_and_only_that() {
 const IDLE: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 let isIdle = false;
+const realNow = Date.now;
+let later = 0;
+Date.now = () => realNow() + later;
 export default class extends Tollgate {
   fetch(request) {
+    later += 2_000; // no refusal is remembered so long
     isIdle = request.headers.has("x-idle");
     return super.fetch(request);
   }

@@ -84,6 +84,21 @@ fn layered_quotas_of_one_key_are_charged_together() {
     assert!(left.contains("\"large\";r=91;"), "{left}");
 }
 
+/// Between two requests passes more time than a refusal by several keys is remembered.
+const FORGETFUL: &str = r#"
+import Tollgate, { Limiter } from "./entry.mjs";
+export { Limiter };
+const realNow = Date.now;
+let later = 0;
+Date.now = () => realNow() + later;
+export default class extends Tollgate {
+  fetch(request) {
+    later += 2_000;
+    return super.fetch(request);
+  }
+}
+"#;
+
 // Guards: rules with different keys, so different objects. All or nothing holds across them: what
 // an object admitted is given back when another denies, and the client's own count says so.
 #[test]
@@ -92,7 +107,8 @@ fn a_request_denied_by_one_key_is_charged_to_none() {
         [{"name": "client", "algorithm": "sliding-log", "limit": 10, "window": LONG}]});
     let by_header = json!({"name": "all", "key": [], "quotas":
         [{"name": "all", "algorithm": "sliding-log", "limit": 3, "window": LONG}]});
-    let worker = Setup::new(json!({"version": 1, "rules": [by_client, by_header]})).start();
+    let policy = json!({"version": 1, "rules": [by_client, by_header]});
+    let worker = Setup::new(policy).front(FORGETFUL).start();
     let mut client = worker.client();
     let mut send = |ip: &str| answer(&client.send(&check_request("GET", "/", ip)));
     for _ in 0..3 {
