@@ -201,7 +201,8 @@ export class Metrics extends DurableObject {
     this.#half.run((metrics) => metrics.save());
   }
 
-  call(request) {
-    return this.#half.run((metrics) => metrics.call(request));
+  /** The sums as text: of OpenMetrics, or else of Prometheus. */
+  text(isOpen) {
+    return this.#half.run((metrics) => metrics.text(isOpen));
   }
 }

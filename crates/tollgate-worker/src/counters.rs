@@ -6,7 +6,6 @@
 //! Deliberately absent: sending; that is `flush`'s.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Verdict};
 use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
@@ -45,7 +44,9 @@ struct Rules {
     /// something was counted there.
     blocks: Vec<Option<Box<Block>>>,
     /// What was counted under policies before that one.
-    before: BTreeMap<Series, u64>,
+    before: Vec<(Series, u64)>,
+    /// Something was counted under an earlier policy since it was last taken.
+    has_earlier: bool,
 }
 
 /// The counts of one quota set.
@@ -135,7 +136,8 @@ impl Counters {
         }
         if let Ok(mut rules) = self.rules.try_borrow_mut() {
             rules.end_policy();
-            counts.extend(std::mem::take(&mut rules.before));
+            counts.append(&mut rules.before);
+            rules.has_earlier = false;
         }
         if counts.is_empty() {
             return None;
@@ -170,9 +172,11 @@ impl Rules {
             if of.0 < self.policy.version {
                 let Some(mut block) = Block::new(policy, decision) else { return };
                 block.count(decision, result);
+                self.has_earlier = true;
                 return self.end(&mut block);
             }
             self.end_policy();
+            self.has_earlier = !self.before.is_empty();
             self.blocks.clear();
             self.policy.version = of.0;
             self.policy.fingerprint = of.1;
@@ -203,11 +207,16 @@ impl Rules {
     fn end(&mut self, block: &mut Block) {
         let mut counts = Vec::new();
         block.take(&mut counts);
+        // Of one policy every series comes once: it is looked for among those of earlier ones.
+        let known = if self.has_earlier { self.before.len() } else { 0 };
         for (series, count) in counts {
-            let has_room = self.before.len() < MAX_SERIES || self.before.contains_key(&series);
-            let series = if has_room { series } else { series.other() };
-            let sum = self.before.entry(series).or_default();
-            *sum = sum.saturating_add(count);
+            let is_full = self.before.len() >= MAX_SERIES;
+            let series = if is_full { series.other() } else { series };
+            let known = if is_full { self.before.len() } else { known };
+            match self.before.iter_mut().take(known).find(|(of, _)| *of == series) {
+                Some((_, sum)) => *sum = sum.saturating_add(count),
+                None => self.before.push((series, count)),
+            }
         }
     }
 }
@@ -295,6 +304,8 @@ fn push(series: Series, count: u64, counts: &mut Vec<(Series, u64)>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use tollgate_core::Timestamp;
     use tollgate_policy::{DescribedRequest, Plan, Surface};
@@ -336,7 +347,10 @@ mod tests {
             let values: Vec<&str> = series.values().collect();
             format!("{name} {} {count}", values.join(","))
         };
-        delta.map_or_else(Vec::new, |delta| delta.counts.iter().map(line).collect())
+        let mut lines: Vec<String> =
+            delta.map_or_else(Vec::new, |delta| delta.counts.iter().map(line).collect());
+        lines.sort();
+        lines
     }
 
     #[test]
@@ -379,6 +393,8 @@ mod tests {
         let (version, fingerprint) = (0, policy.fingerprint());
         let source = PolicySource::Api;
         assert_eq!(in_force, Some((7, 1, PolicyInForce { version, fingerprint, source })));
+        let mut expected = expected;
+        expected.sort_unstable();
         assert_eq!(told(delta), expected);
         assert_eq!(counters.take(7, 2, &policy, PolicySource::Api), None, "nothing came since");
     }

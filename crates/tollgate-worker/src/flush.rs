@@ -9,7 +9,8 @@ use std::cell::{Cell, RefCell};
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Policy;
-use tollgate_service::metrics::{Delta, Family, PolicySource};
+use tollgate_service::metrics::{Delta, Family, Format, PolicySource};
+use tollgate_service::{MetricsReply, StoreReply};
 use worker::wasm_bindgen::JsValue;
 
 use crate::js;
@@ -73,6 +74,19 @@ pub(crate) async fn flush(flush: &Flush, objects: &Objects, policy: &Policy) {
         }
         has_failed = true;
         js::wait(RETRY_AFTER_MS).await;
+    }
+}
+
+/// What the store answers who wants to read what was counted: the sums, without what this isolate
+/// has not brought there yet. With it two isolates that are asked in turn would tell counters that
+/// go down.
+pub(crate) async fn read(flush: &Flush, format: Format) -> StoreReply {
+    let Some(metrics) = &flush.metrics else {
+        return StoreReply::Failed("the binding METRICS is missing; see wrangler.toml".to_owned());
+    };
+    match js::metrics_text(metrics, format == Format::OpenMetrics, TIMEOUT_MS).await {
+        Ok(text) => StoreReply::Metrics(MetricsReply::Text(text)),
+        Err(why) => StoreReply::Failed(format!("the metrics cannot be read: {why}")),
     }
 }
 

@@ -41,6 +41,10 @@ const SUMS = "metrics";
 export const addMetrics = (objects, delta, timeout) =>
   inTime(timeout, async () => await objects.getByName(SUMS).add(delta));
 
+/** The sums as text in a list of one; a text when there is none: why, empty when it took too long. */
+export const metricsText = (objects, isOpen, timeout) =>
+  inTime(timeout, async () => [await objects.getByName(SUMS).text(isOpen)]);
+
 /** Writes a point: `values` of the rule, quota, tier and result, found by the rule. A text when that failed: why. */
 export function writePoint(dataset, values, count) {
   try {
@@ -125,7 +129,7 @@ async function inTime(timeout, ask) {
 }
 
 /** Why something failed, never empty. */
-export const reason = (error) => String(error?.message || error || "unknown");
+const reason = (error) => String(error?.message || error || "unknown");
 
 // What throws here would leave the request without an answer: wasm has no way to catch it.
 export function respond(status, fields, body) {

@@ -70,8 +70,8 @@ extern "C" {
     #[wasm_bindgen(js_name = writePoint)]
     fn write_point_to(dataset: &JsValue, values: Vec<JsValue>, count: f64) -> Option<String>;
 
-    /// What an error says, never empty.
-    pub(crate) fn reason(error: &JsValue) -> String;
+    #[wasm_bindgen(js_name = metricsText)]
+    fn metrics_text_of(objects: &JsValue, is_open: bool, timeout_ms: u32) -> Promise;
 
     /// True for what points can be written to.
     #[wasm_bindgen(js_name = isDataset)]
@@ -193,6 +193,19 @@ pub(crate) async fn add_metrics(
     let added = js_sys::futures::JsFuture::from(added).await.unwrap_or_else(|error| error);
     let late = |why: String| if why.is_empty() { "late".to_owned() } else { why };
     added.as_string().map(late)
+}
+
+/// The sums as text: of OpenMetrics, or else of Prometheus.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) async fn metrics_text(
+    objects: &JsValue,
+    is_open: bool,
+    timeout_ms: u32,
+) -> Result<String, String> {
+    let text: Array = settled(metrics_text_of(objects, is_open, timeout_ms)).await?;
+    text.get(0).as_string().ok_or_else(|| "no text".to_owned())
 }
 
 /// Writes a point to `dataset` of Analytics Engine; why that failed, if it did.

@@ -8,8 +8,7 @@
 use std::cell::RefCell;
 
 use tollgate_core::Timestamp;
-use tollgate_service::metrics::{Added, Delta, Sums};
-use tollgate_service::{MetricsCall, MetricsReply, StoreCall, StoreReply};
+use tollgate_service::metrics::{Added, Delta, Format, Sums};
 use wasm_bindgen::prelude::*;
 use worker::js_sys::{Array, ArrayBuffer, Error, Uint8Array};
 use worker::worker_sys::DurableObjectStorage;
@@ -58,22 +57,16 @@ impl Metrics {
         self.with_sums(|sums| self.write(sums))
     }
 
-    /// Carries out a `StoreCall` on the counters, as JSON, and gives its `StoreReply`.
-    pub fn call(&self, request: &str) -> String {
-        let reply = match StoreCall::from_json(request.as_bytes()) {
-            Some(StoreCall::Metrics(MetricsCall::Read(format))) => {
-                let text = self.with_sums(|sums| {
-                    self.write(sums)?;
-                    Ok(sums.text(format, now_s()))
-                });
-                match text {
-                    Ok(text) => StoreReply::Metrics(MetricsReply::Text(text)),
-                    Err(why) => StoreReply::Failed(js::reason(&why)),
-                }
-            }
-            _ => StoreReply::Failed("this object only has metrics".to_owned()),
-        };
-        reply.to_json()
+    /// The sums as text, once they are written; of OpenMetrics, or else of Prometheus.
+    ///
+    /// # Errors
+    /// Storage fails.
+    pub fn text(&self, is_open: bool) -> Result<String, JsValue> {
+        let format = if is_open { Format::OpenMetrics } else { Format::Prometheus };
+        self.with_sums(|sums| {
+            self.write(sums)?;
+            Ok(sums.text(format, now_s()))
+        })
     }
 }
 

@@ -4,30 +4,35 @@
 //! their counts are all that was counted: what has no point of its own is in that of rule `(other)`
 //! with the same result. The platform bills points, so a flood costs no more than a quiet day.
 
-use std::collections::BTreeMap;
-
 use tollgate_policy::RuleResult;
 use tollgate_service::metrics::Series;
 
 /// The fewest that the platform was ever documented to take in one invocation.
 pub(crate) const MAX_POINTS: usize = 25;
 
-/// The points for these counts, the greatest first.
+/// The points for these counts.
 pub(crate) fn points<'a>(counts: impl Iterator<Item = &'a (Series, u64)>) -> Vec<(Series, u64)> {
-    let mut all: Vec<(Series, u64)> = counts.cloned().collect();
-    if all.len() <= MAX_POINTS {
-        return all;
+    let mut rest: Vec<(Series, u64)> = counts.cloned().collect();
+    if rest.len() <= MAX_POINTS {
+        return rest;
     }
-    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    // One for the rest of each result.
-    let rest = all.split_off(MAX_POINTS.saturating_sub(RuleResult::ALL.len()).min(all.len()));
-    let mut others: BTreeMap<Series, u64> = BTreeMap::new();
+    let mut points = Vec::new();
+    // The greatest have their own, and each result one for its rest.
+    for _ in RuleResult::ALL.len()..MAX_POINTS {
+        let greatest = rest.iter().enumerate().max_by_key(|(_, (_, count))| *count);
+        let Some(greatest) = greatest.map(|(i, _)| i) else { break };
+        points.push(rest.swap_remove(greatest));
+    }
+    let mut others: Vec<(Series, u64)> = Vec::new();
     for (series, count) in rest {
-        let sum = others.entry(series.other()).or_default();
-        *sum = sum.saturating_add(count);
+        let other = series.other();
+        match others.iter_mut().find(|(of, _)| *of == other) {
+            Some((_, sum)) => *sum = sum.saturating_add(count),
+            None => others.push((other, count)),
+        }
     }
-    all.extend(others);
-    all
+    points.append(&mut others);
+    points
 }
 
 #[cfg(test)]

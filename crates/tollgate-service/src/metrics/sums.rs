@@ -42,8 +42,7 @@ pub enum Added {
 #[derive(Debug, Default)]
 pub struct Sums {
     pub(super) series: BTreeMap<Series, Cell>,
-    /// By their numbers.
-    isolates: BTreeMap<u64, Isolate>,
+    isolates: Vec<Isolate>,
     pub(super) policy: PolicyInForce,
     /// How many series each page holds, and whether it is to be written.
     pages: Vec<Page>,
@@ -61,6 +60,7 @@ pub(super) struct Cell {
 
 #[derive(Clone, Copy, Debug)]
 struct Isolate {
+    id: u64,
     sequence: u64,
     seen_min: u32,
 }
@@ -76,12 +76,12 @@ impl Sums {
     pub fn add(&mut self, delta: &Delta, now_s: u64) -> Added {
         let now_min = minutes(now_s);
         self.sweep(now_min);
-        let known = self.isolates.get(&delta.isolate);
-        if known.is_some_and(|isolate| isolate.sequence >= delta.sequence) {
-            return Added::Before;
+        let isolate = Isolate { id: delta.isolate, sequence: delta.sequence, seen_min: now_min };
+        match self.isolates.iter_mut().find(|known| known.id == isolate.id) {
+            Some(known) if known.sequence >= delta.sequence => return Added::Before,
+            Some(known) => *known = isolate,
+            None => self.isolates.push(isolate),
         }
-        let isolate = Isolate { sequence: delta.sequence, seen_min: now_min };
-        self.isolates.insert(delta.isolate, isolate);
         if delta.policy.version >= self.policy.version {
             self.policy = delta.policy;
         }
@@ -105,8 +105,8 @@ impl Sums {
             self.policy.encode(&mut bytes);
             let count = u16::try_from(self.isolates.len()).unwrap_or(u16::MAX);
             bytes.extend(count.to_le_bytes());
-            for (id, isolate) in self.isolates.iter().take(usize::from(count)) {
-                bytes.extend(id.to_le_bytes());
+            for isolate in self.isolates.iter().take(usize::from(count)) {
+                bytes.extend(isolate.id.to_le_bytes());
                 bytes.extend(isolate.sequence.to_le_bytes());
                 bytes.extend(isolate.seen_min.to_le_bytes());
             }
@@ -132,10 +132,10 @@ impl Sums {
             let policy = PolicyInForce::decode(&mut reader)?;
             let count = reader.u16()?;
             let isolate = |_| {
-                let id = reader.u64()?;
-                Some((id, Isolate { sequence: reader.u64()?, seen_min: reader.u32()? }))
+                let (id, sequence) = (reader.u64()?, reader.u64()?);
+                Some(Isolate { id, sequence, seen_min: reader.u32()? })
             };
-            let isolates: Option<BTreeMap<_, _>> = (0..count).map(isolate).collect();
+            let isolates: Option<Vec<_>> = (0..count).map(isolate).collect();
             head = Some((policy, isolates?));
         }
         let mut found = Vec::new();
@@ -168,7 +168,7 @@ impl Sums {
     /// Isolates that told something within the minute before `now_s`, or the one before that.
     pub(super) fn isolates_at(&self, now_s: u64) -> u64 {
         let since = minutes(now_s).saturating_sub(1);
-        let lately = self.isolates.values().filter(|isolate| isolate.seen_min >= since);
+        let lately = self.isolates.iter().filter(|isolate| isolate.seen_min >= since);
         u64::try_from(lately.count()).unwrap_or(u64::MAX)
     }
 
@@ -195,16 +195,17 @@ impl Sums {
     /// Forgets what nobody counts any more, once an hour.
     fn sweep(&mut self, now_min: u32) {
         if self.isolates.len() >= MAX_ISOLATES {
-            let quietest = self.isolates.iter().min_by_key(|(_, isolate)| isolate.seen_min);
-            let quietest = quietest.map(|(id, _)| *id);
-            quietest.and_then(|id| self.isolates.remove(&id));
+            let quietest = (0..).zip(&self.isolates).min_by_key(|(_, isolate)| isolate.seen_min);
+            if let Some((quietest, _)) = quietest {
+                self.isolates.swap_remove(quietest);
+            }
         }
         if now_min < self.swept_at_min.saturating_add(60) {
             return;
         }
         self.swept_at_min = now_min;
         let is_young = |seen: u32, most: u32| now_min.saturating_sub(seen) <= most;
-        self.isolates.retain(|_, isolate| is_young(isolate.seen_min, FORGET_ISOLATE_AFTER_MIN));
+        self.isolates.retain(|isolate| is_young(isolate.seen_min, FORGET_ISOLATE_AFTER_MIN));
         let pages = &mut self.pages;
         self.series.retain(|_, cell| {
             let stays = is_young(cell.seen_min, DROP_SERIES_AFTER_MIN);
