@@ -23,6 +23,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("layered.txt", include_str!("layered.txt")),
     ("clock.txt", include_str!("clock.txt")),
     ("extremes.txt", include_str!("extremes.txt")),
+    ("carry.txt", include_str!("carry.txt")),
 ];
 
 /// One trace from a state never seen.
@@ -66,6 +67,8 @@ pub enum Event {
     Check { cost: u64, peek: bool, expected: Expected },
     /// Take back the cost that was admitted then.
     Refund { cost: u64, charged_at_ns: u64 },
+    /// From here on the only quota is this one.
+    Change(QuotaLine),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +132,13 @@ fn for_each_algorithm(case: Case) -> Vec<Case> {
         if let Some(quota) = case.quotas.first_mut() {
             name.clone_into(&mut quota.algorithm);
         }
+        for row in &mut case.rows {
+            if let Event::Change(quota) = &mut row.event
+                && quota.algorithm.is_empty()
+            {
+                name.clone_into(&mut quota.algorithm);
+            }
+        }
         case
     };
     names.split('|').map(with).collect()
@@ -143,7 +153,11 @@ fn read_line(case: &mut Case, line: usize, content: &str) -> Result<(), String> 
     } else if case.quotas.is_empty() {
         return Err("a case names its quota before its rows".to_owned());
     } else {
-        case.rows.push(row(line, content)?);
+        let row = row(line, content)?;
+        if matches!(row.event, Event::Change(_)) && case.quotas.len() > 1 {
+            return Err("only a quota alone is changed".to_owned());
+        }
+        case.rows.push(row);
     }
     Ok(())
 }
@@ -189,6 +203,16 @@ fn row(line: usize, content: &str) -> Result<Row, String> {
     if let [_, "refund", cost, "of", charged_at] = words.as_slice() {
         let event = Event::Refund { cost: number(cost)?, charged_at_ns: span_ns(charged_at)? };
         return Ok(Row { line, at_ns, event });
+    }
+    if let [_, "change", quota @ ..] = words.as_slice() {
+        // Without a name: by the same algorithm.
+        let is_named = quota.first().is_some_and(|word| !word.contains('='));
+        let named = if is_named { quota.join(" ") } else { format!("same {}", quota.join(" ")) };
+        let mut quota = quota_line(&named)?;
+        if !is_named {
+            quota.algorithm.clear();
+        }
+        return Ok(Row { line, at_ns, event: Event::Change(quota) });
     }
     let (verdict, numbers) = match words.get(2..) {
         Some(["allow", numbers @ ..]) => (Expectation::Allow, numbers),

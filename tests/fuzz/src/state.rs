@@ -4,7 +4,8 @@
 //! The first byte of a corpus file chooses which of these the rest is. Invariant checked, whatever
 //! the bytes: nobody gets more than a full quota at one instant; looking says what checking does; a
 //! denial changes no byte, is over within two bursts or windows and the skew, and exactly when it
-//! says unless the state is a ring that contradicts itself; what is idle decides like never seen.
+//! says unless the state is a ring that contradicts itself; what is idle decides like never seen; a
+//! changed quota gives nothing back.
 
 use arbitrary::{Result, Unstructured};
 use tollgate_core::{
@@ -49,30 +50,41 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// Any limiter on any bytes, at any times.
+/// From here on an operation changes the quota; all those before are as they were when there were
+/// no changes.
+const CHANGE: u8 = 0xe0;
+
+/// Any limiter on any bytes, at any times, and others that take over from it.
 fn limiter(mut input: Unstructured<'_>) -> Result<()> {
-    let Some(limiter) = any_limiter(&mut input)? else { return Ok(()) };
+    let Some(mut limiter) = any_limiter(&mut input)? else { return Ok(()) };
     let mut now = any_time(&mut input)?;
     let steps = input.int_in_range(1..=24)?;
     let mut ops = Vec::new();
     for _ in 0..steps {
-        ops.push((
-            input.arbitrary::<u8>()?,
-            any_cost(&mut input, &limiter)?,
-            any_time(&mut input)?,
-        ));
+        let op = input.arbitrary::<u8>()?;
+        let (cost, other) = (any_cost(&mut input, &limiter)?, any_time(&mut input)?);
+        let next = if op >= CHANGE { any_limiter(&mut input)? } else { None };
+        ops.push((op, cost, other, next));
     }
     let mut state = vec![0; limiter.state_len()];
     let kind: u8 = input.arbitrary()?;
     let is_own = kind & 1 == 1;
     let given = if is_own { &[] } else { input.take_rest() };
-    let is_exact = fill(&limiter, given, kind & 2 == 2, &mut state) || is_own;
+    let mut is_exact = fill(&limiter, given, kind & 2 == 2, &mut state) || is_own;
     let mut at_once = 0_u64;
-    for (op, cost, other) in ops {
-        match op % 8 {
-            0 => (now, at_once) = (other, 0),
-            1 => (now, at_once) = (now.saturating_add(limiter.window().as_nanos() / 7), 0),
-            2 => {
+    for (op, cost, other, next) in ops {
+        match (op % 8, next) {
+            (_, Some(next)) => {
+                // A ring that nobody wrote may be kept.
+                is_exact |= !is_ring(&next);
+                state = changed(&limiter, &state, &next, now, is_exact);
+                (limiter, at_once) = (next, 0);
+            }
+            (0, _) => (now, at_once) = (other, 0),
+            (1, _) => {
+                (now, at_once) = (now.saturating_add(limiter.window().as_nanos() / 7), 0);
+            }
+            (2, _) => {
                 let charge = Charge { at: at(other), cost, delay: Span::from_nanos(other / 3) };
                 limiter.refund(&mut state, charge, at(now));
                 at_once = 0;
@@ -86,6 +98,28 @@ fn limiter(mut input: Unstructured<'_>) -> Result<()> {
     }
     forgotten(&limiter, &state, now);
     Ok(())
+}
+
+/// The state under the limiter that takes over: no more is admitted then than its capacity less
+/// what was used, and nobody waits longer than it makes anybody wait.
+fn changed(old: &Limiter, state: &[u8], new: &Limiter, now: u64, is_exact: bool) -> Vec<u8> {
+    let mut next = vec![0xff; new.state_len()];
+    new.carry(old, state, at(now), &mut next);
+    let remaining = |limiter: &Limiter, state| limiter.peek(state, at(now), 0).remaining;
+    let used = old.capacity() - remaining(old, state);
+    let room = new.capacity().saturating_sub(used);
+    let left = remaining(new, &next);
+    assert!(
+        left <= room || !is_exact,
+        "{left} left of {room} by {new:?} after {old:?} on {state:?}"
+    );
+    assert!(old != new || next == state, "{old:?} changed {state:?}");
+    forgotten(new, &next, now);
+    next
+}
+
+fn is_ring(limiter: &Limiter) -> bool {
+    matches!(limiter.algorithm(), Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog)
 }
 
 /// Any bytes as a state; true when it has exact times and numbers to tell. A log that nobody wrote
@@ -102,9 +136,9 @@ fn fill(limiter: &Limiter, given: &[u8], as_counters: bool, state: &mut [u8]) ->
             repeat(&mut counters);
             limiter.convert(1, &counters, state)
         }
-        algorithm => {
+        _ => {
             repeat(state);
-            !matches!(algorithm, Algorithm::SlidingBuckets { .. } | Algorithm::SlidingLog)
+            !is_ring(limiter)
         }
     }
 }

@@ -34,6 +34,10 @@ pub fn run(case: &Case) -> Vec<String> {
                 }
                 differs(&answer, expected)
             }
+            Event::Change(line) => {
+                buckets[0] = buckets[0].changed(line, now);
+                None
+            }
             Event::Refund { cost, charged_at_ns } => {
                 let wanted = |r: &Receipt| (r.at_ns, r.cost) == (*charged_at_ns, *cost);
                 match receipts.iter().rposition(wanted) {
@@ -60,6 +64,12 @@ impl Bucket {
     fn new(line: &QuotaLine) -> Self {
         let limiter = limiter(line);
         Self { limiter, state: vec![0; limiter.state_len()] }
+    }
+
+    fn changed(&self, line: &QuotaLine, now: Timestamp) -> Self {
+        let mut next = Self::new(line);
+        next.limiter.carry(&self.limiter, &self.state, now, &mut next.state);
+        next
     }
 }
 
