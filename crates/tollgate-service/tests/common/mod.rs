@@ -131,6 +131,11 @@ impl Deployment {
         }
     }
 
+    /// Goes on with `reply`, whatever the store would say.
+    pub fn answered(&self, wants: tollgate_service::WantsStore, reply: StoreReply) -> Next {
+        self.serve(|service| wants.answered(service, reply))
+    }
+
     fn serve<T>(&self, act: impl FnOnce(&Service<'_>) -> T) -> T {
         act(&Service {
             tokens: &self.tokens,
