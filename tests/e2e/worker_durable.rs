@@ -194,7 +194,7 @@ pub fn tables(worker: &Workerd) -> usize {
         let wal = path.with_extension("sqlite-wal");
         let mut bytes = fs::read(path).unwrap_or_default();
         bytes.extend(fs::read(wal).unwrap_or_default());
-        bytes.windows(8).any(|window| window == b"state_v1")
+        bytes.windows(8).any(|window| window == b"state_v2")
     };
     worker.databases().iter().filter(|path| holds_table(path)).count()
 }

@@ -12,7 +12,7 @@ mod support;
 
 use proptest::prelude::*;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Failure, Plan, RuleResult};
+use tollgate_policy::{Answer, Counts, Failure, Plan, RuleResult};
 
 use support::{Request, Surfaced};
 
@@ -259,20 +259,24 @@ proptest! {
         let key = plan.partition(0).unwrap().key().to_vec();
         let stored = surface.store[&key].clone();
         let policy = &surface.policy;
+        let row = [&[0; 16], stored.as_slice()].concat();
+        let mut counts = Counts::decode_format_1(&row, policy).unwrap();
         prop_assert!(plan.settle(policy, status) || status == Some(401));
         let mut request = vec![];
-        plan.partition(0).unwrap().request(policy, &mut request);
+        plan.partition(0).unwrap().settle_request(policy, &mut request);
         prop_assert_eq!(plan.partition(0).unwrap().gives_back(), plan.partition(0).unwrap().applies() && status != Some(401));
         let now = Timestamp::from_millis(now + later);
-        let mut object = Plan::from_request(policy, &request).unwrap();
-        let mut reply = vec![];
-        for plan in [&mut object, &mut plan] {
-            plan.partition_mut(0).unwrap().load(policy, Some(&stored));
-            plan.decide(policy, now);
-        }
-        object.reply(policy, &mut reply);
-        prop_assert_eq!(object.partition(0).unwrap().value(), plan.partition(0).unwrap().value());
-        prop_assert_eq!(object.partition(0).unwrap().changed(), plan.partition(0).unwrap().changed());
-        prop_assert!(plan.partition_mut(0).unwrap().accept(policy, &reply).is_ok());
+        let answered = counts.answer(&request, now).unwrap();
+        plan.partition_mut(0).unwrap().load(policy, Some(&stored));
+        plan.decide(policy, now);
+        let row = [&[0; 16], plan.partition(0).unwrap().value()].concat();
+        let kept = |counts: &Counts| {
+            let mut row = vec![];
+            counts.encode(Timestamp::ZERO, &mut row);
+            row[26..].to_vec()
+        };
+        prop_assert_eq!(kept(&counts), kept(&Counts::decode_format_1(&row, policy).unwrap()));
+        prop_assert_eq!(answered.is_changed, plan.partition(0).unwrap().changed());
+        prop_assert!(plan.partition_mut(0).unwrap().accept(policy, &answered.reply).is_ok());
     }
 }

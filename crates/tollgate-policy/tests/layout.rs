@@ -14,7 +14,7 @@ mod support;
 
 use support::*;
 use tollgate_core::{FULLY_USED, Span, Timestamp};
-use tollgate_policy::{Plan, Policy, Surface, is_value};
+use tollgate_policy::{Counts, Plan, Policy, Surface, WireError, is_value};
 
 const POLICY: &str = r#"{"version": 1, "rules": [
     {"name": "api", "key": ["client_ip"], "quotas": [
@@ -114,24 +114,46 @@ fn it_is_found_wherever_it_lies() {
     assert_eq!(seen.header("ratelimit"), Some(field.as_str()));
 }
 
-/// In front one version, in the object another: what goes between them does not say how states lie.
+/// The row of an object that code of before stored, with one of `layout_1` as its value.
+fn row_of_format_1(policy: &Policy) -> Vec<u8> {
+    let group = policy.groups()[0].identity().to_le_bytes();
+    [&group, &9_000_000_000_u64.to_le_bytes()[..], &layout_1()].concat()
+}
+
+/// In front one version, in the object another: the object goes on counting by its old row, whoever
+/// asks.
 #[test]
-fn an_object_with_an_old_row_answers_a_new_front() {
+fn an_object_with_an_old_row_answers_fronts_of_both_versions() {
     let policy = Policy::compile(POLICY, Surface::Worker).unwrap();
-    let (mut front, mut wire) = (Plan::new(), Vec::new());
+    let row = row_of_format_1(&policy);
+    let counts = || Counts::decode_format_1(&row, &policy).unwrap();
+    assert_eq!(counts().idle_at(), Timestamp::from_millis(1_780_017_280_000));
+    assert_eq!(counts().alarm_at(), Timestamp::from_millis(9_000));
+    let mut front = Plan::new();
     policy.plan(&request(), &mut front);
+
+    let (mut wire, now) = (Vec::new(), Timestamp::from_millis(LAST));
     front.partition(0).unwrap().request(&policy, &mut wire);
-    // The group, then the record's identity as it stands in an old row, too: a front of before asks
-    // with the same.
-    assert_eq!(wire[8..12], layout_1()[..4]);
-    let mut object = Plan::from_request(&policy, &wire).unwrap();
-    object.partition_mut(0).unwrap().load(&policy, Some(&layout_1()));
-    object.decide(&policy, Timestamp::from_millis(LAST));
-    assert!(object.partition(0).unwrap().changed());
-    let mut reply = Vec::new();
-    object.reply(&policy, &mut reply);
-    front.partition_mut(0).unwrap().accept(&policy, &reply).unwrap();
+    assert!(Counts::reads(&wire));
+    let answered = counts().answer(&wire, now).unwrap();
+    assert!(answered.is_changed);
+    front.partition_mut(0).unwrap().accept(&policy, &answered.reply).unwrap();
     assert_eq!(seen(&policy, &front, Span::ZERO).header("ratelimit"), Some(AFTER[0].1));
+
+    // The group, then of each rule its identity as it stands in an old row, binding, a cost of one.
+    let rules = records(&layout_1());
+    let asked = |id: [u8; 4]| [&id[..], &[1], &1_u64.to_le_bytes()].concat();
+    let todays = wire;
+    let wire = [&row[..8], &asked(rules[0].0), &asked(rules[1].0)].concat();
+    assert!(!Counts::reads(&wire));
+    let of_format_1 = counts().answer_format_1(&policy, &wire, now).unwrap();
+    let quiet = counts().answer(&[&todays[..24], &[1 | 4], &todays[25..]].concat(), now).unwrap();
+    assert_eq!(of_format_1.reply, quiet.reply[1..], "the same, and no states");
+    // Code of today that is asked for what it does not know, and code of before by code of today.
+    let unknown = [&row[..8], &asked([7, 0, 0, 0])].concat();
+    let refused = counts().answer_format_1(&policy, &unknown, now);
+    assert_eq!(refused, Err(WireError::OtherPolicy));
+    assert_eq!(counts().answer(&unknown, now), Err(WireError::OtherPolicy));
 }
 
 /// Code of before, after a roll-back: it looks for its own records by identity and length. It finds

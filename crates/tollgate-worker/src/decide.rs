@@ -50,13 +50,13 @@ pub(crate) async fn settle(
     if !plan.settle(policy, status) {
         return false;
     }
-    let ask = |partition| objects.ask(policy, partition, objects.of(partition));
-    let calls: Vec<_> = plan.partitions().map(ask).collect();
+    let settle = |partition| objects.settle(policy, partition);
+    let calls: Vec<_> = plan.partitions().map(settle).collect();
     let asked_at = js::now();
     let mut charged = false;
-    for (asked, call) in calls {
-        objects.accept(policy, plan, asked.partition, asked_at, call.reply().await);
-        charged |= plan.partition(asked.partition).is_some_and(|partition| partition.changed());
+    for (i, call) in calls {
+        objects.accept(policy, plan, i, asked_at, call.reply().await);
+        charged |= plan.partition(i).is_some_and(|partition| partition.changed());
     }
     objects.denials.close(policy, plan);
     objects.report();

@@ -1,10 +1,13 @@
 //! One partition key: a Durable Object that decides and remembers.
 //!
 //! Invariant: a decision and its write are one synchronous step, so no other request comes between,
-//! and the platform holds the reply back until the write is durable. A denial writes nothing.
-//! Memory is only a copy of the row: an object that was evicted, or whose wasm instance aborted,
-//! reads it again. A row that cannot be read fails the one request that finds it and is removed:
-//! the count begins again, as in Envoy.
+//! and the platform holds the reply back until the write is durable. A denial writes nothing, but
+//! for the first one after a quota was changed: what is used is then carried to the new quota, and
+//! stays so. Memory is only a copy of the row: an object that was evicted, or whose wasm instance
+//! aborted, reads it again. A row that cannot be read fails the one request that finds it and is
+//! removed: the count begins again, as in Envoy. There is no policy here: quotas come with the
+//! request and stand in the row. The deployed one is looked at only for a row or a request of code
+//! that had no other way to say what it means.
 //!
 //! Under `durability: relaxed` memory is ahead of the row until [`Limiter::save`], which
 //! `entry.mjs` calls soon after: one write for everything admitted meanwhile. What a crash in
@@ -13,14 +16,14 @@
 use std::cell::RefCell;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Group, Partition, Plan, Policy, WireError};
+use tollgate_policy::{Answered, Counts, Policy, WireError};
 use wasm_bindgen::prelude::*;
 use worker::js_sys::{Array, ArrayBuffer, Date, Function, Object, Promise, Uint8Array};
-use worker::worker_sys::DurableObjectStorage;
+use worker::worker_sys::{DurableObjectStorage, SqlStorageCursor};
 
 use crate::deployment::policy;
 use crate::js;
-use crate::row::{self, Row};
+use crate::row;
 
 /// The object behind `Limiter` of `entry.mjs`. No method is asynchronous, and none panics.
 #[wasm_bindgen]
@@ -35,10 +38,15 @@ pub struct Limiter {
 #[derive(Default)]
 struct Memory {
     has_table: bool,
-    row: Option<Row>,
-    /// The row is not written yet; when its value is idle.
-    unsaved: Option<Timestamp>,
+    /// There is one of format 1, too: what it holds is in `counts`.
+    has_table_1: bool,
+    counts: Counts,
+    /// The row is not written yet.
+    is_unsaved: bool,
 }
+
+/// What is done with the counts, and what becomes of it.
+type Step<'s> = &'s dyn Fn(&mut Counts, Timestamp) -> Result<Answered, WireError>;
 
 #[wasm_bindgen]
 impl Limiter {
@@ -53,21 +61,15 @@ impl Limiter {
     /// empty when what was stored could not be read.
     ///
     /// # Errors
-    /// The bytes are no request, the other side has another policy, or storage fails. Nothing is
+    /// The bytes are no request, a front of before has another policy, or storage fails. Nothing is
     /// charged then.
     pub fn check(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
+        if Counts::reads(request) {
+            return self
+                .step(Counts::is_strict(request), &|counts, now| counts.answer(request, now));
+        }
         with_policy(|policy| {
-            let mut plan = Plan::from_request(policy, request).map_err(other_side)?;
-            let reply = self.with_memory(|memory| {
-                let now = js::now();
-                plan.each_partition(|partition| partition.load(policy, memory.value()));
-                plan.decide(policy, now);
-                if let Some(changed) = plan.partition(0).filter(Partition::changed) {
-                    self.commit(memory, policy, changed, now)?;
-                }
-                Ok(reply(policy, &plan))
-            })?;
-            Ok(reply.unwrap_or_default())
+            self.step(true, &|counts, now| counts.answer_format_1(policy, request, now))
         })
     }
 
@@ -77,22 +79,13 @@ impl Limiter {
     /// # Errors
     /// As `check`; nothing is taken back then.
     pub fn refund(&self, request: &[u8], charged: &[u8]) -> Result<Vec<u8>, JsValue> {
+        if Counts::reads(request) {
+            return self.step(Counts::is_strict(request), &|counts, now| {
+                counts.refund(request, charged, now)
+            });
+        }
         with_policy(|policy| {
-            let mut plan = Plan::from_request(policy, request).map_err(other_side)?;
-            let Some(mut partition) = plan.partition_mut(0) else { return Ok(Vec::new()) };
-            partition.accept(policy, charged).map_err(other_side)?;
-            if !partition.view().changed() {
-                return Ok(reply(policy, &plan));
-            }
-            let refunded = self.with_memory(|memory| {
-                let now = js::now();
-                partition.load(policy, memory.value());
-                partition.refund(policy, now);
-                self.commit(memory, policy, partition.view(), now)?;
-                partition.refunded(policy, now);
-                Ok(())
-            })?;
-            Ok(refunded.map(|()| reply(policy, &plan)).unwrap_or_default())
+            self.step(true, &|counts, now| counts.refund_format_1(policy, request, charged, now))
         })
     }
 
@@ -101,7 +94,10 @@ impl Limiter {
     /// # Errors
     /// Storage fails; it is still to be written then, and the next admission asks again.
     pub fn save(&self) -> Result<(), JsValue> {
-        self.with_memory(|memory| self.write_unsaved(memory, js::now())).map(drop)
+        let saved = self.with_memory(|memory| {
+            if memory.is_unsaved { self.write(memory, js::now()) } else { Ok(()) }
+        });
+        saved.map(drop)
     }
 
     /// Deletes the storage when everything in it is idle, else sets the alarm again. The promise is
@@ -112,26 +108,50 @@ impl Limiter {
     pub fn alarm(&self) -> Result<Promise, JsValue> {
         let done = self.with_memory(|memory| {
             let now = js::now();
-            let idle_at = match &memory.row {
-                Some(row) => idle_at(row, now),
-                None => Timestamp::ZERO,
-            };
+            let idle_at = memory.counts.idle_at();
             if idle_at <= now {
                 *memory = Memory::default();
                 return self.storage.delete_all();
             }
-            self.write_unsaved(memory, now)?;
-            let alarm_at = row::alarm_at(Timestamp::ZERO, idle_at, now);
-            if let Some(row) = &mut memory.row {
-                row.alarm_at = alarm_at;
+            // As if none had been set: it rang.
+            memory.counts.set_alarm_at(row::alarm_at(Timestamp::ZERO, idle_at, now));
+            if memory.is_unsaved {
+                self.write(memory, now)?;
             }
-            self.set_alarm(alarm_at)
+            self.set_alarm(memory.counts.alarm_at())
         })?;
         done.map_or_else(|| self.storage.delete_all(), Ok)
     }
 }
 
 impl Limiter {
+    /// Takes one step with what this key has used, and writes what it changed: now, or soon unless
+    /// it `is_strict`.
+    fn step(&self, is_strict: bool, step: Step<'_>) -> Result<Vec<u8>, JsValue> {
+        let mut is_ahead = false;
+        let reply = self.with_memory(|memory| {
+            let now = js::now();
+            let answered = step(&mut memory.counts, now).map_err(other_side)?;
+            if !answered.is_changed {
+                return Ok(answered.reply);
+            }
+            memory.is_unsaved = true;
+            if is_strict {
+                is_ahead = true;
+                self.write(memory, now)?;
+                is_ahead = false;
+            } else {
+                self.save_soon.call0(&JsValue::UNDEFINED)?;
+            }
+            Ok(answered.reply)
+        });
+        if is_ahead {
+            // It was not written, so it was not charged.
+            *self.memory.borrow_mut() = None;
+        }
+        Ok(reply?.unwrap_or_default())
+    }
+
     /// Calls `step` with what storage holds, read before if it is not in memory; `None` when it
     /// could not be read, and then it is gone.
     fn with_memory<T>(
@@ -147,82 +167,91 @@ impl Limiter {
         if is_corrupt { Ok(None) } else { step(memory).map(Some) }
     }
 
-    /// What storage holds, and whether that was no row: it is removed then.
+    /// What storage holds, and whether some of that was no row: it is removed then.
     fn read(&self) -> Result<(Memory, bool), JsValue> {
-        if self.first(row::FIND)?.is_none() {
-            return Ok((Memory::default(), false));
+        let mut memory = Memory::default();
+        for table in self.column(row::FIND)? {
+            let is_1 = table.as_string().is_some_and(|name| name == "state_v1");
+            *if is_1 { &mut memory.has_table_1 } else { &mut memory.has_table } = true;
         }
-        let stored = self.first(row::LOAD)?;
-        // Bytes only: of anything else the platform would make some, or throw.
-        let bytes = stored.as_ref().and_then(|stored| stored.dyn_ref::<ArrayBuffer>());
-        let row = bytes.and_then(|bytes| Row::decode(&Uint8Array::new(bytes).to_vec()));
-        let is_corrupt = stored.is_some() && row.is_none();
-        if is_corrupt {
-            self.storage.sql().exec(row::CLEAR, Array::new())?;
+        let mut is_corrupt = false;
+        if memory.has_table {
+            match self.row(row::LOAD, Counts::decode)? {
+                Some(Some(counts)) => memory.counts = counts,
+                Some(None) => {
+                    is_corrupt = true;
+                    self.exec(row::CLEAR, Array::new())?;
+                }
+                None => {}
+            }
         }
-        Ok((Memory { has_table: true, row, unsaved: None }, is_corrupt))
+        if memory.has_table_1 {
+            // Code of before wrote it after any row of today's: a roll-back came between.
+            let read = |bytes: &[u8]| with_policy(|p| Ok(Counts::decode_format_1(bytes, p)));
+            match self.row(row::LOAD_1, read)?.transpose()? {
+                Some(Some(earlier)) => memory.counts.replace_by(earlier),
+                Some(None) => {
+                    is_corrupt = true;
+                    self.exec(row::DROP_1, Array::new())?;
+                    memory.has_table_1 = false;
+                }
+                None => {}
+            }
+        }
+        Ok((memory, is_corrupt))
     }
 
-    /// The first column of the first row that `query` finds.
-    fn first(&self, query: &str) -> Result<Option<JsValue>, JsValue> {
-        let next = self.storage.sql().exec(query, Array::new())?.raw().next()?;
-        Ok((!next.done()).then(|| next.value().unchecked_into::<Array>().get(0)))
-    }
-
-    /// Takes the value of `partition` for the truth and writes it: now, or soon if all of its rules
-    /// are relaxed.
-    fn commit(
-        &self,
-        memory: &mut Memory,
-        policy: &Policy,
-        partition: Partition<'_>,
-        now: Timestamp,
-    ) -> Result<(), JsValue> {
-        let group = policy.groups().get(partition.group());
-        let row = Row {
-            group: group.map_or(0, Group::identity),
-            alarm_at: memory.row.as_ref().map_or(Timestamp::ZERO, |row| row.alarm_at),
-            value: partition.value().to_vec(),
-        };
-        let idle_at = partition.idle_at(policy);
-        if group.is_none_or(Group::is_strict) {
-            return self.write(memory, row, idle_at, now);
-        }
-        memory.row = Some(row);
-        memory.unsaved = Some(idle_at);
-        self.save_soon.call0(&JsValue::UNDEFINED).map(drop)
-    }
-
-    fn write_unsaved(&self, memory: &mut Memory, now: Timestamp) -> Result<(), JsValue> {
-        match (memory.unsaved, memory.row.clone()) {
-            (Some(idle_at), Some(row)) => self.write(memory, row, idle_at, now),
-            _ => Ok(()),
-        }
-    }
-
-    /// Writes `row` and sets the alarm that will delete it, then remembers both.
-    fn write(
-        &self,
-        memory: &mut Memory,
-        mut row: Row,
-        idle_at: Timestamp,
-        now: Timestamp,
-    ) -> Result<(), JsValue> {
-        let set_at = row.alarm_at;
-        row.alarm_at = row::alarm_at(set_at, idle_at, now);
+    /// Writes the row and sets the alarm that will delete it, then remembers both.
+    fn write(&self, memory: &mut Memory, now: Timestamp) -> Result<(), JsValue> {
+        let set_at = memory.counts.alarm_at();
+        let alarm_at = row::alarm_at(set_at, memory.counts.idle_at(), now);
+        memory.counts.set_alarm_at(alarm_at);
         if !memory.has_table {
-            self.storage.sql().exec(row::CREATE, Array::new())?;
+            self.exec(row::CREATE, Array::new())?;
             memory.has_table = true;
         }
-        let bytes = Uint8Array::from(row.encode().as_slice());
-        self.storage.sql().exec(row::SAVE, Array::of1(&bytes))?;
-        if row.alarm_at != set_at {
-            // Not awaited: the output gate holds the reply until this is durable too.
-            let _ = self.set_alarm(row.alarm_at)?;
+        let mut bytes = Vec::new();
+        memory.counts.encode(now, &mut bytes);
+        self.exec(row::SAVE, Array::of1(&Uint8Array::from(bytes.as_slice())))?;
+        if memory.has_table_1 {
+            self.exec(row::DROP_1, Array::new())?;
+            memory.has_table_1 = false;
         }
-        memory.row = Some(row);
-        memory.unsaved = None;
+        if alarm_at != set_at {
+            // Not awaited: the output gate holds the reply until this is durable too.
+            let _ = self.set_alarm(alarm_at)?;
+        }
+        memory.is_unsaved = false;
         Ok(())
+    }
+}
+
+impl Limiter {
+    /// The first column of what `query` finds.
+    fn column(&self, query: &str) -> Result<Vec<JsValue>, JsValue> {
+        let rows = self.exec(query, Array::new())?.raw();
+        let mut found = Vec::new();
+        loop {
+            let next = rows.next()?;
+            if next.done() {
+                return Ok(found);
+            }
+            found.push(next.value().unchecked_into::<Array>().get(0));
+        }
+    }
+
+    /// What `read` makes of the row that `query` finds, if it finds one.
+    fn row<T>(&self, query: &str, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, JsValue> {
+        // Bytes only: of anything else the platform would make some, or throw.
+        let bytes = |stored: &JsValue| {
+            let bytes = stored.dyn_ref::<ArrayBuffer>();
+            bytes.map(|bytes| Uint8Array::new(bytes).to_vec()).unwrap_or_default()
+        };
+        Ok(self.column(query)?.first().map(|stored| read(&bytes(stored))))
+    }
+
+    fn exec(&self, query: &str, values: Array) -> Result<SqlStorageCursor, JsValue> {
+        self.storage.sql().exec(query, values)
     }
 
     fn set_alarm(&self, at: Timestamp) -> Result<Promise, JsValue> {
@@ -232,33 +261,11 @@ impl Limiter {
     }
 }
 
-impl Memory {
-    fn value(&self) -> Option<&[u8]> {
-        self.row.as_ref().map(|row| row.value.as_slice())
-    }
-}
-
-/// When `row` may be deleted. The state of rules that are gone may go at once; while the policy
-/// cannot be read nothing may.
-fn idle_at(row: &Row, now: Timestamp) -> Timestamp {
-    let Ok(policy) = &*policy() else {
-        return now.saturating_add(row::RETRY_ALARM_AFTER);
-    };
-    let group = policy.groups().iter().find(|group| group.identity() == row.group);
-    group.map_or(Timestamp::ZERO, |group| group.idle_at(policy, &row.value))
-}
-
 fn with_policy<T>(step: impl FnOnce(&Policy) -> Result<T, JsValue>) -> Result<T, JsValue> {
     match &*policy() {
         Ok(policy) => step(policy),
         Err(_) => Err(error("the policy is wrong; see the health report")),
     }
-}
-
-fn reply(policy: &Policy, plan: &Plan) -> Vec<u8> {
-    let mut reply = Vec::new();
-    plan.reply(policy, &mut reply);
-    reply
 }
 
 fn other_side(why: WireError) -> JsValue {

@@ -12,7 +12,7 @@
 use std::cell::RefCell;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Failure, Partition, Plan, Policy};
+use tollgate_policy::{Answer, Failure, Partition, Plan, Policy, WireError};
 use tollgate_service::log::Sampler;
 use tollgate_service::metrics::Event;
 use wasm_bindgen::JsValue;
@@ -82,7 +82,7 @@ async fn charge(
         asked.reply = reply.as_ref().cloned().unwrap_or_default();
         objects.accept(policy, plan, asked.partition, asked_at, reply);
     }
-    if is_refused(policy, plan, waited) {
+    if plan.newer().is_some() || is_refused(policy, plan, waited) {
         objects.refund_committed(policy, plan, &asked).await;
     }
     asked
@@ -93,10 +93,9 @@ fn is_refused(policy: &Policy, plan: &Plan, waited: Span) -> bool {
     matches!(answer, Answer::Refuse { .. } | Answer::Retry(_))
 }
 
-/// Takes `reply` as what partition `i`'s object decided; false when it is no reply to what it was
-/// asked.
-fn accept(policy: &Policy, plan: &mut Plan, i: usize, reply: &[u8]) -> bool {
-    plan.partition_mut(i).is_some_and(|mut partition| partition.accept(policy, reply).is_ok())
+/// Takes `reply` as what partition `i`'s object decided.
+fn accept(policy: &Policy, plan: &mut Plan, i: usize, reply: &[u8]) -> Result<(), WireError> {
+    plan.partition_mut(i).map_or(Ok(()), |mut partition| partition.accept(policy, reply))
 }
 
 impl Objects {
@@ -119,11 +118,19 @@ impl Objects {
     ) -> (Asked, Call) {
         let mut request = Vec::new();
         partition.request(policy, &mut request);
+        self.counters.add(Event::Check);
+        let call = Call::check(&object, &request);
+        (Asked { partition: partition.index(), object, request, reply: Vec::new() }, call)
+    }
+
+    /// Asks the object of a partition of a settled plan to do what its response brought about.
+    pub(crate) fn settle(&self, policy: &Policy, partition: Partition<'_>) -> (usize, Call) {
+        let mut request = Vec::new();
+        partition.settle_request(policy, &mut request);
         let gives_back = partition.gives_back();
         self.counters.add(if gives_back { Event::Settle } else { Event::Check });
         let call = if gives_back { Call::settle } else { Call::check };
-        let call = call(&object, &request);
-        (Asked { partition: partition.index(), object, request, reply: Vec::new() }, call)
+        (partition.index(), call(&self.of(partition), &request))
     }
 
     /// Asks what every object would decide, for a request that has to wait behind others. When it
@@ -148,7 +155,7 @@ impl Objects {
         waited: Span,
     ) -> bool {
         self.peek(policy, plan, keys).await;
-        !is_refused(policy, plan, waited)
+        plan.newer().is_none() && !is_refused(policy, plan, waited)
     }
 
     async fn peek(&self, policy: &Policy, plan: &mut Plan, keys: &[KeyObject]) {
@@ -175,19 +182,28 @@ impl Objects {
         asked_at: Timestamp,
         reply: Result<Vec<u8>, NoReply>,
     ) {
-        let (failure, trouble, word) = match reply {
-            Ok(reply) if accept(policy, plan, i, &reply) => {
-                return self.denials.hear(policy, plan, i, asked_at);
-            }
-            Ok(reply) if reply.is_empty() => (Failure::Corrupt, Trouble::Corrupt, String::new()),
-            Ok(_) => (Failure::Unreachable, Trouble::Misread, String::new()),
-            Err(NoReply::Late) => (Failure::Unreachable, Trouble::Late, String::new()),
-            Err(NoReply::Failed(word)) => (Failure::Unreachable, Trouble::Failed, word),
+        let failure = match reply {
+            Ok(reply) => match accept(policy, plan, i, &reply) {
+                Ok(()) => return self.denials.hear(policy, plan, i, asked_at),
+                Err(_) if reply.is_empty() => self.failed(Trouble::Corrupt, ""),
+                // Not one that is counted here: it is planned anew under that version.
+                Err(WireError::Newer(version)) => Failure::Newer(version),
+                Err(WireError::Malformed | WireError::OtherPolicy) => {
+                    self.failed(Trouble::Misread, "")
+                }
+            },
+            Err(NoReply::Late) => self.failed(Trouble::Late, ""),
+            Err(NoReply::Failed(word)) => self.failed(Trouble::Failed, &word),
         };
         if let Some(mut partition) = plan.partition_mut(i) {
             partition.fail(failure);
         }
-        self.note(trouble, &word);
+    }
+
+    /// What a partition fails with whose object was the `trouble`, which is counted.
+    fn failed(&self, trouble: Trouble, word: &str) -> Failure {
+        self.note(trouble, word);
+        if trouble == Trouble::Corrupt { Failure::Corrupt } else { Failure::Unreachable }
     }
 
     /// Takes back every charge of a refused request. The new replies say what is left without it.
@@ -202,7 +218,7 @@ impl Objects {
         for (i, call) in calls {
             match call.reply().await {
                 // What cannot be read changes nothing: the request is refused in any case.
-                Ok(reply) if accept(policy, plan, i, &reply) => {}
+                Ok(reply) if accept(policy, plan, i, &reply).is_ok() => {}
                 Ok(_) => self.note(Trouble::Misread, ""),
                 Err(NoReply::Late) => self.note(Trouble::Late, ""),
                 Err(NoReply::Failed(word)) => {
@@ -214,6 +230,9 @@ impl Objects {
 
     /// Counts what `on_failure` decided, if it did.
     pub(crate) fn report_failures(&self, policy: &Policy, plan: &Plan) {
+        if plan.newer().is_some() {
+            self.note(Trouble::Failed, "objects know a newer policy");
+        }
         if plan.has_failed() {
             let outcome = plan.outcome(policy);
             match outcome.final_answer() {

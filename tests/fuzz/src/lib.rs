@@ -5,6 +5,7 @@
 //! without it. `logs.rs` is a module of its targets and of `tollgate-access-log`'s test, because
 //! nothing else here imports that crate; `traffic.rs` the same with `tollgate-sim`.
 
+pub mod counts;
 pub mod headers;
 pub mod paths;
 pub mod policy;

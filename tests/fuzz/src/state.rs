@@ -1,5 +1,5 @@
-//! Bytes as a store or a peer might give them back: stored states, stored values, requests and
-//! replies.
+//! Bytes as a store or a peer might give them back: stored states, stored values, and what `counts`
+//! reads.
 //!
 //! The first byte of a corpus file chooses which of these the rest is. Invariant checked, whatever
 //! the bytes: nobody gets more than a full quota at one instant; looking says what checking does; a
@@ -11,8 +11,9 @@ use arbitrary::{Result, Unstructured};
 use tollgate_core::{
     ALLOWED_SKEW, Algorithm, Charge, Decision, LATEST, Limiter, Quota, Span, Timestamp,
 };
-use tollgate_policy::{Answer, Failure, Plan, Policy, Surface};
+use tollgate_policy::{Answer, Plan, Policy, Surface};
 
+use super::counts;
 use super::policy::shown;
 use super::request::Request;
 
@@ -45,8 +46,12 @@ pub fn check(bytes: &[u8]) {
         // Too few bytes read as zeros, so that this always ends well.
         0 => limiter(Unstructured::new(bytes)).unwrap_or_default(),
         1 => stored_value(Unstructured::new(bytes)).unwrap_or_default(),
-        2 => wire_request(bytes),
-        _ => wire_reply(bytes),
+        2 => counts::asked(policy(), bytes),
+        _ => {
+            let (kind, reply) = bytes.split_first().unwrap_or((&0, bytes));
+            let request = Request::read(REQUESTS[usize::from(*kind) % REQUESTS.len()]);
+            counts::replied(policy(), &request, reply);
+        }
     }
 }
 
@@ -313,62 +318,4 @@ fn stored_value(mut input: Unstructured<'_>) -> Result<()> {
         assert_eq!(decided(&stored), decided(&fresh), "idle, but not like never seen");
     }
     Ok(())
-}
-
-/// Any bytes as what the front asks an object.
-fn wire_request(bytes: &[u8]) {
-    let policy = policy();
-    // Where a group is to be named, ours is taken: no fuzzer finds 64 bits by chance.
-    let identity = policy.groups()[0].identity().to_le_bytes();
-    let bytes = [&identity, bytes].concat();
-    let Ok(mut plan) = Plan::from_request(policy, &bytes) else { return };
-    let (mut asked, mut replied) = (Vec::new(), Vec::new());
-    plan.partition(0).unwrap().request(policy, &mut asked);
-    let again = Plan::from_request(policy, &asked).expect("what we ask is a request");
-    let mut asked_again = Vec::new();
-    again.partition(0).unwrap().request(policy, &mut asked_again);
-    assert_eq!(asked, asked_again);
-    asked.push(0);
-    assert!(Plan::from_request(policy, &asked).is_err(), "taken with a byte too many");
-    plan.partition_mut(0).unwrap().load(policy, None);
-    plan.decide(policy, at(1_780_000_000_000_000_000));
-    shown(policy, &plan);
-    plan.reply(policy, &mut replied);
-    let mut front = again;
-    front.partition_mut(0).unwrap().accept(policy, &replied).expect("what we reply is a reply");
-    assert_eq!(front.outcome(policy).verdicts(), plan.outcome(policy).verdicts());
-    replied.push(0);
-    assert!(
-        front.partition_mut(0).unwrap().accept(policy, &replied).is_err(),
-        "taken with a byte too many"
-    );
-    plan.partition_mut(0).unwrap().refund(policy, at(1_780_000_000_000_000_000));
-    plan.partition_mut(0).unwrap().refunded(policy, at(1_780_000_000_000_000_000));
-    shown(policy, &plan);
-}
-
-/// Any bytes as what an object answers.
-fn wire_reply(bytes: &[u8]) {
-    let policy = policy();
-    let (kind, reply) = bytes.split_first().unwrap_or((&0, bytes));
-    let request = Request::read(REQUESTS[usize::from(*kind) % REQUESTS.len()]);
-    let mut plan = Plan::new();
-    policy.plan(&request, &mut plan);
-    if plan.partition_mut(0).unwrap().accept(policy, reply).is_err() {
-        plan.partition_mut(0).unwrap().fail(Failure::Corrupt);
-        shown(policy, &plan);
-        return;
-    }
-    shown(policy, &plan);
-    let said = |plan: &Plan| {
-        let mut reply = Vec::new();
-        plan.reply(policy, &mut reply);
-        reply
-    };
-    let first = said(&plan);
-    let mut again = Plan::new();
-    policy.plan(&request, &mut again);
-    again.partition_mut(0).unwrap().accept(policy, &first).expect("what we reply is a reply");
-    assert_eq!(said(&again), first);
-    assert_eq!(again.outcome(policy).verdicts(), plan.outcome(policy).verdicts());
 }

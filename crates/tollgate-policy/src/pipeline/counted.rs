@@ -7,6 +7,7 @@
 use tollgate_core::{Decision, Limiter, Span, Timestamp, Verdict};
 
 use crate::policy::quota::CompiledQuota;
+use crate::policy::stored_set::StoredQuota;
 
 /// A quota with a place in its record.
 pub(crate) trait Counter {
@@ -20,6 +21,16 @@ pub(crate) trait Counter {
 impl Counter for CompiledQuota {
     fn limiter(&self) -> &Limiter {
         &self.limiter
+    }
+
+    fn state_in<'v>(&self, states: &'v mut [u8]) -> Option<&'v mut [u8]> {
+        self.state_mut(states)
+    }
+}
+
+impl Counter for StoredQuota {
+    fn limiter(&self) -> &Limiter {
+        self.limiter()
     }
 
     fn state_in<'v>(&self, states: &'v mut [u8]) -> Option<&'v mut [u8]> {

@@ -74,6 +74,22 @@ impl Plan {
         }
     }
 
+    /// The newest version of the policy that a partition's states are of, where that is newer than
+    /// this plan's: plan the request anew under it, after everything that the others charged was
+    /// refunded. Else such a partition has failed.
+    #[must_use]
+    pub fn newer(&self) -> Option<u64> {
+        let versions = self.partitions.live().iter().filter_map(|stored| match stored.status {
+            Status::Failed(Failure::Newer(version)) => Some(version),
+            Status::Failed(Failure::Unreachable | Failure::Contended | Failure::Corrupt)
+            | Status::Pending
+            | Status::Loaded
+            | Status::Charged
+            | Status::Uncharged => None,
+        });
+        versions.max()
+    }
+
     /// True when a partition could not be loaded, decided or committed.
     #[must_use]
     pub fn has_failed(&self) -> bool {

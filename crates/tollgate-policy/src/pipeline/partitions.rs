@@ -22,6 +22,8 @@ pub enum Failure {
     Contended,
     /// What was stored is no value of this policy.
     Corrupt,
+    /// What was stored is of a newer policy than the plan's, of this version.
+    Newer(u64),
 }
 
 /// How far a partition is.

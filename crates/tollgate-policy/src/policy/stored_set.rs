@@ -108,6 +108,18 @@ impl StoredSet {
         Some(Self { stable_id, record_id, version, quotas })
     }
 
+    /// How many bytes the set at the front of `bytes` takes, and how many quotas it has, unread.
+    pub(crate) fn extent(bytes: &[u8]) -> Option<(usize, usize)> {
+        let quotas = usize::from(*bytes.get(SET_LEN.checked_sub(1)?)?);
+        Some((quotas.checked_mul(QUOTA_LEN)?.checked_add(SET_LEN)?, quotas))
+    }
+
+    /// The same set, of states in today's layout.
+    pub(crate) fn in_current_layout(self) -> Self {
+        let versions = self.quotas.iter().map(|quota| quota.limiter.state_version());
+        Self { version: versions.max().unwrap_or(self.version), ..self }
+    }
+
     /// Appends the same bytes to `out` that it was read from.
     pub fn write(&self, out: &mut Vec<u8>) {
         write_header(self.stable_id, self.record_id, self.version, self.quotas.len(), out);

@@ -1,0 +1,118 @@
+//! What is asked, as whoever counts reads it.
+//!
+//! Invariant: a request is read whole or not at all, before anything is decided by it; no two rules
+//! of it count in one record.
+
+use alloc::vec::Vec;
+
+use tollgate_core::{Decision, Span, Timestamp, Verdict};
+
+use crate::pipeline::plan::Due;
+use crate::pipeline::remote::wire::{
+    BINDING, GIVEN_BACK, LATER, MAGIC, QUIET, Reader, SETTLES, STRICT, WAITS, WireError,
+};
+use crate::policy::stored_set::StoredSet;
+
+/// A request.
+#[derive(Debug)]
+pub(crate) struct Asked<'b> {
+    /// The version of the policy that it was planned with.
+    pub(crate) version: u64,
+    /// The identity of the key's group.
+    pub(crate) group: u64,
+    /// What a response brought about: it happened, whatever the policy is by now.
+    pub(crate) settles: bool,
+    /// No states are told to whoever asks.
+    pub(crate) is_quiet: bool,
+    pub(crate) rules: Vec<AskedRule<'b>>,
+    /// One for each quota of each rule, in their order.
+    pub(crate) decisions: Vec<Decision>,
+}
+
+/// A rule of it.
+#[derive(Debug)]
+pub(crate) struct AskedRule<'b> {
+    pub(crate) binding: bool,
+    pub(crate) due: Due,
+    pub(crate) cost: u64,
+    /// The longest wait that is not a denial.
+    pub(crate) longest: Option<Span>,
+    /// Its quotas, as bytes: what is stored by the same bytes is stored by the same quotas.
+    pub(crate) parameters: &'b [u8],
+    /// How many decisions are its own.
+    pub(crate) quotas: usize,
+    /// When it was charged, of a charge that is to be taken back; later when it is charged.
+    pub(crate) charged: Option<Timestamp>,
+}
+
+impl AskedRule<'_> {
+    /// What its rule and tier are known by.
+    pub(crate) fn stable_id(&self) -> u64 {
+        self.parameters.first_chunk().map_or(0, |id| u64::from_le_bytes(*id))
+    }
+}
+
+/// True when what `request` charges must be durable before its answer leaves.
+pub(crate) fn is_strict(request: &[u8]) -> bool {
+    request.get(FLAGS).is_none_or(|flags| flags & STRICT != 0)
+}
+
+/// Where the flags of a request stand.
+const FLAGS: usize = 24;
+
+impl<'b> Asked<'b> {
+    /// Reads a request of format 2.
+    pub(crate) fn read(request: &'b [u8]) -> Result<Self, WireError> {
+        let mut bytes = Reader(request);
+        if bytes.bytes(MAGIC.len())? != MAGIC {
+            return Err(WireError::OtherPolicy);
+        }
+        let (version, group, flags) = (bytes.u64()?, bytes.u64()?, bytes.u8()?);
+        if flags & !(STRICT | SETTLES | QUIET) != 0 {
+            return Err(WireError::Malformed);
+        }
+        let (settles, is_quiet) = (flags & SETTLES != 0, flags & QUIET != 0);
+        let (rules, decisions) = (Vec::new(), Vec::new());
+        let mut asked = Self { version, group, settles, is_quiet, rules, decisions };
+        while !bytes.0.is_empty() {
+            let rule = asked.read_rule(&mut bytes)?;
+            let is_same = |other: &AskedRule<'_>| other.stable_id() == rule.stable_id();
+            if asked.rules.iter().any(is_same) {
+                return Err(WireError::Malformed);
+            }
+            asked.rules.push(rule);
+        }
+        Ok(asked)
+    }
+
+    fn read_rule(&mut self, bytes: &mut Reader<'b>) -> Result<AskedRule<'b>, WireError> {
+        let (flags, cost) = (bytes.u8()?, bytes.u64()?);
+        let longest = match flags & WAITS {
+            0 => None,
+            _ => Some(Span::from_nanos(bytes.u64()?)),
+        };
+        let (len, quotas) = StoredSet::extent(bytes.0).ok_or(WireError::Malformed)?;
+        let parameters = bytes.bytes(len)?;
+        let (due, charged) = match flags & !(BINDING | WAITS) {
+            0 => (Due::Now, None),
+            LATER => (Due::Later, None),
+            GIVEN_BACK => (Due::GivenBack, Some(Timestamp::from_nanos(bytes.u64()?))),
+            _ => return Err(WireError::Malformed),
+        };
+        for _ in 0..quotas {
+            let delay = if charged.is_some() { bytes.u64()? } else { 0 };
+            self.decisions.push(undecided(delay));
+        }
+        let binding = flags & BINDING != 0;
+        Ok(AskedRule { binding, due, cost, longest, parameters, quotas, charged })
+    }
+}
+
+/// A decision that is still to be made, or one that made a request wait so long.
+const fn undecided(delay_ns: u64) -> Decision {
+    let verdict = match delay_ns {
+        0 => Verdict::Allow,
+        _ => Verdict::Delay(Span::from_nanos(delay_ns)),
+    };
+    Decision { verdict, limit: 0, remaining: 0, retry_after: None, reset_after: Span::ZERO }
+}

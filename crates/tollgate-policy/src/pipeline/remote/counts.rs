@@ -1,0 +1,204 @@
+//! Everything that one key has used, kept by itself: the quotas stand beside their states.
+//!
+//! Invariant: states never go back a generation. A request planned with an older policy than one
+//! that was seen here is answered with that version and charges nothing; what a response brought
+//! about is charged all the same, by the quotas that the states have by now. States of changed
+//! quotas are [carried](crate::carry_set) when the quotas are first asked with, once: carried anew
+//! at every denial, what is used would be worked out of the old quotas again and again, and a
+//! client would be told a `retry_after` that does not come true.
+//!
+//! Deliberately absent: where a row is kept, and the clock. How a request is decided is `decide`'s.
+
+use alloc::vec::Vec;
+
+use tollgate_core::Timestamp;
+
+use crate::pipeline::remote::asked::{Asked, is_strict};
+use crate::pipeline::remote::kept::Kept;
+use crate::pipeline::remote::wire::{NEWER, WireError};
+use crate::policy::stored_set::StoredSet;
+
+/// Sets that are kept although they are idle: what a key is asked by again and again is compiled
+/// once.
+const MAX_IDLE_SETS: usize = 32;
+
+/// The most sets that one key may have used at a time, and the bytes of their row; the platform
+/// takes rows of 2 MB. Beyond either, who used the least share of its quotas is forgotten first.
+const MAX_SETS: usize = 1024;
+const MAX_ROW: usize = 1 << 20;
+
+/// What one key has used. A row of a store holds it as bytes ([`Counts::encode`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub(crate) group: u64,
+    pub(crate) alarm_at: Timestamp,
+    pub(crate) version: u64,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) sets: Vec<Kept>,
+}
+
+/// Who is refused until a time, whatever is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// The rule or tier; `None` for all of the key.
+    pub(crate) stable_id: Option<u64>,
+    pub(crate) until: Timestamp,
+}
+
+/// What was answered, and whether that changed anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// For [`PartitionMut::accept`](crate::PartitionMut::accept).
+    pub reply: Vec<u8>,
+    /// The row is to be written: something was charged or given back, or states were carried to
+    /// other quotas.
+    pub is_changed: bool,
+}
+
+impl Counts {
+    /// True when what `request` charges must be durable before its answer leaves.
+    #[must_use]
+    pub fn is_strict(request: &[u8]) -> bool {
+        is_strict(request)
+    }
+
+    /// Decides a request of [`Partition::request`](crate::Partition::request), or one of its kin,
+    /// at `now`.
+    ///
+    /// # Errors
+    /// The bytes are no request; nothing is changed then.
+    pub fn answer(&mut self, request: &[u8], now: Timestamp) -> Result<Answered, WireError> {
+        let mut asked = Asked::read(request)?;
+        let sets = self.sets_to_come(&asked)?;
+        if self.is_ahead_of(&asked) && !asked.settles {
+            return Ok(self.newer());
+        }
+        let is_carried = self.follow(&asked, sets, now);
+        let is_charged = self.decide(&mut asked, now);
+        let mut reply = Vec::new();
+        self.write_reply(&asked, now, &mut reply);
+        Ok(Answered { reply, is_changed: is_carried || is_charged })
+    }
+
+    /// Takes back what [`Counts::answer`] charged for `request` when it replied `reply`. The answer
+    /// says what is left then. Calling it twice takes it back twice: try once. A charge whose
+    /// states were carried to other quotas since then stays.
+    ///
+    /// # Errors
+    /// The bytes are no request, or no reply to it; nothing is taken back then.
+    pub fn refund(
+        &mut self,
+        request: &[u8],
+        reply: &[u8],
+        now: Timestamp,
+    ) -> Result<Answered, WireError> {
+        let mut asked = Asked::read(request)?;
+        let at = asked.read_reply(reply)?;
+        let is_changed = self.take_back(&mut asked, now);
+        let mut reply = Vec::new();
+        self.write_reply(&asked, if is_changed { now } else { at }, &mut reply);
+        Ok(Answered { reply, is_changed })
+    }
+
+    /// The time from which all of it may be forgotten without loss.
+    #[must_use]
+    pub fn idle_at(&self) -> Timestamp {
+        let blocks = self.blocks.iter().map(|block| block.until);
+        self.sets.iter().map(Kept::idle_at).chain(blocks).max().unwrap_or(Timestamp::ZERO)
+    }
+
+    /// The identity of the key's group of rules.
+    #[must_use]
+    pub const fn group(&self) -> u64 {
+        self.group
+    }
+
+    /// The newest version of the policy that was seen here; 0 where nobody counts them.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The time for which an alarm is set that looks whether this is idle.
+    #[must_use]
+    pub const fn alarm_at(&self) -> Timestamp {
+        self.alarm_at
+    }
+
+    /// Notes for when the alarm is set.
+    pub const fn set_alarm_at(&mut self, at: Timestamp) {
+        self.alarm_at = at;
+    }
+
+    /// Takes what `later` has of each rule and tier in place of its own.
+    pub fn replace_by(&mut self, later: Self) {
+        for later in later.sets {
+            match self.kept(later.stable_id()) {
+                Some(kept) => *kept = later,
+                None => self.sets.push(later),
+            }
+        }
+    }
+
+    /// What is kept of a rule or tier.
+    pub(crate) fn kept(&mut self, stable_id: u64) -> Option<&mut Kept> {
+        self.sets.iter_mut().find(|kept| kept.stable_id() == stable_id)
+    }
+
+    /// True when the request is of an older policy than one that was seen here. Version 0 is no
+    /// version: where nobody counts them the deployed policy rules, whatever was before.
+    fn is_ahead_of(&self, asked: &Asked<'_>) -> bool {
+        asked.version != 0 && asked.version < self.version
+    }
+
+    fn newer(&self) -> Answered {
+        let mut reply = Vec::with_capacity(9);
+        reply.push(NEWER);
+        reply.extend(self.version.to_le_bytes());
+        Answered { reply, is_changed: false }
+    }
+
+    /// The sets of the request whose states are not kept by the same parameters.
+    fn sets_to_come(&self, asked: &Asked<'_>) -> Result<Vec<StoredSet>, WireError> {
+        let is_kept = |parameters: &[u8]| self.sets.iter().any(|k| k.parameters == parameters);
+        let others = asked.rules.iter().map(|rule| rule.parameters).filter(|p| !is_kept(p));
+        others.map(|mut bytes| StoredSet::read(&mut bytes).ok_or(WireError::Malformed)).collect()
+    }
+
+    /// Brings what is kept to the quotas of the request; true when something used was carried.
+    fn follow(&mut self, asked: &Asked<'_>, sets: Vec<StoredSet>, now: Timestamp) -> bool {
+        let is_ahead = self.is_ahead_of(asked);
+        self.version = self.version.max(asked.version);
+        self.group = asked.group;
+        let mut is_carried = false;
+        let has_new = !sets.is_empty();
+        for set in sets {
+            match self.kept(set.stable_id()) {
+                // What a response brought about: the states stay what they are by now.
+                Some(_) if is_ahead => {}
+                Some(kept) => is_carried |= kept.carry_to(set, now),
+                None => self.sets.push(Kept::fresh(set)),
+            }
+        }
+        if has_new {
+            self.make_room(asked, now);
+        }
+        is_carried
+    }
+
+    /// Forgets idle sets when there are many, and beyond the bounds whoever used least.
+    fn make_room(&mut self, asked: &Asked<'_>, now: Timestamp) {
+        if self.sets.len() <= MAX_IDLE_SETS {
+            return;
+        }
+        let is_asked = |kept: &Kept| asked.rules.iter().any(|r| r.stable_id() == kept.stable_id());
+        self.sets.retain(|kept| is_asked(kept) || !kept.is_idle(now));
+        let mut len = self.sets.iter().fold(0_usize, |sum, kept| sum.saturating_add(kept.len()));
+        while self.sets.len() > MAX_SETS || len > MAX_ROW {
+            let others = self.sets.iter().enumerate().filter(|(_, kept)| !is_asked(kept));
+            let least = others.min_by_key(|(_, kept)| (kept.used(now), kept.idle_at()));
+            let Some((i, _)) = least else { return };
+            len = len.saturating_sub(self.sets.swap_remove(i).len());
+        }
+    }
+}

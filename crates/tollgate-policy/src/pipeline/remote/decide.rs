@@ -1,0 +1,112 @@
+//! Deciding a request on what is kept: all or nothing, as `Plan::decide` does for one partition.
+//!
+//! Invariant: the same quotas on the same states decide the same bytes here and in a plan. What a
+//! rule does to its record is `counted`'s for both.
+
+use alloc::vec;
+
+use tollgate_core::{Decision, Span, Timestamp, Verdict};
+
+use crate::pipeline::plan::Due;
+use crate::pipeline::remote::asked::{Asked, AskedRule};
+use crate::pipeline::remote::counts::Counts;
+use crate::pipeline::remote::kept::Kept;
+
+impl Counts {
+    /// Fills the decisions of `asked` and charges what is admitted; true when something was charged
+    /// or given back.
+    pub(crate) fn decide(&mut self, asked: &mut Asked<'_>, now: Timestamp) -> bool {
+        let mut admitted = true;
+        self.each(asked, |kept, rule, decisions| {
+            // What was decided on a charge is needed to take it back.
+            if rule.due != Due::GivenBack && kept.parameters == rule.parameters {
+                kept.counted(decisions).look(now, rule.cost, rule.longest);
+                admitted &= !(rule.binding && denies(decisions));
+            }
+        });
+        let mut is_changed = false;
+        self.each(asked, |kept, rule, decisions| {
+            if kept.parameters != rule.parameters {
+                is_changed |= settle_by_own(kept, rule, now);
+                return;
+            }
+            if let (Due::GivenBack, Some(at)) = (rule.due, rule.charged) {
+                kept.counted(decisions).take_back(at, rule.cost, now);
+                is_changed = true;
+                return;
+            }
+            let is_charged = admitted && rule.due == Due::Now && !denies(decisions);
+            rule.charged = is_charged.then_some(now);
+            is_changed |= is_charged;
+            let mut counted = kept.counted(decisions);
+            if is_charged { counted.charge(now, rule.cost) } else { counted.leave(now) }
+        });
+        is_changed
+    }
+
+    /// Takes back what was charged for `asked`; true when anything was. Where the states were
+    /// carried to other quotas since, the charge stays: it is no longer the one that was made.
+    pub(crate) fn take_back(&mut self, asked: &mut Asked<'_>, now: Timestamp) -> bool {
+        let mut is_changed = false;
+        self.each(asked, |kept, rule, decisions| {
+            let Some(at) = rule.charged.filter(|_| kept.parameters == rule.parameters) else {
+                return;
+            };
+            kept.counted(decisions).take_back(at, rule.cost, now);
+            is_changed = true;
+        });
+        if is_changed {
+            self.each(asked, |kept, rule, decisions| {
+                if kept.parameters == rule.parameters {
+                    kept.counted(decisions).leave(now);
+                    rule.charged = None;
+                }
+            });
+        }
+        is_changed
+    }
+
+    /// Calls `each` with every rule of `asked`, what is kept of it, and its decisions.
+    fn each(
+        &mut self,
+        asked: &mut Asked<'_>,
+        mut each: impl FnMut(&mut Kept, &mut AskedRule<'_>, &mut [Decision]),
+    ) {
+        let Asked { rules, decisions, .. } = asked;
+        let mut rest = decisions.as_mut_slice();
+        for rule in rules {
+            let Some((own, others)) = rest.split_at_mut_checked(rule.quotas) else { return };
+            if let Some(kept) = self.kept(rule.stable_id()) {
+                each(kept, rule, own);
+            }
+            rest = others;
+        }
+    }
+}
+
+/// Charges what a response brought about to states whose quotas have changed since the request
+/// came, by these quotas; true when it fitted. What is to be given back of an earlier quota stays:
+/// nobody knows any more which part of the states it is.
+fn settle_by_own(kept: &mut Kept, rule: &mut AskedRule<'_>, now: Timestamp) -> bool {
+    let mut decisions = vec![UNDECIDED; kept.set.quotas().len()];
+    let mut counted = kept.counted(&mut decisions);
+    counted.look(now, rule.cost, rule.longest);
+    let is_charged = rule.due == Due::Now && !denies(counted.decisions);
+    if is_charged {
+        counted.charge(now, rule.cost);
+    }
+    rule.charged = is_charged.then_some(now);
+    is_charged
+}
+
+const UNDECIDED: Decision = Decision {
+    verdict: Verdict::Deny,
+    limit: 0,
+    remaining: 0,
+    retry_after: None,
+    reset_after: Span::ZERO,
+};
+
+fn denies(decisions: &[Decision]) -> bool {
+    decisions.iter().any(|decision| !decision.is_admitted())
+}

@@ -1,0 +1,72 @@
+//! What the front asks: the bytes of a partition.
+//!
+//! Invariant: everything that the decision depends on is in them, so whoever counts needs no
+//! policy; the format stands in `wire`.
+
+use alloc::vec::Vec;
+
+use crate::pipeline::partition::Partition;
+use crate::pipeline::plan::{AppliedRule, Due};
+use crate::pipeline::remote::wire::{BINDING, GIVEN_BACK, LATER, MAGIC, SETTLES, STRICT, WAITS};
+use crate::policy::compiled::Policy;
+use crate::policy::rule::Rule;
+
+impl Partition<'_> {
+    /// Appends to `out` what decides this partition of `plan` elsewhere.
+    pub fn request(&self, policy: &Policy, out: &mut Vec<u8>) {
+        self.write_request(policy, 0, 0, out);
+    }
+
+    /// The same for what is only to say what it would decide, and to charge nothing.
+    pub fn peek_request(&self, policy: &Policy, out: &mut Vec<u8>) {
+        self.write_request(policy, 0, LATER, out);
+    }
+
+    /// The same of a plan that was [settled](crate::Plan::settle): what its response brought about
+    /// is charged or given back though the policy changed since the request came.
+    pub fn settle_request(&self, policy: &Policy, out: &mut Vec<u8>) {
+        self.write_request(policy, SETTLES, 0, out);
+    }
+
+    /// The request with these flags, and those on every rule beside the rule's own.
+    fn write_request(&self, policy: &Policy, flags: u8, of_each: u8, out: &mut Vec<u8>) {
+        let Some(group) = policy.groups.get(self.group()) else { return };
+        out.extend(MAGIC);
+        out.extend(policy.version().to_le_bytes());
+        out.extend(group.identity().to_le_bytes());
+        out.push(flags | if group.is_strict() { STRICT } else { 0 });
+        for applied in self.rules() {
+            self.write_rule(policy, applied, of_each, out);
+        }
+    }
+
+    fn write_rule(&self, policy: &Policy, applied: &AppliedRule, flags: u8, out: &mut Vec<u8>) {
+        let Some(set) = policy.applied_set(applied) else { return };
+        let longest = policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
+        let binding = if applied.binding { BINDING } else { 0 };
+        let waits = if longest.is_some() { WAITS } else { 0 };
+        let due = match applied.due {
+            Due::Now | Due::Held => 0,
+            Due::Later => LATER,
+            Due::GivenBack => GIVEN_BACK,
+        };
+        out.push(binding | waits | due | flags);
+        out.extend(applied.cost.to_le_bytes());
+        if let Some(longest) = longest {
+            out.extend(longest.as_nanos().to_le_bytes());
+        }
+        set.write_parameters(out);
+        if applied.due == Due::GivenBack {
+            self.write_charge(policy, applied, out);
+        }
+    }
+
+    fn write_charge(&self, policy: &Policy, applied: &AppliedRule, out: &mut Vec<u8>) {
+        let at = applied.charged.unwrap_or_default();
+        out.extend(at.as_nanos().to_le_bytes());
+        for decision in self.decisions_of(policy, applied) {
+            let charge = decision.charge(at, applied.cost);
+            out.extend(charge.map_or(0, |charge| charge.delay.as_nanos()).to_le_bytes());
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A row: everything that one key has used, as bytes that say by themselves what they mean.
+//!
+//! Invariant: any bytes are read as counts or as `None`. What is idle is not written, so a row does
+//! not grow with rules that are gone; nothing is told apart by its place.
+//!
+//! | bytes | what (all numbers little-endian) |
+//! |---|---|
+//! | 1 | 2, the format |
+//! | 8 | identity of the key's group of rules |
+//! | 8 | the alarm that is set, nanoseconds since 1970 |
+//! | 8 | the newest version of the policy that was seen |
+//! | 1 | how many blocks follow, of 17 bytes: 1 and a set's stable identity, or 0 and 8 zeros for all; until when, nanoseconds |
+//! | n | the sets: the parameters ([`StoredSet`]), the length of the states `u32`, the states |
+
+use alloc::vec::Vec;
+
+use tollgate_core::Timestamp;
+
+use crate::pipeline::remote::counts::{Block, Counts};
+use crate::pipeline::remote::kept::Kept;
+use crate::pipeline::remote::wire::{Reader, WireError};
+use crate::policy::stored_set::StoredSet;
+
+/// The format of a row.
+const FORMAT: u8 = 2;
+
+impl Counts {
+    /// Appends the row to `out`, without what is idle at `now`.
+    pub fn encode(&self, now: Timestamp, out: &mut Vec<u8>) {
+        let is_live = |kept: &&Kept| !kept.is_idle(now);
+        let len = self.sets.iter().fold(64_usize, |sum, kept| sum.saturating_add(kept.len()));
+        out.reserve(len);
+        out.push(FORMAT);
+        out.extend(self.group.to_le_bytes());
+        out.extend(self.alarm_at.as_nanos().to_le_bytes());
+        out.extend(self.version.to_le_bytes());
+        let blocks = || self.blocks.iter().filter(|block| block.until > now).take(MAX_BLOCKS);
+        out.push(u8::try_from(blocks().count()).unwrap_or(u8::MAX));
+        for block in blocks() {
+            out.push(u8::from(block.stable_id.is_some()));
+            out.extend(block.stable_id.unwrap_or(0).to_le_bytes());
+            out.extend(block.until.as_nanos().to_le_bytes());
+        }
+        for kept in self.sets.iter().filter(is_live) {
+            out.extend_from_slice(&kept.parameters);
+            // States of one set are far below 4 GiB: 16 quotas of 8,200 bytes at the most.
+            out.extend(u32::try_from(kept.states.len()).unwrap_or(u32::MAX).to_le_bytes());
+            out.extend_from_slice(&kept.states);
+        }
+    }
+
+    /// The counts in a row; `None` when nobody wrote these bytes.
+    #[must_use]
+    pub fn decode(row: &[u8]) -> Option<Self> {
+        Self::read(Reader(row)).ok()
+    }
+
+    fn read(mut row: Reader<'_>) -> Result<Self, WireError> {
+        if row.u8()? != FORMAT {
+            return Err(WireError::Malformed);
+        }
+        let group = row.u64()?;
+        let alarm_at = Timestamp::from_nanos(row.u64()?);
+        let version = row.u64()?;
+        let mut counts = Self { group, alarm_at, version, ..Self::default() };
+        for _ in 0..row.u8()? {
+            let (is_of_set, id) = (row.u8()?, row.u64()?);
+            let stable_id = match (is_of_set, id) {
+                (0, 0) => None,
+                (1, id) => Some(id),
+                _ => return Err(WireError::Malformed),
+            };
+            counts.blocks.push(Block { stable_id, until: Timestamp::from_nanos(row.u64()?) });
+        }
+        while !row.0.is_empty() {
+            let set = StoredSet::read(&mut row.0).ok_or(WireError::Malformed)?;
+            let len = usize::try_from(row.u32()?).map_err(|_| WireError::Malformed)?;
+            let stored = row.bytes(len)?;
+            let states = set.current_states(stored).ok_or(WireError::Malformed)?.into_owned();
+            if counts.kept(set.stable_id()).is_some() {
+                return Err(WireError::Malformed);
+            }
+            counts.sets.push(Kept::new(set.in_current_layout(), states));
+        }
+        Ok(counts)
+    }
+}
+
+/// The most blocks of a key: one for each of so many rules is more than anybody sets by hand.
+pub(crate) const MAX_BLOCKS: usize = 64;

@@ -1,0 +1,184 @@
+//! What goes between a front and whoever counts for it, and what is kept there: requests, replies
+//! and rows of any bytes.
+//!
+//! Invariant checked: bytes that cannot be read change nothing; a row that was written is read as
+//! what it was; whatever is asked, by whichever version of a policy, at one instant no quota admits
+//! more than its capacity, and a look admits nothing.
+
+use std::collections::BTreeMap;
+
+use arbitrary::{Result, Unstructured};
+use tollgate_core::Timestamp;
+use tollgate_policy::{Counts, Failure, Plan, Policy, StoredSet, WireError};
+
+use super::policy::shown;
+use super::request::Request;
+
+/// What a request begins with.
+const MAGIC: &[u8] = b"tollgt\x00\x02";
+const NOW: Timestamp = Timestamp::from_millis(1_780_000_000_000);
+const LATER: u8 = 2;
+const GIVEN_BACK: u8 = 4;
+const WAITS: u8 = 8;
+/// Bytes of a decision in a reply.
+const DECISION: usize = 41;
+
+/// Any bytes as what is asked, and as what is kept.
+pub fn asked(policy: &Policy, bytes: &[u8]) {
+    let mut counts = Counts::default();
+    for request in [bytes.to_vec(), [MAGIC, bytes].concat()] {
+        if counts.answer(&request, NOW).is_err() {
+            assert_eq!(counts, Counts::default(), "changed by what is no request");
+        }
+    }
+    let identity = policy.groups()[0].identity().to_le_bytes();
+    for request in [bytes.to_vec(), [&identity, bytes].concat()] {
+        let _ = counts.answer_format_1(policy, &request, NOW);
+        let _ = counts.refund_format_1(policy, &request, bytes, NOW);
+    }
+    kept(&counts);
+    let rows = [bytes.to_vec(), [&[2][..], bytes].concat(), [&[0; 16], bytes].concat()];
+    for row in rows {
+        let read = [Counts::decode(&row), Counts::decode_format_1(&row, policy)];
+        read.iter().flatten().for_each(kept);
+    }
+    steps(policy, Unstructured::new(bytes)).unwrap_or_default();
+}
+
+/// What is written is read as the same, and that again.
+fn kept(counts: &Counts) {
+    let row_of = |counts: &Counts| {
+        let mut row = Vec::new();
+        counts.encode(NOW, &mut row);
+        row
+    };
+    let row = row_of(counts);
+    let read = Counts::decode(&row).expect("a row that was written");
+    assert_eq!(row_of(&read), row);
+    assert!(read.idle_at() <= counts.idle_at());
+}
+
+/// The parameters of every set of the policy, and of the same sets with a limit changed.
+fn sets(policy: &Policy) -> Vec<Vec<u8>> {
+    let mut sets = Vec::new();
+    for set in policy.quota_sets() {
+        let mut parameters = Vec::new();
+        set.write_parameters(&mut parameters);
+        let mut changed = parameters.clone();
+        changed[8] ^= 1; // another record
+        changed[14 + 12] ^= 2; // another limit
+        if StoredSet::read(&mut changed.as_slice()).is_some() {
+            sets.push(changed);
+        }
+        sets.push(parameters);
+    }
+    sets
+}
+
+/// Requests as fronts of several versions put them together, all at one instant.
+fn steps(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
+    let (mut counts, sets) = (Counts::default(), sets(policy));
+    let mut admitted: BTreeMap<u64, (u64, u64)> = BTreeMap::new(); // units, and the greatest capacity
+    for _ in 0..input.int_in_range(1..=32)? {
+        let version = input.int_in_range(0..=3_u64)?;
+        let mut request = [MAGIC, &version.to_le_bytes(), &[7; 8]].concat();
+        request.push(input.int_in_range(0..=3)?);
+        let mut rules = Vec::new();
+        for _ in 0..input.int_in_range(0..=3)? {
+            let flags = input.int_in_range(0..=15_u8)?;
+            let cost: u64 =
+                if input.ratio(1, 8)? { input.arbitrary()? } else { input.int_in_range(0..=4)? };
+            let parameters = &sets[input.choose_index(sets.len())?];
+            let set = StoredSet::read(&mut parameters.as_slice()).expect("a set");
+            request.push(flags);
+            request.extend(cost.to_le_bytes());
+            if flags & WAITS != 0 {
+                request.extend(input.arbitrary::<u64>()?.to_le_bytes());
+            }
+            request.extend_from_slice(parameters);
+            if flags & GIVEN_BACK != 0 {
+                for _ in 0..=set.quotas().len() {
+                    request.extend(input.arbitrary::<u64>()?.to_le_bytes());
+                }
+            }
+            rules.push((flags, cost, set));
+        }
+        if input.ratio(1, 16)? && !request.is_empty() {
+            let at = input.choose_index(request.len())?;
+            request[at] ^= input.arbitrary::<u8>()?;
+            rules.clear(); // whoever asks so is not counted
+            counts = Counts::default();
+            admitted.clear();
+        }
+        let before = counts.clone();
+        match counts.answer(&request, NOW) {
+            Err(_) => assert_eq!(counts, before, "changed by what is no request"),
+            Ok(answered) if answered.reply[0] == 1 => {
+                assert_eq!((answered.reply.len(), answered.is_changed), (9, false));
+                assert_eq!(counts, before, "changed by what is too old");
+                assert!(version < counts.version());
+            }
+            Ok(answered) => {
+                note(&rules, &answered.reply, &mut admitted);
+                let is_look = |(flags, ..): &(u8, u64, StoredSet)| flags & LATER != 0;
+                let was_kept = before.version() == counts.version();
+                if rules.iter().all(is_look) && was_kept && before == counts {
+                    assert!(!answered.is_changed, "a look changed something");
+                }
+                if input.ratio(1, 8)? {
+                    counts.refund(&request, &answered.reply, NOW).expect("what was replied");
+                    admitted.clear(); // what was given back may be admitted again
+                    counts = Counts::default();
+                }
+            }
+        }
+        kept(&counts);
+    }
+    Ok(())
+}
+
+/// Adds up what was charged, and sees that it is no more than any quota of that name holds.
+fn note(rules: &[(u8, u64, StoredSet)], reply: &[u8], admitted: &mut BTreeMap<u64, (u64, u64)>) {
+    let mut at = 9;
+    for (flags, cost, set) in rules {
+        if flags & GIVEN_BACK != 0 {
+            admitted.remove(&set.stable_id()); // places came back
+        } else {
+            let capacity = set.quotas().iter().map(|quota| quota.limiter().capacity()).max();
+            let (units, most) = admitted.entry(set.stable_id()).or_default();
+            *most = (*most).max(capacity.unwrap_or(0));
+            if reply[at] == 1 {
+                *units = units.saturating_add(*cost);
+            }
+            assert!(units <= most, "{units} of {most} at one instant");
+        }
+        at += 1 + set.quotas().len() * DECISION;
+    }
+    assert!(rules.is_empty() || at == reply.len(), "a reply of another length");
+}
+
+/// Any bytes as what an object answers.
+pub fn replied(policy: &Policy, request: &Request, reply: &[u8]) {
+    let mut plan = Plan::new();
+    policy.plan(request, &mut plan);
+    let mut asked = Vec::new();
+    plan.partition(0).unwrap().request(policy, &mut asked);
+    let _ = Counts::default().refund(&asked, reply, NOW);
+    match plan.partition_mut(0).unwrap().accept(policy, reply) {
+        Ok(()) => {}
+        Err(why) => {
+            let failure = match why {
+                WireError::Newer(version) => Failure::Newer(version),
+                WireError::Malformed | WireError::OtherPolicy => Failure::Corrupt,
+            };
+            plan.partition_mut(0).unwrap().fail(failure);
+            assert_eq!(plan.newer().is_some(), matches!(failure, Failure::Newer(_)));
+        }
+    }
+    shown(policy, &plan);
+    let longer = [reply, &[0]].concat();
+    if !plan.has_failed() {
+        let taken = plan.partition_mut(0).unwrap().accept(policy, &longer);
+        assert!(taken.is_err(), "taken with a byte too many");
+    }
+}
