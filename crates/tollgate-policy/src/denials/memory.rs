@@ -85,7 +85,12 @@ impl Denials {
             let Some(states) = partition.told(set) else { continue };
             let at = partition.stored.at;
             let hash = hash(self.seed, policy, set, partition.key());
-            if self.table.find(hash).is_some_and(|known| known.at > at) {
+            // An answer that was overtaken says less. One that is far behind is of a clock that was
+            // set back.
+            let overtakes = |known: &mut Entry| {
+                known.at > at && known.at.since(at) <= FRESH && known.heard_at <= heard_at
+            };
+            if self.table.find(hash).is_some_and(overtakes) {
                 continue;
             }
             let is_used_up = partition.uses_up(policy, applied);
