@@ -127,6 +127,7 @@ pub use policy::table_size::{
 };
 pub use policy::tenant::Tenant;
 pub use request::check_request::{DescribedRequest, DescribedRequests};
+pub use request::given_key::{GivenKey, NoKey};
 
 /// The example of the package's front page runs, too.
 #[cfg(doctest)]

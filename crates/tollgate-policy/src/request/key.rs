@@ -51,6 +51,14 @@ pub(crate) fn write_shared_key(group: &Group, out: &mut Vec<u8>) {
     group.key.iter().for_each(|_| out.extend_from_slice(&MISSING.to_le_bytes()));
 }
 
+/// Appends one part that is there, as `write` writes it.
+pub(crate) fn write_given(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&MISSING.to_le_bytes());
+    write(out);
+    write_len(start, out);
+}
+
 /// Appends one part; false when it is missing, which is appended too.
 ///
 /// # Errors
@@ -65,13 +73,18 @@ pub(crate) fn write_part<F: Facts>(
     out.extend_from_slice(&MISSING.to_le_bytes());
     let is_there = write_value(part, rule, request, out)?;
     if is_there {
-        let len = out.len().saturating_sub(start).saturating_sub(size_of::<u32>());
-        let len = u32::try_from(len).unwrap_or(MISSING.saturating_sub(1));
-        if let Some(prefix) = out.get_mut(start..).and_then(|written| written.first_chunk_mut()) {
-            *prefix = len.to_le_bytes();
-        }
+        write_len(start, out);
     }
     Ok(is_there)
+}
+
+/// Writes the length of the part that begins at `start` before it.
+fn write_len(start: usize, out: &mut [u8]) {
+    let len = out.len().saturating_sub(start).saturating_sub(size_of::<u32>());
+    let len = u32::try_from(len).unwrap_or(MISSING.saturating_sub(1));
+    if let Some(prefix) = out.get_mut(start..).and_then(|written| written.first_chunk_mut()) {
+        *prefix = len.to_le_bytes();
+    }
 }
 
 /// Appends `text` as a part of its own.

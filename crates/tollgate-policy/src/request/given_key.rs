@@ -1,0 +1,195 @@
+//! A key that somebody names by its values: what a request with these values is counted by.
+//!
+//! Invariant: the bytes are those of a request that has the values, made by the same functions, so
+//! whoever names a client means it, however it is written. What is not sent as text by clients (an
+//! address, a country) is read as a person writes it. No value is repeated in an error.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::document::key::KeyPart;
+use crate::document::rule::OnMissing;
+use crate::facts::Facts;
+use crate::policy::compiled::Policy;
+use crate::policy::group::{Group, QuotaSet};
+use crate::policy::rule::Rule;
+use crate::request::key::{write_given, write_part, write_shared_key};
+use crate::request::lazy::{Buffers, Request};
+
+/// One client of a rule.
+#[derive(Clone, Debug)]
+pub struct GivenKey {
+    /// The index of the rule in [`Policy::rules`].
+    pub rule: usize,
+    /// The index of its group in [`Policy::groups`].
+    pub group: usize,
+    bytes: Vec<u8>,
+}
+
+/// Why there is no such key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoKey {
+    /// The policy has no rule of this name.
+    NoRule,
+    /// These are no values of the rule's key: why, for whoever gave them.
+    Wrong(String),
+}
+
+impl GivenKey {
+    /// The canonical key: hash it, never store or log it.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Policy {
+    /// The key that requests are counted by under the rule of this name which have `values`, one
+    /// for each part of its key in the order of the document. None for a key of parts: whoever
+    /// lacks a part, where the rule counts these together.
+    ///
+    /// # Errors
+    /// There is no such rule, or these are no values of its key.
+    ///
+    /// ```
+    /// use tollgate_policy::{Policy, Surface};
+    /// let policy = Policy::compile(r#"{"version": 1, "rules": [{"name": "each", "key": ["client_ip"],
+    ///     "quotas": [{"limit": 10, "window": "1m"}]}]}"#, Surface::Library)?;
+    /// let key = |address: &str| policy.key_of("each", &[address.into()]);
+    /// // One client is a network of 64 bits.
+    /// assert_eq!(key("2001:db8::1").unwrap().bytes(), key("2001:DB8:0:0:9::").unwrap().bytes());
+    /// assert!(key("here").is_err());
+    /// # Ok::<(), tollgate_policy::Problems>(())
+    /// ```
+    pub fn key_of(&self, rule: &str, values: &[String]) -> Result<GivenKey, NoKey> {
+        let found = self.rules.iter().enumerate().find(|(_, known)| known.name == rule);
+        let (index, rule) = found.ok_or(NoKey::NoRule)?;
+        let group = self.groups.get(usize::from(rule.group)).ok_or(NoKey::NoRule)?;
+        let mut bytes = Vec::new();
+        if values.is_empty() && !group.key.is_empty() && rule.on_missing == OnMissing::Shared {
+            write_shared_key(group, &mut bytes);
+        } else {
+            self.write_given_key(rule, group, values, &mut bytes).map_err(NoKey::Wrong)?;
+        }
+        Ok(GivenKey { rule: index, group: rule.group.into(), bytes })
+    }
+
+    /// The quotas that a rule may count a client in: its own first, then its tiers'.
+    pub fn quota_sets_of(&self, rule: usize) -> impl Iterator<Item = &QuotaSet> {
+        let rule = self.rules.get(rule);
+        let tiers = rule.into_iter().flat_map(|rule| rule.tiers.iter().map(|tier| tier.set));
+        let sets = rule.map(|rule| rule.set).into_iter().chain(tiers);
+        sets.filter_map(|set| self.sets.get(usize::from(set)))
+    }
+
+    fn write_given_key(
+        &self,
+        rule: &Rule,
+        group: &Group,
+        values: &[String],
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let (wanted, given) = (group.key.len(), values.len());
+        if wanted != given {
+            let parts: Vec<_> = group.key.iter().map(|part| part.about().name).collect();
+            let parts = parts.join(", ");
+            return Err(format!("has {wanted} parts ({parts}), and {given} values are given"));
+        }
+        out.extend_from_slice(&group.identity().to_le_bytes());
+        for (part, value) in group.key.iter().zip(values) {
+            let name = part.about().name;
+            let is_given = match part {
+                KeyPart::ClientIp => {
+                    let address: IpAddr =
+                        value.parse().map_err(|_| format!("{name}: is no address"))?;
+                    write_given(out, |out| {
+                        self.settings.prefixes.group(address, |bytes| out.extend(bytes));
+                    });
+                    true
+                }
+                KeyPart::PathParam(_) => {
+                    write_given(out, |out| out.extend(value.as_bytes()));
+                    true
+                }
+                KeyPart::Country | KeyPart::Asn => {
+                    write_given(out, |out| out.extend(value.to_ascii_uppercase().as_bytes()));
+                    true
+                }
+                _ => {
+                    let facts = Given { part, value };
+                    let mut buffers = Buffers::default();
+                    let request = Request::new(&facts, &self.settings, &mut buffers);
+                    write_part(part, rule, &request, out)
+                        .map_err(|_| format!("{name}: a request with it cannot be read"))?
+                }
+            };
+            if !is_given || value.is_empty() {
+                return Err(format!("{name}: no request has this value"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A request that has nothing but one part of a key.
+struct Given<'a> {
+    part: &'a KeyPart,
+    value: &'a str,
+}
+
+impl Given<'_> {
+    fn value(&self) -> Cow<'_, [u8]> {
+        self.value.as_bytes().into()
+    }
+}
+
+impl Facts for Given<'_> {
+    fn method(&self) -> Cow<'_, [u8]> {
+        if *self.part == KeyPart::Method { self.value() } else { b"GET"[..].into() }
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        match self.part {
+            KeyPart::Path => self.value(),
+            KeyPart::Query(name, _) => {
+                let escaped = |text: &str| -> String {
+                    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+                };
+                format!("/?{}={}", escaped(name), escaped(self.value)).into_bytes().into()
+            }
+            _ => b"/"[..].into(),
+        }
+    }
+
+    fn host(&self) -> Cow<'_, [u8]> {
+        if *self.part == KeyPart::Host { self.value() } else { Cow::Borrowed(b"") }
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        match self.part {
+            KeyPart::Header(header, _) if header.0 == name => Some(self.value()),
+            KeyPart::Cookie(cookie, _) if name == "cookie" => {
+                Some([cookie.as_bytes(), b"=", self.value.as_bytes()].concat().into())
+            }
+            _ => None,
+        }
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        None
+    }
+
+    fn route(&self) -> Option<Cow<'_, [u8]>> {
+        (*self.part == KeyPart::Route).then(|| self.value())
+    }
+
+    fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        match self.part {
+            KeyPart::JwtClaim(claim) if claim == name => Some(self.value()),
+            _ => None,
+        }
+    }
+}
