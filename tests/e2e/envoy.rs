@@ -24,6 +24,7 @@ mod envoy_origins;
 mod envoy_policy;
 mod envoy_server;
 mod envoy_settings;
+mod envoy_succession;
 mod envoy_values;
 mod envoy_waiting;
 #[path = "../vectors/format.rs"]

@@ -147,6 +147,8 @@ pub struct Setup {
     pub listeners: Vec<Listener>,
     /// Listeners come from a file that the test may replace, as a control plane would.
     pub dynamic: bool,
+    /// For so many seconds connections to a listener that was replaced may stay.
+    pub drain_s: u32,
     /// The port of the cluster `origin`.
     pub origin: u16,
     /// Its monotonic clock stands here, in nanoseconds, until the test sets it.
@@ -155,7 +157,7 @@ pub struct Setup {
 
 impl Setup {
     pub fn new(workers: u32, listeners: Vec<Listener>) -> Self {
-        Self { workers, listeners, dynamic: false, origin: 0, clock_ns: None }
+        Self { workers, listeners, dynamic: false, drain_s: 1, origin: 0, clock_ns: None }
     }
 
     /// One listener with one policy.
@@ -200,7 +202,8 @@ impl Setup {
         let path = self.write(&dir, admin);
         let mut command = Command::new(envoy_bin());
         command.arg("-c").arg(path).args(["--concurrency", &self.workers.to_string()]);
-        command.args(["--use-dynamic-base-id", "--drain-time-s", "1", "--log-level", "warning"]);
+        command.args(["--drain-time-s", &self.drain_s.to_string()]);
+        command.args(["--use-dynamic-base-id", "--log-level", "warning"]);
         if let Some(clock_ns) = self.clock_ns {
             set_clock(&dir, clock_ns);
             let library = process::required_path("TOLLGATE_CLOCK", RUN);
