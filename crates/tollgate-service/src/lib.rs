@@ -43,6 +43,7 @@ pub use bearer::Token;
 pub use begin::{Next, WantsBody, WantsStore};
 pub use memory::MemoryStore;
 pub use memory::limits::MemoryLimits;
+pub use open_api::OPEN_API;
 pub use problem::PROBLEM_TYPES;
 pub use routes::PREFIX;
 pub use service::{Call, DeployedFile, Service};

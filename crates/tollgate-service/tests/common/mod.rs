@@ -3,6 +3,8 @@
 //! Invariant: nothing here decides; it loops as every surface does.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod open_api;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -86,12 +88,15 @@ impl Deployment {
         }
     }
 
-    /// The answer to `ask`.
+    /// The answer to `ask`, which is one that the OpenAPI document lists.
     pub fn ask(&self, ask: &Ask) -> Answer {
         let mut next = self.begin(ask);
         loop {
             next = match next {
-                Next::Answer(answer) => return answer,
+                Next::Answer(answer) => {
+                    open_api::check(&ask.method, &ask.target, &answer);
+                    return answer;
+                }
                 other => self.step(other, ask),
             };
         }
