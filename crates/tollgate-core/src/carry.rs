@@ -33,6 +33,10 @@ impl Limiter {
     /// in the last line, one unit where an estimate is no longer rounded up, what has faded where
     /// parts are weighted from now on, and entries that have left a shorter window.
     ///
+    /// To be asked once for a state and a change, and the answer to be stored, also when nothing is
+    /// charged to it: what is carried anew at every look goes on by the old quota, and no
+    /// `retry_after` comes true.
+    ///
     /// Never fails, whatever the bytes. A foreign state (see
     /// [`ALLOWED_SKEW`](crate::ALLOWED_SKEW)) has used nothing: as a count or an entry it is kept
     /// and stays foreign, otherwise it is gone. Where `old_state` is not as long as a state of
