@@ -95,6 +95,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         self.remember_denial();
         for index in 0..self.plan.len() {
             if !self.is_changed(index) {
+                self.keep_carried(index, &mut stats);
                 continue;
             }
             let denied = match self.commit(index, &mut stats) {
@@ -278,6 +279,15 @@ impl<S: SharedData> Enforcement<'_, S> {
             }
         }
         Commit::Failed(Failure::Contended)
+    }
+
+    /// Writes what was carried into the policy's quotas, although nothing is charged; who lost the
+    /// race need not try again.
+    fn keep_carried(&mut self, index: usize, stats: &mut CommitStats) {
+        if self.is(index, |partition| partition.is_carried()) {
+            let _ = self.write(index, stats);
+            self.set_committed(index, false); // there is nothing to give back
+        }
     }
 
     /// Takes one committed charge back; false when a place in it stays taken, or all of it: after

@@ -140,6 +140,15 @@ impl<'p> Partition<'p> {
         self.stored.status == Status::Charged
     }
 
+    /// True when its value holds what was used under earlier quotas, carried into those of the
+    /// policy: store it even if nothing was charged. It need not be tried again when somebody else
+    /// was faster. Else it would be carried anew at every denial, and the time that a client is
+    /// told to come back at would never come.
+    #[must_use]
+    pub const fn is_carried(&self) -> bool {
+        self.stored.carried && !self.has_failed()
+    }
+
     /// True when the cost of this request is in its stored value.
     #[must_use]
     pub fn is_charged(&self) -> bool {

@@ -68,6 +68,8 @@ pub(crate) struct Stored {
     /// The time of the decision.
     pub(crate) at: Timestamp,
     pub(crate) status: Status,
+    /// What was used under earlier quotas was carried into those of the policy.
+    pub(crate) carried: bool,
     /// The hashes of a key that was too long to be kept.
     pub(crate) trimmed: Option<KeyHashes>,
     /// Whose own quotas may count in it, beside those of the group.
@@ -139,6 +141,7 @@ impl Partitions {
             stored.group = group;
             stored.key = key;
             stored.status = Status::Pending;
+            stored.carried = false;
             stored.trimmed = None;
             stored.tenant = None;
         }

@@ -11,7 +11,7 @@ use tollgate_core::{Decision, Timestamp, Verdict};
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{AppliedSet, NOT_YET, OfRecord};
-use crate::policy::carried::{self, Moved};
+use crate::policy::carried::{self, Carried, Moved};
 use crate::policy::compiled::Policy;
 use crate::policy::directory::Directory;
 use crate::policy::group::QuotaSet;
@@ -33,6 +33,7 @@ impl PartitionMut<'_> {
         } else {
             self.load(policy, None);
         }
+        self.stored.carried = false;
         self.count_in(policy, &[], &[]);
         true
     }
@@ -41,20 +42,21 @@ impl PartitionMut<'_> {
     /// names. `known` is the directory beside the values of this partition's group, read after the
     /// value was, with this policy [registered](Directory::register) in it.
     ///
-    /// A record of an earlier policy is carried into the policy's own quotas, and stays as it is in
-    /// the store until something is charged: a denial writes nothing, so a limit that is lowered
-    /// and raised again gives nobody a fresh count. A record of a later policy is decided, charged
-    /// and told to clients by its own quotas: this policy is being replaced. One of a rule that
-    /// this policy does not have stays beside the others until it is idle. One that the directory
-    /// does not know is left out: what was used under it begins anew.
+    /// A record of an earlier policy is carried into the policy's own quotas, once: store it even if
+    /// nothing is charged ([`Partition::is_carried`](crate::Partition::is_carried)). A record of a
+    /// later policy is decided, charged and told to clients by its own quotas: this policy is being
+    /// replaced. One of a rule that this policy does not have stays beside the others until it is
+    /// idle. One that the directory does not know is left out: what was used under it begins anew.
     pub fn load_with(&mut self, policy: &Policy, known: &Directory, stored: &[u8], now: Timestamp) {
         let group = policy.groups.get(usize::from(self.stored.group));
         debug_assert!(group.is_some(), "a plan goes with the policy that made it");
         let Some(group) = group else { return };
         let tenant = self.stored.tenant.clone();
         let own: Vec<&QuotaSet> = record::sets(policy, group, tenant.as_deref()).collect();
-        let moved = carried::load(&own, known, stored, now, &mut self.stored.value);
+        let Carried { moved, is_carried } =
+            carried::load(&own, known, stored, now, &mut self.stored.value);
         self.stored.status = Status::Loaded;
+        self.stored.carried = is_carried;
         self.count_in(policy, &own, &moved);
     }
 

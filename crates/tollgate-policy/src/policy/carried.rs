@@ -27,6 +27,16 @@ pub(crate) struct Moved<'k> {
     pub(crate) newer: Option<&'k KnownSet>,
 }
 
+/// A value in the making.
+#[derive(Default)]
+pub(crate) struct Carried<'k> {
+    /// Where the record of each of the policy's sets lies, in their order; nothing when they lie as
+    /// in the policy's layout, with records of other rules behind them.
+    pub(crate) moved: Vec<Moved<'k>>,
+    /// True when what was used under earlier quotas became the policy's own record.
+    pub(crate) is_carried: bool,
+}
+
 /// What is stored of one of the policy's sets, or is a record of a rule that it does not have.
 #[derive(Clone)]
 struct Found<'s, 'k> {
@@ -35,17 +45,15 @@ struct Found<'s, 'k> {
     states: Cow<'s, [u8]>,
 }
 
-/// Brings `stored` into a value of the sets `own`, with what others wrote. What comes back says
-/// where the record of each of them lies, in their order; nothing when they lie as in the policy's
-/// layout, with records of other rules behind them.
+/// Brings `stored` into a value of the sets `own`, with what others wrote.
 pub(crate) fn load<'k>(
     own: &[&QuotaSet],
     known: &'k Directory,
     stored: &[u8],
     now: Timestamp,
     value: &mut Vec<u8>,
-) -> Vec<Moved<'k>> {
-    let mut moved = Vec::new();
+) -> Carried<'k> {
+    let Carried { mut moved, mut is_carried } = Carried::default();
     let mut found: Vec<Option<Found<'_, '_>>> = own.iter().map(|_| None).collect();
     let mut others = Vec::new();
     for (id, states) in records(stored) {
@@ -55,6 +63,9 @@ pub(crate) fn load<'k>(
         let Some((known, version)) = known.find(id) else { continue };
         // Of another length than its quotas' states: damaged, and nobody's.
         let Some(states) = known.set.states_of(version, states) else { continue };
+        if known.set.idle_at(&states) <= now {
+            continue; // as good as none, whoever's
+        }
         let is_same = |set: &&QuotaSet| set.stable_id == known.set.stable_id();
         match own.iter().position(is_same).and_then(|i| found.get_mut(i)) {
             Some(Some(other)) if other.known.generation >= known.generation => {}
@@ -85,6 +96,7 @@ pub(crate) fn load<'k>(
             (_, Some(found)) => {
                 value.extend(iter::repeat_n(0, set.len));
                 let out = value.get_mut(offset..).unwrap_or_default();
+                is_carried = true;
                 carry_set(&found.known.set, &found.states, &set.to_stored(), now, out);
             }
             (None, None) => value.extend(iter::repeat_n(0, set.len)),
@@ -93,24 +105,18 @@ pub(crate) fn load<'k>(
     if !has_newer {
         moved.clear();
     }
-    keep(&others, now, value);
-    moved
+    keep(&others, value);
+    Carried { moved, is_carried }
 }
 
-/// Appends the records of rules that the policy does not have, until they are idle. Of more than
-/// one value can hold the last ones are left out.
-fn keep(others: &[Found<'_, '_>], now: Timestamp, value: &mut Vec<u8>) {
-    for Found { known, states } in others.iter().filter(|found| found.idle_at() > now) {
+/// Appends the records of rules that the policy does not have. Of more than one value can hold the
+/// last ones are left out.
+fn keep(others: &[Found<'_, '_>], value: &mut Vec<u8>) {
+    for Found { known, states } in others {
         let len = value.len().saturating_add(RECORD_HEADER).saturating_add(states.len());
         if len <= MAX_VALUE_LEN {
             write_header(known.set.id_in(known.set.version()), states.len(), value);
             value.extend_from_slice(states);
         }
-    }
-}
-
-impl Found<'_, '_> {
-    fn idle_at(&self) -> Timestamp {
-        self.known.set.idle_at(&self.states)
     }
 }
