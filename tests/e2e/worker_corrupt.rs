@@ -8,9 +8,11 @@ use tollgate_e2e::workerd::{Setup, answer, check_request};
 const JUNK: &str = r#"
 import Tollgate, { Limiter as Real } from "./entry.mjs";
 let junk = null;
+let table;
 export default class extends Tollgate {
   fetch(request) {
     junk = request.headers.get("x-junk");
+    table = request.headers.get("x-table");
     return super.fetch(request);
   }
 }
@@ -22,6 +24,7 @@ const KINDS = {
   garbage: new Uint8Array(300).fill(255),
   zeros: new Uint8Array(40),
   "half a record": new Uint8Array([...new Uint8Array(16), ...record]),
+  "half a set": new Uint8Array([2, ...new Uint8Array(25), ...record]),
   text: "a text of some length, which is no blob at all",
   number: 20,
   "a huge number": 1e12,
@@ -31,21 +34,22 @@ export class Limiter extends Real {
   check(request) {
     if (junk !== null) {
       const sql = this.ctx.storage.sql;
-      sql.exec("CREATE TABLE IF NOT EXISTS state_v1 (id INTEGER PRIMARY KEY, row BLOB NOT NULL)");
-      sql.exec("INSERT OR REPLACE INTO state_v1 (id, row) VALUES (0, ?)", KINDS[junk]);
+      sql.exec(`CREATE TABLE IF NOT EXISTS ${table} (id INTEGER PRIMARY KEY, row BLOB NOT NULL)`);
+      sql.exec(`INSERT OR REPLACE INTO ${table} (id, row) VALUES (0, ?)`, KINDS[junk]);
     }
     return super.check(request);
   }
 }
 "#;
 
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "empty",
     "short",
     "head",
     "garbage",
     "zeros",
     "half a record",
+    "half a set",
     "text",
     "number",
     "a huge number",
@@ -61,9 +65,12 @@ fn a_row_that_cannot_be_read_fails_one_request_and_is_gone() {
         let rule = json!({"name": "one", "key": ["client_ip"], "quotas": [quota]});
         let policy = json!({"version": 1, "on_failure": on_failure, "rules": [rule]});
         let worker = Setup::new(policy).front(JUNK).start();
-        for (i, kind) in KINDS.into_iter().enumerate() {
+        let tables = ["state_v1", "state_v2"];
+        let all = tables.into_iter().flat_map(|table| KINDS.map(|kind| (table, kind)));
+        for (i, (table, kind)) in all.enumerate() {
             let ask = |junk: bool| {
                 let request = check_request("GET", "/", &format!("192.0.2.{i}"));
+                let request = request.header("x-table", table);
                 let request = if junk { request.header("x-junk", kind) } else { request };
                 answer(&worker.client().send(&request))
             };

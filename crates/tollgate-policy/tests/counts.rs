@@ -1,0 +1,452 @@
+//! Whoever counts without a policy decides as a plan does on a value of its own, byte for byte,
+//! also while the policy changes, its row is written and read again, and charges are taken back.
+#![allow(
+    missing_docs,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::*;
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{
+    Answer, Counts, Failure, Plan, Policy, StoredSet, Surface, WireError, carry_set,
+};
+
+/// Decisions in one run of the law: 10^6 when it is optimised.
+const DECISIONS: usize = if cfg!(debug_assertions) { 40_000 } else { 1_000_000 };
+const START: u64 = 1_780_000_000_000;
+const RECORD_HEADER: usize = 8;
+const ROW_HEAD: usize = 26;
+
+/// Numbers that are the same in every run: splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[usize::try_from(self.below(u64::try_from(all.len()).unwrap())).unwrap()]
+    }
+}
+
+fn quota(random: &mut Random, name: &str) -> String {
+    let (limit, window) = (1 + random.below(12), random.of(&["1s", "7s", "1m", "1h"]));
+    let more = match random.below(9) {
+        0 => r#""algorithm": "token-bucket""#.to_owned(),
+        1 => r#""algorithm": "leaky-bucket""#.to_owned(),
+        2 => r#""algorithm": "leaky-queue""#.to_owned(),
+        3 => r#""algorithm": "fixed-window""#.to_owned(),
+        4 => r#""algorithm": "sliding-window""#.to_owned(),
+        5 => format!(r#""algorithm": "sliding-buckets", "buckets": {}"#, 2 + random.below(6)),
+        6 => r#""algorithm": "sliding-log""#.to_owned(),
+        7 => format!(r#""burst": {}"#, 1 + random.below(limit)),
+        _ => r#""algorithm": "gcra""#.to_owned(),
+    };
+    format!(r#"{{"name": "{name}", "limit": {limit}, "window": "{window}", {more}}}"#)
+}
+
+/// Rules by one key, of which each request meets some. The same rules and quotas by their names,
+/// whatever the random numbers.
+fn document(random: &mut Random) -> String {
+    let mut quotas = |names: &[&str]| {
+        let each: Vec<String> = names.iter().map(|name| quota(random, name)).collect();
+        format!("[{}]", each.join(", "))
+    };
+    let (one, two, gold, queued, held, later) = (
+        quotas(&["a"]),
+        quotas(&["a", "b"]),
+        quotas(&["a", "c"]),
+        quotas(&["q"]),
+        quotas(&["h"]),
+        quotas(&["l"]),
+    );
+    let action = random.of(&["", r#""action": {"delay": {"max": "2s"}},"#]);
+    let mode = random.of(&["", r#""mode": "shadow","#]);
+    format!(
+        r#"{{"version": 1, "rules": [
+        {{"name": "one", "key": ["client_ip"], "quotas": {one}, "cost": {{"header": "x-cost", "max": 20}}}},
+        {{"name": "two", "when": {{"headers": {{"x-two": "*"}}}}, "key": ["client_ip"], {mode} "quotas": {two},
+          "tiers": [{{"name": "gold", "when": {{"headers": {{"x-two": "gold"}}}}, "quotas": {gold}}}]}},
+        {{"name": "queued", "when": {{"headers": {{"x-queued": "*"}}}}, "key": ["client_ip"], {action} "quotas": {queued}}},
+        {{"name": "held", "when": {{"headers": {{"x-held": "*"}}}}, "key": ["client_ip"], "quotas": {held},
+          "charge": {{"response_status": ["5xx"], "reserve": true, "on_abort": "skip"}}}},
+        {{"name": "later", "when": {{"headers": {{"x-later": "*"}}}}, "key": ["client_ip"], "quotas": {later},
+          "charge": {{"response_status": ["401"]}}}}]}}"#
+    )
+}
+
+fn any_request(random: &mut Random) -> Request {
+    let mut request = get("/", "192.0.2.1");
+    for name in ["x-two", "x-queued", "x-held", "x-later"] {
+        if random.one_in(3) {
+            request = request.header(name, random.of(&["gold", "other"]));
+        }
+    }
+    let cost = if random.one_in(4) { random.below(16) } else { 1 };
+    request.header("x-cost", cost.to_string())
+}
+
+/// One value of a store, and the quotas that each of its records is of.
+#[derive(Default)]
+struct Reference(BTreeMap<u64, (StoredSet, Vec<u8>)>);
+
+impl Reference {
+    /// Decides what `plan` has to decide on the value. What a quota's states were used of before is
+    /// carried to it when it is first asked with.
+    fn decide(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp, is_look: bool) {
+        let applied = applied(policy, plan);
+        for index in &applied {
+            let to = policy.quota_sets()[*index].to_stored();
+            let empty = || (to.clone(), vec![0; to.states_len()]);
+            let (from, states) = self.0.entry(to.stable_id()).or_insert_with(empty);
+            if *from != to {
+                let mut carried = vec![0; to.states_len()];
+                carry_set(from, states, &to, now, &mut carried);
+                (*from, *states) = (to, carried);
+            }
+        }
+        let mut partition = plan.partition_mut(0).unwrap();
+        partition.load(policy, None);
+        let mut value = partition.view().value().to_vec();
+        self.each(policy, |at, states| value[at].copy_from_slice(states));
+        partition.load(policy, Some(&value));
+        if is_look {
+            plan.look(policy, now);
+        } else {
+            plan.decide(policy, now);
+        }
+        let value = plan.partition(0).unwrap().value();
+        self.each(policy, |at, states| states.copy_from_slice(&value[at]));
+    }
+
+    /// Where the states of each set of the policy lie in its value, and these.
+    fn each(&mut self, policy: &Policy, mut each: impl FnMut(std::ops::Range<usize>, &mut [u8])) {
+        let mut end = 0;
+        for set in policy.quota_sets() {
+            let at = end + RECORD_HEADER..end + set.record_len();
+            end = at.end;
+            if let Some((of, states)) = self.0.get_mut(&set.stable_id()) {
+                if *of == set.to_stored() {
+                    each(at, states);
+                }
+            }
+        }
+    }
+
+    /// The row says the same of everything that is not idle; what is not in it was forgotten by
+    /// whoever reads it again.
+    fn assert_is(&mut self, row: &[u8], now: Timestamp, is_read_again: bool) {
+        let mut rest = &row[ROW_HEAD..];
+        let mut found = BTreeMap::new();
+        while !rest.is_empty() {
+            let set = StoredSet::read(&mut rest).expect("a set");
+            let len = u32::from_le_bytes(rest[..4].try_into().unwrap());
+            let (states, others) = rest[4..].split_at(usize::try_from(len).unwrap());
+            rest = others;
+            assert!(found.insert(set.stable_id(), (set, states)).is_none());
+        }
+        for (id, (set, states)) in &self.0 {
+            match found.get(id) {
+                Some((of, kept)) => assert_eq!((set, &states[..]), (of, *kept)),
+                None => assert!(set.idle_at(states) <= now, "forgotten: {states:?} of {set:?}"),
+            }
+        }
+        self.0.retain(|id, _| !is_read_again || found.contains_key(id));
+    }
+}
+
+/// The sets that the rules of `plan` count in.
+fn applied(policy: &Policy, plan: &Plan) -> Vec<usize> {
+    plan.outcome(policy).verdicts().iter().map(|verdict| verdict.quota_set).collect()
+}
+
+fn row_of(counts: &Counts, now: Timestamp) -> Vec<u8> {
+    let mut row = Vec::new();
+    counts.encode(now, &mut row);
+    row
+}
+
+fn ask(
+    counts: &mut Counts,
+    plan: &mut Plan,
+    policy: &Policy,
+    now: Timestamp,
+    kind: Kind,
+) -> (Vec<u8>, Vec<u8>) {
+    let mut asked = Vec::new();
+    let partition = plan.partition(0).unwrap();
+    match kind {
+        Kind::Check => partition.request(policy, &mut asked),
+        Kind::Look => partition.peek_request(policy, &mut asked),
+        Kind::Settle => partition.settle_request(policy, &mut asked),
+    }
+    let reply = counts.answer(&asked, now).unwrap().reply;
+    plan.partition_mut(0).unwrap().accept(policy, &reply).unwrap();
+    (asked, reply)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Check,
+    Look,
+    Settle,
+}
+
+#[test]
+fn decisions_are_those_of_a_plan_while_the_policy_changes() {
+    let random = &mut Random(7);
+    let (mut counts, mut reference) = (Counts::default(), Reference::default());
+    let compile =
+        |text: &str| Policy::compile(text, Surface::Worker).unwrap_or_else(|e| panic!("{e}"));
+    let mut policy = compile(&document(random));
+    let (mut ms, mut version, mut admitted, mut changes) = (START, 1, 0_usize, 0_usize);
+    for round in 0..DECISIONS {
+        ms += random.of(&[0, 0, 1, 7, 130, 900, 2_500]);
+        if random.one_in(5_000) {
+            ms += 7_300_000;
+        }
+        let now = Timestamp::from_millis(ms);
+        if random.one_in(50) {
+            version += 1;
+            changes += 1;
+            policy = compile(&document(random));
+            policy.set_version(version);
+        }
+        let request = any_request(random);
+        let (mut here, mut elsewhere) = (Plan::new(), Plan::new());
+        policy.plan(&request, &mut here);
+        policy.plan(&request, &mut elsewhere);
+        let kind = if random.one_in(6) { Kind::Look } else { Kind::Check };
+        reference.decide(&policy, &mut here, now, kind == Kind::Look);
+        let (asked, reply) = ask(&mut counts, &mut elsewhere, &policy, now, kind);
+        let seen_here = seen(&policy, &here, Span::ZERO);
+        assert_eq!(seen(&policy, &elsewhere, Span::ZERO), seen_here, "{round}");
+        let verdicts = here.outcome(&policy).verdicts();
+        assert_eq!(elsewhere.outcome(&policy).verdicts(), verdicts, "{round}");
+        let has_passed = matches!(seen_here.answer, Answer::Pass | Answer::Delay(_));
+        admitted += usize::from(has_passed && kind == Kind::Check);
+        if kind == Kind::Check && random.one_in(8) {
+            // Another key refused it after all.
+            let later = Timestamp::from_millis(ms + random.below(3));
+            let refunded = counts.refund(&asked, &reply, later).unwrap();
+            elsewhere.partition_mut(0).unwrap().accept(&policy, &refunded.reply).unwrap();
+            if here.partition(0).unwrap().changed() {
+                here.partition_mut(0).unwrap().refund(&policy, later);
+                here.partition_mut(0).unwrap().refunded(&policy, later);
+                let value = here.partition(0).unwrap().value();
+                reference.each(&policy, |at, states| states.copy_from_slice(&value[at]));
+            }
+            assert_eq!(seen(&policy, &elsewhere, Span::ZERO), seen(&policy, &here, Span::ZERO));
+        } else if has_passed && kind == Kind::Check && random.one_in(3) {
+            let status = random.of(&[Some(200), Some(401), Some(503), None]);
+            let is_due = here.settle(&policy, status);
+            assert_eq!(elsewhere.settle(&policy, status), is_due);
+            let later = Timestamp::from_millis(ms + random.below(2_000));
+            if is_due {
+                reference.decide(&policy, &mut here, later, false);
+                ask(&mut counts, &mut elsewhere, &policy, later, Kind::Settle);
+                let charged = |plan: &Plan| plan.partition(0).unwrap().changed();
+                // What is given back is no charge in a reply.
+                let gives_back = here.partition(0).unwrap().gives_back();
+                assert!(gives_back || charged(&here) == charged(&elsewhere), "{round}");
+            }
+        }
+        if random.one_in(16) {
+            let row = row_of(&counts, now);
+            let is_evicted = random.one_in(4);
+            reference.assert_is(&row, now, is_evicted);
+            if is_evicted {
+                counts = Counts::decode(&row).expect("a row");
+            }
+        }
+    }
+    assert!(admitted > DECISIONS / 20 && admitted < DECISIONS * 9 / 10, "{admitted}");
+    assert!(changes > DECISIONS / 100, "{changes}");
+}
+
+fn one_rule(name: &str, quota: &str, version: u64) -> Policy {
+    let document = format!(
+        r#"{{"version": 1, "rules": [{{"name": "{name}", "key": ["client_ip"], "quotas": [{{"name": "q", {quota}}}],
+            "charge": {{"response_status": ["401"], "reserve": true, "on_abort": "skip"}}}}]}}"#
+    );
+    let mut policy = Policy::compile(&document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"));
+    policy.set_version(version);
+    policy
+}
+
+/// What a client is told that asks once more.
+fn decided(counts: &mut Counts, policy: &Policy, millis: u64) -> (Answer, Plan) {
+    let mut plan = Plan::new();
+    policy.plan(&get("/", "192.0.2.1"), &mut plan);
+    let _ = ask(counts, &mut plan, policy, Timestamp::from_millis(millis), Kind::Check);
+    (plan.outcome(policy).answer(), plan)
+}
+
+/// What is used is worked out of the old quota once. Else who is refused under the new one, and
+/// comes back when it is told to, would be refused again, until the old quota is over.
+#[test]
+fn a_changed_quota_keeps_its_word_to_who_is_refused() {
+    let before = one_rule("r", r#""limit": 10, "window": "1d""#, 1);
+    let after = one_rule("r", r#""limit": 10, "window": "1m""#, 2);
+    let mut counts = Counts::default();
+    for _ in 0..10 {
+        assert_eq!(decided(&mut counts, &before, START).0, Answer::Pass);
+    }
+    let (mut plan, mut asked) = (Plan::new(), Vec::new());
+    after.plan(&get("/", "192.0.2.1"), &mut plan);
+    plan.partition(0).unwrap().request(&after, &mut asked);
+    let refused = counts.answer(&asked, Timestamp::from_millis(START)).unwrap();
+    assert!(refused.is_changed, "what was carried is written, though nothing was charged");
+    plan.partition_mut(0).unwrap().accept(&after, &refused.reply).unwrap();
+    let wait = plan.outcome(&after).verdicts()[0].quotas[0].1.retry_after.expect("a wait");
+    assert_eq!(wait, Span::from_secs(6));
+    // Evicted in between, asked too early, and then at its time.
+    let mut counts = Counts::decode(&row_of(&counts, Timestamp::from_millis(START))).unwrap();
+    assert!(matches!(decided(&mut counts, &after, START + 5_999).0, Answer::Refuse { .. }));
+    let again = counts.answer(&asked, Timestamp::from_millis(START + 5_999)).unwrap();
+    assert!(!again.is_changed, "carried once");
+    assert_eq!(decided(&mut counts, &after, START + 6_000).0, Answer::Pass);
+}
+
+#[test]
+fn an_older_version_is_told_the_newer_one_and_charges_nothing() {
+    let [old, new] = [3, 7].map(|version| one_rule("r", r#""limit": 5, "window": "1h""#, version));
+    let mut counts = Counts::default();
+    let (_, mut under_way) = decided(&mut counts, &old, START);
+    assert_eq!(decided(&mut counts, &new, START).0, Answer::Pass);
+    let kept = counts.clone();
+
+    let (mut plan, mut asked) = (Plan::new(), Vec::new());
+    old.plan(&get("/", "192.0.2.1"), &mut plan);
+    plan.partition(0).unwrap().request(&old, &mut asked);
+    let answered = counts.answer(&asked, Timestamp::from_millis(START)).unwrap();
+    assert_eq!(answered.reply, [&[1][..], &7_u64.to_le_bytes()].concat());
+    assert!(!answered.is_changed && counts == kept);
+    let mut partition = plan.partition_mut(0).unwrap();
+    assert_eq!(partition.accept(&old, &answered.reply), Err(WireError::Newer(7)));
+    partition.fail(Failure::Newer(7));
+    assert_eq!((plan.newer(), plan.has_failed()), (Some(7), true));
+    assert_eq!(under_way.newer(), None);
+
+    // What a response brought about is done under whichever version.
+    assert!(under_way.settle(&old, Some(200)) && under_way.partition(0).unwrap().gives_back());
+    ask(&mut counts, &mut under_way, &old, Timestamp::from_millis(START), Kind::Settle);
+    let (_, plan) = decided(&mut counts, &new, START);
+    assert_eq!(plan.outcome(&new).verdicts()[0].quotas[0].1.remaining, 3, "two of three are held");
+    // And nobody who counts no versions is turned away.
+    let unversioned = one_rule("r", r#""limit": 5, "window": "1h""#, 0);
+    assert_eq!(decided(&mut counts, &unversioned, START).0, Answer::Pass);
+    assert_eq!(counts.version(), 7);
+}
+
+/// A response of a request that came under a quota which has been changed since: charged by the
+/// quota of now, as far as it fits; what it would give back stays used.
+#[test]
+fn what_responses_bring_about_meets_the_quota_of_now() {
+    let later = |limit: u32, version| {
+        let document = format!(
+            r#"{{"version": 1, "rules": [{{"name": "r", "key": ["client_ip"], "charge": {{"response_status": ["401"]}},
+                "quotas": [{{"name": "q", "limit": {limit}, "window": "1h", "algorithm": "sliding-log"}}]}}]}}"#
+        );
+        let mut policy = Policy::compile(&document, Surface::Worker).unwrap();
+        policy.set_version(version);
+        policy
+    };
+    let (old, new) = (later(5, 1), later(2, 2));
+    let mut counts = Counts::default();
+    let mut under_way: Vec<Plan> = (0..4).map(|_| decided(&mut counts, &old, START).1).collect();
+    decided(&mut counts, &new, START);
+    let mut charged = 0;
+    for plan in &mut under_way {
+        assert!(plan.settle(&old, Some(401)));
+        ask(&mut counts, plan, &old, Timestamp::from_millis(START), Kind::Settle);
+        charged += usize::from(plan.partition(0).unwrap().changed());
+    }
+    assert_eq!(charged, 2);
+    assert!(matches!(decided(&mut counts, &new, START).0, Answer::Refuse { .. }));
+
+    let [old, new] = [(5, 1), (6, 2)].map(|(limit, version)| {
+        one_rule("r", &format!(r#""limit": {limit}, "window": "1h""#), version)
+    });
+    let mut counts = Counts::default();
+    let (_, mut held) = decided(&mut counts, &old, START);
+    decided(&mut counts, &new, START);
+    assert!(held.settle(&old, Some(200)) && held.partition(0).unwrap().gives_back());
+    let mut asked = Vec::new();
+    held.partition(0).unwrap().settle_request(&old, &mut asked);
+    assert!(!counts.answer(&asked, Timestamp::from_millis(START)).unwrap().is_changed);
+}
+
+/// Guards: a row that grows with every rule that ever was. Names come and go.
+#[test]
+fn a_row_is_bounded_whatever_rules_were() {
+    let mut counts = Counts::default();
+    let mut longest = 0;
+    for n in 0..2_000_u64 {
+        let policy = one_rule(&format!("rule {n}"), r#""limit": 5, "window": "1s""#, n);
+        decided(&mut counts, &policy, START + n * 100);
+        longest = longest.max(row_of(&counts, Timestamp::from_millis(START + n * 100)).len());
+    }
+    // 30 s of clocks that differ, one rule each 100 ms, 62 bytes each.
+    assert!(longest < 21_000, "{longest}");
+
+    // None of them is over before a year has passed, and who has used most is kept.
+    let mut counts = Counts::default();
+    let used_up = one_rule("used up", r#""limit": 1, "window": "366d""#, 0);
+    decided(&mut counts, &used_up, START);
+    for n in 0..1_200 {
+        let policy = one_rule(&format!("rule {n}"), r#""limit": 5, "window": "366d""#, 0);
+        decided(&mut counts, &policy, START + n);
+    }
+    let row = row_of(&counts, Timestamp::from_millis(START + 1_200));
+    assert_eq!(row.len(), ROW_HEAD + 1_024 * 62);
+    assert!(matches!(decided(&mut counts, &used_up, START + 1_200).0, Answer::Refuse { .. }));
+}
+
+/// Stored and sent for ever: these bytes are read by code of later and of before.
+#[test]
+fn bytes_of_a_request_a_reply_and_a_row() {
+    let policy = one_rule("r", r#""limit": 5, "window": "1s""#, 2);
+    let mut plan = Plan::new();
+    policy.plan(&get("/", "192.0.2.1"), &mut plan);
+    let mut counts = Counts::default();
+    let (asked, reply) =
+        ask(&mut counts, &mut plan, &policy, Timestamp::from_millis(START), Kind::Check);
+    counts.set_alarm_at(Timestamp::from_millis(START + 10_000));
+    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let golden = [
+        // magic, version, group, strict; binding, a cost of 1, the quotas
+        "746f6c6c67740002 0200000000000000 20783918d88585b7 01",
+        "01 0100000000000000 05914774317f04d0 cdcc1d36 01 01",
+        "b18de1ab746adc72 01 00 0000 0500000000000000 00ca9a3b00000000 0500000000000000",
+        // decided, at; charged: allowed, no delay, limit, remaining, no wait, reset
+        "00 000032b491d4b318 01",
+        "00 0000000000000000 0500000000000000 0400000000000000 ffffffffffffffff 0008af2f00000000",
+        // format, group, alarm, version, no blocks; the quotas, 8 bytes of states
+        "02 20783918d88585b7 00e43d0894d4b318 0200000000000000 00",
+        "05914774317f04d0 cdcc1d36 01 01",
+        "b18de1ab746adc72 01 00 0000 0500000000000000 00ca9a3b00000000 0500000000000000",
+        "08000000 00c21dc091d4b318",
+    ];
+    let golden = golden.concat().replace(' ', "");
+    let row = row_of(&counts, Timestamp::from_millis(START));
+    assert_eq!([hex(&asked), hex(&reply), hex(&row)].concat(), golden);
+}
