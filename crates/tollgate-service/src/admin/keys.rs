@@ -87,18 +87,20 @@ fn request(body: Vec<u8>) -> Result<String, Answer> {
 /// The key that a body names, and all of its members: `others` beside `rule` and `key`.
 fn named<'t>(text: &'t str, others: &[&str]) -> Result<(RuleKey, Members<'t>), Answer> {
     let members = json_body::members(text, &[&["rule", "key"], others].concat())?;
-    let mut problems = Problems::default();
-    let rule = members.text("rule").unwrap_or_default();
-    let parts = members.get("key").and_then(items).unwrap_or_default();
-    let texts: Option<Vec<String>> =
-        parts.into_iter().map(|part| serde_json::from_str(part).ok()).collect();
-    let key = RuleKey { rule, key: texts.unwrap_or_default() };
-    problems.0.extend(bounded(&key).err());
-    if members.get("key").is_none() {
-        problems.0.push(Problem::new("key", "is missing".to_string()));
+    let parts = members.get("key").and_then(items);
+    let texts = parts.map(|parts| parts.into_iter().map(|part| serde_json::from_str(part).ok()));
+    // What is not a list of texts must not become the key without parts, which is everybody's.
+    let Some(key) = texts.and_then(|texts| texts.collect::<Option<Vec<String>>>()) else {
+        return Err(json_body::invalid("key", NO_KEY.to_string()));
+    };
+    let key = RuleKey { rule: members.text("rule").unwrap_or_default(), key };
+    match bounded(&key) {
+        Ok(()) => Ok((key, members)),
+        Err(problem) => Err(json_body::invalids(&Problems([problem].into()))),
     }
-    if problems.0.is_empty() { Ok((key, members)) } else { Err(json_body::invalids(&problems)) }
 }
+
+const NO_KEY: &str = "is a list of texts, one for each part of the rule's key";
 
 /// Refuses what no rule can have.
 fn bounded(key: &RuleKey) -> Result<(), Problem> {
