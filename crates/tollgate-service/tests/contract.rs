@@ -1,4 +1,12 @@
 //! The admin API over HTTP: every answer to whoever asks wrongly, and that nothing came of it.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
 
 mod common;
 

@@ -1,4 +1,12 @@
 //! Tenants, keys and metrics over HTTP; and that every answer that is documented can be had.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
 
 mod common;
 
@@ -407,6 +415,8 @@ fn it_is_full(it: &Deployment) {
 fn race_for_a_tenant(it: &Deployment) {
     for method in ["PUT", "DELETE"] {
         it.ask(&put("acme", "if-none-match", "*"));
+        let old = Ask::new(method, "admin/tenants/acme").with("if-match", "\"x\"").json(GOLD);
+        assert_eq!(it.ask(&old).status, 412);
         let tag =
             it.ask(&Ask::new("GET", "admin/tenants/acme")).fields.get("etag").unwrap().to_owned();
         let ask = Ask::new(method, "admin/tenants/acme").with("if-match", &tag).json(GOLD);

@@ -1,4 +1,12 @@
 //! The keys of tokens: nothing of them leaves, however they are written, and none is lost.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects
+)]
 
 mod common;
 
