@@ -110,6 +110,7 @@ pub use pipeline::partition::{Partition, PartitionMut};
 pub use pipeline::partitions::Failure;
 pub use pipeline::plan::Plan;
 pub use pipeline::remote::counts::{Answered, Counts};
+pub use pipeline::remote::operate::{KeyOperation, KeyState, MAX_BLOCK};
 pub use pipeline::remote::wire::WireError;
 pub use policy::compiled::Policy;
 pub use policy::directory::{Directory, Registered};

@@ -141,7 +141,7 @@ fn client(n: u64) -> Request {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Where nothing comes back, an answer from memory is the store's own at that time, with every
     /// field, whatever passed meanwhile and however many fronts ask.
@@ -294,13 +294,13 @@ fn of_a_flood_few_requests_reach_an_object() {
             }
             let (sent, calls) = (flood.sent - steady, flood.objects.calls - calls);
             let passed = flood.passed - passed;
-            let most = limit * keys;
+            let most = limit * keys / 2;
             assert!(
                 passed * 100 >= most * 97 && passed <= most * 105 / 100,
                 "{algorithm}: {passed} of {most}"
             );
             // A place in a queue may be given back, so each key is asked once a second.
-            let asked_again = if algorithm == "leaky-queue" { keys * 10 } else { 0 };
+            let asked_again = if algorithm == "leaky-queue" { keys * 5 } else { 0 };
             let calls = u64::try_from(calls).unwrap().saturating_sub(asked_again);
             assert!(calls * 50 <= sent, "{algorithm} {keys}: {calls} of {sent}");
         }

@@ -182,7 +182,7 @@ impl Ledger<'_> {
     /// Counts that a rule did more than let the request pass.
     fn limited(&mut self, rule: &RuleDecided<'_>, at: Timestamp, name: Option<&[u8]>) -> Marks {
         let (kind, mark) = match rule.result {
-            RuleResult::Denied => (0, 0),
+            RuleResult::Denied | RuleResult::Blocked => (0, 0),
             RuleResult::Delayed => (1, 0),
             RuleResult::Marked => (2, MARKED),
             RuleResult::Shadowed => (3, SHADOWED),

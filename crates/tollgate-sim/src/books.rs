@@ -116,7 +116,7 @@ impl RuleRow {
     fn count(&mut self, result: RuleResult) {
         let count = match result {
             RuleResult::Allowed => &mut self.allowed,
-            RuleResult::Denied => &mut self.denied,
+            RuleResult::Denied | RuleResult::Blocked => &mut self.denied,
             RuleResult::Delayed => &mut self.delayed,
             RuleResult::Marked => &mut self.marked,
             RuleResult::Shadowed => &mut self.shadowed,

@@ -278,7 +278,7 @@ impl Block {
 pub(crate) fn said_by(decision: &RuleDecision<'_>, result: RuleResult) -> Option<usize> {
     let quotas = decision.quotas.iter().enumerate();
     match result {
-        RuleResult::Denied | RuleResult::Marked | RuleResult::Shadowed => {
+        RuleResult::Denied | RuleResult::Blocked | RuleResult::Marked | RuleResult::Shadowed => {
             let denies = quotas.filter(|(_, quota)| !quota.is_admitted());
             // Without a time it is for ever. Of several alike the first.
             let wait = |after: Option<Span>| after.unwrap_or(Span::MAX);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use tollgate_core::Timestamp;
-use tollgate_policy::{Counts, Failure, Plan, Policy, StoredSet, WireError};
+use tollgate_policy::{Counts, Failure, KeyState, MAX_BLOCK, Plan, Policy, StoredSet, WireError};
 
 use super::policy::shown;
 use super::request::Request;
@@ -31,6 +31,12 @@ pub fn asked(policy: &Policy, bytes: &[u8]) {
             assert_eq!(counts, Counts::default(), "changed by what is no request");
         }
     }
+    if let Ok(answered) = counts.operate(&[b"tollgt\x00K", bytes].concat(), NOW) {
+        let state = KeyState::read(&answered.reply).expect("what was answered");
+        assert!(state.blocked_until.is_none_or(|until| until > NOW));
+        assert!(counts.idle_at() <= NOW.saturating_add(MAX_BLOCK));
+    }
+    let _ = KeyState::read(bytes);
     let identity = policy.groups()[0].identity().to_le_bytes();
     for request in [bytes.to_vec(), [&identity, bytes].concat()] {
         let _ = counts.answer_format_1(policy, &request, NOW);
@@ -91,6 +97,7 @@ fn steps(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
             let parameters = &sets[input.choose_index(sets.len())?];
             let set = StoredSet::read(&mut parameters.as_slice()).expect("a set");
             request.push(flags);
+            request.extend(set.stable_id().to_le_bytes());
             request.extend(cost.to_le_bytes());
             if flags & WAITS != 0 {
                 request.extend(input.arbitrary::<u64>()?.to_le_bytes());

@@ -229,6 +229,7 @@ impl<'a> Outcome<'a> {
             return match self.rule(applied).map(|rule| &rule.action) {
                 _ if !applied.enforced => RuleResult::Shadowed,
                 Some(Action::Mark(_)) => RuleResult::Marked,
+                _ if applied.blocked_until.is_some() => RuleResult::Blocked,
                 _ => RuleResult::Denied,
             };
         }
@@ -255,7 +256,7 @@ impl<'a> Outcome<'a> {
         let mut failure = None;
         for applied in binding() {
             match (self.result(applied), self.rule(applied)) {
-                (RuleResult::Denied, Some(rule)) => {
+                (RuleResult::Denied | RuleResult::Blocked, Some(rule)) => {
                     return Some(match &rule.action {
                         Action::Respond(reply) => Cause::Silent(reply),
                         Action::Deny(reply) if applied.partition.is_some() => {
@@ -285,7 +286,7 @@ impl<'a> Outcome<'a> {
     fn worth_waiting(&self, waited: Span) -> Option<Span> {
         let mut longest = None;
         for applied in self.plan.applied.iter().filter(|applied| applied.binding) {
-            if self.result(applied) != RuleResult::Denied {
+            if !matches!(self.result(applied), RuleResult::Denied | RuleResult::Blocked) {
                 continue;
             }
             let Some(Action::Delay(max)) = self.rule(applied).map(|rule| &rule.action) else {

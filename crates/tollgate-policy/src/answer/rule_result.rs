@@ -19,11 +19,13 @@ pub enum RuleResult {
     Failed,
     /// What it counts by cannot be read from the request.
     Malformed,
+    /// An operator blocked the key.
+    Blocked,
 }
 
 impl RuleResult {
     /// Every result, in the order of [`RuleResult::index`].
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Allowed,
         Self::Denied,
         Self::Delayed,
@@ -31,6 +33,7 @@ impl RuleResult {
         Self::Shadowed,
         Self::Failed,
         Self::Malformed,
+        Self::Blocked,
     ];
 
     /// Its place in [`RuleResult::ALL`].
@@ -44,6 +47,7 @@ impl RuleResult {
             Self::Shadowed => 4,
             Self::Failed => 5,
             Self::Malformed => 6,
+            Self::Blocked => 7,
         }
     }
 
@@ -58,6 +62,7 @@ impl RuleResult {
             Self::Shadowed => "shadowed",
             Self::Failed => "failed",
             Self::Malformed => "malformed",
+            Self::Blocked => "blocked",
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::denials::table::{Entry, Table};
 use crate::denials::trust::{FRESH, is_final};
 use crate::pipeline::counted::Counted;
 use crate::pipeline::plan::{AppliedRule, Due, Plan};
+use crate::pipeline::remote::marks::block;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
@@ -95,11 +96,23 @@ impl Denials {
             }
             let is_used_up = partition.uses_up(policy, applied);
             let is_final = is_used_up && is_final(policy, set);
-            let wait = refused_for(set, states, at, applied.cost);
+            let blocked_until = applied.blocked_until;
+            let blocked = blocked_until.map_or(Span::ZERO, |until| until.since(at));
+            let wait = refused_for(set, states, at, applied.cost).max(blocked);
             let over_at = heard_at.saturating_add(if is_final { wait } else { wait.min(FRESH) });
             let states = states.into();
             self.table.put(
-                Entry { hash, states, at, heard_at, over_at, is_final, is_used_up, hits: 0 },
+                Entry {
+                    hash,
+                    states,
+                    at,
+                    heard_at,
+                    over_at,
+                    is_final,
+                    is_used_up,
+                    hits: 0,
+                    blocked_until,
+                },
                 heard_at,
             );
         }
@@ -133,9 +146,12 @@ impl Denials {
     fn recall(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> Recalled {
         let is_refused_anyway = plan.is_refused_without_quota(policy);
         let mut recalled = Recalled::Nothing;
-        self.each_remembered(policy, plan, now, |counted, at, applied| {
+        self.each_remembered(policy, plan, now, |counted, (at, blocked_until), applied| {
             let longest = policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
             counted.look(at, applied.cost, longest);
+            if let Some(until) = blocked_until {
+                block(counted.decisions, until.since(at));
+            }
             let denies = !counted.decisions.iter().all(Decision::is_admitted);
             recalled = recalled.max(if denies && applied.binding {
                 Recalled::Refused
@@ -144,11 +160,11 @@ impl Denials {
             });
         });
         match recalled {
-            Recalled::Refused => self.each_remembered(policy, plan, now, |counted, at, _| {
+            Recalled::Refused => self.each_remembered(policy, plan, now, |counted, (at, _), _| {
                 counted.leave(at);
             }),
             Recalled::Admitted if !is_refused_anyway => {
-                self.each_remembered(policy, plan, now, |counted, at, applied| {
+                self.each_remembered(policy, plan, now, |counted, (at, _), applied| {
                     let is_due = matches!(applied.due, Due::Now | Due::Held);
                     if is_due && counted.decisions.iter().all(Decision::is_admitted) {
                         counted.charge(at, applied.cost);
@@ -161,13 +177,17 @@ impl Denials {
     }
 
     /// Calls `each` with the quotas of every rule whose count is remembered, the time of its store
-    /// now, and the rule, and marks the other rules as not asked.
+    /// now and until when it is blocked, and the rule, and marks the other rules as not asked.
     fn each_remembered(
         &mut self,
         policy: &Policy,
         plan: &mut Plan,
         now: Timestamp,
-        mut each: impl FnMut(&mut Counted<'_, CompiledQuota>, Timestamp, &AppliedRule),
+        mut each: impl FnMut(
+            &mut Counted<'_, CompiledQuota>,
+            (Timestamp, Option<Timestamp>),
+            &AppliedRule,
+        ),
     ) {
         let Plan { applied, partitions, decisions, .. } = plan;
         for applied in applied {
@@ -184,10 +204,13 @@ impl Denials {
                 let at = entry.at.saturating_add(now.since(entry.heard_at));
                 stored.at = at;
                 let states = &mut *entry.states;
-                each(&mut Counted { quotas: &set.quotas, states, decisions }, at, applied);
-                Some(())
+                let blocked_until = entry.blocked_until.filter(|until| *until > at);
+                let mut counted = Counted { quotas: &set.quotas, states, decisions };
+                each(&mut counted, (at, blocked_until), applied);
+                Some(blocked_until)
             });
             applied.is_unasked = remembered.is_none();
+            applied.blocked_until = remembered.flatten();
         }
     }
 }

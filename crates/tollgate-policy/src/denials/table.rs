@@ -36,6 +36,8 @@ pub(crate) struct Entry {
     pub(crate) is_final: bool,
     /// A rule that refuses is used up by it; else it stands here to be reported beside one.
     pub(crate) is_used_up: bool,
+    /// Until when an operator blocked it, by the store's clock.
+    pub(crate) blocked_until: Option<Timestamp>,
     /// How often it was found lately.
     pub(crate) hits: u8,
 }
@@ -151,6 +153,7 @@ mod tests {
             over_at: at(over_ms),
             is_final: true,
             is_used_up: true,
+            blocked_until: None,
             hits: 0,
         }
     }

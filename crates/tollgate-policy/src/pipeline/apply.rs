@@ -124,6 +124,7 @@ impl Policy {
             due: if malformed.is_none() { rule.due() } else { Due::Now },
             charged: None,
             rejected_waiting: false,
+            blocked_until: None,
             is_unasked: false,
         });
     }

@@ -78,7 +78,9 @@ impl Plan {
 
     /// Takes nothing of them: the request is as it was planned.
     pub(crate) fn forget_decisions(&mut self, policy: &Policy) {
-        self.applied.iter_mut().for_each(|applied| applied.is_unasked = false);
+        for applied in &mut self.applied {
+            (applied.is_unasked, applied.blocked_until) = (false, None);
+        }
         self.each_partition(|partition| partition.stored.status = Status::Pending);
         self.reserve_decisions(policy);
     }

@@ -85,6 +85,8 @@ pub(crate) struct AppliedRule {
     pub(crate) charged: Option<Timestamp>,
     /// It would have to wait for this rule and may not.
     pub(crate) rejected_waiting: bool,
+    /// An operator blocked its key until then, by the clock of its store.
+    pub(crate) blocked_until: Option<Timestamp>,
     /// Its count was not asked: another rule's, which was remembered, refuses the request.
     pub(crate) is_unasked: bool,
 }

@@ -127,6 +127,13 @@ impl Policy {
         self.waiting
     }
 
+    /// What a rule is known by while everything in it but its name changes.
+    pub(crate) fn stable_id_of(&self, rule: u16) -> u64 {
+        let rule = self.rules.get(usize::from(rule));
+        let own = rule.and_then(|rule| self.sets.get(usize::from(rule.set)));
+        own.map_or(0, |set| set.stable_id)
+    }
+
     /// True when every index is in range of its own list, and every state within its record and
     /// value.
     pub(crate) fn is_whole(&self) -> bool {

@@ -32,6 +32,10 @@ pub(crate) struct Asked<'b> {
 /// A rule of it.
 #[derive(Debug)]
 pub(crate) struct AskedRule<'b> {
+    /// What the rule is known by, whichever of its tiers counts.
+    pub(crate) rule: u64,
+    /// An operator blocked its key until then.
+    pub(crate) blocked_until: Option<Timestamp>,
     pub(crate) binding: bool,
     pub(crate) due: Due,
     pub(crate) cost: u64,
@@ -86,7 +90,7 @@ impl<'b> Asked<'b> {
     }
 
     fn read_rule(&mut self, bytes: &mut Reader<'b>) -> Result<AskedRule<'b>, WireError> {
-        let (flags, cost) = (bytes.u8()?, bytes.u64()?);
+        let (flags, rule, cost) = (bytes.u8()?, bytes.u64()?, bytes.u64()?);
         let longest = match flags & WAITS {
             0 => None,
             _ => Some(Span::from_nanos(bytes.u64()?)),
@@ -104,7 +108,18 @@ impl<'b> Asked<'b> {
             self.decisions.push(undecided(delay));
         }
         let binding = flags & BINDING != 0;
-        Ok(AskedRule { binding, due, cost, longest, parameters, quotas, charged })
+        let blocked_until = None;
+        Ok(AskedRule {
+            rule,
+            blocked_until,
+            binding,
+            due,
+            cost,
+            longest,
+            parameters,
+            quotas,
+            charged,
+        })
     }
 }
 

@@ -15,6 +15,7 @@ use tollgate_core::Timestamp;
 
 use crate::pipeline::remote::asked::{Asked, is_strict};
 use crate::pipeline::remote::kept::Kept;
+use crate::pipeline::remote::marks::Mark;
 use crate::pipeline::remote::wire::{NEWER, WireError};
 use crate::policy::stored_set::StoredSet;
 
@@ -33,16 +34,8 @@ pub struct Counts {
     pub(crate) group: u64,
     pub(crate) alarm_at: Timestamp,
     pub(crate) version: u64,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) marks: Vec<Mark>,
     pub(crate) sets: Vec<Kept>,
-}
-
-/// Who is refused until a time, whatever is left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
-    /// The rule or tier; `None` for all of the key.
-    pub(crate) stable_id: Option<u64>,
-    pub(crate) until: Timestamp,
 }
 
 /// What was answered, and whether that changed anything.
@@ -103,8 +96,8 @@ impl Counts {
     /// The time from which all of it may be forgotten without loss.
     #[must_use]
     pub fn idle_at(&self) -> Timestamp {
-        let blocks = self.blocks.iter().map(|block| block.until);
-        self.sets.iter().map(Kept::idle_at).chain(blocks).max().unwrap_or(Timestamp::ZERO)
+        let marks = self.marks.iter().map(Mark::idle_at);
+        self.sets.iter().map(Kept::idle_at).chain(marks).max().unwrap_or(Timestamp::ZERO)
     }
 
     /// The identity of the key's group of rules.

@@ -11,28 +11,40 @@ use crate::pipeline::plan::Due;
 use crate::pipeline::remote::asked::{Asked, AskedRule};
 use crate::pipeline::remote::counts::Counts;
 use crate::pipeline::remote::kept::Kept;
+use crate::pipeline::remote::marks::{block, reset_at};
 
 impl Counts {
     /// Fills the decisions of `asked` and charges what is admitted; true when something was charged
     /// or given back.
     pub(crate) fn decide(&mut self, asked: &mut Asked<'_>, now: Timestamp) -> bool {
+        if !self.marks.is_empty() && !asked.settles {
+            for rule in &mut asked.rules {
+                rule.blocked_until = self.blocked_until(rule.rule, now);
+            }
+        }
         let mut admitted = true;
         self.each(asked, |kept, rule, decisions| {
             // What was decided on a charge is needed to take it back.
             if rule.due != Due::GivenBack && kept.parameters == rule.parameters {
                 kept.counted(decisions).look(now, rule.cost, rule.longest);
+                if let Some(until) = rule.blocked_until {
+                    block(decisions, until.since(now));
+                }
                 admitted &= !(rule.binding && denies(decisions));
             }
         });
         let mut is_changed = false;
+        let marks = self.marks.clone();
         self.each(asked, |kept, rule, decisions| {
             if kept.parameters != rule.parameters {
                 is_changed |= settle_by_own(kept, rule, now);
                 return;
             }
             if let (Due::GivenBack, Some(at)) = (rule.due, rule.charged) {
-                kept.counted(decisions).take_back(at, rule.cost, now);
-                is_changed = true;
+                if reset_at(&marks, rule.rule) < at {
+                    kept.counted(decisions).take_back(at, rule.cost, now);
+                    is_changed = true;
+                }
                 return;
             }
             let is_charged = admitted && rule.due == Due::Now && !denies(decisions);
@@ -48,10 +60,12 @@ impl Counts {
     /// carried to other quotas since, the charge stays: it is no longer the one that was made.
     pub(crate) fn take_back(&mut self, asked: &mut Asked<'_>, now: Timestamp) -> bool {
         let mut is_changed = false;
+        let marks = self.marks.clone();
         self.each(asked, |kept, rule, decisions| {
-            let Some(at) = rule.charged.filter(|_| kept.parameters == rule.parameters) else {
-                return;
+            let is_of_it = |at: &Timestamp| {
+                kept.parameters == rule.parameters && reset_at(&marks, rule.rule) < *at
             };
+            let Some(at) = rule.charged.filter(is_of_it) else { return };
             kept.counted(decisions).take_back(at, rule.cost, now);
             is_changed = true;
         });

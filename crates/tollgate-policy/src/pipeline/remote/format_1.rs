@@ -111,6 +111,7 @@ fn upgrade_rule(
     }
     let longest = rule.longest_wait();
     out.push(flags | if longest.is_some() { WAITS } else { 0 });
+    out.extend(policy.stable_id_of(set.rule).to_le_bytes());
     out.extend(cost.to_le_bytes());
     if let Some(longest) = longest {
         out.extend(longest.as_nanos().to_le_bytes());

@@ -7,9 +7,11 @@
 //! by the other's. Nothing here does I/O or reads a clock.
 
 pub(crate) mod format_1;
+pub(crate) mod operate;
 pub(crate) mod counts;
 pub(crate) mod decide;
 pub(crate) mod row;
+pub(crate) mod marks;
 pub(crate) mod kept;
 pub(crate) mod reply;
 pub(crate) mod asked;

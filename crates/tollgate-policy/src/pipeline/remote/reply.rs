@@ -13,7 +13,7 @@ use crate::pipeline::remote::asked::Asked;
 use crate::pipeline::remote::counts::Counts;
 use crate::pipeline::remote::kept::Kept;
 use crate::pipeline::remote::wire::{
-    CHARGED, DECIDED, DECISION_LEN, NEWER, Reader, TOLD, WireError, write_decision,
+    BLOCKED, CHARGED, DECIDED, DECISION_LEN, NEWER, Reader, TOLD, WireError, write_decision,
 };
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
@@ -34,7 +34,11 @@ impl Counts {
             let kept = |kept: &&Kept| kept.parameters == rule.parameters;
             let told = if tells { self.sets.iter().find(kept) } else { None };
             let flags = if told.is_some() { TOLD } else { 0 };
+            let flags = flags | if rule.blocked_until.is_some() { BLOCKED } else { 0 };
             out.push(if is_charged { flags | CHARGED } else { flags });
+            if let Some(until) = rule.blocked_until {
+                out.extend(until.as_nanos().to_le_bytes());
+            }
             for decision in decisions.by_ref().take(rule.quotas) {
                 write_decision(decision, out);
             }
@@ -62,6 +66,7 @@ impl Asked<'_> {
         for rule in &mut self.rules {
             let flags = flags(&mut bytes)?;
             rule.charged = (flags & CHARGED != 0).then_some(at);
+            blocked_until(flags, &mut bytes)?;
             for decision in decisions.by_ref().take(rule.quotas) {
                 *decision = bytes.decision()?;
             }
@@ -89,6 +94,7 @@ impl PartitionMut<'_> {
         for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
             let flags = flags(&mut bytes)?;
             applied.charged = (flags & CHARGED != 0).then_some(at);
+            applied.blocked_until = blocked_until(flags, &mut bytes)?;
             if applied.charged.is_some() {
                 status = Status::Charged;
             }
@@ -152,5 +158,13 @@ fn decided(reply: &[u8]) -> Result<(Reader<'_>, Timestamp), WireError> {
 
 fn flags(bytes: &mut Reader<'_>) -> Result<u8, WireError> {
     let flags = bytes.u8()?;
-    if flags & !(CHARGED | TOLD) == 0 { Ok(flags) } else { Err(WireError::Malformed) }
+    if flags & !(CHARGED | TOLD | BLOCKED) == 0 { Ok(flags) } else { Err(WireError::Malformed) }
+}
+
+/// Until when the rule's key is blocked, where the flags say that it is.
+fn blocked_until(flags: u8, bytes: &mut Reader<'_>) -> Result<Option<Timestamp>, WireError> {
+    if flags & BLOCKED == 0 {
+        return Ok(None);
+    }
+    bytes.u64().map(Timestamp::from_nanos).map(Some)
 }

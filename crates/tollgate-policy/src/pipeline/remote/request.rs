@@ -51,6 +51,7 @@ impl Partition<'_> {
             Due::GivenBack => GIVEN_BACK,
         };
         out.push(binding | waits | due | flags);
+        out.extend(policy.stable_id_of(applied.rule).to_le_bytes());
         out.extend(applied.cost.to_le_bytes());
         if let Some(longest) = longest {
             out.extend(longest.as_nanos().to_le_bytes());

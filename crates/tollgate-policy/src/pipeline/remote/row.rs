@@ -9,15 +9,16 @@
 //! | 8 | identity of the key's group of rules |
 //! | 8 | the alarm that is set, nanoseconds since 1970 |
 //! | 8 | the newest version of the policy that was seen |
-//! | 1 | how many blocks follow, of 17 bytes: 1 and a set's stable identity, or 0 and 8 zeros for all; until when, nanoseconds |
+//! | 1 | how many marks of an operator follow, of 24 bytes: a rule's stable identity, until when it blocks the key and when it was reset, nanoseconds, or 0 |
 //! | n | the sets: the parameters ([`StoredSet`]), the length of the states `u32`, the states |
 
 use alloc::vec::Vec;
 
 use tollgate_core::Timestamp;
 
-use crate::pipeline::remote::counts::{Block, Counts};
+use crate::pipeline::remote::counts::Counts;
 use crate::pipeline::remote::kept::Kept;
+use crate::pipeline::remote::marks::{MAX_MARKS, Mark};
 use crate::pipeline::remote::wire::{Reader, WireError};
 use crate::policy::stored_set::StoredSet;
 
@@ -34,12 +35,12 @@ impl Counts {
         out.extend(self.group.to_le_bytes());
         out.extend(self.alarm_at.as_nanos().to_le_bytes());
         out.extend(self.version.to_le_bytes());
-        let blocks = || self.blocks.iter().filter(|block| block.until > now).take(MAX_BLOCKS);
-        out.push(u8::try_from(blocks().count()).unwrap_or(u8::MAX));
-        for block in blocks() {
-            out.push(u8::from(block.stable_id.is_some()));
-            out.extend(block.stable_id.unwrap_or(0).to_le_bytes());
-            out.extend(block.until.as_nanos().to_le_bytes());
+        let marks = || self.marks.iter().filter(|mark| mark.idle_at() > now).take(MAX_MARKS);
+        out.push(u8::try_from(marks().count()).unwrap_or(u8::MAX));
+        for mark in marks() {
+            out.extend(mark.rule.to_le_bytes());
+            out.extend(mark.blocked_until.as_nanos().to_le_bytes());
+            out.extend(mark.reset_at.as_nanos().to_le_bytes());
         }
         for kept in self.sets.iter().filter(is_live) {
             out.extend_from_slice(&kept.parameters);
@@ -64,13 +65,10 @@ impl Counts {
         let version = row.u64()?;
         let mut counts = Self { group, alarm_at, version, ..Self::default() };
         for _ in 0..row.u8()? {
-            let (is_of_set, id) = (row.u8()?, row.u64()?);
-            let stable_id = match (is_of_set, id) {
-                (0, 0) => None,
-                (1, id) => Some(id),
-                _ => return Err(WireError::Malformed),
-            };
-            counts.blocks.push(Block { stable_id, until: Timestamp::from_nanos(row.u64()?) });
+            let rule = row.u64()?;
+            let blocked_until = Timestamp::from_nanos(row.u64()?);
+            let reset_at = Timestamp::from_nanos(row.u64()?);
+            counts.marks.push(Mark { rule, blocked_until, reset_at });
         }
         while !row.0.is_empty() {
             let set = StoredSet::read(&mut row.0).ok_or(WireError::Malformed)?;
@@ -85,6 +83,3 @@ impl Counts {
         Ok(counts)
     }
 }
-
-/// The most blocks of a key: one for each of so many rules is more than anybody sets by hand.
-pub(crate) const MAX_BLOCKS: usize = 64;
