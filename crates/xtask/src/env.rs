@@ -7,6 +7,7 @@
 //! | `TOLLGATE_NODE_BIN` | the Node 22 binary |
 //! | `TOLLGATE_NODE_MODULES` | the folder with wrangler and the other node packages |
 //! | `TOLLGATE_NGINX_BIN` | the nginx binary, an origin of tests |
+//! | `TOLLGATE_PROMTOOL_BIN` | Prometheus' checker of metrics |
 //! | `TOLLGATE_ENVOY_WASM` | the filter as it is shipped |
 //! | `TOLLGATE_CLOCK` | the library that gives a server the clock of a test (`tests/clock`) |
 //! | `TOLLGATE_WORKER_DIR` | the Worker as it is shipped: `entry.mjs` and the modules it imports |
@@ -30,6 +31,7 @@ pub fn for_tests<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut
         .env("TOLLGATE_NODE_BIN", node::node(workspace))
         .env("TOLLGATE_NODE_MODULES", node::modules(workspace))
         .env("TOLLGATE_NGINX_BIN", apt::nginx(workspace))
+        .env("TOLLGATE_PROMTOOL_BIN", apt::promtool(workspace))
         .env("TOLLGATE_ENVOY_WASM", workspace.envoy_wasm())
         .env("TOLLGATE_CLOCK", workspace.clock_library())
         .env("TOLLGATE_WORKER_DIR", workspace.worker_dir())

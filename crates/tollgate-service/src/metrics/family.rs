@@ -394,6 +394,9 @@ pub fn wait_bucket(milliseconds: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use alloc::collections::BTreeSet;
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::vec::Vec;
 
     use super::*;
 
@@ -412,6 +415,21 @@ mod tests {
             let plain = |c: char| c.is_ascii_lowercase() || c == '_';
             assert!(row.name.chars().all(plain) && row.help.is_ascii(), "{}", row.name);
         }
+    }
+
+    /// What the document says of each family, whole.
+    #[test]
+    fn the_document_has_every_row() {
+        let document = include_str!("../../../../docs/metrics.md");
+        let mut told = document.lines().filter(|line| line.starts_with("| `tollgate_"));
+        for row in &FAMILIES {
+            let labels: Vec<String> = row.labels.iter().map(|label| format!("`{label}`")).collect();
+            let (name, kind, labels) = (row.name, row.kind.word(), labels.join(", "));
+            let space = if labels.is_empty() { "" } else { " " };
+            let line = format!("| `{name}` | {kind} |{space}{labels} | {} |", row.help);
+            assert_eq!(told.next(), Some(line.as_str()));
+        }
+        assert_eq!(told.next(), None, "the document has another one");
     }
 
     #[test]

@@ -73,8 +73,14 @@ const PLAYGROUND: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::PAGE_BINDGEN, &tools::NODE, &tools::PAGE, &tools::CHROMIUM];
 const SERVERS: &[&Tool] = &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::ENVOY];
 /// With the origins that tests put behind them.
-const END_TO_END: &[&Tool] =
-    &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::ENVOY, &tools::NGINX];
+const END_TO_END: &[&Tool] = &[
+    &tools::WASM_TARGET,
+    &tools::WASM_BINDGEN,
+    &tools::NODE,
+    &tools::ENVOY,
+    &tools::NGINX,
+    &tools::PROMTOOL,
+];
 const COMPOSE: &[&Tool] = &[&tools::DOCKER, &tools::COMPOSE, &tools::ENVOY, &tools::STAND_IN];
 
 pub fn test(workspace: &Workspace, wanted: &Wanted) -> Result<()> {

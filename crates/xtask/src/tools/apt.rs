@@ -73,19 +73,43 @@ pub fn install_nginx(workspace: &Workspace, job: &Job) -> Result<()> {
     if !LIBRARIES.iter().all(is_there) {
         install(&LIBRARIES, job)?;
     }
-    atomically(&workspace.tool("nginx"), |folder| {
-        let mut refresh = apt_get();
-        refresh.args(["update", "-q"]);
-        let mut download = apt_get();
-        download.current_dir(folder).args(["download", "-q", "nginx"]);
-        if run::logged(&mut download, job, FIX).is_err() {
-            run::logged(&mut refresh, job, FIX)?;
-            run::logged(&mut download, job, FIX)?;
-        }
-        let mut unpack = Command::new("sh");
-        unpack.current_dir(folder).args(["-c", "dpkg -x nginx_*.deb . && rm nginx_*.deb"]);
-        run::logged(&mut unpack, job, FIX)
-    })
+    atomically(&workspace.tool("nginx"), |folder| download(folder, "nginx", ".", job))
+}
+
+/// Prometheus' checker of metrics, which needs nothing else; its package would start a server.
+pub fn promtool(workspace: &Workspace) -> PathBuf {
+    workspace.tool("promtool").join("usr/bin/promtool")
+}
+
+pub fn check_promtool(workspace: &Workspace) -> State {
+    let promtool = promtool(workspace);
+    match run::succeeds(Command::new(&promtool).arg("--version")) {
+        true => State::Present(shown(promtool)),
+        false => State::Missing,
+    }
+}
+
+pub fn install_promtool(workspace: &Workspace, job: &Job) -> Result<()> {
+    let file = "./usr/bin/promtool";
+    atomically(&workspace.tool("promtool"), |folder| download(folder, "prometheus", file, job))
+}
+
+/// Unpacks `file` of a package, or all of it (`.`), into `folder`; nothing is installed.
+fn download(folder: &Path, package: &str, file: &str, job: &Job) -> Result<()> {
+    let mut refresh = apt_get();
+    refresh.args(["update", "-q"]);
+    let mut download = apt_get();
+    download.current_dir(folder).args(["download", "-q", package]);
+    if run::logged(&mut download, job, FIX).is_err() {
+        run::logged(&mut refresh, job, FIX)?;
+        run::logged(&mut download, job, FIX)?;
+    }
+    let mut unpack = Command::new("sh");
+    let script = format!(
+        "dpkg --fsys-tarfile {package}_*.deb > all.tar && tar -xf all.tar {file} && rm all.tar {package}_*.deb"
+    );
+    unpack.current_dir(folder).args(["-c", &script]);
+    run::logged(&mut unpack, job, FIX)
 }
 
 /// apt-get that waits for another apt-get and asks no questions.

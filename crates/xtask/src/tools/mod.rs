@@ -143,6 +143,16 @@ pub static NGINX: Tool = Tool {
     install: apt::install_nginx,
 };
 
+pub static PROMTOOL: Tool = Tool {
+    name: "promtool",
+    version: "distribution's",
+    needed_for: "test workerd",
+    by_hand: "see whether apt-get download prometheus works",
+    lane: Lane::Download,
+    check: apt::check_promtool,
+    install: apt::install_promtool,
+};
+
 pub static CHROMIUM: Tool = Tool {
     name: "chromium",
     version: "distribution's",
@@ -213,7 +223,7 @@ pub static VALGRIND: Tool = Tool {
     install: |_, job| apt::install(&["valgrind"], job),
 };
 
-pub static ALL: [&Tool; 17] = [
+pub static ALL: [&Tool; 18] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &PAGE_BINDGEN,
@@ -224,6 +234,7 @@ pub static ALL: [&Tool; 17] = [
     &PAGE,
     &ENVOY,
     &NGINX,
+    &PROMTOOL,
     &CHROMIUM,
     &DOCKER,
     &COMPOSE,

@@ -1,0 +1,347 @@
+//! What the Worker counts, brings to its sums and tells: exactly what was sent, once, whatever is
+//! killed or repeated; points for Analytics Engine; lines of the log.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::Request;
+use tollgate_e2e::process::required_path;
+use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
+
+const METRICS: &str = "/.well-known/tollgate/metrics";
+const TOKEN: &str = "t0ken-of-prometheus";
+
+/// Only makes a hang a failure.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Two of ten are refused a client, and a shadow rule would refuse seven.
+fn policy() -> Value {
+    let quota = |limit: u64| json!([{"name": "day", "algorithm": "fixed-window", "limit": limit, "window": "366d"}]);
+    json!({"version": 1, "rules": [
+        {"name": "a \"b\" \\c", "key": ["client_ip"], "quotas": quota(8)},
+        {"name": "trial", "mode": "shadow", "key": ["client_ip"], "quotas": quota(3)},
+    ]})
+}
+
+fn setup() -> Setup {
+    Setup::new(policy())
+        .operated()
+        .binding("METRICS_TOKEN", TOKEN)
+        .binding("METRICS_INTERVAL_S", 1)
+        .files_in_memory()
+}
+
+fn scrape_at(worker: &Workerd, port: u16) -> String {
+    let request = Request::get(METRICS).header("authorization", format!("Bearer {TOKEN}"));
+    let response = tollgate_e2e::http::Client::connect(port).send(&request);
+    assert_eq!(response.status, 200, "{}\n{}", response.text(), worker.log());
+    response.text()
+}
+
+fn scrape(worker: &Workerd) -> BTreeMap<String, f64> {
+    samples(&scrape_at(worker, worker.port))
+}
+
+/// The samples by name and labels.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let sample = |line: &str| {
+        let (series, value) = line.rsplit_once(' ').expect("a sample");
+        (series.to_owned(), value.parse().expect("a number"))
+    };
+    lines.map(sample).collect()
+}
+
+const REQUESTS: &str = "tollgate_requests_total";
+
+/// How many requests were counted.
+fn counted(samples: &BTreeMap<String, f64>) -> f64 {
+    samples.iter().filter(|(series, _)| series.starts_with(REQUESTS)).map(|(_, count)| count).sum()
+}
+
+/// Scrapes until `count` requests were counted, and at every scrape no counter went down.
+fn wait_for(worker: &Workerd, count: f64) -> BTreeMap<String, f64> {
+    let since = Instant::now();
+    let mut before: BTreeMap<String, f64> = BTreeMap::new();
+    loop {
+        let now = scrape(worker);
+        for (series, value) in before.iter().filter(|(series, _)| series.contains("_total")) {
+            assert!(now.get(series).is_some_and(|now| now >= value), "{series} went down");
+        }
+        let is_over = counted(&now) >= count;
+        assert!(is_over || since.elapsed() < PATIENCE, "{now:#?}\n{}", worker.log());
+        if is_over {
+            return now;
+        }
+        before = now;
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Ten requests of each client.
+fn send(worker: &Workerd, port: u16, clients: &[&str]) {
+    let mut client = tollgate_e2e::http::Client::connect(port);
+    for ip in clients {
+        for _ in 0..10 {
+            let response = client.send(&check_request("GET", "/", ip));
+            assert_eq!(response.status, 200, "{}\n{}", response.text(), worker.log());
+        }
+    }
+}
+
+fn decisions(rule: &str, quota: &str, result: &str) -> String {
+    format!(
+        "tollgate_decisions_total{{rule=\"{rule}\",quota=\"{quota}\",tier=\"\",result=\"{result}\"}}"
+    )
+}
+
+fn assert_counts(samples: &BTreeMap<String, f64>, clients: f64) {
+    let expected = [
+        (decisions(r#"a \"b\" \\c"#, "", "allowed"), 8.0),
+        (decisions(r#"a \"b\" \\c"#, "day", "denied"), 2.0),
+        (decisions("trial", "", "allowed"), 3.0),
+        (decisions("trial", "day", "shadowed"), 7.0),
+        ("tollgate_requests_total{answer=\"passed\"}".to_owned(), 8.0),
+        ("tollgate_requests_total{answer=\"refused\"}".to_owned(), 2.0),
+        ("tollgate_requests_total{answer=\"delayed\"}".to_owned(), 0.0),
+    ];
+    for (series, each) in expected {
+        assert_eq!(samples.get(&series), Some(&(each * clients)), "{series}: {samples:#?}");
+    }
+}
+
+// Guards: figures that nobody can rely on. Two isolates send what they count to one object, an
+// answer of which is lost; the sums are exactly what was sent, also after kill -9 and when the same
+// isolates' successors go on.
+#[test]
+fn sums_are_exactly_what_was_sent() {
+    let mut worker = setup().beside(policy()).start();
+    let [first, second] = worker.ports[..] else { panic!("two isolates") };
+    send(&worker, first, &["192.0.2.1", "192.0.2.2"]);
+    send(&worker, second, &["192.0.2.3"]);
+    let told = wait_for(&worker, 30.0);
+    assert_counts(&told, 3.0);
+    assert_eq!(told.get("tollgate_isolates"), Some(&2.0));
+    assert_eq!(told.get("tollgate_policy_version"), Some(&0.0));
+    // Both isolates tell the same, and nothing comes twice.
+    thread::sleep(Duration::from_millis(2500));
+    assert_counts(&samples(&scrape_at(&worker, second)), 3.0);
+    worker.kill();
+    worker.restart();
+    assert_counts(&scrape(&worker), 3.0);
+    send(&worker, first, &["192.0.2.4"]);
+    assert_counts(&wait_for(&worker, 40.0), 4.0);
+    check_text(&scrape_at(&worker, second));
+}
+
+/// What Prometheus' own reader and its rules for names say.
+fn check_text(text: &str) {
+    let promtool: PathBuf = required_path("TOLLGATE_PROMTOOL_BIN", "cargo xtask test workerd");
+    let mut command = Command::new(promtool);
+    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("promtool starts");
+    child.stdin.take().expect("its input").write_all(text.as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success() && said.trim().is_empty(), "{said}\n{text}");
+}
+
+/// An object of sums that adds what it is sent and does not say so, twice, and is then out of reach
+/// for a while.
+const LOSES_ANSWERS: &str = r#"
+import Tollgate, { Metrics as Real } from "./entry.mjs";
+export { Limiter, Policies, Tenants } from "./entry.mjs";
+export default Tollgate;
+let calls = 0;
+export class Metrics extends Real {
+  async add(delta) {
+    calls += 1;
+    if (calls > 2 && calls < 5) throw new Error("out of reach");
+    await super.add(delta);
+    if (calls <= 2) throw new Error("the answer is lost");
+  }
+}
+"#;
+
+// Guards: a call that is repeated because its answer was lost, and counted twice; and counts that
+// are lost because the object cannot be reached for a moment.
+#[test]
+fn what_is_sent_again_is_counted_once() {
+    let worker = setup().front(LOSES_ANSWERS).start();
+    send(&worker, worker.port, &["192.0.2.1", "192.0.2.2"]);
+    wait_for(&worker, 20.0);
+    // Requests without a count of these rules keep it trying until it has told its failures.
+    let since = Instant::now();
+    loop {
+        send(&worker, worker.port, &[]);
+        let request = check_request("GET", "/", "192.0.2.9");
+        assert_eq!(answer(&worker.client().send(&request))["decision"], "allow");
+        break;
+    }
+    let failures = "tollgate_metrics_flush_failures_total";
+    let told = loop {
+        let told = wait_for(&worker, 21.0);
+        if told.get(failures).is_some_and(|count| *count >= 3.0) {
+            break told;
+        }
+        assert!(since.elapsed() < PATIENCE, "{told:#?}\n{}", worker.log());
+        thread::sleep(Duration::from_millis(500));
+        // One more of a client that has two left of its eight.
+        let _ = worker.client().send(&Request::get("/.well-known/tollgate/health"));
+    };
+    assert_eq!(counted(&told), 21.0);
+    assert!(worker.log().contains("metrics="), "{}", worker.log());
+}
+
+// Guards: figures of a deployment read by everybody.
+#[test]
+fn only_who_has_a_token_reads_metrics() {
+    let worker = setup().binding("READ_TOKEN", "t0ken-of-a-reader").start();
+    send(&worker, worker.port, &["192.0.2.1"]);
+    wait_for(&worker, 10.0);
+    let get = |authorization: Option<&str>| {
+        let mut request = Request::get(METRICS);
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
+        }
+        worker.client().send(&request)
+    };
+    for wrong in [None, Some("Bearer wrong"), Some("Bearer "), Some("Basic x")] {
+        let refused = get(wrong);
+        assert_eq!(refused.status, 401, "{wrong:?} {}", refused.text());
+        assert!(!refused.text().contains("tollgate_requests"), "{wrong:?}");
+    }
+    for right in [TOKEN, "t0ken-of-a-reader"] {
+        assert_eq!(get(Some(&format!("Bearer {right}"))).status, 200, "{right}");
+    }
+    let open = Request::get(METRICS)
+        .header("authorization", format!("Bearer {TOKEN}"))
+        .header("accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
+    let open = worker.client().send(&open);
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(open.header("content-type").as_deref(), Some(kind));
+    assert!(open.text().ends_with("# EOF\n"), "{}", open.text());
+    // Without a secret there is nothing to read, and nothing is brought or stored.
+    let off = Setup::new(policy()).operated().files_in_memory().start();
+    send(&off, off.port, &["192.0.2.1"]);
+    let request = Request::get(METRICS).header("authorization", format!("Bearer {TOKEN}"));
+    assert_eq!(off.client().send(&request).status, 404);
+}
+
+/// Binds a dataset that writes its points to the log.
+const DATASET: &str = r#"
+import Real from "./entry.mjs";
+export { Limiter, Policies, Tenants, Metrics } from "./entry.mjs";
+const dataset = { writeDataPoint: (point) => console.log("point", JSON.stringify(point)) };
+export default class extends Real {
+  constructor(ctx, env) {
+    super(ctx, { ...env, ANALYTICS: dataset });
+  }
+}
+"#;
+
+/// What stands behind `prefix` in the log, as JSON.
+fn logged(worker: &Workerd, prefix: &str) -> Vec<Value> {
+    let log = worker.log();
+    let found = log.lines().filter_map(|line| line.strip_prefix(prefix));
+    found.filter_map(|json| serde_json::from_str(json).ok()).collect()
+}
+
+// Guards: a bill by the refusal. Each flush writes one point for what each rule said, without a
+// token too.
+#[test]
+fn points_are_written_by_flush_and_not_by_request() {
+    let worker =
+        Setup::new(policy()).binding("METRICS_INTERVAL_S", 1).front(DATASET).files_in_memory();
+    let worker = worker.operated().start();
+    send(&worker, worker.port, &["192.0.2.1", "192.0.2.2", "192.0.2.3"]);
+    let since = Instant::now();
+    let sums = loop {
+        let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+        for point in logged(&worker, "point ") {
+            let blobs: Vec<&str> = point["blobs"]
+                .as_array()
+                .expect("blobs")
+                .iter()
+                .filter_map(Value::as_str)
+                .collect();
+            assert_eq!(point["indexes"], json!([blobs[0]]));
+            *sums.entry(blobs.join("|")).or_default() +=
+                point["doubles"][0].as_f64().expect("a count");
+        }
+        if sums.values().sum::<f64>() >= 60.0 {
+            break sums;
+        }
+        assert!(since.elapsed() < PATIENCE, "{sums:#?}\n{}", worker.log());
+        thread::sleep(Duration::from_millis(100));
+    };
+    let expected = [
+        ("a \"b\" \\c|||allowed", 24.0),
+        ("a \"b\" \\c|day||denied", 6.0),
+        ("trial|||allowed", 9.0),
+        ("trial|day||shadowed", 21.0),
+    ];
+    let expected: BTreeMap<String, f64> = expected.map(|(key, sum)| (key.into(), sum)).into();
+    assert_eq!(sums, expected);
+    let points = logged(&worker, "point ").len();
+    assert!(points < 40, "{points} points for 30 requests of a few seconds");
+}
+
+// Guards: a refusal that leaves no trace, a flood of lines, and a client's data in a log.
+#[test]
+fn refusals_are_lines_and_say_nothing_of_clients() {
+    let worker = setup().binding("LOG_SAMPLE", 1).binding("HASH_KEY", "secret").start();
+    let secret = "k3y-of-a-client";
+    let request = |i: usize| {
+        let body = json!({"method": "GET", "path": format!("/{secret}?{secret}={i}"), "client_ip": "192.0.2.77",
+                          "headers": {"x-key": secret}});
+        Request::post("/check", body.to_string())
+    };
+    let mut client = worker.client();
+    let all = 400;
+    for i in 0..all {
+        assert_eq!(client.send(&request(i)).status, 200);
+    }
+    wait_for(&worker, all as f64);
+    // The last line of each event, when it is too late for the second to be full.
+    thread::sleep(Duration::from_millis(1100));
+    client.send(&request(all));
+    let since = Instant::now();
+    let lines = loop {
+        let lines = logged(&worker, "");
+        let events = |event: &str| {
+            let lines = lines.iter().filter(|line| line["event"] == event);
+            lines.map(|line| 1 + line["dropped"].as_u64().expect("a count")).sum::<u64>()
+        };
+        if events("refused") == 393 && events("shadow_refused") == 398 {
+            break lines;
+        }
+        assert!(since.elapsed() < PATIENCE, "{lines:#?}");
+        thread::sleep(Duration::from_millis(100));
+    };
+    assert!(lines.len() < 600, "{} lines", lines.len());
+    let first = lines.iter().find(|line| line["event"] == "refused").expect("a line");
+    assert_eq!(first["rule"], "a \"b\" \\c");
+    assert_eq!(first["status"], 429);
+    assert_eq!((&first["quota"], &first["result"]), (&json!("day"), &json!("denied")));
+    assert!(first["retry_after_ms"].as_u64().is_some_and(|wait| wait > 0), "{first}");
+    assert!(first["pk"].as_str().is_some_and(|pk| pk.len() == 12), "{first}");
+    let log = worker.log();
+    for word in [secret, "192.0.2.77", "secret"] {
+        assert!(!log.contains(word), "{word} in {log}");
+    }
+    // Without a key the hash could be guessed; with 0 there are no lines.
+    let bare = setup().binding("LOG_SAMPLE", 1).start();
+    send(&bare, bare.port, &["192.0.2.1"]);
+    assert!(logged(&bare, "").iter().all(|line| line["pk"].is_null()));
+    let silent = setup().binding("LOG_SAMPLE", 0).start();
+    send(&silent, silent.port, &["192.0.2.1"]);
+    wait_for(&silent, 10.0);
+    assert_eq!((logged(&bare, "").len(), logged(&silent, "").len()), (9, 0));
+}
