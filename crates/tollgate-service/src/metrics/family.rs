@@ -67,6 +67,8 @@ pub enum Family {
     Isolates,
     /// Series that are held.
     Series,
+    /// Requests decided under a policy that may not be in force any more.
+    OutdatedRequests,
 }
 
 /// One row of the table.
@@ -87,7 +89,7 @@ pub struct Description {
 }
 
 /// Every family, in the order of the text.
-pub static FAMILIES: [Description; 18] = [
+pub static FAMILIES: [Description; 19] = [
     Description {
         family: Family::Requests,
         code: 1,
@@ -238,6 +240,14 @@ pub static FAMILIES: [Description; 18] = [
         labels: &[],
         help: "Series that the sums hold; at 10000 new ones are counted as rule (other)",
     },
+    Description {
+        family: Family::OutdatedRequests,
+        code: 19,
+        name: "tollgate_outdated_requests_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Requests decided under a policy of which nobody could say that it is still in force",
+    },
 ];
 
 impl Family {
@@ -296,6 +306,8 @@ pub enum Event {
     PolicyRetry,
     /// The policy in force could not be asked for.
     PolicyCheckFailed,
+    /// A request was decided under a policy that may not be in force any more.
+    OutdatedPolicy,
     /// No line was logged of an event.
     LogDropped,
     /// Counts could not be brought to the sums.
@@ -304,7 +316,7 @@ pub enum Event {
 
 impl Event {
     /// Every event, in the order of [`Event::index`].
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Passed,
         Self::Delayed,
         Self::Refused,
@@ -324,6 +336,7 @@ impl Event {
         Self::Origin,
         Self::PolicyRetry,
         Self::PolicyCheckFailed,
+        Self::OutdatedPolicy,
         Self::LogDropped,
         Self::FlushFailed,
     ];
@@ -358,6 +371,7 @@ impl Event {
             Self::Origin => (Family::OriginFailures, &[]),
             Self::PolicyRetry => (Family::PolicyRetries, &[]),
             Self::PolicyCheckFailed => (Family::PolicyCheckFailures, &[]),
+            Self::OutdatedPolicy => (Family::OutdatedRequests, &[]),
             Self::LogDropped => (Family::LogDropped, &[]),
             Self::FlushFailed => (Family::FlushFailures, &[]),
         }

@@ -75,6 +75,7 @@ impl Sums {
                 | Family::OriginFailures
                 | Family::PolicyRetries
                 | Family::PolicyCheckFailures
+                | Family::OutdatedRequests
                 | Family::LogDropped
                 | Family::FlushFailures => self.events(family, &mut text),
             }
