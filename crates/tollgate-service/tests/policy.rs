@@ -152,7 +152,7 @@ fn who_did_it_is_bounded_and_on_one_line() {
     ] {
         let ask = Ask::new("PUT", "admin/policy").with("if-match", "*");
         let limit = 20 + u32::try_from(*it.calls.borrow()).unwrap();
-        let ask = ask.with("cf-access-email", name).json(policy(limit));
+        let ask = ask.with("cf-access-authenticated-user-email", name).json(policy(limit));
         assert_eq!(it.ask(&ask).status, 200);
         let history = read(&it.ask(&Ask::new("GET", "admin/policy/history?limit=1")));
         assert_eq!(history["versions"][0]["who"], expected);
@@ -160,7 +160,10 @@ fn who_did_it_is_bounded_and_on_one_line() {
         assert_eq!(history["versions"][0]["summary"]["changed"], json!(["each"]));
     }
     let ask = Ask::new("PUT", "admin/policy").with("if-match", "*").json(policy(9));
-    assert_eq!(it.ask(&ask.with("cf-access-email", &"ä".repeat(9999))).status, 200);
+    assert_eq!(
+        it.ask(&ask.with("cf-access-authenticated-user-email", &"ä".repeat(9999))).status,
+        200
+    );
     let history = read(&it.ask(&Ask::new("GET", "admin/policy/history?limit=1")));
     assert_eq!(history["versions"][0]["who"], "ä".repeat(128));
 }

@@ -144,7 +144,7 @@ impl Deployment {
     fn serve<T>(&self, act: impl FnOnce(&Service<'_>) -> T) -> T {
         act(&Service {
             tokens: &self.tokens,
-            actor_header: Some("cf-access-email"),
+            actor_header: Some("cf-access-authenticated-user-email"),
             surface: Surface::Worker,
             deployed: DeployedFile { text: &self.file, fingerprint: self.fingerprint },
             policy: Policy::compile(&self.file, Surface::Worker).ok().as_ref(),
