@@ -3,8 +3,8 @@
 //!
 //! Invariant: names and numbers of quotas only, never a value of the document, so nothing secret is
 //! in it; and a bounded number of rows, with how many more there are. What becomes of the counts
-//! follows from the rules by which stored states are known: the rule's key, its name, the tier's and
-//! the quota's.
+//! follows from the rules by which stored states are known: the rule's key, its name, the tier's
+//! and the quota's.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;

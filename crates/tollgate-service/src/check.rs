@@ -1,8 +1,8 @@
 //! `POST /check`: what is asked, and the answer, to the caller that stands in front of something
 //! else.
 //!
-//! Invariant: an answer says what was decided and what to do, and nothing of keys. Requests are read
-//! by `tollgate-policy` ([`tollgate_policy::DescribedRequest`]), in the words of the policy
+//! Invariant: an answer says what was decided and what to do, and nothing of keys. Requests are
+//! read by `tollgate-policy` ([`tollgate_policy::DescribedRequest`]), in the words of the policy
 //! document. Of several each is decided by itself: one that is wrong or refused changes nothing for
 //! the others, and which of two with one key comes first is not said.
 
@@ -38,8 +38,8 @@ pub fn requests(body: &[u8]) -> Result<DescribedRequests, Answer> {
 
 const WRONG: &str = "the check request is wrong; see errors";
 
-/// The answer to one of several requests that is wrong: the problem that it would be alone, as JSON.
-/// The others are decided.
+/// The answer to one of several requests that is wrong: the problem that it would be alone, as
+/// JSON. The others are decided.
 #[must_use]
 pub fn wrong(problems: &Problems) -> String {
     let title = "Bad Request";

@@ -1,9 +1,9 @@
 //! What an operator and a caller do over HTTP: `/check`, the admin API, metrics and the health
 //! report, as one contract for every service that answers it.
 //!
-//! A request is a [`Call`]. [`Service::begin`] says what comes [`Next`]: an [`Answer`], or a body to
-//! read, or a [`StoreCall`] to carry out, each of the latter with the way to go on. Whoever connects
-//! it loops until there is an answer.
+//! A request is a [`Call`]. [`Service::begin`] says what comes [`Next`]: an [`Answer`], or a body
+//! to read, or a [`StoreCall`] to carry out, each of the latter with the way to go on. Whoever
+//! connects it loops until there is an answer.
 //!
 //! Invariant: sans-I/O. Requests come in as values, answers and operations on a store go out as
 //! values; whoever connects it reads sockets, secrets, clocks and stores. Deliberately absent: how

@@ -10,7 +10,8 @@ use tollgate_policy::{PROBLEM_JSON, ProblemDetails, Problems};
 use crate::answer::Answer;
 
 /// Where each type is described: what a type begins with.
-pub const PROBLEM_TYPES: &str = "https://github.com/tollgate/tollgate/blob/main/docs/admin.md#";
+pub const PROBLEM_TYPES: &str =
+    concat!("https://github.com/tollgate/tollgate/blob/main/", "docs/admin.md#");
 
 /// Declares what can be wrong.
 macro_rules! types {

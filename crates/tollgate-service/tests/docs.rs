@@ -1,7 +1,7 @@
 //! What docs/admin.md shows is asked and compared, in its order.
 //!
-//! Invariant: a command is read as a shell would and asked of the contract itself; `TOLLGATE_BLESS=1`
-//! writes the answers anew.
+//! Invariant: a command is read as a shell would and asked of the contract itself;
+//! `TOLLGATE_BLESS=1` writes the answers anew.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

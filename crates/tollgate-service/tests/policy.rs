@@ -1,4 +1,5 @@
-//! The policy over HTTP: what is put in force, what is said about it, and what stands in the history.
+//! The policy over HTTP: what is put in force, what is said about it, and what stands in the
+//! history.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

@@ -1,7 +1,7 @@
 //! Several things that are waited for at the same time.
 //!
-//! Invariant: results come in the order of what was waited for, whichever is over first. Deliberately
-//! absent: cancellation.
+//! Invariant: results come in the order of what was waited for, whichever is over first.
+//! Deliberately absent: cancellation.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -1,8 +1,8 @@
 //! Tenants: one entry for each, read, written and removed; and all of them in pages.
 //!
 //! Invariant: a write says what it expects to be there, and the store compares. An entry is read
-//! under the policy that this service knows to be in force before it is written; a policy that comes
-//! later may not know what it names.
+//! under the policy that this service knows to be in force before it is written; a policy that
+//! comes later may not know what it names.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -7,7 +7,8 @@
 pub struct MemoryLimits {
     /// Versions in the history.
     pub versions: usize,
-    /// Bytes of the texts of policies. The newest versions keep theirs, and the one in force always.
+    /// Bytes of the texts of policies. The newest versions keep theirs, and the one in force
+    /// always.
     pub text_bytes: usize,
     /// Entries of tenants.
     pub tenants: usize,

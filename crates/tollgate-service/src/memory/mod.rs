@@ -1,8 +1,8 @@
 //! A store of rules in memory: for a server that keeps no other, and for tests.
 //!
-//! Invariant: it means what every store means by a [`StoreCall`], and each call is one step. What it
-//! keeps is bounded ([`MemoryLimits`]). Deliberately absent: what is counted; keys and metrics are
-//! whoever decides about requests asked for.
+//! Invariant: it means what every store means by a [`StoreCall`], and each call is one step. What
+//! it keeps is bounded ([`MemoryLimits`]). Deliberately absent: what is counted; keys and metrics
+//! are whoever decides about requests asked for.
 
 pub(crate) mod policies;
 pub(crate) mod tenants;

@@ -1,9 +1,9 @@
 //! The policy in force and its versions, as a store keeps them.
 //!
 //! Invariant: version numbers only grow, from 1. Which policy is in force: what was written last,
-//! until it was given back; else the deployed file that asks. A deployed file is numbered when it is
-//! first asked with, and known by its fingerprint from then on, so one that was deployed anew under
-//! a policy that somebody wrote is not numbered before that is given back.
+//! until it was given back; else the deployed file that asks. A deployed file is numbered when it
+//! is first asked with, and known by its fingerprint from then on, so one that was deployed anew
+//! under a policy that somebody wrote is not numbered before that is given back.
 //!
 //! Texts are whole here, with the keys of tokens in them: what leaves the service is masked.
 

@@ -1,7 +1,7 @@
 //! What is known about tenants, as a store keeps it: one entry for each.
 //!
-//! Invariant: an entry has a revision, which grows with each write of it, so that of two writers who
-//! saw the same one exactly one succeeds.
+//! Invariant: an entry has a revision, which grows with each write of it, so that of two writers
+//! who saw the same one exactly one succeeds.
 
 use alloc::string::String;
 use alloc::vec::Vec;
