@@ -160,7 +160,7 @@ export class Limiter extends DurableObject {
 
 /** One object for the whole deployment: the policy that was set at run time, those before it, and who changed what. */
 export class Policies extends DurableObject {
-  #half = new Half(() => new wasm.Policies(this.ctx.storage));
+  #half = new Half(() => new wasm.Policies(this.ctx.storage, this.env));
 
   call(request) {
     return this.#half.run((policies) => policies.call(request));

@@ -3,6 +3,7 @@
 
 #[path = "../vectors/format.rs"]
 mod vectors;
+mod worker_admin;
 mod worker_assets;
 mod worker_calls;
 mod worker_cases;
@@ -16,6 +17,7 @@ mod worker_durable;
 mod worker_exact;
 mod worker_failure;
 mod worker_fields;
+mod worker_follow;
 mod worker_grpc;
 mod worker_health;
 mod worker_identity;

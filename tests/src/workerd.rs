@@ -307,6 +307,11 @@ impl Workerd {
         self.server = run(self.dir.path(), &self.ports);
     }
 
+    /// Removes what the objects in this folder have stored; it must not run meanwhile.
+    pub fn forget(&self, folder: &str) {
+        fs::remove_dir_all(self.dir.path().join("objects").join(folder)).expect("the folder");
+    }
+
     /// The database files of its objects.
     pub fn databases(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.dir.path().join("objects/limiter"));
@@ -318,9 +323,15 @@ impl Workerd {
         files.filter(is_object).collect()
     }
 
-    /// The contents of everything the platform stores for the objects, names and alarms included.
+    /// The contents of everything the platform stores for the objects that count, names and alarms
+    /// included.
     pub fn stored_bytes(&self) -> Vec<Vec<u8>> {
-        let entries = fs::read_dir(self.dir.path().join("objects/limiter"));
+        self.stored_bytes_of("limiter")
+    }
+
+    /// The same for the objects in this folder.
+    pub fn stored_bytes_of(&self, folder: &str) -> Vec<Vec<u8>> {
+        let entries = fs::read_dir(self.dir.path().join("objects").join(folder));
         let files = entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
         files.filter_map(|path| fs::read(path).ok()).collect()
     }

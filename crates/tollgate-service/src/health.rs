@@ -6,29 +6,79 @@
 
 use alloc::borrow::ToOwned;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::Serialize;
 use tollgate_policy::{Policy, Problem, Problems};
 
 use crate::answer::{Answer, HEALTH_PATH};
+use crate::store::policy::Source;
 
 /// Problems that are logged one by one; who has more runs `tollgate check`.
 const MAX_LINES: usize = 20;
 
-/// The report of a deployment with these problems.
+/// What is known of the policy in force, where it is changed at run time.
+pub struct Followed<'a> {
+    /// Its number; 0 while nobody said it.
+    pub version: u64,
+    /// Where it comes from.
+    pub source: Source,
+    /// When it was last known to be in force, in milliseconds since 1970.
+    pub checked_at_ms: Option<u64>,
+    /// When a check last failed, in milliseconds since 1970, and why; none if the last did not.
+    pub failure: Option<(u64, &'a str)>,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    status: &'static str,
+    rules: usize,
+    policy: String,
+    #[serde(flatten)]
+    followed: Option<FollowedReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct FollowedReport<'a> {
+    version: u64,
+    source: Source,
+    checked_at_ms: Option<u64>,
+    failed_at_ms: Option<u64>,
+    /// Words of the platform: only for whom we trust.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'a str>,
+}
+
+/// The report of a deployment with these problems: of its settings, of the policy in force, or why
+/// that is not enforced. `policy` is what is enforced.
 #[must_use]
-pub fn report(settings: &Problems, policy: &Result<Policy, Problems>, is_trusted: bool) -> Answer {
-    let problems = all(settings, policy);
-    if let (Ok(policy), true) = (policy, problems.0.is_empty()) {
-        return Answer::json(format!(
-            "{{\"status\":\"ok\",\"rules\":{},\"policy\":\"{:016x}\"}}",
-            policy.rules().len(),
-            policy.fingerprint(),
-        ));
+pub fn report(
+    problems: &Problems,
+    policy: Option<&Policy>,
+    followed: Option<&Followed<'_>>,
+    is_trusted: bool,
+) -> Answer {
+    if let (Some(policy), true) = (policy, problems.0.is_empty()) {
+        let followed = followed.map(|it| FollowedReport {
+            version: it.version,
+            source: it.source,
+            checked_at_ms: it.checked_at_ms,
+            failed_at_ms: it.failure.map(|(at, _)| at),
+            failure: it.failure.map(|(_, why)| why).filter(|_| is_trusted),
+        });
+        let (rules, fingerprint) = (policy.rules().len(), policy.fingerprint());
+        let report =
+            Report { status: "ok", rules, policy: format!("{fingerprint:016x}"), followed };
+        return Answer::json(serde_json::to_string(&report).unwrap_or_default());
     }
-    let detail = "every request is refused until this is corrected; see errors";
-    let shown = if is_trusted { problems } else { places(&problems) };
-    Answer::problems(500, "Misconfigured", detail, &shown)
+    let detail = match policy {
+        None => "every request is refused until this is corrected; see errors",
+        Some(_) => "an earlier policy is enforced until this is corrected; see errors",
+    };
+    let places = places(problems);
+    let shown = if is_trusted { problems } else { &places };
+    Answer::problems(500, "Misconfigured", detail, shown)
 }
 
 /// What every request is answered with while there are problems.
@@ -38,10 +88,10 @@ pub fn misconfigured() -> Answer {
     Answer::problem(500, "Misconfigured", &detail)
 }
 
-/// Logs every problem, one line each.
-pub fn log(settings: &Problems, policy: &Result<Policy, Problems>, mut line: impl FnMut(&str)) {
+/// Logs every problem because of which every request is refused, one line each.
+pub fn log(problems: &Problems, mut line: impl FnMut(&str)) {
     let prefix = "misconfigured, every request is answered with 500: ";
-    log_each(&all(settings, policy), prefix, &mut line);
+    log_each(problems, prefix, &mut line);
 }
 
 /// Logs so many of `problems`, one line each, and how many more there are.
@@ -54,12 +104,6 @@ pub fn log_each(problems: &Problems, prefix: &str, line: &mut dyn FnMut(&str)) {
     }
 }
 
-fn all(settings: &Problems, policy: &Result<Policy, Problems>) -> Problems {
-    let nothing = Problems::default();
-    let rules = policy.as_ref().err().unwrap_or(&nothing);
-    Problems(settings.0.iter().chain(&rules.0).cloned().collect())
-}
-
 /// Where the problems are, each place once.
 fn places(problems: &Problems) -> Problems {
     let detail = "is wrong; the log says why, and this report to the bearer of CHECK_TOKEN";
@@ -70,8 +114,7 @@ fn places(problems: &Problems) -> Problems {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::String;
-    use alloc::{format, vec};
+    use alloc::vec;
 
     use super::*;
     use tollgate_policy::Surface;
@@ -80,19 +123,19 @@ mod tests {
 
     #[test]
     fn only_who_is_trusted_reads_what_stands_at_a_wrong_place() {
-        let settings = Problems(vec![Problem::new("ORIGIN", format!("{SECRET} is no origin"))]);
         let document =
             format!(r#"{{"version":1,"{SECRET}":1,"jwt":{{"keys":["{SECRET}"]}},"rules":[]}}"#);
-        let policy = Policy::compile(&document, Surface::Worker);
-        let public = report(&settings, &policy, false);
-        let whole = report(&settings, &policy, true);
+        let mut problems = Problems(vec![Problem::new("ORIGIN", format!("{SECRET} is no origin"))]);
+        problems.0.extend(Policy::compile(&document, Surface::Worker).unwrap_err().0);
+        let public = report(&problems, None, None, false);
+        let whole = report(&problems, None, None, true);
         assert_eq!((public.status, whole.status), (500, 500));
         assert!(!public.body.contains(SECRET) && whole.body.contains(SECRET), "{}", public.body);
         for place in ["\"ORIGIN\"", "\"\"", "\"jwt.keys[0]\""] {
             assert!(public.body.contains(&format!("\"path\":{place}")), "{}", public.body);
         }
         let mut lines = vec![];
-        log(&settings, &policy, |line| lines.push(line.to_owned()));
+        log(&problems, |line| lines.push(line.to_owned()));
         assert_eq!(lines.len(), 3, "{lines:#?}");
         assert!(lines.iter().all(|line| line.contains("sk_live")), "{lines:#?}");
     }
@@ -100,14 +143,37 @@ mod tests {
     #[test]
     fn a_thousand_problems_are_a_few_lines() {
         let problem = |i: usize| Problem::new("rules", format!("{i}"));
-        let settings = Problems((0..1000).map(problem).collect());
-        let policy = Policy::compile(r#"{"version":1,"rules":[]}"#, Surface::Worker);
+        let problems = Problems((0..1000).map(problem).collect());
         let mut lines = vec![];
-        log(&settings, &policy, |line| lines.push(line.to_owned()));
+        log(&problems, |line| lines.push(line.to_owned()));
         assert_eq!(lines.len(), MAX_LINES + 1);
         let last =
             "misconfigured, every request is answered with 500: and 980 more; run `tollgate check`";
         assert_eq!(lines.last().map(String::as_str), Some(last));
-        log(&Problems::default(), &policy, |line| panic!("{line}"));
+        log(&Problems::default(), |line| panic!("{line}"));
+    }
+
+    #[test]
+    fn the_report_says_what_is_in_force() {
+        let policy = Policy::compile(r#"{"version":1,"rules":[]}"#, Surface::Worker).unwrap();
+        let body = |followed: Option<&Followed<'_>>, is_trusted| {
+            let answer = report(&Problems::default(), Some(&policy), followed, is_trusted);
+            let body = String::from(answer.body);
+            (answer.status, body.replace(&format!("{:016x}", policy.fingerprint()), "F"))
+        };
+        let plain = r#"{"status":"ok","rules":0,"policy":"F"}"#;
+        assert_eq!(body(None, true), (200, plain.into()));
+        let followed = Followed {
+            version: 7,
+            source: Source::Written,
+            checked_at_ms: Some(1),
+            failure: Some((2, "a word of the platform")),
+        };
+        let public = r#"{"status":"ok","rules":0,"policy":"F","version":7,"source":"written","checked_at_ms":1,"failed_at_ms":2}"#;
+        assert_eq!(body(Some(&followed), false), (200, public.into()));
+        assert!(body(Some(&followed), true).1.contains(r#""failure":"a word of the platform""#));
+        let refused = Problems(vec![Problem::new("rules[0]", "is unknown".into())]);
+        let answer = report(&refused, Some(&policy), Some(&followed), false);
+        assert!(answer.status == 500 && answer.body.contains("an earlier policy is enforced"));
     }
 }

@@ -11,6 +11,7 @@ use worker::Context;
 
 use crate::deployment::Deployment;
 use crate::flush::flush;
+use crate::follow::best;
 use crate::js;
 
 /// The platform ends what it was to wait for after 30 s. Who has said nothing for longer is gone.
@@ -18,8 +19,7 @@ const TASK_ENDS_AFTER: Span = Span::from_secs(60);
 
 /// Lets the platform wait for the next flush, unless it does already.
 pub(crate) fn schedule(deployment: &Rc<Deployment>, context: &Context) {
-    let opened = deployment.opened().filter(|(gate, _)| !gate.flush.is_off());
-    let Some((gate, _)) = opened else { return };
+    let Some(gate) = deployment.gate().filter(|gate| !gate.flush.is_off()) else { return };
     let (now, begun_at) = (js::now(), &gate.flush.state.begun_at);
     let is_under_way = |at: Timestamp| at <= now && now < at.saturating_add(TASK_ENDS_AFTER);
     if begun_at.get().is_some_and(is_under_way) {
@@ -28,12 +28,12 @@ pub(crate) fn schedule(deployment: &Rc<Deployment>, context: &Context) {
     begun_at.set(Some(now));
     let deployment = Rc::clone(deployment);
     context.wait_until(async move {
-        let Some((gate, _)) = deployment.opened() else { return };
+        let Some(gate) = deployment.gate() else { return };
         js::wait(gate.flush.interval.as_millis_ceil()).await;
         // From here on a request begins the next task: what it counts may not be in this one.
         gate.flush.state.begun_at.set(None);
-        if let Some((gate, policy)) = deployment.opened() {
-            flush(&gate.flush, &gate.objects, policy).await;
+        if let Some(active) = best(gate) {
+            flush(&gate.flush, &gate.objects, &active).await;
         }
     });
 }

@@ -11,8 +11,8 @@ use tollgate_core::{Span, Verdict};
 use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
 use tollgate_service::log::Kind;
 use tollgate_service::metrics::{
-    Delta, Event, Family, INFINITE, MAX_SERIES, PolicyInForce, PolicySource, SUM, Series, TENANT,
-    WAIT_BOUNDS_MS, wait_bucket,
+    Delta, Event, Family, INFINITE, MAX_SERIES, PolicyInForce, SUM, Series, TENANT, WAIT_BOUNDS_MS,
+    wait_bucket,
 };
 
 /// A quota is nearly used up when at most this part of it is left.
@@ -118,14 +118,8 @@ impl Counters {
     }
 
     /// Everything that was counted since the last time, as what isolate `isolate` sends with this
-    /// number; `None` when that is nothing. `policy` is the one in force, from this source.
-    pub(crate) fn take(
-        &self,
-        isolate: u64,
-        sequence: u64,
-        policy: &Policy,
-        source: PolicySource,
-    ) -> Option<Delta> {
+    /// number; `None` when that is nothing. `policy` is the one in force.
+    pub(crate) fn take(&self, isolate: u64, sequence: u64, policy: PolicyInForce) -> Option<Delta> {
         let mut counts = Vec::new();
         for (event, cell) in Event::ALL.into_iter().zip(&self.events) {
             let (family, values) = event.series();
@@ -142,8 +136,6 @@ impl Counters {
         if counts.is_empty() {
             return None;
         }
-        let (version, fingerprint) = (policy.version(), policy.fingerprint());
-        let policy = PolicyInForce { version, fingerprint, source };
         Some(Delta { isolate, sequence, policy, counts })
     }
 }
@@ -306,6 +298,8 @@ fn push(series: Series, count: u64, counts: &mut Vec<(Series, u64)>) {
 mod tests {
     use std::collections::BTreeMap;
 
+    use tollgate_service::metrics::PolicySource;
+
     use super::*;
     use tollgate_core::Timestamp;
     use tollgate_policy::{DescribedRequest, Plan, Surface};
@@ -388,15 +382,16 @@ mod tests {
             "tollgate_near_limit_total api,minute,gold 1",
             "tollgate_near_limit_total trial,trial, 1",
         ];
-        let delta = counters.take(7, 1, &policy, PolicySource::Api);
-        let in_force = delta.as_ref().map(|delta| (delta.isolate, delta.sequence, delta.policy));
         let (version, fingerprint) = (0, policy.fingerprint());
         let source = PolicySource::Api;
+        let delta = counters.take(7, 1, PolicyInForce { version, fingerprint, source });
+        let in_force = delta.as_ref().map(|delta| (delta.isolate, delta.sequence, delta.policy));
         assert_eq!(in_force, Some((7, 1, PolicyInForce { version, fingerprint, source })));
         let mut expected = expected;
         expected.sort_unstable();
         assert_eq!(told(delta), expected);
-        assert_eq!(counters.take(7, 2, &policy, PolicySource::Api), None, "nothing came since");
+        let again = counters.take(7, 2, PolicyInForce { version, fingerprint, source });
+        assert_eq!(again, None, "nothing came since");
     }
 
     #[test]
@@ -417,7 +412,7 @@ mod tests {
             let plan = decide(&policies[place], &request("/api", ""), &mut BTreeMap::new());
             counters.count(&policies[place], &plan.outcome(&policies[place]), Span::ZERO);
         }
-        let told = told(counters.take(1, 1, &policies[2], PolicySource::File));
+        let told = told(counters.take(1, 1, PolicyInForce::default()));
         for line in [
             "tollgate_decisions_total api,,,allowed 5",
             "tollgate_decisions_total renamed,,,allowed 1",

@@ -1,41 +1,76 @@
 //! One request's decision, and what its response brings about.
 //!
 //! Invariant: whoever has to wait has waited when the decision is returned, and what failed is
-//! counted. Deliberately absent: which objects are asked for it, and when; that is `objects`' and
-//! `wait`'s.
+//! counted. A request is decided under one policy: when a count is found to be of a newer one, what
+//! the others charged was given back, and all of it is planned anew under that. Deliberately
+//! absent: which objects are asked for it, and when; that is `objects`' and `wait`'s.
+
+use std::rc::Rc;
 
 use tollgate_core::Span;
 use tollgate_policy::{Facts, Plan, Policy};
 use tollgate_service::check::Decided;
 use tollgate_service::metrics::Event;
 
+use crate::active::Active;
+use crate::deployment::Visit;
 use crate::events;
+use crate::facts::{WithClaims, with_claims};
+use crate::follow::policy_of;
 use crate::objects::Objects;
 use crate::{js, wait};
 
-/// Decides a request, letting it wait as long as its rules allow. Whoever only asks (`holds` is
-/// false) waits for a place in a `leaky-queue` itself.
-pub(crate) async fn decide(
-    objects: &Objects,
-    policy: &Policy,
-    facts: &impl Facts,
+/// How often a request is planned anew. A policy that is replaced again meanwhile is seldom; after
+/// that `on_failure` decides.
+const MAX_REPLANS: u32 = 2;
+
+/// A decided request, and what it was decided by.
+pub(crate) struct Decision<F> {
+    pub(crate) decided: Decided,
+    pub(crate) active: Rc<Active>,
+    pub(crate) facts: WithClaims<F>,
+}
+
+/// Decides a request under `active`, or under what replaced it, letting it wait as long as its
+/// rules allow. Whoever only asks (`holds` is false) waits for a place in a `leaky-queue` itself.
+pub(crate) async fn decide<F: Facts>(
+    visit: &Visit<'_>,
+    mut active: Rc<Active>,
+    facts: F,
     holds: bool,
-) -> Decided {
-    let mut plan = Plan::new();
-    policy.plan(facts, &mut plan);
-    let is_remembered = objects.denials.refuses(policy, &mut plan);
-    let waited = if is_remembered {
-        objects.counters.add(Event::RememberedDenial);
-        Span::ZERO
-    } else {
-        wait::decide(objects, policy, &mut plan, holds).await
-    };
-    let outcome = plan.outcome(policy);
-    if objects.counters.count(policy, &outcome, waited) {
-        events::log(objects, policy, &outcome);
+) -> Decision<F> {
+    let objects = &visit.gate.objects;
+    let mut facts = with_claims(&active.policy, facts).await;
+    let since = js::now();
+    let mut replans = 0;
+    loop {
+        let policy = &*active.policy;
+        let mut plan = Plan::new();
+        policy.plan(&facts, &mut plan);
+        let is_remembered = objects.denials.refuses(policy, &mut plan);
+        let waited = if is_remembered {
+            objects.counters.add(Event::RememberedDenial);
+            Span::ZERO
+        } else {
+            wait::decide(objects, policy, &mut plan, holds, since).await
+        };
+        if let Some(generation) = plan.newer()
+            && replans < MAX_REPLANS
+            && let Some(next) = policy_of(visit, generation).await
+        {
+            objects.counters.add(Event::PolicyRetry);
+            replans = replans.saturating_add(1);
+            facts = with_claims(&next.policy, facts.facts).await;
+            active = next;
+            continue;
+        }
+        let outcome = plan.outcome(policy);
+        if objects.counters.count(policy, &outcome, waited) {
+            events::log(objects, policy, &outcome);
+        }
+        objects.report_failures(policy, &plan);
+        return Decision { decided: Decided { plan, waited }, active, facts };
     }
-    objects.report_failures(policy, &plan);
-    Decided { plan, waited }
 }
 
 /// Charges and gives back what a response's `status`, or none, brings about; false when nothing was

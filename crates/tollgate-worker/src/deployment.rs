@@ -7,29 +7,35 @@
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-use tollgate_policy::{Policy, Problem, Problems, Surface};
+use tollgate_core::Timestamp;
+use tollgate_policy::waiting::Limits;
+use tollgate_policy::{Policy, Problem, Problems};
 use tollgate_service::log::Sampler;
-use tollgate_service::{Answer as Reply, Token, health};
+use tollgate_service::{Access, Answer as Reply, Source, Token, health};
 use worker::wasm_bindgen::JsValue;
-use worker::{Env, web_sys};
+use worker::{Context, Env, web_sys};
 
+use crate::active::{self, Active};
 use crate::assets::ASSETS;
 use crate::counters::Counters;
 use crate::denials::Remembered;
 use crate::flush::Flush;
+use crate::following::Follower;
 use crate::js;
 use crate::lines::Lines;
 use crate::namespaces::objects;
-use crate::object_name::pk_hash_key;
+use crate::object_name::fingerprint;
 use crate::objects::Objects;
+use crate::operator::ADMIN_TOKEN;
 use crate::settings::{self, Settings};
 
-/// The name of the Durable Object binding in wrangler.toml.
+/// The names of Durable Object bindings in wrangler.toml.
 const OBJECTS: &str = "LIMITER";
 const METRICS: &str = "METRICS";
 const ANALYTICS: &str = "ANALYTICS";
+const POLICIES: &str = "POLICIES";
 
-/// What this isolate found when it started: its bindings and its policy cannot change.
+/// What this isolate found when it started: its bindings and its deployed policy cannot change.
 pub(crate) struct Deployment {
     /// Who has it may ask `/check`, and read in the health report what is wrong.
     check_token: Option<Token>,
@@ -38,12 +44,24 @@ pub(crate) struct Deployment {
     gate: Result<Gate, Problems>,
 }
 
-/// Everything a request needs.
+/// What a request needs beside a policy.
 pub(crate) struct Gate {
-    pub(crate) policy: Rc<Result<Policy, Problems>>,
     pub(crate) settings: Settings,
     pub(crate) objects: Objects,
     pub(crate) flush: Flush,
+    /// The policy object, when it is bound.
+    pub(crate) policies: Option<JsValue>,
+    /// There when the policy may be changed at run time.
+    pub(crate) follower: Option<Follower>,
+    deployed: OnceCell<Result<Rc<Active>, Problems>>,
+}
+
+/// One request's way through a deployment.
+#[derive(Clone, Copy)]
+pub(crate) struct Visit<'a> {
+    pub(crate) deployment: &'a Rc<Deployment>,
+    pub(crate) gate: &'a Gate,
+    pub(crate) context: &'a Context,
 }
 
 thread_local! {
@@ -51,34 +69,10 @@ thread_local! {
     static POLICY: RefCell<Option<Rc<Result<Policy, Problems>>>> = const { RefCell::new(None) };
 }
 
-/// The bundled policy, compiled once per isolate.
+/// The bundled policy, compiled once per isolate, as objects read it.
 pub(crate) fn policy() -> Rc<Result<Policy, Problems>> {
-    with_policy(|policy| policy.clone())
-}
-
-/// The same, which from now on hashes with `hash_key` what it tells clients about their keys, and
-/// chooses by it the keys that rules are enforced for. Objects, which do neither, may have compiled
-/// it before, but hold it only while they decide.
-fn policy_with(hash_key: [u8; 16]) -> Rc<Result<Policy, Problems>> {
-    with_policy(|policy| {
-        if let Some(Ok(policy)) = Rc::get_mut(policy) {
-            policy.set_hash_key(hash_key);
-        }
-        policy.clone()
-    })
-}
-
-fn with_policy<T>(act: impl FnOnce(&mut Rc<Result<Policy, Problems>>) -> T) -> T {
-    let compile = || {
-        let text = js::policy_text();
-        if text.is_empty() {
-            let message =
-                "the policy is missing; policy.json is bundled as a text module, see wrangler.toml";
-            return Rc::new(Err(Problems(vec![Problem::new("", message.to_owned())])));
-        }
-        Rc::new(Policy::compile(&text, Surface::Worker))
-    };
-    POLICY.with_borrow_mut(|policy| act(policy.get_or_insert_with(compile)))
+    let compile = || Rc::new(active::read(&js::policy_text()));
+    POLICY.with_borrow_mut(|policy| Rc::clone(policy.get_or_insert_with(compile)))
 }
 
 impl Deployment {
@@ -92,11 +86,18 @@ impl Deployment {
     fn new(env: &Env) -> Self {
         let binding = |name: &str| js::text_binding(env, name);
         let check_token = settings::check_token(binding);
-        let gate = Gate::open(env, Settings::read(binding));
-        let nothing = Problems::default();
-        health::log(gate.as_ref().err().unwrap_or(&nothing), &policy(), js::fail);
-        if let Ok(gate) = &gate {
-            gate.warn(check_token.is_some());
+        let mut gate = Gate::open(env, Settings::read(binding));
+        match &mut gate {
+            Ok(gate) => {
+                // Which policy is in force is not known yet where it may be changed.
+                if gate.follower.is_some() || gate.deployed().is_ok() {
+                    gate.warn(check_token.is_some());
+                }
+            }
+            Err(problems) => {
+                problems.0.extend(active::read(&js::policy_text()).err().unwrap_or_default().0);
+                health::log(problems, js::fail);
+            }
         }
         let assets = js::binding(env, ASSETS).filter(js::is_fetcher);
         Self { check_token, assets, gate }
@@ -107,30 +108,67 @@ impl Deployment {
         self.assets.as_ref()
     }
 
-    /// The gate and its policy, if nothing is wrong.
-    pub(crate) fn opened(&self) -> Option<(&Gate, &Policy)> {
-        let gate = self.gate.as_ref().ok()?;
-        Some((gate, gate.policy.as_ref().as_ref().ok()?))
+    /// What a request needs, if nothing is wrong with the settings.
+    pub(crate) fn gate(&self) -> Option<&Gate> {
+        self.gate.as_ref().ok()
     }
 
     /// True when the request's token is this deployment's, or none is wanted.
     pub(crate) fn authorizes(&self, request: &web_sys::Request) -> bool {
-        self.check_token.is_none() || self.trusts(request)
+        self.check_token.is_none() || self.has_check_token(authorization(request).as_deref())
     }
 
-    /// True when the request has this deployment's token.
+    fn has_check_token(&self, authorization: Option<&str>) -> bool {
+        self.check_token.as_ref().is_some_and(|token| token.authorizes(authorization))
+    }
+
+    /// True when the request has a token of whoever runs this deployment.
     fn trusts(&self, request: &web_sys::Request) -> bool {
-        let authorization = request.headers().get("authorization").ok().flatten();
-        let token = self.check_token.as_ref();
-        token.is_some_and(|token| token.authorizes(authorization.as_deref()))
+        let authorization = authorization(request);
+        let access = self
+            .gate()
+            .and_then(|gate| gate.settings.operator.tokens.access(authorization.as_deref()));
+        matches!(access, Some(Access::Admin | Access::Read))
+            || self.has_check_token(authorization.as_deref())
     }
 
-    /// What is wrong with this deployment, if anything.
-    pub(crate) fn health(&self, request: &web_sys::Request) -> Reply {
+    /// What is wrong with this deployment, if anything, and which policy is in force: `active`.
+    pub(crate) fn health(&self, request: &web_sys::Request, active: Option<&Active>) -> Reply {
+        let is_trusted = self.trusts(request);
+        let gate = match &self.gate {
+            Ok(gate) => gate,
+            Err(problems) => return health::report(problems, None, None, is_trusted),
+        };
+        let policy = active.map(|active| &*active.policy);
         let nothing = Problems::default();
-        let settings = self.gate.as_ref().err().unwrap_or(&nothing);
-        health::report(settings, &policy(), self.trusts(request))
+        let Some(follower) = &gate.follower else {
+            let problems = gate.deployed().as_ref().err().unwrap_or(&nothing);
+            return health::report(problems, policy, None, is_trusted);
+        };
+        let following = follower.following.borrow();
+        let problems = match (&following.refused, policy) {
+            (Some((_, problems)), _) => problems,
+            (None, None) => gate.deployed().as_ref().err().unwrap_or(&nothing),
+            (None, Some(_)) => &nothing,
+        };
+        let (version, source) = active.map_or((0, Source::Deployed), |it| (it.version, it.source));
+        let failure = following.failure.as_ref();
+        let followed = health::Followed {
+            version,
+            source,
+            checked_at_ms: following.checked_at.map(at_ms),
+            failure: failure.map(|(at, why)| (at_ms(*at), why.as_str())),
+        };
+        health::report(problems, policy, Some(&followed), is_trusted)
     }
+}
+
+fn at_ms(at: Timestamp) -> u64 {
+    at.since(Timestamp::ZERO).as_millis_ceil()
+}
+
+fn authorization(request: &web_sys::Request) -> Option<String> {
+    request.headers().get("authorization").ok().flatten()
 }
 
 impl Gate {
@@ -142,79 +180,84 @@ impl Gate {
         if settings.origin.as_deref().is_some_and(|origin| !js::is_url(origin)) {
             problems.0.push(Problem::new(settings::ORIGIN, settings::NO_ORIGIN.to_owned()));
         }
-        let namespace = objects(env, settings.placement, OBJECTS).and_then(|bound| {
+        let mut bound = |name: &str| {
+            let objects = objects(env, settings.placement, name);
+            objects.unwrap_or_else(|problem| {
+                problems.0.push(problem);
+                None
+            })
+        };
+        let namespace = bound(OBJECTS);
+        let policies = bound(POLICIES);
+        let metrics = bound(METRICS);
+        if namespace.is_none() && !problems.0.iter().any(|problem| problem.path == OBJECTS) {
             let message = "the Durable Object binding is missing; see wrangler.toml".to_owned();
-            bound.ok_or_else(|| Problem::new(OBJECTS, message))
-        });
-        let namespace = namespace.map_err(|problem| problems.0.push(problem)).unwrap_or_default();
+            problems.0.push(Problem::new(OBJECTS, message));
+        }
+        let is_operated = settings.operator.tokens.admin.is_some();
+        if is_operated && policies.is_none() {
+            let message = "needs the Durable Object binding POLICIES; see wrangler.toml".to_owned();
+            problems.0.push(Problem::new(ADMIN_TOKEN, message));
+        }
         if js::binding(env, ASSETS).is_some_and(|assets| !js::is_fetcher(&assets)) {
             let message = "is bound to no assets; see [assets] in wrangler.toml".to_owned();
             problems.0.push(Problem::new(ASSETS, message));
         }
-        let metrics = objects(env, settings.placement, METRICS);
-        let metrics = metrics.map_err(|problem| problems.0.push(problem)).ok().flatten();
         let analytics = js::binding(env, ANALYTICS);
         if analytics.as_ref().is_some_and(|dataset| !js::is_dataset(dataset)) {
             let message =
                 "is bound to no dataset of Analytics Engine; see wrangler.toml".to_owned();
             problems.0.push(Problem::new(ANALYTICS, message));
         }
-        if !problems.0.is_empty() {
+        let (Some(namespace), true) = (namespace, problems.0.is_empty()) else {
             return Err(problems);
-        }
+        };
         // Without a token nobody reads the sums, and nothing is paid for them.
-        let binding = |name: &str| js::text_binding(env, name);
         let flush = Flush {
-            metrics: metrics.filter(|_| settings::has_operator(binding)),
+            metrics: metrics.filter(|_| settings.operator.is_on()),
             analytics,
             interval: settings.metrics_interval,
             state: Default::default(),
         };
-        let policy = policy_with(pk_hash_key(&settings.hash_key));
-        let limits = policy.as_ref().as_ref().map(Policy::waiting).unwrap_or_default();
         let objects = Objects {
             namespace,
             hash_key: settings.hash_key.clone(),
             timeout_ms: settings.object_timeout_ms,
             tally: RefCell::default(),
             denials: Remembered::new(),
-            lines: Lines::new(limits),
+            lines: Lines::new(Limits::default()),
             counters: Counters::new(flush.is_off()),
             sampler: RefCell::new(Sampler::new(settings.log_share)),
         };
-        let gate = Self { policy, settings, objects, flush };
-        let problems = gate.unreturned_places();
-        if problems.0.is_empty() { Ok(gate) } else { Err(problems) }
+        let follower = is_operated.then(|| Follower::new(fingerprint(&js::policy_text())));
+        Ok(Self { settings, objects, flush, policies, follower, deployed: OnceCell::new() })
     }
 
-    /// Rules that hold places which nobody would give back: a caller of `POST /check` reports a
-    /// status, and nothing knows any more what the request was charged.
-    fn unreturned_places(&self) -> Problems {
-        let rules = self.policy.as_ref().as_ref().map_or(&[][..], Policy::rules).iter().enumerate();
-        let is_service = self.settings.origin.is_none();
-        let held = rules.filter(|(_, rule)| is_service && rule.gives_back());
-        let problem = |(i, _)| {
-            let message = "needs ORIGIN, POST /check gives no place back; leave it out".to_owned();
-            Problem::new(&format!("rules[{i}].charge.reserve"), message)
-        };
-        Problems(held.map(problem).collect())
+    /// The deployed policy, compiled when it is first wanted; the log says then what is wrong with
+    /// it, and what is certainly not meant.
+    pub(crate) fn deployed(&self) -> &Result<Rc<Active>, Problems> {
+        self.deployed.get_or_init(|| {
+            let compiled = active::compile(&js::policy_text(), &self.settings);
+            match &compiled {
+                Ok(policy) => {
+                    let warnings = active::warnings(policy, &self.settings);
+                    health::log_each(&warnings, "", &mut js::warn);
+                    self.objects.lines.set_limits(policy.waiting());
+                }
+                Err(problems) => health::log(problems, js::fail),
+            }
+            let active =
+                |policy| Active { policy: Rc::new(policy), version: 0, source: Source::Deployed };
+            compiled.map(|policy| Rc::new(active(policy)))
+        })
     }
 
-    /// Logs what is certainly not meant, once per isolate. Not in the health report: everybody may
-    /// read it, and a warning may say how to get round a limit.
+    /// Logs what is certainly not meant in the settings, once per isolate.
     fn warn(&self, has_token: bool) {
-        let Ok(policy) = self.policy.as_ref() else { return };
-        health::log_each(policy.warnings(), "", &mut js::warn);
-        if policy.reports_partition_keys() && self.settings.hash_key.is_empty() {
-            js::warn(
-                "response.partition_key: pk can be guessed without the secret HASH_KEY; set it",
-            );
-        }
-        if policy.chooses_keys() && self.settings.hash_key.is_empty() {
-            js::warn(
-                "enforce_percent: without a salt or the secret HASH_KEY clients can compute which keys are not \
-                 enforced; set one",
-            );
+        for name in &self.settings.operator.short {
+            js::warn(&format!(
+                "{name}: is so short that it can be found by trying; use 16 characters or more"
+            ));
         }
         if self.settings.origin.is_none() && !has_token {
             js::warn(

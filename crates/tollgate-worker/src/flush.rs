@@ -8,11 +8,11 @@
 use std::cell::{Cell, RefCell};
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::Policy;
-use tollgate_service::metrics::{Delta, Family, Format, PolicySource};
+use tollgate_service::metrics::{Delta, Family, Format};
 use tollgate_service::{MetricsReply, StoreReply};
 use worker::wasm_bindgen::JsValue;
 
+use crate::active::Active;
 use crate::js;
 use crate::objects::Objects;
 use crate::points::points;
@@ -56,12 +56,12 @@ impl Flush {
 }
 
 /// Brings what was counted, and what did not arrive before.
-pub(crate) async fn flush(flush: &Flush, objects: &Objects, policy: &Policy) {
+pub(crate) async fn flush(flush: &Flush, objects: &Objects, active: &Active) {
     let state = &flush.state;
     let (mut has_taken, mut has_failed) = (false, false);
     loop {
         if state.pending.borrow().is_none() {
-            if has_taken || !take(flush, objects, policy) {
+            if has_taken || !take(flush, objects, active) {
                 return;
             }
             has_taken = true;
@@ -91,14 +91,14 @@ pub(crate) async fn read(flush: &Flush, format: Format) -> StoreReply {
 }
 
 /// Takes what was counted; false when that is nothing, or nothing for the sums.
-fn take(flush: &Flush, objects: &Objects, policy: &Policy) -> bool {
+fn take(flush: &Flush, objects: &Objects, active: &Active) -> bool {
     let state = &flush.state;
     if state.isolate.get() == 0 {
         state.isolate.set(js::random().max(1));
     }
     let sequence = state.sequence.get().saturating_add(1);
     state.sequence.set(sequence);
-    let delta = objects.counters.take(state.isolate.get(), sequence, policy, PolicySource::File);
+    let delta = objects.counters.take(state.isolate.get(), sequence, active.in_force());
     let Some(delta) = delta else { return false };
     if let Some(analytics) = &flush.analytics {
         write_points(analytics, &delta, objects);

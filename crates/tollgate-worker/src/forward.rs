@@ -25,6 +25,8 @@ pub(crate) struct Forward {
     /// For the origin.
     pub(crate) marks: Fields,
     pub(crate) plan: Plan,
+    /// What it was planned with; another one may be in force when the response comes.
+    pub(crate) policy: Rc<Policy>,
 }
 
 impl Forward {
@@ -48,21 +50,21 @@ impl Forward {
     }
 
     async fn response(mut self, deployment: &Deployment) -> web_sys::Response {
-        let Some((gate, policy)) = deployment.opened() else {
+        let Some(gate) = deployment.gate() else {
             return js::send(&health::misconfigured());
         };
         match js::forwarded(&self.request, &self.url, self.marks.lines(), self.plan.is_deferred())
             .await
         {
             Ok(response) => {
-                self.settle(gate, policy, Some(response.status())).await;
+                self.settle(gate, Some(response.status())).await;
                 js::extended(response, self.fields.lines())
             }
             Err(why) => {
                 let mut reply = Reply::problem(502, "Bad Gateway", "the origin does not answer");
                 let status = (!why.is_empty()).then_some(reply.status);
                 gate.objects.note(Trouble::Origin, &why);
-                self.settle(gate, policy, status).await;
+                self.settle(gate, status).await;
                 gate.objects.report();
                 reply.fields.append(&self.fields);
                 js::send(&reply)
@@ -70,9 +72,9 @@ impl Forward {
         }
     }
 
-    async fn settle(&mut self, gate: &Gate, policy: &Policy, status: Option<u16>) {
+    async fn settle(&mut self, gate: &Gate, status: Option<u16>) {
         if self.plan.is_deferred() {
-            settle(&gate.objects, policy, &mut self.plan, status).await;
+            settle(&gate.objects, &self.policy, &mut self.plan, status).await;
         }
     }
 }

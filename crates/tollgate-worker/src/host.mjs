@@ -106,6 +106,45 @@ class KeyObject {
 
 export const keyObject = (objects, name, timeout) => new KeyObject(objects, name, timeout);
 
+/** What the object `name` answers to `call`, one of those that are no partition key's. Asked again, at most `retries` times,
+ * where the platform says that it may help: only for what may be done twice. */
+export const askObject = (objects, name, request, timeout, retries) =>
+  inTime(timeout, async (turn) => {
+    for (let left = retries; ; left--) {
+      try {
+        return await objects.getByName(name).call(request);
+      } catch (error) {
+        if (!error?.retryable || error.overloaded || turn.isOver || left <= 0) throw error;
+      }
+    }
+  });
+
+/** Wakes requests that wait for what another request does. Everybody waits by a promise and a timer of its own: what one
+ * request made is not for another to use. */
+class Bell {
+  #listeners = new Set();
+
+  ring() {
+    for (const wake of this.#listeners) wake();
+  }
+
+  /** Until it rings, or for so long. */
+  async heard(milliseconds) {
+    let wake;
+    let timer;
+    const rung = new Promise((resolve) => {
+      wake = resolve;
+      timer = setTimeout(resolve, milliseconds);
+    });
+    this.#listeners.add(wake);
+    await rung;
+    this.#listeners.delete(wake);
+    clearTimeout(timer);
+  }
+}
+
+export const bell = () => new Bell();
+
 const LATE = "";
 
 /** What `ask` gives within `timeout` milliseconds. A call cannot be called off: what comes later is dropped. */

@@ -40,6 +40,28 @@ extern "C" {
     #[wasm_bindgen(method)]
     fn settle(this: &KeyObject, request: Uint8Array) -> Promise;
 
+    #[wasm_bindgen(js_name = askObject)]
+    fn ask_object(
+        objects: &JsValue,
+        name: &str,
+        request: Uint8Array,
+        timeout_ms: u32,
+        retries: u32,
+    ) -> Promise;
+
+    /// Wakes requests that wait for what another request does.
+    pub(crate) type Bell;
+
+    /// A bell that nobody listens to yet.
+    pub(crate) fn bell() -> Bell;
+
+    /// Wakes everybody who listens.
+    #[wasm_bindgen(method)]
+    pub(crate) fn ring(this: &Bell);
+
+    #[wasm_bindgen(method)]
+    fn heard(this: &Bell, milliseconds: f64) -> Promise;
+
     fn sleep(milliseconds: f64) -> Promise;
 
     /// True for what a request can be sent to.
@@ -145,6 +167,19 @@ impl Call {
     /// Asks it to carry out `request`, which gives places back.
     pub(crate) fn settle(object: &KeyObject, request: &[u8]) -> Self {
         Self(object.settle(Uint8Array::from(request)))
+    }
+
+    /// Calls the object `name`, none of a partition key. It is asked once more if the platform says
+    /// that it may help and `is_idempotent`.
+    pub(crate) fn object(
+        objects: &JsValue,
+        name: &str,
+        request: &[u8],
+        timeout_ms: u32,
+        is_idempotent: bool,
+    ) -> Self {
+        let request = Uint8Array::from(request);
+        Self(ask_object(objects, name, request, timeout_ms, is_idempotent.into()))
     }
 
     /// What the object answered.
@@ -258,6 +293,13 @@ pub(crate) async fn wait(milliseconds: u64) {
     let _ = js_sys::futures::JsFuture::from(sleep(number(milliseconds))).await;
 }
 
+impl Bell {
+    /// Waits until it rings, at most so long.
+    pub(crate) async fn wait(&self, milliseconds: u64) {
+        let _ = js_sys::futures::JsFuture::from(self.heard(number(milliseconds))).await;
+    }
+}
+
 /// What `promise` gives; the text that it gives instead of it.
 async fn settled<T: JsCast>(promise: Promise) -> Result<T, String> {
     let settled = js_sys::futures::JsFuture::from(promise).await.unwrap_or_else(|error| error);
@@ -270,14 +312,19 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_millis(js_sys::Date::now() as u64)
 }
 
-/// A number of JavaScript that is whole and not below 0; another one is cut to that.
-#[expect(clippy::as_conversions, reason = "a float to integer cast saturates: it cannot fail")]
-pub(crate) const fn whole(number: f64) -> u64 {
-    number as u64
+/// The same, in milliseconds.
+pub(crate) fn now_ms() -> u64 {
+    whole(js_sys::Date::now())
 }
 
 /// `milliseconds` for JavaScript: exact below 2^53, which is 285,000 years.
 #[expect(clippy::as_conversions, reason = "rounds above 2^53 and cannot fail")]
 pub(crate) fn number(milliseconds: u64) -> f64 {
     milliseconds as f64
+}
+
+/// A number of JavaScript, rounded down to a whole one, not below 0.
+#[expect(clippy::as_conversions, reason = "a float to integer cast saturates: it cannot fail")]
+pub(crate) const fn whole(number: f64) -> u64 {
+    number as u64
 }

@@ -8,6 +8,8 @@
 //! where to read why, an object or an origin that is silent is a failure with a name, and nothing
 //! here panics. The types of the `worker` crate stay here, in `object` and in `js`.
 
+mod active;
+mod admin;
 mod assets;
 mod background;
 mod counters;
@@ -17,6 +19,8 @@ mod deployment;
 mod events;
 mod facts;
 mod flush;
+mod follow;
+mod following;
 mod forward;
 mod js;
 mod lines;
@@ -25,22 +29,28 @@ mod namespaces;
 mod object;
 mod object_name;
 mod objects;
+mod operator;
 mod placement;
 mod points;
+mod policy_object;
 mod proxy;
 mod row;
 mod service;
 mod settings;
+mod sql;
+mod store;
 mod tally;
 mod target;
 mod together;
+mod versions;
 mod wait;
 
 use std::rc::Rc;
 
 use worker::{Env, event, web_sys};
 
-use crate::deployment::Deployment;
+use crate::deployment::{Deployment, Visit};
+use crate::follow::policy;
 use crate::proxy::proxy;
 use crate::service::service;
 use crate::target::{path, target};
@@ -56,32 +66,45 @@ async fn fetch(
     let url = request.url();
     let target = target(&url);
     let deployment = Deployment::of(&env);
-    if path(target) == HEALTH_PATH {
-        return Ok(js::send(&health(&deployment, &request)));
+    let path = path(target);
+    if path == HEALTH_PATH {
+        return Ok(js::send(&health(&deployment, &request, &context).await));
     }
     if let Some(assets) = deployment.assets()
-        && let Some(response) = assets::answer(assets, &request, path(target)).await
+        && let Some(response) = assets::answer(assets, &request, path).await
     {
         return Ok(response);
     }
-    let Some((gate, policy)) = deployment.opened() else {
+    let Some(gate) = deployment.gate() else { return Ok(js::send(&reports::misconfigured())) };
+    let visit = Visit { deployment: &deployment, gate, context: &context };
+    if admin::is_ours(path) {
+        return Ok(js::send(&admin::answer(&visit, &request, target).await));
+    }
+    let Some(active) = policy(&visit).await else {
         return Ok(js::send(&reports::misconfigured()));
     };
     background::schedule(&deployment, &context);
     if let Some(origin) = &gate.settings.origin {
-        return match proxy(gate, policy, origin, &request, target).await {
+        return match proxy(&visit, active, origin, &request, target).await {
             Ok(forward) => forward.run(Rc::clone(&deployment), &context).await,
             Err(refusal) => Ok(refusal),
         };
     }
     let is_authorized = deployment.authorizes(&request);
-    Ok(js::send(&service(gate, policy, &request, target, is_authorized).await))
+    Ok(js::send(&service(&visit, active, &request, target, is_authorized).await))
 }
 
-fn health(deployment: &Deployment, request: &web_sys::Request) -> Reply {
-    if matches!(request.method().as_str(), "GET" | "HEAD") {
-        deployment.health(request)
-    } else {
-        Reply::not_allowed("GET, HEAD")
+async fn health(
+    deployment: &Rc<Deployment>,
+    request: &web_sys::Request,
+    context: &worker::Context,
+) -> Reply {
+    if !matches!(request.method().as_str(), "GET" | "HEAD") {
+        return Reply::not_allowed("GET, HEAD");
     }
+    let active = match deployment.gate() {
+        Some(gate) => policy(&Visit { deployment, gate, context }).await,
+        None => None,
+    };
+    deployment.health(request, active.as_deref())
 }

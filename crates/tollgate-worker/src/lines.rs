@@ -29,6 +29,11 @@ impl Lines {
         Self { queue: RefCell::new(Queue::new(limits)), swept_at: Cell::new(Timestamp::ZERO) }
     }
 
+    /// From now on so many may wait; those who do already go on waiting.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        self.queue.borrow_mut().set_limits(limits);
+    }
+
     /// Forgets, once in a while, whoever is gone.
     pub(crate) fn sweep(&self, now: Timestamp) {
         if now.since(self.swept_at.get()) >= LONGEST_SLEEP {

@@ -17,6 +17,12 @@ pub(crate) fn object_name(secret: &[u8], key: &[u8]) -> String {
     digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()
 }
 
+/// What the policy object knows a deployed file by: the first bytes of its SHA-256.
+pub(crate) fn fingerprint(text: &str) -> u64 {
+    let digest: [u8; 32] = Sha256::digest(text).into();
+    digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
 /// What keys are hashed with before they are reported to clients (`pk`): of the same secret, but no
 /// part of any name.
 pub(crate) fn pk_hash_key(secret: &[u8]) -> [u8; 16] {

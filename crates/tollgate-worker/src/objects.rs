@@ -139,6 +139,9 @@ impl Objects {
     pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> Option<Vec<Asked>> {
         let keys = self.of_all(plan);
         self.peek(policy, plan, &keys).await;
+        if plan.newer().is_some() {
+            return Some(Vec::new());
+        }
         if plan.has_failed() {
             return Some(charge(self, policy, plan, keys, Span::ZERO).await);
         }
@@ -231,7 +234,7 @@ impl Objects {
     /// Counts what `on_failure` decided, if it did.
     pub(crate) fn report_failures(&self, policy: &Policy, plan: &Plan) {
         if plan.newer().is_some() {
-            self.note(Trouble::Failed, "objects know a newer policy");
+            self.note(Trouble::Behind, "");
         }
         if plan.has_failed() {
             let outcome = plan.outcome(policy);

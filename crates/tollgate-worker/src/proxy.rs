@@ -3,21 +3,24 @@
 //! Invariant: nothing goes on that the policy does not admit, and no path leaves the folder that is
 //! served. Deliberately absent: the way to the origin and back; that is `forward`'s.
 
-use tollgate_policy::{Answer, Outcome, Policy};
+use std::rc::Rc;
+
+use tollgate_policy::{Answer, Outcome};
 use tollgate_service::{Answer as Reply, Fields};
 use worker::web_sys;
 
-use crate::decide::decide;
-use crate::deployment::Gate;
-use crate::facts::{Incoming, with_claims};
+use crate::active::Active;
+use crate::decide::{Decision, decide};
+use crate::deployment::Visit;
+use crate::facts::Incoming;
 use crate::forward::Forward;
 use crate::js;
 use crate::target::leaves;
 
 /// The request goes on to the origin, if the policy admits it; else it is answered here.
 pub(crate) async fn proxy(
-    gate: &Gate,
-    policy: &Policy,
+    visit: &Visit<'_>,
+    active: Rc<Active>,
     origin: &str,
     request: &web_sys::Request,
     target: &str,
@@ -28,9 +31,9 @@ pub(crate) async fn proxy(
     }
     let headers = request.headers();
     let facts = Incoming { request, method: request.method(), target, headers: &headers };
-    let facts = with_claims(policy, facts).await;
-    let decided = decide(&gate.objects, policy, &facts, true).await;
-    let outcome = decided.plan.outcome(policy);
+    let Decision { decided, active, facts } = decide(visit, active, facts, true).await;
+    let policy = Rc::clone(&active.policy);
+    let outcome = decided.plan.outcome(&policy);
     if let Answer::Refuse { status } = outcome.final_answer() {
         return Err(refuse(&outcome, status, &facts.facts));
     }
@@ -41,6 +44,7 @@ pub(crate) async fn proxy(
         fields: Fields::of(&outcome),
         marks: Fields::marks(&outcome),
         plan: decided.plan,
+        policy,
     })
 }
 

@@ -4,12 +4,15 @@
 //! Invariant: without the token that a deployment has, nothing is read of the body. Deliberately
 //! absent: the answer's shape; that is `check`'s.
 
-use tollgate_policy::{DescribedRequest, DescribedRequests, Facts, Plan, Policy};
+use std::rc::Rc;
+
+use tollgate_policy::{DescribedRequest, DescribedRequests, Facts, Plan};
 use tollgate_service::{Answer as Reply, check};
 use worker::web_sys;
 
-use crate::decide::{decide, settle};
-use crate::deployment::Gate;
+use crate::active::Active;
+use crate::decide::{Decision, decide, settle};
+use crate::deployment::Visit;
 use crate::facts::with_claims;
 use crate::js;
 use crate::target::path;
@@ -20,8 +23,8 @@ const CHECK_PATH: &str = "/check";
 
 /// Answers a request to the service.
 pub(crate) async fn service(
-    gate: &Gate,
-    policy: &Policy,
+    visit: &Visit<'_>,
+    active: Rc<Active>,
     request: &web_sys::Request,
     target: &str,
     is_authorized: bool,
@@ -44,10 +47,12 @@ pub(crate) async fn service(
         return Reply::problem(413, "Content Too Large", "send at most 65536 bytes");
     };
     match check::requests(&body) {
-        Ok(DescribedRequests::One(facts)) => Reply::json(check_one(gate, policy, facts).await),
+        Ok(DescribedRequests::One(facts)) => {
+            Reply::json(check_one(visit, Rc::clone(&active), facts).await)
+        }
         Ok(DescribedRequests::Many(requests)) => {
             let one = async |request| match request {
-                Ok(facts) => check_one(gate, policy, facts).await,
+                Ok(facts) => check_one(visit, Rc::clone(&active), facts).await,
                 Err(problems) => check::wrong(&problems),
             };
             check::answers(&all(requests.into_iter().map(one).collect()).await)
@@ -57,15 +62,16 @@ pub(crate) async fn service(
 }
 
 /// Decides one described request, or takes note of its response: the answer, as JSON.
-async fn check_one(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> String {
-    let status = facts.response_status();
-    let facts = with_claims(policy, facts).await;
-    if let Some(status) = status {
+async fn check_one(visit: &Visit<'_>, active: Rc<Active>, facts: DescribedRequest) -> String {
+    if let Some(status) = facts.response_status() {
+        let (objects, policy) = (&visit.gate.objects, &*active.policy);
+        let facts = with_claims(policy, facts).await;
         let mut plan = Plan::new();
         policy.plan(&facts, &mut plan);
-        return check::reported(settle(&gate.objects, policy, &mut plan, Some(status)).await);
+        return check::reported(settle(objects, policy, &mut plan, Some(status)).await);
     }
-    let decided = decide(&gate.objects, policy, &facts, false).await;
+    let Decision { decided, active, facts } = decide(visit, active, facts, false).await;
     let content_type = facts.header("content-type").unwrap_or_default();
+    let policy = &*active.policy;
     check::answer(&decided.plan.outcome(policy), policy, &decided, &content_type)
 }

@@ -12,7 +12,9 @@
 //! | `METRICS_INTERVAL_S` | variable | between two times that counts are brought to the sums |
 //! | `LOG_SAMPLE` | variable | which part of refusals and failures is logged |
 //! | `LOCATION_HINT`, `JURISDICTION` | variables | where objects are made: `placement` |
+//! | `ADMIN_TOKEN` and others | | what is changed and read at run time: `operator` |
 
+use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
 use tollgate_policy::{Problem, Problems};
@@ -21,6 +23,7 @@ use tollgate_core::Span;
 use tollgate_service::Token;
 use tollgate_service::log::Share;
 
+use crate::operator::Operator;
 use crate::placement::{JURISDICTION, LOCATION_HINT, Placement};
 
 /// How long an object may take, unless the deployment says so. One that has to start far away needs
@@ -56,17 +59,19 @@ pub(crate) struct Settings {
     pub(crate) placement: Placement,
     pub(crate) metrics_interval: Span,
     pub(crate) log_share: Share,
+    pub(crate) operator: Operator,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let object_timeout_ms = OBJECT_TIMEOUT_MS;
-        let placement = Placement::default();
+        let (placement, operator) = (Placement::default(), Operator::default());
         Self {
             origin: None,
             hash_key: Vec::new(),
             object_timeout_ms,
             placement,
+            operator,
             metrics_interval: METRICS_INTERVAL,
             log_share: Share::DEFAULT,
         }
@@ -79,15 +84,16 @@ impl Settings {
     /// # Errors
     /// Every wrong setting.
     pub(crate) fn read(binding: impl Fn(&str) -> Binding) -> Result<Self, Problems> {
-        let mut problems = Problems::default();
+        let problems = RefCell::new(Problems::default());
         let mut wrong = |path: &str, message: String| {
-            problems.0.push(Problem::new(path, message));
+            problems.borrow_mut().0.push(Problem::new(path, message));
         };
         let mut text = |name: &str| match binding(name) {
             Binding::Absent => None,
             Binding::Text(text) => Some(text),
             Binding::Other => {
-                wrong(name, "is bound to something that is no text; give it a text".to_owned());
+                let message = "is bound to something that is no text; give it a text".to_owned();
+                problems.borrow_mut().0.push(Problem::new(name, message));
                 None
             }
         };
@@ -108,14 +114,7 @@ impl Settings {
             wrong(CHECK_TOKEN, "is empty; give it a value or delete it".to_owned());
         }
         if let Some(value) = timeout {
-            match value.parse().ok().filter(|value| OBJECT_TIMEOUTS_MS.contains(value)) {
-                Some(value) => settings.object_timeout_ms = value,
-                None => {
-                    let (least, most) = (OBJECT_TIMEOUTS_MS.start(), OBJECT_TIMEOUTS_MS.end());
-                    let wanted = "is not a whole number of milliseconds";
-                    wrong(TIMEOUT, format!("{wanted} from {least} to {most}; use one such as 500"));
-                }
-            }
+            settings.object_timeout_ms = object_timeout(&value, &mut wrong);
         }
         if let Some(value) = interval {
             match value.parse().ok().filter(|value| METRICS_INTERVALS_S.contains(value)) {
@@ -134,8 +133,20 @@ impl Settings {
             }
         }
         settings.placement = Placement::read(hint.as_deref(), jurisdiction.as_deref(), &mut wrong);
+        settings.operator = Operator::read(&mut text, token.as_deref(), &mut wrong);
+        let problems = problems.into_inner();
         if problems.0.is_empty() { Ok(settings) } else { Err(problems) }
     }
+}
+
+fn object_timeout(value: &str, wrong: &mut dyn FnMut(&str, String)) -> u32 {
+    let milliseconds = value.parse().ok().filter(|value| OBJECT_TIMEOUTS_MS.contains(value));
+    milliseconds.unwrap_or_else(|| {
+        let (least, most) = (OBJECT_TIMEOUTS_MS.start(), OBJECT_TIMEOUTS_MS.end());
+        let wanted = "is not a whole number of milliseconds";
+        wrong(TIMEOUT, format!("{wanted} from {least} to {most}; use one such as 500"));
+        OBJECT_TIMEOUT_MS
+    })
 }
 
 /// What `CHECK_TOKEN` is, whatever is wrong beside it: its bearer may read what.
@@ -146,13 +157,6 @@ pub(crate) fn check_token(binding: impl Fn(&str) -> Binding) -> Option<Token> {
         }
         Binding::Text(_) | Binding::Absent | Binding::Other => None,
     }
-}
-
-/// True when there is a secret of an operator: somebody can read metrics.
-pub(crate) fn has_operator(binding: impl Fn(&str) -> Binding) -> bool {
-    let is_set =
-        |name: &str| matches!(binding(name), Binding::Text(value) if !value.trim().is_empty());
-    ["ADMIN_TOKEN", "READ_TOKEN", "METRICS_TOKEN"].into_iter().any(is_set)
 }
 
 pub(crate) const ORIGIN: &str = "ORIGIN";

@@ -34,11 +34,17 @@ pub(crate) enum Trouble {
     Origin,
     /// What was counted could not be brought to the sums.
     Metrics,
+    /// The policy object did not say in time, or at all, which policy is in force.
+    Unchecked,
+    /// A request was decided under a policy that nobody could say is still in force.
+    Outdated,
+    /// A request met counts of a newer policy, and could not be planned under that.
+    Behind,
 }
 
 impl Trouble {
     /// Every one, with its word in a line of the log, where people and their alerts look for it.
-    const ALL: [(Self, &str); 8] = [
+    const ALL: [(Self, &str); 11] = [
         (Self::Late, "late"),
         (Self::Failed, "failed"),
         (Self::Misread, "misread"),
@@ -47,19 +53,24 @@ impl Trouble {
         (Self::Refused, "refused"),
         (Self::Origin, "origin"),
         (Self::Metrics, "metrics"),
+        (Self::Unchecked, "unchecked"),
+        (Self::Outdated, "outdated"),
+        (Self::Behind, "behind"),
     ];
 
     /// What it is in the metrics.
     pub(crate) const fn event(self) -> Event {
         match self {
             Self::Late => Event::Late,
-            Self::Failed => Event::Failed,
+            Self::Failed | Self::Behind => Event::Failed,
             Self::Misread => Event::Misread,
             Self::Corrupt => Event::Corrupt,
             Self::LetThrough => Event::LetThrough,
             Self::Refused => Event::RefusedByFailure,
             Self::Origin => Event::Origin,
             Self::Metrics => Event::FlushFailed,
+            Self::Unchecked => Event::PolicyCheckFailed,
+            Self::Outdated => Event::OutdatedPolicy,
         }
     }
 }

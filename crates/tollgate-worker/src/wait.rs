@@ -26,14 +26,14 @@ const SHORTEST_SLEEP: Span = Span::from_millis(5);
 const REQUEST_BYTES: usize = 16 * 1024;
 
 /// Decides a request, letting it wait in this isolate as long as its rules allow; says how long it
-/// waited.
+/// waited since it came.
 pub(crate) async fn decide(
     objects: &Objects,
     policy: &Policy,
     plan: &mut Plan,
     holds: bool,
+    since: Timestamp,
 ) -> Span {
-    let since = js::now();
     let mut request = Waiter { objects, policy, since, holds, plan, waited: Span::ZERO };
     if let Some((turn, ticket)) = request.arrive().await {
         request.wait(turn, ticket).await;
@@ -66,6 +66,9 @@ impl Waiter<'_> {
             };
         }
         let asked = decide_once(objects, policy, self.plan, Span::ZERO).await;
+        if self.plan.newer().is_some() {
+            return None;
+        }
         if matches!(self.plan.outcome(policy).answer(), Answer::Retry(_)) {
             let turn = self.plan.outcome(policy).turn()?;
             return Some((Some(turn), self.join(turn)?));
@@ -78,7 +81,7 @@ impl Waiter<'_> {
     async fn take_place(&mut self, asked: &[Asked]) -> Option<Ticket> {
         let answer = self.plan.outcome(self.policy).answer_after(self.waited);
         let Answer::Delay(wait) = answer else { return None };
-        if !self.holds {
+        if !self.holds || self.plan.newer().is_some() {
             return None;
         }
         match self.hold(wait) {
@@ -124,7 +127,9 @@ impl Waiter<'_> {
         let (policy, now) = (self.policy, js::now());
         let plan = &mut *self.plan;
         let mut queue = self.objects.lines.queue.borrow_mut();
-        let again = matches!(plan.outcome(policy).answer_after(self.waited), Answer::Retry(_))
+        let is_turned_down =
+            matches!(plan.outcome(policy).answer_after(self.waited), Answer::Retry(_));
+        let again = (is_turned_down && plan.newer().is_none())
             .then(|| plan.outcome(policy).turn())
             .flatten()
             .and_then(|turn| Some((turn, plan.pace(policy, &turn, now)?)));

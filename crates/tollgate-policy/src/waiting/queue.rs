@@ -127,6 +127,11 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
     }
 
+    /// Sets how many may wait from now on. Those who wait already stay, were they more.
+    pub const fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// How many wait.
     #[must_use]
     pub fn len(&self) -> usize {

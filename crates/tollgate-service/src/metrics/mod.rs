@@ -12,12 +12,12 @@ mod policy;
 mod series;
 mod sums;
 mod text;
+mod waits;
 
 pub use delta::Delta;
-pub use family::{
-    Description, Event, FAMILIES, Family, INFINITE, Kind, SUM, WAIT_BOUNDS_MS, wait_bucket,
-};
+pub use family::{Description, Event, FAMILIES, Family, Kind};
 pub use policy::{PolicyInForce, PolicySource};
 pub use series::{MAX_SERIES, OTHER, Series, TENANT};
 pub use sums::{Added, Sums};
 pub use text::Format;
+pub use waits::{INFINITE, SUM, WAIT_BOUNDS_MS, wait_bucket};

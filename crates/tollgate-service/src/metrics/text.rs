@@ -13,10 +13,11 @@ use core::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::family::{Event, FAMILIES, Family, INFINITE, Kind, SUM, WAIT_BOUNDS_MS};
+use super::family::{Event, FAMILIES, Family, Kind};
 use super::policy::PolicyInForce;
 use super::series::Series;
 use super::sums::Sums;
+use super::waits::{INFINITE, SUM, WAIT_BOUNDS_MS};
 
 /// What of the two the text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

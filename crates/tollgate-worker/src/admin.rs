@@ -1,0 +1,88 @@
+//! What an operator asks below `/.well-known/tollgate/`, connected: the service of
+//! `tollgate-service` reads the request and says what to do.
+//!
+//! Invariant: these paths are ours whether they are on or off: none is forwarded to the origin,
+//! counted by a policy or cached. Nothing is read of a body before the service wants it, and no
+//! more than it wants. Deliberately absent: who may do what, and every answer; those are the
+//! service's.
+
+use tollgate_policy::Surface;
+use tollgate_service::{
+    Answer, Call, DeployedFile, Next, PREFIX, PolicyCall, Service, StoreCall, StoreReply,
+};
+use worker::web_sys;
+
+use crate::active::objections;
+use crate::deployment::Visit;
+use crate::follow::policy;
+use crate::{js, store};
+
+/// True for a path that is answered here. Beside these, the health report and the playground, what
+/// lies below the prefix is the origin's.
+pub(crate) fn is_ours(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix(PREFIX) else { return false };
+    matches!(rest, "admin" | "metrics" | "openapi.json") || rest.starts_with("admin/")
+}
+
+/// The answer to a request for `target`, which is one of ours.
+pub(crate) async fn answer(visit: &Visit<'_>, request: &web_sys::Request, target: &str) -> Answer {
+    let gate = visit.gate;
+    let active = policy(visit).await;
+    let is_on = gate.follower.is_some();
+    let text = if is_on { js::policy_text() } else { String::new() };
+    let fingerprint = gate.follower.as_ref().map_or(0, |follower| follower.fingerprint);
+    let operator = &gate.settings.operator;
+    let service = Service {
+        tokens: &operator.tokens,
+        actor_header: operator.audit_header.as_deref(),
+        surface: Surface::Worker,
+        deployed: DeployedFile { text: &text, fingerprint },
+        policy: active.as_ref().map(|active| &*active.policy),
+        objections: &|candidate| objections(candidate, &gate.settings),
+    };
+    let headers = request.headers();
+    let field = |name: &str| headers.get(name).ok().flatten();
+    let method = request.method();
+    let call = Call { method: &method, target, field: &field, now_ms: js::now_ms() };
+    let mut next = service.begin(&call);
+    loop {
+        next = match next {
+            Next::Answer(answer) => return answer,
+            Next::Body(wants) => {
+                let body = js::body(request, wants.limit()).await;
+                wants.read(&service, body)
+            }
+            Next::Store(wants) => {
+                let reply = store::ask(gate, wants.call()).await;
+                if let (StoreCall::Policy(PolicyCall::Change(_)), Some(follower)) =
+                    (wants.call(), &gate.follower)
+                {
+                    // Whatever became of it: it may have been made.
+                    follower.following.borrow_mut().expire();
+                }
+                if let StoreReply::Failed(why) = &reply {
+                    js::fail(&format!("an operator's request failed: {why}"));
+                }
+                wants.answered(&service, reply)
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_below_the_prefix_is_the_origins() {
+        for ours in ["admin", "admin/", "admin/policy", "admin//policy", "metrics", "openapi.json"]
+        {
+            assert!(is_ours(&format!("{PREFIX}{ours}")), "{ours}");
+        }
+        for other in ["", "administrator", "Admin/", "metrics/", "health", "playground/", "/admin/"]
+        {
+            assert!(!is_ours(&format!("{PREFIX}{other}")), "{other}");
+        }
+        assert!(!is_ours("/admin/policy") && !is_ours("//.well-known/tollgate/metrics"));
+    }
+}

@@ -1,0 +1,42 @@
+//! What the service asks of its store, carried to the objects that know it.
+//!
+//! Invariant: an object that does not answer in time is a failed reply, never a wait without end,
+//! and a change is sent once: whether one that failed was made is not known.
+
+use tollgate_service::{MetricsCall, PolicyCall, StoreCall, StoreReply};
+
+use crate::deployment::Gate;
+use crate::flush;
+use crate::js::{Call, NoReply};
+
+/// The name of the only policy object.
+const POLICY: &str = "policy";
+
+/// How long an operator waits for an object, in milliseconds.
+const OPERATOR_MS: u32 = 10_000;
+
+/// Carries out `call` for an operator.
+pub(crate) async fn ask(gate: &Gate, call: &StoreCall) -> StoreReply {
+    match call {
+        StoreCall::Policy(_) => policy(gate, call, OPERATOR_MS).await,
+        StoreCall::Metrics(MetricsCall::Read(format)) => flush::read(&gate.flush, *format).await,
+        StoreCall::Tenants(_) | StoreCall::Keys(_) => {
+            StoreReply::Failed("this deployment has no store for it".to_owned())
+        }
+    }
+}
+
+/// Carries out a call on the policy.
+pub(crate) async fn policy(gate: &Gate, call: &StoreCall, timeout_ms: u32) -> StoreReply {
+    let Some(objects) = &gate.policies else {
+        return StoreReply::Failed("POLICIES is bound to nothing".to_owned());
+    };
+    let is_idempotent = !matches!(call, StoreCall::Policy(PolicyCall::Change(_)));
+    let request = call.to_json();
+    let call = Call::object(objects, POLICY, request.as_bytes(), timeout_ms, is_idempotent);
+    match call.reply().await {
+        Ok(reply) => StoreReply::from_json(&reply),
+        Err(NoReply::Late) => StoreReply::Failed("it does not answer in time".to_owned()),
+        Err(NoReply::Failed(why)) => StoreReply::Failed(why),
+    }
+}

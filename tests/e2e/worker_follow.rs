@@ -1,0 +1,249 @@
+//! How isolates follow the policy in force: two Workers in one process over the same objects are
+//! two isolates of one deployment.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
+
+use crate::worker_admin::{ADMIN, HEALTH, POLICY, asks, body, left, limited, operated, put};
+
+/// What the documents promise.
+const FOLLOWS: Duration = Duration::from_secs(5);
+
+/// Counts the calls of the policy object, and plays its faults: `x-fault` of any request sets them
+/// from then on.
+const POLICIES: &str = r#"
+import Tollgate, { Limiter, Policies as Real, Tenants, Metrics } from "./entry.mjs";
+export { Limiter, Tenants, Metrics };
+let fault = "none";
+let calls = 0;
+export default class extends Tollgate {
+  fetch(request) {
+    fault = request.headers.get("x-fault") ?? fault;
+    if (new URL(request.url).pathname === "/calls") return new Response(String(calls));
+    return super.fetch(request);
+  }
+}
+export class Policies extends Real {
+  call(request) {
+    calls += 1;
+    if (fault === "silent") return new Promise(() => setTimeout(() => {}, 60_000));
+    if (fault === "slow") return new Promise((resolve) => setTimeout(() => resolve(super.call(request)), 1500));
+    if (fault === "throws") throw new Error("storage is broken");
+    if (fault === "garbage") return new Uint8Array([1, 2, 3]);
+    const reply = super.call(request);
+    if (fault !== "later") return reply;
+    // What a later version of this code would have written.
+    const text = new TextDecoder().decode(reply).replaceAll("fixed-window", "of-tomorrow");
+    return new TextEncoder().encode(text);
+  }
+}
+"#;
+
+fn calls(worker: &Workerd) -> u64 {
+    worker.client().send(&Request::get("/calls")).text().parse().expect("a number")
+}
+
+fn fault(worker: &Workerd, fault: &str) {
+    worker.client().send(&Request::get("/calls").header("x-fault", fault));
+}
+
+fn health(client: &mut Client) -> (u16, Value) {
+    let request = Request::get(HEALTH).header("authorization", format!("Bearer {ADMIN}"));
+    let report = client.send(&request);
+    (report.status, body(&report))
+}
+
+/// The limit that a request of `client` was decided under.
+fn limit(client: &mut Client, path: &str) -> String {
+    let answer = answer(&client.send(&check_request("GET", path, "192.0.2.1")));
+    let field = answer["headers"]["ratelimit-policy"].as_str().unwrap_or_default();
+    let limit = field.split(";q=").nth(1).and_then(|rest| rest.split(';').next());
+    limit.unwrap_or("none").to_owned()
+}
+
+/// What a fresh client is decided under.
+fn limit_of(client: &mut Client, n: u32) -> String {
+    let answer = answer(&client.send(&check_request("GET", "/", &format!("2001:db8:{n:x}::1"))));
+    let field = answer["headers"]["ratelimit-policy"].as_str().unwrap_or_default();
+    let limit = field.split(";q=").nth(1).and_then(|rest| rest.split(';').next());
+    limit.unwrap_or("none").to_owned()
+}
+
+// Guards: an isolate that goes on under a policy that was replaced more than five seconds before,
+// and one that asks for each request. The requests never pause.
+#[test]
+fn a_busy_isolate_follows_within_five_seconds() {
+    let worker = operated(limited(1_000_000)).front(POLICIES).beside(limited(1_000_000)).start();
+    let mut near = worker.client();
+    let mut far = Client::connect(worker.ports[1]);
+    assert_eq!(limit_of(&mut far, 1), "1000000");
+    let before = calls(&worker);
+    put(&mut near, &limited(2_000_000));
+    let acknowledged = Instant::now();
+    let (mut old, mut new, mut last_old) = (0, 0, Duration::ZERO);
+    for n in 2..=u32::MAX {
+        let sent = acknowledged.elapsed();
+        match limit_of(&mut far, n).as_str() {
+            "1000000" => (old, last_old) = (old + 1, sent),
+            "2000000" => new += 1,
+            other => panic!("{other}"),
+        }
+        if sent > FOLLOWS + Duration::from_secs(3) {
+            break;
+        }
+    }
+    let asked = calls(&worker) - before;
+    println!(
+        "{old} requests under the old policy, the last {last_old:?} after the change, {new} under the new; {asked} calls"
+    );
+    assert!(last_old < FOLLOWS, "{last_old:?}");
+    assert!(new > 0 && old > 0, "{old} {new}");
+    assert!(asked <= 8, "{asked} calls, two of them of the change");
+}
+
+// Guards: a thundering herd: of all requests that find their policy old one asks, and the others
+// are decided under what it learns.
+#[test]
+fn of_many_requests_one_asks() {
+    let worker = operated(limited(1_000_000)).front(POLICIES).beside(limited(1_000_000)).start();
+    let mut far = Client::connect(worker.ports[1]);
+    assert_eq!(limit_of(&mut far, 1), "1000000");
+    put(&mut worker.client(), &limited(2_000_000));
+    thread::sleep(FOLLOWS + Duration::from_millis(200));
+    let before = calls(&worker);
+    let mut clients: Vec<Client> = (0..64).map(|_| Client::connect(worker.ports[1])).collect();
+    for (n, client) in (100_u32..).zip(&mut clients) {
+        client
+            .start(&check_request("GET", "/", &format!("2001:db8:{n:x}::1")))
+            .expect("it is sent");
+    }
+    for client in &mut clients {
+        let answer = answer(&client.finish(false).expect("an answer"));
+        let field = answer["headers"]["ratelimit-policy"].as_str().unwrap_or_default();
+        assert!(field.contains(";q=2000000;"), "{answer}");
+    }
+    assert_eq!(calls(&worker) - before, 1);
+}
+
+// Guards: a Worker that is never changed at run time and pays for it.
+#[test]
+fn without_the_secret_nothing_is_asked() {
+    let worker = Setup::new(limited(5)).operated().front(POLICIES).start();
+    let mut client = worker.client();
+    for expected in ["allow 4", "allow 3"] {
+        assert_eq!(left(&mut client, "192.0.2.1"), expected);
+    }
+    let health = client.send(&Request::get(HEALTH));
+    assert_eq!(body(&health).as_object().map(serde_json::Map::len), Some(3), "{}", health.text());
+    let read = client.send(&asks(ADMIN, "GET", POLICY, ""));
+    assert!(read.status == 404 && read.text().contains("ADMIN_TOKEN"), "{}", read.text());
+    assert_eq!(calls(&worker), 0);
+}
+
+// Guards: a policy object that fails, in every way: requests that wait for it over and over, or
+// that go on without anybody noticing. Once it works again it is followed.
+#[test]
+fn without_the_policy_object_the_last_good_policy_stays() {
+    let setup = operated(limited(10)).binding("OBJECT_TIMEOUT_MS", 500).front(POLICIES);
+    let worker = setup.start();
+    let mut client = worker.client();
+    put(&mut client, &limited(20));
+    assert_eq!(limit_of(&mut client, 1), "20");
+    for (n, kind) in (10..).step_by(10).zip(["throws", "garbage", "silent"]) {
+        thread::sleep(FOLLOWS + Duration::from_millis(100));
+        fault(&worker, kind);
+        for n in n..n + 3 {
+            assert_eq!(limit_of(&mut client, n), "20", "{kind}");
+        }
+        let (status, report) = health(&mut client);
+        assert_eq!((status, &report["version"]), (200, &json!(2)), "{report}");
+        assert!(report["failed_at_ms"].is_u64() && report["failure"].is_string(), "{report}");
+        let public = body(&client.send(&Request::get(HEALTH)));
+        assert!(public["failed_at_ms"].is_u64() && public["failure"].is_null(), "{public}");
+        let read = client.send(&asks(ADMIN, "GET", POLICY, ""));
+        assert_eq!(
+            (read.status, read.header("retry-after").as_deref()),
+            (503, Some("1")),
+            "{kind}"
+        );
+        fault(&worker, "none");
+        // A check that was silent is given up after ten seconds, one that failed after one.
+        let patience = Instant::now() + Duration::from_secs(60);
+        while !health(&mut client).1["failed_at_ms"].is_null() {
+            assert!(Instant::now() < patience, "{kind}: it is never asked again");
+            limit_of(&mut client, n + 5);
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+    let log = worker.log();
+    assert!(log.contains("unchecked=1") && log.contains("outdated="), "{log}");
+}
+
+// Guards: an object that always takes longer than requests wait for it: it is followed all the
+// same.
+#[test]
+fn a_slow_policy_object_is_followed() {
+    let setup = operated(limited(10)).binding("OBJECT_TIMEOUT_MS", 200).front(POLICIES);
+    let worker = setup.beside(limited(10)).start();
+    put(&mut worker.client(), &limited(20));
+    fault(&worker, "slow");
+    let mut far = Client::connect(worker.ports[1]);
+    let patience = Instant::now() + Duration::from_secs(30);
+    let mut n = 0;
+    while limit_of(&mut far, n) != "20" {
+        assert!(Instant::now() < patience, "it is never followed");
+        n += 1;
+    }
+    println!("{n} requests before");
+}
+
+// Guards: what this code cannot compile, because a later one wrote it: the last good policy stays,
+// and the health report says which version is not enforced.
+#[test]
+fn a_policy_of_tomorrow_is_named_and_the_last_one_stays() {
+    let worker = operated(limited(10)).front(POLICIES).beside(limited(10)).start();
+    let mut far = Client::connect(worker.ports[1]);
+    assert_eq!(limit_of(&mut far, 1), "10");
+    put(&mut worker.client(), &limited(20));
+    fault(&worker, "later");
+    thread::sleep(FOLLOWS);
+    let before = calls(&worker);
+    for n in 10..20 {
+        assert_eq!(limit_of(&mut far, n), "10", "the last good one");
+    }
+    let (status, report) = health(&mut far);
+    assert_eq!(status, 500);
+    assert!(
+        report["detail"].as_str().is_some_and(|it| it.contains("an earlier policy is enforced")),
+        "{report}"
+    );
+    assert_eq!(report["errors"][0]["path"], "rules[0].quotas[0].algorithm", "{report}");
+    let log = worker.log();
+    assert!(log.contains("policy 2 cannot be enforced") && log.contains("of-tomorrow"), "{log}");
+    assert_eq!(calls(&worker) - before, 1, "and its text is not fetched for each request");
+    fault(&worker, "none");
+    put(&mut worker.client(), &limited(30));
+    let patience = Instant::now() + Duration::from_secs(30);
+    while limit_of(&mut far, 100) != "30" {
+        assert!(Instant::now() < patience, "it is never followed again");
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(health(&mut far).0, 200);
+}
+
+// Guards: a deployed file that is wrong while a written policy is in force, and after it is given
+// back: the operator can put it right at run time.
+#[test]
+fn a_wrong_file_is_put_right_at_run_time() {
+    let worker = operated(r#"{"version": 1, "rules": 7}"#).start();
+    let mut client = worker.client();
+    assert_eq!(client.send(&check_request("GET", "/", "192.0.2.1")).status, 500);
+    assert_eq!(health(&mut client).0, 500);
+    put(&mut client, &limited(20));
+    assert_eq!(limit(&mut client, "/"), "20");
+    assert_eq!(health(&mut client).0, 200);
+}
