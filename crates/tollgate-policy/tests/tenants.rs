@@ -274,6 +274,26 @@ fn a_tenant_is_known_by_what_its_requests_say() {
     assert_eq!(plan.tenant(), None);
 }
 
+/// An operator's spellings of one tenant are one entry, which is found by its own name.
+#[test]
+fn a_tenant_has_one_name() {
+    for (part, spellings) in [
+        (r#""host""#, ["Shop.Example", "shop.example:443", "shop.example"]),
+        (r#""client_ip""#, ["2001:db8::7", "2001:db8:0:0:1::", "2001:db8::"]),
+        (r#""country""#, ["de", "De", "DE"]),
+        (r#""path""#, ["/a/../b", "/b", "/b"]),
+    ] {
+        let document = format!(r#"{{"version": 1, "tenant": {part}, "rules": []}}"#);
+        let policy = compile(&document);
+        let name = policy.tenant_name(spellings[2]).unwrap();
+        assert_eq!(name, spellings[2]);
+        for spelling in spellings {
+            assert_eq!(policy.tenant_name(spelling).as_ref(), Some(&name), "{part}");
+            assert_eq!(policy.tenant_id(spelling), policy.tenant_id(&name), "{part}");
+        }
+    }
+}
+
 /// A request that says two tenants is refused: it would have the limits that it likes better.
 #[test]
 fn a_request_of_two_tenants_is_refused() {

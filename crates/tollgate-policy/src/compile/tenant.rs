@@ -4,7 +4,7 @@
 //! rule or a tier of it, that part has no effect, and is said to have none.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
@@ -266,6 +266,21 @@ impl Policy {
             KeyPart::Query(..) | KeyPart::JwtClaim(_) => text.into(),
         };
         (!id.is_empty() && id.len() <= MAX_TENANT_ID).then_some(id)
+    }
+
+    /// The one spelling of the tenant called `text`, under which its entry is kept and listed:
+    /// `SHOP.example` is `shop.example`, and an address is the first one of its network. `None` as
+    /// [`Policy::tenant_id`].
+    #[must_use]
+    pub fn tenant_name(&self, text: &str) -> Option<String> {
+        let id = self.tenant_id(text)?;
+        match self.tenant.as_ref()?.part {
+            KeyPart::ClientIp => {
+                let address = text.parse().ok()?;
+                Some(self.settings.prefixes.network(address).to_string())
+            }
+            _ => String::from_utf8(id).ok(),
+        }
     }
 
     /// The path `text` as it stands in a key; `None` when a query begins in it.

@@ -26,7 +26,6 @@ impl Prefixes {
     }
 
     /// The first address of those that are one client with `address`.
-    #[cfg(feature = "explain")]
     pub(crate) fn network(self, address: IpAddr) -> IpAddr {
         match address.to_canonical() {
             IpAddr::V4(v4) => Ipv4Addr::from_bits(mask_v4(v4, self.ipv4)).into(),
