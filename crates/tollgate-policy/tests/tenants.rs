@@ -280,6 +280,7 @@ fn a_tenant_has_one_name() {
     for (part, spellings) in [
         (r#""host""#, ["Shop.Example", "shop.example:443", "shop.example"]),
         (r#""client_ip""#, ["2001:db8::7", "2001:db8:0:0:1::", "2001:db8::"]),
+        (r#""client_ip""#, ["::ffff:192.0.2.1", "192.0.2.1", "192.0.2.1"]),
         (r#""country""#, ["de", "De", "DE"]),
         (r#""path""#, ["/a/../b", "/b", "/b"]),
     ] {
@@ -289,7 +290,9 @@ fn a_tenant_has_one_name() {
         assert_eq!(name, spellings[2]);
         for spelling in spellings {
             assert_eq!(policy.tenant_name(spelling).as_ref(), Some(&name), "{part}");
-            assert_eq!(policy.tenant_id(spelling), policy.tenant_id(&name), "{part}");
+            let id = policy.tenant_id(spelling).unwrap();
+            assert_eq!(Some(&id), policy.tenant_id(&name).as_ref(), "{part}");
+            assert_eq!(policy.name_of_tenant(&id).as_ref(), Some(&name), "{part}");
         }
     }
 }

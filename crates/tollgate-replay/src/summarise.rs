@@ -177,6 +177,11 @@ impl<O: Observer> Replay<O> {
                 ));
             }
         }
+        if self.lanes.iter().any(|lane| lane.policy.has_tenants()) {
+            let note = "entries of tenants are in a store and not in the policy: every request was \
+                        decided by rules and tiers";
+            notes.push(note.to_owned());
+        }
         notes.dedup();
         for (i, lane) in self.lanes.iter().enumerate() {
             let of = if i == 0 { "" } else { " of the other policy" };

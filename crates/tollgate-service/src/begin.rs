@@ -105,7 +105,7 @@ impl WantsStore {
                 next(asked, step, StoreCall::Policy, State::Policy)
             }
             (State::Tenants(state), StoreReply::Tenants(reply)) => {
-                let step = tenants::answered(&asked, state, reply);
+                let step = tenants::answered(service, &asked, state, reply);
                 next(asked, step, StoreCall::Tenants, State::Tenants)
             }
             (State::Keys(()), StoreReply::Keys(reply)) => {

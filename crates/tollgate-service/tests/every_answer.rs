@@ -72,6 +72,36 @@ fn a_tenant_is_written_read_and_removed_by_who_saw_it() {
     assert_eq!(status(&put("acme", "if-match", &tag)), 412);
 }
 
+/// One entry for every spelling, found by the name that requests have.
+#[test]
+fn a_tenant_has_one_entry_however_it_is_spelt() {
+    let host = TENANTS.replace(r#""tenant": {"jwt_claim": "org"}"#, r#""tenant": "host""#);
+    let it = Deployment::with(&host, MemoryLimits::default());
+    assert_eq!(it.ask(&Ask::new("GET", "admin/policy")).status, 200);
+    assert_eq!(it.ask(&put("Shop.Example", "if-none-match", "*")).status, 201);
+    assert_eq!(it.ask(&put("shop.example", "if-none-match", "*")).status, 412);
+    let tag = it.ask(&Ask::new("GET", "admin/tenants/SHOP.example"));
+    let tag = tag.fields.get("etag").expect("a tag").to_owned();
+    assert_eq!(it.ask(&put("SHOP.example", "if-match", &tag)).status, 200);
+    let page = read(&it.ask(&Ask::new("GET", "admin/tenants")));
+    let ids: Vec<_> = page["tenants"].as_array().unwrap().iter().map(|t| &t["id"]).collect();
+    assert_eq!(ids, ["shop.example"]);
+}
+
+/// An entry that outlived a tier says what of it has no effect any more.
+#[test]
+fn what_has_no_effect_is_said_in_the_list() {
+    let it = tenants(3);
+    assert_eq!(it.ask(&put("acme", "if-none-match", "*")).status, 201);
+    let page = read(&it.ask(&Ask::new("GET", "admin/tenants")));
+    assert_eq!(page["tenants"][0].get("without_effect"), None);
+    let renamed = it.put(&TENANTS.replace(r#""gold""#, r#""golden""#));
+    assert_eq!(renamed.status, 200, "{renamed:?}");
+    let page = read(&it.ask(&Ask::new("GET", "admin/tenants")));
+    let expected = ["tier: the policy has no tier \"gold\"; did you mean \"golden\"?"];
+    assert_eq!(page["tenants"][0]["without_effect"], json!(expected));
+}
+
 #[test]
 fn a_tenant_is_named_by_one_segment() {
     let it = tenants(100);

@@ -16,6 +16,9 @@ pub(crate) struct Report {
     pub(super) warnings: Vec<Finding>,
     pub(super) client_ip: Vec<ClientReport>,
     pub(super) escaped_slashes: Option<&'static str>,
+    /// Who a tenant is; absent when there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tenant: Option<String>,
     pub(super) exempt: Vec<String>,
     pub(super) rules: Vec<RuleReport>,
 }
@@ -105,6 +108,7 @@ pub(crate) fn report(compiled: Compiled) -> Report {
         warnings: if ok { warnings } else { Vec::new() },
         client_ip: policies.iter().map(client).collect(),
         escaped_slashes: first.and_then(Policy::escaped_slashes_in_words),
+        tenant: first.and_then(Policy::tenant_in_words),
         exempt: first.map(Policy::exempt_in_words).unwrap_or_default(),
         rules: first.map(|policy| rules(policy, &surfaces)).unwrap_or_default(),
     }

@@ -15,6 +15,10 @@ pub(super) fn write(report: &Report, out: &mut Page) {
     if report.paths.len() > 1 {
         line(out, 0, "path", &format!("servers read {}", report.paths.join(" or ")));
     }
+    if let Some(tenant) = &report.tenant {
+        let tenant = tenant.escape_debug();
+        line(out, 0, "tenant", &format!("{tenant}; here without its entry, which is in a store"));
+    }
     if report.request > 1 {
         line(out, 0, "request", &number(report.request, &report.before));
     }

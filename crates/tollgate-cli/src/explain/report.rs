@@ -23,6 +23,9 @@ pub(super) struct Report {
     pub(super) client: Option<IpAddr>,
     /// Every way in which servers read the path, the one that keys take first.
     pub(super) paths: Vec<String>,
+    /// Whose request it is; absent when it is nobody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tenant: Option<String>,
     pub(super) request: u32,
     pub(super) before: Before,
     pub(super) rules: Vec<RuleReport>,
@@ -126,6 +129,7 @@ impl Report {
             assumed: request.assumed.clone(),
             client: policy.client(request),
             paths: policy.readings(request),
+            tenant: plan.tenant().and_then(|id| policy.name_of_tenant(id)),
             request: before.total().saturating_add(1),
             before,
             rules: rules(policy, request, plan, &outcome),

@@ -7,6 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use tollgate_core::Timestamp;
 
@@ -280,6 +281,20 @@ impl Policy {
                 Some(self.settings.prefixes.network(address).to_string())
             }
             _ => String::from_utf8(id).ok(),
+        }
+    }
+
+    /// The name ([`Policy::tenant_name`]) of the tenant that a request is of, by
+    /// [`Plan::tenant`](crate::Plan::tenant); `None` for one that nobody can name, because it is
+    /// no text, and so has no entry.
+    #[must_use]
+    pub fn name_of_tenant(&self, id: &[u8]) -> Option<String> {
+        match self.tenant.as_ref()?.part {
+            KeyPart::ClientIp => match id.len() {
+                4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(id).ok()?).to_string()),
+                _ => Some(Ipv6Addr::from(<[u8; 16]>::try_from(id).ok()?).to_string()),
+            },
+            _ => str::from_utf8(id).ok().map(ToString::to_string),
         }
     }
 

@@ -32,8 +32,9 @@ type Next = Step<TenantCall, State>;
 pub(crate) enum State {
     /// The entry was asked for, to be answered.
     Read,
-    /// The entry was asked for, to be compared with a precondition; then it is written or removed.
-    Compared(Write),
+    /// The entry of this tenant was asked for, to be compared with a precondition; then it is
+    /// written or removed.
+    Compared(String, Write),
     /// It was written or removed, if what was expected was there. It was compared before.
     Done {
         write: Write,
@@ -84,16 +85,21 @@ fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, An
         Some(expect) => {
             Step::Ask(write.call(&id, expect), State::Done { write, was_compared: false })
         }
-        None => Step::Ask(TenantCall::Get { id }, State::Compared(write)),
+        None => Step::Ask(TenantCall::Get { id: id.clone() }, State::Compared(id, write)),
     })
 }
 
 /// Goes on with what the store answered.
-pub(crate) fn answered(asked: &Asked, state: State, reply: TenantReply) -> Next {
+pub(crate) fn answered(
+    service: &Service<'_>,
+    asked: &Asked,
+    state: State,
+    reply: TenantReply,
+) -> Next {
     let step = match (state, reply) {
         (State::Read, TenantReply::Entry(found)) => read(asked, found),
-        (State::Compared(write), TenantReply::Entry(found)) => {
-            compared(asked, write, found.as_ref())
+        (State::Compared(id, write), TenantReply::Entry(found)) => {
+            compared(asked, &id, write, found.as_ref())
         }
         (
             State::Done { write: Write::Put(entry), .. },
@@ -111,7 +117,7 @@ pub(crate) fn answered(asked: &Asked, state: State, reply: TenantReply) -> Next 
             Err(Wrong::StoreFull.answer("there is no room for another tenant; remove some"))
         }
         (State::Listed, TenantReply::List { entries, more }) => {
-            Ok(Step::Answer(page(&entries, more)))
+            Ok(Step::Answer(page(service, &entries, more)))
         }
         _ => Err(Wrong::StoreUnavailable.answer("the store answered something else")),
     };
@@ -127,7 +133,12 @@ fn read(asked: &Asked, found: Option<StoredTenant>) -> Result<Next, Answer> {
 }
 
 /// Writes where the precondition holds for what was `found`.
-fn compared(asked: &Asked, write: Write, found: Option<&StoredTenant>) -> Result<Next, Answer> {
+fn compared(
+    asked: &Asked,
+    id: &str,
+    write: Write,
+    found: Option<&StoredTenant>,
+) -> Result<Next, Answer> {
     // Without it nothing else matters (RFC 9110, 13.2.1).
     if found.is_none() && matches!(write, Write::Remove) {
         return Err(none());
@@ -135,7 +146,7 @@ fn compared(asked: &Asked, write: Write, found: Option<&StoredTenant>) -> Result
     let tag = found.map(|found| strong(found.revision, &found.entry));
     precondition::holds(asked, tag.as_deref())?;
     let expect = found.map_or(Expect::Nothing, |found| Expect::Revisions([found.revision].into()));
-    let call = write.call(&asked.parameter, expect);
+    let call = write.call(id, expect);
     Ok(Step::Ask(call, State::Done { write, was_compared: true }))
 }
 
@@ -151,15 +162,17 @@ fn unexpected(was_compared: bool, found: Option<&StoredTenant>) -> Answer {
     tag.into_iter().fold(answer, |answer, tag| answer.with("etag", &tag))
 }
 
-/// The name of a tenant, if a request can be of it.
+/// The one name of the tenant that `text` spells, if a request can be of it: `SHOP.example` and
+/// `shop.example` are one entry, and isolates find it by that.
 fn id(service: &Service<'_>, text: &str) -> Result<String, Answer> {
     // A client's library would leave both out of a path.
     let is_named = !matches!(text, "" | "." | "..") && text.len() <= MAX_TENANT_ID;
-    let can_be = service
-        .policy
-        .is_none_or(|policy| policy.tenant_id(text).is_some() || policy.tenant_id("1").is_none());
-    if is_named && can_be && !text.contains(char::is_control) {
-        return Ok(text.to_string());
+    let name = match service.policy.filter(|policy| policy.has_tenants()) {
+        Some(policy) => policy.tenant_name(text),
+        None => Some(text.to_string()),
+    };
+    if let Some(name) = name.filter(|_| is_named && !text.contains(char::is_control)) {
+        return Ok(name);
     }
     let detail =
         format!("no request is of a tenant of this name; use at most {MAX_TENANT_ID} bytes");
@@ -202,18 +215,29 @@ struct Listed<'a> {
     id: &'a str,
     etag: String,
     entry: Option<&'a RawValue>,
+    /// What of it the policy in force does not know, and so has no effect; absent when nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    without_effect: Vec<String>,
 }
 
-fn page(entries: &[StoredTenant], more: bool) -> Answer {
+fn page(service: &Service<'_>, entries: &[StoredTenant], more: bool) -> Answer {
     let listed = |it: &'_ StoredTenant| strong(it.revision, &it.entry);
     let tenants = entries.iter().map(|it| Listed {
         id: &it.id,
         etag: listed(it),
         entry: serde_json::from_str(&it.entry).ok(),
+        without_effect: without_effect(service, &it.entry),
     });
     let next_after = entries.last().filter(|_| more).map(|it| it.id.as_str());
     let page = Page { tenants: tenants.collect(), next_after };
     Answer::json(serde_json::to_string(&page).unwrap_or_default())
+}
+
+fn without_effect(service: &Service<'_>, entry: &str) -> Vec<String> {
+    let (Some(policy), Ok(entry)) = (service.policy, TenantEntry::read(entry.as_bytes())) else {
+        return Vec::new();
+    };
+    policy.without_effect(&entry).0.iter().map(ToString::to_string).collect()
 }
 
 fn none() -> Answer {
