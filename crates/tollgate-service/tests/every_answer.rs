@@ -467,6 +467,7 @@ fn delete_to_a_broken_file() {
     let tag = Ask::new("PUT", "admin/policy").with("if-match", "*").json(policy(20));
     assert_eq!(it.ask(&tag).status, 200);
     assert_eq!(it.ask(&Ask::new("DELETE", "admin/policy").with("if-match", "*")).status, 422);
+    assert_eq!(it.ask(&Ask::new("GET", "admin/policy/versions/1")).status, 500);
     let back = Ask::new("POST", "admin/policy/rollback").with("if-match", "*").json("{\"to\":1}");
     assert_eq!(it.ask(&back).status, 422);
 }

@@ -129,6 +129,8 @@ fn a_dry_run_says_what_would_change_and_changes_nothing() {
     assert_eq!((back.status, &read(&back)["dry_run"]), (200, &json!(true)));
     let delete = Ask::new("DELETE", "admin/policy?dry_run=1").with("if-match", "*");
     assert_eq!(it.ask(&delete).status, 200);
+    let same = Ask::new("PUT", "admin/policy?dry_run").with("if-match", &tag).json(policy(20));
+    assert_eq!(read(&it.ask(&same))["dry_run"], true);
     // Without the precondition it would not happen, and with a bad policy neither.
     assert_eq!(it.ask(&ask.clone().with("if-match", "\"x\"")).status, 412);
     assert_eq!(it.ask(&ask.json("{}")).status, 422);
@@ -211,6 +213,9 @@ fn a_file_that_is_no_policy_is_replaced_and_not_shown() {
         let answer = it.ask(&Ask::new("GET", "admin/policy"));
         assert_eq!(answer.status, 500, "{file}");
         assert!(!answer.body.contains("s3cret"), "{answer:?}");
+        let version = it.ask(&Ask::new("GET", "admin/policy/versions/1"));
+        assert_eq!(version.status, 500, "{file}");
+        assert!(!version.body.contains("s3cret"), "{version:?}");
         let tag = answer.fields.get("etag").expect("a tag").to_owned();
         let put = Ask::new("PUT", "admin/policy").with("if-match", &tag).json(policy(20));
         assert_eq!(it.ask(&put).status, 200);

@@ -109,7 +109,7 @@ pub(crate) fn answered(
             rolled_back(service, asked, current, to, target)
         }
         (State::Change(ready), PolicyReply::Changed { version }) => {
-            Ok(Step::Answer(ready.answer(version, false)))
+            Ok(Step::Answer(ready.answer(version)))
         }
         (State::Change(_), PolicyReply::Conflict { version }) => {
             let detail = format!("version {version} was put in force meanwhile; read it again");
@@ -118,7 +118,9 @@ pub(crate) fn answered(
         (State::History, PolicyReply::History { rows, more }) => {
             Ok(Step::Answer(page(&rows, more)))
         }
-        (State::Version, PolicyReply::Version(found)) => version(asked, found).map(Step::Answer),
+        (State::Version, PolicyReply::Version(found)) => {
+            version(service, asked, found).map(Step::Answer)
+        }
         _ => Err(Wrong::StoreUnavailable.answer("the store answered something else")),
     };
     step.unwrap_or_else(Step::Answer)
@@ -147,8 +149,9 @@ fn with_current(
     match wants {
         Wants::Put(text) => {
             let ready = Ready::sent(service, &in_force, &text)?;
-            if in_force.source == Source::Written && ready.is_text(in_force.text) {
-                return Ok(Step::Answer(ready.answer(in_force.version, is_dry(asked)?)));
+            let is_same = in_force.source == Source::Written && ready.is_text(in_force.text);
+            if is_same && !is_dry(asked)? {
+                return Ok(Step::Answer(ready.answer(in_force.version)));
             }
             put(service, asked, &in_force, ready, Kind::Put)
         }
@@ -192,9 +195,7 @@ fn put(
     kind: Kind,
 ) -> Result<Next, Answer> {
     if is_dry(asked)? {
-        return Ok(Step::Answer(
-            ready.answer(in_force.version, true).with("etag", &in_force.tag()),
-        ));
+        return Ok(Step::Answer(ready.dry_answer(in_force)));
     }
     let row =
         Row { at_ms: asked.now_ms, kind, actor: asked.actor.clone(), summary: ready.summary() };
@@ -209,23 +210,31 @@ fn put(
 
 /// The document in force.
 fn shown(service: &Service<'_>, asked: &Asked, in_force: &InForce<'_>) -> Result<Answer, Answer> {
-    // What somebody wrote has compiled. A file may not, and a secret may stand anywhere in it.
-    if in_force.source == Source::Deployed
-        && let Err(problems) = Policy::compile(in_force.text, service.surface)
-    {
-        let detail = "the deployed file is no policy; put another; see errors";
-        let answer = Wrong::Unreadable.with_errors(detail, &discreet(problems));
-        return Err(answer.with("etag", &in_force.tag()));
-    }
-    let unreadable = || Wrong::Unreadable.answer("the text of this version is no document");
+    readable(service, in_force)?;
     document(asked, in_force).ok_or_else(unreadable)
 }
 
 /// A version of the document.
-fn version(asked: &Asked, found: Option<Current>) -> Result<Answer, Answer> {
+fn version(service: &Service<'_>, asked: &Asked, found: Option<Current>) -> Result<Answer, Answer> {
     let found = found.ok_or_else(no_version)?;
-    let unreadable = || Wrong::Unreadable.answer("the text of this version is no document");
-    document(asked, &InForce::kept(&found)?).ok_or_else(unreadable)
+    shown(service, asked, &InForce::kept(&found)?)
+}
+
+/// Refuses a file that is no policy: a secret may stand anywhere in it. What somebody wrote at run
+/// time has compiled.
+fn readable(service: &Service<'_>, version: &InForce<'_>) -> Result<(), Answer> {
+    if version.source == Source::Deployed
+        && let Err(problems) = Policy::compile(version.text, service.surface)
+    {
+        let detail = "the deployed file is no policy; put another; see errors";
+        let answer = Wrong::Unreadable.with_errors(detail, &discreet(problems));
+        return Err(answer.with("etag", &version.tag()));
+    }
+    Ok(())
+}
+
+fn unreadable() -> Answer {
+    Wrong::Unreadable.answer("the text of this version is no document")
 }
 
 fn document(asked: &Asked, version: &InForce<'_>) -> Option<Answer> {

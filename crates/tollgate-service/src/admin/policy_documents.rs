@@ -149,12 +149,20 @@ impl Ready {
         core::mem::take(&mut self.text)
     }
 
-    /// What is answered: this is in force as `version`, or in a dry run that still is.
-    pub(crate) fn answer(&self, version: u64, dry_run: bool) -> Answer {
+    /// What is answered: this is in force as `version`.
+    pub(crate) fn answer(&self, version: u64) -> Answer {
+        self.report(version, false).with("etag", &strong(version, &self.shown))
+    }
+
+    /// What is answered to a dry run: `current` is still in force.
+    pub(crate) fn dry_answer(&self, current: &InForce<'_>) -> Answer {
+        self.report(current.version, true).with("etag", &current.tag())
+    }
+
+    fn report(&self, version: u64, dry_run: bool) -> Answer {
         let warnings = self.warnings.0.iter();
         let warnings = warnings.map(|it| Warning { path: &it.path, detail: &it.message }).collect();
         let report = Report { version, dry_run, changes: &self.changes, warnings };
-        let answer = Answer::json(serde_json::to_string(&report).unwrap_or_default());
-        if dry_run { answer } else { answer.with("etag", &strong(version, &self.shown)) }
+        Answer::json(serde_json::to_string(&report).unwrap_or_default())
     }
 }
