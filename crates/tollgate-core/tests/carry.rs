@@ -254,6 +254,30 @@ impl World {
     }
 }
 
+/// A debt lies in the bytes as a charge at the time of the change would leave it, so that the next
+/// decision is one of the usual case: of gcra, token and leaky bucket.
+#[test]
+fn a_debt_lies_as_it_was_charged() {
+    const SECOND: u64 = 1_000_000_000;
+    let limiter = |algorithm, limit| {
+        build(algorithm, Numbers { limit, window_ns: 60 * SECOND, burst: limit, strict: false })
+    };
+    let mut key = Key::new(limiter(Algorithm::Gcra, 10));
+    assert!(key.check(START, 3).is_admitted()); // 18 s, at one every 3 s half of it
+    for (after, debt) in [(0, 9 * SECOND), (SECOND, 17 * SECOND / 2)] {
+        let now = START + after;
+        for (algorithm, words) in [
+            (Algorithm::Gcra, vec![now + debt]),
+            (Algorithm::TokenBucket, vec![3, now + debt - 9 * SECOND]),
+            (Algorithm::LeakyBucket, vec![debt, now]),
+        ] {
+            let next = carried(&key, limiter(algorithm, 20), now);
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            assert_eq!(next.state, bytes, "{algorithm:?} after {after}");
+        }
+    }
+}
+
 /// The bounds are no larger than they must be: at the quarters of a window and one nanosecond
 /// before them.
 #[test]
