@@ -123,7 +123,7 @@ impl Deployment {
                 self.serve(|service| wants.read(service, body))
             }
             Next::Store(wants) => {
-                *self.calls.borrow_mut() += 1;
+                self.calls.replace_with(|calls| calls.saturating_add(1));
                 // As it goes over the wire.
                 let call = wants.call().to_json();
                 let call = StoreCall::from_json(call.as_bytes()).expect("a call");
