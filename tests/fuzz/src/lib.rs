@@ -11,4 +11,5 @@ pub mod paths;
 pub mod policy;
 pub mod request;
 pub mod state;
+pub mod succession;
 pub mod values;

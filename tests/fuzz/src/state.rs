@@ -1,5 +1,5 @@
-//! Bytes as a store or a peer might give them back: stored states, stored values, and what `counts`
-//! reads.
+//! Bytes as a store or a peer might give them back: stored states, stored values, what `counts`
+//! reads, and what `succession` does.
 //!
 //! The first byte of a corpus file chooses which of these the rest is. Invariant checked, whatever
 //! the bytes: nobody gets more than a full quota at one instant; looking says what checking does; a
@@ -16,6 +16,7 @@ use tollgate_policy::{Answer, Plan, Policy, Surface};
 use super::counts;
 use super::policy::shown;
 use super::request::Request;
+use super::succession;
 
 /// Every algorithm twice: as a rule of its own and as a tier, all counted by one key. None admits
 /// more than 10 units at once.
@@ -39,10 +40,14 @@ const MOST_AT_ONCE: usize = 10;
 const REQUESTS: [&[u8]; 4] =
     [b"GET / 192.0.2.1", b"PUT / 192.0.2.1", b"GET /\nx-gold: 1", b"PUT /\nx-gold: 2"];
 
+/// A directory and a value beside it.
+const SUCCESSION: u8 = 0xff;
+
 /// Reads the bytes as what the first of them says.
 pub fn check(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     match kind % 4 {
+        _ if *kind == SUCCESSION => succession::check(policy(), bytes, MOST_AT_ONCE),
         // Too few bytes read as zeros, so that this always ends well.
         0 => limiter(Unstructured::new(bytes)).unwrap_or_default(),
         1 => stored_value(Unstructured::new(bytes)).unwrap_or_default(),

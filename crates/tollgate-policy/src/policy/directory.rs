@@ -81,7 +81,10 @@ impl Directory {
             sets.extend(KnownSet::read(u64::from_le_bytes(*generation), entry));
             rest = others;
         }
-        sets.is_sorted_by_key(|known: &KnownSet| known.generation).then(|| Self::of(sets))
+        // After the last generation there is none: nobody gets so far but by damage.
+        let has_next = sets.last().is_none_or(|known: &KnownSet| known.generation < u64::MAX);
+        let is_sorted = sets.is_sorted_by_key(|known| known.generation);
+        (has_next && is_sorted).then(|| Self::of(sets))
     }
 
     /// Appends its bytes to `out`.
