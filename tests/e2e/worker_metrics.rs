@@ -229,6 +229,40 @@ fn only_who_has_a_token_reads_metrics() {
     assert_eq!(off.client().send(&request).status, 404);
 }
 
+// Guards: an operator who cannot see which policy is in force, and counters that go down when it
+// changes.
+#[test]
+fn a_policy_that_is_put_is_told_and_its_rules_counted() {
+    let worker = setup().binding("ADMIN_TOKEN", "t0ken-of-an-admin").start();
+    let admin = |request: Request| {
+        worker.client().send(&request.header("authorization", "Bearer t0ken-of-an-admin"))
+    };
+    send(&worker, worker.port, &["192.0.2.1"]);
+    assert_counts(&wait_for(&worker, 10.0), 1.0);
+    let path = "/.well-known/tollgate/admin/policy";
+    let tag = admin(Request::get(path)).header("etag").expect("an entity tag");
+    let mut changed = policy();
+    changed["rules"][1]["name"] = json!("renamed");
+    let put = Request::new("PUT", path).body(changed.to_string());
+    let put = admin(put.header("content-type", "application/json").header("if-match", tag));
+    assert_eq!(put.status, 200, "{}", put.text());
+    // Isolates follow within five seconds.
+    let since = Instant::now();
+    let told = loop {
+        send(&worker, worker.port, &["192.0.2.2"]);
+        let told = scrape(&worker);
+        let is_counted = told.keys().any(|series| series.contains("rule=\"renamed\""));
+        if is_counted && told.get("tollgate_policy_version") == Some(&2.0) {
+            break told;
+        }
+        assert!(since.elapsed() < PATIENCE, "{told:#?}\n{}", worker.log());
+        thread::sleep(Duration::from_millis(500));
+    };
+    let source = told.keys().find(|series| series.starts_with("tollgate_policy_info"));
+    assert!(source.is_some_and(|source| source.contains("source=\"api\"")), "{source:?}");
+    assert!(told.get(&decisions("trial", "day", "shadowed")).is_some_and(|count| *count >= 7.0));
+}
+
 /// Binds a dataset that writes its points to the log.
 const DATASET: &str = r#"
 import Real from "./entry.mjs";
