@@ -208,6 +208,32 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_is_one_that_the_platform_waits_for() {
+        let interval =
+            |value: &str| read(METRICS_INTERVAL_S, value).map(|settings| settings.metrics_interval);
+        let problem = "METRICS_INTERVAL_S: is not a whole number of seconds from 1 to 20; use one \
+                       such as 10";
+        for (value, expected) in [("1", 1), ("20", 20)] {
+            assert_eq!(interval(value), Ok(Span::from_secs(expected)));
+        }
+        for value in ["0", "21", "", "-1", "1.5", "10s"] {
+            assert_eq!(interval(value).as_ref().map_err(String::as_str), Err(problem), "{value}");
+        }
+        assert_eq!(Settings::default().metrics_interval, Span::from_secs(10));
+    }
+
+    #[test]
+    fn a_part_of_all_lines_is_from_none_to_all() {
+        let share = |value: &str| read(LOG_SAMPLE, value).map(|settings| settings.log_share);
+        assert_eq!(share("1/100"), Ok(Share::DEFAULT));
+        let problem = "LOG_SAMPLE: is no part of all lines; use a number from 0 to 1 such as 0.01, \
+                       or 1/100";
+        for value in ["", "2", "1%", "-1"] {
+            assert_eq!(share(value).as_ref().map_err(String::as_str), Err(problem), "{value}");
+        }
+    }
+
+    #[test]
     fn what_is_bound_to_no_text_is_not_taken_for_absent() {
         for name in [ORIGIN, CHECK_TOKEN, HASH_KEY, TIMEOUT, LOCATION_HINT, JURISDICTION] {
             let expected = format!("{name}: is bound to something that is no text; give it a text");
