@@ -153,6 +153,10 @@ export class Limiter extends DurableObject {
     return this.#half.run((limiter) => limiter.refund(request, reply));
   }
 
+  operate(request) {
+    return this.#half.run((limiter) => limiter.operate(request));
+  }
+
   alarm() {
     return this.#half.run((limiter) => limiter.alarm());
   }

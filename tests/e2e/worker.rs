@@ -22,6 +22,7 @@ mod worker_grpc;
 mod worker_health;
 mod worker_identity;
 mod worker_jwt;
+mod worker_keys;
 mod worker_layout;
 mod worker_metrics;
 mod worker_odd;

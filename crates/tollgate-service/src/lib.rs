@@ -34,6 +34,7 @@ pub mod check;
 pub mod health;
 mod answer;
 mod bearer;
+pub mod key_report;
 pub mod log;
 pub mod metrics;
 

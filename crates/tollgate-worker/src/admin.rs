@@ -8,14 +8,14 @@
 
 use tollgate_policy::Surface;
 use tollgate_service::{
-    Answer, Call, DeployedFile, Next, PREFIX, PolicyCall, Service, StoreCall, StoreReply,
+    Answer, Call, DeployedFile, KeyCall, Next, PREFIX, PolicyCall, Service, StoreCall, StoreReply,
 };
 use worker::web_sys;
 
 use crate::active::objections;
 use crate::deployment::Visit;
 use crate::follow::policy;
-use crate::{js, store};
+use crate::{js, keys, store};
 
 /// True for a path that is answered here. Beside these, the health report and the playground, what
 /// lies below the prefix is the origin's.
@@ -53,7 +53,10 @@ pub(crate) async fn answer(visit: &Visit<'_>, request: &web_sys::Request, target
                 wants.read(&service, body)
             }
             Next::Store(wants) => {
-                let reply = store::ask(gate, wants.call()).await;
+                let reply = match wants.call() {
+                    StoreCall::Keys(call) => of_key(visit, call).await,
+                    call => store::ask(gate, call).await,
+                };
                 if let (StoreCall::Policy(PolicyCall::Change(_)), Some(follower)) =
                     (wants.call(), &gate.follower)
                 {
@@ -84,5 +87,13 @@ mod tests {
             assert!(!is_ours(&format!("{PREFIX}{other}")), "{other}");
         }
         assert!(!is_ours("/admin/policy") && !is_ours("//.well-known/tollgate/metrics"));
+    }
+}
+
+/// What is asked of one client, under the policy in force.
+async fn of_key(visit: &Visit<'_>, call: &KeyCall) -> StoreReply {
+    match policy(visit).await {
+        Some(active) => keys::ask(&visit.gate.objects, &active.policy, call).await,
+        None => StoreReply::Failed("there is no policy in force".to_owned()),
     }
 }

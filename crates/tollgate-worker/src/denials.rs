@@ -17,9 +17,11 @@ pub(crate) struct Remembered(RefCell<Denials>);
 
 impl Remembered {
     /// Nothing, yet. Only within a request: the platform gives random bytes to nobody else.
-    pub(crate) fn new() -> Self {
+    /// Where `is_operated`, an operator may reset a key.
+    pub(crate) fn new(is_operated: bool) -> Self {
         let seed = [js::random(), js::random()].map(u64::to_le_bytes);
-        Self(RefCell::new(Denials::new(seed.concat().try_into().unwrap_or_default())))
+        let denials = Denials::new(seed.concat().try_into().unwrap_or_default());
+        Self(RefCell::new(if is_operated { denials.operated() } else { denials }))
     }
 
     /// True when the request is refused by what is remembered, and has its answer.

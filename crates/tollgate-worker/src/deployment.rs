@@ -224,7 +224,7 @@ impl Gate {
             hash_key: settings.hash_key.clone(),
             timeout_ms: settings.object_timeout_ms,
             tally: RefCell::default(),
-            denials: Remembered::new(),
+            denials: Remembered::new(js::binding(env, ADMIN_TOKEN).is_some()),
             lines: Lines::new(Limits::default()),
             counters: Counters::new(flush.is_off()),
             sampler: RefCell::new(Sampler::new(settings.log_share)),

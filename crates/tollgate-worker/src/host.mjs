@@ -104,6 +104,10 @@ class KeyObject {
   }
 }
 
+/** What an operator asks of a key's object; it may be asked twice. */
+export const operate = (objects, name, request, timeout) =>
+  inTime(timeout, async () => await objects.getByName(name).operate(request));
+
 export const keyObject = (objects, name, timeout) => new KeyObject(objects, name, timeout);
 
 /** What the object `name` answers to `call`, one of those that are no partition key's. Asked again, at most `retries` times,

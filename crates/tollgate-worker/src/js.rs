@@ -64,6 +64,9 @@ extern "C" {
 
     fn sleep(milliseconds: f64) -> Promise;
 
+    #[wasm_bindgen(js_name = operate)]
+    fn operate_on(objects: &JsValue, name: &str, request: Uint8Array, timeout_ms: u32) -> Promise;
+
     /// True for what a request can be sent to.
     #[wasm_bindgen(js_name = isUrl)]
     pub(crate) fn is_url(text: &str) -> bool;
@@ -162,6 +165,11 @@ impl Call {
     /// Asks it to take the charge of `request`, answered by `reply`, back.
     pub(crate) fn refund(object: &KeyObject, request: &[u8], reply: &[u8]) -> Self {
         Self(object.refund(Uint8Array::from(request), Uint8Array::from(reply)))
+    }
+
+    /// Asks the object `name` for what an operator wants, for so many milliseconds.
+    pub(crate) fn operate(objects: &JsValue, name: &str, request: &[u8], timeout_ms: u32) -> Self {
+        Self(operate_on(objects, name, Uint8Array::from(request), timeout_ms))
     }
 
     /// Asks it to carry out `request`, which gives places back.

@@ -23,6 +23,7 @@ mod follow;
 mod following;
 mod forward;
 mod js;
+mod keys;
 mod lines;
 mod metrics_object;
 mod namespaces;

@@ -89,6 +89,15 @@ impl Limiter {
         })
     }
 
+    /// Does what an operator asks of this key: a request of `GivenKey::request`; the answer is for
+    /// `KeyState::read`, and empty when what was stored could not be read. It is durable then.
+    ///
+    /// # Errors
+    /// The bytes are no such request, or storage fails; nothing is changed then.
+    pub fn operate(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
+        self.step(true, &|counts, now| counts.operate(request, now))
+    }
+
     /// Writes what relaxed rules left to be written.
     ///
     /// # Errors

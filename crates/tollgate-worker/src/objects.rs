@@ -133,6 +133,12 @@ impl Objects {
         (partition.index(), call(&self.of(partition), &request))
     }
 
+    /// Asks what every object would decide, for somebody who only looks.
+    pub(crate) async fn look_at(&self, policy: &Policy, plan: &mut Plan) {
+        let keys = self.of_all(plan);
+        self.peek(policy, plan, &keys).await;
+    }
+
     /// Asks what every object would decide, for a request that has to wait behind others. When it
     /// has its answer instead, because it is refused or what it would wait for has failed: what was
     /// asked.

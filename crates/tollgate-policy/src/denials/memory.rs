@@ -26,6 +26,7 @@ use crate::policy::rule::Rule;
 #[derive(Debug)]
 pub struct Denials {
     seed: [u8; 16],
+    is_operated: bool,
     table: Table,
     refused: u64,
 }
@@ -35,7 +36,14 @@ impl Denials {
     /// push others out.
     #[must_use]
     pub fn new(seed: [u8; 16]) -> Self {
-        Self { seed, table: Table::default(), refused: 0 }
+        Self { seed, is_operated: false, table: Table::default(), refused: 0 }
+    }
+
+    /// The same where an operator may reset a key or end a block: then nothing is believed for more
+    /// than [`FRESH`].
+    #[must_use]
+    pub fn operated(self) -> Self {
+        Self { is_operated: true, ..self }
     }
 
     /// How many requests were refused without asking, since the start.
@@ -95,7 +103,11 @@ impl Denials {
                 continue;
             }
             let is_used_up = partition.uses_up(policy, applied);
-            let is_final = is_used_up && is_final(policy, set);
+            // A block can be ended by whoever made it.
+            let is_final = is_used_up
+                && !self.is_operated
+                && applied.blocked_until.is_none()
+                && is_final(policy, set);
             let blocked_until = applied.blocked_until;
             let blocked = blocked_until.map_or(Span::ZERO, |until| until.since(at));
             let wait = refused_for(set, states, at, applied.cost).max(blocked);

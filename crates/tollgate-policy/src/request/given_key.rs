@@ -77,6 +77,22 @@ impl Policy {
         Ok(GivenKey { rule: index, group: rule.group.into(), bytes })
     }
 
+    /// What a rule counts by, part by part, in words of the document: `client_ip`, `header x-key`.
+    #[must_use]
+    pub fn key_parts(&self, rule: usize) -> Vec<String> {
+        let rule = self.rules.get(rule);
+        let group = rule.and_then(|rule| self.groups.get(usize::from(rule.group)));
+        let words = |part: &KeyPart| {
+            let about = part.about();
+            if about.of.is_empty() {
+                about.name.into()
+            } else {
+                format!("{} {}", about.name, about.of)
+            }
+        };
+        group.map_or_else(Vec::new, |group| group.key.iter().map(words).collect())
+    }
+
     /// The quotas that a rule may count a client in: its own first, then its tiers'.
     pub fn quota_sets_of(&self, rule: usize) -> impl Iterator<Item = &QuotaSet> {
         let rule = self.rules.get(rule);

@@ -1,0 +1,175 @@
+//! One client of a rule, in words and numbers: what it has used, and what would be decided about a
+//! request.
+//!
+//! Invariant: a report holds names of rules, tiers and quotas, and numbers; no key and nothing that
+//! a client sent. Times are milliseconds, rounded up. Deliberately absent: how the state was come
+//! by; that is whoever counts.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::Serialize;
+use tollgate_core::{Decision, Limiter, Span, Timestamp};
+use tollgate_policy::{Answer, GivenKey, KeyState, Outcome, Policy, QuotaSet, RuleDecision};
+
+/// What a key has used under a rule, as JSON.
+#[derive(Serialize)]
+struct State<'a> {
+    rule: &'a str,
+    /// What clients and logs know the key by.
+    pk: String,
+    at_ms: u64,
+    blocked_until_ms: Option<u64>,
+    /// The newest version of the policy that the key was counted under; 0 where nobody counts them.
+    policy_version: u64,
+    quotas: Vec<Quota<'a>>,
+    words: String,
+}
+
+#[derive(Serialize)]
+struct Quota<'a> {
+    /// The tier whose quota it is; none for the rule's own.
+    tier: Option<&'a str>,
+    name: &'a str,
+    #[serde(flatten)]
+    numbers: Numbers,
+}
+
+#[derive(Serialize)]
+struct Numbers {
+    algorithm: &'static str,
+    limit: u64,
+    window_ms: u64,
+    used: u64,
+    remaining: u64,
+    retry_after_ms: Option<u64>,
+    reset_after_ms: u64,
+}
+
+#[derive(Serialize)]
+struct Explained<'a> {
+    decision: &'static str,
+    status: Option<u16>,
+    retry_after_ms: Option<u64>,
+    rules: Vec<Rule<'a>>,
+    words: String,
+}
+
+#[derive(Serialize)]
+struct Rule<'a> {
+    name: &'a str,
+    tier: Option<&'a str>,
+    /// What it counts by, part by part.
+    key: Vec<String>,
+    result: &'static str,
+    cost: u64,
+    /// False for a rule that refuses nobody: a shadow or a mark.
+    is_enforced: bool,
+    quotas: Vec<Quota<'a>>,
+}
+
+/// What `key` has used, as [`KeyReply::State`](crate::KeyReply::State) says it.
+#[must_use]
+pub fn state(policy: &Policy, key: &GivenKey, state: &KeyState) -> String {
+    let rule = policy.rules().get(key.rule).map_or("", |rule| rule.name());
+    let mut quotas = Vec::new();
+    for set in policy.quota_sets_of(key.rule) {
+        let Some(decisions) = state.decisions(set) else { continue };
+        quotas.extend(quotas_of(set, &decisions));
+    }
+    for (limiter, decision) in state.of_tenant(policy, key.rule) {
+        let numbers = Numbers::new(&limiter, &decision);
+        quotas.push(Quota { tier: None, name: "the tenant's own", numbers });
+    }
+    let blocked_until_ms = state.blocked_until.map(millis);
+    let used: Vec<String> = quotas.iter().map(Quota::words).collect();
+    let mut words = if used.is_empty() { "nothing is used".to_string() } else { used.join("; ") };
+    if let Some(until) = state.blocked_until {
+        let left = until.since(state.at).as_secs_ceil();
+        words = format!("blocked for another {left} s; {words}");
+    }
+    let (pk, at_ms) = (format!("{:016x}", key.pk(policy)), millis(state.at));
+    let policy_version = state.version;
+    let state = State { rule, pk, at_ms, blocked_until_ms, policy_version, quotas, words };
+    serde_json::to_string(&state).unwrap_or_default()
+}
+
+/// What would be decided, as [`KeyReply::Explained`](crate::KeyReply::Explained) says it.
+#[must_use]
+pub fn explained(policy: &Policy, outcome: &Outcome<'_>) -> String {
+    let (decision, status) = match outcome.final_answer() {
+        Answer::Pass => ("allow", None),
+        Answer::Delay(_) | Answer::Retry(_) => ("delay", None),
+        Answer::Refuse { status } => ("deny", Some(status)),
+    };
+    let decisions: Vec<RuleDecision<'_>> = outcome.decisions().collect();
+    let rules: Vec<Rule<'_>> =
+        decisions.iter().filter_map(|rule| Rule::new(policy, rule)).collect();
+    let retry_after_ms = outcome.retry_after().map(Span::as_millis_ceil);
+    let said: Vec<String> = rules.iter().map(Rule::words).collect();
+    let words = if said.is_empty() { "no rule applies".to_string() } else { said.join("; ") };
+    let explained = Explained { decision, status, retry_after_ms, rules, words };
+    serde_json::to_string(&explained).unwrap_or_default()
+}
+
+impl<'a> Rule<'a> {
+    fn new(policy: &'a Policy, decided: &RuleDecision<'_>) -> Option<Self> {
+        let set = policy.quota_sets().get(decided.quota_set);
+        Some(Self {
+            name: policy.rules().get(decided.rule)?.name(),
+            tier: set.and_then(QuotaSet::tier),
+            key: policy.key_parts(decided.rule),
+            result: decided.result.label(),
+            cost: decided.cost,
+            is_enforced: decided.is_binding,
+            quotas: set.map(|set| quotas_of(set, decided.quotas).collect()).unwrap_or_default(),
+        })
+    }
+
+    fn words(&self) -> String {
+        let by = if self.key.is_empty() { "all requests".to_string() } else { self.key.join(", ") };
+        let quotas: Vec<String> = self.quotas.iter().map(Quota::words).collect();
+        format!("{} ({by}): {}; {}", self.name, self.result, quotas.join(", "))
+    }
+}
+
+impl Quota<'_> {
+    fn words(&self) -> String {
+        let Numbers { used, limit, remaining, retry_after_ms, .. } = self.numbers;
+        let name = self.name;
+        let again = retry_after_ms
+            .map_or_else(String::new, |ms| format!(", again in {} s", ms.div_ceil(1_000)));
+        format!("{name}: {used} of {limit} used, {remaining} left{again}")
+    }
+}
+
+impl Numbers {
+    fn new(limiter: &Limiter, decision: &Decision) -> Self {
+        let quota = limiter.quota();
+        // What a limiter that nothing was charged to admits at once.
+        let capacity = quota.burst();
+        Self {
+            algorithm: limiter.algorithm().name(),
+            limit: quota.limit(),
+            window_ms: quota.window().as_millis_ceil(),
+            used: capacity.saturating_sub(decision.remaining),
+            remaining: decision.remaining,
+            retry_after_ms: decision.retry_after.map(Span::as_millis_ceil),
+            reset_after_ms: decision.reset_after.as_millis_ceil(),
+        }
+    }
+}
+
+fn quotas_of<'a>(set: &'a QuotaSet, decisions: &[Decision]) -> impl Iterator<Item = Quota<'a>> {
+    let each = set.quotas().iter().zip(decisions.to_vec());
+    each.map(|(quota, decision)| Quota {
+        tier: set.tier(),
+        name: quota.name(),
+        numbers: Numbers::new(quota.limiter(), &decision),
+    })
+}
+
+fn millis(at: Timestamp) -> u64 {
+    at.since(Timestamp::ZERO).as_millis_ceil()
+}
