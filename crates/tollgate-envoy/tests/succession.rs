@@ -150,41 +150,50 @@ fn workers_of_both_policies_admit_together_what_the_newer_one_gives() {
     }
 }
 
-// A full bucket whose keys were refused under the policy before: a flood of new keys takes none of
-// their places, neither at a worker of the newer policy nor at one that has not heard of it.
+// Full buckets with some keys that were refused under another policy: a flood of new keys takes none
+// of their places, neither at a worker of the newer policy nor at one that has not heard of it.
 #[test]
 fn a_flood_takes_no_place_of_who_was_refused_under_another_policy() {
-    let flood = |worker: &mut Worker, shared: &Shared| {
+    let small = |limit| policy(4, &quota(limit, "gcra"));
+    let limits = [(4, 1000, "the newer one"), (1000, 4, "the older one")];
+    for (older, newer, flooded) in limits {
+        let shared = Shared::default();
+        let mut old = Worker::new(&small(older), &shared);
+        let mut new = Worker::new(&small(newer), &shared);
+        let (strict, lax) = if older == 4 { (&mut old, &mut new) } else { (&mut new, &mut old) };
+        for number in 0..3 {
+            assert_eq!(strict.passes(&shared, &key(number), NOW, 9), 4);
+        }
         let mut evicted = 0;
         for number in 1_000..3_000 {
-            evicted += worker.ask(shared, &key(number), NOW).1.evictions_half_used;
+            evicted += lax.ask(&shared, &key(number), NOW).1.evictions;
         }
-        evicted
-    };
-    let small = |limit| policy(4, &quota(limit, "sliding-log"));
-    // As many as the table holds for certain.
-    let keys = 3;
-    let shared = Shared::default();
-    let mut old = Worker::new(&small(4), &shared);
-    let mut new = Worker::new(&small(1000), &shared);
-    for number in 0..keys {
-        assert_eq!(old.passes(&shared, &key(number), NOW, 9), 4);
+        assert!(evicted > 1_000, "it is full: {evicted}");
+        strict.forget(); // what it saw denied itself
+        for number in 0..3 {
+            assert_eq!(strict.passes(&shared, &key(number), NOW, 9), 0, "{flooded}, key {number}");
+        }
     }
-    assert_eq!(flood(&mut new, &shared), 0);
-    for number in 0..keys {
-        assert_eq!(old.passes(&shared, &key(number), NOW, 9), 0, "key {number}");
-    }
+}
 
+// Who is refused under the newer policy is refused by the older one from then on, and comes back
+// when it was told to.
+#[test]
+fn a_refusal_is_written_once() {
     let shared = Shared::default();
-    let mut old = Worker::new(&small(1000), &shared);
-    let mut new = Worker::new(&small(4), &shared);
-    for number in 0..keys {
-        assert_eq!(new.passes(&shared, &key(number), NOW, 9), 4);
-    }
-    assert_eq!(flood(&mut old, &shared), 0, "it looks them up");
-    for number in 0..keys {
-        assert_eq!(new.passes(&shared, &key(number), NOW, 9), 0, "key {number}");
-    }
+    let mut old = Worker::new(&of(10, "gcra"), &shared);
+    assert_eq!(old.passes(&shared, b"k", NOW, 6), 6);
+    let mut new = Worker::new(&of(3, "gcra"), &shared);
+    let counted = Counted(&shared, Cell::new(0));
+    assert!(!new.ask(&counted, b"k", NOW).0);
+    assert_eq!(counted.1.take(), 3, "the bucket, the directory, and what was carried");
+    new.forget();
+    assert!(!new.ask(&counted, b"k", NOW).0);
+    assert_eq!(counted.1.take(), 1);
+    assert_eq!(old.passes(&shared, b"k", NOW, 9), 0);
+    let third_of_a_day = 28_800 * 1_000_000_000;
+    assert_eq!(new.passes(&shared, b"k", NOW + third_of_a_day - 1, 1), 0);
+    assert_eq!(new.passes(&shared, b"k", NOW + third_of_a_day, 9), 1);
 }
 
 /// The name of the only table's directory.
