@@ -250,4 +250,7 @@ fn a_store_that_was_set_back_numbers_above_what_counts_have_seen() {
     assert_eq!(current(None, Some(40)), None);
     assert_eq!(current(Some(DEPLOYED), Some(40)), Some((41, 41)));
     assert_eq!(current(None, Some(40)), Some((41, 41)));
+    // What was never a version does not use up the numbers.
+    assert_eq!(current(None, Some(u64::MAX)), Some((41, 41)));
+    assert_eq!(current(None, Some(41 + 1_000_001)), Some((41, 41)));
 }

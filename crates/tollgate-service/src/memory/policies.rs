@@ -16,6 +16,10 @@ use crate::store::policy::{
 /// ones, and numbered anew if it comes back.
 const MAX_DEPLOYED: usize = 64;
 
+/// A count may be so many versions ahead of a store that was lost. What is further ahead was never
+/// a version: it must not use up the numbers.
+const MAX_AHEAD: u64 = 1_000_000;
+
 /// Everything that is known of policies.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
@@ -105,7 +109,9 @@ impl Policies {
     /// Counts are of a generation that this store does not know of: it was lost, and numbers what
     /// is in force anew, above that one.
     fn catch_up(&mut self, seen: Option<u64>, now_ms: u64) {
-        let Some(seen) = seen.filter(|seen| *seen > self.generation()) else { return };
+        let latest = self.last.saturating_add(MAX_AHEAD);
+        let is_lost = |seen: &u64| *seen > self.generation() && *seen <= latest;
+        let Some(seen) = seen.filter(is_lost) else { return };
         self.last = self.last.max(seen);
         self.deployed.clear();
         let text = self.written.and_then(|written| self.text(written)).cloned();
