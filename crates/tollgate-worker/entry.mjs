@@ -171,14 +171,44 @@ export class Policies extends DurableObject {
   }
 }
 
-/** One tenant: the limits that are its own. */
+/** The list hands on so many entries at once, and the others by its alarm. */
+const MOST_AT_ONCE = 100;
+const AGAIN_AFTER_MS = 10_000;
+
+/** One tenant's entry, or the list of them all, which hands each on to its tenant's object. */
 export class Tenants extends DurableObject {
   #half = new Half(() => new wasm.Tenants(this.ctx.storage));
 
-  call(request) {
-    return this.#half.run((tenants) => tenants.call(request));
+  async call(request) {
+    const reply = this.#half.run((tenants) => tenants.call(request));
+    if (this.#half.run((tenants) => tenants.has_written())) await this.#handOn();
+    return reply;
+  }
+
+  async #handOn() {
+    const objects = this.#half.run(() => wasm.tenantObjects(this.env));
+    for (let i = 0; i < MOST_AT_ONCE; i++) {
+      const due = this.#half.run((tenants) => tenants.due());
+      if (due.length === 0) return;
+      const name = new TextDecoder().decode(due.subarray(0, NAME_LENGTH));
+      await objects.getByName(name).call(due.subarray(NAME_LENGTH));
+      this.#half.run((tenants) => tenants.delivered(due));
+    }
+    throw new Error("too much is to be handed on at once");
+  }
+
+  async alarm() {
+    try {
+      await this.#handOn();
+    } catch (error) {
+      console.error("tollgate: entries of tenants are not in force yet:", error?.message);
+      await this.ctx.storage.setAlarm(Date.now() + AGAIN_AFTER_MS);
+    }
   }
 }
+
+/** Letters of an object's name. */
+const NAME_LENGTH = 64;
 
 /** What isolates counted is written this long after the first that is not, with all that came meanwhile. */
 const SAVE_METRICS_AFTER_MS = 1000;

@@ -34,5 +34,6 @@ mod worker_proxy;
 mod worker_relaxed;
 mod worker_replay;
 mod worker_settings;
+mod worker_tenants;
 mod worker_values;
 mod worker_wait;

@@ -371,7 +371,8 @@ impl Dice {
     }
 
     fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[usize::try_from(self.roll(of.len() as u64)).unwrap()]
+        let n = u64::try_from(of.len()).unwrap();
+        &of[usize::try_from(self.roll(n)).unwrap()]
     }
 }
 
@@ -478,7 +479,8 @@ fn an_entry_decides_as_a_tier_would() {
         let mut now = 1_000;
         for i in 0..60 {
             now += dice.roll(4_000);
-            let mut request = get("/", *dice.pick(&["192.0.2.1", "192.0.2.2"]));
+            let ip = *dice.pick(&["192.0.2.1", "192.0.2.2"]);
+            let mut request = get("/", ip);
             if dice.roll(8) > 0 {
                 request = request.header("x-org", *dice.pick(&ORGS));
             }

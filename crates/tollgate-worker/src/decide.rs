@@ -18,6 +18,7 @@ use crate::events;
 use crate::facts::{WithClaims, with_claims};
 use crate::follow::policy_of;
 use crate::objects::Objects;
+use crate::tenants;
 use crate::{js, wait};
 
 /// How often a request is planned anew. A policy that is replaced again meanwhile is seldom; after
@@ -46,11 +47,13 @@ pub(crate) async fn decide<F: Facts>(
     loop {
         let policy = &*active.policy;
         let mut plan = Plan::new();
-        policy.plan(&facts, &mut plan);
+        tenants::plan(visit.gate.tenants.as_ref(), objects, policy, &facts, &mut plan).await;
         let is_remembered = objects.denials.refuses(policy, &mut plan);
         let waited = if is_remembered {
             objects.counters.add(Event::RememberedDenial);
             Span::ZERO
+        } else if plan.has_failed() {
+            Span::ZERO // nobody knows its tenant's quotas
         } else {
             wait::decide(objects, policy, &mut plan, holds, since).await
         };

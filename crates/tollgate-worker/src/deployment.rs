@@ -28,6 +28,8 @@ use crate::object_name::fingerprint;
 use crate::objects::Objects;
 use crate::operator::ADMIN_TOKEN;
 use crate::settings::{self, Settings};
+use crate::tenant_object::TENANTS;
+use crate::tenants::Tenants;
 
 /// The names of Durable Object bindings in wrangler.toml.
 const OBJECTS: &str = "LIMITER";
@@ -51,6 +53,8 @@ pub(crate) struct Gate {
     pub(crate) flush: Flush,
     /// The policy object, when it is bound.
     pub(crate) policies: Option<JsValue>,
+    /// There when tenants' objects are bound.
+    pub(crate) tenants: Option<Tenants>,
     /// There when the policy may be changed at run time.
     pub(crate) follower: Option<Follower>,
     deployed: OnceCell<Result<Rc<Active>, Problems>>,
@@ -190,6 +194,7 @@ impl Gate {
         let namespace = bound(OBJECTS);
         let policies = bound(POLICIES);
         let metrics = bound(METRICS);
+        let tenants = bound(TENANTS);
         if namespace.is_none() && !problems.0.iter().any(|problem| problem.path == OBJECTS) {
             let message = "the Durable Object binding is missing; see wrangler.toml".to_owned();
             problems.0.push(Problem::new(OBJECTS, message));
@@ -230,7 +235,11 @@ impl Gate {
             sampler: RefCell::new(Sampler::new(settings.log_share)),
         };
         let follower = is_operated.then(|| Follower::new(fingerprint(&js::policy_text())));
-        Ok(Self { settings, objects, flush, policies, follower, deployed: OnceCell::new() })
+        let of_objects =
+            |objects| Tenants::new(objects, &settings.hash_key, settings.object_timeout_ms);
+        let tenants = tenants.map(of_objects);
+        let deployed = OnceCell::new();
+        Ok(Self { settings, objects, flush, policies, tenants, follower, deployed })
     }
 
     /// The deployed policy, compiled when it is first wanted; the log says then what is wrong with

@@ -296,6 +296,11 @@ pub(crate) fn text_binding(env: &JsValue, name: &str) -> Binding {
     number.map_or(Binding::Other, |digits| Binding::Text(digits.into()))
 }
 
+/// An error for whoever calls an object.
+pub(crate) fn error(message: &str) -> JsValue {
+    js_sys::Error::new(message).into()
+}
+
 /// Waits for `milliseconds`.
 pub(crate) async fn wait(milliseconds: u64) {
     let _ = js_sys::futures::JsFuture::from(sleep(number(milliseconds))).await;

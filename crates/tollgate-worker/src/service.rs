@@ -16,6 +16,7 @@ use crate::deployment::Visit;
 use crate::facts::with_claims;
 use crate::js;
 use crate::target::path;
+use crate::tenants;
 use crate::together::all;
 
 /// The path of the service.
@@ -67,8 +68,10 @@ async fn check_one(visit: &Visit<'_>, active: Rc<Active>, facts: DescribedReques
         let (objects, policy) = (&visit.gate.objects, &*active.policy);
         let facts = with_claims(policy, facts).await;
         let mut plan = Plan::new();
-        policy.plan(&facts, &mut plan);
-        return check::reported(settle(objects, policy, &mut plan, Some(status)).await);
+        tenants::plan(visit.gate.tenants.as_ref(), objects, policy, &facts, &mut plan).await;
+        let is_known = !plan.has_failed();
+        let charged = is_known && settle(objects, policy, &mut plan, Some(status)).await;
+        return check::reported(charged);
     }
     let Decision { decided, active, facts } = decide(visit, active, facts, false).await;
     let content_type = facts.header("content-type").unwrap_or_default();

@@ -34,6 +34,13 @@ pub(crate) fn run(
     storage.sql().exec(statement, values).map(|cursor| Rows(cursor.raw()))
 }
 
+impl<'a> Value<'a> {
+    /// A text, or nothing.
+    pub(crate) fn of(text: Option<&'a str>) -> Self {
+        text.map_or(Self::Null, Value::Text)
+    }
+}
+
 impl Value<'_> {
     fn to_js(self) -> JsValue {
         match self {

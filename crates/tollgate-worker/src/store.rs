@@ -20,9 +20,11 @@ pub(crate) async fn ask(gate: &Gate, call: &StoreCall) -> StoreReply {
     match call {
         StoreCall::Policy(_) => policy(gate, call, OPERATOR_MS).await,
         StoreCall::Metrics(MetricsCall::Read(format)) => flush::read(&gate.flush, *format).await,
-        StoreCall::Tenants(_) | StoreCall::Keys(_) => {
-            StoreReply::Failed("this deployment has no store for it".to_owned())
-        }
+        StoreCall::Tenants(call) => match &gate.tenants {
+            Some(tenants) => tenants.carry_out(call, OPERATOR_MS).await,
+            None => StoreReply::Failed("TENANTS is bound to nothing".to_owned()),
+        },
+        StoreCall::Keys(_) => StoreReply::Failed("this deployment has no store for it".to_owned()),
     }
 }
 

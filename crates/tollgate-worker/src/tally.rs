@@ -40,11 +40,13 @@ pub(crate) enum Trouble {
     Outdated,
     /// A request met counts of a newer policy, and could not be planned under that.
     Behind,
+    /// A request was decided although nobody could say which quotas its tenant has.
+    Tenant,
 }
 
 impl Trouble {
     /// Every one, with its word in a line of the log, where people and their alerts look for it.
-    const ALL: [(Self, &str); 11] = [
+    const ALL: [(Self, &str); 12] = [
         (Self::Late, "late"),
         (Self::Failed, "failed"),
         (Self::Misread, "misread"),
@@ -56,6 +58,7 @@ impl Trouble {
         (Self::Unchecked, "unchecked"),
         (Self::Outdated, "outdated"),
         (Self::Behind, "behind"),
+        (Self::Tenant, "tenant"),
     ];
 
     /// What it is in the metrics.
@@ -71,6 +74,7 @@ impl Trouble {
             Self::Metrics => Event::FlushFailed,
             Self::Unchecked => Event::PolicyCheckFailed,
             Self::Outdated => Event::OutdatedPolicy,
+            Self::Tenant => Event::UnknownTenant,
         }
     }
 }

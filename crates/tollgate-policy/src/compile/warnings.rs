@@ -88,13 +88,15 @@ fn client_ip_warnings(client: &ClientAddress, root: &At<'_>) {
 
 /// Who says himself which tenant he is takes the limits that he likes best.
 fn tenant_warning(document: &Document, at: &At<'_>) {
-    match &document.tenant {
-        Some(KeyPart::Header(..) | KeyPart::Cookie(..) | KeyPart::Query(..)) => at.problem(
+    let sent = |part: &KeyPart| {
+        matches!(part, KeyPart::Header(..) | KeyPart::Cookie(..) | KeyPart::Query(..))
+    };
+    if document.tenant.as_ref().is_some_and(sent) {
+        at.problem(
             "is what a client sends, so it chooses whose limits it has, and each name it makes up is asked of the \
              store; use a verified claim, or let nobody but your proxy set it"
                 .into(),
-        ),
-        _ => {}
+        );
     }
 }
 

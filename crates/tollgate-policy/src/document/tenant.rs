@@ -104,7 +104,9 @@ fn seconds_since_1970(text: &[u8]) -> Option<u64> {
     let (year, month, day): (u64, u64, u64) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second): (u64, u64, u64) =
         (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let lengths = [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let months_before = usize::try_from(month.checked_sub(1)?).ok()?;
     let is_in_calendar = year >= 1970

@@ -69,6 +69,8 @@ pub enum Family {
     Series,
     /// Requests decided under a policy that may not be in force any more.
     OutdatedRequests,
+    /// Requests whose tenant's entry nobody could say.
+    UnknownTenants,
 }
 
 /// One row of the table.
@@ -89,7 +91,7 @@ pub struct Description {
 }
 
 /// Every family, in the order of the text.
-pub static FAMILIES: [Description; 19] = [
+pub static FAMILIES: [Description; 20] = [
     Description {
         family: Family::Requests,
         code: 1,
@@ -248,6 +250,14 @@ pub static FAMILIES: [Description; 19] = [
         labels: &[],
         help: "Requests decided under a policy of which nobody could say that it is still in force",
     },
+    Description {
+        family: Family::UnknownTenants,
+        code: 20,
+        name: "tollgate_unknown_tenants_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Requests decided although nobody could say which quotas their tenant has",
+    },
 ];
 
 impl Family {
@@ -288,6 +298,8 @@ pub enum Event {
     Settle,
     /// An object was asked to give back a charge.
     Refund,
+    /// A tenant's object was asked for its entry.
+    ReadTenant,
     /// An object said nothing in time.
     Late,
     /// An object gave an error.
@@ -308,6 +320,8 @@ pub enum Event {
     PolicyCheckFailed,
     /// A request was decided under a policy that may not be in force any more.
     OutdatedPolicy,
+    /// A request was decided although nobody could say which quotas its tenant has.
+    UnknownTenant,
     /// No line was logged of an event.
     LogDropped,
     /// Counts could not be brought to the sums.
@@ -316,7 +330,7 @@ pub enum Event {
 
 impl Event {
     /// Every event, in the order of [`Event::index`].
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Passed,
         Self::Delayed,
         Self::Refused,
@@ -327,6 +341,7 @@ impl Event {
         Self::Look,
         Self::Settle,
         Self::Refund,
+        Self::ReadTenant,
         Self::Late,
         Self::Failed,
         Self::Misread,
@@ -337,6 +352,7 @@ impl Event {
         Self::PolicyRetry,
         Self::PolicyCheckFailed,
         Self::OutdatedPolicy,
+        Self::UnknownTenant,
         Self::LogDropped,
         Self::FlushFailed,
     ];
@@ -362,6 +378,7 @@ impl Event {
             Self::Look => (Family::ObjectCalls, &["look"]),
             Self::Settle => (Family::ObjectCalls, &["settle"]),
             Self::Refund => (Family::ObjectCalls, &["refund"]),
+            Self::ReadTenant => (Family::ObjectCalls, &["tenant"]),
             Self::Late => (Family::Failures, &["late"]),
             Self::Failed => (Family::Failures, &["failed"]),
             Self::Misread => (Family::Failures, &["misread"]),
@@ -372,6 +389,7 @@ impl Event {
             Self::PolicyRetry => (Family::PolicyRetries, &[]),
             Self::PolicyCheckFailed => (Family::PolicyCheckFailures, &[]),
             Self::OutdatedPolicy => (Family::OutdatedRequests, &[]),
+            Self::UnknownTenant => (Family::UnknownTenants, &[]),
             Self::LogDropped => (Family::LogDropped, &[]),
             Self::FlushFailed => (Family::FlushFailures, &[]),
         }

@@ -77,6 +77,7 @@ impl Sums {
                 | Family::PolicyRetries
                 | Family::PolicyCheckFailures
                 | Family::OutdatedRequests
+                | Family::UnknownTenants
                 | Family::LogDropped
                 | Family::FlushFailures => self.events(family, &mut text),
             }

@@ -1,0 +1,310 @@
+//! What an isolate remembers of tenants' entries, and that there is none of a tenant.
+//!
+//! Invariant: it holds at most 512 x 8 tenants, whoever names how many. A tenant's name
+//! falls into a set by a keyed hash, so nobody knows whom he pushes out; and of a set only a part is
+//! for those who were asked for once, so a spray of names pushes out names of its own kind and never
+//! those who come again. What is remembered is right for [`FRESH`]; when it cannot be asked anew it
+//! is used for [`STALE`] at most. Deliberately absent: asking; that is `tenants`'.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Policy, Tenant, TenantEntry};
+
+/// An entry is not asked for anew for so long.
+const FRESH: Span = Span::from_secs(5);
+/// What cannot be asked for anew is used for so long.
+const STALE: Span = Span::from_secs(600);
+/// From one question that failed to the next one about the same tenant.
+const RETRY: Span = Span::from_secs(1);
+
+/// The sets are numbered from 0: 512 of them.
+const LAST_SET: u64 = 511;
+const WAYS: usize = 8;
+/// Of a set, those who came again; the others are for whoever comes for the first time.
+const KEPT_WAYS: usize = 6;
+
+/// What an isolate knows of tenants.
+pub(crate) struct TenantCache {
+    seed: [u64; 2],
+    sets: BTreeMap<u64, Vec<Known>>,
+}
+
+/// What it knows of one.
+struct Known {
+    id: Box<[u8]>,
+    /// It was asked for more than once.
+    is_back: bool,
+    used_at: Timestamp,
+    /// When it was answered, what it was: nothing while it never was.
+    answered: Option<(Timestamp, Option<Rc<Entry>>)>,
+    /// The question that is under way since.
+    asking_since: Option<Timestamp>,
+    failed_at: Option<Timestamp>,
+}
+
+/// An entry, and what it is under the policy that it was last asked for.
+pub(crate) struct Entry {
+    entry: TenantEntry,
+    /// With the fingerprint of that policy.
+    compiled: RefCell<Option<(u64, Arc<Tenant>)>>,
+}
+
+/// What is known of a tenant, and what is to be done.
+pub(crate) enum Look {
+    /// This is its entry, or it has none.
+    Known(Option<Rc<Entry>>),
+    /// Ask for it: nobody does.
+    Ask,
+    /// Somebody asks: wait for that.
+    Wait,
+    /// It could not be asked for, and nothing is known of it.
+    Unknown,
+}
+
+impl Entry {
+    pub(crate) const fn new(entry: TenantEntry) -> Self {
+        Self { entry, compiled: RefCell::new(None) }
+    }
+
+    /// The entry of the tenant `id` under `policy`.
+    pub(crate) fn under(&self, policy: &Policy, id: &[u8]) -> Arc<Tenant> {
+        let mut compiled = self.compiled.borrow_mut();
+        if let Some((_, tenant)) = compiled.as_ref().filter(|(of, _)| *of == policy.fingerprint()) {
+            return Arc::clone(tenant);
+        }
+        let tenant = Arc::new(policy.tenant(id, &self.entry));
+        *compiled = Some((policy.fingerprint(), Arc::clone(&tenant)));
+        tenant
+    }
+}
+
+/// True when `at` is less than `span` ago. A clock that was set back makes nothing young.
+fn is_within(at: Timestamp, span: Span, now: Timestamp) -> bool {
+    at <= now && now < at.saturating_add(span)
+}
+
+impl Known {
+    fn new(id: &[u8], now: Timestamp) -> Self {
+        let (answered, asking_since, failed_at) = (None, None, None);
+        Self { id: id.into(), is_back: false, used_at: now, answered, asking_since, failed_at }
+    }
+
+    /// What may still be used at `now` when it cannot be asked for.
+    fn last(&self, now: Timestamp) -> Look {
+        match &self.answered {
+            Some((at, entry)) if is_within(*at, STALE, now) => Look::Known(entry.clone()),
+            _ => Look::Unknown,
+        }
+    }
+}
+
+impl TenantCache {
+    /// An empty one; `seed` is known to nobody else.
+    pub(crate) const fn new(seed: [u64; 2]) -> Self {
+        Self { seed, sets: BTreeMap::new() }
+    }
+
+    /// What is known of the tenant `id` at `now`. A question that is under way for longer than
+    /// `patience` was stopped with its request.
+    pub(crate) fn look(&mut self, id: &[u8], now: Timestamp, patience: Span) -> Look {
+        self.update(id, now, |known| {
+            known.used_at = now;
+            if let Some((at, entry)) = &known.answered
+                && is_within(*at, FRESH, now)
+            {
+                known.is_back = true;
+                return Look::Known(entry.clone());
+            }
+            if known.failed_at.is_some_and(|at| is_within(at, RETRY, now)) {
+                return known.last(now);
+            }
+            if known.asking_since.is_some_and(|at| is_within(at, patience, now)) {
+                return Look::Wait;
+            }
+            known.is_back |= known.answered.is_some();
+            known.asking_since = Some(now);
+            Look::Ask
+        })
+    }
+
+    /// What may still be used at `now` when it cannot be asked for.
+    pub(crate) fn last(&mut self, id: &[u8], now: Timestamp) -> Look {
+        self.update(id, now, |known| known.last(now))
+    }
+
+    /// The question about `id`, sent at `asked_at`, was answered.
+    pub(crate) fn answer(&mut self, id: &[u8], asked_at: Timestamp, entry: Option<Rc<Entry>>) {
+        self.update(id, asked_at, |known| {
+            known.answered = Some((asked_at, entry));
+            known.asking_since = None;
+            known.failed_at = None;
+        });
+    }
+
+    /// The question about `id` was not answered.
+    pub(crate) fn fail(&mut self, id: &[u8], now: Timestamp) {
+        self.update(id, now, |known| {
+            known.asking_since = None;
+            known.failed_at = Some(now);
+        });
+    }
+
+    /// Calls `step` with the place of `id`, made where it has none: in that of whoever came once and
+    /// longest ago.
+    fn update<T>(&mut self, id: &[u8], now: Timestamp, step: impl FnOnce(&mut Known) -> T) -> T {
+        let mut hasher = DefaultHasher::new();
+        self.seed.iter().for_each(|half| hasher.write_u64(*half));
+        hasher.write(id);
+        let set = self.sets.entry(hasher.finish() & LAST_SET).or_default();
+        let found = set.iter().position(|known| *known.id == *id);
+        let mut known = match found {
+            Some(at) => set.swap_remove(at),
+            None => {
+                if set.len() >= WAYS {
+                    let (at, _) = oldest(set, false).unzip();
+                    set.swap_remove(at.unwrap_or_default());
+                }
+                Known::new(id, now)
+            }
+        };
+        let done = step(&mut known);
+        set.push(known);
+        // Whoever comes again is kept; of too many of these who has not come for longest is not.
+        if set.iter().filter(|known| known.is_back).count() > KEPT_WAYS
+            && let Some((_, oldest)) = oldest(set, true)
+        {
+            oldest.is_back = false;
+        }
+        done
+    }
+}
+
+/// Who of those that came again, or of those that did not, has not come for longest.
+fn oldest(set: &mut [Known], is_back: bool) -> Option<(usize, &mut Known)> {
+    let them = set.iter_mut().enumerate().filter(|(_, known)| known.is_back == is_back);
+    them.min_by_key(|(_, known)| known.used_at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Span = Span::from_millis(500);
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000).saturating_add(Span::from_millis(millis))
+    }
+
+    fn cache() -> TenantCache {
+        TenantCache::new([7; 2])
+    }
+
+    fn gold() -> Rc<Entry> {
+        Rc::new(Entry::new(TenantEntry::read(br#"{"tier": "gold"}"#).expect("an entry")))
+    }
+
+    fn word(look: &Look) -> &'static str {
+        match look {
+            Look::Known(Some(_)) => "entry",
+            Look::Known(None) => "none",
+            Look::Ask => "ask",
+            Look::Wait => "wait",
+            Look::Unknown => "unknown",
+        }
+    }
+
+    fn look(cache: &mut TenantCache, id: &str, millis: u64) -> &'static str {
+        word(&cache.look(id.as_bytes(), at(millis), PATIENCE))
+    }
+
+    #[test]
+    fn one_asks_and_the_others_wait_until_it_is_answered() {
+        let mut cache = cache();
+        assert_eq!(look(&mut cache, "a", 0), "ask");
+        assert_eq!(look(&mut cache, "a", 499), "wait");
+        assert_eq!(look(&mut cache, "b", 499), "ask");
+        cache.answer(b"a", at(0), Some(gold()));
+        assert_eq!(look(&mut cache, "a", 4_999), "entry");
+        // Counted from when it was asked: what changed since may not be in the answer.
+        assert_eq!(look(&mut cache, "a", 5_000), "ask");
+        cache.answer(b"a", at(5_000), None);
+        assert_eq!(look(&mut cache, "a", 9_999), "none");
+        // Whoever asked was stopped with its request.
+        assert_eq!(look(&mut cache, "b", 999), "ask");
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_what_it_was_and_asked_again_after_a_second() {
+        let mut cache = cache();
+        assert_eq!(look(&mut cache, "a", 0), "ask");
+        cache.fail(b"a", at(500));
+        assert_eq!(look(&mut cache, "a", 1_499), "unknown");
+        assert_eq!(look(&mut cache, "a", 1_500), "ask");
+        cache.answer(b"a", at(1_500), Some(gold()));
+        assert_eq!(look(&mut cache, "a", 6_500), "ask");
+        cache.fail(b"a", at(7_000));
+        assert_eq!(look(&mut cache, "a", 7_999), "entry");
+        assert_eq!(look(&mut cache, "a", 600_000), "ask");
+        cache.fail(b"a", at(601_400));
+        assert_eq!(look(&mut cache, "a", 601_499), "entry");
+        assert_eq!(word(&cache.last(b"a", at(601_500))), "unknown");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_nobody_wait_for_ever() {
+        let mut cache = cache();
+        assert_eq!(look(&mut cache, "a", 10_000), "ask");
+        assert_eq!(look(&mut cache, "a", 0), "ask");
+        cache.answer(b"a", at(10_000), Some(gold()));
+        assert_eq!(look(&mut cache, "a", 0), "ask");
+    }
+
+    /// Guards: a spray of names that makes an isolate grow, or that pushes out tenants who come all
+    /// the time.
+    #[test]
+    fn a_spray_neither_grows_it_nor_pushes_out_who_comes_again() {
+        let mut cache = cache();
+        let hot: Vec<String> = (0..500).map(|i| format!("hot {i}")).collect();
+        for (round, name) in (0..2).flat_map(|round| hot.iter().map(move |name| (round, name))) {
+            let is_asked = look(&mut cache, name, round) == "ask";
+            assert!(is_asked || round == 1);
+            cache.answer(name.as_bytes(), at(round), Some(gold()));
+        }
+        for i in 0..100_000_u32 {
+            let name = format!("sprayed {i}");
+            assert_eq!(look(&mut cache, &name, 10), "ask");
+            cache.answer(name.as_bytes(), at(10), None);
+        }
+        assert!(cache.sets.values().all(|set| set.len() <= WAYS));
+        assert!(cache.sets.keys().all(|set| *set <= LAST_SET));
+        let known = hot.iter().filter(|name| look(&mut cache, name, 20) == "entry").count();
+        assert_eq!(known, hot.len());
+        // So does one who comes twice with every name: it takes the places of its own kind first,
+        // then of whoever has not come for longest, and the number of places is what it was.
+        for (i, _) in (0..20_000_u32).flat_map(|i| [(i, 0), (i, 1)]) {
+            let name = format!("again {i}");
+            look(&mut cache, &name, 30);
+            cache.answer(name.as_bytes(), at(30), None);
+        }
+        assert!(cache.sets.values().all(|set| set.len() <= WAYS));
+    }
+
+    #[test]
+    fn an_entry_is_compiled_once_for_each_policy() {
+        let policy = |limit: u32| {
+            let document = format!(
+                r#"{{"version": 1, "tenant": "host", "rules": [{{"name": "r", "key": [], "quotas": [{{"limit": {limit}, "window": "1m"}}]}}]}}"#
+            );
+            Policy::compile(&document, tollgate_policy::Surface::Worker).expect("a policy")
+        };
+        let (entry, one, other) = (gold(), policy(1), policy(2));
+        let first = entry.under(&one, b"a");
+        assert!(Arc::ptr_eq(&first, &entry.under(&one, b"a")));
+        assert!(!Arc::ptr_eq(&first, &entry.under(&other, b"a")));
+    }
+}
