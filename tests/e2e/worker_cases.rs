@@ -104,8 +104,9 @@ fn play(case: &Case, port: u16, tally: &Tally) {
     }
 }
 
-/// True when both refuse: a remembered refusal is by the rules that are remembered, and says nothing
-/// of those that nobody was asked about. It never says a longer wait than all rules together.
+/// True when both refuse: a remembered refusal is by the rules that are remembered, and says
+/// nothing of those that nobody was asked about. It never says a longer wait than all rules
+/// together.
 fn says_less(seen: &Seen, wanted: &Seen) -> bool {
     let wait = |seen: &Seen| -> Option<u64> {
         let field = seen.fields.iter().find(|(name, _)| name == "retry-after");

@@ -1,5 +1,5 @@
-//! Refusing without asking: what is remembered refuses exactly what the store would refuse, and of a
-//! flood few requests reach the store.
+//! Refusing without asking: what is remembered refuses exactly what the store would refuse, and of
+//! a flood few requests reach the store.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -165,9 +165,9 @@ proptest! {
         }
     }
 
-    /// Where units come back, other rules count beside, and costs differ, a refusal from memory is one
-    /// that the store gave, or would have given, within the last second; and nothing else is ever
-    /// taken from memory.
+    /// Where units come back, other rules count beside, and costs differ, a refusal from memory is
+    /// one that the store gave, or would have given, within the last second; and nothing else is
+    /// ever taken from memory.
     #[test]
     fn where_units_come_back_a_refusal_is_at_most_a_second_old(
         algorithm in 0..ALGORITHMS.len(),
@@ -267,9 +267,9 @@ impl Flood {
     }
 }
 
-/// Guards: a flood that costs calls. With 100 requests for each one that is admitted, at most 2 % of
-/// them reach an object, and none that the object would have admitted is refused for long: as many
-/// pass as without.
+/// Guards: a flood that costs calls. With 100 requests for each one that is admitted, at most 2 %
+/// of them reach an object, and none that the object would have admitted is refused for long: as
+/// many pass as without.
 #[test]
 fn of_a_flood_few_requests_reach_an_object() {
     for algorithm in ALGORITHMS {

@@ -143,8 +143,8 @@ fn a_key_is_told_in_numbers() {
 }
 
 proptest! {
-    /// A reset in the middle of a flood: from then on no more is admitted than to a fresh key, though
-    /// charges of before are given back afterwards.
+    /// A reset in the middle of a flood: from then on no more is admitted than to a fresh key,
+    /// though charges of before are given back afterwards.
     #[test]
     fn after_a_reset_no_more_is_admitted_than_to_a_fresh_key(
         algorithm in 0_usize..8,

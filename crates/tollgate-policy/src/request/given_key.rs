@@ -56,8 +56,9 @@ impl Policy {
     ///
     /// ```
     /// use tollgate_policy::{Policy, Surface};
-    /// let policy = Policy::compile(r#"{"version": 1, "rules": [{"name": "each", "key": ["client_ip"],
-    ///     "quotas": [{"limit": 10, "window": "1m"}]}]}"#, Surface::Library)?;
+    /// let policy = Policy::compile(r#"{"version": 1, "rules": [
+    ///     {"name": "each", "key": ["client_ip"],
+    ///      "quotas": [{"limit": 10, "window": "1m"}]}]}"#, Surface::Library)?;
     /// let key = |address: &str| policy.key_of("each", &[address.into()]);
     /// // One client is a network of 64 bits.
     /// assert_eq!(key("2001:db8::1").unwrap().bytes(), key("2001:DB8:0:0:9::").unwrap().bytes());

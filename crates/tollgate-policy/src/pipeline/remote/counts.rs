@@ -15,7 +15,7 @@ use tollgate_core::Timestamp;
 
 use crate::pipeline::remote::asked::{Asked, is_strict};
 use crate::pipeline::remote::kept::Kept;
-use crate::pipeline::remote::marks::Mark;
+use crate::pipeline::remote::marks::{MAX_MARKS, Mark};
 use crate::pipeline::remote::wire::{NEWER, WireError};
 use crate::policy::stored_set::StoredSet;
 
@@ -193,5 +193,29 @@ impl Counts {
             let Some((i, _)) = least else { return };
             len = len.saturating_sub(self.sets.swap_remove(i).len());
         }
+    }
+}
+
+impl Counts {
+    /// Until when the key is blocked under `rule`, if it is.
+    pub(crate) fn blocked_until(&self, rule: u64, now: Timestamp) -> Option<Timestamp> {
+        let mark = self.marks.iter().find(|mark| mark.rule == rule)?;
+        (mark.blocked_until > now).then_some(mark.blocked_until)
+    }
+
+    /// What was done to `rule`, to be changed.
+    pub(crate) fn mark(&mut self, rule: u64, now: Timestamp) -> Option<&mut Mark> {
+        self.marks.retain(|mark| mark.rule == rule || mark.idle_at() > now);
+        if !self.marks.iter().any(|mark| mark.rule == rule) {
+            if self.marks.len() >= MAX_MARKS {
+                let soonest = self.marks.iter().enumerate().min_by_key(|(_, mark)| mark.idle_at());
+                if let Some((i, _)) = soonest {
+                    self.marks.swap_remove(i);
+                }
+            }
+            let (blocked_until, reset_at) = (Timestamp::ZERO, Timestamp::ZERO);
+            self.marks.push(Mark { rule, blocked_until, reset_at });
+        }
+        self.marks.iter_mut().find(|mark| mark.rule == rule)
     }
 }

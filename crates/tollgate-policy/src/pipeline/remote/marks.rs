@@ -7,8 +7,6 @@
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::pipeline::remote::counts::Counts;
-
 /// The most rules of one key that an operator did something to; beyond them the oldest is
 /// forgotten.
 pub(crate) const MAX_MARKS: usize = 64;
@@ -31,30 +29,6 @@ impl Mark {
         let was_reset = self.reset_at > Timestamp::ZERO;
         let reset = if was_reset { REMEMBERED_RESET } else { Span::ZERO };
         self.blocked_until.max(self.reset_at.saturating_add(reset))
-    }
-}
-
-impl Counts {
-    /// Until when the key is blocked under `rule`, if it is.
-    pub(crate) fn blocked_until(&self, rule: u64, now: Timestamp) -> Option<Timestamp> {
-        let mark = self.marks.iter().find(|mark| mark.rule == rule)?;
-        (mark.blocked_until > now).then_some(mark.blocked_until)
-    }
-
-    /// What was done to `rule`, to be changed.
-    pub(crate) fn mark(&mut self, rule: u64, now: Timestamp) -> Option<&mut Mark> {
-        self.marks.retain(|mark| mark.rule == rule || mark.idle_at() > now);
-        if !self.marks.iter().any(|mark| mark.rule == rule) {
-            if self.marks.len() >= MAX_MARKS {
-                let soonest = self.marks.iter().enumerate().min_by_key(|(_, mark)| mark.idle_at());
-                if let Some((i, _)) = soonest {
-                    self.marks.swap_remove(i);
-                }
-            }
-            let (blocked_until, reset_at) = (Timestamp::ZERO, Timestamp::ZERO);
-            self.marks.push(Mark { rule, blocked_until, reset_at });
-        }
-        self.marks.iter_mut().find(|mark| mark.rule == rule)
     }
 }
 

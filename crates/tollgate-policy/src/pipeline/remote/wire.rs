@@ -5,16 +5,18 @@
 //! **Request**, format 2: [`MAGIC`]; the policy's version `u64`; the identity of the key's group
 //! `u64`; flags `u8` (1: the count must be durable before the answer leaves, 2: it is what a
 //! response brought about, 4: no states are told); then per rule: flags `u8` (1 binding, 2 charged
-//! later, 4 given back, 8 waits at most), the stable identity of the rule `u64`, cost `u64`, with the flag 8 the longest wait `u64`, the
-//! parameters of its quotas ([`StoredSet`](crate::StoredSet)), and with the flag 4, for a charge
-//! that is to be taken back: its time `u64` and per quota its delay `u64`.
+//! later, 4 given back, 8 waits at most), the stable identity of the rule `u64`, cost `u64`, with
+//! the flag 8 the longest wait `u64`, the parameters of its quotas
+//! ([`StoredSet`](crate::StoredSet)), and with the flag 4, for a charge that is to be taken back:
+//! its time `u64` and per quota its delay `u64`.
 //!
 //! **Reply**: 0 and the time of the decision `u64`, then per rule: flags `u8` (1 charged, 2 states
-//! follow, 4 blocked), with the flag 4 until when `u64`, and per quota: verdict `u8`, delay, limit, remaining, `retry_after` (all ones: none)
-//! and `reset_after`, each `u64`; then, with the flag 2, the states. These are told when a binding
-//! rule would refuse the same request now: whoever asked can then refuse by itself what comes next
-//! ([`Denials`](crate::Denials)). Or 1 and a version `u64`: the states are of that policy, which is
-//! newer than the request's; nothing was charged.
+//! follow, 4 blocked), with the flag 4 until when `u64`, and per quota: verdict `u8`, delay,
+//! limit, remaining, `retry_after` (all ones: none) and `reset_after`, each `u64`; then, with the
+//! flag 2, the states. These are told when a binding rule would refuse the same request now:
+//! whoever asked can then refuse by itself what comes next ([`Denials`](crate::Denials)). Or 1 and
+//! a version `u64`: the states are of that policy, which is newer than the request's; nothing was
+//! charged.
 //!
 //! **Format 1**, of code that had a policy on both sides: a request names group and rules by their
 //! identities alone (`format_1`), its reply lacks the first byte and tells no states. Where format
