@@ -1,10 +1,10 @@
 //! What an isolate remembers of tenants' entries, and that there is none of a tenant.
 //!
 //! Invariant: it holds at most 512 x 8 tenants, whoever names how many. A tenant's name
-//! falls into a set by a keyed hash, so nobody knows whom he pushes out; and of a set only a part is
-//! for those who were asked for once, so a spray of names pushes out names of its own kind and never
-//! those who come again. What is remembered is right for [`FRESH`]; when it cannot be asked anew it
-//! is used for [`STALE`] at most. Deliberately absent: asking; that is `tenants`'.
+//! falls into a set by a keyed hash, so nobody knows whom he pushes out; and of a set only a part
+//! is for those who were asked for once, so a spray of names pushes out names of its own kind and
+//! never those who come again. What is remembered is right for [`FRESH`]; when it cannot be asked
+//! anew it is used for [`STALE`] at most. Deliberately absent: asking; that is `tenants`'.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -154,8 +154,8 @@ impl TenantCache {
         });
     }
 
-    /// Calls `step` with the place of `id`, made where it has none: in that of whoever came once and
-    /// longest ago.
+    /// Calls `step` with the place of `id`, made where it has none: in that of whoever came once
+    /// and longest ago.
     fn update<T>(&mut self, id: &[u8], now: Timestamp, step: impl FnOnce(&mut Known) -> T) -> T {
         let mut hasher = DefaultHasher::new();
         self.seed.iter().for_each(|half| hasher.write_u64(*half));

@@ -97,8 +97,8 @@ impl Tenants {
         self.has_written.replace(false)
     }
 
-    /// What is to be handed on to a tenant's object, as a [`Delivery`], what was written last first;
-    /// empty for nothing.
+    /// What is to be handed on to a tenant's object, as a [`Delivery`], what was written last
+    /// first; empty for nothing.
     ///
     /// # Errors
     /// Storage fails.
@@ -129,7 +129,8 @@ impl Tenants {
 impl Tenants {
     /// The entry of this tenant; nothing, of revision 0, when there never was one.
     fn kept(&self) -> Result<Kept, JsValue> {
-        // No table is made by whoever only asks: of tenants that nobody knows there may be any number.
+        // No table is made by whoever only asks: of tenants that nobody knows there may be any
+        // number.
         let known = "SELECT 1 FROM sqlite_master WHERE name = 'entry_v1'";
         if !self.has_tables.get() && run(&self.storage, known, &[])?.next()?.is_none() {
             return Ok(Kept::default());

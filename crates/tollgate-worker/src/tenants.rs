@@ -44,7 +44,8 @@ impl Tenants {
         Self { objects, hash_key: hash_key.to_vec(), timeout_ms, cache, bell: js::bell() }
     }
 
-    /// The name of the object that has the entry of the tenant `name`. It tells nothing of the name.
+    /// The name of the object that has the entry of the tenant `name`. It tells nothing of the
+    /// name.
     fn object(&self, name: &str) -> String {
         object_name(&self.hash_key, &[b"tenant ", name.as_bytes()].concat())
     }
@@ -116,8 +117,8 @@ impl Tenants {
     }
 }
 
-/// Plans a request with its tenant's entry, where it has one. What cannot be known has failed in the
-/// plan: its rules' `on_failure` refuses it, and no object is to be asked.
+/// Plans a request with its tenant's entry, where it has one. What cannot be known has failed in
+/// the plan: its rules' `on_failure` refuses it, and no object is to be asked.
 pub(crate) async fn plan(
     tenants: Option<&Tenants>,
     objects: &Objects,
