@@ -247,3 +247,165 @@ fn a_wrong_file_is_put_right_at_run_time() {
     assert_eq!(limit(&mut client, "/"), "20");
     assert_eq!(health(&mut client).0, 200);
 }
+
+/// Admits `limit` of each client; in its own words for `name`.
+fn rules(limit: u64) -> Value {
+    json!({"version": 1, "rules": [
+        {"name": "client", "key": ["client_ip"], "quotas":
+            [{"name": "year", "algorithm": "fixed-window", "limit": limit, "window": "366d"}]},
+        {"name": "path", "key": ["path"], "quotas":
+            [{"name": "year", "algorithm": "fixed-window", "limit": 1000, "window": "366d"}]},
+    ]})
+}
+
+/// Decision and what is left of each rule.
+fn ask(client: &mut Client, path: &str, client_ip: &str) -> String {
+    let answer = answer(&client.send(&check_request("GET", path, client_ip)));
+    let fields = answer["headers"]["ratelimit"].as_str().unwrap_or_default().split(", ");
+    let left = fields.filter_map(|item| item.split(";r=").nth(1)?.split(';').next());
+    format!(
+        "{} {}",
+        answer["decision"].as_str().expect("a decision"),
+        left.collect::<Vec<_>>().join(" ")
+    )
+}
+
+// Guards: states that go back a generation. An isolate that does not know of a change yet, and meets
+// a key that was counted under it, decides under the new policy at once, and charges every key of the
+// request exactly once.
+#[test]
+fn a_stale_isolate_that_meets_a_newer_count_is_put_right() {
+    let worker = operated(rules(10)).front(POLICIES).beside(rules(10)).start();
+    let (mut near, mut far) = (worker.client(), Client::connect(worker.ports[1]));
+    assert_eq!(ask(&mut far, "/a", "192.0.2.1"), "allow 9 999");
+    put(&mut near, &rules(20));
+    let before = calls(&worker);
+    assert_eq!(ask(&mut near, "/b", "192.0.2.1"), "allow 18 999", "what is used is kept");
+    // Far is not due for a check. Its request asks two keys, one of which knows more.
+    assert_eq!(ask(&mut far, "/c", "192.0.2.1"), "allow 17 999", "the path was charged once");
+    assert_eq!(ask(&mut far, "/c", "192.0.2.2"), "allow 19 998");
+    assert_eq!(calls(&worker) - before, 2, "each isolate asked once");
+    let log = worker.log();
+    assert!(!log.contains("failures"), "{log}");
+}
+
+// Guards: a stale isolate that cannot learn of the change: it must not decide by what it knows.
+#[test]
+fn what_cannot_be_planned_anew_is_decided_by_on_failure() {
+    let mut first = rules(10);
+    first["rules"][0]["on_failure"] = json!("deny");
+    let setup = operated(&first).binding("OBJECT_TIMEOUT_MS", 1000).front(POLICIES);
+    let worker = setup.beside(&first).start();
+    let (mut near, mut far) = (worker.client(), Client::connect(worker.ports[1]));
+    assert_eq!(ask(&mut far, "/a", "192.0.2.1"), "allow 9 999");
+    put(&mut near, &rules(20));
+    assert_eq!(ask(&mut near, "/a", "192.0.2.1"), "allow 18 998");
+    fault(&worker, "throws");
+    for _ in 0..3 {
+        let failed = answer(&far.send(&check_request("GET", "/b", "192.0.2.1")));
+        assert_eq!(
+            (&failed["decision"], &failed["failure"]),
+            (&json!("deny"), &json!(true)),
+            "{failed}"
+        );
+    }
+    // Nobody else is touched, and nothing of it was charged.
+    assert_eq!(ask(&mut far, "/b", "192.0.2.2"), "allow 9 999");
+    fault(&worker, "none");
+    thread::sleep(Duration::from_millis(1100));
+    assert_eq!(ask(&mut far, "/b", "192.0.2.1"), "allow 17 998");
+    let log = worker.log();
+    assert!(log.contains("behind=1"), "{log}");
+}
+
+// Guards: an isolate that starts while the policy object is silent: the deployed file may be laxer
+// than what is in force, so it must not decide for those who were counted under that.
+#[test]
+fn a_new_isolate_without_the_policy_object_does_not_go_back() {
+    let mut lax = rules(1000);
+    lax["rules"][0]["on_failure"] = json!("deny");
+    let setup = operated(&lax).binding("OBJECT_TIMEOUT_MS", 500).front(POLICIES);
+    let worker = setup.beside(&lax).start();
+    let mut near = worker.client();
+    put(&mut near, &rules(1));
+    assert_eq!(ask(&mut near, "/a", "192.0.2.1"), "allow 0 999");
+    fault(&worker, "silent");
+    let mut far = Client::connect(worker.ports[1]);
+    for _ in 0..3 {
+        let failed = answer(&far.send(&check_request("GET", "/b", "192.0.2.1")));
+        assert_eq!(
+            (&failed["decision"], &failed["failure"]),
+            (&json!("deny"), &json!(true)),
+            "{failed}"
+        );
+    }
+    // Nobody knows more of this one than the file does.
+    assert_eq!(ask(&mut far, "/b", "192.0.2.9"), "allow 999 999");
+    let (status, report) = health(&mut far);
+    assert_eq!((status, &report["version"]), (200, &json!(0)), "{report}");
+    assert!(report["checked_at_ms"].is_null() && report["failed_at_ms"].is_u64(), "{report}");
+    assert!(worker.log().contains("outdated="), "{}", worker.log());
+}
+
+// Guards: raising a limit in the midst of an attack gives every attacker a fresh count. Whatever comes
+// before and after, in any order, over two isolates: each client gets exactly the larger limit.
+#[test]
+fn a_limit_raised_under_attack_gives_the_difference_only() {
+    const CLIENTS: usize = 6;
+    let worker = operated(limited(50)).files_in_memory().beside(limited(50)).start();
+    let until = Instant::now() + Duration::from_secs(12);
+    let admitted: Vec<u64> = thread::scope(|scope| {
+        let attack = |number: usize| {
+            let port = worker.ports[number % 2];
+            move || {
+                let mut client = Client::connect(port);
+                let mut admitted = 0;
+                while Instant::now() < until {
+                    // Two attackers, one on each isolate, share an address.
+                    let address = format!("192.0.2.{}", number / 2);
+                    let answer = answer(&client.send(&check_request("GET", "/", &address)));
+                    admitted += u64::from(answer["decision"] == "allow");
+                }
+                admitted
+            }
+        };
+        let attackers: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(attack(number))).collect();
+        let mut admin = worker.client();
+        for limit in [80, 120, 90] {
+            thread::sleep(Duration::from_secs(1));
+            put(&mut admin, &limited(limit));
+        }
+        attackers.into_iter().map(|attacker| attacker.join().expect("it ends")).collect()
+    });
+    println!("{admitted:?} admitted");
+    for pair in admitted.chunks(2) {
+        let sum: u64 = pair.iter().sum();
+        // At most the greatest limit; under 120 everybody asked in the second that it was in force.
+        assert!((90..=120).contains(&sum), "{admitted:?}");
+    }
+    assert!(admitted.chunks(2).any(|pair| pair.iter().sum::<u64>() == 120), "{admitted:?}");
+}
+
+// Guards: a policy object that was set back to an earlier day, as the platform can do: counts are
+// ahead of every version that it knows, and would be for ever.
+#[test]
+fn a_policy_object_that_was_set_back_catches_up() {
+    let mut first = limited(10);
+    first["rules"][0]["on_failure"] = json!("deny");
+    let mut worker = operated(&first).start();
+    let mut client = worker.client();
+    for limit in [20, 30, 40] {
+        put(&mut client, &limited(limit));
+    }
+    assert_eq!(left(&mut client, "192.0.2.1"), "allow 39");
+    worker.kill();
+    worker.forget("policies");
+    worker.restart();
+    let mut client = worker.client();
+    // Everything that was written is gone, and what is used is not.
+    assert_eq!(left(&mut client, "192.0.2.1"), "allow 8");
+    assert_eq!(health(&mut client).1["version"], 5, "above the fourth, which the count is of");
+    assert!(worker.log().contains("was set back"), "{}", worker.log());
+    assert_eq!(put(&mut client, &limited(20)), 6);
+    assert_eq!(left(&mut client, "192.0.2.1"), "allow 17");
+}

@@ -129,7 +129,10 @@ fn what_is_misconfigured_is_logged_once() {
         (Setup::new("{"), "not JSON: EOF while parsing an object at line 1 column 1"),
         (Setup::new(r#"{"version":2,"rules":[]}"#), "version: 2 is not a known version; use 1"),
         (Setup::new(&good).front(NO_BINDING), binding),
-        (Setup::new(&good).front(OTHER_BINDING), binding),
+        (
+            Setup::new(&good).front(OTHER_BINDING),
+            "LIMITER: is bound to no Durable Objects; see wrangler.toml",
+        ),
         (Setup::new(&good).binding("ORIGIN", "example.com"), origin),
         (Setup::new(&good).binding("ORIGIN", "https://example.com:99999"), origin),
         (Setup::new(&good).binding("ORIGIN", "https://[::1"), origin),

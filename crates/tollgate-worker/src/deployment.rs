@@ -184,21 +184,22 @@ impl Gate {
         if settings.origin.as_deref().is_some_and(|origin| !js::is_url(origin)) {
             problems.0.push(Problem::new(settings::ORIGIN, settings::NO_ORIGIN.to_owned()));
         }
-        let mut bound = |name: &str| {
-            let objects = objects(env, settings.placement, name);
-            objects.unwrap_or_else(|problem| {
-                problems.0.push(problem);
-                None
-            })
+        let mut bound = |name: &str, is_needed: bool| {
+            let missing = || {
+                let message = "the Durable Object binding is missing; see wrangler.toml".to_owned();
+                Problem::new(name, message)
+            };
+            match objects(env, settings.placement, name) {
+                Ok(None) if is_needed => problems.0.push(missing()),
+                Ok(objects) => return objects,
+                Err(problem) => problems.0.push(problem),
+            }
+            None
         };
-        let namespace = bound(OBJECTS);
-        let policies = bound(POLICIES);
-        let metrics = bound(METRICS);
-        let tenants = bound(TENANTS);
-        if namespace.is_none() && !problems.0.iter().any(|problem| problem.path == OBJECTS) {
-            let message = "the Durable Object binding is missing; see wrangler.toml".to_owned();
-            problems.0.push(Problem::new(OBJECTS, message));
-        }
+        let namespace = bound(OBJECTS, true);
+        let policies = bound(POLICIES, false);
+        let metrics = bound(METRICS, false);
+        let tenants = bound(TENANTS, false);
         let is_operated = settings.operator.tokens.admin.is_some();
         if is_operated && policies.is_none() {
             let message = "needs the Durable Object binding POLICIES; see wrangler.toml".to_owned();

@@ -4,7 +4,8 @@
 //! under it, unless the policy object did not answer; then under the last good policy, and both are
 //! counted. At most one check is under way in an isolate. A check runs on when the request that
 //! began it is over, and for longer than any request waits for it, so an object that is always
-//! slower than that is followed, too. Once a check has failed nobody waits for the next one.
+//! slower than that is followed, too. Once a check has failed nobody waits for the next one but the
+//! request that asks.
 //!
 //! A new isolate asks before it decides. If there is no answer it enforces the deployed file, as of
 //! the first generation: a key that was ever counted under a policy written at run time is then not

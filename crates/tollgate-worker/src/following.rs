@@ -96,7 +96,7 @@ impl Following {
             && now < sent.saturating_add(STOPPED)
         {
             let timeout = Span::from_millis(timeout_ms.into());
-            if has_failed {
+            if has_failed && !has_asked {
                 return Next::Done;
             }
             if now >= sent.saturating_add(timeout) {
@@ -230,8 +230,10 @@ mod tests {
         assert_eq!(following.next(at(13_099), 0, TIMEOUT_MS, false), Next::Done);
         assert_eq!(following.next(at(13_100), 0, TIMEOUT_MS, false), Next::Ask);
         following.asks(at(13_100));
-        // This one does not even wait for its own check.
-        assert_eq!(following.next(at(13_100), 0, TIMEOUT_MS, true), Next::Done);
+        // But for the one that asks.
+        assert_eq!(following.next(at(13_100), 0, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(13_100), 0, TIMEOUT_MS, true), Next::Wait);
+        assert_eq!(following.next(at(13_600), 0, TIMEOUT_MS, true), Next::Late);
         // One that the platform stopped without a word.
         assert_eq!(following.next(at(33_099), 0, TIMEOUT_MS, false), Next::Done);
         assert_eq!(following.next(at(33_100), 0, TIMEOUT_MS, false), Next::Ask);
