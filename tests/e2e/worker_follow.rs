@@ -271,8 +271,8 @@ fn ask(client: &mut Client, path: &str, client_ip: &str) -> String {
 }
 
 // Guards: states that go back a generation. An isolate that does not know of a change yet, and meets
-// a key that was counted under it, decides under the new policy at once, and charges every key of the
-// request exactly once.
+// a key that was counted under it, decides under the new policy at once, and charges every key of
+// the request exactly once.
 #[test]
 fn a_stale_isolate_that_meets_a_newer_count_is_put_right() {
     let worker = operated(rules(10)).front(POLICIES).beside(rules(10)).start();
@@ -315,7 +315,7 @@ fn what_cannot_be_planned_anew_is_decided_by_on_failure() {
     thread::sleep(Duration::from_millis(1100));
     assert_eq!(ask(&mut far, "/b", "192.0.2.1"), "allow 17 998");
     let log = worker.log();
-    assert!(log.contains("behind=1"), "{log}");
+    assert!(log.contains("unchecked=1"), "{log}");
 }
 
 // Guards: an isolate that starts while the policy object is silent: the deployed file may be laxer
@@ -347,8 +347,8 @@ fn a_new_isolate_without_the_policy_object_does_not_go_back() {
     assert!(worker.log().contains("outdated="), "{}", worker.log());
 }
 
-// Guards: raising a limit in the midst of an attack gives every attacker a fresh count. Whatever comes
-// before and after, in any order, over two isolates: each client gets exactly the larger limit.
+// Guards: raising a limit in the midst of an attack gives every attacker a fresh count. Whatever
+// comes before and after, over two isolates: each client gets exactly the larger limit.
 #[test]
 fn a_limit_raised_under_attack_gives_the_difference_only() {
     const CLIENTS: usize = 6;

@@ -185,12 +185,9 @@ impl Gate {
             problems.0.push(Problem::new(settings::ORIGIN, settings::NO_ORIGIN.to_owned()));
         }
         let mut bound = |name: &str, is_needed: bool| {
-            let missing = || {
-                let message = "the Durable Object binding is missing; see wrangler.toml".to_owned();
-                Problem::new(name, message)
-            };
+            let missing = "the Durable Object binding is missing; see wrangler.toml";
             match objects(env, settings.placement, name) {
-                Ok(None) if is_needed => problems.0.push(missing()),
+                Ok(None) if is_needed => problems.0.push(Problem::new(name, missing.to_owned())),
                 Ok(objects) => return objects,
                 Err(problem) => problems.0.push(problem),
             }
