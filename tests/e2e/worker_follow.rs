@@ -270,9 +270,9 @@ fn ask(client: &mut Client, path: &str, client_ip: &str) -> String {
     )
 }
 
-// Guards: states that go back a generation. An isolate that does not know of a change yet, and meets
-// a key that was counted under it, decides under the new policy at once, and charges every key of
-// the request exactly once.
+// Guards: states that go back a generation. An isolate that does not know of a change yet, and
+// meets a key that was counted under it, decides under the new policy at once, and charges every
+// key of the request exactly once.
 #[test]
 fn a_stale_isolate_that_meets_a_newer_count_is_put_right() {
     let worker = operated(rules(10)).front(POLICIES).beside(rules(10)).start();
