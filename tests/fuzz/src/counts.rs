@@ -20,6 +20,10 @@ const NOW: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 const LATER: u8 = 2;
 const GIVEN_BACK: u8 = 4;
 const WAITS: u8 = 8;
+/// What a reply says of a rule: it was charged; its states, or until when it is blocked, follow.
+const CHARGED: u8 = 1;
+const TOLD: u8 = 2;
+const BLOCKED: u8 = 4;
 /// Bytes of a decision in a reply.
 const DECISION: usize = 41;
 
@@ -154,12 +158,14 @@ fn note(rules: &[(u8, u64, StoredSet)], reply: &[u8], admitted: &mut BTreeMap<u6
             let capacity = set.quotas().iter().map(|quota| quota.limiter().capacity()).max();
             let (units, most) = admitted.entry(set.stable_id()).or_default();
             *most = (*most).max(capacity.unwrap_or(0));
-            if reply[at] == 1 {
+            if reply[at] & CHARGED != 0 {
                 *units = units.saturating_add(*cost);
             }
             assert!(units <= most, "{units} of {most} at one instant");
         }
-        at += 1 + set.quotas().len() * DECISION;
+        let blocked_until = if reply[at] & BLOCKED != 0 { 8 } else { 0 };
+        let told = if reply[at] & TOLD != 0 { set.states_len() } else { 0 };
+        at += 1 + blocked_until + set.quotas().len() * DECISION + told;
     }
     assert!(rules.is_empty() || at == reply.len(), "a reply of another length");
 }
