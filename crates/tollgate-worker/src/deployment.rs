@@ -167,6 +167,12 @@ impl Deployment {
     }
 }
 
+fn wrong_assets(env: &Env) -> Option<Problem> {
+    let is_wrong = js::binding(env, ASSETS).is_some_and(|assets| !js::is_fetcher(&assets));
+    let message = "is bound to no assets; see [assets] in wrangler.toml";
+    is_wrong.then(|| Problem::new(ASSETS, message.to_owned()))
+}
+
 fn at_ms(at: Timestamp) -> u64 {
     at.since(Timestamp::ZERO).as_millis_ceil()
 }
@@ -202,10 +208,7 @@ impl Gate {
             let message = "needs the Durable Object binding POLICIES; see wrangler.toml".to_owned();
             problems.0.push(Problem::new(ADMIN_TOKEN, message));
         }
-        if js::binding(env, ASSETS).is_some_and(|assets| !js::is_fetcher(&assets)) {
-            let message = "is bound to no assets; see [assets] in wrangler.toml".to_owned();
-            problems.0.push(Problem::new(ASSETS, message));
-        }
+        problems.0.extend(wrong_assets(env));
         let analytics = js::binding(env, ANALYTICS);
         if analytics.as_ref().is_some_and(|dataset| !js::is_dataset(dataset)) {
             let message =
