@@ -150,8 +150,9 @@ fn workers_of_both_policies_admit_together_what_the_newer_one_gives() {
     }
 }
 
-// Full buckets with some keys that were refused under another policy: a flood of new keys takes none
-// of their places, neither at a worker of the newer policy nor at one that has not heard of it.
+// Full buckets with some keys that were refused under another policy: a flood of new keys takes
+// none of their places, neither at a worker of the newer policy nor at one that has not heard of
+// it.
 #[test]
 fn a_flood_takes_no_place_of_who_was_refused_under_another_policy() {
     let small = |limit| policy(4, &quota(limit, "gcra"));

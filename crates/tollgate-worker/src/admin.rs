@@ -72,6 +72,14 @@ pub(crate) async fn answer(visit: &Visit<'_>, request: &web_sys::Request, target
     }
 }
 
+/// What is asked of one client, under the policy in force.
+async fn of_key(visit: &Visit<'_>, call: &KeyCall) -> StoreReply {
+    match policy(visit).await {
+        Some(active) => keys::ask(&visit.gate.objects, &active.policy, call).await,
+        None => StoreReply::Failed("there is no policy in force".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,13 +95,5 @@ mod tests {
             assert!(!is_ours(&format!("{PREFIX}{other}")), "{other}");
         }
         assert!(!is_ours("/admin/policy") && !is_ours("//.well-known/tollgate/metrics"));
-    }
-}
-
-/// What is asked of one client, under the policy in force.
-async fn of_key(visit: &Visit<'_>, call: &KeyCall) -> StoreReply {
-    match policy(visit).await {
-        Some(active) => keys::ask(&visit.gate.objects, &active.policy, call).await,
-        None => StoreReply::Failed("there is no policy in force".to_owned()),
     }
 }

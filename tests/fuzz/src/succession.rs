@@ -1,8 +1,8 @@
 //! A directory and a value beside it, both as a store might give them back.
 //!
 //! The first two bytes are the length of the directory, the value is the rest. Invariant checked,
-//! whatever the bytes: a policy that is registered is registered once, and is written and read as it
-//! is; nobody gets more at once than its quotas give, whatever records of earlier ones the value
+//! whatever the bytes: a policy that is registered is registered once, and is written and read as
+//! it is; nobody gets more at once than its quotas give, whatever records of earlier ones the value
 //! has; what is loaded is a value.
 
 use tollgate_core::Timestamp;

@@ -42,11 +42,12 @@ impl PartitionMut<'_> {
     /// names. `known` is the directory beside the values of this partition's group, read after the
     /// value was, with this policy [registered](Directory::register) in it.
     ///
-    /// A record of an earlier policy is carried into the policy's own quotas, once: store it even if
-    /// nothing is charged ([`Partition::is_carried`](crate::Partition::is_carried)). A record of a
-    /// later policy is decided, charged and told to clients by its own quotas: this policy is being
-    /// replaced. One of a rule that this policy does not have stays beside the others until it is
-    /// idle. One that the directory does not know is left out: what was used under it begins anew.
+    /// A record of an earlier policy is carried into the policy's own quotas, once: store it even
+    /// if nothing is charged ([`Partition::is_carried`](crate::Partition::is_carried)). A record of
+    /// a later policy is decided, charged and told to clients by its own quotas: this policy is
+    /// being replaced. One of a rule that this policy does not have stays beside the others until
+    /// it is idle. One that the directory does not know is left out: what was used under it begins
+    /// anew.
     pub fn load_with(&mut self, policy: &Policy, known: &Directory, stored: &[u8], now: Timestamp) {
         let group = policy.groups.get(usize::from(self.stored.group));
         debug_assert!(group.is_some(), "a plan goes with the policy that made it");

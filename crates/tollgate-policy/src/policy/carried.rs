@@ -54,25 +54,7 @@ pub(crate) fn load<'k>(
     value: &mut Vec<u8>,
 ) -> Carried<'k> {
     let Carried { mut moved, mut is_carried } = Carried::default();
-    let mut found: Vec<Option<Found<'_, '_>>> = own.iter().map(|_| None).collect();
-    let mut others = Vec::new();
-    for (id, states) in records(stored) {
-        if own.iter().any(|set| set.is_written_as(id)) {
-            continue;
-        }
-        let Some((known, version)) = known.find(id) else { continue };
-        // Of another length than its quotas' states: damaged, and nobody's.
-        let Some(states) = known.set.states_of(version, states) else { continue };
-        if known.set.idle_at(&states) <= now {
-            continue; // as good as none, whoever's
-        }
-        let is_same = |set: &&QuotaSet| set.stable_id == known.set.stable_id();
-        match own.iter().position(is_same).and_then(|i| found.get_mut(i)) {
-            Some(Some(other)) if other.known.generation >= known.generation => {}
-            Some(slot) => *slot = Some(Found { known, states }),
-            None => others.push(Found { known, states }),
-        }
-    }
+    let (mut found, others) = of_others(own, known, stored, now);
     value.clear();
     let mut has_newer = false;
     for (set, found) in own.iter().zip(&mut found) {
@@ -107,6 +89,36 @@ pub(crate) fn load<'k>(
     }
     keep(&others, value);
     Carried { moved, is_carried }
+}
+
+/// The records in `stored` that others wrote and that are not idle: the latest of each of the sets
+/// `own`, in their order, and those of rules that the policy does not have.
+fn of_others<'s, 'k>(
+    own: &[&QuotaSet],
+    known: &'k Directory,
+    stored: &'s [u8],
+    now: Timestamp,
+) -> (Vec<Option<Found<'s, 'k>>>, Vec<Found<'s, 'k>>) {
+    let mut found: Vec<Option<Found<'_, '_>>> = own.iter().map(|_| None).collect();
+    let mut others = Vec::new();
+    for (id, states) in records(stored) {
+        if own.iter().any(|set| set.is_written_as(id)) {
+            continue;
+        }
+        let Some((known, version)) = known.find(id) else { continue };
+        // Of another length than its quotas' states: damaged, and nobody's.
+        let Some(states) = known.set.states_of(version, states) else { continue };
+        if known.set.idle_at(&states) <= now {
+            continue; // as good as none, whoever's
+        }
+        let is_same = |set: &&QuotaSet| set.stable_id == known.set.stable_id();
+        match own.iter().position(is_same).and_then(|i| found.get_mut(i)) {
+            Some(Some(other)) if other.known.generation >= known.generation => {}
+            Some(slot) => *slot = Some(Found { known, states }),
+            None => others.push(Found { known, states }),
+        }
+    }
+    (found, others)
 }
 
 /// Appends the records of rules that the policy does not have. Of more than one value can hold the
