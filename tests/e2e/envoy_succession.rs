@@ -180,8 +180,8 @@ fn a_lowered_limit_holds_for_connections_that_are_drained() {
         let rules = |limit| vec![rule("api", &quota("day", limit, algorithm))];
         let mut replaced = Replaced::start(2, &rules(40));
         let mut kept = replaced.envoy.clients(4);
-        for number in 0..4 {
-            assert_eq!(admitted(&mut kept[number], &key(number), 12), 12);
+        for (number, client) in kept.iter_mut().enumerate() {
+            assert_eq!(admitted(client, &key(number), 12), 12);
         }
         replaced.replace(&rules(20));
         let mut fresh = replaced.envoy.clients(4);

@@ -144,8 +144,8 @@ fn workers_of_both_policies_admit_together_what_the_newer_one_gives() {
             }
         });
         for (number, admitted) in admitted.iter().enumerate() {
-            let admitted = admitted.load(Ordering::Relaxed);
-            assert_eq!(admitted, limit as usize, "key {number}, {used} of 30 and then {limit}");
+            let admitted = u32::try_from(admitted.load(Ordering::Relaxed)).unwrap();
+            assert_eq!(admitted, limit, "key {number}, {used} of 30 and then {limit}");
         }
     }
 }

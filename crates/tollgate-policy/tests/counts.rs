@@ -143,10 +143,9 @@ impl Reference {
         for set in policy.quota_sets() {
             let at = end + RECORD_HEADER..end + set.record_len();
             end = at.end;
-            if let Some((of, states)) = self.0.get_mut(&set.stable_id()) {
-                if *of == set.to_stored() {
-                    each(at, states);
-                }
+            let known = self.0.get_mut(&set.stable_id());
+            if let Some((_, states)) = known.filter(|(of, _)| *of == set.to_stored()) {
+                each(at, states);
             }
         }
     }

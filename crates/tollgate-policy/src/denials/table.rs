@@ -160,7 +160,7 @@ mod tests {
 
     /// Hashes of one set.
     fn of_one_set(n: u64) -> u64 {
-        n * u64::try_from(SETS).unwrap()
+        n.saturating_mul(u64::try_from(SETS).unwrap())
     }
 
     fn find(table: &mut Table, hash: u64) -> bool {
