@@ -16,6 +16,10 @@ import { pathToFileURL } from "node:url";
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const policy = (await lines.next()).value;
 
+// What the Worker logs goes to the other stream: here are answers only.
+const say = console.log.bind(console);
+console.log = console.error;
+
 const platform = `
   export class DurableObject { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }
   export class WorkerEntrypoint { constructor(ctx, env) { this.ctx = ctx; this.env = env; } }`;
@@ -102,6 +106,6 @@ for await (const line of lines) {
   if (evict) inMemory.clear();
   const request = new Request("https://tollgate.example/check", { method: "POST", body: JSON.stringify(check) });
   const response = await new Tollgate({}, env).fetch(request);
-  console.log(await response.text());
+  say(await response.text());
 }
-console.log(JSON.stringify({ ...count, objects: storages.size }));
+say(JSON.stringify({ ...count, objects: storages.size }));
