@@ -160,7 +160,8 @@ impl Reference {
             let len = u32::from_le_bytes(rest[..4].try_into().unwrap());
             let (states, others) = rest[4..].split_at(usize::try_from(len).unwrap());
             rest = others;
-            assert!(found.insert(set.stable_id(), (set, states)).is_none());
+            // A second one is what is remembered of the quotas before.
+            found.entry(set.stable_id()).or_insert((set, states));
         }
         for (id, (set, states)) in &self.0 {
             match found.get(id) {
@@ -325,6 +326,40 @@ fn a_changed_quota_keeps_its_word_to_who_is_refused() {
     assert_eq!(decided(&mut counts, &after, START + 6_000).0, Answer::Pass);
 }
 
+/// Two files are deployed side by side, or one is rolled back and deployed again: a client whose
+/// requests meet now this and now that quota gets no more of either than where each is alone.
+#[test]
+fn who_meets_two_quotas_in_turn_gets_no_more_than_both_have() {
+    for algorithm in [
+        "gcra",
+        "token-bucket",
+        "leaky-bucket",
+        "fixed-window",
+        "sliding-window",
+        "sliding-buckets",
+        "sliding-log",
+    ] {
+        let quota =
+            |limit| format!(r#""limit": {limit}, "window": "1d", "algorithm": "{algorithm}""#);
+        for version in [0, 1] {
+            let [low, high] = [10, 100].map(|limit| one_rule("r", &quota(limit), version));
+            let mut counts = Counts::default();
+            let mut admitted = [0, 0];
+            for i in 0..1_000_u64 {
+                for (of, policy) in [&low, &high].into_iter().enumerate() {
+                    let (answer, _) = decided(&mut counts, policy, START + i);
+                    admitted[of] += u32::from(answer == Answer::Pass);
+                    // Evicted in between.
+                    let row = row_of(&counts, Timestamp::from_millis(START + i));
+                    counts = Counts::decode(&row).expect("a row");
+                    assert_eq!(row_of(&counts, Timestamp::from_millis(START + i)), row);
+                }
+            }
+            assert!(admitted[0] <= 10 && admitted[1] <= 100, "{algorithm} {version}: {admitted:?}");
+        }
+    }
+}
+
 #[test]
 fn an_older_version_is_told_the_newer_one_and_charges_nothing() {
     let [old, new] = [3, 7].map(|version| one_rule("r", r#""limit": 5, "window": "1h""#, version));
@@ -432,9 +467,9 @@ fn bytes_of_a_request_a_reply_and_a_row() {
     counts.set_alarm_at(Timestamp::from_millis(START + 10_000));
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let golden = [
-        // magic, version, group, strict; binding, a cost of 1, the quotas
+        // magic, version, group, strict; binding, the rule, a cost of 1, the quotas
         "746f6c6c67740002 0200000000000000 20783918d88585b7 01",
-        "01 0100000000000000 05914774317f04d0 cdcc1d36 01 01",
+        "01 05914774317f04d0 0100000000000000 05914774317f04d0 cdcc1d36 01 01",
         "b18de1ab746adc72 01 00 0000 0500000000000000 00ca9a3b00000000 0500000000000000",
         // decided, at; charged: allowed, no delay, limit, remaining, no wait, reset
         "00 000032b491d4b318 01",

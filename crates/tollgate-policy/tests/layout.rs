@@ -14,7 +14,7 @@ mod support;
 
 use support::*;
 use tollgate_core::{FULLY_USED, Span, Timestamp};
-use tollgate_policy::{Counts, Plan, Policy, Surface, WireError, is_value};
+use tollgate_policy::{Counts, KeyOperation, Plan, Policy, Surface, WireError, is_value};
 
 const POLICY: &str = r#"{"version": 1, "rules": [
     {"name": "api", "key": ["client_ip"], "quotas": [
@@ -149,6 +149,16 @@ fn an_object_with_an_old_row_answers_fronts_of_both_versions() {
     let of_format_1 = counts().answer_format_1(&policy, &wire, now).unwrap();
     let quiet = counts().answer(&[&todays[..24], &[1 | 4], &todays[25..]].concat(), now).unwrap();
     assert_eq!(of_format_1.reply, quiet.reply[1..], "the same, and no states");
+    // A block, in the numbers of a refusal: code of before takes any flag but the charge's for no
+    // reply, and then `on_failure` would let through whom an operator blocked.
+    let (mut blocked, mut block) = (counts(), Vec::new());
+    let until = KeyOperation::Block(Timestamp::from_millis(LAST + 90_000));
+    let rule = policy.rules()[0].name();
+    policy.key_of(rule, &["192.0.2.1".into()]).unwrap().request(&policy, until, &mut block);
+    blocked.operate(&block, now).unwrap();
+    let refused = blocked.answer_format_1(&policy, &wire, now).unwrap().reply;
+    assert_eq!(refused.len(), of_format_1.reply.len());
+    assert_eq!((refused[8], refused[9]), (0, 2), "no flag; a denial");
     // Code of today that is asked for what it does not know, and code of before by code of today.
     let unknown = [&row[..8], &asked([7, 0, 0, 0])].concat();
     let refused = counts().answer_format_1(&policy, &unknown, now);

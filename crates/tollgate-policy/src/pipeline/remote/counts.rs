@@ -161,6 +161,11 @@ impl Counts {
     /// Brings what is kept to the quotas of the request; true when something used was carried.
     fn follow(&mut self, asked: &Asked<'_>, sets: Vec<StoredSet>, now: Timestamp) -> bool {
         let is_ahead = self.is_ahead_of(asked);
+        // Behind a newer version no quota of an older one comes back.
+        let may_return = self.version == 0 || asked.version <= self.version;
+        if !may_return {
+            self.sets.iter_mut().for_each(|kept| kept.before = None);
+        }
         self.version = self.version.max(asked.version);
         self.group = asked.group;
         let mut is_carried = false;
@@ -169,7 +174,7 @@ impl Counts {
             match self.kept(set.stable_id()) {
                 // What a response brought about: the states stay what they are by now.
                 Some(_) if is_ahead => {}
-                Some(kept) => is_carried |= kept.carry_to(set, now),
+                Some(kept) => is_carried |= kept.carry_to(set, may_return, now),
                 None => self.sets.push(Kept::fresh(set)),
             }
         }

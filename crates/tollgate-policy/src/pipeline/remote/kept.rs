@@ -1,8 +1,10 @@
 //! One quota set as it is kept: its parameters beside its states.
 //!
 //! Invariant: the states are of exactly these parameters and in today's layout, so that they are
-//! never read by other quotas; states that are all zeros were never charged.
+//! never read by other quotas; states that are all zeros were never charged. Quotas that come back
+//! after others find at least what they had counted themselves.
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -18,6 +20,10 @@ pub(crate) struct Kept {
     pub(crate) parameters: Vec<u8>,
     pub(crate) set: StoredSet,
     pub(crate) states: Vec<u8>,
+    /// What other quotas in its place had counted before, until it is idle: two files may be
+    /// deployed side by side, and carried to the lower limit and back nothing above that would be
+    /// left. It has none before itself.
+    pub(crate) before: Option<Box<Self>>,
 }
 
 impl Kept {
@@ -31,30 +37,64 @@ impl Kept {
     pub(crate) fn new(set: StoredSet, states: Vec<u8>) -> Self {
         let mut parameters = Vec::new();
         set.write(&mut parameters);
-        Self { parameters, set, states }
+        Self { parameters, set, states, before: None }
     }
 
     pub(crate) fn stable_id(&self) -> u64 {
         self.set.stable_id()
     }
 
-    /// Makes it one of `set`, with what is used carried over at `now`; false when nothing was.
-    pub(crate) fn carry_to(&mut self, set: StoredSet, now: Timestamp) -> bool {
+    /// Makes it one of `set`, with what is used carried over at `now`; false when nothing was. Its
+    /// own quotas `may_return`: then what they counted is remembered.
+    pub(crate) fn carry_to(&mut self, set: StoredSet, may_return: bool, now: Timestamp) -> bool {
         let mut next = Self::fresh(set);
-        let was_used = self.states.iter().any(|byte| *byte != 0);
         carry_set(&self.set, &self.states, &next.set, now, &mut next.states);
-        *self = next;
+        let mut earlier = core::mem::replace(self, next);
+        let before = earlier.before.take().filter(|before| before.parameters == self.parameters);
+        if let Some(before) = before.filter(|_| may_return) {
+            self.count_at_least(&before, &earlier.set, now);
+        }
+        let was_used = earlier.states.iter().any(|byte| *byte != 0);
+        self.before = (may_return && was_used).then(|| Box::new(earlier));
         was_used
+    }
+
+    /// Takes the states of `before`, which has the same quotas, where more is used in them. Those
+    /// that `between` had without a change went on there.
+    fn count_at_least(&mut self, before: &Self, between: &StoredSet, now: Timestamp) {
+        for quota in self.set.quotas() {
+            let is_same = |other: &StoredQuota| {
+                other.name_hash() == quota.name_hash() && other.limiter() == quota.limiter()
+            };
+            let (Some(state), Some(earlier)) =
+                (quota.state_mut(&mut self.states), quota.state(&before.states))
+            else {
+                continue;
+            };
+            let left = |state: &[u8]| quota.limiter().peek(state, now, 0).remaining;
+            if !between.quotas().iter().any(is_same) && left(earlier) < left(state) {
+                state.copy_from_slice(earlier);
+            }
+        }
     }
 
     /// The time from which it may be forgotten without loss.
     pub(crate) fn idle_at(&self) -> Timestamp {
-        self.set.idle_at(&self.states)
+        let before = self.before.as_ref().map_or(Timestamp::ZERO, |before| before.idle_at());
+        self.set.idle_at(&self.states).max(before)
     }
 
     /// True when it may be forgotten at `now`, however the clock oscillates.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
-        self.idle_at().saturating_add(ALLOWED_SKEW) <= now || self.states.iter().all(|b| *b == 0)
+        let is_unused = || self.before.is_none() && self.states.iter().all(|byte| *byte == 0);
+        self.idle_at().saturating_add(ALLOWED_SKEW) <= now || is_unused()
+    }
+
+    /// It, and then what is remembered of the quotas before, as a row has them; without what is
+    /// idle at `now`.
+    pub(crate) fn live(&self, now: Timestamp) -> impl Iterator<Item = &Self> {
+        let before = self.before.as_deref().filter(|before| !before.is_idle(now));
+        (!self.is_idle(now)).then_some(self).into_iter().chain(before)
     }
 
     /// The greatest share of a quota that is used at `now`.
@@ -64,8 +104,10 @@ impl Kept {
     }
 
     /// Bytes that it takes in a row.
-    pub(crate) const fn len(&self) -> usize {
-        self.parameters.len().saturating_add(self.states.len()).saturating_add(STATES_LEN)
+    pub(crate) fn len(&self) -> usize {
+        let before = self.before.as_ref().map_or(0, |before| before.len());
+        let own = self.parameters.len().saturating_add(self.states.len());
+        own.saturating_add(STATES_LEN).saturating_add(before)
     }
 
     /// Its quotas and states, with a decision for each quota.

@@ -34,9 +34,11 @@ impl Counts {
             let kept = |kept: &&Kept| kept.parameters == rule.parameters;
             let told = if tells { self.sets.iter().find(kept) } else { None };
             let flags = if told.is_some() { TOLD } else { 0 };
-            let flags = flags | if rule.blocked_until.is_some() { BLOCKED } else { 0 };
+            // Code of before would take the flag for no reply, and not for the refusal that it is.
+            let blocked_until = rule.blocked_until.filter(|_| !asked.is_quiet);
+            let flags = flags | if blocked_until.is_some() { BLOCKED } else { 0 };
             out.push(if is_charged { flags | CHARGED } else { flags });
-            if let Some(until) = rule.blocked_until {
+            if let Some(until) = blocked_until {
                 out.extend(until.as_nanos().to_le_bytes());
             }
             for decision in decisions.by_ref().take(rule.quotas) {

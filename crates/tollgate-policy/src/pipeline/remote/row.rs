@@ -10,8 +10,9 @@
 //! | 8 | the alarm that is set, nanoseconds since 1970 |
 //! | 8 | the newest version of the policy that was seen |
 //! | 1 | how many marks of an operator follow, of 24 bytes: a rule's stable identity, until when it blocks the key and when it was reset, nanoseconds, or 0 |
-//! | n | the sets: the parameters ([`StoredSet`]), the length of the states `u32`, the states |
+//! | n | the sets: the parameters ([`StoredSet`]), the length of the states `u32`, the states; of one rule and tier at most two, then the second is what other quotas had counted before |
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use tollgate_core::Timestamp;
@@ -28,7 +29,6 @@ const FORMAT: u8 = 2;
 impl Counts {
     /// Appends the row to `out`, without what is idle at `now`.
     pub fn encode(&self, now: Timestamp, out: &mut Vec<u8>) {
-        let is_live = |kept: &&Kept| !kept.is_idle(now);
         let len = self.sets.iter().fold(64_usize, |sum, kept| sum.saturating_add(kept.len()));
         out.reserve(len);
         out.push(FORMAT);
@@ -42,7 +42,7 @@ impl Counts {
             out.extend(mark.blocked_until.as_nanos().to_le_bytes());
             out.extend(mark.reset_at.as_nanos().to_le_bytes());
         }
-        for kept in self.sets.iter().filter(is_live) {
+        for kept in self.sets.iter().flat_map(|kept| kept.live(now)) {
             out.extend_from_slice(&kept.parameters);
             // States of one set are far below 4 GiB: 16 quotas of 8,200 bytes at the most.
             out.extend(u32::try_from(kept.states.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -75,10 +75,12 @@ impl Counts {
             let len = usize::try_from(row.u32()?).map_err(|_| WireError::Malformed)?;
             let stored = row.bytes(len)?;
             let states = set.current_states(stored).ok_or(WireError::Malformed)?.into_owned();
-            if counts.kept(set.stable_id()).is_some() {
-                return Err(WireError::Malformed);
+            let read = Kept::new(set.in_current_layout(), states);
+            match counts.kept(read.stable_id()) {
+                None => counts.sets.push(read),
+                Some(kept) if kept.before.is_none() => kept.before = Some(Box::new(read)),
+                Some(_) => return Err(WireError::Malformed),
             }
-            counts.sets.push(Kept::new(set.in_current_layout(), states));
         }
         Ok(counts)
     }
