@@ -122,6 +122,17 @@ class Half {
       return step(this.#made);
     });
   }
+
+  /** The same as one write: all of it or, when it fails, nothing. The half is made anew then, because it may remember what
+   * was not written. */
+  runWhole(storage, step) {
+    try {
+      return this.run((made) => storage.transactionSync(() => step(made)));
+    } catch (error) {
+      this.#madeBy = undefined;
+      throw error;
+    }
+  }
 }
 
 /** Relaxed counts are written this long after the first that is not, with all that came meanwhile. */
@@ -180,7 +191,7 @@ export class Tenants extends DurableObject {
   #half = new Half(() => new wasm.Tenants(this.ctx.storage));
 
   async call(request) {
-    const reply = this.#half.run((tenants) => tenants.call(request));
+    const reply = this.#half.runWhole(this.ctx.storage, (tenants) => tenants.call(request));
     if (this.#half.run((tenants) => tenants.has_written())) await this.#handOn();
     return reply;
   }
@@ -232,11 +243,11 @@ export class Metrics extends DurableObject {
   async #saveSoon() {
     await new Promise((resolve) => setTimeout(resolve, SAVE_METRICS_AFTER_MS));
     this.#saving = undefined;
-    this.#half.run((metrics) => metrics.save());
+    this.#half.runWhole(this.ctx.storage, (metrics) => metrics.save());
   }
 
   /** The sums as text: of OpenMetrics, or else of Prometheus. */
   text(isOpen) {
-    return this.#half.run((metrics) => metrics.text(isOpen));
+    return this.#half.runWhole(this.ctx.storage, (metrics) => metrics.text(isOpen));
   }
 }
