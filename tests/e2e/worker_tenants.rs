@@ -86,6 +86,10 @@ fn an_operator_gives_a_tenant_its_limits() {
     assert_eq!(client.send(&changed).status, 200);
     assert_eq!(client.send(&changed).status, 412, "somebody was faster");
     until(&mut client, "acme", 5);
+    let explained = json!({"method": "GET", "path": "/", "headers": {"x-org": "acme"}});
+    let explain = "/.well-known/tollgate/admin/explain";
+    let explained = client.send(&asks(READER, "POST", explain, &explained.to_string()));
+    assert_eq!(body(&explained)["rules"][0]["quotas"][0]["limit"], 5, "{}", explained.text());
 
     let expired = json!({"tier": "gold", "expires": "2020-01-01T00:00:00Z"});
     assert_eq!(put(&mut client, "past", &expired).status, 201);

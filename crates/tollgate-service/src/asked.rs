@@ -14,7 +14,7 @@ use crate::entity_tag::Tags;
 use crate::problem::Wrong;
 use crate::query::{MAX_TARGET, Query};
 use crate::routes::{Operation, Right, Route, find};
-use crate::service::{Call, Service};
+use crate::service::Call;
 
 /// The longest field that is read: 4 KiB.
 const MAX_FIELD: usize = 4096;
@@ -43,7 +43,11 @@ impl Asked {
     ///
     /// # Errors
     /// The answer to one that may not be served.
-    pub(crate) fn read(service: &Service<'_>, call: &Call<'_>) -> Result<Self, Answer> {
+    pub(crate) fn read(
+        tokens: &Tokens,
+        actor_header: Option<&str>,
+        call: &Call<'_>,
+    ) -> Result<Self, Answer> {
         if call.target.len() > MAX_TARGET {
             let detail = format!("use at most {MAX_TARGET} bytes of path and query");
             return Err(Wrong::UriTooLong.answer(&detail));
@@ -52,19 +56,19 @@ impl Asked {
         let found = find(path)
             .map_err(|()| Wrong::Malformed.answer("the path is not percent-encoded UTF-8"))?;
         let (route, parameter) = found.ok_or_else(|| Wrong::NotFound.answer("nothing is here"))?;
-        is_on(service.tokens, route)?;
+        is_on(tokens, route)?;
         let Some(method) = route.method(call.method) else {
             let allow = route.allow();
             let detail = format!("use {allow}");
             return Err(Wrong::MethodNotAllowed.answer(&detail).with("allow", &allow));
         };
-        let access = access(service.tokens, method.right, call)?;
+        let access = access(tokens, method.right, call)?;
         if body_limit(method.operation).is_some() {
             is_json(call)?;
         }
         let (known, repeated) = parameters(method.operation);
         let query = Query::parse(query, known, repeated);
-        let actor = access.map(|token| Actor { name: actor_name(service, call), token });
+        let actor = access.map(|token| Actor { name: actor_name(actor_header, call), token });
         Ok(Self {
             operation: method.operation,
             parameter,
@@ -197,8 +201,8 @@ pub(crate) fn field(call: &Call<'_>, name: &str) -> Result<Option<String>, Answe
 }
 
 /// Who does it, in one line that says nothing else than it seems to.
-fn actor_name(service: &Service<'_>, call: &Call<'_>) -> Option<String> {
-    let value = (call.field)(service.actor_header?)?;
+fn actor_name(header: Option<&str>, call: &Call<'_>) -> Option<String> {
+    let value = (call.field)(header?)?;
     let plain = |c: char| if c.is_control() || turns(c) { '\u{fffd}' } else { c };
     let name: String = value.trim().chars().take(MAX_ACTOR).map(plain).collect();
     (!name.is_empty()).then_some(name)

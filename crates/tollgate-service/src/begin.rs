@@ -1,12 +1,14 @@
 //! One request to the service, from its head to its answer.
 //!
 //! Invariant: nothing is read of a body, and nothing asked of a store, before the request was found
-//! to be allowed to.
+//! to be allowed to: a [`Service`], which may cost something to make, takes only what is
+//! [`Allowed`].
 
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
+use crate::access::Tokens;
 use crate::admin::step::Step;
 use crate::admin::{keys, metrics, policy, tenants};
 use crate::answer::{Answer, JSON};
@@ -53,17 +55,38 @@ enum State {
     Metrics(Format),
 }
 
+/// A request that may be served: its head was looked at, and nothing else.
+#[derive(Debug)]
+pub struct Allowed(Box<Asked>);
+
+impl Allowed {
+    /// Looks at the head of a request below `/.well-known/tollgate/`. `actor_header` is the name, in
+    /// lower case, of the header that says who does something, for the history.
+    ///
+    /// # Errors
+    /// The answer where nothing is to be read, copied or asked for it: the request may not be
+    /// served, or wants what everybody may have.
+    pub fn read(
+        tokens: &Tokens,
+        actor_header: Option<&str>,
+        call: &Call<'_>,
+    ) -> Result<Self, Answer> {
+        let is_head = call.method == "HEAD";
+        let asked = Asked::read(tokens, actor_header, call).map_err(|it| sent(it, is_head))?;
+        if asked.operation == Operation::ReadOpenApi {
+            return Err(sent(Answer::new(200, JSON, OPEN_API), is_head));
+        }
+        Ok(Self(Box::new(asked)))
+    }
+}
+
 impl Service<'_> {
-    /// Looks at the head of a request below `/.well-known/tollgate/`. Never fails: what is wrong is
-    /// answered.
+    /// Begins to serve a request. Never fails: what is wrong is answered.
     #[must_use]
-    pub fn begin(&self, call: &Call<'_>) -> Next {
-        match Asked::read(self, call) {
-            Err(answer) => Next::Answer(sent(answer, call.method == "HEAD")),
-            Ok(asked) => match body_limit(asked.operation) {
-                Some(limit) => Next::Body(WantsBody { limit, asked: Box::new(asked) }),
-                None => begun(self, Box::new(asked), Vec::new()),
-            },
+    pub fn begin(&self, Allowed(asked): Allowed) -> Next {
+        match body_limit(asked.operation) {
+            Some(limit) => Next::Body(WantsBody { limit, asked }),
+            None => begun(self, asked, Vec::new()),
         }
     }
 }
@@ -153,9 +176,9 @@ fn begun(service: &Service<'_>, asked: Box<Asked>, body: Vec<u8>) -> Next {
             let step = metrics::begin(&asked);
             next(asked, step, StoreCall::Metrics, State::Metrics)
         }
+        // `Allowed` has answered it.
         Operation::ReadOpenApi => {
-            let answer = Answer::new(200, JSON, OPEN_API);
-            Next::Answer(sent(answer, asked.is_head))
+            Next::Answer(sent(Answer::new(200, JSON, OPEN_API), asked.is_head))
         }
     }
 }
@@ -178,4 +201,45 @@ fn next<C, S>(
 /// `answer` as it is sent: to `HEAD` without its body (RFC 9110, 9.3.2).
 fn sent(answer: Answer, is_head: bool) -> Answer {
     if is_head { Answer { body: "".into(), ..answer } } else { answer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Access;
+    use crate::bearer::Token;
+    use crate::routes::{PREFIX, ROUTES};
+
+    /// Guards: a stranger who makes a deployment copy its policy, or ask an object for it.
+    #[test]
+    fn a_stranger_has_an_answer_before_there_is_a_service() {
+        let tokens = Tokens { admin: Some(Token::new(b"secret")), ..Tokens::default() };
+        let asked = |method: &str, path: &str, token: Option<&str>| {
+            let target = format!("{PREFIX}{path}").replace(['{', '}'], "");
+            let field = |name: &str| match name {
+                "authorization" => token.map(Into::into),
+                "content-type" => Some("application/json".into()),
+                _ => None,
+            };
+            let call = Call { method, target: &target, field: &field, now_ms: 0 };
+            Allowed::read(&tokens, None, &call).map_err(|answer| answer.status)
+        };
+        for route in ROUTES {
+            for method in route.methods {
+                let is_public = route.path == "openapi.json";
+                for token in [None, Some("Bearer secre"), Some("Basic secret"), Some("")] {
+                    let expected = if is_public { 200 } else { 401 };
+                    assert_eq!(asked(method.name, route.path, token).err(), Some(expected));
+                }
+                let with_token = asked(method.name, route.path, Some("Bearer secret"));
+                assert_eq!(with_token.is_ok(), !is_public, "{method:?} {}", route.path);
+                if let Ok(Allowed(asked)) = with_token {
+                    assert_eq!(asked.actor.map(|actor| actor.token), Some(Access::Admin));
+                }
+            }
+            for method in ["OPTIONS", "TRACE", "get", ""] {
+                assert_eq!(asked(method, route.path, None).err(), Some(405), "{method}");
+            }
+        }
+    }
 }

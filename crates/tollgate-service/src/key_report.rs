@@ -114,16 +114,16 @@ pub fn explained(policy: &Policy, outcome: &Outcome<'_>) -> String {
 }
 
 impl<'a> Rule<'a> {
-    fn new(policy: &'a Policy, decided: &RuleDecision<'_>) -> Option<Self> {
-        let set = policy.quota_sets().get(decided.quota_set);
+    fn new(policy: &'a Policy, decided: &RuleDecision<'a>) -> Option<Self> {
+        let set = decided.set;
         Some(Self {
             name: policy.rules().get(decided.rule)?.name(),
-            tier: set.and_then(QuotaSet::tier),
+            tier: set.tier(),
             key: policy.key_parts(decided.rule),
             result: decided.result.label(),
             cost: decided.cost,
             is_enforced: decided.is_binding,
-            quotas: set.map(|set| quotas_of(set, decided.quotas).collect()).unwrap_or_default(),
+            quotas: quotas_of(set, decided.quotas).collect(),
         })
     }
 

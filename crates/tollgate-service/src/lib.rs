@@ -41,7 +41,7 @@ pub mod metrics;
 pub use access::{Access, Actor, Tokens};
 pub use answer::{Answer, Fields, HEALTH_PATH};
 pub use bearer::Token;
-pub use begin::{Next, WantsBody, WantsStore};
+pub use begin::{Allowed, Next, WantsBody, WantsStore};
 pub use memory::MemoryStore;
 pub use memory::limits::MemoryLimits;
 pub use open_api::OPEN_API;

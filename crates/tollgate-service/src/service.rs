@@ -6,8 +6,6 @@ use alloc::string::String;
 
 use tollgate_policy::{Policy, Problems, Surface};
 
-use crate::access::Tokens;
-
 /// The head of a request.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
@@ -22,13 +20,9 @@ pub struct Call<'a> {
     pub now_ms: u64,
 }
 
-/// What answers: the secrets, the settings and the file of one deployment.
+/// What answers whom it may: the file and the policy of one deployment.
 #[derive(Clone, Copy)]
 pub struct Service<'a> {
-    /// Who may do what. Without `admin` there is no admin API.
-    pub tokens: &'a Tokens,
-    /// The name, in lower case, of the header that says who does something, for the history.
-    pub actor_header: Option<&'a str>,
     /// Where policies are enforced.
     pub surface: Surface,
     /// The file that was deployed.

@@ -2,13 +2,14 @@
 //! `tollgate-service` reads the request and says what to do.
 //!
 //! Invariant: these paths are ours whether they are on or off: none is forwarded to the origin,
-//! counted by a policy or cached. Nothing is read of a body before the service wants it, and no
-//! more than it wants. Deliberately absent: who may do what, and every answer; those are the
+//! counted by a policy or cached. For whoever has no token nothing is read, copied or asked. Nothing
+//! is read of a body before the service wants it, and no more than it wants. Deliberately absent: who may do what, and every answer; those are the
 //! service's.
 
 use tollgate_policy::Surface;
 use tollgate_service::{
-    Answer, Call, DeployedFile, KeyCall, Next, PREFIX, PolicyCall, Service, StoreCall, StoreReply,
+    Allowed, Answer, Call, DeployedFile, KeyCall, Next, PREFIX, PolicyCall, Service, StoreCall,
+    StoreReply,
 };
 use worker::web_sys;
 
@@ -27,24 +28,27 @@ pub(crate) fn is_ours(path: &str) -> bool {
 /// The answer to a request for `target`, which is one of ours.
 pub(crate) async fn answer(visit: &Visit<'_>, request: &web_sys::Request, target: &str) -> Answer {
     let gate = visit.gate;
+    let operator = &gate.settings.operator;
+    let headers = request.headers();
+    let field = |name: &str| headers.get(name).ok().flatten();
+    let method = request.method();
+    let call = Call { method: &method, target, field: &field, now_ms: js::now_ms() };
+    // Before anything that costs: a stranger must not reach an object, nor copy 1 MiB.
+    let allowed = match Allowed::read(&operator.tokens, operator.audit_header.as_deref(), &call) {
+        Ok(allowed) => allowed,
+        Err(answer) => return answer,
+    };
     let active = policy(visit).await;
     let is_on = gate.follower.is_some();
     let text = if is_on { js::policy_text() } else { String::new() };
     let fingerprint = gate.follower.as_ref().map_or(0, |follower| follower.fingerprint);
-    let operator = &gate.settings.operator;
     let service = Service {
-        tokens: &operator.tokens,
-        actor_header: operator.audit_header.as_deref(),
         surface: Surface::Worker,
         deployed: DeployedFile { text: &text, fingerprint },
         policy: active.as_ref().map(|active| &*active.policy),
         objections: &|candidate| objections(candidate, &gate.settings),
     };
-    let headers = request.headers();
-    let field = |name: &str| headers.get(name).ok().flatten();
-    let method = request.method();
-    let call = Call { method: &method, target, field: &field, now_ms: js::now_ms() };
-    let mut next = service.begin(&call);
+    let mut next = service.begin(allowed);
     loop {
         next = match next {
             Next::Answer(answer) => return answer,
@@ -75,7 +79,7 @@ pub(crate) async fn answer(visit: &Visit<'_>, request: &web_sys::Request, target
 /// What is asked of one client, under the policy in force.
 async fn of_key(visit: &Visit<'_>, call: &KeyCall) -> StoreReply {
     match policy(visit).await {
-        Some(active) => keys::ask(&visit.gate.objects, &active.policy, call).await,
+        Some(active) => keys::ask(visit.gate, &active.policy, call).await,
         None => StoreReply::Failed("there is no policy in force".to_owned()),
     }
 }

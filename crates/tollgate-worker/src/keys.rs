@@ -9,18 +9,21 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{DescribedRequest, GivenKey, KeyOperation, KeyState, NoKey, Plan, Policy};
 use tollgate_service::{KeyCall, KeyReply, RuleKey, StoreReply, key_report};
 
+use crate::deployment::Gate;
 use crate::facts::with_claims;
 use crate::js;
 use crate::object_name::object_name;
 use crate::objects::Objects;
+use crate::tenants;
 
 /// How long an operator waits for a key's object, in milliseconds.
 const OPERATOR_MS: u32 = 10_000;
 
 /// Carries out `call` for an operator, under the policy in force.
-pub(crate) async fn ask(objects: &Objects, policy: &Policy, call: &KeyCall) -> StoreReply {
+pub(crate) async fn ask(gate: &Gate, policy: &Policy, call: &KeyCall) -> StoreReply {
+    let objects = &gate.objects;
     let done = match call {
-        KeyCall::Explain { request } => Ok(explain(objects, policy, request).await),
+        KeyCall::Explain { request } => Ok(explain(gate, policy, request).await),
         KeyCall::State(key) => state(objects, policy, key).await,
         KeyCall::Reset(key) => change(objects, policy, key, KeyOperation::Reset).await,
         KeyCall::Unblock(key) => change(objects, policy, key, KeyOperation::Unblock).await,
@@ -32,15 +35,19 @@ pub(crate) async fn ask(objects: &Objects, policy: &Policy, call: &KeyCall) -> S
     done.map_or_else(StoreReply::Failed, StoreReply::Keys)
 }
 
-/// What would be decided; nothing is charged, and nothing that is remembered is asked.
-async fn explain(objects: &Objects, policy: &Policy, request: &str) -> KeyReply {
+/// What would be decided, with the entry that the request's tenant has; nothing is charged, and
+/// nothing that is remembered of counts is asked.
+async fn explain(gate: &Gate, policy: &Policy, request: &str) -> KeyReply {
     let Ok(facts) = DescribedRequest::parse(request.as_bytes()) else {
         return KeyReply::NoKey("is no request".to_owned());
     };
     let facts = with_claims(policy, facts).await;
     let mut plan = Plan::new();
-    policy.plan(&facts, &mut plan);
-    objects.look_at(policy, &mut plan).await;
+    tenants::plan(gate.tenants.as_ref(), &gate.objects, policy, &facts, &mut plan).await;
+    // Else nobody knows its tenant's quotas, and `on_failure` has decided.
+    if !plan.has_failed() {
+        gate.objects.look_at(policy, &mut plan).await;
+    }
     KeyReply::Explained(key_report::explained(policy, &plan.outcome(policy)))
 }
 

@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use tollgate_policy::{Policy, Problems, Surface};
 use tollgate_service::{
-    Answer, Call, DeployedFile, MemoryLimits, MemoryStore, Next, Service, StoreCall, StoreReply,
-    Token, Tokens,
+    Allowed, Answer, Call, DeployedFile, MemoryLimits, MemoryStore, Next, Service, StoreCall,
+    StoreReply, Token, Tokens,
 };
 
 pub const ADMIN: &str = "admin-t0ken";
@@ -110,7 +110,10 @@ impl Deployment {
         };
         let call =
             Call { method: &ask.method, target: &ask.target, field: &field, now_ms: self.now_ms };
-        self.serve(|service| service.begin(&call))
+        match Allowed::read(&self.tokens, Some("cf-access-authenticated-user-email"), &call) {
+            Ok(allowed) => self.serve(|service| service.begin(allowed)),
+            Err(answer) => Next::Answer(answer),
+        }
     }
 
     /// One more step.
@@ -143,8 +146,6 @@ impl Deployment {
 
     fn serve<T>(&self, act: impl FnOnce(&Service<'_>) -> T) -> T {
         act(&Service {
-            tokens: &self.tokens,
-            actor_header: Some("cf-access-authenticated-user-email"),
             surface: Surface::Worker,
             deployed: DeployedFile { text: &self.file, fingerprint: self.fingerprint },
             policy: Policy::compile(&self.file, Surface::Worker).ok().as_ref(),
