@@ -12,8 +12,10 @@ mod common;
 
 use common::*;
 use serde_json::{Value, json};
+use tollgate_core::Timestamp;
+use tollgate_policy::{Counts, DescribedRequest, KeyOperation, KeyState, Plan, Policy, Surface};
 use tollgate_service::{
-    Answer, KeyCall, KeyReply, MemoryLimits, MetricsReply, Next, StoreCall, StoreReply,
+    Answer, KeyCall, KeyReply, MemoryLimits, MetricsReply, Next, StoreCall, StoreReply, key_report,
 };
 
 const TENANTS: &str = r#"{"version": 1, "tenant": {"jwt_claim": "org"},
@@ -209,13 +211,47 @@ fn of_two_who_saw_the_same_entry_exactly_one_writes() {
     }
 }
 
+/// The policy that keys are counted under here.
+fn counted() -> Policy {
+    let policy = r#"{"version": 1, "rules": [{"name": "each", "key": ["client_ip"],
+        "quotas": [{"name": "q", "limit": 1, "window": "1h"}]}]}"#;
+    Policy::compile(policy, Surface::Worker).unwrap()
+}
+
+/// What is said of a request when everything is used up.
+fn explained(request: &str) -> String {
+    let policy = counted();
+    let facts = DescribedRequest::parse(request.as_bytes()).unwrap();
+    let mut plan = Plan::new();
+    policy.plan(&facts, &mut plan);
+    for _ in 0..2 {
+        let mut value = Vec::new();
+        for i in 0..plan.partitions().count() {
+            value.extend_from_slice(plan.partition(i).unwrap().value());
+            plan.partition_mut(i).unwrap().load(&policy, Some(&value));
+        }
+        plan.decide(&policy, Timestamp::from_millis(1));
+    }
+    key_report::explained(&policy, &plan.outcome(&policy))
+}
+
+/// What is said of a key that is blocked.
+fn state() -> String {
+    let policy = counted();
+    let key = policy.key_of("each", &["192.0.2.1".into()]).unwrap();
+    let mut request = Vec::new();
+    key.request(&policy, KeyOperation::Block(Timestamp::from_millis(9_000)), &mut request);
+    let answered = Counts::default().operate(&request, Timestamp::from_millis(1)).unwrap();
+    key_report::state(&policy, &key, &KeyState::read(&answered.reply).unwrap())
+}
+
 fn others(call: &StoreCall) -> StoreReply {
     match call {
         StoreCall::Keys(call) => StoreReply::Keys(match call {
-            KeyCall::Explain { .. } => KeyReply::Explained("{}".into()),
+            KeyCall::Explain { request } => KeyReply::Explained(explained(request)),
             KeyCall::State(key) if key.rule == "gone" => KeyReply::NoRule,
             KeyCall::State(key) if key.key.len() != 1 => KeyReply::NoKey("has 1 part".into()),
-            KeyCall::State(_) => KeyReply::State("{}".into()),
+            KeyCall::State(_) => KeyReply::State(state()),
             KeyCall::Reset(key) | KeyCall::Unblock(key) | KeyCall::Block { key, .. }
                 if key.rule == "gone" =>
             {
