@@ -69,9 +69,9 @@ function inWasm(step) {
 
 const ABORTED = Symbol("aborted");
 
-/** Settles like what `ask` gives, or with a 500 as soon as the wasm instance is replaced. The 500 is made here and not by
- * whoever notices the abort: a response belongs to the request that made it. */
-async function guarded(ask) {
+/** Settles like what `ask` gives, or with what `failure` makes as soon as the wasm instance is replaced. That is made here
+ * and not by whoever notices the abort: a response belongs to the request that made it. */
+async function guarded(ask, failure) {
   let abort;
   const whenAborted = new Promise((resolve) => {
     abort = () => resolve(ABORTED);
@@ -86,18 +86,30 @@ async function guarded(ask) {
   } finally {
     underWay.delete(abort);
   }
-  return internalError();
+  return failure();
 }
 
+const PROBLEM = '{"type":"about:blank","title":"Internal Server Error","status":500}';
+
 function internalError() {
-  const problem = { type: "about:blank", title: "Internal Server Error", status: 500 };
   const headers = { "content-type": "application/problem+json", "cache-control": "no-store" };
-  return new Response(JSON.stringify(problem), { status: 500, headers });
+  return new Response(PROBLEM, { status: 500, headers });
 }
 
 export default class Tollgate extends WorkerEntrypoint {
   fetch(request) {
-    return guarded(() => wasm.fetch(request, this.env, this.ctx));
+    return guarded(() => wasm.fetch(request, this.env, this.ctx), internalError);
+  }
+
+  /** What `POST /check` answers to `asked` with status 200, as a value; else an error that says what it answers. */
+  async check(asked) {
+    const body = JSON.stringify(asked) ?? "";
+    const [status, answer] = await guarded(() => wasm.check(body, this.env, this.ctx), () => [500, PROBLEM]);
+    if (status === 200) return JSON.parse(answer);
+    const { title, detail, errors = [] } = JSON.parse(answer);
+    const each = errors.map(({ path, detail }) => (path === "" ? detail : `${path}: ${detail}`));
+    const said = [`${status} ${title}`, ...(detail === undefined ? [] : [detail]), ...each].join("; ");
+    throw status < 500 ? new TypeError(said) : new Error(said);
   }
 }
 

@@ -34,6 +34,7 @@ mod worker_policy;
 mod worker_proxy;
 mod worker_relaxed;
 mod worker_replay;
+mod worker_rpc;
 mod worker_settings;
 mod worker_tenants;
 mod worker_values;

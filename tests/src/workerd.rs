@@ -110,6 +110,11 @@ impl Setup {
         self.bound(name, format!("text = {}", text(&value.to_string())))
     }
 
+    /// Binds `name` to the Worker itself, as another Worker's service binding would be.
+    pub fn service_binding(self, name: &str) -> Self {
+        self.bound(name, "service = (name = \"main0\", entrypoint = \"Tollgate\")".to_owned())
+    }
+
     /// Sets a variable that is no text.
     pub fn json_binding(self, name: &str, value: Value) -> Self {
         self.bound(name, format!("json = {}", text(&value.to_string())))

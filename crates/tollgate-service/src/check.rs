@@ -36,6 +36,12 @@ pub fn requests(body: &[u8]) -> Result<DescribedRequests, Answer> {
         .map_err(|problems| Answer::problems(400, "Bad Request", WRONG, &problems))
 }
 
+/// The answer to a body that is longer than [`MAX_BODY`].
+#[must_use]
+pub fn too_long() -> Answer {
+    Answer::problem(413, "Content Too Large", "send at most 65536 bytes")
+}
+
 const WRONG: &str = "the check request is wrong; see errors";
 
 /// The answer to one of several requests that is wrong: the problem that it would be alone, as

@@ -1,8 +1,9 @@
 //! Tollgate as a Cloudflare Worker: in front of an origin, or as the service `POST /check`.
 //!
 //! This file receives requests and hands them to `proxy` (in front of an origin) or `service`
-//! (`POST /check`). Decisions are made in `object`, one Durable Object per partition key; what is
-//! said about them comes from `tollgate-policy`.
+//! (`POST /check`); what another Worker asks by a call comes in by `rpc`. Decisions are made in
+//! `object`, one Durable Object per partition key; what is said about them comes from
+//! `tollgate-policy`.
 //!
 //! Invariant: every request gets an answer: a wrong policy or setting is answered with 500 and
 //! where to read why, an object or an origin that is silent is a failure with a name, and nothing
@@ -36,6 +37,7 @@ mod points;
 mod policy_object;
 mod proxy;
 mod row;
+mod rpc;
 mod service;
 mod settings;
 mod sql;

@@ -45,12 +45,15 @@ pub(crate) async fn service(
         return Reply::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
     }
     let Some(body) = js::body(request, check::MAX_BODY).await else {
-        return Reply::problem(413, "Content Too Large", "send at most 65536 bytes");
+        return check::too_long();
     };
-    match check::requests(&body) {
-        Ok(DescribedRequests::One(facts)) => {
-            Reply::json(check_one(visit, Rc::clone(&active), facts).await)
-        }
+    decided(visit, active, &body).await
+}
+
+/// Decides what `body` describes: one request, or several.
+pub(crate) async fn decided(visit: &Visit<'_>, active: Rc<Active>, body: &[u8]) -> Reply {
+    match check::requests(body) {
+        Ok(DescribedRequests::One(facts)) => Reply::json(check_one(visit, active, facts).await),
         Ok(DescribedRequests::Many(requests)) => {
             let one = async |request| match request {
                 Ok(facts) => check_one(visit, Rc::clone(&active), facts).await,
