@@ -29,6 +29,7 @@ mod worker_odd;
 mod worker_origin;
 mod worker_origins;
 mod worker_panics;
+mod worker_package;
 mod worker_placement;
 mod worker_policy;
 mod worker_proxy;

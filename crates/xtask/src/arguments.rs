@@ -20,6 +20,7 @@ pub enum Asked {
     Fuzz(fuzz::Options),
     Load(load::Options),
     Notice,
+    Npm,
     /// With the port to serve it on.
     Playground(Option<u16>),
     Test(steps::Wanted),
@@ -51,6 +52,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::E
             write: of.get_flag("write"),
         }),
         "notice" => Asked::Notice,
+        "npm" => Asked::Npm,
         "playground" => Asked::Playground(of.get_one("serve").copied()),
         "test" => Asked::Test(wanted(of)),
         "tidy" => Asked::Tidy,
@@ -104,6 +106,10 @@ fn program() -> Command {
         .subcommand(
             Command::new("notice")
                 .about("Write NOTICE anew, after another crate is bundled or another version of one"),
+        )
+        .subcommand(
+            Command::new("npm")
+                .about("Build the Worker as an npm package into target/tollgate/npm/"),
         )
         .subcommand(playground_program())
         .subcommand(

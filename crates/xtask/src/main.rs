@@ -51,6 +51,7 @@ fn dispatch(asked: Asked) -> Result<()> {
         Asked::Fuzz(options) => fuzz::fuzz(&workspace, options),
         Asked::Load(options) => load::load(&workspace, &options),
         Asked::Notice => notice::write(&workspace),
+        Asked::Npm => build::npm::build(&workspace),
         Asked::Playground(port) => playground(&workspace, port),
         Asked::Test(wanted) => steps::test(&workspace, &wanted),
         Asked::Tidy => tidy::tidy(&workspace),

@@ -56,6 +56,11 @@ impl Workspace {
         self.target.join("release-test/libtollgate_clock.so")
     }
 
+    /// The npm package, packed. Its version is the workspace's.
+    pub fn npm_package(&self) -> PathBuf {
+        self.out.join(concat!("npm/tollgate-worker-", env!("CARGO_PKG_VERSION"), ".tgz"))
+    }
+
     /// What `wrangler deploy` would upload, as plain workerd can serve it.
     pub fn worker_dir(&self) -> PathBuf {
         self.out.join("worker")

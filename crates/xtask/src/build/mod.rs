@@ -6,6 +6,7 @@
 pub mod envoy;
 pub mod exports;
 mod glue;
+pub mod npm;
 pub mod playground;
 pub mod product;
 pub mod purity;

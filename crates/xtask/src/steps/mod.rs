@@ -57,6 +57,7 @@ const STEPS: &[Step] = &[
     served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
     built("workerd", "build the Worker", SERVERS, servers::build_worker),
     built("workerd", "wrangler deploy --dry-run", SERVERS, servers::dry_run),
+    built("workerd", "pack the npm package", SERVERS, servers::npm_package),
     served("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
     served("up", "cargo xtask up", SERVERS, servers::up),
     served("load", "both products under load", load::NEEDS, load::briefly),
@@ -80,6 +81,7 @@ const END_TO_END: &[&Tool] = &[
     &tools::ENVOY,
     &tools::NGINX,
     &tools::PROMTOOL,
+    &tools::TYPES,
 ];
 const COMPOSE: &[&Tool] = &[&tools::DOCKER, &tools::COMPOSE, &tools::ENVOY, &tools::STAND_IN];
 

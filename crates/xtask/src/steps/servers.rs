@@ -47,6 +47,10 @@ pub fn validate(workspace: &Workspace) -> Result<()> {
     envoy::validate(workspace, "validate-origin", &origin)
 }
 
+pub fn npm_package(workspace: &Workspace) -> Result<()> {
+    build::npm::build(workspace)
+}
+
 pub fn dry_run(workspace: &Workspace) -> Result<()> {
     let mut command = Command::new(node::bin(workspace).join("wrangler"));
     command.current_dir(&workspace.root).args(["deploy", "--dry-run", "--outdir"]);

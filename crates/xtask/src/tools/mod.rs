@@ -10,6 +10,7 @@ pub mod node;
 mod npm;
 pub mod page;
 pub mod place;
+pub mod types;
 
 use crate::{
     problem::{OrProblem, Problem, Result},
@@ -123,6 +124,16 @@ pub static PAGE: Tool = Tool {
     install: page::install,
 };
 
+pub static TYPES: Tool = Tool {
+    name: "types packages",
+    version: "locked",
+    needed_for: "test workerd",
+    by_hand: "install npm (Node 20 or newer) and see whether it reaches its registry",
+    lane: Lane::Download,
+    check: types::check,
+    install: types::install,
+};
+
 pub static ENVOY: Tool = Tool {
     name: "envoy",
     version: versions::ENVOY,
@@ -223,7 +234,7 @@ pub static VALGRIND: Tool = Tool {
     install: |_, job| apt::install(&["valgrind"], job),
 };
 
-pub static ALL: [&Tool; 18] = [
+pub static ALL: [&Tool; 19] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &PAGE_BINDGEN,
@@ -232,6 +243,7 @@ pub static ALL: [&Tool; 18] = [
     &CARGO_FUZZ,
     &NODE,
     &PAGE,
+    &TYPES,
     &ENVOY,
     &NGINX,
     &PROMTOOL,

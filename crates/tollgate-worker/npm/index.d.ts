@@ -1,0 +1,105 @@
+// Types for a Worker that asks Tollgate through a service binding, and its two small helpers.
+
+/** What the service binding is: `interface Env { TOLLGATE: Tollgate }`. */
+export interface Tollgate {
+  /**
+   * Decides about a described request, as `POST /check` does, and charges it. Throws a `TypeError` that names every mistake
+   * when what is asked is wrong, and an `Error` when nothing can be decided: neither is permission.
+   */
+  check(asked: CheckRequest & { response_status?: undefined }): Promise<CheckAnswer>;
+  /** Reports the status of the response, when the answer to the same request has `report`. */
+  check(asked: CheckRequest & { response_status: number }): Promise<Charged>;
+  /** Several at once, at most 100: answered in their order, each by itself. A wrong one is a `Problem` in its place. */
+  check(asked: CheckBatch): Promise<CheckAnswers>;
+  fetch(input: Request | string | URL, init?: RequestInit): Promise<Response>;
+}
+
+/** What `check` is asked about `request`, with all header fields or with those named in `headers`. */
+export function describe(request: Request, headers?: readonly string[]): CheckRequest & { response_status?: undefined };
+
+/** The response that the policy gives in place of yours; `undefined` when the request may go on. */
+export function refusal(answer: CheckAnswer): Response | undefined;
+
+/** Your response with the fields that the policy adds. */
+export function withFields(response: Response, answer: CheckAnswer): Response;
+
+// From docs/openapi.json:
+
+export interface CheckRequest {
+  /** As the client sent it. */
+  method: string;
+  /** The path with its query. */
+  path: string;
+  /** The number of the client's network. */
+  asn?: number;
+  /** The other end of the connection, without a port. */
+  client_ip?: string;
+  /** Two letters. */
+  country?: string;
+  /** Each value is one line of text. */
+  headers?: Record<string, string>;
+  /** As the client named it; goes before a host among the headers. */
+  host?: string;
+  /** Of the response, for a report; without it this asks for a decision. */
+  response_status?: number;
+}
+
+export interface CheckBatch {
+  requests: CheckRequest[];
+}
+
+export interface CheckAnswer {
+  decision: "allow" | "deny" | "delay";
+  /** Copy these onto the response. */
+  headers: Record<string, string>;
+  /** When the request would be let through; null when it is, or when that is not said. */
+  retry_after_ms: number | null;
+  rules: {
+    name: string;
+    result: string;
+  }[];
+  /** Names of the quotas that are used up. */
+  violated: string[];
+  /** With deny. */
+  body?: string;
+  /** With deny; null when there is no body. */
+  content_type?: string | null;
+  /** With delay: let the request go on after so long. Its place is taken. */
+  delay_ms?: number;
+  /** No quota refuses, but a count cannot be read. */
+  failure?: true;
+  grpc?: {
+    message: string;
+    status: number;
+  };
+  /** Ask again with response_status once the status is known. */
+  report?: "response_status";
+  /** Set these on the request that goes on. */
+  request_headers?: Record<string, string>;
+  /** With deny: of the response that the policy gives. */
+  status?: number;
+}
+
+export interface Charged {
+  charged: boolean;
+}
+
+export interface CheckAnswers {
+  answers: Array<CheckAnswer | Charged | Problem>;
+}
+
+/** RFC 9457. type stays the same; detail and errors are for people. */
+export interface Problem {
+  detail: string;
+  status: number;
+  title: string;
+  type: string;
+  errors?: ProblemError[];
+}
+
+export interface ProblemError {
+  detail: string;
+  path: string;
+}
+
+// End of docs/openapi.json.

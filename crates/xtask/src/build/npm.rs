@@ -1,0 +1,96 @@
+//! The npm package: the Worker as it is deployed, with types, helpers and a template, for whoever
+//! has no Rust.
+//!
+//! Invariant: the modules in it are those of `target/tollgate/worker`, but for the policy: who
+//! forgets to give one is answered with 500. Its version and what its template binds are those of
+//! this repository. Nothing is downloaded and nothing published.
+
+use super::worker::{self, MODULES, POLICY};
+use crate::{
+    problem::{OrProblem, Problem, Result},
+    run,
+    tools::place::atomically,
+    workspace::Workspace,
+};
+use std::{fs, path::Path, process::Command};
+
+/// What of the package is written by hand.
+const SOURCES: &str = "crates/tollgate-worker/npm";
+const TEMPLATE: &str = "crates/tollgate-worker/npm/template/wrangler.toml";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const FIX: &str = "see crates/tollgate-worker/npm";
+
+/// Builds the Worker and packs it.
+pub fn build(workspace: &Workspace) -> Result<()> {
+    worker::compile(workspace, &run::shown)?;
+    worker::package(workspace)?;
+    pack(workspace)?;
+    let file = workspace.npm_package();
+    let bytes = fs::metadata(&file).or_problem("the package is missing", FIX)?.len();
+    println!("  {} {bytes} bytes", file.display());
+    Ok(())
+}
+
+/// Packs what was built.
+pub fn pack(workspace: &Workspace) -> Result<()> {
+    check(workspace)?;
+    atomically(&workspace.out.join("npm"), |folder| {
+        let package = folder.join("package");
+        copy_all(&workspace.root.join(SOURCES), &package)?;
+        for module in MODULES.into_iter().filter(|module| *module != POLICY) {
+            copy(&workspace.worker_dir().join(module), &package.join(module))?;
+        }
+        for text in ["LICENSE", "NOTICE"] {
+            copy(&workspace.root.join(text), &package.join(text))?;
+        }
+        let mut npm = Command::new("npm");
+        npm.current_dir(&package).args(["pack", "--ignore-scripts", "--pack-destination", ".."]);
+        run::output(&mut npm, "see what npm says").map(drop)
+    })
+}
+
+/// The version, and the lines of the template that must be those of the shipped wrangler.toml.
+fn check(workspace: &Workspace) -> Result<()> {
+    let read = |file: &str| {
+        fs::read_to_string(workspace.root.join(file)).or_problem(format!("no {file}"), FIX)
+    };
+    let package = read(&format!("{SOURCES}/package.json"))?;
+    if !package.contains(&format!("\"version\": \"{VERSION}\"")) {
+        let why = format!("its version is not the workspace's, {VERSION}");
+        return Err(Problem::new("package.json is another version", why, FIX));
+    }
+    let (shipped, template) = (read("wrangler.toml")?, read(TEMPLATE)?);
+    if bound(&shipped) != bound(&template) {
+        let why = "classes, migrations or the compatibility date differ";
+        return Err(Problem::new("the template differs from wrangler.toml", why, FIX));
+    }
+    Ok(())
+}
+
+/// The lines that say what a deployment has, without what people may choose.
+fn bound(toml: &str) -> Vec<&str> {
+    let names =
+        ["compatibility_date", "class_name", "new_sqlite_classes", "tag ", "type ", "globs"];
+    let is_bound =
+        |line: &&str| line.starts_with("[[") || names.iter().any(|name| line.starts_with(name));
+    toml.lines().filter(is_bound).collect()
+}
+
+fn copy_all(from: &Path, to: &Path) -> Result<()> {
+    let entries = fs::read_dir(from).or_problem(format!("cannot read {}", from.display()), FIX)?;
+    for entry in entries {
+        let entry = entry.or_problem(format!("cannot read {}", from.display()), FIX)?;
+        let target = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy_all(&entry.path(), &target)?,
+            false => copy(&entry.path(), &target)?,
+        }
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let what = || format!("cannot copy {}", from.display());
+    fs::create_dir_all(to.parent().unwrap_or(to)).or_problem(what(), FIX)?;
+    fs::copy(from, to).map(drop).or_problem(what(), FIX)
+}

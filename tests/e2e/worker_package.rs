@@ -1,0 +1,196 @@
+//! The npm package, as somebody uses it who has no Rust: installed without a network, typed, run
+//! by wrangler alone with the template, and beside the example app that asks it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::process::{self, Server, TempDir};
+use tollgate_e2e::workerd::node_bin;
+
+const RUN: &str = "cargo xtask test workerd";
+const DOCUMENT: &str = include_str!("../../docs/worker.md");
+/// Where the version of wrangler stands.
+const WRANGLER: &str = include_str!("../../crates/xtask/node/package.json");
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/worker-app");
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy_all(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).expect("a file is copied")),
+        }
+    }
+}
+
+/// What a command printed; a failed test when it fails.
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("the program starts");
+    let said = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    assert!(output.status.success(), "{command:?}: {}", said.concat());
+    said.concat()
+}
+
+/// Installs the package into `folder`, from nothing but its file.
+fn install(folder: &Path) -> PathBuf {
+    let package = process::required_path("TOLLGATE_NPM_PACKAGE", RUN);
+    let mut npm = Command::new("npm");
+    npm.current_dir(folder).args(["install", "--offline", "--no-audit", "--no-fund"]);
+    npm.arg("--cache").arg(folder.join(".npm"));
+    run(npm.arg(package));
+    folder.join("node_modules/tollgate-worker")
+}
+
+/// wrangler with these configurations, and where the first listens.
+fn dev(folder: &Path, configurations: &[&str]) -> (Server, u16) {
+    let port = process::free_port();
+    let modules = process::required_path("TOLLGATE_NODE_MODULES", RUN);
+    let mut wrangler = Command::new(node_bin());
+    wrangler.current_dir(folder).arg(modules.join("wrangler/bin/wrangler.js")).arg("dev");
+    for file in configurations {
+        wrangler.args(["-c", file]);
+    }
+    wrangler.args(["--ip", "127.0.0.1", "--port", &port.to_string()]);
+    let mut server = Server::start(wrangler, folder.join("wrangler.log"));
+    server.wait_for_port(port);
+    (server, port)
+}
+
+/// The blocks of console in docs/worker.md: each command with what it prints.
+fn console() -> Vec<(&'static str, &'static str)> {
+    let blocks = DOCUMENT.split("```console\n").skip(1);
+    let blocks = blocks.map(|rest| rest.split("```").next().expect("an end"));
+    let commands = blocks.flat_map(|block| block.strip_prefix("$ ").expect("$").split("\n$ "));
+    commands.map(|it| it.split_once('\n').unwrap_or((it, ""))).collect()
+}
+
+/// A command of the document, with the package, the tool and the port that are here.
+fn here(command: &str, folder: &Path, port: u16) -> Command {
+    let package = process::required_path("TOLLGATE_NPM_PACKAGE", RUN);
+    let modules = process::required_path("TOLLGATE_NODE_MODULES", RUN);
+    let wrangler = modules.join("wrangler/bin/wrangler.js");
+    let wrangler = format!("exec {} {}", node_bin().display(), wrangler.display());
+    let named = WRANGLER.split("\"wrangler\": \"").nth(1).and_then(|it| it.split('"').next());
+    let named = format!("npx wrangler@{}", named.expect("a version"));
+    let command = command
+        .replace("./tollgate-worker-0.1.0.tgz", &package.display().to_string())
+        .replace("npm install", "npm install --offline --cache .npm")
+        .replace("8787", &port.to_string())
+        .replace(&named, &wrangler);
+    assert!(!command.contains("npx"), "another version of wrangler is tested: {command}");
+    let mut shell = Command::new("sh");
+    shell.current_dir(folder).args(["-c", &command]);
+    shell
+}
+
+// Guards: a document that leads a new user nowhere; a package that lacks a module, whose template
+// wrangler does not take, or that lets everybody pass because its policy is not the user's.
+#[test]
+fn the_commands_of_the_document_lead_to_a_limit() {
+    let folder = TempDir::new("package");
+    let port = process::free_port();
+    let commands = console();
+    let [install, copy, dev, ask] = commands[..] else { panic!("{commands:?}") };
+    for (command, _) in [install, copy] {
+        run(&mut here(command, folder.path(), port));
+    }
+    let start = |name: &str| {
+        let mut server = Server::start(here(dev.0, folder.path(), port), folder.path().join(name));
+        server.wait_for_port(port);
+        server
+    };
+    let server = start("wrangler.log");
+    assert_eq!(run(&mut here(ask.0, folder.path(), port)), ask.1, "{}", server.log());
+    drop(server);
+    // Whoever forgets the policy has none, and nobody is let through.
+    let main = folder.path().join("limiter/src/index.mjs");
+    let text = fs::read_to_string(&main).expect("the main module");
+    assert!(text.contains("usePolicy(policy);\n"), "{text}");
+    fs::write(&main, text.replace("usePolicy(policy);\n", "")).expect("it is written");
+    let server = start("wrangler2.log");
+    let answers = run(&mut here(ask.0, folder.path(), port));
+    assert!(!answers.contains("allow"), "{answers} {}", server.log());
+    let response = Client::connect(port).send(&Request::get("/.well-known/tollgate/health"));
+    assert_eq!(response.status, 500, "{} {}", response.text(), server.log());
+}
+
+// Guards: types that a compiler does not take, or that say less than is so; and the example that
+// everybody copies: an app that asks by its binding, refuses with the policy's response, and tells
+// clients what is left.
+#[test]
+fn the_example_app_is_typed_and_limited_by_its_binding() {
+    let folder = TempDir::new("example");
+    for part in ["package.json", "tsconfig.json", "wrangler.toml", "src"] {
+        let from = Path::new(EXAMPLE).join(part);
+        match from.is_dir() {
+            true => copy_all(&from, &folder.path().join(part)),
+            false => drop(fs::copy(from, folder.path().join(part)).expect("a file is copied")),
+        }
+    }
+    let installed = install(folder.path());
+    copy_all(&installed.join("template"), &folder.path().join("limiter"));
+    types(folder.path());
+    let app = fs::read_to_string(folder.path().join("src/index.ts")).expect("the app");
+    assert!(DOCUMENT.contains(&format!("```ts\n{app}```")), "docs/worker.md shows another app");
+
+    let (server, port) = dev(folder.path(), &["wrangler.toml", "limiter/wrangler.toml"]);
+    let ask = |method: &str, path: &str| {
+        let request = Request::new(method, path).header("cf-connecting-ip", "192.0.2.1");
+        Client::connect(port).send(&request)
+    };
+    for left in (0..5).rev() {
+        let response = ask("POST", "/login");
+        assert_eq!((response.status, response.text().as_str()), (200, "welcome\n"));
+        let field = response.header("ratelimit").expect("a field");
+        assert!(field.contains(&format!("r={left};")), "{field}");
+    }
+    let refused = ask("POST", "/login?again");
+    assert_eq!(refused.status, 429, "{}", server.log());
+    let content_type = refused.header("content-type");
+    assert_eq!(content_type.as_deref(), Some("application/problem+json"));
+    assert!(refused.header("retry-after").is_some() && refused.text().contains("Quota Exceeded"));
+    assert_eq!(ask("GET", "/login").status, 200, "another route");
+}
+
+/// What must not compile: each line is a mistake.
+const MISTAKES: &str = r#"import { describe, type Tollgate } from "tollgate-worker";
+declare const tollgate: Tollgate;
+declare const request: Request;
+tollgate.check({ method: "GET" });
+tollgate.check({ method: "GET", path: "/", hots: "a" });
+(await tollgate.check({ method: "GET", path: "/" })).charged;
+(await tollgate.check({ method: "GET", path: "/", response_status: 401 })).decision;
+(await tollgate.check({ requests: [describe(request)] })).decision;
+if ((await tollgate.check(describe(request))).decision === "denied") throw 0;
+describe(request, "x-api-key");
+export {};
+"#;
+
+/// The example and the package's own files against the platform's types; then every mistake is one.
+fn types(folder: &Path) {
+    let compiler = process::required_path("TOLLGATE_TYPES_MODULES", RUN);
+    copy_all(
+        &compiler.join("@cloudflare/workers-types"),
+        &folder.join("node_modules/@cloudflare/workers-types"),
+    );
+    let tsc = || {
+        let mut tsc = Command::new(node_bin());
+        tsc.current_dir(folder).arg(compiler.join("typescript/bin/tsc")).args(["-p", "."]);
+        tsc
+    };
+    run(&mut tsc());
+    let file = folder.join("src/mistakes.ts");
+    fs::write(&file, MISTAKES).expect("a file");
+    let said = tsc().output().expect("tsc starts").stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let lines = MISTAKES.lines().count();
+    for line in 4..lines {
+        assert!(said.contains(&format!("src/mistakes.ts({line},")), "line {line}: {said}");
+    }
+    assert!(!said.contains("src/index.ts"), "{said}");
+    fs::remove_file(file).expect("it is there");
+}
