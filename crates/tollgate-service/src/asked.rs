@@ -36,6 +36,8 @@ pub(crate) struct Asked {
     /// The forms that are accepted of metrics.
     pub(crate) accept: Option<String>,
     pub(crate) is_head: bool,
+    /// It needs the right to write.
+    pub(crate) is_write: bool,
 }
 
 impl Asked {
@@ -79,6 +81,7 @@ impl Asked {
             if_none_match: tags(call, "if-none-match")?,
             accept: (call.field)("accept").filter(|accept| accept.len() <= MAX_FIELD),
             is_head: call.method == "HEAD",
+            is_write: method.right == Right::Write,
         })
     }
 }

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::access::Tokens;
+use crate::access::{Actor, Tokens};
 use crate::admin::step::Step;
 use crate::admin::{keys, metrics, policy, tenants};
 use crate::answer::{Answer, JSON};
@@ -77,6 +77,12 @@ impl Allowed {
             return Err(sent(Answer::new(200, JSON, OPEN_API), is_head));
         }
         Ok(Self(Box::new(asked)))
+    }
+
+    /// Who asks for something to be changed, for a log; `None` for what only reads.
+    #[must_use]
+    pub fn writer(&self) -> Option<Actor> {
+        self.0.actor.clone().filter(|_| self.0.is_write)
     }
 }
 
@@ -208,7 +214,7 @@ mod tests {
     use super::*;
     use crate::access::Access;
     use crate::bearer::Token;
-    use crate::routes::{PREFIX, ROUTES};
+    use crate::routes::{PREFIX, ROUTES, Right};
 
     /// Guards: a stranger who makes a deployment copy its policy, or ask an object for it.
     #[test]
@@ -233,8 +239,10 @@ mod tests {
                 }
                 let with_token = asked(method.name, route.path, Some("Bearer secret"));
                 assert_eq!(with_token.is_ok(), !is_public, "{method:?} {}", route.path);
-                if let Ok(Allowed(asked)) = with_token {
-                    assert_eq!(asked.actor.map(|actor| actor.token), Some(Access::Admin));
+                if let Ok(allowed) = with_token {
+                    let writes = allowed.writer().map(|actor| actor.token);
+                    let is_write = method.right == Right::Write;
+                    assert_eq!(writes, is_write.then_some(Access::Admin), "{}", route.path);
                 }
             }
             for method in ["OPTIONS", "TRACE", "get", ""] {

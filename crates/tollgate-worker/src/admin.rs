@@ -8,8 +8,8 @@
 
 use tollgate_policy::Surface;
 use tollgate_service::{
-    Allowed, Answer, Call, DeployedFile, KeyCall, Next, PREFIX, PolicyCall, Service, StoreCall,
-    StoreReply,
+    Actor, Allowed, Answer, Call, DeployedFile, KeyCall, Next, PREFIX, PolicyCall, Service,
+    StoreCall, StoreReply,
 };
 use worker::web_sys;
 
@@ -48,10 +48,16 @@ pub(crate) async fn answer(visit: &Visit<'_>, request: &web_sys::Request, target
         policy: active.as_ref().map(|active| &*active.policy),
         objections: &|candidate| objections(candidate, &gate.settings),
     };
+    let writer = allowed.writer();
     let mut next = service.begin(allowed);
     loop {
         next = match next {
-            Next::Answer(answer) => return answer,
+            Next::Answer(answer) => {
+                if let Some(writer) = writer {
+                    js::warn(&line(&writer, &method, target, answer.status));
+                }
+                return answer;
+            }
             Next::Body(wants) => {
                 let body = js::body(request, wants.limit()).await;
                 wants.read(&service, body)
@@ -84,9 +90,26 @@ async fn of_key(visit: &Visit<'_>, call: &KeyCall) -> StoreReply {
     }
 }
 
+/// What the log says of whoever asked for a change, and of what came of it. A client's key stands in
+/// a body and so not here.
+fn line(writer: &Actor, method: &str, target: &str, status: u16) -> String {
+    let (who, path) = (writer.name.as_deref().unwrap_or_default(), target.strip_prefix(PREFIX));
+    let path = path.unwrap_or_default();
+    format!("an operator's change: {method} {path:?} by {who:?}: {status}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tollgate_service::Access;
+
+    #[test]
+    fn a_line_of_the_log_is_one_line_and_says_who() {
+        let writer = Actor { name: Some("kim\"@example.com".to_owned()), token: Access::Admin };
+        let target = format!("{PREFIX}admin/tenants/a%0Ab?dry_run=1");
+        let expected = r#"an operator's change: PUT "admin/tenants/a%0Ab?dry_run=1" by "kim\"@example.com": 409"#;
+        assert_eq!(line(&writer, "PUT", &target, 409), expected);
+    }
 
     #[test]
     fn the_rest_below_the_prefix_is_the_origins() {
