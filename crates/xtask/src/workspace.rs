@@ -66,6 +66,11 @@ impl Workspace {
         self.out.join("worker")
     }
 
+    /// The Worker's twins, as plain workerd can serve them.
+    pub fn twin_dir(&self) -> PathBuf {
+        self.out.join("twin")
+    }
+
     /// The playground, as any server of static files can serve it.
     pub fn playground_dir(&self) -> PathBuf {
         self.out.join("playground")

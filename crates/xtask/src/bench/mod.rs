@@ -17,6 +17,7 @@ mod lookup;
 mod noop;
 mod replay;
 mod worker;
+mod worker_start;
 mod wrk;
 
 use crate::{

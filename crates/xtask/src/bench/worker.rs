@@ -1,5 +1,5 @@
 //! The Worker in plain workerd: CPU per request in both of its uses, beside Workers that decide
-//! nothing.
+//! nothing: the same in JavaScript, and in Rust built as ours is.
 //!
 //! Invariant: every server gets the same requests of one client and the same workerd configuration;
 //! what runs in it differs. An admission is written to disk before it is answered, so that is
@@ -10,10 +10,13 @@ use super::{
     cpu::{Seat, seated},
     effort::Effort,
     envoy,
+    figures::{Table, figure, paired_ratio},
     load::{self, Expect, Subject},
+    worker_start,
     wrk::Requests,
 };
 use crate::{
+    build,
     problem::{OrProblem, Problem, Result},
     servers::{
         Server, free_port,
@@ -33,20 +36,53 @@ use std::{
 
 /// Rows that others are compared with.
 const NOOP: usize = 0;
-const FORWARDER: usize = 4;
+const RUST_NOOP: usize = 3;
+const RUST_COUNT: usize = 4;
+const RUST_UPSERT: usize = 5;
+const STRICT: usize = 6;
+const RELAXED: usize = 7;
+const DENIED: usize = 8;
+const FORWARDER: usize = 9;
+
+/// What is aimed at: a row, the twin that it is compared with, and the most it may be of its CPU,
+/// in hundredths.
+const TARGETS: [(usize, usize, u32); 3] =
+    [(STRICT, RUST_UPSERT, 115), (RELAXED, RUST_COUNT, 125), (DENIED, RUST_NOOP, 130)];
 
 const HEALTH: &str = "/.well-known/tollgate/health";
 /// What the service is asked.
 const CHECK: &str =
     r#"{"method":"GET","host":"a.example","path":"/","headers":{},"client_ip":"192.0.2.1"}"#;
-/// Reads the question and answers as much as the service does.
-const NOOP_SCRIPT: &str = r#"
+/// Reads the question and answers as much as the service does; counts before, as `tests/twin` does,
+/// where the path says so.
+const TWINS_SCRIPT: &str = r#"
+import { DurableObject } from "cloudflare:workers";
 const answer = JSON.stringify({ decision: "allow", rules: [], violated: [], retry_after_ms: null,
   headers: { "ratelimit-policy": "\"bench\";q=1000000;w=1", ratelimit: "\"bench\";r=999999;t=1" } });
-export class Limiter {}
+const name = "0123456789abcdef".repeat(4);
+const asked = new Uint8Array(96).fill(7);
+export class Limiter extends DurableObject {
+  #counted = 0;
+  #hasTable = false;
+  count(request) {
+    const reply = new Uint8Array(request.length + 8);
+    reply.set(request);
+    new DataView(reply.buffer).setFloat64(request.length, ++this.#counted);
+    return reply;
+  }
+  upsert(request) {
+    const reply = this.count(request);
+    const sql = this.ctx.storage.sql;
+    if (!this.#hasTable) sql.exec("CREATE TABLE IF NOT EXISTS counts (id INTEGER PRIMARY KEY, row BLOB NOT NULL)");
+    this.#hasTable = true;
+    sql.exec("INSERT INTO counts (id, row) VALUES (0, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row", reply);
+    return reply;
+  }
+}
 export default {
-  async fetch(request) {
+  async fetch(request, env) {
     await request.text();
+    for (const what of ["count", "upsert"]) if (request.url.endsWith(what)) await env.LIMITER.getByName(name)[what](asked);
     return new Response(answer, { headers: { "content-type": "application/json" } });
   },
 };
@@ -79,12 +115,13 @@ struct Variant {
     folder: &'static str,
     label: &'static str,
     code: Code,
-    storage: Storage,
     used: Use,
+    path: &'static str,
     expect: Expect,
 }
 
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
+    build::worker::make_twin(workspace)?;
     let origin = envoy::plain(workspace, "bench-origin")?;
     let script = write_script(workspace)?;
     let variants = variants();
@@ -92,66 +129,95 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let subjects = variants.into_iter().map(|variant| start(workspace, variant, &origin, &script));
     let subjects = subjects.collect::<Result<Vec<Subject>>>()?;
     let costs = load::measure("worker", &subjects, effort)?;
-    let bases = [("x no-op", NOOP), ("x forwarder", FORWARDER)];
+    let bases = [("x JS no-op", NOOP), ("x Rust no-op", RUST_NOOP), ("x forwarder", FORWARDER)];
     let mut table = load::table("Worker: one request to workerd", &names, &costs, &bases);
     table.note(
-        "workerd alone, wrk with 16 keep-alive connections, one client, so one object; an admission is \
-         on disk before it is answered. `check`: the service, `POST /check`. `proxy`: in front of an \
-         origin that is not counted; a denied request does not reach it. Every figure is the median of \
-         the rounds; what is added and the ratios are taken within a round.",
+        "workerd alone, wrk with 16 keep-alive connections, one client, so one object; a strict \
+         admission is on disk before it is answered, and so is an upsert. `check`: the service, \
+         `POST /check`. `proxy`: in front of an origin that is not counted; a denied request does not \
+         reach it. Every figure is the median of the rounds; what is added and the ratios are taken \
+         within a round. The twins in Rust are `tests/twin`, built as the Worker is: they ask one \
+         object by one RPC and decide nothing.",
     );
-    Ok(table.markdown())
+    drop(subjects);
+    let text = format!("{}\n{}", table.markdown(), targets(&names, &costs).markdown());
+    Ok(format!("{text}\n{}", worker_start::measure(workspace)?))
 }
 
-fn variants() -> [Variant; 7] {
+/// What is aimed at, and whether it is reached.
+fn targets(names: &[&str], costs: &[Vec<f64>]) -> Table {
+    let heading = ["", "compared with", "x CPU", "at most", "reached"];
+    let mut table = Table::new("Worker: what is aimed at", &heading);
+    for (row, base, hundredths) in TARGETS {
+        let (ratio, most) =
+            (paired_ratio(&costs[row], &costs[base]), f64::from(hundredths) / 100.0);
+        let (name, base) = (names[row].to_owned(), names[base].to_owned());
+        let reached = if ratio <= most { "yes" } else { "no" };
+        table.row([name, base, figure(ratio, 2), figure(most, 2), reached.to_owned()]);
+    }
+    table
+}
+
+fn variants() -> [Variant; 12] {
     use Expect::{Passed, Refused};
-    let storage = Storage::Disk;
-    let row =
-        |folder, label, code, used, expect| Variant { folder, label, code, storage, used, expect };
-    let in_memory = |row| Variant { storage: Storage::Memory, ..row };
-    let plenty = || Code::WithPolicy(policy(1_000_000, "1s"));
-    let one = || Code::WithPolicy(policy(1, "1d"));
-    let memory = "check: Tollgate, allowed, storage in memory";
-    let noop = "check: no-op in JavaScript";
-    let forwarder = "proxy: forwarder in JavaScript";
+    let check = |folder, label, code, path, expect| {
+        let used = Use::Service;
+        Variant { folder, label, code, used, path, expect }
+    };
+    let proxy = |folder, label, code, expect| {
+        let used = Use::Proxy;
+        Variant { folder, label, code, used, path: "/", expect }
+    };
+    let js = |folder, label, path| check(folder, label, Code::Script(TWINS_SCRIPT), path, Passed);
+    let rust = |folder, label, path| check(folder, label, Code::Twin, path, Passed);
+    let ours = |limit, window, kept| Code::WithPolicy(policy(limit, window, kept));
+    let plenty = || ours(1_000_000, "1s", "strict");
+    let one = || ours(1, "1d", "strict");
+    let relaxed = ours(1_000_000, "1s", "relaxed");
     [
-        row("bench-noop", noop, Code::Script(NOOP_SCRIPT), Use::Service, Passed),
-        row("bench-check", "check: Tollgate, allowed", plenty(), Use::Service, Passed),
-        in_memory(row("bench-check-memory", memory, plenty(), Use::Service, Passed)),
-        row("bench-check-denied", "check: Tollgate, denied", one(), Use::Service, Refused),
-        row("bench-forwarder", forwarder, Code::Script(FORWARDER_SCRIPT), Use::Proxy, Passed),
-        row("bench-proxy", "proxy: Tollgate, allowed", plenty(), Use::Proxy, Passed),
-        row("bench-proxy-denied", "proxy: Tollgate, denied", one(), Use::Proxy, Refused),
+        js("bench-js-noop", "check: JavaScript, no-op", "/noop"),
+        js("bench-js-count", "check: JavaScript, counts in memory", "/count"),
+        js("bench-js-upsert", "check: JavaScript, one upsert", "/upsert"),
+        rust("bench-rust-noop", "check: Rust, no-op", "/noop"),
+        rust("bench-rust-count", "check: Rust, counts in memory", "/count"),
+        rust("bench-rust-upsert", "check: Rust, one upsert", "/upsert"),
+        check("bench-check", "check: Tollgate, strict, allowed", plenty(), "/check", Passed),
+        check("bench-relaxed", "check: Tollgate, relaxed, allowed", relaxed, "/check", Passed),
+        check("bench-denied", "check: Tollgate, denied from memory", one(), "/check", Refused),
+        proxy("bench-forwarder", "proxy: JavaScript", Code::Script(FORWARDER_SCRIPT), Passed),
+        proxy("bench-proxy", "proxy: Tollgate, strict, allowed", plenty(), Passed),
+        proxy("bench-proxy-denied", "proxy: Tollgate, denied from memory", one(), Refused),
     ]
 }
 
-fn policy(limit: u64, window: &str) -> String {
+fn policy(limit: u64, window: &str, durability: &str) -> String {
     let quota = json!({"limit": limit, "window": window, "algorithm": "gcra"});
-    json!({"version": 1, "rules": [{"name": "bench", "key": ["client_ip"], "quotas": [quota]}]})
-        .to_string()
+    let rule = json!({"name": "bench", "key": ["client_ip"], "durability": durability,
+        "quotas": [quota]});
+    json!({"version": 1, "rules": [rule]}).to_string()
 }
 
 fn start(ws: &Workspace, variant: Variant, origin: &Server, script: &Path) -> Result<Subject> {
     let port = free_port()?;
     let mut vars = BTreeMap::new();
-    let is_ours = !matches!(variant.code, Code::Script(_));
     if variant.used == Use::Proxy {
         vars.insert("ORIGIN".to_owned(), format!("http://127.0.0.1:{}", origin.port));
     }
-    let ready = if is_ours { HEALTH } else { "/" };
-    let Variant { folder: name, code, storage, .. } = variant;
+    let ready = if variant.code.is_ours() { HEALTH } else { "/" };
+    let Variant { folder: name, code, path, .. } = variant;
+    let storage = Storage::Disk;
     let options = Options { name, port, vars, code, storage, ready };
     let server = seated(Seat::Server, || workerd::start(ws, options))?;
     let client = vec!["cf-connecting-ip: 192.0.2.1"];
     let (requests, mut expect) = match variant.used {
-        Use::Proxy => (Requests { path: "/", headers: client, script: None }, variant.expect),
+        Use::Proxy => (Requests { path, headers: client, script: None }, variant.expect),
         Use::Service => {
             let script = Some(script.to_owned());
-            (Requests { path: "/check", headers: Vec::new(), script }, variant.expect)
+            (Requests { path, headers: Vec::new(), script }, variant.expect)
         }
     };
     if variant.used == Use::Service {
-        see_decision(port, variant.expect)?;
+        see_decision(port, path, variant.expect)?;
         // The service answers 200 whatever it decided.
         expect = Expect::Passed;
     }
@@ -159,27 +225,27 @@ fn start(ws: &Workspace, variant: Variant, origin: &Server, script: &Path) -> Re
 }
 
 /// The second answer in a row must be what the row of the table says.
-fn see_decision(port: u16, expect: Expect) -> Result<()> {
+fn see_decision(port: u16, path: &str, expect: Expect) -> Result<()> {
     let wanted = match expect {
         Expect::Passed => r#""decision":"allow""#,
         Expect::Refused => r#""decision":"deny""#,
     };
     let fix = "see whether POST /check still answers as the README says";
-    post(port).or_problem("the Worker does not answer", fix)?;
-    let answer = post(port).or_problem("the Worker does not answer", fix)?;
+    post(port, path).or_problem("the Worker does not answer", fix)?;
+    let answer = post(port, path).or_problem("the Worker does not answer", fix)?;
     match answer.contains(wanted) {
         true => Ok(()),
         false => Err(Problem::new(format!("the answer lacks {wanted}"), answer, fix)),
     }
 }
 
-fn post(port: u16) -> std::io::Result<String> {
+fn post(port: u16, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let length = CHECK.len();
     write!(
         stream,
-        "POST /check HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n\
          Content-Length: {length}\r\nConnection: close\r\n\r\n{CHECK}"
     )?;
     let mut answer = String::new();
@@ -206,10 +272,31 @@ mod tests {
     #[test]
     fn the_rows_that_others_are_compared_with_are_where_they_should_be() {
         let rows = variants();
-        assert!(matches!(rows[NOOP].code, Code::Script(NOOP_SCRIPT)));
+        assert!(matches!(rows[NOOP].code, Code::Script(TWINS_SCRIPT)));
         assert!(matches!(rows[FORWARDER].code, Code::Script(FORWARDER_SCRIPT)));
+        for (row, path) in [(RUST_NOOP, "/noop"), (RUST_COUNT, "/count"), (RUST_UPSERT, "/upsert")]
+        {
+            assert!(matches!(rows[row].code, Code::Twin));
+            assert_eq!(rows[row].path, path);
+        }
+        for row in [STRICT, RELAXED, DENIED] {
+            assert!(rows[row].code.is_ours());
+        }
+        assert!(matches!(&rows[RELAXED].code, Code::WithPolicy(text) if text.contains("relaxed")));
+        assert_eq!(rows[DENIED].expect, Expect::Refused);
         let folders: std::collections::BTreeSet<_> = rows.iter().map(|row| row.folder).collect();
         assert_eq!(folders.len(), rows.len());
+    }
+
+    #[test]
+    fn a_target_is_reached_at_its_ceiling_and_not_above_it() {
+        let names: Vec<_> = variants().iter().map(|row| row.label).collect();
+        let mut costs = vec![vec![100.0]; names.len()];
+        costs[STRICT] = vec![115.0];
+        costs[RELAXED] = vec![126.0];
+        let table = targets(&names, &costs).markdown();
+        let verdicts: Vec<_> = table.lines().filter_map(|line| line.rsplit(" | ").next()).collect();
+        assert_eq!(verdicts[verdicts.len() - 3..], ["yes |", "no |", "yes |"], "{table}");
     }
 
     #[test]

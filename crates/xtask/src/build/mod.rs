@@ -6,6 +6,7 @@
 pub mod envoy;
 pub mod exports;
 mod glue;
+mod names;
 pub mod npm;
 pub mod playground;
 pub mod product;

@@ -1,12 +1,12 @@
 //! The Worker: compiled, bound to JavaScript, optimised, and collected as the files that are
-//! deployed.
+//! deployed. Its twins, which benches compare it with, in the same way.
 //!
 //! Invariant: `target/tollgate/worker` holds `entry.mjs` and the modules it imports, as wrangler
 //! uploads them, and `build/` beside the Worker's sources holds the same for wrangler. Nothing is
 //! downloaded but the pinned tools. What the JavaScript owes the platform is written by hand in
 //! `entry.mjs`.
 
-use super::{glue, product};
+use super::{glue, names, product};
 use crate::{
     env,
     problem::{OrProblem, Problem, Result},
@@ -18,13 +18,53 @@ use crate::{
     versions::{BINARYEN, WASM_BINDGEN, WASM_TARGET},
     workspace::Workspace,
 };
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The main module, and the policy that is bundled with it.
 pub const MAIN: &str = "entry.mjs";
 pub const POLICY: &str = "policy.json";
 /// The main module and what it imports, relative to the crate.
 pub const MODULES: [&str; 4] = [MAIN, POLICY, "build/index.js", "build/index_bg.wasm"];
+
+/// What is built in this way.
+struct Crate {
+    package: &'static str,
+    /// What the linker writes.
+    linked: &'static str,
+    /// Where it is in the work tree.
+    folder: &'static str,
+    modules: &'static [&'static str],
+    /// Where its modules are collected.
+    collected: PathBuf,
+}
+
+/// The modules of the Worker's twins.
+pub const TWIN_MODULES: [&str; 3] = [MAIN, "build/index.js", "build/index_bg.wasm"];
+
+fn shipped(workspace: &Workspace) -> Crate {
+    Crate {
+        package: "tollgate-worker",
+        linked: "tollgate_worker.wasm",
+        folder: "crates/tollgate-worker",
+        modules: &MODULES,
+        collected: workspace.worker_dir(),
+    }
+}
+
+/// Rust that decides nothing.
+fn twin(workspace: &Workspace) -> Crate {
+    Crate {
+        package: "tollgate-twin",
+        linked: "tollgate_twin.wasm",
+        folder: "tests/twin",
+        modules: &TWIN_MODULES,
+        collected: workspace.twin_dir(),
+    }
+}
 
 /// What rustc 1.95 uses by default, and the exceptions that wasm-bindgen catches; the names of
 /// functions stay, for the log.
@@ -53,29 +93,46 @@ const ESBUILD: &[&str] = &[
 ];
 
 pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
+    compile_crate(workspace, &shipped(workspace), run)
+}
+
+fn compile_crate(workspace: &Workspace, made: &Crate, run: Runner) -> Result<()> {
     tools::ensure(workspace, &[&tools::WASM_TARGET])?;
     same_wasm_bindgen(workspace)?;
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&workspace.root);
-    cargo.args(["build", "--release", "-p", "tollgate-worker", "--target", WASM_TARGET]);
+    cargo.args(["build", "--release", "-p", made.package, "--target", WASM_TARGET]);
     run(&mut cargo, "fix what the compiler says")
 }
 
 /// Makes what is deployed out of what was compiled, unless it is there.
 pub fn package(workspace: &Workspace) -> Result<()> {
+    package_crate(workspace, &shipped(workspace))
+}
+
+/// Makes the Worker's twins as the Worker is made.
+pub fn make_twin(workspace: &Workspace) -> Result<()> {
+    let twin = twin(workspace);
+    compile_crate(workspace, &twin, &run::shown)?;
+    package_crate(workspace, &twin)
+}
+
+fn package_crate(workspace: &Workspace, made: &Crate) -> Result<()> {
     tools::ensure(workspace, tools::FOR_WORKER_BUILD)?;
     fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
-    let linked = workspace.target.join(WASM_TARGET).join("release/tollgate_worker.wasm");
+    let linked = workspace.target.join(WASM_TARGET).join("release").join(made.linked);
     let module = fs::read(&linked).or_problem("cannot read the linked Worker", "build again")?;
-    let folder = workspace.root.join("crates/tollgate-worker");
-    let stamp = workspace.out.join("tollgate-worker.stamp");
-    let how = format!("{WASM_BINDGEN} {BINARYEN} {}", [WASM_OPT, ESBUILD].concat().join(" "));
-    if !product::is_made(&stamp, &module, &how, &MODULES.map(|module| folder.join(module))) {
+    let folder = workspace.root.join(made.folder);
+    let stamp = workspace.out.join(format!("{}.stamp", made.package));
+    let how =
+        format!("{WASM_BINDGEN} {BINARYEN} short names {}", [WASM_OPT, ESBUILD].concat().join(" "));
+    let products: Vec<PathBuf> = made.modules.iter().map(|module| folder.join(module)).collect();
+    if !product::is_made(&stamp, &module, &how, &products) {
         bind(workspace, &linked, &folder.join("build"))?;
         product::remember(&stamp, &module, &how)?;
     }
-    let copied = |module| copy(&folder.join(module), &workspace.worker_dir().join(module));
-    MODULES.into_iter().try_for_each(copied)
+    let copied = |module| copy(&folder.join(module), &made.collected.join(module));
+    made.modules.iter().try_for_each(copied)
 }
 
 pub fn print_sizes(workspace: &Workspace) -> Result<()> {
@@ -98,11 +155,20 @@ fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
         optimise.args(WASM_OPT).arg(glue.join("index_bg.wasm"));
         optimise.arg("-o").arg(partial.join("index_bg.wasm"));
         run::output(env::with_tools(workspace, &mut optimise), "see what wasm-opt says")?;
+        shorten_names(&partial.join("index_bg.wasm"))?;
         let mut bundle = tool("esbuild");
         bundle.current_dir(&glue).args(ESBUILD).arg("./index.js");
         bundle.arg(format!("--outfile={}", partial.join("index.js").display()));
         run::output(env::with_tools(workspace, &mut bundle), "see what esbuild says").map(drop)
     })
+}
+
+fn shorten_names(file: &Path) -> Result<()> {
+    let what = "cannot shorten the names of functions";
+    let module = fs::read(file).or_problem(what, "build again")?;
+    let fix = "see crates/xtask/src/build/names.rs";
+    let shortened = names::shorten(&module).map_err(|why| Problem::new(what, why, fix))?;
+    fs::write(file, shortened).or_problem(what, "free disk space")
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

@@ -36,6 +36,9 @@ pub struct Server {
     pub log: PathBuf,
 }
 
+/// Between two looks whether a server is up: benches measure how long it took.
+const BETWEEN_TRIES: Duration = Duration::from_millis(2);
+
 impl Server {
     /// Waits until `GET path` on the server's port is answered.
     fn wait_until_ready(mut self, port: u16, path: &str) -> Result<Self> {
@@ -49,7 +52,7 @@ impl Server {
             if Instant::now() > deadline {
                 return Err(self.complaint("it did not answer in time"));
             }
-            thread::sleep(Duration::from_millis(25));
+            thread::sleep(BETWEEN_TRIES);
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::{STOP_TIMEOUT, Server, log_to};
 use crate::{
-    build::worker::{MAIN, MODULES, POLICY},
+    build::worker::{MAIN, MODULES, POLICY, TWIN_MODULES},
     children::{self, Stop},
     problem::{OrProblem, Problem, Result},
     tools::{node, place::remove_all},
@@ -23,9 +23,18 @@ pub enum Code {
     WithPolicy(String),
     /// One JavaScript module instead of it, to be compared with. It exports a class `Limiter`, too.
     Script(&'static str),
+    /// The twins of the Worker in Rust, built as it is built: `tests/twin`.
+    Twin,
 }
 
-/// The class of a script that is compared with.
+impl Code {
+    /// Whether it decides.
+    pub const fn is_ours(&self) -> bool {
+        matches!(self, Self::Shipped | Self::WithPolicy(_))
+    }
+}
+
+/// The class of what is compared with.
 const SCRIPT_CLASS: &str = "Limiter";
 
 /// Where the Durable Objects keep what they know.
@@ -78,17 +87,21 @@ fn put_modules(workspace: &Workspace, code: &Code, folder: &Path) -> Result<()> 
     if let Code::Script(script) = code {
         return fs::write(folder.join(MAIN), script).or_problem("cannot write the script", fix);
     }
-    for module in MODULES {
+    let (modules, made) = match code {
+        Code::Twin => (&TWIN_MODULES[..], workspace.twin_dir()),
+        _ => (&MODULES[..], workspace.worker_dir()),
+    };
+    for module in modules {
         let to = folder.join(module);
         fs::create_dir_all(to.parent().unwrap_or(&to)).or_problem("cannot create a folder", fix)?;
-        let from = workspace.worker_dir().join(module);
+        let from = made.join(module);
         fs::copy(&from, &to).or_problem("the Worker is not built", "cargo xtask build worker")?;
     }
     match code {
         Code::WithPolicy(policy) => {
             fs::write(folder.join(POLICY), policy).or_problem("cannot write the policy", fix)
         }
-        Code::Shipped | Code::Script(_) => Ok(()),
+        Code::Shipped | Code::Script(_) | Code::Twin => Ok(()),
     }
 }
 
@@ -108,6 +121,7 @@ fn config(manifest: &str, options: &Options, storage: &str) -> Result<String> {
     let address = format!("127.0.0.1:{}", options.port);
     let modules: Vec<String> = match options.code {
         Code::Script(_) => vec![module(MAIN)],
+        Code::Twin => TWIN_MODULES.map(module).into(),
         Code::Shipped | Code::WithPolicy(_) => MODULES.map(module).into(),
     };
     Ok(format!(
@@ -139,7 +153,7 @@ fn objects(manifest: &Table, code: &Code) -> Result<(Vec<String>, Vec<String>)> 
     for object in listed.and_then(Value::as_array).into_iter().flatten() {
         let object = object.as_table().ok_or_else(|| lacks("durable_objects.bindings"))?;
         let (class, name) = (text_at(object, "class_name")?, text_at(object, "name")?);
-        if matches!(code, Code::Script(_)) && class != SCRIPT_CLASS {
+        if !code.is_ours() && class != SCRIPT_CLASS {
             continue;
         }
         let (class, name) = (quoted(class), quoted(name));

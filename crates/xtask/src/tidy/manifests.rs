@@ -50,6 +50,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("example-axum", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-clock", &[]),
+    ("tollgate-twin", &[]),
     ("tollgate-pictures", &["tollgate-core", "tollgate-policy", "tollgate-report", "tollgate-sim"]),
     (
         "tollgate-accuracy",
@@ -62,7 +63,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("tollgate-cases", &["tollgate-core", "tollgate-policy"]),
-    ("tollgate-e2e", &["tollgate-cases", "tollgate-core", "tollgate-policy"]),
+    ("tollgate-e2e", &["tollgate-cases", "tollgate-core", "tollgate-policy", "tollgate-report"]),
     ("xtask", &["tollgate-report"]),
 ];
 
