@@ -15,7 +15,8 @@ use std::sync::Arc;
 use support::{Request, Seen, get, seen};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{
-    Answer, MAX_TENANT_ENTRY, MAX_TENANT_ID, Partition, Plan, Policy, Surface, Tenant, TenantEntry,
+    Answer, MAX_TENANT_ENTRY, MAX_TENANT_ID, NoKey, Partition, Plan, Policy, Surface, Tenant,
+    TenantEntry,
 };
 
 const GOLD: &str = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
@@ -272,6 +273,30 @@ fn a_tenant_is_known_by_what_its_requests_say() {
     assert_eq!(policy.tenant_id(&long), None);
     policy.plan(&org(&long), &mut plan);
     assert_eq!(plan.tenant(), None);
+}
+
+/// Guards: a block or a reset of a client that misses what its tenant counts apart.
+#[test]
+fn a_client_of_a_tenant_is_named_where_its_requests_count() {
+    let policy = compile(
+        r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
+        {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 2, "window": "1m"}]},
+        {"name": "org", "key": [{"header": "x-org"}], "quotas": [{"limit": 9, "window": "1m"}]}]}"#,
+    );
+    let own = r#"{"quotas": {"each": [{"limit": 5, "window": "1m"}], "org": [{"limit": 5, "window": "1m"}]}}"#;
+    let tenant = Arc::new(policy.tenant(b"acme", &entry(own)));
+    let mut plan = Plan::new();
+    policy.plan(&org("acme"), &mut plan);
+    let address = || policy.key_of("each", &["192.0.2.1".into()]).unwrap();
+    assert_eq!(plan.partition(0).unwrap().key(), address().bytes(), "without its entry");
+    policy.plan_for(&org("acme"), &tenant, &mut plan);
+    let of_tenant = address().of_tenant(&policy, "acme").unwrap();
+    assert_eq!(plan.partition(0).unwrap().key(), of_tenant.bytes());
+    // Where the key says it, it is not said twice.
+    let named = policy.key_of("org", &["acme".into()]).unwrap();
+    assert_eq!(plan.partition(1).unwrap().key(), named.bytes());
+    assert!(matches!(named.of_tenant(&policy, "acme"), Err(NoKey::Wrong(_))));
+    assert!(matches!(address().of_tenant(&policy, ""), Err(NoKey::Wrong(_))));
 }
 
 /// An operator's spellings of one tenant are one entry, which is found by its own name.

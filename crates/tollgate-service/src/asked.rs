@@ -92,7 +92,7 @@ const fn parameters(operation: Operation) -> (&'static [&'static str], &'static 
         Operation::PutPolicy | Operation::DeletePolicy | Operation::RollBack => (&["dry_run"], &[]),
         Operation::ReadHistory => (&["before", "limit"], &[]),
         Operation::ListTenants => (&["after", "limit"], &[]),
-        Operation::ReadKey => (&["rule"], &["key"]),
+        Operation::ReadKey => (&["rule", "tenant"], &["key"]),
         Operation::ReadPolicy
         | Operation::ReadVersion
         | Operation::ReadTenant

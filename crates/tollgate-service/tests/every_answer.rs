@@ -273,6 +273,10 @@ fn a_key_is_named_by_its_value_and_bounded() {
     for (body, expected) in [
         (r#"{"rule": "each", "key": ["192.0.2.1"]}"#, 204),
         (r#"{"rule": "each", "key": []}"#, 204),
+        (r#"{"rule": "each", "key": ["a"], "tenant": "acme"}"#, 204),
+        (r#"{"rule": "each", "key": ["a"], "tenant": ""}"#, 422),
+        (r#"{"rule": "each", "key": ["a"], "tenant": null}"#, 422),
+        (r#"{"rule": "each", "key": ["a"], "tenant": ["acme"]}"#, 422),
         (r#"{"rule": "gone", "key": ["a"]}"#, 404),
         (r#"{"rule": "", "key": ["a"]}"#, 422),
         (r#"{"rule": 1, "key": ["a"]}"#, 422),

@@ -91,7 +91,11 @@ const fn word(operation: KeyOperation) -> &'static str {
 }
 
 fn given(policy: &Policy, key: &RuleKey) -> Result<GivenKey, KeyReply> {
-    policy.key_of(&key.rule, &key.key).map_err(|none| match none {
+    let found = policy.key_of(&key.rule, &key.key).and_then(|found| match &key.tenant {
+        Some(tenant) => found.of_tenant(policy, tenant),
+        None => Ok(found),
+    });
+    found.map_err(|none| match none {
         NoKey::NoRule => KeyReply::NoRule,
         NoKey::Wrong(why) => KeyReply::NoKey(why),
     })

@@ -16,7 +16,7 @@ use crate::facts::Facts;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::rule::Rule;
-use crate::request::key::{write_given, write_part, write_shared_key};
+use crate::request::key::{write_given, write_part, write_shared_key, write_text};
 use crate::request::lazy::{Buffers, Request};
 
 /// One client of a rule.
@@ -43,6 +43,27 @@ impl GivenKey {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+impl GivenKey {
+    /// The same client among the requests of `tenant`, where that has quotas of its own in a rule
+    /// whose key does not say whose a request is: these are counted apart.
+    ///
+    /// # Errors
+    /// The policy has no tenants, no request is of this one, or the key says already whose it is.
+    pub fn of_tenant(mut self, policy: &Policy, tenant: &str) -> Result<Self, NoKey> {
+        let wrong = |why: &str| NoKey::Wrong(format!("tenant: {why}"));
+        let Some(wanted) = &policy.tenant else {
+            return Err(wrong("the policy does not say who a tenant is; leave it out"));
+        };
+        let group = policy.groups.get(self.group);
+        if group.is_some_and(|group| group.key.contains(&wanted.part)) {
+            return Err(wrong("the key says whose it is; leave it out"));
+        }
+        let id = policy.tenant_id(tenant).ok_or_else(|| wrong("no request is of it"))?;
+        write_text(&id, &mut self.bytes);
+        Ok(self)
     }
 }
 

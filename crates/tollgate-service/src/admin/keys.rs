@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tollgate_policy::{DescribedRequest, Problem, Problems};
+use tollgate_policy::{DescribedRequest, MAX_TENANT_ID, Problem, Problems};
 
 use crate::admin::json_body;
 use crate::admin::step::Step;
@@ -50,7 +50,8 @@ fn call(asked: &Asked, body: Vec<u8>) -> Result<KeyCall, Answer> {
         _ => {
             let parts = asked.query.all("key").map(ToString::to_string).collect();
             let rule = asked.query.get("rule").unwrap_or_default().to_string();
-            let key = RuleKey { rule, key: parts };
+            let tenant = asked.query.get("tenant").map(ToString::to_string);
+            let key = RuleKey { rule, key: parts, tenant };
             bounded(&key).map_err(|problem| {
                 Wrong::Malformed.answer(&format!("{}: {}", problem.path, problem.message))
             })?;
@@ -86,19 +87,23 @@ fn request(body: Vec<u8>) -> Result<String, Answer> {
 
 /// The key that a body names, and all of its members: `others` beside `rule` and `key`.
 fn named<'t>(text: &'t str, others: &[&str]) -> Result<(RuleKey, Members<'t>), Answer> {
-    let members = json_body::members(text, &[&["rule", "key"], others].concat())?;
+    let members = json_body::members(text, &[&["rule", "key", TENANT], others].concat())?;
     let parts = members.get("key").and_then(items);
     let texts = parts.map(|parts| parts.into_iter().map(|part| serde_json::from_str(part).ok()));
     // What is not a list of texts must not become the key without parts, which is everybody's.
     let Some(key) = texts.and_then(|texts| texts.collect::<Option<Vec<String>>>()) else {
         return Err(json_body::invalid("key", NO_KEY.to_string()));
     };
-    let key = RuleKey { rule: members.text("rule").unwrap_or_default(), key };
+    let tenant = members.get(TENANT).map(|_| members.text(TENANT).unwrap_or_default());
+    let key = RuleKey { rule: members.text("rule").unwrap_or_default(), key, tenant };
     match bounded(&key) {
         Ok(()) => Ok((key, members)),
         Err(problem) => Err(json_body::invalids(&Problems([problem].into()))),
     }
 }
+
+/// Whose own quotas are meant.
+const TENANT: &str = "tenant";
 
 const NO_KEY: &str = "is a list of texts, one for each part of the rule's key";
 
@@ -106,6 +111,12 @@ const NO_KEY: &str = "is a list of texts, one for each part of the rule's key";
 fn bounded(key: &RuleKey) -> Result<(), Problem> {
     if key.rule.is_empty() {
         return Err(Problem::new("rule", "is the name of a rule".to_string()));
+    }
+    // What is no text, or an empty one, must not become what is counted of nobody's.
+    let is_tenant = |name: &String| !name.is_empty() && name.len() <= MAX_TENANT_ID;
+    if key.tenant.as_ref().is_some_and(|name| !is_tenant(name)) {
+        let message = format!("is the name of a tenant, of at most {MAX_TENANT_ID} bytes");
+        return Err(Problem::new(TENANT, message));
     }
     let is_bounded =
         key.key.len() <= MAX_PARTS && key.key.iter().all(|part| part.len() <= MAX_PART);

@@ -38,6 +38,9 @@ pub struct RuleKey {
     pub rule: String,
     /// The parts of its key, in the rule's order.
     pub key: Vec<String>,
+    /// The tenant whose own quotas count apart; none for what the rule and its tiers count.
+    #[serde(default)]
+    pub tenant: Option<String>,
 }
 
 /// What is answered to a [`KeyCall`].
