@@ -85,8 +85,9 @@ export class PolicyEditor {
    * @param {import('./engine.js').Engine} engine
    * @param {(text: string) => void} changed
    * @param {(checked: any) => void} checked what the compiler says
+   * @param {number} [most] characters
    */
-  constructor(place, text, engine, changed, checked) {
+  constructor(place, text, engine, changed, checked, most = MAX_POLICY) {
     const root = place.shadowRoot ?? place.attachShadow({ mode: 'open' });
     root.replaceChildren();
     this.#view = new EditorView({
@@ -111,7 +112,7 @@ export class PolicyEditor {
             spellcheck: 'false',
             tabindex: '0',
           }),
-          EditorState.changeFilter.of((change) => change.newDoc.length <= MAX_POLICY),
+          EditorState.changeFilter.of((change) => change.newDoc.length <= most),
           linter(lint(engine, checked), { delay: 250 }),
           autocompletion({ override: [complete(engine)], icons: false }),
           keymap.of([

@@ -41,7 +41,7 @@ const POLICIES: &str = "POLICIES";
 pub(crate) struct Deployment {
     /// Who has it may ask `/check`, and read in the health report what is wrong.
     check_token: Option<Token>,
-    /// The files of the playground, when it is served.
+    /// The files of the pages, when they are served.
     assets: Option<JsValue>,
     gate: Result<Gate, Problems>,
 }
@@ -107,9 +107,15 @@ impl Deployment {
         Self { check_token, assets, gate }
     }
 
-    /// The files of the playground, when this deployment serves it.
+    /// The files of the pages, when this deployment serves them.
     pub(crate) const fn assets(&self) -> Option<&JsValue> {
         self.assets.as_ref()
+    }
+
+    /// True when somebody could sign in to the operator's page.
+    pub(crate) fn is_operated(&self) -> bool {
+        let tokens = self.gate().map(|gate| &gate.settings.operator.tokens);
+        tokens.is_some_and(|tokens| tokens.admin.is_some() || tokens.read.is_some())
     }
 
     /// What a request needs, if nothing is wrong with the settings.

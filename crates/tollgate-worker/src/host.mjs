@@ -244,7 +244,7 @@ export async function assetAt(assets, request, path, fields) {
     for (const [name, value] of lines(fields)) copy.headers.set(name, value);
     return copy;
   } catch (error) {
-    fail(`a file of the playground cannot be read: ${reason(error)}`);
+    fail(`a file of a page cannot be read: ${reason(error)}`);
     return undefined;
   }
 }

@@ -78,7 +78,8 @@ async fn fetch(
         return Ok(js::send(&health(&deployment, &request, &context).await));
     }
     if let Some(assets) = deployment.assets()
-        && let Some(response) = assets::answer(assets, &request, path).await
+        && let Some(response) =
+            assets::answer(assets, &request, path, deployment.is_operated()).await
     {
         return Ok(response);
     }

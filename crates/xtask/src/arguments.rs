@@ -133,7 +133,7 @@ fn load_program() -> Command {
 fn playground_program() -> Command {
     let serve = Arg::new("serve").long("serve").value_name("PORT");
     Command::new("playground")
-        .about("Build the playground, a static page, into target/tollgate/playground/")
+        .about("Build the playground into target/tollgate/playground/, and with the admin page into target/tollgate/assets/")
         .arg(
             serve
                 .value_parser(value_parser!(u16).range(1..))

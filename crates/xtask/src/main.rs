@@ -62,6 +62,7 @@ fn dispatch(asked: Asked) -> Result<()> {
 
 fn playground(workspace: &Workspace, port: Option<u16>) -> Result<()> {
     build::playground::build(workspace)?;
+    build::admin_page::build(workspace)?;
     let Some(port) = port else { return Ok(()) };
     servers::files::serve(workspace, port, "/")?;
     println!("\nThe playground: http://127.0.0.1:{port}/ (Ctrl-C ends it)");

@@ -1,5 +1,5 @@
-//! `cargo xtask up`: both products in front of one demo origin, and the playground beside them, on
-//! loopback, until Ctrl-C.
+//! `cargo xtask up`: both products in front of one demo origin, and the playground and the admin
+//! page beside them, on loopback, until Ctrl-C.
 //!
 //! Invariant: what is printed as an answer was answered a moment ago by the server it is printed
 //! for, to a client address that nobody else uses. Nothing is left running afterwards.
@@ -35,6 +35,10 @@ const DENIALS: usize = 3;
 const PROBE_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 1);
 const PROBE_HEADER: &str = "192.0.2.77";
 
+/// Opens the admin page. Only this machine reaches the port, and no other site's page may send it.
+const TOKEN: &str = "only-for-this-machine";
+const ADMIN_PAGE: &str = ".well-known/tollgate/admin/";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     pub envoy_port: u16,
@@ -65,6 +69,8 @@ pub fn up(workspace: &Workspace, options: Options) -> Result<()> {
     show(options.envoy_port, "", &envoy);
     println!("\nworkerd (Durable Objects)    http://127.0.0.1:{}/", options.worker_port);
     show(options.worker_port, " -H 'cf-connecting-ip: 192.0.2.1'", &worker);
+    println!("\nThe admin page, token {TOKEN}");
+    println!("                             http://127.0.0.1:{}/{ADMIN_PAGE}", options.worker_port);
     println!("\nThe playground (static files) http://127.0.0.1:{}/", options.playground_port);
     let pids = servers.each_ref().map(|server| format!("{} {}", server.name, server.running.pid()));
     println!("\nEnvoy and workerd stand in front of the demo origin (pids: {}).", pids.join(", "));
@@ -91,7 +97,8 @@ fn make(workspace: &Workspace, board: &Board) -> Result<()> {
         package(workspace, board, "filter", build::envoy::package)?;
         joined(others)?;
         package(workspace, board, "Worker", build::worker::package)?;
-        package(workspace, board, "playground", build::playground::package)
+        package(workspace, board, "playground", build::playground::package)?;
+        package(workspace, board, "admin page", build::admin_page::package)
     })
 }
 
@@ -151,9 +158,13 @@ fn start(workspace: &Workspace, options: Options) -> Result<[Server; 3]> {
     let worker = workerd::Options {
         name: "workerd",
         port: options.worker_port,
-        vars: BTreeMap::from([("ORIGIN".to_owned(), address)]),
+        vars: BTreeMap::from([
+            ("ORIGIN".to_owned(), address),
+            ("ADMIN_TOKEN".to_owned(), TOKEN.to_owned()),
+        ]),
         code: workerd::Code::Shipped,
         storage: workerd::Storage::Disk,
+        has_assets: true,
         ready: "/",
     };
     Ok([origin, filter, workerd::start(workspace, worker)?])

@@ -1,8 +1,9 @@
-//! `cargo xtask build`: the two products with their sizes, and beside them the playground's page.
+//! `cargo xtask build`: the two products with their sizes, and beside them the two pages.
 //!
 //! Invariant: what is tested, run and shipped is the same file in `target/tollgate/`. Nothing here
 //! decides how cargo compiles; the profiles in the root `Cargo.toml` do.
 
+pub mod admin_page;
 pub mod envoy;
 pub mod exports;
 mod glue;

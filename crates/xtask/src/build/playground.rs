@@ -51,7 +51,7 @@ const PROFILE: &str = "page";
 const SOURCES: &str = "crates/tollgate-playground/web";
 /// The modules of the page, each of one feature of the crate: what the bundler calls them.
 const MODULES: [(&str, &str); 2] = [("lanes", "tollgate"), ("logs", "tollgate-logs")];
-const PAGE: &str = "index.html";
+pub(super) const PAGE: &str = "index.html";
 
 /// What rustc 1.95 uses by default; names of functions go. Without inlining, which makes a module
 /// an eighth larger once it is gzipped.
@@ -194,24 +194,39 @@ fn bound_in(workspace: &Workspace, name: &str) -> PathBuf {
 }
 
 /// What the bundler wrote: the metadata that it gives.
-struct Bundle(Value);
+pub(super) struct Bundle(Value);
 
+/// Bundles what the page imports, with the modules of wasm.
 fn bundle(ws: &Workspace, folder: &Path, entries: &[&str], extra: &[&str]) -> Result<Bundle> {
-    let metadata = ws.out.join("playground-bundle.json");
-    let mut esbuild = Command::new(node::bin(ws).join("esbuild"));
-    esbuild.current_dir(ws.root.join(SOURCES)).args(ESBUILD).args(extra).args(entries);
-    esbuild.env("NODE_PATH", page::modules(ws));
+    let mut aliases: Vec<String> = extra.iter().map(|&argument| argument.to_owned()).collect();
     for (_, name) in MODULES {
         let bound = bound_in(ws, name);
-        esbuild.arg(format!("--alias:{name}={}", bound.join("tollgate.js").display()));
-        esbuild.arg(format!("--alias:{name}.wasm={}", bound.join("tollgate_bg.wasm").display()));
+        aliases.push(format!("--alias:{name}={}", bound.join("tollgate.js").display()));
+        aliases.push(format!("--alias:{name}.wasm={}", bound.join("tollgate_bg.wasm").display()));
     }
+    bundle_of(ws, SOURCES, folder, entries, &aliases)
+}
+
+/// Bundles `entries` of the folder `sources` into `folder`.
+pub(super) fn bundle_of(
+    ws: &Workspace,
+    sources: &str,
+    folder: &Path,
+    entries: &[&str],
+    extra: &[String],
+) -> Result<Bundle> {
+    let metadata = folder.with_extension("bundle.json");
+    let mut esbuild = Command::new(node::bin(ws).join("esbuild"));
+    esbuild.current_dir(ws.root.join(sources)).args(ESBUILD).args(extra).args(entries);
+    esbuild.env("NODE_PATH", page::modules(ws));
     esbuild.arg(format!("--outdir={}", folder.display()));
     esbuild.arg(format!("--metafile={}", metadata.display()));
     run::output(env::with_tools(ws, &mut esbuild), "see what esbuild says")?;
     let fix = "run again";
     let text = fs::read_to_string(&metadata).or_problem("cannot read what esbuild wrote", fix)?;
-    serde_json::from_str(&text).map(Bundle).or_problem("cannot read what esbuild wrote", fix)
+    let bundle = serde_json::from_str(&text).map(Bundle);
+    fs::remove_file(&metadata).or_problem("cannot remove what esbuild wrote", fix)?;
+    bundle.or_problem("cannot read what esbuild wrote", fix)
 }
 
 impl Bundle {
@@ -220,7 +235,7 @@ impl Bundle {
     }
 
     /// The file that an entry became.
-    fn output(&self, entry: &str) -> Result<String> {
+    pub(super) fn output(&self, entry: &str) -> Result<String> {
         let mut outputs = self.outputs();
         let file = outputs.find(|(_, output)| output["entryPoint"] == *entry);
         file.map(|(path, _)| name_of(path)).ok_or_else(|| {
@@ -255,13 +270,18 @@ fn name_of(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
-/// The page with the names of its files.
-fn put_page(workspace: &Workspace, main: &Bundle, folder: &Path) -> Result<()> {
-    let path = workspace.root.join(SOURCES).join(PAGE);
+/// The text of a page with the names of its files.
+pub(super) fn page_of(workspace: &Workspace, sources: &str, main: &Bundle) -> Result<String> {
+    let path = workspace.root.join(sources).join(PAGE);
     let text = fs::read_to_string(path).or_problem("cannot read the page", "restore it")?;
     let text = renamed(&text, "src=\"main.js\"", &format!("src=\"{}\"", main.output("main.js")?))?;
     let style = format!("href=\"{}\"", main.output("style.css")?);
-    let text = renamed(&text, "href=\"style.css\"", &style)?;
+    renamed(&text, "href=\"style.css\"", &style)
+}
+
+/// The page, with what it may do.
+fn put_page(workspace: &Workspace, main: &Bundle, folder: &Path) -> Result<()> {
+    let text = page_of(workspace, SOURCES, main)?;
     let policy = content_security_policy(workspace)?;
     let charset = "<meta charset=\"utf-8\">";
     let meta =
@@ -274,14 +294,14 @@ fn renamed(text: &str, from: &str, to: &str) -> Result<String> {
     match text.matches(from).count() {
         1 => Ok(text.replace(from, to)),
         count => {
-            let why = format!("{SOURCES}/{PAGE} holds {from} {count} times");
+            let why = format!("its {PAGE} holds {from} {count} times");
             Err(Problem::new("the page cannot name its files", why, "write it once"))
         }
     }
 }
 
 /// In the order of their names.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder);
     let entries = entries.or_problem("cannot read the page", "cargo xtask playground")?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

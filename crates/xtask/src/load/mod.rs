@@ -145,6 +145,7 @@ fn start(
         vars: BTreeMap::from([("ORIGIN".to_owned(), format!("http://127.0.0.1:{}", origin.port))]),
         code: workerd::Code::WithPolicy(policy),
         storage: workerd::Storage::Disk,
+        has_assets: false,
         ready: "/.well-known/tollgate/health",
     };
     let server = seated(Seat::Server, || workerd::start(workspace, options))?;

@@ -36,6 +36,7 @@ impl Code {
 
 /// The class of what is compared with.
 const SCRIPT_CLASS: &str = "Limiter";
+const ASSETS: &str = "assets.mjs";
 
 /// Where the Durable Objects keep what they know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,21 @@ pub enum Storage {
     /// In memory, to see what the disk costs.
     Memory,
 }
+
+/// What the platform does with assets: files by their paths, a folder's page, and their types.
+const ASSETS_SCRIPT: &str = r#"
+const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8",
+  txt: "text/plain; charset=utf-8", wasm: "application/wasm" };
+export default {
+  async fetch(request, env) {
+    const { pathname } = new URL(request.url);
+    const path = pathname.endsWith("/") ? `${pathname}index.html` : pathname;
+    const found = await env.FILES.fetch(new Request(`http://files${path}`, { method: request.method }));
+    if (!found.ok) return new Response(null, { status: 404 });
+    return new Response(found.body, { headers: { "content-type": TYPES[path.split(".").at(-1)] ?? "application/octet-stream" } });
+  },
+};
+"#;
 
 /// One workerd to start.
 #[derive(Debug, Clone)]
@@ -56,6 +72,8 @@ pub struct Options {
     pub vars: BTreeMap<String, String>,
     pub code: Code,
     pub storage: Storage,
+    /// Whether `target/tollgate/assets` is bound, as the block of assets in wrangler.toml does it.
+    pub has_assets: bool,
     /// A path that answers once it is up.
     pub ready: &'static str,
 }
@@ -68,10 +86,14 @@ pub fn start(workspace: &Workspace, options: Options) -> Result<Server> {
     let storage = folder.join("storage");
     fs::create_dir_all(&storage).or_problem("cannot create the Worker's storage", fix)?;
     put_modules(workspace, &options.code, &folder)?;
+    if options.has_assets {
+        fs::write(folder.join(ASSETS), ASSETS_SCRIPT).or_problem("cannot write a script", fix)?;
+    }
     let capnp = folder.join("worker.capnp");
     let manifest = fs::read_to_string(workspace.root.join("wrangler.toml"))
         .or_problem("cannot read wrangler.toml", "restore it with git")?;
-    let text = config(&manifest, &options, &storage.display().to_string())?;
+    let files = workspace.out.join("assets").display().to_string();
+    let text = config(&manifest, &options, &storage.display().to_string(), &files)?;
     fs::write(&capnp, text).or_problem("cannot write the configuration of workerd", fix)?;
     let log = folder.join("workerd.log");
     let mut command = Command::new(node::workerd(workspace));
@@ -105,7 +127,7 @@ fn put_modules(workspace: &Workspace, code: &Code, folder: &Path) -> Result<()> 
     }
 }
 
-fn config(manifest: &str, options: &Options, storage: &str) -> Result<String> {
+fn config(manifest: &str, options: &Options, storage: &str, files: &str) -> Result<String> {
     let fix = "make wrangler.toml and crates/xtask/src/servers/workerd.rs agree";
     let manifest: Table = manifest.parse().or_problem("cannot read wrangler.toml", fix)?;
     let date = text_at(&manifest, "compatibility_date")?;
@@ -118,6 +140,21 @@ fn config(manifest: &str, options: &Options, storage: &str) -> Result<String> {
     for (name, value) in &vars {
         bindings.push(format!("(name = {}, text = {})", quoted(name), quoted(value)));
     }
+    let (mut services, mut workers) = (String::new(), String::new());
+    if options.has_assets {
+        bindings.push("(name = \"ASSETS\", service = \"assets\")".to_owned());
+        services = format!(
+            "    (name = \"assets\", worker = .assets),\n    (name = \"files\", disk = (path = {}, \
+             allowDotfiles = true)),\n",
+            quoted(files)
+        );
+        workers = format!(
+            "const assets :Workerd.Worker = (\n  modules = [{}],\n  compatibilityDate = {},\n  bindings = \
+             [(name = \"FILES\", service = \"files\")],\n);\n",
+            module(ASSETS),
+            quoted(date)
+        );
+    }
     let address = format!("127.0.0.1:{}", options.port);
     let modules: Vec<String> = match options.code {
         Code::Script(_) => vec![module(MAIN)],
@@ -128,11 +165,11 @@ fn config(manifest: &str, options: &Options, storage: &str) -> Result<String> {
         "using Workerd = import \"/workerd/workerd.capnp\";\n\
          const config :Workerd.Config = (\n  services = [\n    (name = \"main\", worker = .worker),\n    \
          (name = \"storage\", disk = (path = {storage}, writable = true)),\n    \
-         (name = \"internet\", network = (allow = [\"public\", \"private\", \"local\"])),\n  ],\n  \
+         (name = \"internet\", network = (allow = [\"public\", \"private\", \"local\"])),\n{services}  ],\n  \
          sockets = [(name = \"http\", address = {address}, http = (), service = \"main\")],\n);\n\
          const worker :Workerd.Worker = (\n  modules = [{modules}],\n  compatibilityDate = {date},\n  \
          durableObjectNamespaces = [{objects}],\n  durableObjectStorage = ({kept}),\n  \
-         bindings = [{bindings}],\n);\n",
+         bindings = [{bindings}],\n);\n{workers}",
         storage = quoted(storage),
         address = quoted(&address),
         modules = modules.join(", "),
@@ -201,9 +238,10 @@ mod tests {
             vars,
             code: Code::Shipped,
             storage: Storage::Disk,
+            has_assets: false,
             ready: "/",
         };
-        let text = config(manifest, &options, "/s").unwrap();
+        let text = config(manifest, &options, "/s", "/f").unwrap();
         assert!(text.contains(r#"(name = "L", durableObjectNamespace = "Lim")"#), "{text}");
         assert!(text.contains(r#"(name = "ORIGIN", text = "say \"hi\"")"#), "{text}");
         assert!(text.contains(r#"(name = "N", text = "3")"#), "{text}");
@@ -218,8 +256,9 @@ mod tests {
             vars: BTreeMap::new(),
             code: Code::Script(""),
             storage: Storage::Memory,
+            has_assets: false,
             ready: "/",
         };
-        assert!(config("", &options, "/s").unwrap_err().why.contains("compatibility_date"));
+        assert!(config("", &options, "/s", "/f").unwrap_err().why.contains("compatibility_date"));
     }
 }

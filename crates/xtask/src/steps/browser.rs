@@ -1,29 +1,44 @@
-//! The playground in a real Chromium, beside the command line that it must equal.
+//! The playground in a real Chromium, beside the command line that it must equal, and the admin
+//! page in front of a real workerd.
 //!
-//! Invariant: what is tested is what `cargo xtask playground` makes, served below two paths as any
-//! server of static files would. The tests themselves are `tests/browser/playground.mjs`.
+//! Invariant: what is tested is what `cargo xtask playground` makes: the one served below two paths
+//! as any server of static files would, the other by the Worker as it is deployed. The tests
+//! themselves are `tests/browser/playground.mjs` and `tests/browser/admin.mjs`.
 
 use crate::{
-    build::playground,
+    build::{admin_page, playground, worker},
     env,
     problem::{Problem, Result},
     run,
-    servers::{files, free_port},
+    servers::{files, free_port, workerd},
     tools::{apt, node, page},
     workspace::Workspace,
 };
-use std::process::Command;
+use std::{collections::BTreeMap, process::Command};
 
 /// Where it is served the second time: no file of the page may know its path.
 const BELOW: &str = "/some/where/";
 
-const SCRIPTS: &str = "crates/tollgate-playground/web";
+/// Pages with scripts that need no browser to be tested.
+const SCRIPTS: [&str; 2] = ["crates/tollgate-playground/web", "crates/tollgate-service/page"];
+
+/// What the admin page is tested with; secrets of this run only.
+const SECRETS: [(&str, &str); 5] = [
+    ("ADMIN_TOKEN", "the-token-of-this-test"),
+    ("READ_TOKEN", "what-reads-in-this-test"),
+    ("METRICS_TOKEN", "what-reads-metrics-here"),
+    ("AUDIT_HEADER", "x-who"),
+    ("METRICS_INTERVAL_S", "1"),
+];
+const HEALTH: &str = "/.well-known/tollgate/health";
 
 /// What needs no browser: links, drawings, numbers, the reading of files.
 pub fn scripts(workspace: &Workspace) -> Result<()> {
-    let mut node = Command::new(node::node(workspace));
-    node.current_dir(workspace.root.join(SCRIPTS)).arg("--test");
-    run::shown(env::with_tools(workspace, &mut node), "read the failed test")
+    SCRIPTS.iter().try_for_each(|scripts| {
+        let mut node = Command::new(node::node(workspace));
+        node.current_dir(workspace.root.join(scripts)).arg("--test");
+        run::shown(env::with_tools(workspace, &mut node), "read the failed test")
+    })
 }
 
 pub fn build(workspace: &Workspace) -> Result<()> {
@@ -35,19 +50,49 @@ pub fn test(workspace: &Workspace) -> Result<()> {
     cargo.current_dir(&workspace.root);
     cargo.args(["build", "--profile", "release-test", "-p", "tollgate-cli"]);
     run::shown(&mut cargo, "fix what the compiler says")?;
-    let chromium = apt::find_program("chromium").ok_or_else(|| {
-        Problem::new("cannot test the page", "there is no chromium", "apt-get install chromium")
-    })?;
-    let mut node = Command::new(node::node(workspace));
-    node.current_dir(&workspace.root).arg("tests/browser/playground.mjs");
+    let mut node = browser(workspace, "tests/browser/playground.mjs")?;
     for (name, prefix) in [("TOLLGATE_PLAYGROUND", "/"), ("TOLLGATE_PLAYGROUND_BELOW", BELOW)] {
         let port = free_port()?;
         files::serve(workspace, port, prefix)?;
         node.env(name, format!("http://127.0.0.1:{port}{prefix}"));
     }
     node.env("TOLLGATE_CLI", workspace.target.join("release-test/tollgate"));
+    run::shown(env::with_tools(workspace, &mut node), "read the failed test")
+}
+
+pub fn build_admin(workspace: &Workspace) -> Result<()> {
+    worker::compile(workspace, &run::shown)?;
+    worker::package(workspace)?;
+    admin_page::build(workspace)
+}
+
+pub fn test_admin(workspace: &Workspace) -> Result<()> {
+    let mut node = browser(workspace, "tests/browser/admin.mjs")?;
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let options = workerd::Options {
+        name: "admin-page",
+        port: free_port()?,
+        vars: BTreeMap::from(SECRETS.map(owned)),
+        code: workerd::Code::Shipped,
+        storage: workerd::Storage::Disk,
+        has_assets: true,
+        ready: HEALTH,
+    };
+    let server = workerd::start(workspace, options)?;
+    node.env("TOLLGATE_WORKER", format!("http://127.0.0.1:{}", server.port));
+    node.envs(SECRETS);
+    run::shown(env::with_tools(workspace, &mut node), "read the failed test")
+}
+
+/// A script that drives Chromium.
+fn browser(workspace: &Workspace, script: &str) -> Result<Command> {
+    let chromium = apt::find_program("chromium").ok_or_else(|| {
+        Problem::new("cannot test the page", "there is no chromium", "apt-get install chromium")
+    })?;
+    let mut node = Command::new(node::node(workspace));
+    node.current_dir(&workspace.root).arg(script);
     node.env("TOLLGATE_PAGE_MODULES", page::modules(workspace));
     node.env("TOLLGATE_CHROMIUM", chromium);
     node.env("TOLLGATE_PICTURES", workspace.out.join("pictures"));
-    run::shown(env::with_tools(workspace, &mut node), "read the failed test")
+    Ok(node)
 }

@@ -52,6 +52,8 @@ const STEPS: &[Step] = &[
     checked("browser", "the page's own scripts", ON_NODE, browser::scripts),
     built("browser", "build the playground", tools::FOR_PLAYGROUND, browser::build),
     served("browser", "the playground in Chromium", PLAYGROUND, browser::test),
+    built("browser", "build the admin page and the Worker", ADMIN_PAGE, browser::build_admin),
+    served("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     built("envoy", "build the filter", TARGET, servers::build_envoy),
     built("envoy", "envoy.yaml is valid", SERVERS, servers::validate),
     served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
@@ -72,6 +74,8 @@ const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::CH
 const BUNDLED: &[&Tool] = &[&tools::PAGE];
 const PLAYGROUND: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::PAGE_BINDGEN, &tools::NODE, &tools::PAGE, &tools::CHROMIUM];
+const ADMIN_PAGE: &[&Tool] =
+    &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::PAGE, &tools::CHROMIUM];
 const SERVERS: &[&Tool] = &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::ENVOY];
 /// With the origins that tests put behind them.
 const END_TO_END: &[&Tool] = &[

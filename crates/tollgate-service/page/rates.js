@@ -1,0 +1,136 @@
+/**
+ * The view of rates: for each rule what it admits, refuses and, in shadow mode, would refuse.
+ *
+ * Invariant: the metrics are asked for every ten seconds while the page is seen, and once more
+ * when it is seen again; a reading that failed is said and leaves a gap. What is plotted stands in
+ * a table beneath. Test ids: rates, figure-NAME, rule-rates, rates-said, rates-table.
+ */
+
+import { fill, h, table } from '../../tollgate-playground/web/dom.js';
+import { ask } from './api.js';
+import { heading, problemParts, when } from './parts.js';
+import { MOST_RULES, Rates } from './rate-model.js';
+import { RatePlot, perSecond } from './rate-plot.js';
+
+const EVERY_MS = 10_000;
+/** Rows of a rule's table, the newest first. */
+const ROWS = 12;
+
+/** @typedef {import('./rate-model.js').Total} Total */
+/** @type {[Total, string, string][]} */
+const FIGURES = [
+  ['requests', 'Requests', '/s'],
+  ['refused', 'Refused', '/s'],
+  ['remembered', 'Refused from memory', '/s'],
+  ['calls', 'Object calls', '/s'],
+  ['failures', 'Object failures', '/s'],
+  ['undecided', 'Decided by on_failure', '/s'],
+];
+const STYLES = [
+  { kind: /** @type {const} */ ('admitted'), label: 'admitted', colour: 'admitted' },
+  { kind: /** @type {const} */ ('refused'), label: 'refused', colour: 'denied' },
+  { kind: /** @type {const} */ ('would'), label: 'would be refused', colour: 'estimate', dash: [6, 4] },
+  { kind: /** @type {const} */ ('failed'), label: 'failed', colour: 'left', dash: [2, 3] },
+];
+
+export class RatesView {
+  #rates = new Rates();
+  /** @type {Map<string, {card: HTMLElement, plot: RatePlot, figures: HTMLElement, rows: HTMLElement}>} */ #cards = new Map();
+  #said = h('p', { className: 'quiet', 'data-testid': 'rates-said' }, 'Reading the metrics…');
+  #problem = h('div', { role: 'status' });
+  #figures = h('dl', { className: 'figures' });
+  #all = h('div', { className: 'cards' });
+  #more = h('p', { className: 'quiet' });
+  /** @type {number|undefined} */ #timer;
+  #isEnded = false;
+
+  constructor() {
+    this.element = h('section', { 'data-testid': 'rates', 'aria-labelledby': 'rates-head' },
+      Object.assign(heading('Rates'), { id: 'rates-head' }), this.#said, this.#problem, this.#figures, this.#all, this.#more);
+    document.addEventListener('visibilitychange', this.#seen);
+    this.#poll();
+  }
+
+  /** The plots have a size now. */
+  shown() {
+    this.#show();
+  }
+
+  end() {
+    this.#isEnded = true;
+    clearTimeout(this.#timer);
+    document.removeEventListener('visibilitychange', this.#seen);
+  }
+
+  #seen = () => {
+    clearTimeout(this.#timer);
+    if (!document.hidden) this.#poll();
+  };
+
+  async #poll() {
+    const answer = await ask('GET', 'metrics');
+    if (this.#isEnded) return;
+    if (answer.ok) {
+      this.#rates.add(answer.text, Date.now());
+      fill(this.#problem);
+      this.#show();
+    } else {
+      this.#rates.miss();
+      fill(this.#problem, ...problemParts(answer));
+    }
+    clearTimeout(this.#timer);
+    if (!document.hidden) this.#timer = window.setTimeout(() => this.#poll(), EVERY_MS);
+  }
+
+  #show() {
+    const { last, rules } = this.#rates;
+    if (!last) return;
+    fill(this.#said, 'Read at ', when(last.at), `, every 10 s. Isolates bring their counts every 10 s. Policy version ${last.version}, ${last.isolates} isolate${last.isolates === 1 ? '' : 's'}.`,
+      this.#rates.unread ? ` ${this.#rates.unread} lines could not be read.` : '');
+    fill(this.#figures, FIGURES.map(([name, label, unit]) => h('div', { className: `figure figure-${name}` },
+      h('dt', {}, label),
+      h('dd', { 'data-testid': `figure-${name}` }, h('strong', {}, perSecond(this.#rates.total(name))), h('span', { className: 'quiet' }, ` ${unit}`),
+        h('span', { className: 'quiet total' }, `${whole(last.totals[name])} in all`)))));
+    const shown = rules.slice(0, MOST_RULES);
+    for (const [rule, { card }] of this.#cards) {
+      if (shown.includes(rule)) continue;
+      card.remove();
+      this.#cards.delete(rule);
+    }
+    shown.forEach((rule) => this.#showRule(rule, last.rules.get(rule)));
+    const left = rules.length - shown.length;
+    fill(this.#more, rules.length === 0 ? 'No rule has decided anything yet.' : left > 0 && `${left} more rules are not shown.`);
+  }
+
+  /** @param {string} rule @param {import('./rate-model.js').Counts|undefined} counts */
+  #showRule(rule, counts) {
+    const { plot, figures, rows } = this.#cards.get(rule) ?? this.#make(rule);
+    const times = this.#rates.times;
+    const rates = STYLES.map(({ kind }) => this.#rates.rule(rule, kind));
+    const now = STYLES.map(({ label }, i) => `${label} ${perSecond(rates[i].at(-1) ?? null)}`);
+    plot.show(times, rates, `Rule ${rule}, requests a second now: ${now.join(', ')}`);
+    fill(figures, STYLES.map(({ kind, label, colour }, i) => h('div', { className: `figure colour-${colour}` },
+      h('dt', {}, label),
+      h('dd', { 'data-testid': `now-${kind}` }, h('strong', {}, perSecond(rates[i].at(-1) ?? null)), h('span', { className: 'quiet' }, ' /s'),
+        h('span', { className: 'quiet total' }, `${whole(counts?.[kind] ?? 0)} in all`)))));
+    const newest = times.map((_, i) => i).reverse().slice(0, ROWS);
+    const cells = newest.map((i) => [when(times[i] * 1_000), ...rates.map((one) => perSecond(one[i]))]);
+    fill(rows, table(`Requests a second of rule ${rule}`, ['at', ...STYLES.map(({ label }) => label)], cells, 'rates-table'));
+  }
+
+  /** @param {string} rule */
+  #make(rule) {
+    const plot = new RatePlot(`Rule ${rule}`, STYLES);
+    const figures = h('dl', { className: 'figures small' });
+    const rows = h('div', {});
+    const card = h('article', { className: 'card', 'data-testid': 'rule-rates' },
+      h('h3', {}, rule), figures, plot.element, h('details', {}, h('summary', {}, 'As a table'), rows));
+    this.#all.append(card);
+    const made = { card, plot, figures, rows };
+    this.#cards.set(rule, made);
+    return made;
+  }
+}
+
+/** @param {number} n */
+const whole = (n) => Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, ',');

@@ -1,0 +1,558 @@
+// The admin page as the Worker serves it, in a real Chromium in front of a real workerd: `cargo xtask test browser` starts both.
+//
+// Invariant: every page of every test is watched: an error in its console (a breach of the content security policy is one), a
+// request to anybody but its own host, and planted markup that ran fail the test, whatever it was about. What a page shows is
+// compared with what the API answers to this script. Nothing asserts how long something took.
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+
+const given = (name) => process.env[name] || assert.fail(`${name} is not set; run \`cargo xtask test browser\``);
+const HOST = given("TOLLGATE_WORKER");
+const BASE = `${HOST}/.well-known/tollgate/`;
+const SITE = `${BASE}admin/`;
+const [ADMIN, READ, METRICS, WHO] = ["ADMIN_TOKEN", "READ_TOKEN", "METRICS_TOKEN", "AUDIT_HEADER"].map(given);
+const MODULES = given("TOLLGATE_PAGE_MODULES");
+const PICTURES = given("TOLLGATE_PICTURES");
+const PATIENCE = 60_000;
+
+const { chromium } = await import(path.join(MODULES, "playwright-core/index.mjs"));
+const AXE = readFileSync(path.join(MODULES, "axe-core/axe.min.js"), "utf8");
+const browser = await chromium.launch({ executablePath: given("TOLLGATE_CHROMIUM"), args: ["--no-sandbox"] });
+
+/** Markup that says so when it runs. */
+const HOSTILE = `<script>owned=1</script><img src=x onerror="owned=1">"'\`javascript:owned=1`;
+
+/** Asks the API as an operator would, past the page. */
+async function api(method, target, { body, who, match = "*", none, token = ADMIN } = {}) {
+  const headers = { authorization: `Bearer ${token}` };
+  if (!["GET", "HEAD"].includes(method)) Object.assign(headers, none ? { "if-none-match": "*" } : { "if-match": match });
+  if (who) headers[WHO] = who;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const response = await fetch(`${BASE}${target}`, { method, headers, body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body) });
+  const text = await response.text();
+  return { status: response.status, text, headers: response.headers, json: text.startsWith("{") ? JSON.parse(text) : null };
+}
+
+const quota = (limit, window = "1h") => ({ name: "q", limit, window, algorithm: "fixed-window" });
+const rule = (name, limit, more = {}) => ({ name, key: ["client_ip"], quotas: [quota(limit)], ...more });
+const document = (...rules) => JSON.stringify({ version: 1, tenant: "host", rules }, null, 2);
+const USUAL = document(rule("api", 5), rule("trial", 3, { mode: "shadow" }));
+
+/** Puts a policy in force, and waits until requests are decided under it. */
+async function inForce(text, who) {
+  const put = await api("PUT", "admin/policy", { body: text, who });
+  assert.equal(put.status, 200, put.text);
+}
+
+/** One decision. */
+async function check(client, more = {}) {
+  const body = JSON.stringify({ method: "GET", path: "/", host: "shop.example.com", client_ip: client, ...more });
+  return (await fetch(`${HOST}/check`, { method: "POST", body })).json();
+}
+
+/** A page of its own, watched; `ended()` fails when something was wrong. `expected` are statuses that the browser logs. */
+async function open({ width = 1280, height = 900, scheme = "light", hash = "", expected = [], storage } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: "reduce", timezoneId: "Europe/Berlin", ...storage });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE);
+  const wrong = [];
+  page.on("console", (message) => {
+    const isExpected = expected.some((status) => message.text().includes(`status of ${status}`));
+    if (["error", "warning"].includes(message.type()) && !isExpected) wrong.push(`console: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => wrong.push(`uncaught: ${error.stack ?? error}`));
+  page.on("dialog", (dialog) => (wrong.push(`dialog: ${dialog.message()}`), dialog.dismiss()));
+  context.on("request", (request) => {
+    const url = new URL(request.url());
+    if (url.protocol !== "data:" && url.origin !== HOST) wrong.push(`a request left the page: ${request.url()}`);
+    if (request.url().includes(ADMIN) || request.headers().referer) wrong.push(`too much is told: ${request.url()}`);
+  });
+  await page.goto(`${SITE}${hash}`);
+  const ended = async () => {
+    assert.equal(await page.evaluate(() => globalThis.owned), undefined, "planted markup ran");
+    await context.close();
+    assert.deepEqual(wrong, []);
+  };
+  return { page, context, wrong, ended };
+}
+
+const byId = (page, id) => page.locator(`[data-testid="${id}"]`);
+
+/** Signs in and shows a view. */
+async function enter(page, view = "rates", token = ADMIN) {
+  await byId(page, "token").fill(token);
+  await byId(page, "enter").click();
+  await byId(page, "nav-rates").waitFor();
+  if (await byId(page, `nav-${view}`).count()) await byId(page, `nav-${view}`).click();
+  await byId(page, view).waitFor();
+}
+
+/** What the editor holds is what was typed: all of it. */
+async function type(page, text) {
+  const content = page.locator('[data-testid="editor"] .cm-content');
+  await content.waitFor();
+  await content.click();
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.press("Delete");
+  // As it is pasted: brackets are not closed for it.
+  await content.evaluate((element, text) => {
+    const data = new DataTransfer();
+    data.setData("text/plain", text);
+    element.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+  }, text);
+}
+
+async function seen(locator, pattern) {
+  await locator.filter({ hasText: pattern }).first().waitFor();
+}
+
+async function violations(page) {
+  // The page lets no script be added; what looks at it comes by the debugger.
+  const session = await page.context().newCDPSession(page);
+  await session.send("Runtime.evaluate", { expression: AXE });
+  const result = await session.send("Runtime.evaluate", { expression: "axe.run().then((r) => JSON.stringify(r.violations.map((v) => [v.id, v.impact, v.nodes.map((n) => n.html + ' ' + n.failureSummary)])))", awaitPromise: true, returnByValue: true });
+  return JSON.parse(result.result.value);
+}
+
+const tests = {
+  // Guards: a page that may load, send or be framed by what it should not; one that a cache keeps beyond a deploy.
+  async "the page is sent with what it may do"() {
+    const page = await fetch(SITE);
+    const policy = page.headers.get("content-security-policy");
+    for (const part of ["default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"]) {
+      assert.ok(policy.includes(part), policy);
+    }
+    assert.ok(!policy.includes("unsafe"), policy);
+    const field = (name) => page.headers.get(name);
+    assert.deepEqual([field("cache-control"), field("x-content-type-options"), field("referrer-policy")], ["no-cache", "nosniff", "no-referrer"]);
+    const text = await page.text();
+    for (const [, name] of text.matchAll(/(?:src|href)="([\w-]+\.(?:js|css))"/g)) {
+      const file = await fetch(`${SITE}${name}`);
+      assert.equal(file.status, 200, name);
+      assert.equal(file.headers.get("cache-control"), "public, max-age=31536000, immutable");
+      assert.equal(file.headers.get("content-security-policy"), policy);
+    }
+    assert.ok(![ADMIN, READ, METRICS].some((secret) => text.includes(secret)));
+    const folder = await fetch(SITE.slice(0, -1), { redirect: "manual" });
+    assert.deepEqual([folder.status, folder.headers.get("location")], [308, "/.well-known/tollgate/admin/"]);
+    for (const name of ["policy", "keys", "none", ".env", "index.html"]) {
+      const answer = await fetch(`${SITE}${name}`);
+      assert.ok(answer.headers.get("content-type").includes("problem+json"), `${name} is the API's`);
+    }
+  },
+
+  // Guards: a page that shows something to nobody, keeps a token where it should not, or says nothing of a wrong one.
+  async "a token opens it, a wrong one does not"() {
+    const { page, ended } = await open({ expected: [401] });
+    assert.equal(await page.locator("nav").isVisible(), false);
+    await byId(page, "token").fill("wrong");
+    await page.keyboard.press("Enter");
+    await seen(byId(page, "sign-in-said"), /Unauthorized/);
+    assert.equal(await byId(page, "token").getAttribute("aria-invalid"), "true");
+    await enter(page);
+    await seen(byId(page, "role"), /reads and writes/);
+    const kept = () => page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }, globalThis.document.cookie]));
+    assert.ok(!(await kept()).includes(ADMIN), "in memory only");
+    await page.reload();
+    await byId(page, "token").waitFor();
+    await byId(page, "keep").check();
+    await enter(page);
+    await page.reload();
+    await byId(page, "rates").waitFor();
+    await byId(page, "sign-out").click();
+    await byId(page, "token").waitFor();
+    assert.ok(!(await kept()).includes(ADMIN), "signed out");
+    assert.equal(await byId(page, "rates").count(), 0);
+    await ended();
+  },
+
+  // Guards: buttons that cannot work; and a reader's token that is taken for a wrong one.
+  async "a token that reads is offered nothing to write"() {
+    await inForce(USUAL);
+    const { page, ended } = await open({ expected: [403] });
+    await enter(page, "history", READ);
+    await seen(byId(page, "role"), /reads only/);
+    await byId(page, "versions").waitFor();
+    assert.equal(await page.getByRole("button", { name: /Roll back/ }).count(), 0);
+    await byId(page, "nav-policy").click();
+    await seen(byId(page, "policy"), /reads only/);
+    await byId(page, "sign-out").click();
+    await enter(page, "rates", METRICS);
+    await seen(byId(page, "role"), /reads metrics/);
+    assert.deepEqual(await page.locator("nav a").allInnerTexts(), ["Rates"]);
+    await ended();
+  },
+
+  // Guards: mistakes that are not shown, shown elsewhere, or that can be put in force; a diff and a list of changes that lie.
+  async "a policy is checked as it is typed, compared and put in force"() {
+    await inForce(USUAL);
+    const { page, ended } = await open({ expected: [400, 422] });
+    await enter(page, "policy");
+    await seen(byId(page, "mistakes"), /As it is in force/);
+    const bad = document(rule("api", 0), rule("trial", 3, { quotas: [quota(1, "1 day")] }));
+    const lineOf = (part) => bad.slice(0, bad.indexOf(part)).split("\n").length;
+    await type(page, bad);
+    await seen(byId(page, "mistakes"), /2 mistakes/);
+    const lines = await byId(page, "mistakes").locator("li").allInnerTexts();
+    assert.ok(lines[0].startsWith(`line ${lineOf('"limit": 0')} rules[0].quotas[0].limit 0 is refused`), lines[0]);
+    assert.ok(lines[1].startsWith(`line ${lineOf('"1 day"')} rules[1].quotas[0].window`), lines[1]);
+    assert.equal(await byId(page, "put").count(), 0, "a bad policy has no button");
+    assert.ok((await page.locator('[data-testid="editor"] .cm-lintRange-error').count()) >= 2, "both are underlined");
+    await type(page, USUAL.slice(0, -1));
+    await seen(byId(page, "mistakes"), /Malformed|mistake/);
+    assert.equal(await byId(page, "put").count(), 0);
+    const next = document(rule("api", 7), rule("more", 100));
+    await type(page, next);
+    await byId(page, "put").waitFor();
+    const dry = await api("PUT", "admin/policy?dry_run", { body: next });
+    const counts = await byId(page, "counts").locator("tbody tr").allInnerTexts();
+    assert.equal(counts.length, dry.json.changes.quotas.length);
+    assert.ok(counts.some((row) => /api.*5 in 1 h.*7 in 1 h.*kept/s.test(row)), counts.join());
+    assert.ok(counts.some((row) => /more.*begin fresh/s.test(row)) && counts.some((row) => /trial.*forgotten/s.test(row)), counts.join());
+    const removed = await byId(page, "diff").locator(".line-removed .text").allInnerTexts();
+    assert.ok(removed.some((line) => line.includes('"limit": 5')), removed.join());
+    assert.equal((await api("GET", "admin/policy")).text, USUAL, "nothing was put yet");
+    await byId(page, "put").click();
+    await seen(byId(page, "policy-said"), /Version \d+ is in force/);
+    assert.equal((await api("GET", "admin/policy")).text, next);
+    await ended();
+  },
+
+  // Guards: one admin who overwrites another without seeing it.
+  async "who was slower sees whose change was faster"() {
+    await inForce(USUAL);
+    const { page, ended } = await open({ expected: [412] });
+    await enter(page, "policy");
+    await type(page, document(rule("api", 8), rule("trial", 3, { mode: "shadow" })));
+    await byId(page, "put").waitFor();
+    const theirs = document(rule("api", 5), rule("trial", 3, { mode: "shadow" }), rule("theirs", 9));
+    await inForce(theirs, "eve@example.com");
+    await byId(page, "put").click();
+    await seen(byId(page, "newer"), /eve@example\.com/);
+    assert.equal((await api("GET", "admin/policy")).text, theirs, "nothing was overwritten");
+    assert.ok((await byId(page, "newer").locator(".line-added").allInnerTexts()).join().includes("theirs"));
+    await byId(page, "keep-mine").click();
+    await byId(page, "put").waitFor();
+    const removed = await byId(page, "diff").locator(".line-removed .text").allInnerTexts();
+    assert.ok(removed.join().includes("theirs"), "what putting mine would take away is shown");
+    // The check while typing meets it, too.
+    await inForce(USUAL, "eve@example.com");
+    await type(page, document(rule("api", 9)));
+    await byId(page, "take-theirs").click();
+    await seen(byId(page, "mistakes"), /As it is in force/);
+    assert.equal((await api("GET", "admin/policy")).text, USUAL);
+    await ended();
+  },
+
+  // Guards: a roll-back that is not asked, or does not what it says.
+  async "history shows who changed what and goes back"() {
+    const first = document(rule("first", 1));
+    await inForce(first, "ada@example.com");
+    const { version } = (await api("GET", "admin/policy/history?limit=1")).json.versions[0];
+    await inForce(USUAL, HOSTILE);
+    const { page, ended } = await open();
+    await enter(page, "history");
+    await seen(byId(page, "versions"), /ada@example\.com/);
+    const row = (await byId(page, "versions").locator("tbody tr").first().innerText());
+    assert.ok(row.includes("<script>owned=1</script>"), row);
+    await byId(page, `show-${version}`).click();
+    await seen(byId(page, "version-text"), /"first"/);
+    assert.equal(await byId(page, "version-text").textContent(), first);
+    await byId(page, `back-${version}`).click();
+    await byId(page, "dialog").waitFor();
+    await seen(byId(page, "dialog"), /forgotten with the quota/);
+    await page.keyboard.press("Escape");
+    await byId(page, "dialog").waitFor({ state: "detached" });
+    assert.equal((await api("GET", "admin/policy")).text, USUAL, "not before it is confirmed");
+    await byId(page, `back-${version}`).click();
+    await byId(page, "yes").click();
+    await seen(byId(page, "history-said"), /is in force/);
+    assert.equal((await api("GET", "admin/policy")).text, first);
+    await byId(page, "give-back").click();
+    await byId(page, "yes").click();
+    await seen(byId(page, "versions"), /delete/);
+    assert.equal((await api("GET", "admin/policy")).headers.get("tollgate-policy-source"), "deployed");
+    await ended();
+  },
+
+  // Guards: markup in names, notes and entries that runs; an entry that replaces another; members that the form drops.
+  async "tenants are written, found, paged and removed"() {
+    await inForce(USUAL);
+    const { page, ended } = await open({ expected: [404] });
+    await enter(page, "tenants");
+    const id = "shop.example.com";
+    await byId(page, "tenant-id").fill(id);
+    await byId(page, "tenant-find").click();
+    await byId(page, "tenant-form").waitFor();
+    await byId(page, "tenant-note").fill(HOSTILE);
+    await byId(page, "tenant-quotas").fill("{");
+    await byId(page, "tenant-save").click();
+    await seen(byId(page, "tenants-said"), /no JSON/);
+    await byId(page, "tenant-quotas").fill('{"api": [{"name": "q", "limit": 0, "window": "1h"}]}');
+    await byId(page, "tenant-priority").fill("7");
+    await byId(page, "tenant-save").click();
+    await seen(byId(page, "tenants-said"), /limit must be/);
+    await byId(page, "tenant-quotas").fill('{"api": [{"name": "q", "limit": 500, "window": "1h"}]}');
+    await byId(page, "tenant-save").click();
+    await seen(byId(page, "tenant-rows"), /<img src=x onerror=/);
+    const entry = (await api("GET", `admin/tenants/${id}`)).json;
+    assert.deepEqual([entry.note, entry.priority, entry.quotas.api[0].limit], [HOSTILE, 7, 500]);
+    for (let i = 0; i < 60; i += 1) await api("PUT", `admin/tenants/t${String(i).padStart(3, "0")}.example.com`, { body: { note: `n${i}` }, none: true });
+    await byId(page, "nav-rates").click();
+    await byId(page, "nav-tenants").click();
+    await byId(page, "next").click();
+    await byId(page, "first").waitFor();
+    assert.equal(await byId(page, "tenant-rows").locator("tbody tr").count(), 11);
+    await byId(page, "tenant-id").fill(id);
+    await byId(page, "tenant-find").click();
+    await byId(page, "tenant-delete").click();
+    await byId(page, "yes").click();
+    await seen(byId(page, "tenants-said"), /Deleted/);
+    assert.equal((await api("GET", `admin/tenants/${id}`)).status, 404);
+    await ended();
+  },
+
+  // Guards: a deed that is done to another key than the one that is shown, or that does nothing.
+  async "a key is looked at, blocked, freed and reset"() {
+    await inForce(document(rule("api", 5), { name: "pair", key: ["client_ip", { header: "x-a" }], quotas: [quota(100)] }));
+    const client = "192.0.2.31";
+    await (async () => { for (let i = 0; i < 3; i += 1) await check(client); })();
+    const { page, ended } = await open({ expected: [422, 400, 404] });
+    await enter(page, "keys");
+    await byId(page, "key-rule").fill("pair");
+    await byId(page, "key-part-1").waitFor();
+    await byId(page, "key-rule").fill("api");
+    await byId(page, "key-part-1").waitFor({ state: "detached" });
+    await byId(page, "key-part-0").fill(client);
+    await byId(page, "key-look").click();
+    await seen(byId(page, "key-words"), /3 of 5 used, 2 left/);
+    await byId(page, "key-part-0").fill("192.0.2.99"); // what is done is done to the one that is shown
+    await byId(page, "key-block").click();
+    await seen(byId(page, "key-words"), /blocked for another/);
+    assert.equal((await check(client)).decision, "deny");
+    assert.notEqual((await check("192.0.2.99")).decision, "deny");
+    await byId(page, "key-unblock").click();
+    await seen(byId(page, "keys-said"), /block is over/);
+    await byId(page, "key-reset").click();
+    await byId(page, "yes").click();
+    await seen(byId(page, "key-words"), /nothing is used|0 of 5 used/);
+    await byId(page, "explain-client").fill(client);
+    await byId(page, "explain-headers").fill(`x-a: ${"<b>".repeat(3)}`);
+    await byId(page, "explain").click();
+    await seen(byId(page, "explained"), /It would pass/);
+    await seen(byId(page, "explained"), /pair allowed/);
+    await byId(page, "key-rule").fill(HOSTILE);
+    await byId(page, "key-look").click();
+    await seen(byId(page, "keys-said"), /./);
+    await ended();
+  },
+
+  // Guards: rates that are not those of the metrics; a shadow rule that leaves no trace; a rule's name that runs.
+  async "rates show what is refused and what would be"() {
+    const hostile = "<script>owned=1</script>";
+    await inForce(document(rule("api", 5), rule("trial", 3, { mode: "shadow" }), rule(hostile, 1_000)));
+    const { page, ended } = await open();
+    await enter(page);
+    for (let i = 0; i < 12; i += 1) await check("192.0.2.77");
+    const card = byId(page, "rule-rates");
+    await seen(card, /trial/);
+    await seen(card, hostile);
+    await card.filter({ hasText: "trial" }).locator("canvas").waitFor();
+    await page.waitForFunction(() => [...globalThis.document.querySelectorAll('[data-testid="rule-rates"]')].some((card) => card.querySelector("h3").textContent === "trial" && !/\n0 in all/.test(card.querySelector('[data-testid="now-would"]').innerText)));
+    const refused = await card.filter({ hasText: "api" }).first().locator('[data-testid="now-refused"]').innerText();
+    assert.match(refused, /[1-9]\d* in all/);
+    await card.filter({ hasText: "trial" }).locator("summary").click();
+    assert.ok((await card.filter({ hasText: "trial" }).locator('[data-testid="rates-table"] tbody tr').count()) >= 1);
+    await ended();
+  },
+
+  async "axe finds nothing, in both themes"() {
+    await inForce(USUAL, "ada@example.com");
+    await check("192.0.2.5");
+    for (const scheme of ["light", "dark"]) {
+      const { page, ended } = await open({ scheme, expected: [404, 422] });
+      assert.deepEqual(await violations(page), [], `sign in, ${scheme}`);
+      await enter(page);
+      await byId(page, "rule-rates").first().waitFor();
+      assert.deepEqual(await violations(page), [], `rates, ${scheme}`);
+      await byId(page, "nav-policy").click();
+      await type(page, document(rule("api", 0)));
+      await seen(byId(page, "mistakes"), /1 mistake/);
+      assert.deepEqual(await violations(page), [], `mistakes, ${scheme}`);
+      await type(page, document(rule("api", 9)));
+      await byId(page, "put").waitFor();
+      assert.deepEqual(await violations(page), [], `diff, ${scheme}`);
+      await byId(page, "discard").click();
+      assert.deepEqual(await violations(page), [], `dialog, ${scheme}`);
+      await byId(page, "yes").click();
+      await byId(page, "nav-tenants").click();
+      await byId(page, "tenant-id").fill("a.example.com");
+      await byId(page, "tenant-find").click();
+      await byId(page, "tenant-form").waitFor();
+      assert.deepEqual(await violations(page), [], `tenants, ${scheme}`);
+      await byId(page, "nav-keys").click();
+      await byId(page, "key-rule").fill("api");
+      await byId(page, "key-part-0").fill("192.0.2.5");
+      await byId(page, "key-look").click();
+      await byId(page, "key-words").waitFor();
+      assert.deepEqual(await violations(page), [], `keys, ${scheme}`);
+      await byId(page, "nav-history").click();
+      await byId(page, "versions").waitFor();
+      assert.deepEqual(await violations(page), [], `history, ${scheme}`);
+      await ended();
+    }
+  },
+
+  async "360 pixels have no horizontal scroll"() {
+    await inForce(document(rule("a-rule-with-a-name-that-is-as-long-as-names-may-be-and-has-no-space", 5)), "somebody-with-a-long-name@an-even-longer-host.example.com");
+    await check("192.0.2.5");
+    const { page, ended } = await open({ width: 360, height: 740, expected: [404] });
+    const fits = async (what) => assert.ok((await page.evaluate(() => globalThis.document.documentElement.scrollWidth)) <= 360, what);
+    await fits("sign in");
+    await enter(page);
+    await byId(page, "rule-rates").first().waitFor();
+    await fits("rates");
+    await byId(page, "nav-policy").click();
+    await type(page, document(rule("b".repeat(60), 9)));
+    await byId(page, "put").waitFor();
+    await fits("policy");
+    await byId(page, "nav-tenants").click();
+    await byId(page, "tenant-id").fill(`${"long".repeat(30)}.example.com`);
+    await byId(page, "tenant-find").click();
+    await byId(page, "tenant-form").waitFor();
+    await fits("tenants");
+    await byId(page, "nav-keys").click();
+    await byId(page, "key-part-0").fill("192.0.2.5");
+    await byId(page, "key-look").click();
+    await byId(page, "key-words").waitFor();
+    await fits("keys");
+    await byId(page, "nav-history").click();
+    await byId(page, "versions").waitFor();
+    await fits("history");
+    await ended();
+  },
+
+  // Guards: what only a mouse can do, and a focus that is lost or caught.
+  async "by keyboard alone"() {
+    await inForce(USUAL);
+    const { page, ended } = await open();
+    const focused = () => page.evaluate(() => {
+      const element = globalThis.document.activeElement;
+      const style = getComputedStyle(element);
+      return { id: element.dataset.testid ?? element.tagName.toLowerCase(), isSeen: element.matches(":focus-visible") && (style.outlineStyle !== "none" || element.dataset.testid === "editor") };
+    });
+    const tabTo = async (id, key = "Tab") => {
+      for (let i = 0; i < 60; i += 1) {
+        await page.keyboard.press(key);
+        const { id: now, isSeen } = await focused();
+        assert.ok(isSeen || now === "body", `${now} has no visible focus`);
+        if (now === id) return;
+      }
+      assert.fail(`${id} cannot be reached`);
+    };
+    assert.equal((await focused()).id, "token", "the first thing to do has the focus");
+    await page.keyboard.type(ADMIN);
+    await page.keyboard.press("Enter");
+    await byId(page, "nav-rates").waitFor();
+    await tabTo("nav-policy", "Shift+Tab");
+    await page.keyboard.press("Enter");
+    await seen(byId(page, "mistakes"), /As it is in force/);
+    assert.equal((await focused()).id, "h2", "a view begins at its heading");
+    await tabTo("editor");
+    await page.keyboard.press("ControlOrMeta+Home");
+    for (let i = 0; i < 4; i += 1) await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("End");
+    await page.keyboard.press("ControlOrMeta+f").catch(() => {});
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("ControlOrMeta+a");
+    await page.keyboard.insertText(document(rule("keys", 6)));
+    await byId(page, "put").waitFor();
+    await page.keyboard.press("Escape"); // then Tab leaves the editor
+    await tabTo("put");
+    await page.keyboard.press("Enter");
+    await seen(byId(page, "policy-said"), /is in force/);
+    assert.equal(JSON.parse((await api("GET", "admin/policy")).text).rules[0].name, "keys");
+    await page.evaluate(() => globalThis.scrollTo(0, 0));
+    await tabTo("nav-history", "Shift+Tab");
+    await page.keyboard.press("Enter");
+    await byId(page, "versions").waitFor();
+    const version = (await api("GET", "admin/policy/history?limit=2")).json.versions[1].version;
+    await tabTo(`back-${version}`);
+    await page.keyboard.press("Enter");
+    await byId(page, "dialog").waitFor();
+    assert.equal((await focused()).id, "no", "the dialog begins on what does nothing");
+    await page.keyboard.press("Tab");
+    assert.equal((await focused()).id, "yes");
+    await page.keyboard.press("Enter");
+    await seen(byId(page, "history-said"), /is in force/);
+    assert.equal((await api("GET", "admin/policy")).text, USUAL);
+    await ended();
+  },
+
+  // For people to look at; those of the documents are docs/admin-light.png and -dark.png.
+  async "pictures in both themes and widths"() {
+    mkdirSync(PICTURES, { recursive: true });
+    const text = document(rule("api", 40), rule("login", 5, { key: ["client_ip"], mode: "shadow" }));
+    await inForce(text, "ada@example.com");
+    await inForce(document(rule("api", 60), rule("login", 5, { mode: "shadow" })), "grace@example.com");
+    await inForce(text, "ada@example.com");
+    await api("PUT", "admin/tenants/shop.example.com", { body: { quotas: { api: [quota(500)] }, note: "contract 17", priority: 5, expires: "2027-01-31T00:00:00Z" }, none: true });
+    for (const scheme of ["light", "dark"]) {
+      for (const [width, height] of [[1280, 860], [360, 740]]) {
+        const { page, ended } = await open({ width, height, scheme, expected: [404] });
+        const shoot = async (name, whole = false) => page.screenshot({ path: path.join(PICTURES, `admin-${scheme}-${width}-${name}.png`), fullPage: whole });
+        await shoot("sign-in");
+        await enter(page);
+        let isOver = false;
+        const traffic = (async () => { for (let i = 0; !isOver; i += 1) await Promise.all([0, 1, 2].slice(0, 1 + (Math.floor(i / 40) % 3)).map((n) => check(`192.0.2.${60 + ((i + n) % 9)}`))).then(() => new Promise((r) => setTimeout(r, 40))); })();
+        await page.waitForTimeout(width === 360 ? 22_000 : 62_000);
+        await shoot("rates", true);
+        await byId(page, "nav-policy").click();
+        await type(page, document(rule("api", 50), rule("login", 5, { mode: "shadow" }), rule("search", 20)));
+        await byId(page, "put").waitFor();
+        await shoot("policy", true);
+        await type(page, document(rule("api", 0), rule("login", 5, { mode: "none" })));
+        await seen(byId(page, "mistakes"), /2 mistakes/).catch(() => {});
+        await shoot("mistakes", true);
+        await byId(page, "nav-tenants").click();
+        await byId(page, "tenant-rows").waitFor();
+        await byId(page, "tenant-id").fill("shop.example.com");
+        await byId(page, "tenant-find").click();
+        await byId(page, "tenant-form").waitFor();
+        await shoot("tenants", true);
+        await byId(page, "nav-keys").click();
+        await byId(page, "key-rule").fill("api");
+        await byId(page, "key-part-0").fill("192.0.2.61");
+        await byId(page, "key-look").click();
+        await byId(page, "key-words").waitFor();
+        await byId(page, "explain-client").fill("192.0.2.61");
+        await byId(page, "explain").click();
+        await seen(byId(page, "explained"), /It would/);
+        await shoot("keys", true);
+        await byId(page, "nav-history").click();
+        await byId(page, "versions").waitFor();
+        await shoot("history", true);
+        isOver = true;
+        await traffic;
+        await ended();
+      }
+    }
+  },
+};
+
+let failed = 0;
+const only = process.argv[2];
+for (const [name, test] of Object.entries(tests)) {
+  if (only && !name.includes(only)) continue;
+  try {
+    await test();
+    console.log(`ok      ${name}`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAILED  ${name}\n${error.stack ?? error}`);
+  }
+}
+await browser.close();
+console.log(`${failed} failed`);
+process.exit(failed ? 1 : 0);
