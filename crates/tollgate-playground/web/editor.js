@@ -54,7 +54,7 @@ const look = EditorView.theme({
   '.cm-content': { fontFamily: 'var(--mono)', caretColor: 'var(--text)' },
   '.cm-scroller': {
     minHeight: '12rem',
-    maxHeight: '24rem',
+    maxHeight: 'var(--editor-height, 24rem)',
     overflow: 'auto',
     fontFamily: 'var(--mono)',
   },

@@ -32,7 +32,8 @@ export function diff(before, after) {
   for (const [keptOld, keptNew] of [...pairs, [old.length, now.length]]) {
     for (; x < keptOld; x += 1) lines.push({ kind: 'removed', text: old[x], old: x + 1, new: 0 });
     for (; y < keptNew; y += 1) lines.push({ kind: 'added', text: now[y], old: 0, new: y + 1 });
-    if (x < old.length && y < now.length) lines.push({ kind: 'kept', text: old[x], old: x + 1, new: y + 1 });
+    if (x < old.length && y < now.length)
+      lines.push({ kind: 'kept', text: old[x], old: x + 1, new: y + 1 });
     x += 1;
     y += 1;
   }
@@ -49,11 +50,13 @@ export function around(lines) {
   const shown = [];
   let skipped = 0;
   lines.forEach((line, i) => {
-    if (near[i] && skipped > 0) shown.push({ kind: 'skipped', text: String(skipped), old: 0, new: 0 });
+    if (near[i] && skipped > 0)
+      shown.push({ kind: 'skipped', text: String(skipped), old: 0, new: 0 });
     if (near[i]) shown.push(line);
     skipped = near[i] ? 0 : skipped + 1;
   });
-  if (skipped > 0 && shown.length > 0) shown.push({ kind: 'skipped', text: String(skipped), old: 0, new: 0 });
+  if (skipped > 0 && shown.length > 0)
+    shown.push({ kind: 'skipped', text: String(skipped), old: 0, new: 0 });
   return shown;
 }
 
@@ -72,7 +75,7 @@ function matched(a, b) {
     rounds.push(new Map(ends));
     const next = new Map(ends);
     for (let k = -d; k <= d; k += 2) {
-      let x = isDown(next, k, d) ? next.get(k + 1) ?? 0 : (next.get(k - 1) ?? 0) + 1;
+      let x = isDown(next, k, d) ? (next.get(k + 1) ?? 0) : (next.get(k - 1) ?? 0) + 1;
       while (x < a.length && x - k < b.length && a[x] === b[x - k]) x += 1;
       next.set(k, x);
       if (x >= a.length && x - k >= b.length) return walked(rounds, a.length, b.length);
@@ -83,7 +86,8 @@ function matched(a, b) {
 }
 
 /** Whether the best way to diagonal `k` comes from the one above. @param {Map<number, number>} ends @param {number} k @param {number} d */
-const isDown = (ends, k, d) => k === -d || (k !== d && (ends.get(k - 1) ?? 0) < (ends.get(k + 1) ?? 0));
+const isDown = (ends, k, d) =>
+  k === -d || (k !== d && (ends.get(k - 1) ?? 0) < (ends.get(k + 1) ?? 0));
 
 /** @param {Map<number, number>[]} rounds @param {number} width @param {number} height @returns {[number, number][]} */
 function walked(rounds, width, height) {
@@ -93,7 +97,8 @@ function walked(rounds, width, height) {
   for (let d = rounds.length - 1; d >= 0; d -= 1) {
     const k = x - y;
     const before = isDown(rounds[d], k, d) ? k + 1 : k - 1;
-    const [fromX, fromY] = d === 0 ? [0, 0] : [rounds[d].get(before) ?? 0, (rounds[d].get(before) ?? 0) - before];
+    const [fromX, fromY] =
+      d === 0 ? [0, 0] : [rounds[d].get(before) ?? 0, (rounds[d].get(before) ?? 0) - before];
     while (x > fromX && y > fromY) {
       x -= 1;
       y -= 1;

@@ -21,8 +21,14 @@ export class HistoryView {
   /** @param {boolean} canWrite */
   constructor(canWrite) {
     this.canWrite = canWrite;
-    this.element = h('section', { 'data-testid': 'history', 'aria-labelledby': 'history-head' },
-      Object.assign(heading('History'), { id: 'history-head' }), this.#said, this.#rows, this.#text);
+    this.element = h(
+      'section',
+      { 'data-testid': 'history', 'aria-labelledby': 'history-head' },
+      Object.assign(heading('History'), { id: 'history-head' }),
+      this.#said,
+      this.#rows,
+      this.#text,
+    );
   }
 
   async shown() {
@@ -44,17 +50,69 @@ export class HistoryView {
     const newest = this.#versions[0]?.version;
     const rows = this.#versions.map((row) => {
       const isNow = row.version === newest;
-      const show = h('button', { type: 'button', 'data-testid': `show-${row.version}`, disabled: !row.is_kept, 'aria-label': `Show version ${row.version}`, onclick: () => this.#open(row.version) }, 'Show');
-      const back = h('button', { type: 'button', 'data-testid': `back-${row.version}`, disabled: isNow || !row.is_kept, 'aria-label': `Roll back to version ${row.version}`, onclick: () => this.#back(row.version) }, 'Roll back');
+      const show = h(
+        'button',
+        {
+          type: 'button',
+          'data-testid': `show-${row.version}`,
+          disabled: !row.is_kept,
+          'aria-label': `Show version ${row.version}`,
+          onclick: () => this.#open(row.version),
+        },
+        'Show',
+      );
+      const back = h(
+        'button',
+        {
+          type: 'button',
+          'data-testid': `back-${row.version}`,
+          disabled: isNow || !row.is_kept,
+          'aria-label': `Roll back to version ${row.version}`,
+          onclick: () => this.#back(row.version),
+        },
+        'Roll back',
+      );
       const kind = row.kind === 'rollback' ? `rollback to ${row.to}` : row.kind;
-      return [`${row.version}${isNow ? ', in force' : ''}`, when(row.at_ms), kind, h('span', { className: 'who' }, row.who ?? '–'), h('span', { className: 'what' }, summary(row.summary)),
-        h('div', { className: 'row tight' }, row.is_kept ? show : h('span', { className: 'quiet' }, 'no longer kept'), row.is_kept && this.canWrite && back)];
+      return [
+        `${row.version}${isNow ? ', in force' : ''}`,
+        when(row.at_ms),
+        kind,
+        h('span', { className: 'who' }, row.who ?? '–'),
+        h('span', { className: 'what' }, summary(row.summary)),
+        h(
+          'div',
+          { className: 'row tight' },
+          row.is_kept ? show : h('span', { className: 'quiet' }, 'no longer kept'),
+          row.is_kept && this.canWrite && back,
+        ),
+      ];
     });
-    const older = h('button', { type: 'button', 'data-testid': 'older', onclick: () => this.#more() }, 'Older versions');
+    const older = h(
+      'button',
+      { type: 'button', 'data-testid': 'older', onclick: () => this.#more() },
+      'Older versions',
+    );
     const isWritten = this.#versions[0]?.source === 'written';
-    const giveBack = h('button', { type: 'button', 'data-testid': 'give-back', onclick: () => this.#giveBack() }, 'Use the deployed file again');
-    fill(this.#rows, table('Versions, the newest first', ['version', 'at', 'done', 'who', 'what', ''], rows, 'versions'),
-      h('div', { className: 'row' }, this.#before !== null && older, this.canWrite && isWritten && giveBack));
+    const giveBack = h(
+      'button',
+      { type: 'button', 'data-testid': 'give-back', onclick: () => this.#giveBack() },
+      'Use the deployed file again',
+    );
+    fill(
+      this.#rows,
+      table(
+        'Versions, the newest first',
+        ['version', 'at', 'done', 'who', 'what', 'its text'],
+        rows,
+        'versions',
+      ),
+      h(
+        'div',
+        { className: 'row' },
+        this.#before !== null && older,
+        this.canWrite && isWritten && giveBack,
+      ),
+    );
   }
 
   /** @param {number} version */
@@ -62,14 +120,34 @@ export class HistoryView {
     const answer = await ask('GET', `admin/policy/versions/${version}`);
     if (!answer.ok) return wrong(this.#said, answer);
     const head = h('h3', { tabindex: '-1' }, `Version ${version}`);
-    fill(this.#text, head, h('pre', { className: 'wire', tabindex: '0', role: 'region', 'aria-label': `Document of version ${version}`, 'data-testid': 'version-text' }, answer.text));
+    fill(
+      this.#text,
+      head,
+      h(
+        'pre',
+        {
+          className: 'wire',
+          tabindex: '0',
+          role: 'region',
+          'aria-label': `Document of version ${version}`,
+          'data-testid': 'version-text',
+        },
+        answer.text,
+      ),
+    );
     head.focus();
   }
 
   /** @param {number} version */
   async #back(version) {
     const body = JSON.stringify({ to: version });
-    await this.#change(`Roll back to version ${version}?`, 'Roll back', 'POST', 'admin/policy/rollback', body);
+    await this.#change(
+      `Roll back to version ${version}?`,
+      'Roll back',
+      'POST',
+      'admin/policy/rollback',
+      body,
+    );
   }
 
   async #giveBack() {
@@ -83,7 +161,16 @@ export class HistoryView {
     const plan = await ask(method, `${path}?dry_run`, { body, match: inForce.etag });
     if (!plan.ok) return wrong(this.#said, plan);
     const from = now.json?.versions?.[0]?.version ?? '?';
-    const isSure = await confirmed(question, verb, h('p', { className: 'quiet' }, `Version ${from} is in force. It becomes a new version; nothing is lost.`), ...changesOf(plan.json).flatMap((part) => (part ? [part] : [])));
+    const isSure = await confirmed(
+      question,
+      verb,
+      h(
+        'p',
+        { className: 'quiet' },
+        `Version ${from} is in force. It becomes a new version; nothing is lost.`,
+      ),
+      ...changesOf(plan.json).flatMap((part) => (part ? [part] : [])),
+    );
     if (!isSure) return;
     const answer = await ask(method, path, { body, match: inForce.etag });
     if (!answer.ok) {
@@ -98,8 +185,14 @@ export class HistoryView {
 
 /** @param {any} given */
 function summary(given) {
-  const part = (/** @type {string} */ sign, /** @type {unknown} */ names) => (Array.isArray(names) && names.length > 0 ? [`${sign} ${names.join(', ')}`] : []);
-  const parts = [...part('+', given?.added), ...part('−', given?.removed), ...part('changed', given?.changed), ...part('settings', given?.settings)];
+  const part = (/** @type {string} */ sign, /** @type {unknown} */ names) =>
+    Array.isArray(names) && names.length > 0 ? [`${sign} ${names.join(', ')}`] : [];
+  const parts = [
+    ...part('+', given?.added),
+    ...part('−', given?.removed),
+    ...part('changed', given?.changed),
+    ...part('settings', given?.settings),
+  ];
   if (given?.more > 0) parts.push(`${given.more} more`);
   return parts.join('; ') || '–';
 }

@@ -20,7 +20,13 @@ const at = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.ge
 const main = at('main');
 const nav = at('nav');
 
-const NAMES = /** @type {const} */ ({ rates: 'Rates', policy: 'Policy', tenants: 'Tenants', keys: 'Keys', history: 'History' });
+const NAMES = /** @type {const} */ ({
+  rates: 'Rates',
+  policy: 'Policy',
+  tenants: 'Tenants',
+  keys: 'Keys',
+  history: 'History',
+});
 /** @typedef {keyof typeof NAMES} Name */
 /** @typedef {{element: HTMLElement, shown: () => unknown, end?: () => void, isClean?: boolean}} View */
 
@@ -33,19 +39,38 @@ async function roleOf() {
   if (policy.status === 401 || policy.status === 0) return { answer: policy };
   if (policy.status === 403 || policy.status === 404) {
     const metrics = await ask('GET', 'metrics');
-    return metrics.ok ? { names: /** @type {Name[]} */ (['rates']), canWrite: false, words: 'reads metrics' } : { answer: policy };
+    return metrics.ok
+      ? { names: /** @type {Name[]} */ (['rates']), canWrite: false, words: 'reads metrics' }
+      : { answer: policy };
   }
   // The same document again is no change; whoever may not write is told so.
-  const write = policy.ok ? await ask('PUT', 'admin/policy?dry_run', { body: policy.text, match: policy.etag }) : null;
+  const write = policy.ok
+    ? await ask('PUT', 'admin/policy?dry_run', { body: policy.text, match: policy.etag })
+    : null;
   const canWrite = write?.status !== 403;
-  return { names: /** @type {Name[]} */ (Object.keys(NAMES)), canWrite, words: canWrite ? 'reads and writes' : 'reads only' };
+  return {
+    names: /** @type {Name[]} */ (Object.keys(NAMES)),
+    canWrite,
+    words: canWrite ? 'reads and writes' : 'reads only',
+  };
 }
 
 /** @param {string} [why] */
 function signIn(why) {
   leave();
-  const token = h('input', { type: 'password', autocomplete: 'off', spellcheck: 'false', required: true, 'data-testid': 'token' });
-  const keep = h('input', { type: 'checkbox', id: 'keep', 'data-testid': 'keep', 'aria-describedby': 'keep-note' });
+  const token = h('input', {
+    type: 'password',
+    autocomplete: 'off',
+    spellcheck: 'false',
+    required: true,
+    'data-testid': 'token',
+  });
+  const keep = h('input', {
+    type: 'checkbox',
+    id: 'keep',
+    'data-testid': 'keep',
+    'aria-describedby': 'keep-note',
+  });
   const said = outcome('sign-in-said');
   const enter = async () => {
     use(token.value.trim(), keep.checked);
@@ -54,13 +79,44 @@ function signIn(why) {
     token.setAttribute('aria-invalid', 'true');
     token.focus();
   };
-  fill(main, h('section', { className: 'sign-in', 'aria-labelledby': 'sign-in-head' },
-    Object.assign(heading('Sign in'), { id: 'sign-in-head' }),
-    form(enter, { className: 'fields', 'data-testid': 'sign-in' },
-      labelled('Token', token, 'ADMIN_TOKEN reads and writes, READ_TOKEN reads. It is sent to this host only.'),
-      h('div', {}, h('div', { className: 'check' }, keep, h('label', { for: 'keep' }, 'Keep it while this tab is open')),
-        h('small', { id: 'keep-note' }, 'So that a reload does not ask again. Off, because every page of this host that is opened in this tab could read it; without it the token is in the memory of this page only.')),
-      h('div', { className: 'row' }, h('button', { className: 'strong', 'data-testid': 'enter' }, 'Sign in')), said)));
+  fill(
+    main,
+    h(
+      'section',
+      { className: 'sign-in', 'aria-labelledby': 'sign-in-head' },
+      Object.assign(heading('Sign in'), { id: 'sign-in-head' }),
+      form(
+        enter,
+        { className: 'fields', 'data-testid': 'sign-in' },
+        labelled(
+          'Token',
+          token,
+          'ADMIN_TOKEN reads and writes, READ_TOKEN reads. It is sent to this host only.',
+        ),
+        h(
+          'div',
+          {},
+          h(
+            'div',
+            { className: 'check' },
+            keep,
+            h('label', { for: 'keep' }, 'Keep it while this tab is open'),
+          ),
+          h(
+            'small',
+            { id: 'keep-note' },
+            'So that a reload does not ask again. Off, because every page of this host that is opened in this tab could read it; without it the token is in the memory of this page only.',
+          ),
+        ),
+        h(
+          'div',
+          { className: 'row' },
+          h('button', { className: 'strong', 'data-testid': 'enter' }, 'Sign in'),
+        ),
+        said,
+      ),
+    ),
+  );
   if (why) fill(said, h('p', { className: 'problem' }, why));
   token.focus();
 }
@@ -74,9 +130,24 @@ async function opened(said) {
     return false;
   }
   const { names, canWrite, words } = role;
-  const made = { rates: () => new RatesView(), policy: () => new PolicyView(canWrite), tenants: () => new TenantsView(canWrite), keys: () => new KeysView(canWrite), history: () => new HistoryView(canWrite) };
+  const made = {
+    rates: () => new RatesView(),
+    policy: () => new PolicyView(canWrite),
+    tenants: () => new TenantsView(canWrite),
+    keys: () => new KeysView(canWrite),
+    history: () => new HistoryView(canWrite),
+  };
   views = Object.fromEntries(names.map((name) => [name, made[name]()]));
-  fill(nav, h('ul', {}, names.map((name) => h('li', {}, h('a', { href: `#${name}`, 'data-testid': `nav-${name}` }, NAMES[name])))));
+  fill(
+    nav,
+    h(
+      'ul',
+      {},
+      names.map((name) =>
+        h('li', {}, h('a', { href: `#${name}`, 'data-testid': `nav-${name}` }, NAMES[name])),
+      ),
+    ),
+  );
   nav.hidden = false;
   at('session').hidden = false;
   fill(at('role'), `Token ${words}`);
@@ -115,18 +186,35 @@ function leave() {
 
 async function signOut() {
   const isLost = Object.values(views).some((view) => view.isClean === false);
-  if (isLost && !(await confirmed('Sign out? The policy you have typed is not in force and will be lost.', 'Sign out'))) return;
+  if (
+    isLost &&
+    !(await confirmed(
+      'Sign out? The policy you have typed is not in force and will be lost.',
+      'Sign out',
+    ))
+  )
+    return;
   use('', false);
   signIn();
   say('Signed out');
 }
 
 function begin() {
-  const theme = h('select', { 'data-testid': 'theme' }, ['auto', 'light', 'dark'].map((name) => h('option', { value: name }, name)));
-  fill(at('tools'),
-    h('div', { id: 'session', className: 'row tight', hidden: true }, h('small', { id: 'role', 'data-testid': 'role' }),
-      h('button', { type: 'button', 'data-testid': 'sign-out', onclick: signOut }, 'Sign out')),
-    labelled('Theme', theme));
+  const theme = h(
+    'select',
+    { 'data-testid': 'theme' },
+    ['auto', 'light', 'dark'].map((name) => h('option', { value: name }, name)),
+  );
+  fill(
+    at('tools'),
+    h(
+      'div',
+      { id: 'session', className: 'row tight', hidden: true },
+      h('small', { id: 'role', 'data-testid': 'role' }),
+      h('button', { type: 'button', 'data-testid': 'sign-out', onclick: signOut }, 'Sign out'),
+    ),
+    labelled('Theme', theme),
+  );
   start(theme);
   fill(at('host'), location.host);
   window.addEventListener('hashchange', show);

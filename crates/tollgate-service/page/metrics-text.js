@@ -57,7 +57,9 @@ function read(line) {
 export function sum(samples, name, labels = {}) {
   const wanted = Object.entries(labels);
   return samples
-    .filter((one) => one.name === name && wanted.every(([label, value]) => one.labels[label] === value))
+    .filter(
+      (one) => one.name === name && wanted.every(([label, value]) => one.labels[label] === value),
+    )
     .reduce((total, { value }) => total + value, 0);
 }
 

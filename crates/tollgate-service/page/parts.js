@@ -27,7 +27,11 @@ export function wrong(place, answer) {
 
 /** @param {Answer} answer */
 export function problemParts({ status, problem }) {
-  const { title, detail, errors } = problem ?? { title: `Status ${status}`, detail: '', errors: [] };
+  const { title, detail, errors } = problem ?? {
+    title: `Status ${status}`,
+    detail: '',
+    errors: [],
+  };
   const head = h('p', { className: 'problem' }, h('strong', {}, title), detail && `: ${detail}`);
   const list = errors.map((one) => h('li', {}, h('code', {}, one.path), ' ', one.detail));
   return [head, errors.length > 0 && h('ul', { className: 'mistakes' }, list)];
@@ -48,7 +52,12 @@ export function when(ms) {
   return h('time', { datetime: date.toISOString() }, `${day} ${time}`);
 }
 
-const UNITS = /** @type {const} */ ([[86_400_000, 'd'], [3_600_000, 'h'], [60_000, 'min'], [1_000, 's']]);
+const UNITS = /** @type {const} */ ([
+  [86_400_000, 'd'],
+  [3_600_000, 'h'],
+  [60_000, 'min'],
+  [1_000, 's'],
+]);
 
 /** A length of time in its two greatest units, rounded up. @param {number} ms */
 export function span(ms) {
@@ -76,9 +85,17 @@ export function confirmed(question, verb, ...more) {
   return new Promise((resolve) => {
     const close = (/** @type {string} */ value) => () => dialog.close(value);
     const no = h('button', { type: 'button', onclick: close('no'), 'data-testid': 'no' }, 'Cancel');
-    const yes = h('button', { type: 'button', className: 'strong', onclick: close('yes'), 'data-testid': 'yes' }, verb);
+    const yes = h(
+      'button',
+      { type: 'button', className: 'strong', onclick: close('yes'), 'data-testid': 'yes' },
+      verb,
+    );
     const parts = [h('h2', { id }, question), ...more, h('div', { className: 'row' }, no, yes)];
-    const dialog = h('dialog', { 'aria-labelledby': id, 'data-testid': 'dialog' }, ...parts.filter((part) => part !== false));
+    const dialog = h(
+      'dialog',
+      { 'aria-labelledby': id, 'data-testid': 'dialog' },
+      ...parts.filter((part) => part !== false),
+    );
     dialog.addEventListener('close', () => {
       dialog.remove();
       resolve(dialog.returnValue === 'yes');

@@ -41,7 +41,8 @@ export function placeOf(text, path) {
 /** Counted from 1. @param {string} text @param {number} offset */
 export function lineOf(text, offset) {
   let line = 1;
-  for (let at = text.indexOf('\n'); at !== -1 && at < offset; at = text.indexOf('\n', at + 1)) line += 1;
+  for (let at = text.indexOf('\n'); at !== -1 && at < offset; at = text.indexOf('\n', at + 1))
+    line += 1;
   return line;
 }
 

@@ -40,9 +40,19 @@ export class PolicyView {
   /** @param {boolean} canWrite */
   constructor(canWrite) {
     this.canWrite = canWrite;
-    this.element = h('section', { 'data-testid': 'policy', 'aria-labelledby': 'policy-head' },
-      Object.assign(heading('Policy'), { id: 'policy-head' }), this.#about, this.#newer,
-      h('div', { className: 'two' }, h('div', {}, this.#place, this.#mistakes), h('div', {}, this.#said, this.#review)));
+    this.element = h(
+      'section',
+      { 'data-testid': 'policy', 'aria-labelledby': 'policy-head' },
+      Object.assign(heading('Policy'), { id: 'policy-head' }),
+      this.#about,
+      this.#newer,
+      h(
+        'div',
+        { className: 'two' },
+        h('div', {}, this.#place, this.#mistakes),
+        h('div', {}, this.#said, this.#review),
+      ),
+    );
   }
 
   async shown() {
@@ -64,9 +74,19 @@ export class PolicyView {
   /** @param {Answer} answer what is in force @param {string} text what the editor shows */
   #use(answer, text) {
     const field = (/** @type {string} */ name) => answer.header(`tollgate-policy-${name}`) ?? '?';
-    this.#inForce = { text: answer.text, etag: answer.etag, version: field('version'), source: field('source') };
-    fill(this.#about, `In force: version ${this.#inForce.version}, ${this.#inForce.source === 'deployed' ? 'the deployed file' : 'put over the API'}.`,
-      this.canWrite ? ' Keys of tokens are masked and kept by name. F8 goes to the next mistake, Escape and then Tab leaves the editor.' : ' This token reads only.');
+    this.#inForce = {
+      text: answer.text,
+      etag: answer.etag,
+      version: field('version'),
+      source: field('source'),
+    };
+    fill(
+      this.#about,
+      `In force: version ${this.#inForce.version}, ${this.#inForce.source === 'deployed' ? 'the deployed file' : 'put over the API'}.`,
+      this.canWrite
+        ? ' Keys of tokens are masked and kept by name. F8 goes to the next mistake, Escape and then Tab leaves the editor.'
+        : ' This token reads only.',
+    );
     fill(this.#newer);
     return this.#edit(text);
   }
@@ -76,8 +96,18 @@ export class PolicyView {
     this.#text = text;
     const { PolicyEditor } = await import('../../tollgate-playground/web/editor.js');
     this.#editor?.destroy();
-    const engine = { ask: (/** @type {string} */ what, /** @type {any[]} */ [asked]) => (what === 'check' ? this.#check(asked) : Promise.resolve([])) };
-    this.#editor = new PolicyEditor(this.#place, text, /** @type {any} */ (engine), (/** @type {string} */ changed) => this.#changed(changed), () => {}, MOST);
+    const engine = {
+      ask: (/** @type {string} */ what, /** @type {any[]} */ [asked]) =>
+        what === 'check' ? this.#check(asked) : Promise.resolve([]),
+    };
+    this.#editor = new PolicyEditor(
+      this.#place,
+      text,
+      /** @type {any} */ (engine),
+      (/** @type {string} */ changed) => this.#changed(changed),
+      () => {},
+      MOST,
+    );
     this.#changed(text);
   }
 
@@ -86,7 +116,16 @@ export class PolicyView {
     this.#text = text;
     this.#passed = null;
     this.#running?.abort();
-    fill(this.#review, this.isClean ? h('p', { className: 'quiet' }, this.canWrite ? 'Change the text to see here what it would do.' : '') : h('p', { className: 'quiet' }, 'Checking…'));
+    fill(
+      this.#review,
+      this.isClean
+        ? h(
+            'p',
+            { className: 'quiet' },
+            this.canWrite ? 'Change the text to see here what it would do.' : '',
+          )
+        : h('p', { className: 'quiet' }, 'Checking…'),
+    );
   }
 
   /**
@@ -100,14 +139,21 @@ export class PolicyView {
     const running = new AbortController();
     this.#running = running;
     const asked = (this.#asked += 1);
-    const answer = await ask('PUT', 'admin/policy?dry_run', { body: text, match: this.#inForce.etag, signal: running.signal });
+    const answer = await ask('PUT', 'admin/policy?dry_run', {
+      body: text,
+      match: this.#inForce.etag,
+      signal: running.signal,
+    });
     if (asked !== this.#asked || running.signal.aborted || text !== this.#text) return nothing;
     if (answer.status === 412) {
       await this.#outrun();
       return nothing;
     }
     if (!answer.ok) return this.#showMistakes(text, answer);
-    fill(this.#mistakes, h('p', { className: 'quiet' }, this.isClean ? 'As it is in force.' : 'No mistakes.'));
+    fill(
+      this.#mistakes,
+      h('p', { className: 'quiet' }, this.isClean ? 'As it is in force.' : 'No mistakes.'),
+    );
     if (!this.isClean) this.#showReview(text, answer.json);
     return nothing;
   }
@@ -115,25 +161,62 @@ export class PolicyView {
   /** @param {string} text @param {Answer} answer */
   #showMistakes(text, answer) {
     const errors = answer.problem?.errors ?? [];
-    const found = errors.length > 0 ? errors.slice(0, MOST_MISTAKES).map(({ path, detail }) => ({ path, detail, ...placeOf(text, path) })) : [unread(text, answer)];
+    const found =
+      errors.length > 0
+        ? errors
+            .slice(0, MOST_MISTAKES)
+            .map(({ path, detail }) => ({ path, detail, ...placeOf(text, path) }))
+        : [unread(text, answer)];
     found.sort((one, other) => one.from - other.from);
     const total = Math.max(errors.length, found.length);
     const count = `${total} mistake${total === 1 ? '' : 's'}`;
     const rows = found.map(({ path, detail, from }) =>
-      h('li', {}, h('span', { className: 'at' }, `line ${lineOf(text, from)}`), ' ', path && h('code', {}, path), path && ' ', detail));
-    fill(this.#mistakes, h('p', { className: 'problem' }, h('strong', {}, count), ', so nothing can be put in force'), h('ul', { className: 'mistakes' }, rows),
-      total > rows.length && h('p', {}, `${total - rows.length} more`));
+      h(
+        'li',
+        {},
+        h('span', { className: 'at' }, `line ${lineOf(text, from)}`),
+        ' ',
+        h('span', {}, path && h('code', {}, path), path && ' ', detail),
+      ),
+    );
+    fill(
+      this.#mistakes,
+      h('p', { className: 'problem' }, h('strong', {}, count), ', so nothing can be put in force'),
+      h('ul', { className: 'mistakes' }, rows),
+      total > rows.length && h('p', {}, `${total - rows.length} more`),
+    );
     fill(this.#review);
-    return { problems: found.map(({ from, to, path, detail }) => ({ from, to, message: path ? `${path}: ${detail}` : detail })), warnings: [] };
+    return {
+      problems: found.map(({ from, to, path, detail }) => ({
+        from,
+        to,
+        message: path ? `${path}: ${detail}` : detail,
+      })),
+      warnings: [],
+    };
   }
 
   /** @param {string} text @param {any} report */
   #showReview(text, report) {
     this.#passed = { text, etag: this.#inForce?.etag };
     fill(this.#said);
-    const put = h('button', { type: 'button', className: 'strong', 'data-testid': 'put', onclick: () => this.#put() }, 'Put in force');
-    const back = h('button', { type: 'button', 'data-testid': 'discard', onclick: () => this.#discard() }, 'Discard');
-    fill(this.#review, h('h3', {}, 'What would change'), ...changesOf(report), ...diffOf(this.#inForce?.text ?? '', text, 'Lines that change'), h('div', { className: 'row' }, put, back));
+    const put = h(
+      'button',
+      { type: 'button', className: 'strong', 'data-testid': 'put', onclick: () => this.#put() },
+      'Put in force',
+    );
+    const back = h(
+      'button',
+      { type: 'button', 'data-testid': 'discard', onclick: () => this.#discard() },
+      'Discard',
+    );
+    fill(
+      this.#review,
+      h('h3', {}, 'What would change'),
+      ...changesOf(report),
+      ...diffOf(this.#inForce?.text ?? '', text, 'Lines that change'),
+      h('div', { className: 'row' }, put, back),
+    );
   }
 
   async #discard() {
@@ -155,7 +238,10 @@ export class PolicyView {
 
   /** Somebody else was faster: who, when and what, and whose text goes on. */
   async #outrun() {
-    const [theirs, history] = await Promise.all([ask('GET', 'admin/policy'), ask('GET', 'admin/policy/history?limit=1')]);
+    const [theirs, history] = await Promise.all([
+      ask('GET', 'admin/policy'),
+      ask('GET', 'admin/policy/history?limit=1'),
+    ]);
     if (!theirs.ok) return wrong(this.#said, theirs);
     const row = history.json?.versions?.[0];
     const before = this.#inForce?.text ?? '';
@@ -170,12 +256,42 @@ export class PolicyView {
       await this.#use(theirs, theirs.text);
       say('Their policy is loaded');
     };
-    fill(this.#newer, h('div', { className: 'notice', role: 'alert' },
-      h('p', { className: 'problem' }, h('strong', {}, 'The policy was changed meanwhile'), row ? [`: version ${row.version} (${row.kind}) by `, h('code', {}, row.who ?? 'nobody named'), ', ', when(row.at_ms)].map((part) => part) : '', '. Nothing of yours was put in force.'),
-      ...diffOf(before, theirs.text, 'What somebody else changed'),
-      h('div', { className: 'row' },
-        h('button', { type: 'button', 'data-testid': 'keep-mine', onclick: keep }, 'Keep my text, compare it with theirs'),
-        h('button', { type: 'button', 'data-testid': 'take-theirs', onclick: take }, 'Drop my text, load theirs'))));
+    fill(
+      this.#newer,
+      h(
+        'div',
+        { className: 'notice', role: 'alert' },
+        h(
+          'p',
+          { className: 'problem' },
+          h('strong', {}, 'The policy was changed meanwhile'),
+          row
+            ? [
+                `: version ${row.version} (${row.kind}) by `,
+                h('code', {}, row.who ?? 'nobody named'),
+                ', ',
+                when(row.at_ms),
+              ].map((part) => part)
+            : '',
+          '. Nothing of yours was put in force.',
+        ),
+        ...diffOf(before, theirs.text, 'What somebody else changed'),
+        h(
+          'div',
+          { className: 'row' },
+          h(
+            'button',
+            { type: 'button', 'data-testid': 'keep-mine', onclick: keep },
+            'Keep my text, compare it with theirs',
+          ),
+          h(
+            'button',
+            { type: 'button', 'data-testid': 'take-theirs', onclick: take },
+            'Drop my text, load theirs',
+          ),
+        ),
+      ),
+    );
     this.#newer.scrollIntoView({ block: 'nearest' });
   }
 }
@@ -199,4 +315,3 @@ function startOf(text, line) {
   }
   return at;
 }
-

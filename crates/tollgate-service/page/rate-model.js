@@ -54,14 +54,22 @@ export class Rates {
     const rules = new Map();
     for (const { name, labels, value } of samples) {
       if (name !== 'tollgate_decisions_total') continue;
-      const kind = NAMES.find((kind) => /** @type {readonly string[]} */ (KINDS[kind]).includes(labels.result));
+      const kind = NAMES.find((kind) =>
+        /** @type {readonly string[]} */ (KINDS[kind]).includes(labels.result),
+      );
       if (!kind) continue;
       const counts = rules.get(labels.rule) ?? { admitted: 0, refused: 0, would: 0, failed: 0 };
       counts[kind] += value;
       rules.set(labels.rule, counts);
     }
     const gauge = (/** @type {string} */ name) => sum(samples, name);
-    this.#push({ at, totals, rules, version: gauge('tollgate_policy_version'), isolates: gauge('tollgate_isolates') });
+    this.#push({
+      at,
+      totals,
+      rules,
+      version: gauge('tollgate_policy_version'),
+      isolates: gauge('tollgate_isolates'),
+    });
   }
 
   /** Nothing could be read. */
@@ -83,6 +91,11 @@ export class Rates {
   /** In the order of their names. */
   get rules() {
     return [...(this.last?.rules.keys() ?? [])].sort();
+  }
+
+  /** Whether it was asked in the time that is known; until a second reading nobody knows. @param {string} rule */
+  isActive(rule) {
+    return NAMES.some((kind) => this.rule(rule, kind).some((rate) => rate > 0));
   }
 
   /** Per second now. @param {Total} name @returns {number|null} */

@@ -19,7 +19,11 @@ export function perSecond(rate) {
   if (rate === null) return '–';
   if (rate === 0) return '0';
   if (rate < 0.01) return '< 0.01';
-  return rate < 10 ? rate.toFixed(2) : Math.round(rate).toString().replace(/\B(?=(\d{3})+$)/g, ',');
+  return rate < 10
+    ? rate.toFixed(2)
+    : Math.round(rate)
+        .toString()
+        .replace(/\B(?=(\d{3})+$)/g, ',');
 }
 
 export class RatePlot {
@@ -28,26 +32,51 @@ export class RatePlot {
   /** @param {string} title @param {Style[]} styles */
   constructor(title, styles) {
     this.styles = styles;
-    this.image = h('div', { className: 'plot', role: 'img', 'aria-label': `${title}: nothing to see yet` });
+    this.image = h('div', {
+      className: 'plot',
+      role: 'img',
+      'aria-label': `${title}: nothing to see yet`,
+    });
     const keys = styles.map((style) =>
-      h('span', { className: `key key-step${style.dash ? ' key-dash' : ''}`, 'data-colour': style.colour }, style.label),
+      h(
+        'span',
+        { className: `key key-step${style.dash ? ' key-dash' : ''}`, 'data-colour': style.colour },
+        style.label,
+      ),
     );
-    this.element = h('figure', {}, this.image, h('figcaption', {}, h('span', { className: 'legend' }, keys)));
-    new ResizeObserver(() => this.#fit()).observe(this.image);
-    onTheme(() => this.#plot?.redraw(false));
+    this.element = h(
+      'figure',
+      {},
+      this.image,
+      h('figcaption', {}, h('span', { className: 'legend' }, keys)),
+    );
+    const resized = new ResizeObserver(() => this.#fit());
+    resized.observe(this.image);
+    const endTheme = onTheme(() => this.#plot?.redraw(false));
+    this.end = () => {
+      resized.disconnect();
+      endTheme();
+      this.#plot?.destroy();
+    };
   }
 
   /** @param {number[]} times seconds since 1970 @param {number[][]} rates one list for each style @param {string} summary */
   show(times, rates, summary) {
     this.image.setAttribute('aria-label', summary);
-    const data = /** @type {uPlot.AlignedData} */ ([times, ...rates]);
+    // A rate holds since the reading before: the first one, too.
+    const before = times.length > 1 ? 2 * times[0] - times[1] : (times[0] ?? 0) - 10;
+    const data = /** @type {uPlot.AlignedData} */ ([
+      [before, ...times],
+      ...rates.map((one) => [one[0] ?? 0, ...one]),
+    ]);
     if (this.#plot) this.#plot.setData(data);
     else if (this.image.clientWidth > 40) this.#plot = new uPlot(this.#options(), data, this.image);
   }
 
   #fit() {
     const width = Math.floor(this.image.clientWidth);
-    if (this.#plot && width > 40 && width !== this.#plot.width) this.#plot.setSize({ width, height: HEIGHT });
+    if (this.#plot && width > 40 && width !== this.#plot.width)
+      this.#plot.setSize({ width, height: HEIGHT });
   }
 
   /** @returns {uPlot.Options} */
@@ -66,13 +95,30 @@ export class RatePlot {
     return {
       width: Math.floor(this.image.clientWidth),
       height: HEIGHT,
-      padding: [8, 8, 0, 0],
+      padding: [8, 26, 0, 0],
       legend: { show: false },
       cursor: { show: false },
-      scales: { x: { time: true, range: (_, min, max) => [Math.min(min, max - 60), max] }, y: { range: (_, __, max) => [0, Math.max(max * 1.08, 0.1)] } },
+      scales: {
+        x: { time: true, range: (_, min, max) => [Math.min(min, max - 60), max] },
+        y: { range: (_, __, max) => [0, Math.max(max * 1.08, 0.1)] },
+      },
       axes: [
-        { ...axis, grid: { show: false }, size: 24, gap: 3, space: 64, values: (_, splits) => splits.map(clock) },
-        { ...axis, grid: hair, size: 48, gap: 4, space: 26, values: (_, splits) => splits.map(tick) },
+        {
+          ...axis,
+          grid: { show: false },
+          size: 24,
+          gap: 3,
+          space: 64,
+          values: (_, splits) => splits.map(clock),
+        },
+        {
+          ...axis,
+          grid: hair,
+          size: 48,
+          gap: 4,
+          space: 26,
+          values: (_, splits) => splits.map(tick),
+        },
       ],
       series: [{}, ...this.styles.map(line)],
     };

@@ -3,7 +3,8 @@
  *
  * Invariant: the metrics are asked for every ten seconds while the page is seen, and once more
  * when it is seen again; a reading that failed is said and leaves a gap. What is plotted stands in
- * a table beneath. Test ids: rates, figure-NAME, rule-rates, rates-said, rates-table.
+ * a table beneath. Test ids: rates, figure-NAME, rule-rates,
+ * now-KIND, rates-said, rates-table, idle.
  */
 
 import { fill, h, table } from '../../tollgate-playground/web/dom.js';
@@ -29,24 +30,38 @@ const FIGURES = [
 const STYLES = [
   { kind: /** @type {const} */ ('admitted'), label: 'admitted', colour: 'admitted' },
   { kind: /** @type {const} */ ('refused'), label: 'refused', colour: 'denied' },
-  { kind: /** @type {const} */ ('would'), label: 'would be refused', colour: 'estimate', dash: [6, 4] },
+  {
+    kind: /** @type {const} */ ('would'),
+    label: 'would be refused',
+    colour: 'estimate',
+    dash: [6, 4],
+  },
   { kind: /** @type {const} */ ('failed'), label: 'failed', colour: 'left', dash: [2, 3] },
 ];
 
 export class RatesView {
   #rates = new Rates();
-  /** @type {Map<string, {card: HTMLElement, plot: RatePlot, figures: HTMLElement, rows: HTMLElement}>} */ #cards = new Map();
+  /** @type {Map<string, {card: HTMLElement, plot: RatePlot, figures: HTMLElement, rows: HTMLElement}>} */ #cards =
+    new Map();
   #said = h('p', { className: 'quiet', 'data-testid': 'rates-said' }, 'Reading the metrics…');
   #problem = h('div', { role: 'status' });
   #figures = h('dl', { className: 'figures' });
   #all = h('div', { className: 'cards' });
-  #more = h('p', { className: 'quiet' });
+  #idle = h('div', { 'data-testid': 'idle' });
   /** @type {number|undefined} */ #timer;
   #isEnded = false;
 
   constructor() {
-    this.element = h('section', { 'data-testid': 'rates', 'aria-labelledby': 'rates-head' },
-      Object.assign(heading('Rates'), { id: 'rates-head' }), this.#said, this.#problem, this.#figures, this.#all, this.#more);
+    this.element = h(
+      'section',
+      { 'data-testid': 'rates', 'aria-labelledby': 'rates-head' },
+      Object.assign(heading('Rates'), { id: 'rates-head' }),
+      this.#said,
+      this.#problem,
+      this.#figures,
+      this.#all,
+      this.#idle,
+    );
     document.addEventListener('visibilitychange', this.#seen);
     this.#poll();
   }
@@ -85,37 +100,108 @@ export class RatesView {
   #show() {
     const { last, rules } = this.#rates;
     if (!last) return;
-    fill(this.#said, 'Read at ', when(last.at), `, every 10 s. Isolates bring their counts every 10 s. Policy version ${last.version}, ${last.isolates} isolate${last.isolates === 1 ? '' : 's'}.`,
-      this.#rates.unread ? ` ${this.#rates.unread} lines could not be read.` : '');
-    fill(this.#figures, FIGURES.map(([name, label, unit]) => h('div', { className: `figure figure-${name}` },
-      h('dt', {}, label),
-      h('dd', { 'data-testid': `figure-${name}` }, h('strong', {}, perSecond(this.#rates.total(name))), h('span', { className: 'quiet' }, ` ${unit}`),
-        h('span', { className: 'quiet total' }, `${whole(last.totals[name])} in all`)))));
-    const shown = rules.slice(0, MOST_RULES);
-    for (const [rule, { card }] of this.#cards) {
-      if (shown.includes(rule)) continue;
+    fill(
+      this.#said,
+      'Read at ',
+      when(last.at),
+      `, every 10 s. Policy version ${last.version}, ${last.isolates} isolate${last.isolates === 1 ? '' : 's'}.`,
+      this.#rates.unread ? ` ${this.#rates.unread} lines could not be read.` : '',
+    );
+    fill(
+      this.#figures,
+      FIGURES.map(([name, label, unit]) =>
+        h(
+          'div',
+          { className: `figure figure-${name}` },
+          h('dt', {}, label),
+          h(
+            'dd',
+            { 'data-testid': `figure-${name}` },
+            h('strong', {}, perSecond(this.#rates.total(name))),
+            h('span', { className: 'quiet' }, ` ${unit}`),
+            h('span', { className: 'quiet total' }, `${whole(last.totals[name])} in all`),
+          ),
+        ),
+      ),
+    );
+    const active = rules.filter((rule) => this.#rates.isActive(rule)).slice(0, MOST_RULES);
+    for (const [rule, { card, plot }] of this.#cards) {
+      if (active.includes(rule)) continue;
+      plot.end();
       card.remove();
       this.#cards.delete(rule);
     }
-    shown.forEach((rule) => this.#showRule(rule, last.rules.get(rule)));
-    const left = rules.length - shown.length;
-    fill(this.#more, rules.length === 0 ? 'No rule has decided anything yet.' : left > 0 && `${left} more rules are not shown.`);
+    active.forEach((rule, i) => this.#showRule(rule, last.rules.get(rule), i));
+    this.#showIdle(
+      rules.filter((rule) => !active.includes(rule)),
+      last,
+    );
   }
 
-  /** @param {string} rule @param {import('./rate-model.js').Counts|undefined} counts */
-  #showRule(rule, counts) {
-    const { plot, figures, rows } = this.#cards.get(rule) ?? this.#make(rule);
+  /** @param {string[]} rules @param {import('./rate-model.js').Reading} last */
+  #showIdle(rules, last) {
+    if (last.rules.size === 0)
+      return fill(this.#idle, h('p', { className: 'quiet' }, 'No rule has decided anything yet.'));
+    if (rules.length === 0) return fill(this.#idle);
+    const cells = rules
+      .slice(0, MOST_RULES)
+      .map((rule) => [rule, ...STYLES.map(({ kind }) => whole(last.rules.get(rule)?.[kind] ?? 0))]);
+    const left = rules.length - cells.length;
+    fill(
+      this.#idle,
+      table(
+        'Not asked since this page was opened: requests in all',
+        ['rule', ...STYLES.map(({ label }) => label)],
+        cells,
+        'idle-rules',
+      ),
+      left > 0 && h('p', { className: 'quiet' }, `${left} more rules are not shown.`),
+    );
+  }
+
+  /** @param {string} rule @param {import('./rate-model.js').Counts|undefined} counts @param {number} place */
+  #showRule(rule, counts, place) {
+    const { card, plot, figures, rows } = this.#cards.get(rule) ?? this.#make(rule);
+    const there = this.#all.children[place] ?? null;
+    if (there !== card) this.#all.insertBefore(card, there);
     const times = this.#rates.times;
     const rates = STYLES.map(({ kind }) => this.#rates.rule(rule, kind));
     const now = STYLES.map(({ label }, i) => `${label} ${perSecond(rates[i].at(-1) ?? null)}`);
     plot.show(times, rates, `Rule ${rule}, requests a second now: ${now.join(', ')}`);
-    fill(figures, STYLES.map(({ kind, label, colour }, i) => h('div', { className: `figure colour-${colour}` },
-      h('dt', {}, label),
-      h('dd', { 'data-testid': `now-${kind}` }, h('strong', {}, perSecond(rates[i].at(-1) ?? null)), h('span', { className: 'quiet' }, ' /s'),
-        h('span', { className: 'quiet total' }, `${whole(counts?.[kind] ?? 0)} in all`)))));
-    const newest = times.map((_, i) => i).reverse().slice(0, ROWS);
-    const cells = newest.map((i) => [when(times[i] * 1_000), ...rates.map((one) => perSecond(one[i]))]);
-    fill(rows, table(`Requests a second of rule ${rule}`, ['at', ...STYLES.map(({ label }) => label)], cells, 'rates-table'));
+    fill(
+      figures,
+      STYLES.map(({ kind, label, colour }, i) =>
+        h(
+          'div',
+          { className: `figure colour-${colour}` },
+          h('dt', {}, label),
+          h(
+            'dd',
+            { 'data-testid': `now-${kind}` },
+            h('strong', {}, perSecond(rates[i].at(-1) ?? null)),
+            h('span', { className: 'quiet' }, ' /s'),
+            h('span', { className: 'quiet total' }, `${whole(counts?.[kind] ?? 0)} in all`),
+          ),
+        ),
+      ),
+    );
+    const newest = times
+      .map((_, i) => i)
+      .reverse()
+      .slice(0, ROWS);
+    const cells = newest.map((i) => [
+      when(times[i] * 1_000),
+      ...rates.map((one) => perSecond(one[i])),
+    ]);
+    fill(
+      rows,
+      table(
+        `Requests a second of rule ${rule}`,
+        ['at', ...STYLES.map(({ label }) => label)],
+        cells,
+        'rates-table',
+      ),
+    );
   }
 
   /** @param {string} rule */
@@ -123,9 +209,14 @@ export class RatesView {
     const plot = new RatePlot(`Rule ${rule}`, STYLES);
     const figures = h('dl', { className: 'figures small' });
     const rows = h('div', {});
-    const card = h('article', { className: 'card', 'data-testid': 'rule-rates' },
-      h('h3', {}, rule), figures, plot.element, h('details', {}, h('summary', {}, 'As a table'), rows));
-    this.#all.append(card);
+    const card = h(
+      'article',
+      { className: 'card', 'data-testid': 'rule-rates' },
+      h('h3', {}, rule),
+      figures,
+      plot.element,
+      h('details', {}, h('summary', {}, 'As a table'), rows),
+    );
     const made = { card, plot, figures, rows };
     this.#cards.set(rule, made);
     return made;
@@ -133,4 +224,7 @@ export class RatesView {
 }
 
 /** @param {number} n */
-const whole = (n) => Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, ',');
+const whole = (n) =>
+  Math.round(n)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, ',');

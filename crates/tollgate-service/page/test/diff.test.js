@@ -3,13 +3,21 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { around, diff } from '../diff.js';
 
-const of = (lines, ...kinds) => lines.filter(({ kind }) => kinds.includes(kind)).map(({ text }) => text).join('\n');
+const of = (lines, ...kinds) =>
+  lines
+    .filter(({ kind }) => kinds.includes(kind))
+    .map(({ text }) => text)
+    .join('\n');
 
 /** The most lines that can stay: the longest common subsequence, by its table. */
 function longest(a, b) {
   const most = a.map(() => new Array(b.length).fill(0));
   const at = (i, j) => (i < 0 || j < 0 ? 0 : most[i][j]);
-  a.forEach((x, i) => b.forEach((y, j) => { most[i][j] = x === y ? at(i - 1, j - 1) + 1 : Math.max(at(i - 1, j), at(i, j - 1)); }));
+  a.forEach((x, i) =>
+    b.forEach((y, j) => {
+      most[i][j] = x === y ? at(i - 1, j - 1) + 1 : Math.max(at(i - 1, j), at(i, j - 1));
+    }),
+  );
   return at(a.length - 1, b.length - 1);
 }
 
@@ -22,7 +30,10 @@ test('every pair of texts is told, with the fewest changes', () => {
     const lines = diff(before, after);
     assert.equal(of(lines, 'kept', 'removed'), before);
     assert.equal(of(lines, 'kept', 'added'), after);
-    assert.equal(lines.filter(({ kind }) => kind === 'kept').length, longest(before.split('\n'), after.split('\n')));
+    assert.equal(
+      lines.filter(({ kind }) => kind === 'kept').length,
+      longest(before.split('\n'), after.split('\n')),
+    );
   }
 });
 

@@ -13,7 +13,10 @@ const TEXT = `{
     ]}
   ]
 }`;
-const at = (path, text = TEXT) => { const { from, to } = placeOf(text, path); return text.slice(from, to); };
+const at = (path, text = TEXT) => {
+  const { from, to } = placeOf(text, path);
+  return text.slice(from, to);
+};
 
 test('a path is its steps', () => {
   assert.deepEqual(steps('rules[0].quotas[12].limit'), ['rules', 0, 'quotas', 12, 'limit']);
@@ -32,7 +35,20 @@ test('a value is found, or what is around it', () => {
 });
 
 test('any text has an answer, also a deep one', () => {
-  for (const text of ['', '{', '[[', '"', '{"a"', '{"a":', 'x', '{"a": 1', '[1,', '\u0000', '{"a\\": 1}', '{"a": }']) {
+  for (const text of [
+    '',
+    '{',
+    '[[',
+    '"',
+    '{"a"',
+    '{"a":',
+    'x',
+    '{"a": 1',
+    '[1,',
+    '\u0000',
+    '{"a\\": 1}',
+    '{"a": }',
+  ]) {
     for (const path of ['', 'a', 'a[0].b', '[0]', '[3]', '..', 'a[']) {
       const { from, to } = placeOf(text, path);
       assert.ok(from <= text.length && from <= to, JSON.stringify([text, path]));

@@ -4,11 +4,14 @@ import { test } from 'node:test';
 import { growth, parse, sum } from '../metrics-text.js';
 import { READINGS, Rates } from '../rate-model.js';
 
-const line = (rule, result, value) => `tollgate_decisions_total{rule="${rule}",quota="q",tier="",result="${result}"} ${value}`;
+const line = (rule, result, value) =>
+  `tollgate_decisions_total{rule="${rule}",quota="q",tier="",result="${result}"} ${value}`;
 
 test('labels are read as they are written', () => {
   const hostile = line('a\\"} 7\\n<script>\\\\', 'denied', 3);
-  const { samples, unread } = parse(`# HELP x\n${hostile}\ntollgate_isolates 2\nbad{ 1\nx{a="b} 1\nnone \n`);
+  const { samples, unread } = parse(
+    `# HELP x\n${hostile}\ntollgate_isolates 2\nbad{ 1\nx{a="b} 1\nnone \n`,
+  );
   assert.equal(unread, 3);
   assert.equal(samples[0].labels.rule, 'a"} 7\n<script>\\');
   assert.equal(samples[0].value, 3);
@@ -20,7 +23,15 @@ test('rates are by the second, for each rule and kind', () => {
   const rates = new Rates();
   rates.add([line('r', 'allowed', 100), line('r', 'shadowed', 0)].join('\n'), 0);
   assert.equal(rates.total('requests'), null, 'one reading is no rate');
-  rates.add([line('r', 'allowed', 150), line('r', 'delayed', 50), line('r', 'shadowed', 20), line('new', 'denied', 10)].join('\n'), 10_000);
+  rates.add(
+    [
+      line('r', 'allowed', 150),
+      line('r', 'delayed', 50),
+      line('r', 'shadowed', 20),
+      line('new', 'denied', 10),
+    ].join('\n'),
+    10_000,
+  );
   assert.deepEqual(rates.rules, ['new', 'r']);
   assert.deepEqual(rates.rule('r', 'admitted'), [10]);
   assert.deepEqual(rates.rule('r', 'would'), [2]);
