@@ -88,7 +88,7 @@ impl Starts {
             false => ("start-noop", Code::Script(NOOP_SCRIPT), "/"),
         };
         let (port, vars, storage) = (free_port()?, BTreeMap::new(), Storage::Memory);
-        let options = Options { name, port, vars, code, storage, ready };
+        let options = Options { name, port, vars, code, storage, has_assets: false, ready };
         let begun = Instant::now();
         let server = seated(Seat::Server, || workerd::start(workspace, options))?;
         self.clock.push(begun.elapsed().as_secs_f64() * 1000.0);
