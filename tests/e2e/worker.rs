@@ -10,6 +10,7 @@ mod worker_cases;
 mod worker_charging;
 mod worker_check;
 mod worker_corrupt;
+mod worker_cost;
 mod worker_crowd;
 mod worker_denials;
 mod worker_docs;

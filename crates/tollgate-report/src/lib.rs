@@ -3,6 +3,9 @@
 //! A command fills a [`Report`] with what it found, in units; how that is written (thousands,
 //! percent, milliseconds, alignment, escapes) is decided here, once for all commands.
 //!
+//! What the platform of the Worker charges is [`bill`], for the command line and the documents
+//! alike.
+//!
 //! Invariant: what is written into a page is text and never markup, whoever wrote it first; and
 //! what a plot shows stands in a table, too. Deliberately absent: JSON, which each command makes
 //! of its own data; scripts; files; a clock.
@@ -20,6 +23,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod bill;
 mod html;
 mod svg;
 mod markup;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the report is the same data for people and for machines.
 
+mod bill;
 mod render;
 mod report;
 

@@ -2,9 +2,11 @@
 //!
 //! Invariant: it says nothing that the report does not hold, and never a value that names a key.
 
+use super::bill::Bill;
 use super::report::{QuotaReport, Report, RuleReport};
 use crate::output::{self, Page};
 use crate::words;
+use tollgate_report::bill::dollars;
 
 /// The whole text.
 pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
@@ -29,6 +31,10 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
     for rule in &report.rules {
         out.push_str("\n");
         rule_text(rule, out);
+    }
+    if let Some(bill) = &report.bill {
+        out.push_str("\n");
+        bill_text(bill, out);
     }
     if !report.warnings.is_empty() {
         out.push_str("\n");
@@ -87,6 +93,16 @@ fn memory_lines(rule: &RuleReport, out: &mut Page) {
     }
     if memory.envoy.is_none() && memory.worker.is_none() {
         line(out, 2, "value", &format!("{value} a key{shared}"));
+    }
+}
+
+fn bill_text(bill: &Bill, out: &mut Page) {
+    out.push_styled(output::HEADING, "a million requests");
+    let on = bill.prices_read_on;
+    out.push_str(&format!(" that every rule applies to, at prices of {on}\n"));
+    for case in &bill.cases {
+        let cost = dollars(case.micro_dollars);
+        line(out, 2, &cost, &format!("{}: {}", case.what, case.words()));
     }
 }
 

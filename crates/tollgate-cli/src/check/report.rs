@@ -5,6 +5,7 @@
 use serde::Serialize;
 use tollgate_policy::{CompiledQuota, Policy, QuotaSet, Rule, Surface, words};
 
+use super::bill::{Bill, bill};
 use crate::source::{Compiled, Finding};
 
 /// What `--json` prints. Documented in docs/policy.md.
@@ -21,6 +22,9 @@ pub(crate) struct Report {
     pub(super) tenant: Option<String>,
     pub(super) exempt: Vec<String>,
     pub(super) rules: Vec<RuleReport>,
+    /// Where the Worker alone is asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bill: Option<Bill>,
 }
 
 #[derive(Debug, Serialize)]
@@ -111,6 +115,7 @@ pub(crate) fn report(compiled: Compiled) -> Report {
         tenant: first.and_then(Policy::tenant_in_words),
         exempt: first.map(Policy::exempt_in_words).unwrap_or_default(),
         rules: first.map(|policy| rules(policy, &surfaces)).unwrap_or_default(),
+        bill: first.filter(|_| surfaces == [Surface::Worker]).map(bill),
     }
 }
 

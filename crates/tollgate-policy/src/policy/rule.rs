@@ -97,6 +97,15 @@ impl Rule {
         }
     }
 
+    /// True when a client that is over the limit may be refused: not where the rule only watches,
+    /// marks, or lets it wait.
+    #[must_use]
+    pub const fn refuses(&self) -> bool {
+        let is_enforced =
+            !matches!(self.mode, Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. }));
+        is_enforced && matches!(self.action, Action::Deny(_) | Action::Respond(_))
+    }
+
     /// How long a request may wait for this rule, if the rule says so.
     pub(crate) const fn longest_wait(&self) -> Option<Span> {
         match self.action {

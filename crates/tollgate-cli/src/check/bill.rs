@@ -1,0 +1,192 @@
+//! What a million requests cost in the Worker under one policy, from the best case to the worst.
+//!
+//! Invariant: everything is counted from the compiled policy, for a request that every rule applies
+//! to; prices are `tollgate_report`'s. What the real Worker calls and writes for such requests is
+//! counted by `tests/e2e/worker_cost.rs` and must be the same.
+
+use serde::Serialize;
+use tollgate_policy::{Group, Policy};
+use tollgate_report::bill::{
+    ACTIVE_US_PER_CALL, CPU_US_PER_CALL, CPU_US_PER_REQUEST, PRICES_READ_ON, ROWS_OF_A_NEW_KEY,
+    Usage,
+};
+
+const MILLION: u64 = 1_000_000;
+
+/// How long relaxed counts wait until they are written, with the object awake.
+const SAVE_AFTER_MS: u64 = 50;
+
+/// Of a key with a thousand requests a second, so many are one write of relaxed counts.
+const BUSY_IN_ONE_WRITE: u64 = 50;
+
+/// The bill of a million requests. Documented in docs/policy.md.
+#[derive(Debug, Serialize)]
+pub(super) struct Bill {
+    pub(super) prices_read_on: &'static str,
+    pub(super) cases: Vec<Case>,
+}
+
+/// One kind of traffic: counts and money are of a million requests.
+#[derive(Debug, Serialize)]
+pub(super) struct Case {
+    pub(super) what: &'static str,
+    pub(super) object_calls: u64,
+    pub(super) rows_written: u64,
+    pub(super) alarms: u64,
+    pub(super) micro_dollars: u64,
+}
+
+impl Case {
+    /// `1 object call and 1 row written each`.
+    pub(super) fn words(&self) -> String {
+        let each = |count: u64, one: &str, several: &str| match count {
+            0 => format!("no {one}"),
+            MILLION => format!("1 {one}"),
+            _ => format!("{} {several}", per_request(count)),
+        };
+        let calls = each(self.object_calls, "object call", "object calls");
+        let rows = each(self.rows_written, "row written", "rows written");
+        match self.alarms {
+            0 => format!("{calls}, {rows} each"),
+            alarms => format!("{calls}, {rows}, {} each", each(alarms, "alarm", "alarms")),
+        }
+    }
+}
+
+/// So many for a million requests, for each of them: to a hundredth, rounded up.
+fn per_request(count: u64) -> String {
+    let hundredths = count.div_ceil(MILLION.div_euclid(100));
+    let text = format!("{}.{:02}", hundredths.div_euclid(100), hundredths.rem_euclid(100));
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// How many keys a request has, and how their counts are written.
+struct Keys {
+    strict: u64,
+    relaxed: u64,
+}
+
+impl Keys {
+    fn of(policy: &Policy) -> Self {
+        let used = |(i, _): &(usize, &Group)| policy.rules().iter().any(|rule| rule.group() == *i);
+        let groups = policy.groups().iter().enumerate().filter(used);
+        let (strict, relaxed): (Vec<_>, Vec<_>) = groups.partition(|(_, group)| group.is_strict());
+        let count = |groups: Vec<_>| u64::try_from(groups.len()).unwrap_or(u64::MAX);
+        Self { strict: count(strict), relaxed: count(relaxed) }
+    }
+
+    const fn all(&self) -> u64 {
+        self.strict.saturating_add(self.relaxed)
+    }
+
+    /// Every key is looked at before any is charged, unless there is only one.
+    const fn calls_if_admitted(&self) -> u64 {
+        match self.all() {
+            0 | 1 => self.all(),
+            several => several.saturating_mul(2),
+        }
+    }
+}
+
+/// The bill of `policy`.
+pub(super) fn bill(policy: &Policy) -> Bill {
+    let keys = Keys::of(policy);
+    let mut cases = Vec::new();
+    let calls = keys.calls_if_admitted().saturating_mul(MILLION);
+    let rows = keys.all().saturating_mul(MILLION);
+    let relaxed = keys.relaxed.saturating_mul(MILLION);
+    if keys.relaxed > 0 {
+        let written = relaxed.div_ceil(BUSY_IN_ONE_WRITE);
+        let rows = keys.strict.saturating_mul(MILLION).saturating_add(written);
+        cases.push(case("admitted, 1,000 a second for each key", calls, rows, 0, written));
+    }
+    cases.push(case("admitted, keys in use", calls, rows, 0, relaxed));
+    if keys.all() > 0 {
+        let tenants = if policy.has_tenants() { MILLION } else { 0 };
+        let first = rows.saturating_mul(ROWS_OF_A_NEW_KEY);
+        let calls = calls.saturating_add(tenants);
+        cases.push(case("admitted, all keys new", calls, first, rows, relaxed));
+    }
+    if policy.rules().iter().any(tollgate_policy::Rule::refuses) {
+        cases.push(case("refused from memory", 0, 0, 0, 0));
+        cases.push(case("refused, not remembered", rows, 0, 0, 0));
+    }
+    Bill { prices_read_on: PRICES_READ_ON, cases }
+}
+
+/// `saves`: how many writes of relaxed counts keep their object awake before.
+fn case(what: &'static str, calls: u64, rows: u64, alarms: u64, saves: u64) -> Case {
+    let woken = calls.saturating_add(alarms);
+    let cpu_us = CPU_US_PER_REQUEST
+        .saturating_mul(MILLION)
+        .saturating_add(CPU_US_PER_CALL.saturating_mul(woken));
+    let active_ms = ACTIVE_US_PER_CALL
+        .saturating_mul(woken)
+        .div_ceil(1000)
+        .saturating_add(SAVE_AFTER_MS.saturating_mul(saves));
+    let usage = Usage {
+        requests: MILLION,
+        cpu_us,
+        calls,
+        alarms,
+        rows_written: rows,
+        rows_read: 0,
+        active_ms,
+    };
+    let micro_dollars = usage.micro_dollars();
+    Case { what, object_calls: calls, rows_written: rows, alarms, micro_dollars }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_policy::Surface;
+
+    fn counts(document: &str) -> Vec<(&'static str, u64, u64, u64)> {
+        let policy = Policy::compile(document, Surface::Worker).expect("a policy");
+        let cases = bill(&policy).cases.into_iter();
+        cases.map(|c| (c.what, c.object_calls, c.rows_written, c.alarms)).collect()
+    }
+
+    #[test]
+    fn each_key_is_a_call_and_a_row_and_several_are_looked_at_first() {
+        let one = r#"{"version":1,"rules":[
+            {"name":"a","key":["client_ip"],"quotas":[{"limit":1,"window":"1m"}]},
+            {"name":"b","key":["client_ip"],"quotas":[{"limit":9,"window":"1h"}]}]}"#;
+        assert_eq!(
+            counts(one),
+            [
+                ("admitted, keys in use", MILLION, MILLION, 0),
+                ("admitted, all keys new", MILLION, ROWS_OF_A_NEW_KEY * MILLION, MILLION),
+                ("refused from memory", 0, 0, 0),
+                ("refused, not remembered", MILLION, 0, 0),
+            ]
+        );
+        let two = r#"{"version":1,"rules":[
+            {"name":"a","key":["client_ip"],"durability":"relaxed","quotas":[{"limit":1,"window":"1m"}]},
+            {"name":"b","key":["host"],"mode":"shadow","quotas":[{"limit":9,"window":"1h"}]}]}"#;
+        assert_eq!(
+            counts(two)[..2],
+            [
+                ("admitted, 1,000 a second for each key", 4 * MILLION, MILLION + 20_000, 0),
+                ("admitted, keys in use", 4 * MILLION, 2 * MILLION, 0),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_never_refuses_has_no_price_for_refusals_and_no_rules_cost_no_call() {
+        let watch = r#"{"version":1,"rules":[{"name":"a","key":["client_ip"],"mode":"shadow",
+            "quotas":[{"limit":1,"window":"1m"}]}]}"#;
+        assert!(counts(watch).iter().all(|(what, ..)| what.starts_with("admitted")));
+        assert_eq!(counts(r#"{"version":1,"rules":[]}"#), [("admitted, keys in use", 0, 0, 0)]);
+    }
+
+    #[test]
+    fn counts_of_a_request_are_rounded_up() {
+        for (count, text) in [(1, "0.01"), (20_000, "0.02"), (1_020_000, "1.02"), (4_000_000, "4")]
+        {
+            assert_eq!(per_request(count), text);
+        }
+    }
+}
