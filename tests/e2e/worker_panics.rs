@@ -1,9 +1,9 @@
 //! A panic, and storage that fails, in every entry point of the objects: whoever waits is answered,
 //! the next request works, and nothing is there by half.
 //!
-//! The shipped modules are not changed: a module in front counts the steps of a call into wasm, each
-//! a statement of SQL or a look at the clock, and spoils one of them. A panic is a real trap of the
-//! shipped wasm, and ends the instance of its isolate. So callers are looked at twice: in the
+//! The shipped modules are not changed: a module in front counts the steps of a call into wasm,
+//! each a statement of SQL or a look at the clock, and spoils one of them. A panic is a real trap of
+//! the shipped wasm, and ends the instance of its isolate. So callers are looked at twice: in the
 //! isolate of the object, and in another.
 
 use std::thread;
@@ -202,8 +202,8 @@ fn a_decision_that_fails_is_answered_and_never_forgotten() {
     }
 }
 
-// Guards: what a denial by another key gives back, when that fails: nothing is given back twice, and
-// the request is answered.
+// Guards: what a denial by another key gives back, when that fails: nothing is given back twice,
+// and the request is answered.
 #[test]
 fn a_refund_that_fails_is_answered_and_admits_nothing_more() {
     let quota = |limit: u64| json!([{"name": "year", "algorithm": "fixed-window", "limit": limit, "window": "366d"}]);
@@ -393,8 +393,8 @@ fn an_entry_of_a_tenant_is_there_or_not() {
     }
 }
 
-// Guards: sums that are written by half: their pages are rows, and which isolate was counted how far
-// stands in the first. What was lost or counted twice would stay so for ever.
+// Guards: sums that are written by half: their pages are rows, and which isolate was counted how
+// far stands in the first. What was lost or counted twice would stay so for ever.
 #[test]
 fn sums_are_exact_whatever_step_of_them_fails() {
     const RULES: usize = 300;

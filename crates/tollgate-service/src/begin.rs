@@ -60,8 +60,8 @@ enum State {
 pub struct Allowed(Box<Asked>);
 
 impl Allowed {
-    /// Looks at the head of a request below `/.well-known/tollgate/`. `actor_header` is the name, in
-    /// lower case, of the header that says who does something, for the history.
+    /// Looks at the head of a request below `/.well-known/tollgate/`. `actor_header` is the name,
+    /// in lower case, of the header that says who does something, for the history.
     ///
     /// # Errors
     /// The answer where nothing is to be read, copied or asked for it: the request may not be

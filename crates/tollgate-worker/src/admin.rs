@@ -2,9 +2,9 @@
 //! `tollgate-service` reads the request and says what to do.
 //!
 //! Invariant: these paths are ours whether they are on or off: none is forwarded to the origin,
-//! counted by a policy or cached. For whoever has no token nothing is read, copied or asked. Nothing
-//! is read of a body before the service wants it, and no more than it wants. Deliberately absent: who may do what, and every answer; those are the
-//! service's.
+//! counted by a policy or cached. For whoever has no token nothing is read, copied or asked.
+//! Nothing is read of a body before the service wants it, and no more than it wants. Deliberately
+//! absent: who may do what, and every answer; those are the service's.
 
 use tollgate_policy::Surface;
 use tollgate_service::{
@@ -90,8 +90,8 @@ async fn of_key(visit: &Visit<'_>, call: &KeyCall) -> StoreReply {
     }
 }
 
-/// What the log says of whoever asked for a change, and of what came of it. A client's key stands in
-/// a body and so not here.
+/// What the log says of whoever asked for a change, and of what came of it. A client's key stands
+/// in a body and so not here.
 fn line(writer: &Actor, method: &str, target: &str, status: u16) -> String {
     let (who, path) = (writer.name.as_deref().unwrap_or_default(), target.strip_prefix(PREFIX));
     let path = path.unwrap_or_default();
