@@ -38,6 +38,7 @@ mod worker_relaxed;
 mod worker_replay;
 mod worker_rpc;
 mod worker_settings;
+mod worker_streams;
 mod worker_tenants;
 mod worker_values;
 mod worker_wait;

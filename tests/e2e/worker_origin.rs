@@ -26,6 +26,11 @@ impl Received {
         self.connection.get_mut().write_all(bytes.as_ref()).expect("the Worker went away");
     }
 
+    /// The same for a Worker that may go away; false when it has.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.connection.get_mut().write_all(bytes.as_ref()).is_ok()
+    }
+
     /// Answers with a body and closes the connection.
     pub fn answer(&mut self, status: &str, headers: &str, body: impl AsRef<[u8]>) {
         let length = body.as_ref().len();

@@ -312,6 +312,15 @@ impl Workerd {
         self.server = run(self.dir.path(), &self.ports);
     }
 
+    /// Deploys `policy` to all its Workers: in force after [`restart`](Self::restart), as a new
+    /// version of the code is when the platform has started it.
+    pub fn deploy(&self, policy: impl ToString) {
+        for i in 0..self.ports.len() {
+            let file = self.dir.path().join(policy_file(i));
+            fs::write(file, policy.to_string()).expect("the policy is written");
+        }
+    }
+
     /// Removes what the objects in this folder have stored; it must not run meanwhile.
     pub fn forget(&self, folder: &str) {
         fs::remove_dir_all(self.dir.path().join("objects").join(folder)).expect("the folder");
@@ -349,6 +358,11 @@ impl Workerd {
         open.sort();
         open.dedup();
         self.databases().iter().filter(|database| open.contains(database)).count()
+    }
+
+    /// Resident memory in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        self.server.resident_bytes()
     }
 
     /// All it printed.

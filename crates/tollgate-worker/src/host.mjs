@@ -197,7 +197,10 @@ export async function fetchFrom(request, url, marks, matters) {
     if (matters) upload = watched(request);
     const forwarded = new Request(url, upload.request);
     for (const [name, value] of lines(marks)) forwarded.headers.set(name, value);
-    return await fetch(forwarded, { redirect: "manual" });
+    const response = await fetch(forwarded, { redirect: "manual" });
+    // No response: the runtime would close the client's connection without one.
+    if (response.status === 101 && !response.webSocket) return "it changed the protocol, which nobody asked for";
+    return response;
   } catch (error) {
     return upload.isBrokenOff ? BROKEN_OFF : reason(error);
   }
