@@ -1,5 +1,5 @@
-//! The playground as static assets of the Worker: below its prefix, when asked to, and never in the
-//! place of the origin.
+//! The playground and the admin page as static assets of the Worker: below their prefixes, when
+//! asked to, and never in the place of the origin.
 
 use std::fs;
 use std::path::Path;
@@ -109,6 +109,37 @@ fn the_page_is_sent_with_what_it_may_do() {
     assert_eq!((head.status, head.text().as_str()), (200, ""));
 }
 
+// Guards: a page for somebody whom nothing answers, one that takes the place of the admin API, and
+// one that may do more than it must.
+#[test]
+fn the_admin_page_is_there_with_a_token_and_leaves_the_api_alone() {
+    const ADMIN: &str = "/.well-known/tollgate/admin/";
+    let setup = Setup::new(policy(1000)).operated().binding("ORIGIN", origin());
+    let worker = setup.binding("ADMIN_TOKEN", "a-token-of-this-test").assets(GREEDY).start();
+    let page = get(&worker, ADMIN);
+    assert_eq!(page.text(), format!("asset {ADMIN} told "));
+    assert_eq!(page.all("cache-control"), ["no-cache"]);
+    let allowed = page.header("content-security-policy").expect("a policy");
+    for part in ["default-src 'none'", "trusted-types 'none'", "frame-ancestors 'none'"] {
+        assert!(allowed.contains(part), "{allowed}");
+    }
+    assert!(!allowed.contains("unsafe"), "{allowed}");
+    assert!(get(&worker, &format!("{ADMIN}main-A1.js")).text().starts_with("asset "));
+    for path in ["policy", "policy/history", "tenants/a.js", "keys", "index.html", ".x.js"] {
+        let answer = get(&worker, &format!("{ADMIN}{path}"));
+        assert!(answer.status >= 400 && !answer.text().contains("asset"), "{path}");
+    }
+    assert_eq!(worker.client().send(&Request::new("POST", ADMIN)).status, 405);
+    let metrics = Setup::new(policy(1000)).operated().binding("ORIGIN", origin());
+    let metrics = metrics.binding("METRICS_TOKEN", "a-token-of-this-test").assets(GREEDY).start();
+    let off = Setup::new(policy(1000)).binding("ORIGIN", origin()).assets(GREEDY).start();
+    for worker in [metrics, off] {
+        for path in [ADMIN, "/.well-known/tollgate/admin", &format!("{ADMIN}main-A1.js")] {
+            assert_eq!(get(&worker, path).status, 404, "{path}");
+        }
+    }
+}
+
 // Guards: a client who is refused and cannot see why; one whose looks at the page use up his quota.
 #[test]
 fn the_policy_neither_counts_nor_refuses_the_page() {
@@ -126,7 +157,7 @@ fn only_plain_names_are_asked_for_and_only_files_are_answers() {
     for name in ["a/b", "%2e%2e%2fhealth", ".env", "a%00", "a%20b", "/", "%61"] {
         let answer = get(&worker, &format!("{PAGE}{name}"));
         assert_eq!(answer.status, 404, "{name}");
-        assert!(answer.text().contains("the playground has no such file"), "{}", answer.text());
+        assert!(answer.text().contains("the page has no such file"), "{}", answer.text());
     }
     let answer = worker.client().send(&Request::post(PAGE, "x"));
     assert_eq!((answer.status, answer.header("allow").as_deref()), (405, Some("GET, HEAD")));
