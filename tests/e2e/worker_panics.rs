@@ -2,9 +2,9 @@
 //! the next request works, and nothing is there by half.
 //!
 //! The shipped modules are not changed: a module in front counts the steps of a call into wasm,
-//! each a statement of SQL or a look at the clock, and spoils one of them. A panic is a real trap of
-//! the shipped wasm, and ends the instance of its isolate. So callers are looked at twice: in the
-//! isolate of the object, and in another.
+//! each a statement of SQL or a look at the clock, and spoils one of them. A panic is a real trap
+//! of the shipped wasm, and ends the instance of its isolate. So callers are looked at twice: in
+//! the isolate of the object, and in another.
 
 use std::thread;
 use std::time::{Duration, Instant};
