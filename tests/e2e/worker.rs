@@ -7,6 +7,7 @@ mod worker_admin;
 mod worker_assets;
 mod worker_calls;
 mod worker_cases;
+mod worker_changes;
 mod worker_charging;
 mod worker_check;
 mod worker_corrupt;
