@@ -39,6 +39,7 @@ mod worker_relaxed;
 mod worker_replay;
 mod worker_returns;
 mod worker_rpc;
+mod worker_schema;
 mod worker_settings;
 mod worker_streams;
 mod worker_tenants;

@@ -12,6 +12,7 @@
 //! | `TOLLGATE_CLOCK` | the library that gives a server the clock of a test (`tests/clock`) |
 //! | `TOLLGATE_WORKER_DIR` | the Worker as it is shipped: `entry.mjs` and the modules it imports |
 //! | `TOLLGATE_NPM_PACKAGE` | the npm package, packed |
+//! | `TOLLGATE_SCHEMATHESIS` | the folder with the Python packages of schemathesis |
 //! | `TOLLGATE_TYPES_MODULES` | the folder with the compiler of TypeScript |
 //! | `TOLLGATE_ENVOY_CONFIG` | the shipped `envoy/envoy.yaml` |
 //! | `TOLLGATE_DATA` | the folder with the real day of traffic; unset where it is absent |
@@ -20,7 +21,7 @@
 //! test`".
 
 use crate::{
-    tools::{apt, cargo_tools, envoy, node, types},
+    tools::{apt, cargo_tools, envoy, node, schemathesis, types},
     workspace::Workspace,
 };
 use std::{env, ffi::OsString, path::PathBuf, process::Command};
@@ -38,6 +39,7 @@ pub fn for_tests<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut
         .env("TOLLGATE_CLOCK", workspace.clock_library())
         .env("TOLLGATE_WORKER_DIR", workspace.worker_dir())
         .env("TOLLGATE_NPM_PACKAGE", workspace.npm_package())
+        .env("TOLLGATE_SCHEMATHESIS", schemathesis::packages(workspace))
         .env("TOLLGATE_TYPES_MODULES", types::modules(workspace))
         .env("TOLLGATE_ENVOY_CONFIG", workspace.root.join("envoy/envoy.yaml"));
     if let Ok(data) = workspace.root.join("../shared/data").canonicalize() {

@@ -86,6 +86,7 @@ const END_TO_END: &[&Tool] = &[
     &tools::NGINX,
     &tools::PROMTOOL,
     &tools::TYPES,
+    &tools::SCHEMATHESIS,
 ];
 const COMPOSE: &[&Tool] = &[&tools::DOCKER, &tools::COMPOSE, &tools::ENVOY, &tools::STAND_IN];
 

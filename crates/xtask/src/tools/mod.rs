@@ -10,6 +10,7 @@ pub mod node;
 mod npm;
 pub mod page;
 pub mod place;
+pub mod schemathesis;
 pub mod types;
 
 use crate::{
@@ -134,6 +135,16 @@ pub static TYPES: Tool = Tool {
     install: types::install,
 };
 
+pub static SCHEMATHESIS: Tool = Tool {
+    name: "schemathesis",
+    version: "locked",
+    needed_for: "test workerd",
+    by_hand: "install Python 3.10 or newer with pip and see whether it reaches its index",
+    lane: Lane::Download,
+    check: schemathesis::check,
+    install: schemathesis::install,
+};
+
 pub static ENVOY: Tool = Tool {
     name: "envoy",
     version: versions::ENVOY,
@@ -234,7 +245,7 @@ pub static VALGRIND: Tool = Tool {
     install: |_, job| apt::install(&["valgrind"], job),
 };
 
-pub static ALL: [&Tool; 19] = [
+pub static ALL: [&Tool; 20] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &PAGE_BINDGEN,
@@ -244,6 +255,7 @@ pub static ALL: [&Tool; 19] = [
     &NODE,
     &PAGE,
     &TYPES,
+    &SCHEMATHESIS,
     &ENVOY,
     &NGINX,
     &PROMTOOL,
