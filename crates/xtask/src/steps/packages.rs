@@ -40,7 +40,8 @@ pub fn build(workspace: &Workspace) -> Result<()> {
 fn unpack(workspace: &Workspace, folder: &Path, package: &str) -> Result<()> {
     let packed = workspace.target.join(format!("package/{package}-{VERSION}.crate"));
     let mut tar = Command::new("tar");
-    tar.arg("-xzf").arg(packed).arg("-C").arg(folder);
+    // As of now: packed files are of 2006, and cargo would take what it built of others for them.
+    tar.arg("-xzmf").arg(packed).arg("-C").arg(folder);
     run::output(&mut tar, "install tar")?;
     // It lies below our own workspace and does not belong to it.
     let manifest = folder.join(format!("{package}-{VERSION}/Cargo.toml"));
