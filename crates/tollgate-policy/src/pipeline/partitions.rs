@@ -143,7 +143,7 @@ impl Partitions {
             stored.status = Status::Pending;
             stored.carried = false;
             stored.trimmed = None;
-            stored.tenant = None;
+            debug_assert!(stored.tenant.is_none(), "let go of in `clear`");
         }
         self.used = i.saturating_add(1);
         i
