@@ -128,6 +128,7 @@ pub struct Charge {
     pub at: Timestamp,
     /// The quota units charged.
     pub cost: u64,
-    /// How long the request was told to wait; zero unless the verdict was [`Verdict::Delay`].
+    /// How long the request was told to wait; zero unless the verdict was [`Verdict::Delay`]. Of
+    /// the end of a charge, with the time that the units before it take.
     pub delay: Span,
 }

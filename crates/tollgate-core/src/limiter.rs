@@ -198,6 +198,27 @@ impl Limiter {
         }
     }
 
+    /// The last `units` of `charge`, at most all of it, for [`Limiter::refund`]: a cost that turned
+    /// out lower gives the difference back. What drains as time passes takes the units that stay
+    /// first, so that no more is left than if only these had been charged. Cost 10 at one a second,
+    /// settled at 4 after 5 s: 5 units are owed, 6 too many, so all 5 come back.
+    #[must_use]
+    pub const fn last_of(&self, charge: Charge, units: u64) -> Charge {
+        let units = if units < charge.cost { units } else { charge.cost };
+        let before = charge.cost.saturating_sub(units);
+        let before = match self {
+            Self::Gcra(gcra) => gcra.rate().span_of(before),
+            Self::TokenBucket(bucket) => bucket.rate().span_of(before),
+            Self::LeakyBucket(bucket) => bucket.rate().span_of(before),
+            Self::LeakyQueue(queue) => queue.rate().span_of(before),
+            Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingBuckets(_)
+            | Self::SlidingLog(_) => Span::ZERO,
+        };
+        Charge { cost: units, delay: charge.delay.saturating_add(before), ..charge }
+    }
+
     /// The time from which `state` decides like a state never seen: a store may forget it then,
     /// without loss. [`Timestamp::ZERO`] for bytes that are no state of this limiter.
     #[must_use]

@@ -14,7 +14,7 @@ mod support;
 
 use proptest::prelude::*;
 use support::arbitrary::*;
-use tollgate_core::{Algorithm, FULLY_USED, Limiter, Ruling, Span, Verdict};
+use tollgate_core::{Algorithm, Charge, FULLY_USED, Limiter, Ruling, Span, Verdict};
 
 const CASES: u32 = if cfg!(debug_assertions) { 400 } else { 4_000 };
 
@@ -281,6 +281,48 @@ proptest! {
         for a in &net {
             prop_assert!(units_within(&net, a.at, window_ns) <= limiter.max_in_window(), "{limiter:?}");
             prop_assert!(units_within(&net, a.at, 1) <= limiter.capacity(), "{limiter:?}");
+        }
+    }
+
+    /// A cost that turned out lower: whenever the difference is given back, no more is left than if
+    /// the lower cost had been charged at once, and just as much where it is given back at once.
+    #[test]
+    fn a_settled_cost_leaves_no_more_than_itself(
+        limiter in limiter(), start in start(),
+        steps in prop::collection::vec(
+            (pause(), cost(), 0..=100_u64, prop::option::weighted(0.6, any::<prop::sample::Index>())),
+            1..60,
+        ),
+    ) {
+        let (mut key, mut settled) = (Key::new(limiter), Key::new(limiter));
+        let mut now = start;
+        let mut retry_after = None;
+        let mut open: Vec<(Charge, u64)> = Vec::new();
+        // A queue takes back its last place only.
+        let mut is_exact = limiter.algorithm() != Algorithm::LeakyQueue;
+        for (pause, cost, kept, settle) in steps {
+            now = pause.after(now, limiter.window().as_nanos(), retry_after);
+            if let (Some(index), false) = (settle, open.is_empty()) {
+                let (charge, units) = open.remove(index.index(open.len()));
+                is_exact &= charge.at == at(now);
+                limiter.refund(&mut key.state, limiter.last_of(charge, units), at(now));
+            }
+            let decision = key.check(now, cost);
+            retry_after = decision.retry_after;
+            if let Some(charge) = decision.charge(at(now), cost) {
+                let units = cost * kept / 100;
+                settled.check(now, cost - units);
+                open.push((charge, units));
+            }
+            let (left, most) = (key.peek(now, 0).remaining, settled.peek(now, 0).remaining);
+            prop_assert!(left <= most, "{limiter:?}: {left} > {most}");
+            let mut undone = key.clone();
+            for (charge, units) in open.iter().rev().filter(|(charge, _)| charge.at == at(now)) {
+                limiter.refund(&mut undone.state, limiter.last_of(*charge, *units), at(now));
+            }
+            if is_exact && open.iter().all(|(charge, _)| charge.at == at(now)) {
+                prop_assert_eq!(undone.peek(now, 0).remaining, most, "{:?}", limiter);
+            }
         }
     }
 

@@ -129,14 +129,15 @@ impl Rate {
     }
 
     /// The part of `charge` that has certainly not drained at `now`: it began to drain at the
-    /// charge or later.
+    /// charge or later, and where it is the end of a greater one
+    /// ([`Limiter::last_of`](crate::Limiter::last_of)) after the units before it.
     pub(crate) fn owed(&self, charge: &Charge, now: Timestamp) -> Span {
         let (charged_at, now) = (charge.at.min(LATEST), now.min(LATEST));
         if is_foreign(charged_at, now) {
             return Span::ZERO;
         }
         let span = self.span_of(charge.cost);
-        charged_at.saturating_add(span).since(now).min(span)
+        charged_at.saturating_add(charge.delay).saturating_add(span).since(now).min(span)
     }
 
     /// When all is paid off at this rate that is paid off at `paid_off_at` at the rate `old`: as
