@@ -6,6 +6,23 @@
 use alloc::borrow::Cow;
 use core::net::IpAddr;
 
+/// An entry of a descriptor: `("remote_address", "192.0.2.1")`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Its key.
+    pub key: Cow<'a, [u8]>,
+    /// Its value, which may be empty.
+    pub value: Cow<'a, [u8]>,
+}
+
+impl<'a> Entry<'a> {
+    /// An entry whose key and value stand somewhere.
+    #[must_use]
+    pub const fn new(key: &'a [u8], value: &'a [u8]) -> Self {
+        Self { key: Cow::Borrowed(key), value: Cow::Borrowed(value) }
+    }
+}
+
 /// The facts of one request, as the surface knows them.
 ///
 /// In a proxy every method is a host call that costs more than the decision itself. The policy
@@ -53,5 +70,38 @@ pub trait Facts {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let _ = name;
         None
+    }
+
+    /// The domain that a rate limit service was asked with; `None` for what was asked otherwise.
+    fn domain(&self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    /// Entry number `index`, from 0, of the descriptor that a rate limit service was asked about;
+    /// `None` past the last one, and for whatever was asked otherwise. Their order counts, and a
+    /// key may stand there several times.
+    fn entry(&self, index: usize) -> Option<Entry<'_>> {
+        let _ = index;
+        None
+    }
+
+    /// Entry number `index` of another descriptor of the same call, number `other` of them, both
+    /// from 0; descriptors without entries are not counted. `None` past the last one.
+    fn beside(&self, other: usize, index: usize) -> Option<Entry<'_>> {
+        let _ = (other, index);
+        None
+    }
+
+    /// How many hits this is, where the caller says so, as who asks a rate limit service does: the
+    /// cost of every rule, as many times. 0 charges nothing. `None` is one hit.
+    fn hits(&self) -> Option<u64> {
+        None
+    }
+
+    /// True when the caller will say later what the request has cost: then what it charges is
+    /// durable before its answer leaves, whatever the rules' `durability`. Else a charge that a
+    /// crash forgot could be given back from what others charged since.
+    fn is_to_be_settled(&self) -> bool {
+        false
     }
 }

@@ -70,6 +70,7 @@ mod denials;
 mod answer;
 mod pipeline;
 mod request;
+mod binary;
 mod compile;
 mod policy;
 mod document;
@@ -78,12 +79,16 @@ mod http;
 mod stable_hash;
 mod facts;
 mod decimal;
+mod sort;
 
+pub use answer::fields::NearestQuota;
 pub use answer::grpc::{GrpcStatus, grpc_content_type};
 pub use answer::outcome::{Answer, Outcome};
 pub use answer::problem_details::{PROBLEM_JSON, ProblemDetails};
 pub use answer::rule_decision::RuleDecision;
 pub use answer::rule_result::RuleResult;
+pub use binary::{MAX_COMPILED, NotCompiled};
+pub use compile::plugin::{Fleet, Plugin, PolicyFrom};
 pub use compile::tenant::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};
 pub use decimal::decimal;
 pub use denials::{Denials, FRESH};
@@ -91,6 +96,7 @@ pub use denials::{Denials, FRESH};
 pub use document::fact::Fact;
 #[cfg(feature = "schema")]
 pub use document::schema::schema;
+pub use document::scope::Scope;
 #[cfg(feature = "explain")]
 pub use explain::describe::{RuleInWords, TierInWords};
 #[cfg(feature = "explain")]
@@ -101,19 +107,37 @@ pub use explain::reads::{Read, Reader};
 pub use explain::words;
 #[cfg(feature = "explain")]
 pub use explain::{Applicability, RuleVerdict};
-pub use facts::Facts;
+pub use facts::{Entry, Facts};
 pub use http::malformed::Malformed;
 pub use json::node::MAX_DOCUMENT;
 pub use json::place::BOOLEAN_HINT;
 pub use json::problem::{Problem, Problems};
+pub use pipeline::key_hashes::pk_text;
+pub use pipeline::order::ChargingOrder;
 pub use pipeline::partition::{Partition, PartitionMut};
 pub use pipeline::partitions::Failure;
 pub use pipeline::plan::Plan;
 pub use pipeline::remote::counts::{Answered, Counts};
+pub use pipeline::remote::leases::account::{LeaseReport, NoLease};
+pub use pipeline::remote::leases::ask::{
+    LeaseAsk, LeaseGrant, Leased, Leasing, MAX_LEASE_REPORTS, MAX_LEASE_SETS, read_leased,
+};
+pub use pipeline::remote::leases::clock::{CLOCK_ERROR, Clock, MAX_LEASE_LIFE};
+pub use pipeline::remote::leases::holdings::{Holdings, HoldingsClaim};
+pub use pipeline::remote::leases::lease::{LeaseId, MAX_LEASES};
+pub use pipeline::remote::leases::message::{
+    LeaseKey, LeaseQuestion, LeaseReply, LeaseRule, MAX_LEASE_KEYS, MAX_LEASE_MESSAGE, key_hash,
+};
+pub use pipeline::remote::leases::node::{Holding, Taken};
+pub use pipeline::remote::leases::shard::{Shard, ShardMode, Sharded};
+pub use pipeline::remote::leases::spend::{Node, Paid, Spending};
 pub use pipeline::remote::operate::{KeyOperation, KeyState, MAX_BLOCK};
+pub use pipeline::remote::settle::Settlement;
+pub use pipeline::remote::settled::{MAX_SETTLED, SETTLE_WITHIN};
 pub use pipeline::remote::wire::WireError;
 pub use policy::compiled::Policy;
 pub use policy::directory::{Directory, Registered};
+pub use policy::fleet::fleet_secret;
 pub use policy::group::{Group, QuotaSet};
 pub use policy::jwt::{Jwk, Jwt};
 pub use policy::label::metric_label;
@@ -128,6 +152,7 @@ pub use policy::table_size::{
 };
 pub use policy::tenant::Tenant;
 pub use request::check_request::{DescribedRequest, DescribedRequests};
+pub use request::described_settlement::DescribedSettlement;
 pub use request::given_key::{GivenKey, NoKey};
 
 /// The example of the package's front page runs, too.

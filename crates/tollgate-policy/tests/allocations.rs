@@ -8,11 +8,12 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::hash::Hasher;
 use std::hint::black_box;
 use std::net::IpAddr;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Facts, Plan, Policy, Surface};
+use tollgate_policy::{Answer, Entry, Facts, Plan, Policy, Surface};
 
 /// The system's allocator, counting what each thread asks for.
 struct Counting;
@@ -20,13 +21,17 @@ struct Counting;
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
     static HELD: Cell<usize> = const { Cell::new(0) };
+    static MOST: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Counts one request of the allocator for `more` bytes in place of `less`.
 fn count(more: usize, less: usize) {
     // A thread that is ending has no count any more, and runs no test.
     let _ = COUNT.try_with(|count| count.set(count.get() + u64::from(more > 0)));
-    let _ = HELD.try_with(|held| held.set(held.get().wrapping_add(more).wrapping_sub(less)));
+    let _ = HELD.try_with(|held| {
+        held.set(held.get().wrapping_add(more).wrapping_sub(less));
+        let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
+    });
 }
 
 // SAFETY: every call is handed to `System` as it came.
@@ -76,6 +81,16 @@ impl Facts for Borrowed {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         self.find(name)
     }
+    fn domain(&self) -> Option<Cow<'_, [u8]>> {
+        Some(b"edge".into())
+    }
+    fn entry(&self, index: usize) -> Option<Entry<'_>> {
+        let (key, value) = self.0.get(index)?;
+        Some(Entry::new(key.as_bytes(), value.as_bytes()))
+    }
+    fn beside(&self, other: usize, index: usize) -> Option<Entry<'_>> {
+        (other < 3).then(|| self.entry(index.checked_add(other)?)).flatten()
+    }
 }
 
 const REQUEST: Borrowed = Borrowed(&[
@@ -97,7 +112,11 @@ const REQUEST: Borrowed = Borrowed(&[
 
 /// Counts allocations of requests that pass, after some to warm up.
 fn check(document: &str, partitions: usize) {
-    let policy = Policy::compile(document, Surface::Envoy).unwrap_or_else(|e| panic!("{e}"));
+    check_on(Surface::Envoy, document, partitions);
+}
+
+fn check_on(surface: Surface, document: &str, partitions: usize) {
+    let policy = Policy::compile(document, surface).unwrap_or_else(|e| panic!("{e}"));
     let mut plan = Plan::new();
     let mut stored = vec![vec![]; partitions];
     let mut bytes = 0;
@@ -169,6 +188,18 @@ fn no_condition_allocates() {
         let unless = r#""unless": {"paths": ["/health"], "methods": ["OPTIONS"]}"#;
         check(&rule(&format!(r#""when": {when}, {unless}, "key": [], {QUOTAS}"#), ""), 1);
     }
+}
+
+#[test]
+fn no_descriptor_allocates() {
+    let when = r#"{"domain": ["edge"], "descriptor": {"x-plan": {"prefix": "go", "not": "gone"}}}"#;
+    let unless = r#"{"entries": [[{":method": {"like": "P*S*T"}}, {":path": "*"}]]}"#;
+    let key = r#"[{"descriptor": "x-api-key"}, {"descriptor": "x-plan"}]"#;
+    let document = format!(
+        r#"{{"version": 1, "rules": [{{"name": "r", "when": {when}, "unless": {unless}, "key": {key}, {QUOTAS}}},
+        {{"name": "beside", "unless": {{"beside": [[{{"a": "*"}}]]}}, "key": {key}, {QUOTAS}}}]}}"#
+    );
+    check_on(Surface::Server, &document, 1);
 }
 
 #[test]
@@ -254,4 +285,37 @@ fn a_plan_that_is_kept_holds_no_long_request() {
     let kept = HELD.get();
     plan.forget_long();
     assert_eq!(HELD.get(), kept, "usual buffers are kept");
+}
+
+/// Guards: a table for each segment of hostile bytes, which takes many times as much as they do.
+#[test]
+fn what_hostile_compiled_bytes_take_grows_with_them() {
+    let document = format!(
+        r#"{{"version": 1, "rules": [{{"name": "r", "key": [], "when": {{"paths": ["/00000{}"]}}, {QUOTAS}}}]}}"#,
+        "/*".repeat(63)
+    );
+    let policy = Policy::compile(&document, Surface::Worker).unwrap();
+    let mut bytes = Vec::new();
+    policy.write_compiled(&mut bytes);
+    // A pattern: how many segments, each the number of its variant and what it has, and no `**`.
+    let pattern =
+        |i: usize| [&[64, 0, 5][..], format!("{i:05}").as_bytes(), &[1; 63], &[0]].concat();
+    let one = pattern(0);
+    let place = bytes.windows(one.len()).position(|window| *window == *one).unwrap();
+    assert_eq!(bytes[place - 1], 1, "one pattern");
+    // As many as a list may have, no two of which share a place: 640,000 segments.
+    let many: Vec<u8> = (0..10_000).flat_map(pattern).collect();
+    let end = bytes.len() - 8;
+    let parts = [&bytes[..place - 1], &[0x90, 0x4e], &many, &bytes[place + one.len()..end]];
+    let mut hostile = parts.concat();
+    let mut hasher = siphasher::sip::SipHasher13::new_with_keys(0, 2);
+    hasher.write(&hostile);
+    hostile.extend(hasher.finish().to_le_bytes());
+
+    let before = HELD.get();
+    MOST.set(before);
+    let read = Policy::read_compiled(&hostile, Surface::Worker);
+    assert_eq!(read.err(), Some(tollgate_policy::NotCompiled::Impossible));
+    let most = MOST.get() - before;
+    assert!(most < 48 * hostile.len(), "{most} bytes for {}", hostile.len());
 }

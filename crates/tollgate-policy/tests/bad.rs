@@ -14,7 +14,8 @@ use tollgate_policy::{Malformed, Policy, Surface};
 
 /// The wings that read a document, where messages are made. Each message is covered by the folders
 /// of policies, by `problems.rs` when it needs a document too large to keep, or by `explain.rs`
-/// when it is said of a policy that is good, or by `tenants.rs` when it is said of an entry.
+/// when it is said of a policy that is good, or by `tenants.rs` when it is said of an entry, by
+/// `plugin.rs` when it is said of what stands beside a policy.
 const WINGS: [&str; 5] = ["json", "http", "document", "policy", "compile"];
 
 /// Every source of these, and the one of the core that refuses quotas.
@@ -38,6 +39,9 @@ const NO_MESSAGES: &[&str] = &[
     "a JSON value",               // serde asks what is expected; everything is
     "{tier:?} {limiters:?}",      // hashed into a record's identity
     "{kind} {}:{name}\\n",        // hashed into a group's identity
+    "scope fleet\\n",             // hashed into a group's identity
+    "scope share\\n",             // hashed into a group's identity
+    "tollgate fleet 1",           // hashes the secret of a fleet
     // A window out of range is reported by `Window` before the core sees it.
     "window must be 1ms to 366d",
 ];
@@ -120,7 +124,8 @@ fn no_message_of_the_sources_is_left_out() {
     let said = texts()
         + include_str!("problems.rs")
         + include_str!("explain.rs")
-        + include_str!("tenants.rs");
+        + include_str!("tenants.rs")
+        + include_str!("plugin.rs");
     let mut missing = Vec::new();
     for literal in sources().iter().flat_map(|source| literals(source)) {
         let is_of_requests = OF_REQUESTS.iter().any(|malformed| malformed.detail() == literal);

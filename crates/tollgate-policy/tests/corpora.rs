@@ -8,6 +8,7 @@
     clippy::as_conversions,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::panic,
     clippy::unwrap_used
 )]
 
@@ -16,6 +17,8 @@ mod fuzz;
 
 use std::fs;
 use std::path::Path;
+
+use tollgate_policy::{Policy, Surface};
 
 /// Gives every file of a target's corpus to its body.
 fn replay(target: &str, check: fn(&[u8])) {
@@ -37,8 +40,52 @@ fn policies() {
 }
 
 #[test]
+fn compiled_policies() {
+    replay("compiled", fuzz::compiled::check);
+}
+
+/// The fuzzer of compiled policies begins with policies as they are written today. It is also what
+/// shows that their format has changed, on purpose or not: the shape of it does so by itself where
+/// a field is new (`src/binary/mod.rs`); where the same bytes come to mean something else, raise
+/// the version there.
+#[test]
+fn seeds_of_compiled_policies_are_as_they_are_written() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");
+    let is_blessed = std::env::var("TOLLGATE_BLESS").is_ok_and(|value| value == "1");
+    let mut seeds = 0;
+    for file in fs::read_dir(corpus.join("policy")).unwrap() {
+        let file = file.unwrap();
+        // Few, because each is written anew with every change of the format.
+        let name = file.file_name().into_string().unwrap();
+        if !["everything", "policy-0", "recipes-"].iter().any(|of| name.starts_with(of)) {
+            continue;
+        }
+        let text = fs::read(file.path()).unwrap();
+        let text = String::from_utf8_lossy(&text);
+        let document = text.split("\n---\n").next().unwrap_or_default();
+        let surfaces = [Surface::Worker, Surface::Envoy];
+        let compiled = surfaces.iter().find_map(|s| Policy::compile(document, *s).ok());
+        let Some(policy) = compiled else { continue };
+        seeds += 1;
+        let seed = corpus.join("compiled").join(format!("seed-{name}"));
+        let body = fuzz::compiled::body(&policy);
+        if is_blessed {
+            fs::write(&seed, &body).unwrap();
+        }
+        let stored = fs::read(&seed).unwrap_or_default();
+        assert!(stored == body, "{}: TOLLGATE_BLESS=1 writes it anew", seed.display());
+    }
+    assert!(seeds > 10, "{seeds}");
+}
+
+#[test]
 fn headers() {
     replay("headers", fuzz::headers::check);
+}
+
+#[test]
+fn leases() {
+    replay("leases", fuzz::leases::check);
 }
 
 #[test]

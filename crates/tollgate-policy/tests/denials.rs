@@ -127,6 +127,142 @@ impl Front {
     }
 }
 
+impl Front {
+    /// Decides a request of several keys in the order of the Worker: one count is charged at once,
+    /// those between are asked first, the last is charged when no other refuses.
+    fn decide_in_order(
+        &mut self,
+        policy: &Policy,
+        objects: &mut Objects,
+        request: &Request,
+        ms: u64,
+    ) -> (Seen, bool) {
+        let (here, there) = (self.clock(ms), Timestamp::from_millis(ms));
+        let mut plan = Plan::new();
+        policy.plan(request, &mut plan);
+        if self.denials.refuses(policy, &mut plan, here) {
+            return (seen(policy, &plan, Span::ZERO), true);
+        }
+        // Several keys, and none waits.
+        let order = plan.charging_order(policy).unwrap();
+        let mut charged = BTreeMap::new();
+        let mut ask = |front: &mut Self, plan: &mut Plan, i: usize, is_peek: bool| {
+            let partition = plan.partition(i).unwrap();
+            let (mut request, key) = (Vec::new(), partition.key().to_vec());
+            if is_peek {
+                partition.told_peek_request(policy, &mut request);
+            } else {
+                partition.request(policy, &mut request);
+            }
+            let reply = objects.ask(&key, &request, there);
+            plan.partition_mut(i).unwrap().accept(policy, &reply).unwrap();
+            front.denials.hear(policy, plan, i, here);
+            if plan.partition(i).unwrap().is_charged() {
+                charged.insert(i, (key, request, reply));
+            }
+        };
+        let refuses = |plan: &Plan| matches!(plan.outcome(policy).answer(), Answer::Refuse { .. });
+        let between: Vec<_> =
+            (0..plan.len()).filter(|i| ![order.first, order.last].contains(i)).collect();
+        plan.set_aside(order.last);
+        ask(self, &mut plan, order.first, false);
+        between.iter().for_each(|i| ask(self, &mut plan, *i, true));
+        let is_refused = refuses(&plan);
+        plan.take_up(order.last);
+        if is_refused {
+            ask(self, &mut plan, order.last, true);
+        } else {
+            between.iter().for_each(|i| ask(self, &mut plan, *i, false));
+            ask(self, &mut plan, order.last, false);
+        }
+        if refuses(&plan) {
+            for (i, (key, request, reply)) in charged {
+                let counts = objects.counts.get_mut(&key).unwrap();
+                let left = counts.refund(&request, &reply, there).unwrap().reply;
+                plan.partition_mut(i).unwrap().accept(policy, &left).unwrap();
+                self.denials.hear(policy, &plan, i, here);
+            }
+        }
+        self.denials.close(policy, &plan);
+        (seen(policy, &plan, Span::ZERO), false)
+    }
+}
+
+/// Rules of three keys, in this order in the document; each answers in its own way.
+fn several(order: usize, algorithms: [usize; 3]) -> Policy {
+    let each = format!(
+        r#"{{"name": "each", "key": ["client_ip"], "action": {{"deny": {{"status": 403, "body": "each"}}}},
+            "quotas": [{{"limit": 3, "window": "20s", "algorithm": "{}"}}]}}"#,
+        ALGORITHMS[algorithms[0]]
+    );
+    let org = format!(
+        r#"{{"name": "org", "key": [{{"header": "x-org"}}, "host"], "on_missing": "skip",
+            "quotas": [{{"limit": 5, "window": "50s", "algorithm": "{}"}}]}}"#,
+        ALGORITHMS[algorithms[1]]
+    );
+    let all = format!(
+        r#"{{"name": "all", "key": [], "quotas": [{{"limit": 9, "window": "1m", "algorithm": "{}"}}]}},
+           {{"name": "shadow", "key": ["client_ip"], "mode": "shadow", "quotas": [{{"limit": 2, "window": "1m"}}]}}"#,
+        ALGORITHMS[algorithms[2]]
+    );
+    let mut rules = [each, org, all];
+    rules.rotate_left(order % 3);
+    if order >= 3 {
+        rules.reverse();
+    }
+    policy(&rules.join(","))
+}
+
+/// All but the queue, whose places are given back otherwise.
+const NO_QUEUE: [usize; 7] = [0, 1, 2, 4, 5, 6, 7];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Charging in order decides as asking all first does, to the byte, and where several rules
+    /// refuse, the same request is refused from memory with the same status, fields and body.
+    #[test]
+    fn charged_in_order_and_refused_from_memory_it_is_the_same_answer(
+        order in 0_usize..6,
+        algorithms in [0_usize..7, 0_usize..7, 0_usize..7],
+        events in prop::collection::vec((0_u64..3, 0_u64..3, 0_usize..5), 1..150),
+    ) {
+        let policy = several(order, algorithms.map(|i| NO_QUEUE[i]));
+        let mut objects = Objects::default();
+        let mut ms = 1_780_000_000_000;
+        for (n, (key, org, step)) in events.into_iter().enumerate() {
+            ms += [0, 7, 400, 3_000, 25_000][step];
+            let mut request = client(key);
+            if org > 0 {
+                request = request.header("x-org", org.to_string());
+                request.host = "a.test";
+            }
+            let expected = objects.oracle(&policy, &request, Timestamp::from_millis(ms));
+            let mut front = Front::new(u8::try_from(n).unwrap(), 3);
+            let (asked, _) = front.decide_in_order(&policy, &mut objects, &request, ms);
+            prop_assert_eq!(&asked, &expected);
+            if asked.answer == Answer::Pass {
+                continue;
+            }
+            // Nothing was charged, so the next one is answered as this one was, without asking.
+            let again = objects.oracle(&policy, &request, Timestamp::from_millis(ms));
+            let calls = objects.calls;
+            let (remembered, is_remembered) =
+                front.decide_in_order(&policy, &mut objects, &request, ms);
+            prop_assert!(is_remembered && objects.calls == calls);
+            prop_assert_eq!(&remembered, &again);
+            // And within the second for which it is believed.
+            let later = objects.oracle(&policy, &request, Timestamp::from_millis(ms + 700));
+            let mut ahead = Objects { counts: objects.counts.clone(), calls: 0 };
+            let (remembered, is_remembered) =
+                front.decide_in_order(&policy, &mut ahead, &request, ms + 700);
+            if is_remembered {
+                prop_assert_eq!(&remembered, &later);
+            }
+        }
+    }
+}
+
 /// One rule for each client, and nothing that could bring a unit back.
 fn lone(algorithm: &str, limit: u64, window: &str) -> Policy {
     policy(&format!(
@@ -303,6 +439,131 @@ fn of_a_flood_few_requests_reach_an_object() {
             let asked_again = if algorithm == "leaky-queue" { keys * 5 } else { 0 };
             let calls = u64::try_from(calls).unwrap().saturating_sub(asked_again);
             assert!(calls * 50 <= sent, "{algorithm} {keys}: {calls} of {sent}");
+        }
+    }
+}
+
+/// What a settled cost gives back is found within a second; a rule that names no cost is believed
+/// until its time, whatever is settled elsewhere.
+#[test]
+fn a_settled_cost_is_found_within_a_second() {
+    for (cost, settles, asked_after_ms) in [
+        ("", true, None),
+        (r#""cost": 1,"#, false, None),
+        (r#""cost": 1,"#, true, Some(FRESH.as_millis_ceil())),
+    ] {
+        let policy = policy(&format!(
+            r#"{{"name": "each", "key": ["client_ip"], {cost} "quotas": [
+                {{"limit": 2, "window": "1h", "algorithm": "fixed-window"}}]}}"#
+        ));
+        let (mut front, mut objects) = (Front::new(1, 0), Objects::default());
+        if settles {
+            front.denials = front.denials.settled();
+        }
+        let start = 1_780_000_000_000;
+        for _ in 0..3 {
+            front.decide(&policy, &mut objects, &client(1), start);
+        }
+        let mut is_remembered =
+            |after| front.decide(&policy, &mut objects, &client(1), start + after).1;
+        let until = asked_after_ms.unwrap_or(600_000);
+        assert!(is_remembered(1) && is_remembered(until - 1), "{cost}");
+        assert_eq!(is_remembered(until + 1), asked_after_ms.is_none(), "{cost}");
+    }
+}
+
+/// What nodes of a fleet give back is found within a second, whichever rule of the policy refuses:
+/// they have one answer.
+#[test]
+fn where_nodes_lease_a_refusal_is_a_second_old() {
+    for (scope, leases, asked_after_ms) in [
+        ("local", true, None),
+        ("fleet", false, None),
+        ("fleet", true, Some(FRESH.as_millis_ceil())),
+    ] {
+        let policy = policy(&format!(
+            r#"{{"name": "each", "key": ["client_ip"], "scope": "{scope}", "quotas": [
+                {{"limit": 2, "window": "1h", "algorithm": "fixed-window"}}]}}"#
+        ));
+        let (mut front, mut objects) = (Front::new(1, 0), Objects::default());
+        if leases {
+            front.denials = front.denials.leased();
+        }
+        let start = 1_780_000_000_000;
+        for _ in 0..3 {
+            front.decide(&policy, &mut objects, &client(1), start);
+        }
+        let mut is_remembered =
+            |after| front.decide(&policy, &mut objects, &client(1), start + after).1;
+        let until = asked_after_ms.unwrap_or(600_000);
+        assert!(is_remembered(1) && is_remembered(until - 1), "{scope}");
+        assert_eq!(is_remembered(until + 1), asked_after_ms.is_none(), "{scope}");
+    }
+}
+
+/// Where an operator may give back, a refusal is believed until its time only while the number of
+/// the last relief is known and is the one that was known before it was asked.
+#[test]
+fn an_operators_relief_is_found_once_its_number_is_known() {
+    let policy = lone("fixed-window", 2, "1h");
+    let start = 1_780_000_000_000;
+    // The number known when it was asked, when it was heard, and ten seconds later.
+    for (asked, heard, later, is_remembered) in [
+        (Some(4), Some(4), Some(4), true),
+        (Some(4), Some(4), Some(5), false),
+        (Some(4), Some(4), None, false),
+        (Some(4), Some(5), Some(5), false),
+        (Some(5), Some(4), Some(5), false),
+        (None, Some(4), Some(4), false),
+        (Some(4), None, Some(4), false),
+        (None, None, None, false),
+    ] {
+        let (mut denials, mut objects) = (Denials::new([1; 16]).operated(), Objects::default());
+        let at = Timestamp::from_millis(start);
+        denials.know_relief(asked);
+        let mut plan = Plan::new();
+        policy.plan(&client(1), &mut plan);
+        assert!(!denials.refuses(&policy, &mut plan, at));
+        let (mut request, key) = (Vec::new(), plan.partition(0).unwrap().key().to_vec());
+        plan.partition(0).unwrap().request(&policy, &mut request);
+        let reply = objects.ask(&key, &request, at);
+        plan.partition_mut(0).unwrap().accept(&policy, &reply).unwrap();
+        denials.know_relief(heard);
+        denials.hear(&policy, &plan, 0, at);
+        let mut refuses = |policy: &Policy, number, ms| {
+            denials.know_relief(number);
+            let mut plan = Plan::new();
+            policy.plan(&client(1), &mut plan);
+            denials.refuses(policy, &mut plan, Timestamp::from_millis(start + ms))
+        };
+        let what = format!("{asked:?} {heard:?} {later:?}");
+        assert!(refuses(&policy, later, 1_000), "{what}: a second is always believed");
+        assert_eq!(refuses(&policy, later, 10_000), is_remembered, "{what}");
+        // The same text as another version, before which units may have come back.
+        let mut again = policy.clone();
+        again.set_version(9);
+        assert!(!refuses(&again, later, 1_000), "{what}");
+    }
+}
+
+/// A tenant may get quotas back that it had before, and with them another state.
+#[test]
+fn where_tenants_have_quotas_an_operated_refusal_is_a_second_old() {
+    let document = r#"{"version": 1, "tenant": {"header": "x-org"}, "rules": [
+        {"name": "each", "key": ["client_ip"], "quotas": [
+            {"limit": 1, "window": "1h", "algorithm": "fixed-window"}]}]}"#;
+    for (is_operated, asked_after_ms) in [(false, None), (true, Some(1_001))] {
+        let policy = Policy::compile(document, tollgate_policy::Surface::Worker).unwrap();
+        let (mut front, mut objects) = (Front::new(1, 0), Objects::default());
+        if is_operated {
+            front.denials = front.denials.operated();
+            front.denials.know_relief(Some(7));
+        }
+        let start = 1_780_000_000_000;
+        front.decide(&policy, &mut objects, &client(1), start);
+        for ms in [1_000, 1_001] {
+            let (_, is_remembered) = front.decide(&policy, &mut objects, &client(1), start + ms);
+            assert_eq!(is_remembered, asked_after_ms.is_none_or(|after| ms < after), "{ms}");
         }
     }
 }

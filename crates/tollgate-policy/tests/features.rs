@@ -498,6 +498,37 @@ fn a_denial_beside_a_missing_part_says_what_is_missing() {
     assert!(denied.body.unwrap().contains("the request lacks what its quota is counted by"));
 }
 
+/// Guards: a rule that asks for a credential by its key, and cannot say 401 to who has none.
+#[test]
+fn a_missing_part_is_answered_as_the_rule_answers() {
+    let missing = r#""key": [{"header": "x-k"}], "on_missing": "deny", "action": "#;
+    for (action, status, body) in [
+        (r#"{"deny": {"status": 401, "body": "send x-k"}}"#, 401, Some("send x-k")),
+        (r#"{"deny": {"status": 401, "body": ""}}"#, 401, Some("")),
+        (r#"{"deny": {"status": 403}}"#, 403, None),
+        (r#"{"respond": {"status": 404, "body": "nothing"}}"#, 404, Some("nothing")),
+        (r#"{"delay": {"max": "2s"}}"#, 429, None),
+        (r#""deny""#, 429, None),
+    ] {
+        let mut surface = Surfaced::new(&rule(&format!("{missing}{action}")));
+        let denied = surface.check(&at("/"), 0);
+        assert_eq!(denied.answer, Answer::Refuse { status }, "{action}");
+        assert_eq!(denied.header("retry-after"), None, "{action}");
+        let said = denied.body.as_deref().unwrap();
+        let problem = format!("\"status\":{status},\"detail\":\"the request lacks what its quota");
+        match body {
+            Some(body) => assert_eq!(said, body, "{action}"),
+            None => assert!(said.contains(&problem), "{action}: {said}"),
+        }
+        let kind = match body {
+            Some("") => None,
+            Some(_) => Some("text/plain"),
+            None => Some("application/problem+json"),
+        };
+        assert_eq!(denied.header("content-type"), kind, "{action}");
+    }
+}
+
 #[test]
 fn a_request_waits_as_long_as_the_action_lets_it() {
     let mut surface = Surfaced::new(&rule(

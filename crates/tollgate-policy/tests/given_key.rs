@@ -3,7 +3,7 @@
 
 mod support;
 
-use tollgate_policy::{NoKey, Plan, Policy, Surface};
+use tollgate_policy::{NoKey, Plan, Policy, Problem, Surface};
 
 use support::{Request, get};
 
@@ -77,13 +77,15 @@ fn other_values_are_other_keys_and_what_is_none_is_refused() {
     assert_ne!(key_of("parts", &["192.0.2.1", "a"]), key_of("parts", &["192.0.2.1", "b"]));
     assert_ne!(key_of("token", &["t"]), key_of("token", &[]));
     assert_eq!(key_of("none", &[]), Err(NoKey::NoRule));
-    for (rule, values, why) in [
-        ("address", vec!["secret"], "client_ip: is no address"),
-        ("address", vec![], "has 1 parts (client_ip), and 0 values are given"),
-        ("parts", vec!["192.0.2.1"], "has 2 parts (client_ip, header), and 1 values are given"),
-        ("parts", vec!["192.0.2.1", ""], "header: no request has this value"),
-        ("host", vec!["a b"], "host: a request with it cannot be read"),
+    for (rule, values, path, why) in [
+        ("address", vec!["secret"], "key[0]", "client_ip: is no address"),
+        ("address", vec![""], "key[0]", "client_ip: is no address"),
+        ("address", vec![], "key", "has 1 part (client_ip), and 0 values are given"),
+        ("parts", vec!["::1"], "key", "has 2 parts (client_ip, header), and 1 values are given"),
+        ("parts", vec!["192.0.2.1", ""], "key[1]", "header: no request has this value"),
+        ("host", vec!["a b"], "key[0]", "host: a request with it cannot be read"),
     ] {
-        assert_eq!(key_of(rule, &values), Err(NoKey::Wrong(why.into())), "{rule} {values:?}");
+        let wrong = NoKey::Wrong(Problem::new(path, why.into()));
+        assert_eq!(key_of(rule, &values), Err(wrong), "{rule} {values:?}");
     }
 }

@@ -89,12 +89,13 @@ type Item = fn(usize) -> String;
 /// 1 MiB of the shortest and of different items, for every list that a document may have.
 #[test]
 fn long_lists_are_told_so() {
-    let lists: [(&str, &str, Item, Item); 11] = [
+    let lists: [(&str, &str, Item, Item); 12] = [
         ("when", "methods", |_| r#""A""#.into(), |i| format!(r#""A{i}""#)),
         ("when", "hosts", |_| r#""a""#.into(), |i| format!(r#""h{i}""#)),
         ("when", "paths", |_| r#""/""#.into(), |i| format!(r#""/{i:x}{}""#, "/a".repeat(60))),
         ("unless", "paths", |_| r#""/""#.into(), |i| format!(r#""/{i:x}{}""#, "/a".repeat(60))),
         ("when", "client_cidrs", |_| r#""::""#.into(), |i| format!(r#""::{:x}""#, i % 65536)),
+        ("when", "entries", |_| r#"[{"a":"b"}]"#.into(), |i| format!(r#"[{{"a":"{i}"}}]"#)),
         ("when", "routes", |_| r#""""#.into(), |i| format!(r#""{i}""#)),
         ("when", "countries", |_| r#""DE""#.into(), |_| r#""de""#.into()),
         ("when", "asns", |_| "1".into(), |i| i.to_string()),

@@ -39,7 +39,7 @@ fn full() -> Value {
             "name": "two", "key": [], "action": {"delay": {"max": "2s"}}, "cost": 2, "charge": "request", "mode": "shadow",
             "quotas": [{"limit": 1, "window": "1s"}]
         }, {
-            "name": "three", "key": ["path"], "action": {"respond": {"status": 201, "body": "b"}}, "quotas": [{"limit": 1, "window": "1s"}]
+            "name": "three", "key": ["path"], "scope": {"share": 1}, "action": {"respond": {"status": 201, "body": "b"}}, "quotas": [{"limit": 1, "window": "1s"}]
         }, {
             "name": "four", "key": ["host"], "action": {"deny": {"status": 403}}, "quotas": [{"limit": 1, "window": "1s"}]
         }],

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
-use tollgate_policy::{Facts, KeyValue, Plan, Policy, Reader, Surface, schema};
+use tollgate_policy::{Entry, Facts, KeyValue, Plan, Policy, Reader, Surface, schema};
 
 use support::{Request, get};
 
@@ -27,6 +27,7 @@ const KEY_PARTS: &[(&str, &str)] = &[
     (r#"{"query": "q"}"#, "query.q"),
     (r#"{"path_param": "id"}"#, "path"),
     (r#"{"jwt_claim": "sub"}"#, "claim.sub"),
+    (r#"{"descriptor": "user"}"#, "descriptor.user"),
 ];
 
 /// Each condition of the document, and the fact that it reads.
@@ -40,6 +41,10 @@ const CONDITIONS: &[(&str, &str, &str)] = &[
     ("routes", r#"["r"]"#, "route"),
     ("countries", r#"["DE"]"#, "country"),
     ("asns", "[64500]", "asn"),
+    ("domain", r#""d""#, "domain"),
+    ("descriptor", r#"{"user": "7"}"#, "descriptor.user"),
+    ("entries", r#"[[{"user": "7"}]]"#, "entries"),
+    ("beside", r#"[[{"user": "7"}]]"#, "beside"),
 ];
 
 fn compile(document: &str, surface: Surface) -> Policy {
@@ -223,6 +228,18 @@ impl Facts for Noting<'_> {
         self.note(format!("claim.{name}"));
         self.request.claim(name)
     }
+    fn domain(&self) -> Option<Cow<'_, [u8]>> {
+        self.note("domain");
+        self.request.domain()
+    }
+    fn entry(&self, index: usize) -> Option<Entry<'_>> {
+        self.note("entries");
+        self.request.entry(index)
+    }
+    fn beside(&self, other: usize, index: usize) -> Option<Entry<'_>> {
+        self.note("beside");
+        self.request.beside(other, index)
+    }
 }
 
 /// The facts that a surface is asked for on account of `fact`.
@@ -230,6 +247,7 @@ fn asked_for(fact: &str) -> Vec<String> {
     let asked = match fact.split_once('.') {
         Some(("cookie", _)) => "header.cookie",
         Some(("query", _)) => "target",
+        Some(("descriptor", _)) => "entries",
         _ if fact == "path" => "target",
         _ => fact,
     };

@@ -146,7 +146,7 @@ fn a_long_key_that_is_kept_as_its_digest_is_told_as_itself() {
             let request = get("/", "192.0.2.1").header("x-key", &long).header("x-cost", "4");
             let mut plan = planned(&policy, &request);
             if is_trimmed {
-                plan.trim(&policy, 1_024, |_| [7; 16]);
+                plan.trim(&policy, 1_024, |_, _| [7; 16]);
                 assert_eq!(plan.partition(0).unwrap().key(), [7; 16]);
             }
             decide(&policy, &mut plan, &mut stored, 1_000);

@@ -9,7 +9,7 @@ use alloc::string::String;
 use crate::answer::fields;
 use crate::answer::outcome::{Cause, Outcome, status_of};
 use crate::answer::problem_details::{PROBLEM_JSON, ProblemDetails};
-use crate::document::action::Reply;
+use crate::document::action::Text;
 use crate::document::root::BodyFormat;
 
 impl Outcome<'_> {
@@ -23,7 +23,7 @@ impl Outcome<'_> {
 
     /// What a refusal says, if its status has a body.
     pub(crate) fn content(&self, cause: Cause<'_>) -> String {
-        if let Cause::Quota(Some(Reply { body: Some(body), .. })) = cause {
+        if let Some(body) = own_body(cause) {
             return body.0.clone();
         }
         if let Cause::Silent(reply) = cause {
@@ -60,7 +60,7 @@ impl Outcome<'_> {
                 "Temporary Reduced Capacity",
             ),
             Cause::Malformed(_) => ("about:blank", "Bad Request"),
-            Cause::Quota(_) | Cause::Silent(_) | Cause::MissingKey => {
+            Cause::Quota(_) | Cause::Silent(_) | Cause::MissingKey(_) => {
                 ("https://iana.org/assignments/http-problem-types#quota-exceeded", "Quota Exceeded")
             }
         };
@@ -75,8 +75,7 @@ impl Outcome<'_> {
         }
         let own = match cause {
             Cause::Silent(reply) => Some(reply.body.as_ref()),
-            Cause::Quota(Some(Reply { body: Some(body), .. })) => Some(Some(body)),
-            _ => None,
+            _ => own_body(cause).map(Some),
         };
         match (own, self.policy.response.body) {
             (Some(body), _) => body.filter(|body| !body.0.is_empty()).map(|_| "text/plain"),
@@ -84,6 +83,19 @@ impl Outcome<'_> {
             (None, BodyFormat::ProblemJson) => Some(PROBLEM_JSON),
             (None, BodyFormat::Empty) => None,
         }
+    }
+}
+
+/// The body that the rule which refuses has of its own, unless it is silent about limits.
+const fn own_body<'a>(cause: Cause<'a>) -> Option<&'a Text> {
+    match cause {
+        Cause::Quota(Some(reply)) | Cause::MissingKey(Some(reply)) => reply.body.as_ref(),
+        Cause::Quota(None)
+        | Cause::MissingKey(None)
+        | Cause::Silent(_)
+        | Cause::Malformed(_)
+        | Cause::Failure
+        | Cause::Busy => None,
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Reported<'a> {
     pub(crate) partition: usize,
     /// The request would have to wait for its rule and may not.
     pub(crate) rejected_waiting: bool,
+    /// What is left is what a node holds, for as long as it holds it.
+    pub(crate) is_leased: bool,
 }
 
 impl Reported<'_> {
@@ -39,6 +41,22 @@ impl Reported<'_> {
         let gave_place = || self.quota.limiter.algorithm() == Algorithm::LeakyQueue;
         !self.decision.is_admitted() || (self.rejected_waiting && gave_place())
     }
+}
+
+/// The quota of a decided request that is nearest to its end: the least available, and of equals
+/// the one with the longest effective window. What a protocol tells that knows one quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NearestQuota<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its limit, in quota units.
+    pub limit: u64,
+    /// Its window.
+    pub window: Span,
+    /// What may be used now, in quota units; 0 while it denies.
+    pub remaining: u64,
+    /// The effective window (`t`), in whole seconds, at least 1.
+    pub reset_seconds: u64,
 }
 
 /// Writes what is reported to the client.
@@ -88,11 +106,8 @@ impl<'a> FieldWriter<'a> {
     ) where
         I: Iterator<Item = Reported<'a>>,
     {
-        let Some(nearest) = reported().min_by_key(|reported| self.exhaustion(reported)) else {
-            return;
-        };
-        let (limit, r, t) =
-            (nearest.decision.limit, available(&nearest), self.effective_window(&nearest));
+        let Some(nearest) = self.nearest(reported()) else { return };
+        let (limit, r, t) = (nearest.limit, nearest.remaining, nearest.reset_seconds);
         match self.response.headers {
             HeaderGeneration::Off => {}
             HeaderGeneration::Draft11 => self.draft_11(reported, pk, text, sink),
@@ -112,6 +127,21 @@ impl<'a> FieldWriter<'a> {
                 send!(sink, text, "x-ratelimit-reset", "{t}");
             }
         }
+    }
+
+    /// The quota that is nearest to its end; none when none was decided.
+    pub(crate) fn nearest(
+        self,
+        reported: impl Iterator<Item = Reported<'a>>,
+    ) -> Option<NearestQuota<'a>> {
+        let nearest = reported.min_by_key(|reported| self.exhaustion(reported))?;
+        Some(NearestQuota {
+            name: &nearest.quota.name,
+            limit: nearest.decision.limit,
+            window: nearest.quota.window,
+            remaining: available(&nearest),
+            reset_seconds: self.effective_window(&nearest),
+        })
     }
 
     /// `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11, one member a
@@ -160,12 +190,15 @@ impl<'a> FieldWriter<'a> {
     /// may be used it is the time in which `r` grow back, or until the quota gives something back
     /// if that is sooner, rounded down: `r` may be used at once, so a short `t` costs nobody a 429,
     /// and a long one wastes what the client was granted. Nothing grows in a fixed window: there it
-    /// is the rest of it.
+    /// is the rest of it. Of a lease it is the rest of that, rounded up.
     fn effective_window(self, reported: &Reported<'_>) -> u64 {
         let (decision, r) = (reported.decision, available(reported));
         let wait = decision.retry_after.or((r == 0).then_some(decision.reset_after));
         if let Some(wait) = wait {
             return seconds(wait.saturating_add(self.jitter));
+        }
+        if reported.is_leased {
+            return seconds(decision.reset_after);
         }
         let window = match reported.quota.limiter.algorithm() {
             Algorithm::FixedWindow => decision.reset_after,

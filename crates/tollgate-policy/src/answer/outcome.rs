@@ -8,11 +8,11 @@
 
 use tollgate_core::{Algorithm, Span, Verdict};
 
-use crate::answer::fields::{FieldWriter, Reported};
+use crate::answer::fields::{FieldWriter, NearestQuota, Reported};
 use crate::answer::rule_result::RuleResult;
 use crate::answer::text::Text;
 use crate::document::action::{Action, Reply};
-use crate::document::rule::OnFailure;
+use crate::document::on_failure::OnFailure;
 use crate::http::malformed::Malformed;
 use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{AppliedRule, Full, Plan, denies};
@@ -45,8 +45,8 @@ pub(crate) enum Cause<'a> {
     Quota(Option<&'a Reply>),
     /// As for a quota, but nothing of it is reported to the client.
     Silent(&'a Reply),
-    /// The request lacks a part of a key.
-    MissingKey,
+    /// The request lacks a part of a key; what the rule then answers of its own.
+    MissingKey(Option<&'a Reply>),
     /// What a rule counts by cannot be read.
     Malformed(Malformed),
     /// A state could not be read or written, and the rule denies then.
@@ -125,6 +125,13 @@ impl<'a> Outcome<'a> {
                 sink,
             );
         }
+    }
+
+    /// The quota that is nearest to its end, of those that are reported to the client.
+    #[must_use]
+    pub fn nearest(&self) -> Option<NearestQuota<'a>> {
+        let writer = FieldWriter { response: &self.policy.response, jitter: self.jitter() };
+        writer.nearest(self.reported())
     }
 
     /// Calls `sink` with the name and value of every header to set on the request that passes: the
@@ -265,7 +272,8 @@ impl<'a> Outcome<'a> {
                         Action::Delay(_) | Action::Mark(_) if applied.partition.is_some() => {
                             Cause::Quota(None)
                         }
-                        _ => Cause::MissingKey,
+                        Action::Deny(reply) => Cause::MissingKey(reply.as_ref()),
+                        Action::Delay(_) | Action::Mark(_) => Cause::MissingKey(None),
                     });
                 }
                 (RuleResult::Failed, Some(rule)) if rule.on_failure == OnFailure::Deny => {
@@ -358,6 +366,7 @@ impl<'a> Outcome<'a> {
                 decision,
                 partition,
                 rejected_waiting: applied.rejected_waiting,
+                is_leased: applied.is_leased,
             })
         })
     }
@@ -366,9 +375,8 @@ impl<'a> Outcome<'a> {
 pub(crate) fn status_of(cause: Cause<'_>) -> u16 {
     let of = |reply: &Reply| u16::try_from(reply.status.0).unwrap_or(429);
     match cause {
-        Cause::Quota(reply) => reply.map_or(429, of),
+        Cause::Quota(reply) | Cause::MissingKey(reply) => reply.map_or(429, of),
         Cause::Silent(reply) => of(reply),
-        Cause::MissingKey => 429,
         Cause::Malformed(_) => 400,
         Cause::Failure | Cause::Busy => 503,
     }

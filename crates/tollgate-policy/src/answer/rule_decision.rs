@@ -5,11 +5,11 @@
 
 use alloc::string::String;
 
-use base64ct::{Base64, Encoding};
-use tollgate_core::Decision;
+use tollgate_core::{Decision, Timestamp};
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
+use crate::pipeline::key_hashes::pk_text;
 use crate::pipeline::plan::{AppliedRule, Full};
 use crate::policy::group::QuotaSet;
 
@@ -33,6 +33,14 @@ pub struct RuleDecision<'a> {
     /// The index of the partition that it counts in, in the [`Plan`](crate::Plan); `None` when the
     /// request has no such key.
     pub partition: Option<usize>,
+    /// The priority of the tenant's entry that chose these quotas, its own or a tier's; `None`
+    /// where the policy did.
+    pub by_entry: Option<u32>,
+    /// Until when an operator blocked the key, by the clock of whoever counts. Then every quota of
+    /// it says no, whatever it has used.
+    pub blocked_until: Option<Timestamp>,
+    /// When it was decided, by the same clock; 0 where nothing was.
+    pub at: Timestamp,
     /// What each quota of the set said, in its order; empty when nothing was decided.
     pub quotas: &'a [Decision],
 }
@@ -51,6 +59,9 @@ impl<'a> Outcome<'a> {
                 cost: applied.cost,
                 is_binding: applied.binding,
                 partition: applied.partition,
+                by_entry: applied.by_entry,
+                blocked_until: applied.blocked_until,
+                at: outcome.at_of(applied),
                 quotas: outcome.quotas_of(applied),
             })
         })
@@ -68,9 +79,12 @@ impl<'a> Outcome<'a> {
     /// [`Policy::set_hash_key`]: crate::Policy::set_hash_key
     #[must_use]
     pub fn partition_key_hash(&self, partition: usize) -> Option<String> {
-        let hash = self.plan.partition(partition)?.pk(&self.policy.response);
-        let mut buffer = [0; 12];
-        Base64::encode(&hash.to_be_bytes(), &mut buffer).ok().map(String::from)
+        self.plan.partition(partition).map(|it| pk_text(it.pk(&self.policy.response)))
+    }
+
+    fn at_of(&self, applied: &AppliedRule) -> Timestamp {
+        let partition = applied.partition.and_then(|i| self.plan.partitions.get(i));
+        partition.filter(|it| it.status.is_decided()).map_or(Timestamp::ZERO, |it| it.at)
     }
 
     fn quotas_of(&self, applied: &AppliedRule) -> &'a [Decision] {

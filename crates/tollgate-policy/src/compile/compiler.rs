@@ -3,54 +3,46 @@
 //! Invariant: what it builds is consistent whatever the document says; whether it is a policy is
 //! decided afterwards, by whether any problem was noted.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use tollgate_core::Span;
 
+use crate::compile::fallbacks::Fallbacks;
+use crate::compile::identities::{RecordIds, key_identity, small};
 use crate::compile::names::unique;
+use crate::compile::parts::nodes;
 use crate::compile::quotas::compiled_quotas;
+use crate::compile::settings::settings;
 use crate::document::action::Action;
 use crate::document::charging::Charging;
 use crate::document::conditions::Conditions;
 use crate::document::cost::Cost;
-use crate::document::fact::Need;
-use crate::document::jwt::JwtDoc;
-use crate::document::key::{About, Key, KeyPart};
+use crate::document::key::Key;
 use crate::document::mode::Mode;
+use crate::document::on_failure::{OnFailure, WithoutState};
 use crate::document::root::{BodyFormat, Document, HeaderGeneration, WaitingDoc};
-use crate::document::rule::{Durability, OnFailure, OnMissing, RuleDoc, TierDoc};
-use crate::document::scalar::{HeaderName, Name, Version};
-use crate::http::address::Prefixes;
-use crate::http::readings::EscapedSlashes;
+use crate::document::rule::{Durability, OnMissing, QuotaDoc, RuleDoc};
+use crate::document::scalar::{Name, Version};
+use crate::document::scope::{DEFAULT_LEASE, Scope};
 use crate::http::repeated::Repeated;
 use crate::json::place::At;
 use crate::json::problem::Problems;
-use crate::policy::client_address::ClientAddress;
+use crate::policy::bounds::{MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS};
 use crate::policy::compiled::Policy;
-use crate::policy::group::{Group, QuotaSet, RECORD_HEADER, marked};
+use crate::policy::group::{Group, QuotaSet};
 use crate::policy::index::Index;
 use crate::policy::jwt::Jwt;
 use crate::policy::limits::Limits;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::{Rule, Tier};
 use crate::policy::settings::{Response, Settings};
-use crate::policy::surface::{Supply, Traits};
+use crate::policy::surface::Surface;
 use crate::policy::tenant::TenantKey;
 use crate::stable_hash::stable_hash;
 
-/// The most rules of a policy.
-const MAX_RULES: usize = 1000;
-/// The most rules and tiers together: each has an index of 16 bits.
-const MAX_SETS: usize = 16_384;
-/// The most segments of all path patterns together that are looked up: each is a node with a table
-/// of its own.
-const MAX_PATH_SEGMENTS: usize = 100_000;
-/// The most parts of a key.
-pub(super) const MAX_KEY_PARTS: usize = 8;
 /// Keys held in Envoy unless the policy says otherwise.
 const DEFAULT_CAPACITY: u32 = 65_536;
 
@@ -60,9 +52,10 @@ pub(super) struct Compiler {
     on_failure: OnFailure,
     /// Bytes of the longest value that the surface can store.
     longest_value: usize,
-    record_ids: BTreeSet<u32>,
+    record_ids: RecordIds,
     /// Groups by the identity of their keys.
     groups: BTreeMap<u64, u16>,
+    fallbacks: Fallbacks,
 }
 
 /// Who a tenant is, as the document says it.
@@ -84,7 +77,8 @@ fn waiting(doc: Option<&WaitingDoc>) -> Limits {
 }
 
 impl Compiler {
-    pub(super) fn new(document: &Document, surface: &Traits, fingerprint: u64) -> Self {
+    pub(super) fn new(document: &Document, surface: Surface, fingerprint: u64) -> Self {
+        let traits = surface.traits();
         let Version = document.version; // there is one version yet
         let response = document.response.as_ref();
         let policy = Policy {
@@ -93,7 +87,7 @@ impl Compiler {
             sets: Vec::new(),
             exempt: document.exempt().to_vec(),
             index: Index::new(),
-            settings: settings(document, surface),
+            settings: settings(document, &traits),
             response: Response {
                 headers: response.and_then(|r| r.headers).unwrap_or(HeaderGeneration::Draft11),
                 on_allow: response.and_then(|r| r.on_allow).unwrap_or(true),
@@ -106,16 +100,20 @@ impl Compiler {
             jwt: document.jwt.as_ref().map(Jwt::new),
             tenant: tenant(document),
             warnings: Problems::default(),
+            surface,
             fingerprint,
+            public_fingerprint: 0, // of the text, which is not known here
+            keyed_fingerprint: None,
             version: 0,
         };
         let on_failure = document.on_failure.unwrap_or(OnFailure::Allow);
         Self {
             policy,
             on_failure,
-            longest_value: surface.longest_value,
-            record_ids: BTreeSet::new(),
+            longest_value: traits.longest_value,
+            record_ids: RecordIds::default(),
             groups: BTreeMap::new(),
+            fallbacks: Fallbacks::new(traits.asks_authority),
         }
     }
 
@@ -144,15 +142,17 @@ impl Compiler {
         for (i, rule) in document.rules() {
             self.rule(rule, &at.item(i));
         }
-        self.lay_out();
+        self.fallbacks.add(&mut self.policy, &mut self.record_ids);
+        self.policy.complete();
         self.check_length(&at);
     }
 
     fn rule(&mut self, doc: &RuleDoc, at: &At<'_>) {
         let rule = small(self.policy.rules.len());
         let group = self.group(doc, at);
-        let quotas = compiled_quotas(&doc.quotas, &doc.name.0, &at.field("quotas"));
+        let quotas = compiled_quotas(&doc.quotas, &doc.name.0, nodes(doc), &at.field("quotas"));
         let set = self.quota_set(rule, group, None, &doc.name, quotas);
+        self.fallbacks.note(doc, set, &self.policy, &at.field("quotas"));
         let tiers = self.tiers(doc, rule, group, at);
         self.policy.rules.push(Rule {
             name: doc.name.0.clone(),
@@ -160,8 +160,19 @@ impl Compiler {
             unless: doc.unless.clone(),
             indexed_by: self.policy.index.insert(doc.when.as_ref(), rule),
             on_missing: doc.on_missing.unwrap_or(OnMissing::Skip),
-            on_failure: doc.on_failure.unwrap_or(self.on_failure),
+            on_failure: match doc.on_failure {
+                Some(WithoutState::Decided(mode)) => mode,
+                // What its own count cannot say, the document does.
+                Some(WithoutState::Local(_)) | None => self.on_failure,
+            },
+            scope: doc.scope(),
+            lease: lease(doc),
+            fallback: match doc.on_failure {
+                Some(WithoutState::Local(nodes)) => Some(nodes),
+                Some(WithoutState::Decided(_)) | None => None,
+            },
             cost: doc.cost.clone().unwrap_or(Cost::Fixed(1)),
+            names_cost: doc.cost.is_some(),
             charging: doc.charge.clone().unwrap_or(Charging::Request),
             mode: doc.mode.unwrap_or(Mode::Enforce),
             action: doc.action.clone().unwrap_or(Action::Deny(None)),
@@ -183,36 +194,24 @@ impl Compiler {
                     "is for nobody in particular; give it \"when\" or \"key_values\"".into(),
                 );
             }
-            let quotas = compiled_quotas(&tier.quotas, &doc.name.0, &at.field("quotas"));
+            let at = at.field("quotas");
+            let quotas = compiled_quotas(&tier.quotas, &doc.name.0, nodes(doc), &at);
             let set = self.quota_set(rule, group, Some(&tier.name), &doc.name, quotas);
+            self.fallbacks.note(doc, set, &self.policy, &at);
             let texts = tier.key_values.iter().flat_map(|values| &values.0);
-            let priority = tier.priority.map_or(0, |p| p.0);
-            let tier_of = Tier {
-                priority,
+            let key_values = texts.map(|text| text.clone().into_bytes()).collect();
+            let addresses = Tier::addresses_of(&key_values, self.policy.settings.prefixes);
+            tiers.push(Tier {
+                priority: tier.priority.map_or(0, |p| p.0),
                 when: tier.when.clone(),
                 repeated: tier.repeated,
-                key_values: texts.map(|text| text.clone().into_bytes()).collect(),
-                addresses: self.addresses(tier),
+                key_values,
+                addresses,
                 set,
-            };
-            tiers.push(tier_of);
+            });
         }
-        // Stable: the earlier of two equals first.
-        tiers.sort_by_key(|tier| Reverse(tier.priority));
+        Tier::sort(&mut tiers);
         tiers
-    }
-
-    /// The values that are addresses, as these stand in a key.
-    fn addresses(&self, tier: &TierDoc) -> BTreeSet<Vec<u8>> {
-        let mut addresses = BTreeSet::new();
-        for text in tier.key_values.iter().flat_map(|values| &values.0) {
-            if let Ok(address) = text.parse() {
-                self.policy.settings.prefixes.group(address, |bytes| {
-                    addresses.insert(bytes.into());
-                });
-            }
-        }
-        addresses
     }
 
     fn quota_set(
@@ -227,32 +226,16 @@ impl Compiler {
         let identities: String = quotas.iter().map(CompiledQuota::identity).collect();
         let tier_name = tier.as_deref().unwrap_or_default();
         let hash = stable_hash(&[name.0.as_bytes(), tier_name.as_bytes(), identities.as_bytes()]);
-        let version = quotas.iter().map(|quota| quota.limiter.state_version()).max().unwrap_or(1);
-        let mut record_id = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
-        while (1..=version).any(|version| self.record_ids.contains(&marked(record_id, version))) {
-            record_id = record_id.checked_add(1).unwrap_or(1);
-        }
-        self.record_ids.extend((1..=version).map(|version| marked(record_id, version)));
-        let len = quotas.last().and_then(CompiledQuota::end).unwrap_or(0);
+        let record_id = self.record_ids.free(hash, QuotaSet::version_of(&quotas));
         let set = small(self.policy.sets.len());
-        self.policy.sets.push(QuotaSet {
-            rule,
-            stable_id: stable_id(&name.0, tier.as_deref()),
-            tier,
-            of_tenant: false,
-            record_id,
-            version,
-            offset: 0,
-            len,
-            quotas,
-        });
+        self.policy.sets.push(QuotaSet::new((rule, &name.0), tier, record_id, quotas));
         if let Some(group) = self.policy.groups.get_mut(usize::from(group)) {
             group.sets.push(set);
         }
         set
     }
 
-    /// The group of this rule's key, a new one for the first rule with it.
+    /// The group of this rule's key and scope, a new one for the first rule with it.
     fn group(&mut self, doc: &RuleDoc, at: &At<'_>) -> u16 {
         if doc.key.len() > MAX_KEY_PARTS {
             let message = format!("has {} parts; use at most {MAX_KEY_PARTS}", doc.key.len());
@@ -260,33 +243,37 @@ impl Compiler {
         }
         let Settings { prefixes, repeated, .. } = self.policy.settings;
         let key: Key = doc.key.iter().map(|part| part.resolved(repeated)).collect();
-        let identity = key_identity(&key, &doc.name.0, prefixes);
+        let scope = doc.scope();
+        let identity = key_identity(&key, &doc.name.0, prefixes, scope);
+        let shards = doc.shards.map(|shards| shards.0);
         let next = small(self.policy.groups.len());
         let index = *self.groups.entry(identity).or_insert(next);
         if index == next {
-            let new =
-                Group { key, identity, capacity: 0, strict: false, sets: Vec::new(), value_len: 0 };
+            let new = Group {
+                key,
+                identity,
+                capacity: 0,
+                strict: false,
+                is_fleet: scope == Scope::Fleet,
+                shards,
+                sets: Vec::new(),
+                value_len: 0,
+                fallback: None,
+            };
             self.policy.groups.push(new);
         }
         if let Some(group) = self.policy.groups.get_mut(usize::from(index)) {
+            if group.shards != shards {
+                let others = group.shards.map_or("no shards".into(), |n| format!("{n} of them"));
+                at.field("shards").problem(format!(
+                    "are the key's, and a rule above counts by the same key with {others}; give both the same number, \
+                     or leave it out of both"
+                ));
+            }
             group.capacity = group.capacity.max(doc.capacity.map_or(DEFAULT_CAPACITY, |c| c.0));
             group.strict |= doc.durability.unwrap_or(Durability::Strict) == Durability::Strict;
         }
         index
-    }
-
-    /// Gives every record its place in its group's value.
-    fn lay_out(&mut self) {
-        for group in &mut self.policy.groups {
-            let mut end = 0_usize;
-            for set in &group.sets {
-                if let Some(set) = self.policy.sets.get_mut(usize::from(*set)) {
-                    set.offset = end.saturating_add(RECORD_HEADER);
-                    end = set.offset.saturating_add(set.len);
-                }
-            }
-            group.value_len = end;
-        }
     }
 
     /// Notes that a key takes more than the surface can store for it.
@@ -302,83 +289,11 @@ impl Compiler {
     }
 }
 
-fn settings(document: &Document, surface: &Traits) -> Settings {
-    let client = document.client_ip.as_ref();
-    let geo = document.geo.as_ref();
-    // Where the surface knows it by itself, a header would be one that any client can send.
-    let named = |need| geo.filter(|_| matches!(surface.supply(need), Supply::Named(_)));
-    let conditions = || {
-        let of_rule = |rule: &RuleDoc| {
-            let tiers = rule.tiers().iter().filter_map(|tier| tier.when.clone());
-            rule.when.iter().chain(&rule.unless).cloned().chain(tiers).collect::<Vec<_>>()
-        };
-        let of_rules = document.rules().flat_map(move |(_, rule)| of_rule(rule));
-        document.exempt().iter().cloned().chain(of_rules)
-    };
-    let key_reads = |wanted: fn(&KeyPart) -> bool| {
-        document.rules().any(|(_, rule)| rule.key.iter().any(wanted))
-            || document.tenant.as_ref().is_some_and(wanted)
-    };
-    let repeated = document.repeated.unwrap_or(Repeated::Refuse);
-    Settings {
-        client: ClientAddress::new(client, surface.source.clone()),
-        prefixes: Prefixes {
-            ipv4: client.and_then(|c| c.ipv4_prefix).map_or(32, |p| p.0),
-            ipv6: client.and_then(|c| c.ipv6_prefix).map_or(64, |p| p.0),
-        },
-        country_header: named(Need::Country).and_then(|geo| geo.country_header.clone()),
-        asn_header: named(Need::Asn).and_then(|geo| geo.asn_header.clone()),
-        repeated,
-        token: document
-            .jwt
-            .as_ref()
-            .filter(|_| surface.verifies_tokens)
-            .map(|jwt| token(jwt, repeated)),
-        escaped_slashes: document.escaped_slashes.unwrap_or(EscapedSlashes::Separator),
-        reads_path: conditions().any(|c| c.paths().is_some())
-            || key_reads(|part| matches!(part, KeyPart::Path | KeyPart::PathParam(_))),
-        reads_host: conditions().any(|c| c.hosts().is_some())
-            || key_reads(|part| *part == KeyPart::Host),
+/// For how long units of a rule are leased at the most; nothing of what gives places is.
+fn lease(doc: &RuleDoc) -> Span {
+    match doc.scope() {
+        Scope::Fleet if doc.quotas().any(QuotaDoc::is_queue) => Span::ZERO,
+        Scope::Fleet => doc.lease.map_or(DEFAULT_LEASE, |lease| lease.0),
+        Scope::Local | Scope::Share(_) => Span::ZERO,
     }
-}
-
-/// Where the token is, and what several of them mean.
-fn token(jwt: &JwtDoc, default: Repeated) -> (HeaderName, Repeated) {
-    let header = jwt.header.clone().unwrap_or_else(|| HeaderName("authorization".into()));
-    (header, Repeated::of_one(jwt.repeated, default))
-}
-
-/// The identity of a rule's own quotas, or of its tier's, by their names. Every name has its length
-/// before it, so no rule's tier has another rule's identity.
-fn stable_id(rule: &str, tier: Option<&str>) -> u64 {
-    match tier {
-        None => stable_hash(&[rule.as_bytes()]),
-        Some(tier) => stable_hash(&[rule.as_bytes(), tier.as_bytes()]),
-    }
-}
-
-/// The identity of a key definition: a change of what clients are counted by begins a new table.
-fn key_identity(key: &Key, rule: &str, prefixes: Prefixes) -> u64 {
-    let mut text = String::new();
-    for part in key {
-        let About { name: kind, of: name, .. } = part.about();
-        text.push_str(&format!("{kind} {}:{name}\n", name.len()));
-        if let Some(repeated) = part.unusual() {
-            text.push_str(&format!("{repeated:?}\n"));
-        }
-        if *part == KeyPart::ClientIp {
-            text.push_str(&format!("/{}/{}\n", prefixes.ipv4, prefixes.ipv6));
-        }
-    }
-    // What a path captures is the rule's own, so such a rule shares its table with no other.
-    let is_private = key.iter().any(|part| matches!(part, KeyPart::PathParam(_)));
-    let owner = if is_private { rule } else { "" };
-    stable_hash(&[text.as_bytes(), owner.as_bytes()])
-}
-
-/// An index of a rule, a group or a set: [`MAX_RULES`] and [`MAX_SETS`] keep it far below 65,536.
-fn small(i: usize) -> u16 {
-    let index = u16::try_from(i);
-    debug_assert!(index.is_ok(), "the limits on rules and tiers keep below 65,536: {i}");
-    index.unwrap_or(u16::MAX)
 }

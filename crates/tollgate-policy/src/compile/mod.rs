@@ -3,16 +3,24 @@
 //! Invariant: compiling is the slow path: it may allocate and hash, deciding does not.
 
 mod compiler;
+mod fallbacks;
+mod identities;
 mod names;
+mod parts;
+pub(crate) mod plugin;
+mod public;
 mod quotas;
+mod settings;
 mod subsumption;
 pub(crate) mod tenant;
+mod together;
 mod validate;
 mod warnings;
 mod white_space;
 
 use core::cell::RefCell;
 
+use crate::document::masked::without_masked_keys;
 use crate::document::root::Document;
 use crate::json::node::Node;
 use crate::json::place::{At, Noted};
@@ -29,28 +37,39 @@ impl Policy {
     /// Every mistake of the document at once, in its order, each with its path.
     pub fn compile(document: &str, surface: Surface) -> Result<Self, Problems> {
         let node = Node::parse(document)?;
+        if surface.traits().verifies_tokens {
+            return Self::compile_node(&node, document, surface);
+        }
+        Self::compile_node(&without_masked_keys(node), document, surface)
+    }
+
+    /// Compiles `node`, which is all of `document`.
+    fn compile_node(node: &Node, document: &str, surface: Surface) -> Result<Self, Problems> {
         let noted = RefCell::new(Noted::default());
-        let root = At::root(&noted);
-        let traits = surface.traits();
-        let policy = Document::read(&node, &root).map(|read| {
-            if root.noted() == 0 {
-                validate::unreachable(&read, &root);
-            }
-            let mut compiler =
-                compiler::Compiler::new(&read, &traits, stable_hash(&[document.as_bytes()]));
-            compiler.rules(&read, &root);
-            validate::errors(&read, &traits, &root);
-            let warnings = warnings::warnings(&read, &compiler.policy, &traits);
-            compiler.policy.warnings = warnings.in_order(&node);
-            compiler.policy
-        });
-        let problems = noted.into_inner().in_order(&node);
+        let policy = Self::compile_at(node, document, surface, &At::root(&noted));
+        let problems = noted.into_inner().in_order(node);
         match policy {
-            Some(policy) if problems.0.is_empty() => {
-                debug_assert!(policy.is_whole(), "an index of a policy is out of range");
-                Ok(policy)
-            }
+            Some(policy) if problems.0.is_empty() => Ok(policy),
             _ => Err(problems),
         }
+    }
+
+    /// Compiles `node`, which stands at `root` of `document`. What is returned is good only where
+    /// nothing was noted.
+    fn compile_at(node: &Node, document: &str, surface: Surface, root: &At<'_>) -> Option<Self> {
+        let traits = surface.traits();
+        let read = Document::read(node, root)?;
+        if root.noted() == 0 {
+            validate::unreachable(&read, root);
+        }
+        let mut compiler =
+            compiler::Compiler::new(&read, surface, stable_hash(&[document.as_bytes()]));
+        compiler.policy.public_fingerprint = public::public_fingerprint(node);
+        compiler.rules(&read, root);
+        validate::errors(&read, &traits, root);
+        let warnings = warnings::warnings(&read, &compiler.policy, &traits);
+        compiler.policy.warnings = warnings.in_order(node);
+        debug_assert!(root.noted() > 0 || compiler.policy.is_whole(), "an index is out of range");
+        Some(compiler.policy)
     }
 }

@@ -10,19 +10,18 @@ use alloc::vec::Vec;
 use tollgate_core::{Algorithm, Limiter, Quota, QuotaError};
 
 use crate::compile::names::TWICE;
+use crate::compile::parts::parts_of;
 use crate::document::rule::QuotaDoc;
 use crate::json::place::At;
 use crate::json::reader::Lenient;
+use crate::policy::bounds::MAX_QUOTAS;
 use crate::policy::quota::CompiledQuota;
-use crate::stable_hash::stable_hash;
 
-/// The most quotas of a rule.
-const MAX_QUOTAS: usize = 16;
-
-/// The quotas of one rule or tier, states one after the other.
+/// The quotas of one rule or tier, states one after the other; of which each of `nodes` has a part.
 pub(crate) fn compiled_quotas(
     docs: &[Lenient<QuotaDoc>],
     rule_name: &str,
+    nodes: u32,
     at: &At<'_>,
 ) -> Vec<CompiledQuota> {
     if docs.is_empty() || docs.len() > MAX_QUOTAS {
@@ -49,12 +48,15 @@ pub(crate) fn compiled_quotas(
         }
         names.push(name.clone());
         if let Some(limiter) = limiter(doc, &at) {
-            let (name_hash, window) = (stable_hash(&[name.as_bytes()]), limiter.window());
-            quotas.push(CompiledQuota { name, name_hash, limiter, window, offset });
+            quotas.push(CompiledQuota::new(name, limiter, offset));
             offset = offset.saturating_add(limiter.state_len());
         }
     }
-    quotas
+    // Where one is wrong, the others have no places among the documents' any more.
+    if nodes == 1 || quotas.len() != docs.len() {
+        return quotas;
+    }
+    parts_of(&quotas, nodes, |i, field, words| at.item(i).field(field).problem(words))
 }
 
 /// The limiter of one quota; `None` when the core refuses it, or its limit or window could not be

@@ -11,6 +11,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use tollgate_core::Timestamp;
 
+use crate::compile::parts::parts_of;
 use crate::compile::quotas::compiled_quotas;
 use crate::document::key::KeyPart;
 use crate::document::tenant::EntryDoc;
@@ -26,6 +27,7 @@ use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet, RECORD_HEADER, marked};
 use crate::policy::quota::CompiledQuota;
 use crate::policy::tenant::{Tenant, TenantSet};
+use crate::sort::sort_by;
 use crate::stable_hash::stable_hash;
 
 /// The longest entry, in bytes: 16 KiB, so that a page of a hundred is small and an isolate may
@@ -91,8 +93,8 @@ impl TenantEntry {
     fn new(doc: &EntryDoc, root: &At<'_>) -> Self {
         let at = root.field("quotas");
         let quotas = doc.quotas.iter().flat_map(|quotas| &quotas.0);
-        let compiled =
-            quotas.map(|(rule, docs)| (rule.clone(), compiled_quotas(docs, rule, &at.own(rule))));
+        let compiled = quotas
+            .map(|(rule, docs)| (rule.clone(), compiled_quotas(docs, rule, 1, &at.own(rule))));
         Self {
             tier: doc.tier.as_ref().map(|tier| tier.0.clone()),
             quotas: compiled.collect(),
@@ -107,6 +109,17 @@ impl TenantEntry {
     #[must_use]
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
+    }
+
+    /// The tier whose quotas the tenant has where it has none of its own.
+    #[must_use]
+    pub fn tier(&self) -> Option<&str> {
+        self.tier.as_deref()
+    }
+
+    /// The names of the rules in which the tenant has quotas of its own.
+    pub fn rules(&self) -> impl Iterator<Item = &str> {
+        self.quotas.iter().map(|(rule, _)| rule.as_str())
     }
 
     /// From this time on it is as if it were not there.
@@ -147,8 +160,14 @@ impl Policy {
             root.field("tier").problem(unknown("tier", tier, &tiers));
         }
         let at = root.field("quotas");
-        for (rule, _) in &entry.quotas {
-            if self.rule_named(rule).is_none() {
+        for (rule, quotas) in &entry.quotas {
+            let compiled = self.rule_named(rule).and_then(|i| self.rules.get(usize::from(i)));
+            if let Some(compiled) = compiled {
+                let at = at.own(rule);
+                parts_of(quotas, compiled.nodes(), |i, field, words| {
+                    at.item(i).field(field).problem(words);
+                });
+            } else {
                 let rules: Vec<&str> = self.rules.iter().map(|rule| rule.name.as_str()).collect();
                 at.own(rule).problem(unknown("rule", rule, &rules));
             }
@@ -181,7 +200,7 @@ impl Policy {
                 rules.push((set.rule, TenantSet::Tier(index)));
             }
         }
-        rules.sort_unstable_by_key(|(rule, _)| *rule);
+        sort_by(&mut rules, |(one, _), (other, _)| one.cmp(other));
         Tenant {
             id: id.into(),
             policy: self.fingerprint,
@@ -202,6 +221,11 @@ impl Policy {
     ) -> Option<QuotaSet> {
         let compiled = self.rules.get(usize::from(rule))?;
         let group = self.groups.get(usize::from(compiled.group))?;
+        let mut is_good = true;
+        let quotas = parts_of(quotas, compiled.nodes(), |_, _, _| is_good = false);
+        if !is_good {
+            return None;
+        }
         let identities: String = quotas.iter().map(CompiledQuota::identity).collect();
         let parts = [compiled.name.as_bytes(), b"", identities.as_bytes(), b"tenant"];
         let version = quotas.iter().map(|quota| quota.limiter.state_version()).max().unwrap_or(1);
@@ -232,7 +256,8 @@ impl Policy {
             version,
             offset,
             len,
-            quotas: quotas.to_vec(),
+            quotas,
+            fallback: None,
         })
     }
 
@@ -264,7 +289,7 @@ impl Policy {
                 path.strip_prefix(b"/")?.into()
             }
             KeyPart::Route | KeyPart::Header(..) | KeyPart::Cookie(..) => text.into(),
-            KeyPart::Query(..) | KeyPart::JwtClaim(_) => text.into(),
+            KeyPart::Query(..) | KeyPart::JwtClaim(_) | KeyPart::Descriptor(_) => text.into(),
         };
         (!id.is_empty() && id.len() <= MAX_TENANT_ID).then_some(id)
     }

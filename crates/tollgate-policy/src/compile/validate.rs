@@ -8,21 +8,28 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::cell::Cell;
 
-use crate::compile::compiler::MAX_KEY_PARTS;
+use tollgate_core::Span;
+
 use crate::compile::subsumption::{MAX_COMPARED, implies};
+use crate::compile::together;
 use crate::document::action::Action;
+use crate::document::charging::Charging;
 use crate::document::client_ip::Source;
 use crate::document::conditions::Conditions;
 use crate::document::fact::Need;
 use crate::document::jwt::JwkDoc;
 use crate::document::key::KeyPart;
+use crate::document::on_failure::WithoutState;
 use crate::document::repeated::NO_JOIN;
 use crate::document::root::Document;
-use crate::document::rule::RuleDoc;
+use crate::document::rule::{QuotaDoc, RuleDoc};
 use crate::document::scalar::HeaderName;
+use crate::document::scope::Scope;
 use crate::http::repeated::Repeated;
 use crate::json::place::At;
 use crate::json::quote::quoted_text;
+use crate::json::reader::Lenient;
+use crate::policy::bounds::MAX_KEY_PARTS;
 use crate::policy::label::metric_label;
 use crate::policy::surface::{Supply, Traits};
 
@@ -43,6 +50,9 @@ pub(super) fn errors(document: &Document, surface: &Traits, root: &At<'_>) {
         need_errors(conditions, document, surface, &exempt_at.item(i));
     }
     let rules_at = root.field("rules");
+    if surface.asks_authority {
+        together::errors(document, &rules_at);
+    }
     if surface.has_labels {
         label_errors(document, &rules_at);
     }
@@ -50,6 +60,8 @@ pub(super) fn errors(document: &Document, surface: &Traits, root: &At<'_>) {
         let at = rules_at.item(i);
         mark_errors(rule, document, &at.field("action").field("mark").field("header"));
         key_errors(rule, document, surface, &at.field("key"));
+        scope_errors(rule, surface, &at);
+        shards_errors(rule, &at.field("shards"));
         for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
             if let Some(conditions) = conditions {
                 need_errors(conditions, document, surface, &at.field(name));
@@ -209,7 +221,7 @@ fn need_errors(conditions: &Conditions, document: &Document, surface: &Traits, a
 fn missing(need: Need, document: &Document, surface: &Traits) -> Option<&'static str> {
     let (geo, jwt) = (document.geo.as_ref(), document.jwt.as_ref());
     let is_named = match need {
-        Need::Route => false,
+        Need::Route | Need::Descriptors => false,
         Need::Country => geo.is_some_and(|geo| geo.country_header.is_some()),
         Need::Asn => geo.is_some_and(|geo| geo.asn_header.is_some()),
         Need::Claims if surface.verifies_tokens => jwt.is_some_and(|jwt| jwt.keys.is_some()),
@@ -240,6 +252,69 @@ fn key_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &At<'_>
             }
         };
         at.item(i).problem(message);
+    }
+}
+
+/// A count of the fleet that nobody keeps, and what is said about one that there is not.
+fn scope_errors(rule: &RuleDoc, surface: &Traits, at: &At<'_>) {
+    if matches!(rule.scope, Some(Lenient(None))) {
+        return; // its problem is noted
+    }
+    if rule.scope() == Scope::Fleet {
+        if let Some(message) = surface.no_fleet {
+            at.field("scope").problem(message.into());
+        }
+        if surface.asks_authority && matches!(rule.charge, Some(Charging::Response(_))) {
+            at.field("charge").problem(
+                "is made when a request comes where the count is the fleet's; leave it out here"
+                    .into(),
+            );
+        }
+        let is_leased = rule.lease.is_some_and(|lease| lease.0 > Span::ZERO);
+        if is_leased && rule.quotas().any(QuotaDoc::is_queue) {
+            at.field("lease").problem(
+                "is for quotas that count units; a leaky-queue gives places: use 0 or leave it out"
+                    .into(),
+            );
+        }
+        return;
+    }
+    let is_local = matches!(rule.on_failure, Some(WithoutState::Local(_)));
+    for (field, is_given) in [("lease", rule.lease.is_some()), ("on_failure", is_local)] {
+        if is_given {
+            at.field(field).problem(
+                "is about an authority that others ask, too: give \"scope\": \"fleet\", or leave it out"
+                    .into(),
+            );
+        }
+    }
+}
+
+/// Shards of what is not counted in units that can be leased, or is leased already.
+fn shards_errors(rule: &RuleDoc, at: &At<'_>) {
+    if rule.shards.is_none() {
+        return;
+    }
+    let wrong = [
+        (
+            rule.scope() != Scope::Local,
+            "spread what one Worker counts, and a scope says who else counts; leave one of them out",
+        ),
+        (
+            rule.quotas().any(QuotaDoc::is_queue),
+            "lease units, and a leaky-queue gives places; use another algorithm, or leave them out",
+        ),
+        (
+            matches!(rule.action, Some(Action::Delay(_))),
+            "answer at once, and with the action delay a request waits for its turn; leave one of them out",
+        ),
+        (
+            matches!(rule.charge, Some(Charging::Response(_))),
+            "spend units when a request comes, and here its response charges; leave one of them out",
+        ),
+    ];
+    for (_, message) in wrong.into_iter().filter(|(is_wrong, _)| *is_wrong) {
+        at.problem(message.into());
     }
 }
 

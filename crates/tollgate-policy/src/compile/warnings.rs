@@ -6,7 +6,6 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
-use core::cmp::Reverse;
 
 use tollgate_core::{Algorithm, Limiter};
 
@@ -20,6 +19,7 @@ use crate::document::key::KeyPart;
 use crate::document::mode::Mode;
 use crate::document::root::Document;
 use crate::document::rule::{RuleDoc, TierDoc};
+use crate::document::scope::Scope;
 use crate::http::address::{percent_of_ipv4, percent_of_ipv6};
 use crate::json::place::{At, Noted};
 use crate::json::quote::quoted_text;
@@ -29,6 +29,7 @@ use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 use crate::policy::surface::Traits;
+use crate::sort::sort_by;
 
 /// Above this a log takes more than 2 KiB a key.
 const LARGE_LOG: u64 = 256;
@@ -54,11 +55,21 @@ pub(super) fn warnings(document: &Document, policy: &Policy, surface: &Traits) -
         if surface.has_objects {
             few_objects_warning(rule, &at.field("key"));
         }
+        if surface.is_one_node && matches!(rule.scope(), Scope::Share(2..)) {
+            at.field("scope").problem(
+                "divides what is one count for all clients here; use \"fleet\", which counts as it says".into(),
+            );
+        }
         guess_warning(rule, &at.field("charge"));
         tier_warnings(rule, &left, &at.field("tiers"));
         white_space::of_rule(rule, &at);
     }
-    for set in &policy.sets {
+    let fallbacks: Vec<u16> = policy.sets.iter().filter_map(|set| set.fallback).collect();
+    for (i, set) in (0..).zip(&policy.sets) {
+        // What the whole count is warned of, its parts are not once more.
+        if fallbacks.contains(&i) {
+            continue;
+        }
         let at = rules_at.item(set.rule());
         cost_warnings(policy, set, &at.field("cost"));
         held_warnings(policy, set, &at.field("charge"));
@@ -120,12 +131,13 @@ fn trust_warnings(client: &ClientAddress, root: &At<'_>) {
 
 /// A key is an object, and an object serves one request after the other.
 fn few_objects_warning(rule: &RuleDoc, at: &At<'_>) {
-    if rule.key.iter().all(|part| part.about().has_few_values) {
+    let is_spread = rule.shards.is_some();
+    if !is_spread && rule.key.iter().all(|part| part.about().has_few_values) {
         let which =
             if rule.key.is_empty() { "one Durable Object" } else { "a few Durable Objects" };
         at.problem(format!(
             "sends every request of this rule to {which}, each of which serves about 1000 a second; add a part \
-             such as \"client_ip\", or meet fewer requests"
+             such as \"client_ip\", give it \"shards\", or meet fewer requests"
         ));
     }
 }
@@ -143,7 +155,8 @@ fn exempt_warning(document: &Document, rule: &RuleDoc, left: &Cell<usize>, at: &
 /// for the request.
 fn tier_warnings(rule: &RuleDoc, left: &Cell<usize>, at: &At<'_>) {
     let mut tried: Vec<(usize, &TierDoc)> = rule.tiers().iter().enumerate().collect();
-    tried.sort_by_key(|(_, tier)| Reverse(tier.priority.as_ref().map_or(0, |p| p.0)));
+    let priority = |tier: &TierDoc| tier.priority.as_ref().map_or(0, |p| p.0);
+    sort_by(&mut tried, |(_, one), (_, other)| priority(other).cmp(&priority(one)));
     for (before, (i, tier)) in tried.iter().enumerate() {
         let mut others = tried.iter().take(before).take_while(|_| left.get() > 0);
         let hides = |(_, other): &&(usize, &TierDoc)| {

@@ -7,6 +7,7 @@ use alloc::format;
 use alloc::string::String;
 
 use crate::document::conditions::{Condition, Conditions};
+use crate::document::key::KeyPart;
 use crate::document::rule::RuleDoc;
 use crate::document::wanted::Matcher;
 use crate::http::values::trimmed;
@@ -28,11 +29,17 @@ pub(super) fn of_rule(rule: &RuleDoc, at: &At<'_>) {
         if let Some(when) = &tier.when {
             of_conditions(when, &at.item(i).field("when"));
         }
-        let values = tier.key_values.iter().flat_map(|values| &values.0);
+        // A descriptor's value is what it is.
+        let of_headers = tier.key_values.iter().filter(|_| !counts_by_descriptor(rule));
+        let values = of_headers.flat_map(|values| &values.0);
         for value in values.filter(|value| trimmed(value.as_bytes()) != value.as_bytes()) {
             at.item(i).field("key_values").problem(format!("{} {NEVER}", quoted_text(value)));
         }
     }
+}
+
+fn counts_by_descriptor(rule: &RuleDoc) -> bool {
+    rule.key.iter().any(|part| matches!(part, KeyPart::Descriptor(_)))
 }
 
 /// Notes the values that headers are compared with and that never match.

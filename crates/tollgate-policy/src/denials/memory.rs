@@ -13,7 +13,7 @@ use tollgate_core::{Decision, Span, Timestamp};
 
 use crate::answer::outcome::Answer;
 use crate::denials::table::{Entry, Table};
-use crate::denials::trust::{FRESH, is_final};
+use crate::denials::trust::{FRESH, can_be_settled, is_final};
 use crate::pipeline::counted::Counted;
 use crate::pipeline::plan::{AppliedRule, Due, Plan};
 use crate::pipeline::remote::marks::block;
@@ -27,6 +27,10 @@ use crate::policy::rule::Rule;
 pub struct Denials {
     seed: [u8; 16],
     is_operated: bool,
+    /// When an operator last gave back to any key, as far as it is known now.
+    relieved: Option<u64>,
+    settles: bool,
+    leases: bool,
     table: Table,
     refused: u64,
 }
@@ -36,14 +40,40 @@ impl Denials {
     /// push others out.
     #[must_use]
     pub fn new(seed: [u8; 16]) -> Self {
-        Self { seed, is_operated: false, table: Table::default(), refused: 0 }
+        let (is_operated, relieved) = (false, Some(0));
+        let (settles, leases) = (false, false);
+        Self { seed, is_operated, relieved, settles, leases, table: Table::default(), refused: 0 }
     }
 
     /// The same where an operator may reset a key or end a block: then nothing is believed for more
-    /// than [`FRESH`].
+    /// than [`FRESH`] but while it is [known](Self::know_relief) that none was.
     #[must_use]
     pub fn operated(self) -> Self {
-        Self { is_operated: true, ..self }
+        Self { is_operated: true, relieved: None, ..self }
+    }
+
+    /// Where an operator may: the number of the last reset, block or end of a block of any key, if
+    /// it is known at present. What was heard under another number, or none, is believed for
+    /// [`FRESH`] and no longer. It must be known before a request is [asked about](Self::refuses),
+    /// and be one that was in force at most as long ago as a reset may go unnoticed.
+    pub const fn know_relief(&mut self, number: Option<u64>) {
+        if self.is_operated {
+            self.relieved = number;
+        }
+    }
+
+    /// The same where a cost may be settled: then no rule that names one is believed for more than
+    /// [`FRESH`].
+    #[must_use]
+    pub fn settled(self) -> Self {
+        Self { settles: true, ..self }
+    }
+
+    /// The same where nodes lease: then nothing is believed for more than [`FRESH`] of a policy
+    /// that has a rule of the fleet. What nodes do not spend, or are given back, may be had again.
+    #[must_use]
+    pub fn leased(self) -> Self {
+        Self { leases: true, ..self }
     }
 
     /// How many requests were refused without asking, since the start.
@@ -68,6 +98,7 @@ impl Denials {
     /// [outcome](Plan::outcome) is the answer, which says nothing of rules that it was not asked
     /// about. False: nothing is decided, ask. `now` is the clock of whoever remembers.
     pub fn refuses(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> bool {
+        plan.asked_under = self.relieved;
         if self.is_empty() {
             return false;
         }
@@ -103,14 +134,20 @@ impl Denials {
                 continue;
             }
             let is_used_up = partition.uses_up(policy, applied);
-            // A block can be ended by whoever made it.
             let is_final = is_used_up
-                && !self.is_operated
-                && applied.blocked_until.is_none()
-                && is_final(policy, set);
+                && is_final(policy, set)
+                && !(self.settles && can_be_settled(policy, set))
+                && !(self.leases && policy.has_fleet())
+                // A block can be ended by whoever made it, and a tenant gets back quotas that it
+                // had before.
+                && (if self.is_operated { !policy.has_tenants() } else { applied.blocked_until.is_none() });
+            // What was given back while it was asked may not be in the answer.
+            let final_under =
+                self.relieved.filter(|_| is_final && plan.asked_under == self.relieved);
             let blocked_until = applied.blocked_until;
             let blocked = blocked_until.map_or(Span::ZERO, |until| until.since(at));
             let wait = refused_for(set, states, at, applied.cost).max(blocked);
+            let is_final = final_under.is_some();
             let over_at = heard_at.saturating_add(if is_final { wait } else { wait.min(FRESH) });
             let states = states.into();
             self.table.put(
@@ -120,7 +157,7 @@ impl Denials {
                     at,
                     heard_at,
                     over_at,
-                    is_final,
+                    final_under,
                     is_used_up,
                     hits: 0,
                     blocked_until,
@@ -209,7 +246,7 @@ impl Denials {
             let remembered = policy.applied_set(applied).and_then(|set| {
                 let entry =
                     self.table.find(hash(self.seed, policy, set, stored.key_among(keys)))?;
-                let entry = is_fresh(entry, now).then_some(entry)?;
+                let entry = is_fresh(entry, self.relieved, now).then_some(entry)?;
                 entry.hits = entry.hits.saturating_add(1);
                 let first = applied.first_decision;
                 let decisions = decisions.get_mut(first..first.checked_add(set.quotas.len())?)?;
@@ -241,15 +278,18 @@ enum Recalled {
 fn hash(seed: [u8; 16], policy: &Policy, set: &QuotaSet, key: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_key(&seed);
     hasher.write_u64(policy.fingerprint);
+    // The same policy again, after another one in which units came back.
+    hasher.write_u64(policy.version);
     hasher.write_u32(set.record_id);
     hasher.write(key);
     hasher.finish()
 }
 
 /// True while `entry` is believed. A clock that was set back says nothing of it.
-fn is_fresh(entry: &Entry, now: Timestamp) -> bool {
+fn is_fresh(entry: &Entry, relieved: Option<u64>, now: Timestamp) -> bool {
+    let is_final = entry.final_under.is_some() && entry.final_under == relieved;
     let age = now.checked_since(entry.heard_at);
-    age.is_some_and(|age| entry.is_final || age <= FRESH)
+    age.is_some_and(|age| is_final || age <= FRESH)
 }
 
 /// For how long `cost` is refused by these states at `at`; zero where it never fits, for that is

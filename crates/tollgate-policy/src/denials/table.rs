@@ -32,8 +32,8 @@ pub(crate) struct Entry {
     pub(crate) heard_at: Timestamp,
     /// Our clock when it will be of no more use.
     pub(crate) over_at: Timestamp,
-    /// Nothing comes back before its time.
-    pub(crate) is_final: bool,
+    /// Nothing comes back before its time, while this is the number of the last relief.
+    pub(crate) final_under: Option<u64>,
     /// A rule that refuses is used up by it; else it stands here to be reported beside one.
     pub(crate) is_used_up: bool,
     /// Until when an operator blocked it, by the store's clock.
@@ -151,7 +151,7 @@ mod tests {
             at: at(0),
             heard_at: at(0),
             over_at: at(over_ms),
-            is_final: true,
+            final_under: Some(0),
             is_used_up: true,
             blocked_until: None,
             hits: 0,

@@ -2,8 +2,8 @@
 //!
 //! Invariant: when in doubt something can. What comes back is: a place that is given back by the
 //! response (`reserve`) or by who leaves a queue, the charge of a request that another key refused
-//! in the end, and whatever an operator resets. A cost that requests choose brings nothing back but
-//! other numbers.
+//! in the end, what a cost turns out to be less than was charged, and whatever an operator resets,
+//! until that is heard of. A cost that requests choose brings nothing back but other numbers.
 
 use tollgate_core::{Algorithm, Span};
 
@@ -17,14 +17,20 @@ use crate::policy::rule::Rule;
 /// How long a count is believed of which units may come back: one second.
 pub const FRESH: Span = Span::from_secs(1);
 
-/// True when a refusal by `set` stays one until its `retry_after`, with the same numbers.
+/// True when a refusal by `set` stays one until its `retry_after`, with the same numbers. It is
+/// so of all rules of a policy or of none: of two that refuse a request together one is not
+/// forgotten before the other, and left to answer alone.
 pub(crate) fn is_final(policy: &Policy, set: &QuotaSet) -> bool {
     let Some(rule) = policy.rules.get(usize::from(set.rule)) else { return false };
     let is_queue = |quota: &CompiledQuota| quota.limiter.algorithm() == Algorithm::LeakyQueue;
-    rule.has_fixed_cost()
-        && matches!(rule.charging, Charging::Request)
-        && !set.quotas.iter().any(is_queue)
-        && policy.rules.iter().all(|other| cannot_undo(policy, other, rule))
+    let keeps = |rule: &Rule| rule.has_fixed_cost() && matches!(rule.charging, Charging::Request);
+    !policy.sets.iter().chain([set]).any(|set| set.quotas.iter().any(is_queue))
+        && policy.rules.iter().all(|other| keeps(other) && cannot_undo(policy, other, rule))
+}
+
+/// True when what it charged may be settled at a lower cost.
+pub(crate) fn can_be_settled(policy: &Policy, set: &QuotaSet) -> bool {
+    policy.rules.get(usize::from(set.rule)).is_none_or(|rule| rule.names_cost)
 }
 
 /// True when no request that `rule` charges is refused by `other` afterwards: both find the same

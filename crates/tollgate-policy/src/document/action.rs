@@ -7,7 +7,8 @@ use alloc::format;
 use alloc::string::String;
 use tollgate_core::Span;
 
-use crate::document::scalar::{Bounded, MarkHeader, Wait};
+use crate::document::mark_header::MarkHeader;
+use crate::document::scalar::{Bounded, Wait};
 use crate::json::node::Node;
 use crate::json::place::At;
 use crate::json::quote::quoted;
@@ -102,14 +103,17 @@ impl FromNode for Action {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
 
+impl Text {
+    /// True for what such a text may be.
+    pub(crate) fn is_one(text: &str) -> bool {
+        text.len() <= 1024 && text.bytes().all(|b| (0x20..=0x7e).contains(&b))
+    }
+}
+
 impl FromNode for Text {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
-            Node::Text(text)
-                if text.len() <= 1024 && text.bytes().all(|b| (0x20..=0x7e).contains(&b)) =>
-            {
-                Some(Self(text.clone()))
-            }
+            Node::Text(text) if Self::is_one(text) => Some(Self(text.clone())),
             Node::Text(_) => {
                 at.problem(format!("{} must be at most 1024 characters of %x20-7E", quoted(node)));
                 None

@@ -103,11 +103,17 @@ impl FromNode for Charging {
 /// A status or a class of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StatusPattern {
-    from: u16,
-    to: u16,
+    pub(crate) from: u16,
+    pub(crate) to: u16,
 }
 
 impl StatusPattern {
+    /// True for one status, or for all of a class.
+    pub(crate) const fn is_one(&self) -> bool {
+        let is_class = self.from.is_multiple_of(100) && self.to == self.from.saturating_add(99);
+        self.from >= 100 && self.to <= 599 && (self.from == self.to || is_class)
+    }
+
     /// True when `status` is meant.
     pub(crate) const fn matches(self, status: u16) -> bool {
         self.from <= status && status <= self.to

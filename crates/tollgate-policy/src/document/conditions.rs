@@ -10,8 +10,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem::discriminant;
 
+use crate::document::descriptor::{Entries, EntryMatcher};
 use crate::document::fact::Fact;
-use crate::document::lists::NonEmpty;
+use crate::document::lists::{NonEmpty, OneOrMore};
 use crate::document::scalar::{HeaderName, Method};
 use crate::document::wanted::{Asn, Country, Host, Matcher, Named};
 use crate::http::address::Cidr;
@@ -41,6 +42,14 @@ record! {
         countries: Option<NonEmpty<Country>>,
         /// Autonomous system numbers of the client.
         asns: Option<NonEmpty<Asn>>,
+        /// Rate limit service: the domain that it is asked with, or a list of these.
+        domain: Option<OneOrMore<String>>,
+        /// Rate limit service: entries that the descriptor has, by key, whatever else it has.
+        descriptor: Option<Named<String, EntryMatcher>>,
+        /// Rate limit service: the whole descriptor, its entries in their order; alternatives.
+        entries: Option<NonEmpty<Entries>>,
+        /// Rate limit service: another descriptor of the same call, as in \"entries\".
+        beside: Option<NonEmpty<Entries>>,
     }
 }
 
@@ -56,10 +65,14 @@ pub(crate) enum Condition {
     Routes(Vec<String>),
     Countries(Vec<Country>),
     Asns(Vec<Asn>),
+    Domain(Vec<String>),
+    Descriptor(String, Vec<EntryMatcher>),
+    Entries(Vec<Entries>),
+    Beside(Vec<Entries>),
 }
 
 /// Conditions that must all hold, in the order in which they are asked, whatever the document's is.
-/// Of one kind there is one, but for headers and parameters: one for each name.
+/// Of one kind there is one, but for headers, parameters and entries by key: one for each name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Conditions(pub(crate) Vec<Condition>);
 
@@ -83,9 +96,14 @@ impl Conditions {
             routes,
             countries,
             asns,
+            domain,
+            descriptor,
+            entries,
+            beside,
         } = doc;
         let headers = headers.into_iter().flat_map(|named| named.0);
         let query = query.into_iter().flat_map(|named| named.0);
+        let descriptor = descriptor.into_iter().flat_map(|named| named.0);
         let mut all = Vec::new();
         all.extend(methods.map(|list| Condition::Methods(list.0)));
         all.extend(hosts.map(|list| Condition::Hosts(list.0)));
@@ -96,6 +114,10 @@ impl Conditions {
         all.extend(routes.map(|list| Condition::Routes(list.0)));
         all.extend(countries.map(|list| Condition::Countries(list.0)));
         all.extend(asns.map(|list| Condition::Asns(list.0)));
+        all.extend(domain.map(|list| Condition::Domain(list.0)));
+        all.extend(descriptor.map(|(key, wanted)| Condition::Descriptor(key, wanted)));
+        all.extend(entries.map(|list| Condition::Entries(list.0)));
+        all.extend(beside.map(|list| Condition::Beside(list.0)));
         Self(all)
     }
 
@@ -148,6 +170,10 @@ impl Condition {
             Self::Routes(_) => "routes",
             Self::Countries(_) => "countries",
             Self::Asns(_) => "asns",
+            Self::Domain(_) => "domain",
+            Self::Descriptor(..) => "descriptor",
+            Self::Entries(_) => "entries",
+            Self::Beside(_) => "beside",
         }
     }
 
@@ -163,6 +189,10 @@ impl Condition {
             Self::Routes(_) => Fact::Route,
             Self::Countries(_) => Fact::Country,
             Self::Asns(_) => Fact::Asn,
+            Self::Domain(_) => Fact::Domain,
+            Self::Descriptor(key, _) => Fact::Descriptor(key),
+            Self::Entries(_) => Fact::Entries,
+            Self::Beside(_) => Fact::Beside,
         }
     }
 
@@ -182,24 +212,33 @@ impl Condition {
                 each_within(mine, theirs, PartialEq::eq)
             }
             (Self::Asns(mine), Self::Asns(theirs)) => each_within(mine, theirs, PartialEq::eq),
-            (Self::Header(..), Self::Header(..)) | (Self::Query(..), Self::Query(..)) => {
-                self == other
+            (Self::Domain(mine), Self::Domain(theirs)) => each_within(mine, theirs, PartialEq::eq),
+            (Self::Entries(mine), Self::Entries(theirs))
+            | (Self::Beside(mine), Self::Beside(theirs)) => {
+                each_within(mine, theirs, PartialEq::eq)
             }
+            (Self::Header(..), Self::Header(..))
+            | (Self::Query(..), Self::Query(..))
+            | (Self::Descriptor(..), Self::Descriptor(..)) => self == other,
             _ => false,
         }
     }
 
     /// Its alternatives; the values of one header or parameter are compared as one.
-    const fn size(&self) -> usize {
+    fn size(&self) -> usize {
         match self {
             Self::Methods(list) => list.len(),
             Self::Hosts(list) => list.len(),
             Self::Paths(list) => list.len(),
-            Self::Header(..) | Self::Query(..) => 1,
+            Self::Header(..) | Self::Query(..) | Self::Descriptor(..) => 1,
             Self::ClientCidrs(list) => list.len(),
             Self::Routes(list) => list.len(),
             Self::Countries(list) => list.len(),
             Self::Asns(list) => list.len(),
+            Self::Domain(list) => list.len(),
+            Self::Entries(list) | Self::Beside(list) => {
+                list.iter().map(|entries| entries.0.len()).fold(0, usize::saturating_add)
+            }
         }
     }
 }
@@ -225,6 +264,15 @@ impl fmt::Display for Condition {
             }
             Self::Countries(list) => alternatives(f, "country", list),
             Self::Asns(list) => alternatives(f, "AS number", list),
+            Self::Domain(list) => {
+                alternatives(f, "domain", list.iter().map(|domain| alloc::format!("\"{domain}\"")))
+            }
+            Self::Descriptor(key, wanted) => {
+                let wanted = if wanted.iter().any(EntryMatcher::is_any) { &[] } else { &**wanted };
+                alternatives(f, &alloc::format!("descriptor entry {key}"), wanted)
+            }
+            Self::Entries(list) => alternatives(f, "descriptor", list),
+            Self::Beside(list) => alternatives(f, "beside it the descriptor", list),
         }
     }
 }

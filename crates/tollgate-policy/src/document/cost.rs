@@ -34,6 +34,21 @@ pub(crate) enum Cost {
     ContentLengthPer(u64),
 }
 
+impl Cost {
+    /// True for what a document may ask for.
+    pub(crate) fn is_one(&self) -> bool {
+        let units = 1..=MAX_COST;
+        match self {
+            Self::Fixed(cost) | Self::ContentLengthPer(cost) => units.contains(cost),
+            Self::Header { name: _, default, max, repeated } => {
+                (1..=*max).contains(default)
+                    && units.contains(max)
+                    && *repeated != Some(Repeated::Join)
+            }
+        }
+    }
+}
+
 record! {
     /// The cost in a header.
     HeaderCostDoc {

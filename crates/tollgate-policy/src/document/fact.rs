@@ -30,6 +30,14 @@ pub enum Fact<'p> {
     Asn,
     /// A claim of a verified token.
     Claim(&'p str),
+    /// The domain that a rate limit service was asked with.
+    Domain,
+    /// An entry of the descriptor that it was asked about.
+    Descriptor(&'p str),
+    /// All entries of that descriptor, in their order.
+    Entries,
+    /// The other descriptors of the same call.
+    Beside,
     /// The status of the response.
     #[cfg_attr(not(feature = "explain"), allow(dead_code))] // every surface knows it
     Status,
@@ -46,6 +54,8 @@ pub(crate) enum Need {
     Asn,
     /// Claims of a verified token.
     Claims,
+    /// What a rate limit service is asked with: a domain and descriptors.
+    Descriptors,
 }
 
 impl Fact<'_> {
@@ -57,6 +67,9 @@ impl Fact<'_> {
             Self::Country => Some(Need::Country),
             Self::Asn => Some(Need::Asn),
             Self::Claim(_) => Some(Need::Claims),
+            Self::Domain | Self::Descriptor(_) | Self::Entries | Self::Beside => {
+                Some(Need::Descriptors)
+            }
             Self::Client | Self::Method | Self::Host | Self::Path | Self::Status => None,
             Self::Query(_) | Self::Header(_) | Self::Cookie(_) => None,
         }
@@ -74,11 +87,15 @@ impl fmt::Display for Fact<'_> {
             Self::Route => ("route", ""),
             Self::Country => ("country", ""),
             Self::Asn => ("asn", ""),
+            Self::Domain => ("domain", ""),
+            Self::Entries => ("entries", ""),
+            Self::Beside => ("beside", ""),
             Self::Status => ("status", ""),
             Self::Query(name) => ("query.", *name),
             Self::Header(name) => ("header.", *name),
             Self::Cookie(name) => ("cookie.", *name),
             Self::Claim(name) => ("claim.", *name),
+            Self::Descriptor(name) => ("descriptor.", *name),
         };
         f.write_str(kind)?;
         f.write_str(name)

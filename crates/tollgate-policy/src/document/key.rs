@@ -45,6 +45,8 @@ pub(crate) enum KeyPart {
     PathParam(String),
     /// A claim of a verified token.
     JwtClaim(String),
+    /// The value of an entry of the descriptor.
+    Descriptor(String),
 }
 
 record! {
@@ -60,6 +62,8 @@ record! {
         path_param: Option<String>,
         /// A claim of a verified token.
         jwt_claim: Option<String>,
+        /// The value of an entry of the descriptor that a rate limit service is asked about.
+        descriptor: Option<String>,
         /// What several values mean; for a header, a cookie or a query parameter.
         repeated: Option<Repeated>,
     }
@@ -134,6 +138,9 @@ impl KeyPart {
             Self::JwtClaim(name) => {
                 About::new("jwt_claim", "verified claim", name, Fact::Claim(name))
             }
+            Self::Descriptor(name) => {
+                About::new("descriptor", "descriptor entry", name, Fact::Descriptor(name))
+            }
         }
     }
 
@@ -146,7 +153,7 @@ impl KeyPart {
                 "ip" | "client" | "remote_addr" | "x-forwarded-for" => {
                     format!("unknown key part {}; did you mean \"client_ip\"?", quoted_text(text))
                 }
-                "header" | "cookie" | "query" | "path_param" | "jwt_claim" => {
+                "header" | "cookie" | "query" | "path_param" | "jwt_claim" | "descriptor" => {
                     format!("\"{text}\" needs a name; write {{\"{text}\": name}}")
                 }
                 _ if nearest(text, &names).is_none() && looks_like_a_header(text) => format!(
@@ -172,13 +179,14 @@ impl KeyPartDoc {
         if fields.saturating_sub(repeated.iter().count()) != 1 {
             return None;
         }
-        let Self { header, cookie, query, path_param, jwt_claim, repeated: _ } = self;
+        let Self { header, cookie, query, path_param, jwt_claim, descriptor, repeated: _ } = self;
         header
             .map(|name| KeyPart::Header(name, repeated))
             .or_else(|| cookie.map(|name| KeyPart::Cookie(name.0, repeated)))
             .or_else(|| query.map(|name| KeyPart::Query(name, repeated)))
             .or_else(|| path_param.map(KeyPart::PathParam))
             .or_else(|| jwt_claim.map(KeyPart::JwtClaim))
+            .or_else(|| descriptor.map(KeyPart::Descriptor))
     }
 }
 
@@ -197,7 +205,7 @@ impl FromNode for KeyPart {
         }
         let says_repeated = doc.repeated.is_some();
         match doc.part(fields) {
-            Some(Self::PathParam(_) | Self::JwtClaim(_)) if says_repeated => {
+            Some(Self::PathParam(_) | Self::JwtClaim(_) | Self::Descriptor(_)) if says_repeated => {
                 at.field("repeated")
                     .problem("is for a header, a cookie or a query parameter; leave it out".into());
                 None

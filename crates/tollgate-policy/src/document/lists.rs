@@ -52,3 +52,18 @@ impl<T: FromNode> FromNode for NonEmpty<T> {
 
     schema!({"type": "array", "minItems": 1, "maxItems": MAX_VALUES, "items": T::schema()});
 }
+
+/// One value by itself, or a list of alternatives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OneOrMore<T>(pub(crate) Vec<T>);
+
+impl<T: FromNode> FromNode for OneOrMore<T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        match node {
+            Node::List(_) => NonEmpty::read(node, at).map(|list| Self(list.0)),
+            _ => T::read(node, at).map(|one| Self(alloc::vec![one])),
+        }
+    }
+
+    schema!({"anyOf": [T::schema(), NonEmpty::<T>::schema()]});
+}

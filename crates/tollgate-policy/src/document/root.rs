@@ -11,14 +11,15 @@ use crate::document::conditions::Conditions;
 use crate::document::jwt::JwtDoc;
 use crate::document::key::KeyPart;
 use crate::document::lists::AtMost;
-use crate::document::rule::{OnFailure, RuleDoc};
+use crate::document::on_failure::OnFailure;
+use crate::document::rule::RuleDoc;
 use crate::document::scalar::{Bounded, Version, Wait};
 use crate::http::readings::EscapedSlashes;
 use crate::http::repeated::Repeated;
 use crate::json::reader::{Lenient, choice, record};
 
 /// The most items of `exempt`: a request is compared with one after the other.
-const MAX_EXEMPT: usize = 1000;
+pub(crate) const MAX_EXEMPT: usize = 1000;
 
 record! {
     /// A Tollgate policy.

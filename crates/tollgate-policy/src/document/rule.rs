@@ -15,12 +15,17 @@ use crate::document::cost::Cost;
 use crate::document::key::Key;
 use crate::document::lists::{AtMost, NonEmpty};
 use crate::document::mode::Mode;
+use crate::document::on_failure::WithoutState;
 use crate::document::scalar::{Bounded, Buckets, Burst, Limit, Name, Window};
+use crate::document::scope::{Lease, Scope};
 use crate::http::repeated::Repeated;
 use crate::json::reader::{Lenient, choice, record};
 
 /// The most tiers of a rule: a request is compared with one after the other.
-const MAX_TIERS: usize = 1000;
+pub(crate) const MAX_TIERS: usize = 1000;
+/// The most shards of a key. Each holds at most two leases at a time and has as many that end: all
+/// of them are half of what a key can lease.
+pub(crate) const MAX_SHARDS: u32 = 32;
 
 record! {
     /// One rule: whom it concerns, what it counts by, and its quotas.
@@ -48,17 +53,35 @@ record! {
         /// What happens to a request over the limit; "deny" by default.
         action: Option<Action>,
         /// What happens when this rule's state cannot be read or written.
-        on_failure: Option<OnFailure>,
+        on_failure: Option<WithoutState>,
+        /// Whose count it is; "local" by default.
+        scope: Option<Lenient<Scope>>,
+        /// Scope "fleet": for how long units are leased at the most; 2s by default, 0 asks every
+        /// time.
+        lease: Option<Lease>,
         /// Envoy: how many keys are held; 65536 by default.
         capacity: Option<Bounded<4, 16_777_216>>,
         /// Worker: when counts are durable; strict by default.
         durability: Option<Durability>,
+        /// Worker: over how many objects the requests of one key are spread; not at all by default.
+        shards: Option<Bounded<2, MAX_SHARDS>>,
     }
 }
 
 impl RuleDoc {
     pub(crate) fn tiers(&self) -> &[TierDoc] {
         self.tiers.as_ref().map_or(&[], |list| &list.0)
+    }
+
+    /// Whose count it is; as if each node had its own, where that could not be read.
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope.as_ref().and_then(|scope| scope.0).unwrap_or(Scope::Local)
+    }
+
+    /// The quotas that could be read, of the rule and its tiers.
+    pub(crate) fn quotas(&self) -> impl Iterator<Item = &QuotaDoc> {
+        let of_tiers = self.tiers().iter().flat_map(|tier| &tier.quotas);
+        self.quotas.iter().chain(of_tiers).filter_map(|quota| quota.0.as_ref())
     }
 }
 
@@ -102,13 +125,10 @@ record! {
     }
 }
 
-choice! {
-    /// What happens when state cannot be read or written.
-    OnFailure ("failure mode") {
-        /// The request passes.
-        "allow" => Allow,
-        /// The request is refused with 503.
-        "deny" => Deny,
+impl QuotaDoc {
+    /// True when it gives places, and not units.
+    pub(crate) fn is_queue(&self) -> bool {
+        self.algorithm == Some(Algorithm::LeakyQueue)
     }
 }
 

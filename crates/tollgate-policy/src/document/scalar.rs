@@ -42,6 +42,18 @@ impl FromNode for Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name(pub(crate) String);
 
+impl Name {
+    /// True for what a name may be.
+    pub(crate) fn is_one(text: &str) -> bool {
+        (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(is_visible)
+    }
+}
+
+/// %x20-7E
+const fn is_visible(byte: u8) -> bool {
+    matches!(byte, 0x20..=0x7e)
+}
+
 impl FromNode for Name {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let Node::Text(text) = node else {
@@ -51,7 +63,7 @@ impl FromNode for Name {
             at.problem(format!("{} must have 1 to {MAX_NAME} characters", quoted(node)));
             return None;
         }
-        if !text.bytes().all(|b| (0x20..=0x7e).contains(&b)) {
+        if !text.bytes().all(is_visible) {
             at.problem(format!("{} has a character outside %x20-7E", quoted(node)));
             return None;
         }
@@ -71,88 +83,24 @@ impl AsRef<[u8]> for HeaderName {
     }
 }
 
+impl HeaderName {
+    /// True for a name of a header, but for capitals.
+    fn is_any(text: &str) -> bool {
+        is_token(text.as_bytes()) && text.len() <= MAX_HEADER_NAME
+    }
+
+    /// True for a name of a header in lower case.
+    pub(crate) fn is_one(text: &str) -> bool {
+        Self::is_any(text) && !text.bytes().any(|b| b.is_ascii_uppercase())
+    }
+}
+
 impl FromNode for HeaderName {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
-            Node::Text(text) if is_token(text.as_bytes()) && text.len() <= MAX_HEADER_NAME => {
-                Some(Self(text.to_ascii_lowercase()))
-            }
+            Node::Text(text) if Self::is_any(text) => Some(Self(text.to_ascii_lowercase())),
             _ => at.not_text(node, "a header name"),
         }
-    }
-
-    schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$"});
-}
-
-/// A header that a mark may set, in lower case: none that says what a request is, where it goes or
-/// whom it is from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MarkHeader(pub(crate) String);
-
-/// What frames a message, routes it, or identifies a client, to one hop or to an origin. A `-` at
-/// the end stands for every name that begins so.
-const NOT_FOR_MARKS: [&str; 43] = [
-    // The message and its connection (RFC 9110, 7.6.1; RFC 9112, 6; RFC 9113, 8.2.2).
-    "connection",
-    "content-",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-",
-    "te",
-    "trailer",
-    "trailers",
-    "transfer-encoding",
-    "upgrade",
-    // Credentials.
-    "authorization",
-    "cookie",
-    "cookie2",
-    "set-cookie",
-    // The client's address, as proxies say it.
-    "cf-",
-    "client-ip",
-    "cluster-client-ip",
-    "fastly-client-ip",
-    "forwarded",
-    "forwarded-for",
-    "incap-client-ip",
-    "remote-addr",
-    "remote-user",
-    "true-client-ip",
-    "via",
-    "x-appengine-",
-    "x-azure-clientip",
-    "x-azure-socketip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "x-forwarded",
-    "x-forwarded-",
-    "x-originating-ip",
-    "x-real-ip",
-    "x-remote-addr",
-    "x-remote-ip",
-    // Another target or method than the one that was decided on, and Envoy's own.
-    "x-envoy-",
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-",
-];
-
-impl FromNode for MarkHeader {
-    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        let HeaderName(name) = HeaderName::read(node, at)?;
-        let means = |not: &str| name == not || not.ends_with('-') && name.starts_with(not);
-        if NOT_FOR_MARKS.iter().any(|not| means(not)) {
-            at.problem(format!(
-                "{} says what a request is or whom it is from; use a name of your own, such as \"x-over-limit\"",
-                quoted_text(&name)
-            ));
-            return None;
-        }
-        Some(Self(name))
     }
 
     schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$"});
@@ -178,8 +126,7 @@ impl FromNode for Salt {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
             Node::Text(text)
-                if (16..=128).contains(&text.len())
-                    && text.bytes().all(|b| (0x20..=0x7e).contains(&b)) =>
+                if (16..=128).contains(&text.len()) && text.bytes().all(is_visible) =>
             {
                 Some(Self(text.clone()))
             }
@@ -199,12 +146,17 @@ impl FromNode for Salt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CookieName(pub(crate) String);
 
+impl CookieName {
+    /// True for the name of a cookie.
+    pub(crate) fn is_one(text: &str) -> bool {
+        !text.is_empty() && text.trim() == text && !text.contains(['=', ';', ','])
+    }
+}
+
 impl FromNode for CookieName {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        let is_name =
-            |text: &str| !text.is_empty() && text.trim() == text && !text.contains(['=', ';', ',']);
         match node {
-            Node::Text(text) if is_name(text) => Some(Self(text.clone())),
+            Node::Text(text) if Self::is_one(text) => Some(Self(text.clone())),
             _ => at.not_text(node, "a cookie name"),
         }
     }
@@ -226,10 +178,22 @@ impl Method {
     }
 }
 
+impl Method {
+    /// True for a method, but for small letters.
+    fn is_any(text: &str) -> bool {
+        is_token(text.as_bytes()) && text.len() <= MAX_METHOD
+    }
+
+    /// True for a method in capitals.
+    pub(crate) fn is_one(text: &str) -> bool {
+        Self::is_any(text) && !text.bytes().any(|b| b.is_ascii_lowercase())
+    }
+}
+
 impl FromNode for Method {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
-            Node::Text(text) if is_token(text.as_bytes()) && text.len() <= MAX_METHOD => {
+            Node::Text(text) if Self::is_any(text) => {
                 let upper = text.to_ascii_uppercase();
                 if *text != upper {
                     at.problem(format!("methods are case-sensitive; use {}", quoted_text(&upper)));
@@ -338,7 +302,7 @@ impl FromNode for Buckets {
 pub(crate) struct Wait(pub(crate) Span);
 
 /// Longer than this nobody waits, and the proxy in front gives up.
-const MAX_WAIT: Span = Span::from_secs(300);
+pub(crate) const MAX_WAIT: Span = Span::from_secs(300);
 
 impl FromNode for Wait {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
@@ -359,7 +323,7 @@ fn parsed(node: &Node) -> Option<Span> {
 }
 
 /// `500ms`, `10s`, `1m`, `1h` or `1d`; `None` for anything else.
-fn parse_span(text: &str) -> Option<Span> {
+pub(crate) fn parse_span(text: &str) -> Option<Span> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at_checked(digits)?;
     let millis: u64 = match unit {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 #[cfg(feature = "explain")]
 use core::fmt;
 
-use crate::document::lists::{MAX_VALUES, NonEmpty, within};
+use crate::document::lists::{MAX_VALUES, OneOrMore, within};
 use crate::http::address::Cidr;
 use crate::http::authority::write_host;
 use crate::http::token::is_token;
@@ -59,6 +59,18 @@ impl FromNode for Host {
 }
 
 impl Host {
+    /// True for a name in normal form, a suffix with its leading dot.
+    pub(crate) fn is_normal(&self) -> bool {
+        let name = match self {
+            Self::Exact(name) => Some(name.as_slice()),
+            Self::Suffix(name) => name.strip_prefix(b"."),
+        };
+        let mut normal = Vec::new();
+        name.is_some_and(|name| {
+            !name.is_empty() && write_host(name, &mut normal).is_ok() && normal == name
+        })
+    }
+
     /// True when `host`, in normal form, is this one.
     pub(crate) fn matches(&self, host: &[u8]) -> bool {
         match self {
@@ -70,9 +82,9 @@ impl Host {
 
 /// Matchers by name, each name a condition of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named<K>(pub(crate) Vec<(K, Vec<Matcher>)>);
+pub(crate) struct Named<K, M = Matcher>(pub(crate) Vec<(K, Vec<M>)>);
 
-impl<K: FromNode + AsRef<[u8]>> FromNode for Named<K> {
+impl<K: FromNode + AsRef<[u8]>, M: FromNode> FromNode for Named<K, M> {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         let Node::Object(fields) = node else {
             return at.wrong(node, "an object of names and what their values are");
@@ -86,18 +98,15 @@ impl<K: FromNode + AsRef<[u8]>> FromNode for Named<K> {
             if !is_new && !at.is_full() {
                 at.problem(given_again(name, fields.get(..i).unwrap_or_default()));
             }
-            let matchers = match node {
-                Node::List(_) => NonEmpty::<Matcher>::read(node, &at).map(|list| list.0),
-                _ => Matcher::read(node, &at).map(|one| alloc::vec![one]),
-            };
-            named.push(key.zip(matchers));
+            let matchers = OneOrMore::<M>::read(node, &at);
+            named.push(key.zip(matchers.map(|wanted| wanted.0)));
         }
         named.into_iter().collect::<Option<_>>().map(Self)
     }
 
-    schema!({"type": "object", "maxProperties": MAX_VALUES, "additionalProperties": {"anyOf": [
-        Matcher::schema(), NonEmpty::<Matcher>::schema()
-    ]}});
+    schema!({
+        "type": "object", "maxProperties": MAX_VALUES, "additionalProperties": OneOrMore::<M>::schema()
+    });
 }
 
 /// What is wrong with a `name` that means the same as one of the `earlier` ones.
@@ -176,10 +185,22 @@ impl FromNode for Cidr {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Country(pub(crate) Vec<u8>);
 
+impl Country {
+    /// True for a code, but for small letters.
+    fn is_any(text: &[u8]) -> bool {
+        text.len() == 2 && is_token(text)
+    }
+
+    /// True for a code in capitals.
+    pub(crate) fn is_one(text: &[u8]) -> bool {
+        Self::is_any(text) && !text.iter().any(u8::is_ascii_lowercase)
+    }
+}
+
 impl FromNode for Country {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
-            Node::Text(text) if text.len() == 2 && is_token(text.as_bytes()) => {
+            Node::Text(text) if Self::is_any(text.as_bytes()) => {
                 Some(Self(text.to_ascii_uppercase().into()))
             }
             _ => at.not_text(node, "a country; use two letters, such as \"DE\""),
@@ -192,6 +213,15 @@ impl FromNode for Country {
 /// An autonomous system number, as its decimal digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asn(pub(crate) Vec<u8>);
+
+impl Asn {
+    /// True for the decimal digits of a system number, without zeros before them.
+    pub(crate) fn is_one(digits: &[u8]) -> bool {
+        let text = core::str::from_utf8(digits).unwrap_or_default();
+        let is_decimal = text == "0" || text.starts_with(|c: char| matches!(c, '1'..='9'));
+        is_decimal && text.parse::<u32>().is_ok()
+    }
+}
 
 impl FromNode for Asn {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {

@@ -17,7 +17,9 @@ use crate::document::client_ip::Source;
 use crate::document::conditions::Conditions;
 use crate::document::cost::Cost;
 use crate::document::mode::{Mode, Share};
-use crate::document::rule::{OnFailure, OnMissing};
+use crate::document::on_failure::OnFailure;
+use crate::document::rule::OnMissing;
+use crate::document::scope::Scope;
 use crate::http::readings::EscapedSlashes;
 use crate::http::repeated::Repeated;
 use crate::policy::client_address::Trust;
@@ -44,6 +46,11 @@ pub struct RuleInWords {
     pub action: String,
     /// `let the request pass`
     pub on_failure: &'static str,
+    /// `one count for the fleet, leased for at most 2 s`; `None` where each node has its own.
+    pub scope: Option<String>,
+    /// What a node does that reaches no authority: `count by itself, with a part of 1 in 12 of each
+    /// limit`; `None` where there is none to be asked, or `on_failure` says it.
+    pub without_authority: Option<String>,
     /// The index of the rule's own quotas in [`Policy::quota_sets`].
     pub quota_set: usize,
     /// The tiers, in the order in which they are tried.
@@ -87,6 +94,8 @@ impl Policy {
                 OnFailure::Allow => "let the request pass",
                 OnFailure::Deny => "refuse with 503",
             },
+            scope: scope(rule),
+            without_authority: rule.fallback.map(|nodes| format!("count by itself{}", part(nodes))),
             quota_set: rule.set.into(),
             tiers: rule.tiers.iter().map(tier).collect(),
         })
@@ -187,6 +196,25 @@ fn cost(cost: &Cost) -> String {
             format!("1 unit for every {bytes} bytes of content-length, at least 1")
         }
     }
+}
+
+fn scope(rule: &Rule) -> Option<String> {
+    Some(match rule.scope {
+        Scope::Local => return None,
+        Scope::Share(nodes) => format!("each node counts by itself{}", part(nodes)),
+        Scope::Fleet if rule.lease == Span::ZERO => {
+            "one count for the fleet, asked for each request".to_owned()
+        }
+        Scope::Fleet => format!(
+            "one count for the fleet; a node may hold units of it for at most {}",
+            span(rule.lease)
+        ),
+    })
+}
+
+/// What one of several nodes has of each limit.
+fn part(nodes: u32) -> String {
+    if nodes == 1 { String::new() } else { format!(", with limits divided by {nodes}") }
 }
 
 fn charging(charging: &Charging) -> String {

@@ -17,6 +17,7 @@ use tollgate_core::Decision;
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
+use crate::document::key::KeyPart;
 use crate::document::rule::OnMissing;
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
@@ -24,7 +25,7 @@ use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::Due;
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
-use crate::request::key::write_part;
+use crate::request::key::{write_key, write_part};
 use crate::request::lazy::{Buffers, Request};
 use crate::request::matching::Reading;
 use crate::stable_hash::stable_hash;
@@ -70,7 +71,8 @@ pub struct RuleVerdict<'a> {
 
 impl Policy {
     /// Whether each rule applies to a request, in the order of [`Policy::rules`]. Never fails;
-    /// agrees with [`Policy::plan`].
+    /// agrees with [`Policy::plan`], but that of a request which is refused because a rule cannot
+    /// read it, or has no key of it, a plan holds only such rules.
     #[must_use]
     pub fn applicability(&self, facts: &impl Facts) -> Vec<Applicability> {
         let mut buffers = Buffers::default();
@@ -102,17 +104,28 @@ impl Policy {
     }
 
     fn applicability_of<F: Facts>(&self, rule: &Rule, request: &Request<'_, F>) -> Applicability {
-        let mut conditions = rule.when.iter().flat_map(|when| &when.0);
-        if let Some(failed) = conditions.find(|c| c.holds(request, Reading::Any) == Ok(false)) {
-            return Applicability::WhenFails(failed.to_string());
+        let mut is_unclear = false;
+        for condition in rule.when.iter().flat_map(|when| &when.0) {
+            match condition.holds(request, Reading::Any) {
+                Ok(true) => {}
+                Ok(false) => return Applicability::WhenFails(condition.to_string()),
+                Err(_) => is_unclear = true,
+            }
         }
         if let Some(unless) = rule.unless.as_ref().filter(|unless| unless.surely_hold(request)) {
             return Applicability::UnlessHolds(unless.to_string());
         }
-        let key = self.groups.get(usize::from(rule.group)).map_or(&[][..], |group| &group.key);
-        let mut missing =
-            key.iter().filter(|part| write_part(part, rule, request, &mut Vec::new()) == Ok(false));
-        match missing.next() {
+        let Some(group) = self.groups.get(usize::from(rule.group)) else {
+            return Applicability::Applies;
+        };
+        // A request that cannot be read is the rule's to refuse, whatever else it lacks.
+        is_unclear |= rule.is_in_dispute(group, request.paths());
+        if is_unclear || write_key(group, rule, request, &mut Vec::new()) != Ok(false) {
+            return Applicability::Applies;
+        }
+        let is_missing =
+            |part: &&KeyPart| write_part(part, rule, request, &mut Vec::new()) == Ok(false);
+        match group.key.iter().find(is_missing) {
             Some(part) if rule.on_missing == OnMissing::Skip => {
                 Applicability::KeyMissing(part.to_string())
             }

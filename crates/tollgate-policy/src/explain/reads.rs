@@ -156,6 +156,7 @@ impl Policy {
             Fact::Asn => self.settings.asn_header.as_ref(),
             Fact::Client | Fact::Method | Fact::Host | Fact::Path | Fact::Query(_) => None,
             Fact::Header(_) | Fact::Cookie(_) | Fact::Route | Fact::Claim(_) => None,
+            Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => None,
             Fact::Status => None,
         };
         header.map_or(fact, |name| Fact::Header(&name.0))

@@ -3,6 +3,7 @@
 //! Invariant: one client has one form. An IPv4 address mapped into IPv6 is the IPv4 address; bits
 //! beyond the prefix are zero. IPv6 is grouped by /64 because that is what one customer gets.
 
+use crate::sort::sort_by;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -87,6 +88,21 @@ impl Cidr {
         }
     }
 
+    /// The network, if that is its one spelling: no bits beyond the prefix, and IPv4 not mapped.
+    pub(crate) fn from_parts(address: IpAddr, prefix: u32) -> Option<Self> {
+        let cidr = Self { address, prefix };
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let is_one = prefix <= bits
+            && address.to_canonical() == address
+            && cidr.masked(address) == cidr.masked_exactly();
+        is_one.then_some(cidr)
+    }
+
+    /// Its first address, and how many leading bits count.
+    pub(crate) const fn parts(&self) -> (IpAddr, u32) {
+        (self.address, self.prefix)
+    }
+
     /// True when `address` is in this network; a mapped IPv4 address counts as IPv4.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -145,7 +161,7 @@ pub(crate) fn percent_of_ipv6(networks: &[Cidr]) -> u8 {
 /// How much of the range `all` these hold together; the first and the last address of each are in
 /// it.
 fn percent_of(mut ranges: Vec<(u128, u128)>, all: (u128, u128)) -> u8 {
-    ranges.sort_unstable();
+    sort_by(&mut ranges, Ord::cmp);
     let (mut held, mut next) = (0_u128, all.0);
     for (first, last) in ranges {
         let (first, last) = (first.max(next), last.min(all.1));

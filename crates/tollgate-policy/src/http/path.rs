@@ -68,6 +68,25 @@ impl Pattern {
 }
 
 impl Pattern {
+    /// True for what [`Pattern::parse`] reads from some text.
+    pub(crate) fn is_normal(&self) -> bool {
+        let last = self.segments.len().saturating_sub(1);
+        let has_none = self.segments.is_empty() && !self.rest;
+        let mut normal = Vec::new();
+        let mut is_normal = |(i, segment): (usize, &Segment)| match segment {
+            Segment::Literal(literal) if literal.is_empty() => i == last && !self.rest,
+            Segment::Literal(literal) => {
+                normalise(literal, Separators::default(), &mut normal);
+                !literal.contains(&b'/') && normal.strip_prefix(b"/") == Some(literal)
+            }
+            Segment::Any => true,
+            Segment::Capture(name) => is_capture(name),
+        };
+        !has_none
+            && self.segments.len() <= MAX_SEGMENTS
+            && self.segments.iter().enumerate().all(&mut is_normal)
+    }
+
     /// `Some` when `path`, in normal form, matches; it holds the captured segments, in order.
     pub(crate) fn matches<'p>(
         &'p self,
@@ -144,9 +163,7 @@ fn segment(text: &str) -> Result<Segment, &'static str> {
         return Ok(Segment::Any);
     }
     if let Some(name) = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')) {
-        let plain =
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        return if plain {
+        return if is_capture(name) {
             Ok(Segment::Capture(name.into()))
         } else {
             Err("has a capture whose name is not made of letters, digits and \"_\"")
@@ -166,6 +183,10 @@ fn segment(text: &str) -> Result<Segment, &'static str> {
         return Err(NOT_NORMAL);
     }
     Ok(Segment::Literal(literal))
+}
+
+fn is_capture(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
 /// Which bytes end a segment besides the slash as it is.

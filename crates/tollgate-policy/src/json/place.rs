@@ -15,6 +15,7 @@ use crate::http::token::is_token;
 use crate::json::node::Node;
 use crate::json::problem::{Problem, Problems};
 use crate::json::quote::{MAX_QUOTED, quoted, quoted_text};
+use crate::sort::sort_by;
 
 /// The most problems that are listed: beyond these a document is not one that a person wrote.
 const MAX_PROBLEMS: usize = 1000;
@@ -159,7 +160,7 @@ impl Noted {
         let mut order = Order::default();
         let mut placed: Vec<(Vec<usize>, Problem)> =
             self.0.into_iter().map(|(way, problem)| (order.of(&way, document), problem)).collect();
-        placed.sort_by(|(one, _), (other, _)| one.cmp(other)); // stable
+        sort_by(&mut placed, |(one, _), (other, _)| one.cmp(other));
         let last = more.into_iter().map(|(_, problem)| problem);
         Problems(placed.into_iter().map(|(_, problem)| problem).chain(last).collect())
     }

@@ -60,13 +60,16 @@ impl Policy {
         for index in candidates {
             self.apply(*index, &request, tenant, applied, partitions);
         }
+        if facts.is_to_be_settled() {
+            partitions.endure();
+        }
         if applied.is_empty() {
             id.clear();
         }
         if let Err(malformed) = of_tenant {
             plan.make_malformed(malformed);
         }
-        plan.keep_malformed();
+        plan.keep_unreadable();
         plan.reserve_decisions(self);
     }
 
@@ -115,6 +118,7 @@ impl Policy {
         applied.push(AppliedRule {
             rule: index,
             set: counted.set,
+            by_entry: counted.by_entry,
             cost: counted.cost,
             partition,
             malformed,
@@ -125,6 +129,7 @@ impl Policy {
             charged: None,
             rejected_waiting: false,
             blocked_until: None,
+            is_leased: false,
             is_unasked: false,
         });
     }
@@ -153,14 +158,12 @@ impl Policy {
             write_shared_key(group, keys);
         }
         let key = keys.get(start..).unwrap_or_default();
+        let choice = tenant.and_then(|tenant| Choice::of(tenant, index));
+        let (set, by_entry) = rule.set_for(request, group, key, choice)?;
         Ok(Some(Counted {
-            set: rule.set_for(
-                request,
-                group,
-                key,
-                tenant.and_then(|tenant| Choice::of(tenant, index)),
-            )?,
-            cost: rule.cost.of(request)?,
+            set,
+            by_entry,
+            cost: rule.cost.of(request)?.saturating_mul(request.facts.hits().unwrap_or(1)),
             has_key: complete || rule.on_missing == OnMissing::Shared,
         }))
     }
@@ -169,6 +172,8 @@ impl Policy {
 /// What a rule counts of a request, besides its key.
 struct Counted {
     set: AppliedSet,
+    /// The priority of the tenant's entry that chose it.
+    by_entry: Option<u32>,
     cost: u64,
     /// False when a part is missing and the rule refuses such requests.
     has_key: bool,
@@ -177,7 +182,7 @@ struct Counted {
 impl Counted {
     /// What a rule counts of a request that it cannot read.
     const fn nothing(rule: &Rule) -> Self {
-        Self { set: AppliedSet::OfPolicy(rule.set), cost: 0, has_key: false }
+        Self { set: AppliedSet::OfPolicy(rule.set), by_entry: None, cost: 0, has_key: false }
     }
 }
 
@@ -208,24 +213,25 @@ impl Rule {
     }
 
     /// The quotas for this request: the first tier that is for it, or the rule's own. What its
-    /// tenant has goes before every tier of no higher priority.
+    /// tenant has goes before every tier of no higher priority; then its priority comes, too.
     fn set_for<F: Facts>(
         &self,
         request: &Request<'_, F>,
         group: &Group,
         key: &[u8],
         choice: Option<Choice>,
-    ) -> Result<AppliedSet, Malformed> {
+    ) -> Result<(AppliedSet, Option<u32>), Malformed> {
         let is_before = |tier: &&Tier| choice.as_ref().is_none_or(|it| tier.priority > it.priority);
         for tier in self.tiers.iter().take_while(is_before) {
             let reading = Reading::Main(request.settings.repeated, tier.repeated);
             let is_for_key = tier.key_values.is_empty() || tier.names_part_of(group, key);
             let holds = |when: &Conditions| when.hold(request, IndexedBy::Nothing, reading);
             if is_for_key && tier.when.as_ref().map_or(Ok(true), holds)? {
-                return Ok(AppliedSet::OfPolicy(tier.set));
+                return Ok((AppliedSet::OfPolicy(tier.set), None));
             }
         }
-        Ok(choice.map_or(AppliedSet::OfPolicy(self.set), |choice| choice.set))
+        let own = || (AppliedSet::OfPolicy(self.set), None);
+        Ok(choice.map_or_else(own, |choice| (choice.set, Some(choice.priority))))
     }
 }
 

@@ -9,7 +9,7 @@
 use tollgate_core::{Decision, Timestamp};
 
 use crate::document::charging::Charging;
-use crate::document::rule::OnFailure;
+use crate::document::on_failure::OnFailure;
 use crate::pipeline::counted::Counted;
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;

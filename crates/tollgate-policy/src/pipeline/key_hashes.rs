@@ -4,8 +4,10 @@
 //! Invariant: both are made of the key as the request has it, the same on every surface, also where
 //! a long key is kept as its digest (`Plan::trim`).
 
+use alloc::string::String;
 use core::hash::Hasher;
 
+use base64ct::{Base64, Encoding};
 use siphasher::sip::SipHasher13;
 
 use crate::policy::settings::Response;
@@ -32,4 +34,13 @@ pub(crate) fn pk(key: &[u8], response: &Response) -> u64 {
     let mut hasher = SipHasher13::new_with_key(&response.hash_key.unwrap_or_default());
     hasher.write(key);
     hasher.finish()
+}
+
+/// The hash of a key as everybody is told it: base64 with padding, the bytes of the field `pk`. One
+/// spelling, so that what a client or a log names is found in the history.
+#[must_use]
+pub fn pk_text(pk: u64) -> String {
+    let mut buffer = [0; 12];
+    // Eight bytes are twelve characters, so it always fits.
+    Base64::encode(&pk.to_be_bytes(), &mut buffer).map(String::from).unwrap_or_default()
 }

@@ -3,7 +3,9 @@
 //! Invariant: nothing here does I/O or reads a clock, and nothing is said to clients.
 
 pub(crate) mod remote;
+pub(crate) mod order;
 pub(crate) mod succession;
+pub(crate) mod fallback;
 pub(crate) mod decide;
 pub(crate) mod apply;
 pub(crate) mod counted;

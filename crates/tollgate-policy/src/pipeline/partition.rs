@@ -12,6 +12,7 @@ use crate::pipeline::key_hashes::pk;
 use crate::pipeline::partitions::{Failure, Status, Stored};
 use crate::pipeline::plan::{AppliedRule, Due, Plan};
 use crate::policy::compiled::Policy;
+use crate::policy::group::Group;
 use crate::policy::record;
 use crate::policy::settings::Response;
 use crate::stable_hash::stable_hash;
@@ -81,7 +82,9 @@ impl Plan {
     pub fn newer(&self) -> Option<u64> {
         let versions = self.partitions.live().iter().filter_map(|stored| match stored.status {
             Status::Failed(Failure::Newer(version)) => Some(version),
-            Status::Failed(Failure::Unreachable | Failure::Contended | Failure::Corrupt)
+            Status::Failed(
+                Failure::Unreachable | Failure::Contended | Failure::Corrupt | Failure::OtherEntry,
+            )
             | Status::Pending
             | Status::Loaded
             | Status::Charged
@@ -108,6 +111,21 @@ impl<'p> Partition<'p> {
     #[must_use]
     pub fn group(&self) -> usize {
         self.stored.group.into()
+    }
+
+    /// True when its count is the fleet's: an authority is asked, or [does](Plan::fall_back) not
+    /// answer.
+    #[must_use]
+    pub fn is_fleet(&self, policy: &Policy) -> bool {
+        policy.groups.get(self.group()).is_some_and(Group::is_fleet)
+    }
+
+    /// Over how many shards requests of its key are spread; `None` where its key's own object is
+    /// to be asked: for all that is more than a charge when a request comes.
+    #[must_use]
+    pub fn shards(&self, policy: &Policy) -> Option<u32> {
+        let is_plain = !self.stored.endures && self.stored.under.is_none() && !self.gives_back();
+        policy.groups.get(self.group()).and_then(Group::shards).filter(|_| is_plain)
     }
 
     /// Its canonical key. It holds what the client sent: hash it, never store or log it.
@@ -147,6 +165,12 @@ impl<'p> Partition<'p> {
     #[must_use]
     pub const fn is_carried(&self) -> bool {
         self.stored.carried && !self.has_failed()
+    }
+
+    /// When it was decided, by the clock of whoever counts.
+    #[must_use]
+    pub const fn decided_at(&self) -> Timestamp {
+        self.stored.at
     }
 
     /// True when the cost of this request is in its stored value.

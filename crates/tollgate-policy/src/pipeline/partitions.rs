@@ -24,6 +24,8 @@ pub enum Failure {
     Corrupt,
     /// What was stored is of a newer policy than the plan's, of this version.
     Newer(u64),
+    /// The tenant has another entry than the one that the request was planned with.
+    OtherEntry,
 }
 
 /// How far a partition is.
@@ -74,6 +76,10 @@ pub(crate) struct Stored {
     pub(crate) trimmed: Option<KeyHashes>,
     /// Whose own quotas may count in it, beside those of the group.
     pub(crate) tenant: Option<Arc<Tenant>>,
+    /// It is to be decided only while its tenant has the entry of this revision, or none of 0.
+    pub(crate) under: Option<u64>,
+    /// What is charged must be durable before the answer leaves, whatever the policy says.
+    pub(crate) endures: bool,
 }
 
 impl Stored {
@@ -132,6 +138,13 @@ impl Partitions {
         self.add(group, start..end)
     }
 
+    /// What is charged of all these must be durable before the answer leaves.
+    pub(crate) fn endure(&mut self) {
+        for stored in self.all.iter_mut().take(self.used) {
+            stored.endures = true;
+        }
+    }
+
     pub(crate) fn add(&mut self, group: u16, key: Range<usize>) -> usize {
         let i = self.used;
         if self.all.len() == i {
@@ -143,6 +156,8 @@ impl Partitions {
             stored.status = Status::Pending;
             stored.carried = false;
             stored.trimmed = None;
+            stored.under = None;
+            stored.endures = false;
             debug_assert!(stored.tenant.is_none(), "let go of in `clear`");
         }
         self.used = i.saturating_add(1);
@@ -154,7 +169,7 @@ impl Partitions {
     pub(crate) fn shorten_keys(
         &mut self,
         longest: usize,
-        mut shorten: impl FnMut(&[u8]) -> (KeyHashes, [u8; 16]),
+        mut shorten: impl FnMut(u16, &[u8]) -> (KeyHashes, [u8; 16]),
     ) {
         if self.keys.len() <= longest {
             return;
@@ -164,7 +179,7 @@ impl Partitions {
             let key = self.keys.get(stored.key.clone()).unwrap_or_default();
             let start = keys.len();
             if key.len() > longest {
-                let (hashes, digest) = shorten(key);
+                let (hashes, digest) = shorten(stored.group, key);
                 stored.trimmed = Some(hashes);
                 keys.extend(digest);
             } else {

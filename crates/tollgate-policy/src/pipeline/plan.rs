@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
-use crate::document::rule::OnFailure;
+use crate::document::on_failure::OnFailure;
 use crate::http::malformed::Malformed;
 use crate::pipeline::partitions::Partitions;
 use crate::policy::compiled::Policy;
@@ -54,6 +54,9 @@ pub struct Plan {
     pub(crate) tenant: Vec<u8>,
     /// Why it may not wait, when it would have to.
     pub(crate) rejected_waiting: Option<Full>,
+    /// What was known of operators' relief before anything was asked; see
+    /// [`Denials`](crate::Denials).
+    pub(crate) asked_under: Option<u64>,
 }
 
 /// A service shares its policy between threads, and keeps a plan and its outcome across an await.
@@ -68,6 +71,8 @@ const _: fn() = || {
 pub(crate) struct AppliedRule {
     pub(crate) rule: u16,
     pub(crate) set: AppliedSet,
+    /// The priority of the tenant's entry that chose these quotas, if one did.
+    pub(crate) by_entry: Option<u32>,
     pub(crate) cost: u64,
     /// `None` when a key part is missing and the rule refuses such requests, or when it is
     /// malformed.
@@ -87,6 +92,8 @@ pub(crate) struct AppliedRule {
     pub(crate) rejected_waiting: bool,
     /// An operator blocked its key until then, by the clock of its store.
     pub(crate) blocked_until: Option<Timestamp>,
+    /// What it says is of a lease: what is left is what this node holds.
+    pub(crate) is_leased: bool,
     /// Its count was not asked: another rule's, which was remembered, refuses the request.
     pub(crate) is_unasked: bool,
 }
@@ -124,6 +131,11 @@ pub(crate) enum Due {
 }
 
 impl AppliedRule {
+    /// True when the request lacks a part of its key, which it refuses such requests for.
+    const fn is_without_key(&self) -> bool {
+        self.partition.is_none() && self.malformed.is_none()
+    }
+
     /// True when partition `i` is where it counts.
     pub(crate) fn counts_in(&self, i: usize) -> bool {
         self.partition == Some(i)
@@ -233,13 +245,23 @@ impl Plan {
         self.partitions.clear();
     }
 
-    /// Forgets every rule but those that cannot read the request, when one of them refuses it: it
-    /// is refused before anything is loaded, and no store is asked for what is known.
-    pub(crate) fn keep_malformed(&mut self) {
-        let refuses = |applied: &AppliedRule| applied.binding && applied.malformed.is_some();
-        if self.applied.iter().any(refuses) {
-            self.applied.retain(|applied| applied.malformed.is_some());
-            self.partitions.clear();
+    /// Forgets every rule but those that cannot read the request, or whose key it lacks, when one
+    /// of them refuses it: it is refused before anything is loaded, and no store is asked for what
+    /// is known.
+    pub(crate) fn keep_unreadable(&mut self) {
+        for is_kept in [
+            |applied: &AppliedRule| applied.malformed.is_some(),
+            |applied: &AppliedRule| applied.partition.is_none(),
+        ] {
+            if self.applied.iter().any(|applied| applied.binding && is_kept(applied)) {
+                self.applied.retain(is_kept);
+                self.partitions.clear();
+                break;
+            }
+        }
+        // An entry changes how a key is counted, and which conditions are read, not what a key is.
+        if self.applied.iter().any(|applied| applied.binding && applied.is_without_key()) {
+            self.tenant.clear();
         }
     }
 

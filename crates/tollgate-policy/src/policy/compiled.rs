@@ -4,17 +4,22 @@
 //! of its own lists. Nothing but its secret and its version changes afterwards.
 
 use alloc::vec::Vec;
+use core::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
 
 use crate::document::client_ip::Source;
 use crate::document::conditions::Conditions;
 use crate::document::key::KeyPart;
+use crate::document::root::HeaderGeneration;
 use crate::json::problem::Problems;
-use crate::policy::group::{Group, QuotaSet};
+use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
 use crate::policy::index::Index;
 use crate::policy::jwt::Jwt;
 use crate::policy::limits::Limits;
 use crate::policy::rule::Rule;
 use crate::policy::settings::{Response, Settings};
+use crate::policy::surface::Surface;
 use crate::policy::tenant::TenantKey;
 
 /// A compiled policy: immutable, and what every request is planned with.
@@ -32,7 +37,13 @@ pub struct Policy {
     /// Who a tenant is, if there are any.
     pub(crate) tenant: Option<TenantKey>,
     pub(crate) warnings: Problems,
+    /// What it was compiled for. Nothing that decides asks for it.
+    pub(crate) surface: Surface,
     pub(crate) fingerprint: u64,
+    /// Of what the document says but for the keys of tokens.
+    pub(crate) public_fingerprint: u64,
+    /// In place of that, with a secret of the surface.
+    pub(crate) keyed_fingerprint: Option<u64>,
     pub(crate) version: u64,
 }
 
@@ -76,17 +87,40 @@ impl Policy {
     /// Where verified claims come from; `None` when no rule counts by one and no tenant is one.
     #[must_use]
     pub fn jwt(&self) -> Option<&Jwt> {
-        let is_claim = |part: &KeyPart| matches!(part, KeyPart::JwtClaim(_));
-        let mut parts = self.groups.iter().flat_map(|group| &group.key);
-        let is_read =
-            parts.any(is_claim) || self.tenant.as_ref().is_some_and(|t| is_claim(&t.part));
+        let is_read = self.all_key_parts().any(|part| matches!(part, KeyPart::JwtClaim(_)));
         self.jwt.as_ref().filter(|_| is_read)
     }
 
-    /// The identity of the document, byte for byte.
+    /// The identity of the document, byte for byte. Not for everybody: whoever knows the rest of
+    /// the document finds out by it, trying, what secrets stand in it.
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+
+    /// The identity of the document for everybody: with a secret of the surface that of its every
+    /// byte, else that of what it says but for the keys of tokens.
+    #[must_use]
+    pub const fn public_fingerprint(&self) -> u64 {
+        match self.keyed_fingerprint {
+            Some(keyed) => keyed,
+            None => self.public_fingerprint,
+        }
+    }
+
+    /// Makes the [public fingerprint](Policy::public_fingerprint) one of every byte that nobody
+    /// computes who does not have `key`: derive it from a secret.
+    pub fn key_public_fingerprint(&mut self, key: [u8; 16]) {
+        let mut hasher = SipHasher13::new_with_key(&key);
+        hasher.write(b"fingerprint");
+        hasher.write_u64(self.fingerprint);
+        self.keyed_fingerprint = Some(hasher.finish());
+    }
+
+    /// What it was compiled for.
+    #[must_use]
+    pub const fn surface(&self) -> Surface {
+        self.surface
     }
 
     /// The version that the surface counts this policy as; 0 unless it counts them. Versions only
@@ -106,6 +140,13 @@ impl Policy {
     #[must_use]
     pub const fn reports_partition_keys(&self) -> bool {
         self.response.partition_key
+    }
+
+    /// True when the rate limit fields are lists with a member for each quota, so that those of
+    /// several requests may stand in one response.
+    #[must_use]
+    pub const fn lists_quotas(&self) -> bool {
+        matches!(self.response.headers, HeaderGeneration::Draft11)
     }
 
     /// True when a secret of the surface chooses the keys that a rule is enforced for.
@@ -132,6 +173,41 @@ impl Policy {
         let rule = self.rules.get(usize::from(rule));
         let own = rule.and_then(|rule| self.sets.get(usize::from(rule.set)));
         own.map_or(0, |set| set.stable_id)
+    }
+
+    /// Fills in what follows from the rest: where every record lies in its group's value, and
+    /// whether requests are asked for a path and a host.
+    pub(crate) fn complete(&mut self) {
+        for group in &mut self.groups {
+            let mut end = 0_usize;
+            for set in &group.sets {
+                if let Some(set) = self.sets.get_mut(usize::from(*set)) {
+                    set.offset = end.saturating_add(RECORD_HEADER);
+                    end = set.offset.saturating_add(set.len);
+                }
+            }
+            group.value_len = end;
+        }
+        let of_path = |part: &KeyPart| matches!(part, KeyPart::Path | KeyPart::PathParam(_));
+        self.settings.reads_path =
+            self.all_conditions().any(|c| c.paths().is_some()) || self.all_key_parts().any(of_path);
+        self.settings.reads_host = self.all_conditions().any(|c| c.hosts().is_some())
+            || self.all_key_parts().any(|part| *part == KeyPart::Host);
+    }
+
+    /// All conditions that a request may be asked.
+    fn all_conditions(&self) -> impl Iterator<Item = &Conditions> {
+        let of_rules = self.rules.iter().flat_map(|rule| {
+            let tiers = rule.tiers.iter().filter_map(|tier| tier.when.as_ref());
+            rule.when.iter().chain(&rule.unless).chain(tiers)
+        });
+        self.exempt.iter().chain(of_rules)
+    }
+
+    /// All parts of keys, and who a tenant is.
+    fn all_key_parts(&self) -> impl Iterator<Item = &KeyPart> {
+        let of_groups = self.groups.iter().flat_map(|group| &group.key);
+        of_groups.chain(self.tenant.iter().map(|tenant| &tenant.part))
     }
 
     /// True when every index is in range of its own list, and every state within its record and

@@ -217,6 +217,7 @@ impl KnownSet {
             offset,
             len: self.set.states_len(),
             quotas: quotas.collect(),
+            fallback: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use crate::document::key::Key;
 use crate::policy::quota::CompiledQuota;
+use crate::stable_hash::stable_hash;
 
 /// Bytes before a record's states.
 pub(crate) const RECORD_HEADER: usize = 8;
@@ -24,8 +25,14 @@ pub struct Group {
     pub(crate) identity: u64,
     pub(crate) capacity: u32,
     pub(crate) strict: bool,
+    /// All nodes have one count, which an authority keeps.
+    pub(crate) is_fleet: bool,
+    /// Over so many objects the requests of one key are spread.
+    pub(crate) shards: Option<u32>,
     pub(crate) sets: Vec<u16>,
     pub(crate) value_len: usize,
+    /// The group in which a node counts while no authority answers.
+    pub(crate) fallback: Option<u16>,
 }
 
 /// The quotas of one rule or tier, and where their states lie in the group's value.
@@ -47,6 +54,8 @@ pub struct QuotaSet {
     /// Bytes of all states.
     pub(crate) len: usize,
     pub(crate) quotas: Vec<CompiledQuota>,
+    /// The set in which a node counts while no authority answers.
+    pub(crate) fallback: Option<u16>,
 }
 
 impl Group {
@@ -70,6 +79,20 @@ impl Group {
         self.strict
     }
 
+    /// True when all nodes have one count, which an authority keeps
+    /// ([`Scope::Fleet`](crate::Scope::Fleet)): its rules' only.
+    #[must_use]
+    pub const fn is_fleet(&self) -> bool {
+        self.is_fleet
+    }
+
+    /// Worker: over how many objects the requests of one key are spread, which lease its units;
+    /// `None` where its own object counts them all.
+    #[must_use]
+    pub const fn shards(&self) -> Option<u32> {
+        self.shards
+    }
+
     /// True when the key has no parts: all requests share one count.
     #[must_use]
     pub fn counts_all(&self) -> bool {
@@ -84,6 +107,34 @@ impl Group {
 }
 
 impl QuotaSet {
+    /// The quotas of a rule, or of one tier of it, by their names. Where they lie in a value is
+    /// not known yet.
+    pub(crate) fn new(
+        rule: (u16, &str),
+        tier: Option<String>,
+        record_id: u32,
+        quotas: Vec<CompiledQuota>,
+    ) -> Self {
+        let (rule, name) = rule;
+        Self {
+            rule,
+            stable_id: stable_id(name, tier.as_deref()),
+            tier,
+            of_tenant: false,
+            record_id,
+            version: Self::version_of(&quotas),
+            offset: 0,
+            len: quotas.last().and_then(CompiledQuota::end).unwrap_or(0),
+            quotas,
+            fallback: None,
+        }
+    }
+
+    /// The version of the states of these quotas.
+    pub(crate) fn version_of(quotas: &[CompiledQuota]) -> u8 {
+        quotas.iter().map(|quota| quota.limiter.state_version()).max().unwrap_or(1)
+    }
+
     /// The index of the rule in [`Policy::rules`](crate::Policy::rules).
     #[must_use]
     pub fn rule(&self) -> usize {
@@ -130,6 +181,15 @@ impl QuotaSet {
     #[must_use]
     pub const fn record_len(&self) -> usize {
         self.len.saturating_add(RECORD_HEADER)
+    }
+}
+
+/// The identity of a rule's own quotas, or of its tier's, by their names. Every name has its length
+/// before it, so no rule's tier has another rule's identity.
+fn stable_id(rule: &str, tier: Option<&str>) -> u64 {
+    match tier {
+        None => stable_hash(&[rule.as_bytes()]),
+        Some(tier) => stable_hash(&[rule.as_bytes(), tier.as_bytes()]),
     }
 }
 

@@ -5,6 +5,8 @@
 
 pub(crate) mod carried;
 pub(crate) mod table_size;
+pub(crate) mod fleet;
+pub(crate) mod fallback;
 pub(crate) mod lone;
 pub(crate) mod record;
 pub(crate) mod directory;
@@ -20,4 +22,5 @@ pub(crate) mod jwt;
 pub(crate) mod client_address;
 pub(crate) mod label;
 pub(crate) mod limits;
+pub(crate) mod bounds;
 pub(crate) mod surface;

@@ -6,6 +6,8 @@ use alloc::format;
 use alloc::string::String;
 use tollgate_core::{Limiter, Span};
 
+use crate::stable_hash::stable_hash;
+
 /// One quota as compiled.
 #[derive(Clone, Debug)]
 pub struct CompiledQuota {
@@ -19,6 +21,12 @@ pub struct CompiledQuota {
 }
 
 impl CompiledQuota {
+    /// The quota whose state begins at `offset` in its record.
+    pub(crate) fn new(name: String, limiter: Limiter, offset: usize) -> Self {
+        let (name_hash, window) = (stable_hash(&[name.as_bytes()]), limiter.window());
+        Self { name, name_hash, limiter, window, offset }
+    }
+
     /// The name that is reported to clients.
     #[must_use]
     pub fn name(&self) -> &str {

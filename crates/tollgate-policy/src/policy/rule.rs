@@ -13,10 +13,14 @@ use crate::document::charging::Charging;
 use crate::document::conditions::Conditions;
 use crate::document::cost::Cost;
 use crate::document::mode::{Mode, Share};
-use crate::document::rule::{OnFailure, OnMissing};
+use crate::document::on_failure::OnFailure;
+use crate::document::rule::OnMissing;
+use crate::document::scope::Scope;
+use crate::http::address::Prefixes;
 use crate::http::repeated::Repeated;
 use crate::policy::index::IndexedBy;
 use crate::policy::label::metric_label;
+use crate::sort::sort_by;
 
 /// One rule as compiled.
 #[derive(Clone, Debug)]
@@ -28,7 +32,14 @@ pub struct Rule {
     pub(crate) indexed_by: IndexedBy,
     pub(crate) on_missing: OnMissing,
     pub(crate) on_failure: OnFailure,
+    pub(crate) scope: Scope,
+    /// For how long units are leased at the most; zero where nothing is.
+    pub(crate) lease: Span,
+    /// A node that reaches no authority counts by itself, with this part of the limits.
+    pub(crate) fallback: Option<u32>,
     pub(crate) cost: Cost,
+    /// The document says the cost, so that it can turn out otherwise; else every request is one.
+    pub(crate) names_cost: bool,
     pub(crate) charging: Charging,
     pub(crate) mode: Mode,
     pub(crate) action: Action,
@@ -53,6 +64,31 @@ pub(crate) struct Tier {
     pub(crate) set: u16,
 }
 
+impl Tier {
+    /// Brings the tiers of a rule into the order in which they are tried: the highest priority
+    /// first, of two equals the earlier one.
+    pub(crate) fn sort(tiers: &mut Vec<Self>) {
+        sort_by(tiers, |one, other| other.priority.cmp(&one.priority));
+    }
+
+    /// Those of `key_values` that are addresses, as these stand in a key.
+    pub(crate) fn addresses_of(
+        key_values: &BTreeSet<Vec<u8>>,
+        prefixes: Prefixes,
+    ) -> BTreeSet<Vec<u8>> {
+        let mut addresses = BTreeSet::new();
+        for value in key_values {
+            let address = core::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            if let Some(address) = address {
+                prefixes.group(address, |bytes| {
+                    addresses.insert(bytes.into());
+                });
+            }
+        }
+        addresses
+    }
+}
+
 impl Rule {
     /// The rule's name, %x20-7E, at most 64 characters.
     #[must_use]
@@ -72,6 +108,26 @@ impl Rule {
     #[must_use]
     pub fn group(&self) -> usize {
         self.group.into()
+    }
+
+    /// Whose count it is.
+    #[must_use]
+    pub const fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// For how long units of it are leased at the most, of [`Scope::Fleet`]: 100 ms to 10 s; zero
+    /// where the authority is asked each time.
+    #[must_use]
+    pub const fn lease(&self) -> Span {
+        self.lease
+    }
+
+    /// By how many the limits are divided in the count of a node that reaches no authority, and 1
+    /// where they are whole; `None` where it does not count by itself.
+    #[must_use]
+    pub const fn fallback(&self) -> Option<u32> {
+        self.fallback
     }
 
     /// True when a secret of the surface chooses the keys that the rule is enforced for, so that
@@ -106,12 +162,35 @@ impl Rule {
         is_enforced && matches!(self.action, Action::Deny(_) | Action::Respond(_))
     }
 
+    /// True when a request that is over the limit waits (`"action": {"delay": ...}`).
+    #[must_use]
+    pub const fn is_waited_for(&self) -> bool {
+        self.longest_wait().is_some()
+    }
+
     /// How long a request may wait for this rule, if the rule says so.
     pub(crate) const fn longest_wait(&self) -> Option<Span> {
         match self.action {
             Action::Delay(longest) => Some(longest),
             Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => None,
         }
+    }
+
+    /// True when what the response says is charged, so that nothing is where nobody tells it.
+    #[must_use]
+    pub const fn charges_by_response(&self) -> bool {
+        matches!(self.charging, Charging::Response(_))
+    }
+
+    /// The status of a refusal, where the rule names one; 429 where it does not.
+    #[must_use]
+    pub fn refusal_status(&self) -> Option<u16> {
+        let reply = match &self.action {
+            Action::Deny(reply) => reply.as_ref(),
+            Action::Respond(reply) => Some(reply),
+            Action::Delay(_) | Action::Mark(_) => None,
+        };
+        reply.and_then(|reply| u16::try_from(reply.status.0).ok())
     }
 
     /// True when a place may be given back, so that a denial is not final until its time.

@@ -252,11 +252,16 @@ fn write_header(stable_id: u64, record_id: u32, version: u8, quotas: usize, out:
     out.extend([version, u8::try_from(quotas).unwrap_or(u8::MAX)]);
 }
 
-fn write_quota(name_hash: u64, limiter: &Limiter, out: &mut Vec<u8>) {
+pub(crate) fn write_quota(name_hash: u64, limiter: &Limiter, out: &mut Vec<u8>) {
+    out.extend(name_hash.to_le_bytes());
+    write_limiter(limiter, out);
+}
+
+/// Appends the 28 bytes that [`read_limiter`] reads.
+pub(crate) fn write_limiter(limiter: &Limiter, out: &mut Vec<u8>) {
     let (quota, algorithm) = (limiter.quota(), limiter.algorithm());
     let strict = if quota.is_strict() { STRICT } else { 0 };
     let weighted = if algorithm.is_weighted() { WEIGHTED } else { 0 };
-    out.extend(name_hash.to_le_bytes());
     out.extend([number(algorithm), strict | weighted]);
     out.extend(algorithm.buckets().unwrap_or(0).to_le_bytes());
     out.extend(quota.limit().to_le_bytes());
@@ -279,7 +284,7 @@ const fn number(algorithm: Algorithm) -> u8 {
 }
 
 /// The limiter in the 28 bytes at the front; `None` when they are of none, or say more than it has.
-fn read_limiter(bytes: &mut &[u8]) -> Option<Limiter> {
+pub(crate) fn read_limiter(bytes: &mut &[u8]) -> Option<Limiter> {
     let [algorithm, flags] = take(bytes)?;
     let buckets = u16::from_le_bytes(take(bytes)?);
     let limit = u64::from_le_bytes(take(bytes)?);

@@ -42,6 +42,7 @@ pub(crate) struct Traits {
     country: Supply,
     asn: Supply,
     claims: Supply,
+    descriptors: Supply,
     /// It verifies tokens itself, with the keys of the document.
     pub(crate) verifies_tokens: bool,
     /// Rules are told apart by their labels there.
@@ -52,6 +53,12 @@ pub(crate) struct Traits {
     pub(crate) longest_value: usize,
     /// What is wrong with tenants there; nothing where entries have a store.
     pub(crate) no_tenants: Option<&'static str>,
+    /// What is wrong with counts of the fleet there; nothing where they are kept or asked for.
+    pub(crate) no_fleet: Option<&'static str>,
+    /// Counts of the fleet are kept by somebody else, who may not answer.
+    pub(crate) asks_authority: bool,
+    /// There is one count for all clients, whatever the scope.
+    pub(crate) is_one_node: bool,
 }
 
 const ENVOY: Traits = Traits {
@@ -69,6 +76,10 @@ const ENVOY: Traits = Traits {
     claims: Supply::Named(
         "needs jwt.metadata in Envoy: the payload_in_metadata of the jwt_authn filter",
     ),
+    descriptors: Supply::Never(
+        "is what Envoy asks a rate limit service with, which tollgate-server is; the filter sees requests, so name a \
+         header, a path or a host",
+    ),
     verifies_tokens: false,
     has_labels: true,
     has_objects: false,
@@ -77,6 +88,10 @@ const ENVOY: Traits = Traits {
         "is for surfaces with a store of tenants, which Envoy is not; leave it out, and write a tier with \
          \"key_values\"",
     ),
+    // Whether an authority is configured, the filter says.
+    no_fleet: None,
+    asks_authority: true,
+    is_one_node: false,
 };
 
 const WORKER: Traits = Traits {
@@ -88,11 +103,18 @@ const WORKER: Traits = Traits {
     country: Supply::Itself,
     asn: Supply::Itself,
     claims: Supply::Named("needs jwt.keys in the Worker: what tokens are verified with"),
+    descriptors: Supply::Never(
+        "is what Envoy asks a rate limit service with, which tollgate-server is; a Worker sees requests, so name a \
+         header, a path or a host",
+    ),
     verifies_tokens: true,
     has_labels: false,
     has_objects: true,
     longest_value: usize::MAX,
     no_tenants: None,
+    no_fleet: None,
+    asks_authority: false,
+    is_one_node: true,
 };
 
 const LIBRARY: Traits = Traits {
@@ -106,11 +128,18 @@ const LIBRARY: Traits = Traits {
     country: Supply::Itself,
     asn: Supply::Itself,
     claims: Supply::Itself,
+    descriptors: Supply::Itself,
     verifies_tokens: false,
     has_labels: false,
     has_objects: false,
     longest_value: usize::MAX,
     no_tenants: None,
+    no_fleet: Some(
+        "\"fleet\" needs an authority, and a library asks none; use {\"share\": 12}, or let the program ask a \
+         tollgate-server",
+    ),
+    asks_authority: false,
+    is_one_node: false,
 };
 
 const SERVER: Traits = Traits {
@@ -123,11 +152,15 @@ const SERVER: Traits = Traits {
     country: Supply::Itself,
     asn: Supply::Itself,
     claims: Supply::Never("is not known to a server: nobody verifies a token for it"),
+    descriptors: Supply::Itself,
     verifies_tokens: false,
     has_labels: false,
     has_objects: false,
     longest_value: usize::MAX,
     no_tenants: None,
+    no_fleet: None,
+    asks_authority: false,
+    is_one_node: false,
 };
 
 impl Surface {
@@ -142,6 +175,16 @@ impl Surface {
             Self::Library => LIBRARY,
             Self::Server => SERVER,
         }
+    }
+
+    /// Bytes of the longest value that it can store.
+    pub(crate) fn longest_value(self) -> usize {
+        self.traits().longest_value
+    }
+
+    /// True when counts of the fleet are kept by somebody else, who may not answer.
+    pub(crate) fn asks_authority(self) -> bool {
+        self.traits().asks_authority
     }
 
     /// How it is named on a command line: `envoy`.
@@ -173,6 +216,7 @@ impl Traits {
             Need::Country => self.country,
             Need::Asn => self.asn,
             Need::Claims => self.claims,
+            Need::Descriptors => self.descriptors,
         }
     }
 }

@@ -18,6 +18,9 @@ pub const WORD: usize = 8;
 /// The longest value that a bucket can hold: 65,535 words.
 pub const MAX_VALUE_LEN: usize = 65_535 * WORD;
 
+/// Bytes that a node holds of one rule of a fleet at the most, with what stands before them.
+pub(crate) const LONGEST_HOLDING: usize = 316;
+
 /// The most keys of a bucket.
 pub const MAX_WAYS: usize = 16;
 /// Keys of a bucket whose values are so long that more would cost every request too many bytes.
@@ -51,10 +54,13 @@ pub struct TableSize {
 }
 
 impl Group {
-    /// The size of the table for this group's values, for as many keys as its capacity.
+    /// The size of the table for this group's values, for as many keys as its capacity; of a fleet
+    /// for what a node holds of it.
     #[must_use]
     pub fn table_size(&self) -> TableSize {
-        TableSize::new(self.capacity(), self.value_len())
+        let held = self.sets.len().saturating_mul(LONGEST_HOLDING).saturating_add(1);
+        let value_len = if self.is_fleet() { held } else { self.value_len() };
+        TableSize::new(self.capacity(), value_len)
     }
 }
 

@@ -46,6 +46,8 @@ record! {
         asn: Option<Asn>,
         /// The status of the response to a request that was allowed before: this reports it.
         response_status: Option<Bounded<100, 599>>,
+        /// The answer is to have an id, by which the cost can be settled later.
+        settle: Option<bool>,
     }
 }
 
@@ -55,7 +57,7 @@ pub struct DescribedRequest(RequestDoc);
 
 impl DescribedRequest {
     /// Reads `{"method": "GET", "path": "/"}`, with `host`, `headers`, `client_ip`, `country`,
-    /// `asn` and `response_status` where they are known.
+    /// `asn` and `response_status` where they are known, and `settle` where its cost is not.
     ///
     /// # Errors
     /// Every mistake, with the name of its field and what is allowed.
@@ -176,6 +178,10 @@ impl Facts for DescribedRequest {
 
     fn asn(&self) -> Option<Cow<'_, [u8]>> {
         self.0.asn.as_ref().map(|asn| asn.0.as_slice().into())
+    }
+
+    fn is_to_be_settled(&self) -> bool {
+        self.0.settle == Some(true)
     }
 }
 

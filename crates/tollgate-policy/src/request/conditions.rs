@@ -2,6 +2,8 @@
 //!
 //! Invariant: asked by the same code for rules, tiers, exemptions and explanations.
 
+use alloc::borrow::Cow;
+
 use crate::document::conditions::{Condition, Conditions};
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
@@ -85,6 +87,22 @@ impl Condition {
             Self::Countries(list) => {
                 let is_one = |c: &[u8]| list.iter().any(|code| code.0.eq_ignore_ascii_case(c));
                 fact_matches(request.country(), is_one, reading)?
+            }
+            Self::Domain(list) => {
+                let domain = request.facts.domain();
+                domain.is_some_and(|domain| list.iter().any(|d| d.as_bytes() == domain.as_ref()))
+            }
+            Self::Descriptor(key, wanted) => {
+                let is_wanted = |value: Cow<'_, [u8]>| wanted.iter().any(|m| m.matches(&value));
+                let mut values = request.values_of(key.as_bytes());
+                match reading {
+                    Reading::Every => values.next().is_some_and(is_wanted) && values.all(is_wanted),
+                    Reading::Any | Reading::Main(..) => values.any(is_wanted),
+                }
+            }
+            Self::Entries(list) => list.iter().any(|wanted| wanted.matches(request.entries())),
+            Self::Beside(list) => {
+                list.iter().any(|wanted| request.beside().any(|other| wanted.matches(other)))
             }
             Self::Asns(list) => {
                 let is_one = |a: &[u8]| list.iter().any(|asn| asn.0 == a);

@@ -12,7 +12,8 @@ use core::net::IpAddr;
 
 use crate::document::key::KeyPart;
 use crate::document::rule::OnMissing;
-use crate::facts::Facts;
+use crate::facts::{Entry, Facts};
+use crate::json::problem::Problem;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::rule::Rule;
@@ -34,8 +35,9 @@ pub struct GivenKey {
 pub enum NoKey {
     /// The policy has no rule of this name.
     NoRule,
-    /// These are no values of the rule's key: why, for whoever gave them.
-    Wrong(String),
+    /// These are no values of the rule's key, or no tenant of it: which (`key`, `key[1]`,
+    /// `tenant`), and why, for whoever gave them.
+    Wrong(Problem),
 }
 
 impl GivenKey {
@@ -53,17 +55,25 @@ impl GivenKey {
     /// # Errors
     /// The policy has no tenants, no request is of this one, or the key says already whose it is.
     pub fn of_tenant(mut self, policy: &Policy, tenant: &str) -> Result<Self, NoKey> {
-        let wrong = |why: &str| NoKey::Wrong(format!("tenant: {why}"));
-        let Some(wanted) = &policy.tenant else {
+        let wrong = |why: &str| NoKey::Wrong(Problem::new("tenant", why.into()));
+        if policy.tenant.is_none() {
             return Err(wrong("the policy does not say who a tenant is; leave it out"));
-        };
-        let group = policy.groups.get(self.group);
-        if group.is_some_and(|group| group.key.contains(&wanted.part)) {
+        }
+        if !self.is_apart_of_tenants(policy) {
             return Err(wrong("the key says whose it is; leave it out"));
         }
         let id = policy.tenant_id(tenant).ok_or_else(|| wrong("no request is of it"))?;
         write_text(&id, &mut self.bytes);
         Ok(self)
+    }
+
+    /// True where a tenant may have quotas of its own that count the same client apart from this
+    /// key: the policy has tenants, and the rule's key does not say whose a request is.
+    #[must_use]
+    pub fn is_apart_of_tenants(&self, policy: &Policy) -> bool {
+        let Some(wanted) = &policy.tenant else { return false };
+        let group = policy.groups.get(self.group);
+        group.is_some_and(|group| !group.key.contains(&wanted.part))
     }
 }
 
@@ -129,20 +139,22 @@ impl Policy {
         group: &Group,
         values: &[String],
         out: &mut Vec<u8>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Problem> {
         let (wanted, given) = (group.key.len(), values.len());
         if wanted != given {
             let parts: Vec<_> = group.key.iter().map(|part| part.about().name).collect();
             let parts = parts.join(", ");
-            return Err(format!("has {wanted} parts ({parts}), and {given} values are given"));
+            let s = if wanted == 1 { "" } else { "s" };
+            let why = format!("has {wanted} part{s} ({parts}), and {given} values are given");
+            return Err(Problem::new("key", why));
         }
         out.extend_from_slice(&group.identity().to_le_bytes());
-        for (part, value) in group.key.iter().zip(values) {
+        for (i, (part, value)) in group.key.iter().zip(values).enumerate() {
             let name = part.about().name;
+            let wrong = |why: &str| Problem::new(&format!("key[{i}]"), format!("{name}: {why}"));
             let is_given = match part {
                 KeyPart::ClientIp => {
-                    let address: IpAddr =
-                        value.parse().map_err(|_| format!("{name}: is no address"))?;
+                    let address: IpAddr = value.parse().map_err(|_| wrong("is no address"))?;
                     write_given(out, |out| {
                         self.settings.prefixes.group(address, |bytes| out.extend(bytes));
                     });
@@ -161,11 +173,11 @@ impl Policy {
                     let mut buffers = Buffers::default();
                     let request = Request::new(&facts, &self.settings, &mut buffers);
                     write_part(part, rule, &request, out)
-                        .map_err(|_| format!("{name}: a request with it cannot be read"))?
+                        .map_err(|_| wrong("a request with it cannot be read"))?
                 }
             };
             if !is_given || value.is_empty() {
-                return Err(format!("{name}: no request has this value"));
+                return Err(wrong("no request has this value"));
             }
         }
         Ok(())
@@ -222,6 +234,15 @@ impl Facts for Given<'_> {
 
     fn route(&self) -> Option<Cow<'_, [u8]>> {
         (*self.part == KeyPart::Route).then(|| self.value())
+    }
+
+    fn entry(&self, index: usize) -> Option<Entry<'_>> {
+        match self.part {
+            KeyPart::Descriptor(key) if index == 0 => {
+                Some(Entry::new(key.as_bytes(), self.value.as_bytes()))
+            }
+            _ => None,
+        }
     }
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {

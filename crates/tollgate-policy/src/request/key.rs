@@ -120,6 +120,7 @@ pub(crate) fn write_value<F: Facts>(
         KeyPart::Path => return put(Some(request.paths().main())),
         KeyPart::PathParam(name) => return put(rule.capture(name, request.paths()).as_deref()),
         KeyPart::JwtClaim(name) => return put(request.claim(name)?.as_deref()),
+        KeyPart::Descriptor(key) => return Ok(write_entries(request, key.as_bytes(), out)),
         KeyPart::Country => return write_fact(request.country(), default, out),
         KeyPart::Asn => return write_fact(request.asn(), default, out),
         // A route without a name is no route that could be told from others.
@@ -146,6 +147,27 @@ pub(crate) fn write_value<F: Facts>(
         }
     }
     Ok(true)
+}
+
+/// Appends the values that the descriptor has under `key`, in their order; false when it has none.
+///
+/// One is as it is. Several are told apart from every single one, and from others that read alike
+/// when put together: a zero byte stands between them as two, one in a value as a zero and a one.
+fn write_entries<F: Facts>(request: &Request<'_, F>, key: &[u8], out: &mut Vec<u8>) -> bool {
+    let mut is_there = false;
+    for value in request.values_of(key) {
+        if is_there {
+            out.extend([0, 0]);
+        }
+        is_there = true;
+        for byte in &*value {
+            out.push(*byte);
+            if *byte == 0 {
+                out.push(1);
+            }
+        }
+    }
+    is_there
 }
 
 /// Appends what a proxy or the platform says about the client, in upper case.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::OnceCell;
 use core::net::IpAddr;
 
-use crate::facts::Facts;
+use crate::facts::{Entry, Facts};
 use crate::http::authority::write_host;
 use crate::http::header::token;
 use crate::http::malformed::Malformed;
@@ -119,6 +119,22 @@ impl<'a, F: Facts> Request<'a, F> {
             let (key, value) = split_once(pair, b'=').unwrap_or((pair, &[]));
             decoded(key).eq(name.iter().copied()).then_some(value)
         })
+    }
+
+    /// The entries of the descriptor, in their order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        (0..).map_while(|index| self.facts.entry(index))
+    }
+
+    /// The entries of each other descriptor of the same call.
+    pub(crate) fn beside(&self) -> impl Iterator<Item = impl Iterator<Item = Entry<'_>>> {
+        let entries = move |other| (0..).map_while(move |index| self.facts.beside(other, index));
+        (0..).map_while(move |other| self.facts.beside(other, 0).map(|_| entries(other)))
+    }
+
+    /// The values that the descriptor has under `key`, in their order.
+    pub(crate) fn values_of<'k>(&'k self, key: &'k [u8]) -> impl Iterator<Item = Cow<'k, [u8]>> {
+        self.entries().filter(move |entry| *entry.key == *key).map(|entry| entry.value)
     }
 
     /// The claim `name` of a verified token.

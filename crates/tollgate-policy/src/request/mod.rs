@@ -10,3 +10,4 @@ pub(crate) mod conditions;
 pub(crate) mod matching;
 pub(crate) mod lazy;
 pub(crate) mod check_request;
+pub(crate) mod described_settlement;

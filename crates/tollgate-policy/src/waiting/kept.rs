@@ -31,14 +31,22 @@ impl Plan {
 
     /// Lets go of what a long request made grow, for a plan that is kept until the response: a key
     /// longer than `longest` is its digest from now on, here and in whatever is stored under it;
-    /// what is reported to clients of it stays.
-    pub fn trim(&mut self, policy: &Policy, longest: usize, digest: impl Fn(&[u8]) -> [u8; 16]) {
+    /// what is reported to clients of it stays. `digest` is given the index of its group, too: of a
+    /// group of the fleet it is the [`key_hash`](crate::key_hash), the same for all nodes.
+    pub fn trim(
+        &mut self,
+        policy: &Policy,
+        longest: usize,
+        digest: impl Fn(usize, &[u8]) -> [u8; 16],
+    ) {
         for buffer in self.buffers.all() {
             if buffer.capacity() > longest {
                 *buffer = Vec::new();
             }
         }
-        let shorten = |key: &[u8]| (KeyHashes::new(key, &policy.response), digest(key));
+        let shorten = |group: u16, key: &[u8]| {
+            (KeyHashes::new(key, &policy.response), digest(group.into(), key))
+        };
         self.partitions.shorten_keys(longest, shorten);
     }
 

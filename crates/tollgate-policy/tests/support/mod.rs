@@ -1,12 +1,17 @@
 //! What the tests of the pipeline share: a request as a test writes it, and a surface on a map.
 #![allow(dead_code)] // each test file uses its part
 
+mod random;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Surface};
+use tollgate_policy::{Answer, Entry, Facts, Partition, Plan, Policy, Surface};
+
+#[allow(unused_imports)] // the same
+pub use random::Random;
 
 /// A request as a test writes it.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +25,16 @@ pub struct Request {
     pub country: Option<&'static str>,
     pub asn: Option<&'static str>,
     pub claims: Vec<(&'static str, &'static str)>,
+    pub domain: Option<&'static str>,
+    pub entries: Descriptor,
+    pub beside: Vec<Descriptor>,
+}
+
+/// A descriptor as a test writes it: keys and values.
+pub type Descriptor = Vec<(&'static str, &'static str)>;
+
+fn entry((key, value): &(&'static str, &'static str)) -> Entry<'static> {
+    Entry::new(key.as_bytes(), value.as_bytes())
 }
 
 impl Request {
@@ -69,6 +84,15 @@ impl Facts for Request {
     }
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         bytes(self.claims.iter().find(|(n, _)| *n == name).map(|(_, v)| *v))
+    }
+    fn domain(&self) -> Option<Cow<'_, [u8]>> {
+        bytes(self.domain)
+    }
+    fn entry(&self, index: usize) -> Option<Entry<'_>> {
+        self.entries.get(index).map(entry)
+    }
+    fn beside(&self, other: usize, index: usize) -> Option<Entry<'_>> {
+        self.beside.get(other)?.get(index).map(entry)
     }
 }
 

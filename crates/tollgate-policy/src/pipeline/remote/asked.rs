@@ -9,7 +9,8 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::pipeline::plan::Due;
 use crate::pipeline::remote::wire::{
-    BINDING, GIVEN_BACK, LATER, MAGIC, QUIET, Reader, SETTLES, STRICT, WAITS, WireError,
+    BINDING, GIVEN_BACK, LATER, LEASES, MAGIC, QUIET, Reader, SETTLE, SETTLES, STRICT, TELL, UNDER,
+    UNTOLD, WAITS, WireError,
 };
 use crate::policy::stored_set::StoredSet;
 
@@ -22,8 +23,12 @@ pub(crate) struct Asked<'b> {
     pub(crate) group: u64,
     /// What a response brought about: it happened, whatever the policy is by now.
     pub(crate) settles: bool,
-    /// No states are told to whoever asks.
+    /// No states are told to whoever asks, nor blocks.
     pub(crate) is_quiet: bool,
+    /// No states are told to whoever asks: a node of a fleet, which remembers no denials by them.
+    pub(crate) is_untold: bool,
+    /// They are told in any case.
+    pub(crate) tells: bool,
     pub(crate) rules: Vec<AskedRule<'b>>,
     /// One for each quota of each rule, in their order.
     pub(crate) decisions: Vec<Decision>,
@@ -58,11 +63,30 @@ impl AskedRule<'_> {
 
 /// True when what `request` charges must be durable before its answer leaves.
 pub(crate) fn is_strict(request: &[u8]) -> bool {
+    // What is leased is not forgotten: nobody would count what is spent of it.
+    if request.starts_with(&LEASES) {
+        return true;
+    }
+    let request =
+        if settles(request) { request.get(RECEIPT..).unwrap_or_default() } else { request };
     request.get(FLAGS).is_none_or(|flags| flags & STRICT != 0)
 }
 
-/// Where the flags of a request stand.
+/// True for a request that settles a cost.
+pub(crate) fn settles(request: &[u8]) -> bool {
+    request.starts_with(&SETTLE)
+}
+
+/// The revision of the tenant's entry that `request` was planned with; `None` where it says none.
+pub(crate) fn entry_of(request: &[u8]) -> Option<u64> {
+    let (flags, rest) = request.get(FLAGS..)?.split_first()?;
+    let is_said = request.starts_with(&MAGIC) && flags & UNDER != 0;
+    rest.first_chunk().filter(|_| is_said).map(|revision| u64::from_le_bytes(*revision))
+}
+
+/// Where the flags of a request stand, and in one that settles a cost its receipt.
 const FLAGS: usize = 24;
+const RECEIPT: usize = 24;
 
 impl<'b> Asked<'b> {
     /// Reads a request of format 2.
@@ -72,12 +96,18 @@ impl<'b> Asked<'b> {
             return Err(WireError::OtherPolicy);
         }
         let (version, group, flags) = (bytes.u64()?, bytes.u64()?, bytes.u8()?);
-        if flags & !(STRICT | SETTLES | QUIET) != 0 {
+        if flags & !(STRICT | SETTLES | QUIET | UNDER | TELL | UNTOLD) != 0 {
             return Err(WireError::Malformed);
         }
-        let (settles, is_quiet) = (flags & SETTLES != 0, flags & QUIET != 0);
+        if flags & UNDER != 0 {
+            bytes.u64()?; // whoever has the entry has compared it
+        }
+        let is_set = |flag: u8| flags & flag != 0;
+        let (settles, is_quiet, tells) = (is_set(SETTLES), is_set(QUIET), is_set(TELL));
         let (rules, decisions) = (Vec::new(), Vec::new());
-        let mut asked = Self { version, group, settles, is_quiet, rules, decisions };
+        let is_untold = is_set(UNTOLD);
+        let mut asked =
+            Self { version, group, settles, is_quiet, is_untold, tells, rules, decisions };
         while !bytes.0.is_empty() {
             let rule = asked.read_rule(&mut bytes)?;
             let is_same = |other: &AskedRule<'_>| other.stable_id() == rule.stable_id();

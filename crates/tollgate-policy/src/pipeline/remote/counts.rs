@@ -11,11 +11,16 @@
 
 use alloc::vec::Vec;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{FULLY_USED, Timestamp};
 
-use crate::pipeline::remote::asked::{Asked, is_strict};
+use crate::pipeline::plan::Due;
+use crate::pipeline::remote::asked::{Asked, is_strict, settles};
 use crate::pipeline::remote::kept::Kept;
+use crate::pipeline::remote::leases::ask::{Leasing, read_leased, write_leased};
+use crate::pipeline::remote::leases::clock::Clock;
+use crate::pipeline::remote::leases::mutation::{self, Mutation};
 use crate::pipeline::remote::marks::{MAX_MARKS, Mark};
+use crate::pipeline::remote::settled::SettledCosts;
 use crate::pipeline::remote::wire::{NEWER, WireError};
 use crate::policy::stored_set::StoredSet;
 
@@ -35,6 +40,7 @@ pub struct Counts {
     pub(crate) alarm_at: Timestamp,
     pub(crate) version: u64,
     pub(crate) marks: Vec<Mark>,
+    pub(crate) settled: SettledCosts,
     pub(crate) sets: Vec<Kept>,
 }
 
@@ -49,33 +55,82 @@ pub struct Answered {
 }
 
 impl Counts {
+    /// What begins at `now` where nobody can read what was stored: nothing is used, nothing that
+    /// was charged before is given back, and nothing is leased before what was leased is over.
+    /// Store it in place of what cannot be read, or a cost that was settled once is settled again,
+    /// out of what others have used since.
+    #[must_use]
+    pub fn begun_anew(now: Timestamp) -> Self {
+        let mut counts = Self::default();
+        counts.settled.lose(now);
+        counts
+    }
+
     /// True when what `request` charges must be durable before its answer leaves.
     #[must_use]
     pub fn is_strict(request: &[u8]) -> bool {
         is_strict(request)
     }
 
+    /// True when `request` gives back what was charged: who does not know whether it was done must
+    /// not do it again.
+    #[must_use]
+    pub fn gives_back(request: &[u8]) -> bool {
+        let is_given_back = |asked: &Asked<'_>| asked.rules.iter().any(|r| r.due == Due::GivenBack);
+        let request = Leasing::split(request).map(|(_, request)| request);
+        request.and_then(Asked::read).is_ok_and(|asked| is_given_back(&asked))
+    }
+
     /// Decides a request of [`Partition::request`](crate::Partition::request), or one of its kin,
-    /// at `now`.
+    /// at a time, or settles what [`Settlement::request`](crate::Settlement::request) says. Where
+    /// [`Leasing::write`](crate::Leasing::write) stands before it, takes in what is reported and
+    /// leases what is wanted, too.
     ///
     /// # Errors
     /// The bytes are no request; nothing is changed then.
-    pub fn answer(&mut self, request: &[u8], now: Timestamp) -> Result<Answered, WireError> {
+    pub fn answer(
+        &mut self,
+        request: &[u8],
+        clock: impl Into<Clock>,
+    ) -> Result<Answered, WireError> {
+        self.answer_at(request, &clock.into())
+    }
+
+    fn answer_at(&mut self, request: &[u8], clock: &Clock) -> Result<Answered, WireError> {
+        if settles(request) {
+            return self.settle(request, clock);
+        }
+        let (leasing, request) = Leasing::split(request)?;
         let mut asked = Asked::read(request)?;
         let sets = self.sets_to_come(&asked)?;
         if self.is_ahead_of(&asked) && !asked.settles {
             return Ok(self.newer());
         }
+        let clock = &clock.after_loss(self.settled.lost_at(clock.now));
+        let early = mutation::is(Mutation::ReportsFirst);
+        let report = |counts: &mut Self, now| {
+            leasing.as_ref().is_some_and(|leasing| counts.report(leasing, now))
+        };
+        let is_early = early && report(self, clock.now);
+        let (now, is_ended) = self.advance(clock);
+        let is_reported = is_early || report(self, now);
         let is_carried = self.follow(&asked, sets, now);
         let is_charged = self.decide(&mut asked, now);
+        let mut is_changed = is_ended || is_reported || is_carried || is_charged;
         let mut reply = Vec::new();
+        if let Some(leasing) = &leasing {
+            let leased = self.lease(leasing, &asked, now, clock);
+            is_changed |= leased.iter().any(Result::is_ok);
+            write_leased(&leased, &mut reply);
+        }
         self.write_reply(&asked, now, &mut reply);
-        Ok(Answered { reply, is_changed: is_carried || is_charged })
+        Ok(Answered { reply, is_changed })
     }
 
     /// Takes back what [`Counts::answer`] charged for `request` when it replied `reply`. The answer
     /// says what is left then. Calling it twice takes it back twice: try once. A charge whose
-    /// states were carried to other quotas since then stays.
+    /// states were carried to other quotas since then stays, and what was leased with it is for its
+    /// node to return.
     ///
     /// # Errors
     /// The bytes are no request, or no reply to it; nothing is taken back then.
@@ -83,21 +138,35 @@ impl Counts {
         &mut self,
         request: &[u8],
         reply: &[u8],
-        now: Timestamp,
+        clock: impl Into<Clock>,
     ) -> Result<Answered, WireError> {
-        let mut asked = Asked::read(request)?;
-        let at = asked.read_reply(reply)?;
+        let clock = clock.into();
+        let mut asked = Asked::read(Leasing::split(request)?.1)?;
+        let at = asked.read_reply(read_leased(reply)?.1)?;
+        let (now, is_ended) = self.advance(&clock);
+        asked.tells = true;
         let is_changed = self.take_back(&mut asked, now);
         let mut reply = Vec::new();
         self.write_reply(&asked, if is_changed { now } else { at }, &mut reply);
-        Ok(Answered { reply, is_changed })
+        Ok(Answered { reply, is_changed: is_changed || is_ended })
     }
 
     /// The time from which all of it may be forgotten without loss.
     #[must_use]
     pub fn idle_at(&self) -> Timestamp {
         let marks = self.marks.iter().map(Mark::idle_at);
-        self.sets.iter().map(Kept::idle_at).chain(marks).max().unwrap_or(Timestamp::ZERO)
+        let last = self.sets.iter().map(Kept::idle_at).chain(marks).max();
+        self.settled.idle_at().max(last.unwrap_or(Timestamp::ZERO))
+    }
+
+    /// The greatest share of a quota that is used at `now`, of [`FULLY_USED`]; more than that while
+    /// an operator blocks the key. Who used least leaves a full table first.
+    #[must_use]
+    pub fn used(&self, now: Timestamp) -> u32 {
+        if self.marks.iter().any(|mark| mark.blocked_until > now) {
+            return FULLY_USED.saturating_add(1);
+        }
+        self.sets.iter().map(|kept| kept.used(now)).max().unwrap_or(0)
     }
 
     /// The identity of the key's group of rules.
@@ -140,7 +209,7 @@ impl Counts {
 
     /// True when the request is of an older policy than one that was seen here. Version 0 is no
     /// version: where nobody counts them the deployed policy rules, whatever was before.
-    fn is_ahead_of(&self, asked: &Asked<'_>) -> bool {
+    pub(crate) fn is_ahead_of(&self, asked: &Asked<'_>) -> bool {
         asked.version != 0 && asked.version < self.version
     }
 
@@ -185,7 +254,7 @@ impl Counts {
     }
 
     /// Forgets idle sets when there are many, and beyond the bounds whoever used least.
-    fn make_room(&mut self, asked: &Asked<'_>, now: Timestamp) {
+    pub(crate) fn make_room(&mut self, asked: &Asked<'_>, now: Timestamp) {
         if self.sets.len() <= MAX_IDLE_SETS {
             return;
         }
@@ -196,6 +265,7 @@ impl Counts {
             let others = self.sets.iter().enumerate().filter(|(_, kept)| !is_asked(kept));
             let least = others.min_by_key(|(_, kept)| (kept.used(now), kept.idle_at()));
             let Some((i, _)) = least else { return };
+            self.settled.lose(now);
             len = len.saturating_sub(self.sets.swap_remove(i).len());
         }
     }

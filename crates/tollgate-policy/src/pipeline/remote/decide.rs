@@ -26,7 +26,7 @@ impl Counts {
         self.each(asked, |kept, rule, decisions| {
             // What was decided on a charge is needed to take it back.
             if rule.due != Due::GivenBack && kept.parameters == rule.parameters {
-                kept.counted(decisions).look(now, rule.cost, rule.longest);
+                kept.look(decisions, now, rule.cost, rule.longest);
                 if let Some(until) = rule.blocked_until {
                     block(decisions, until.since(now));
                 }
@@ -50,8 +50,15 @@ impl Counts {
             let is_charged = admitted && rule.due == Due::Now && !denies(decisions);
             rule.charged = is_charged.then_some(now);
             is_changed |= is_charged;
-            let mut counted = kept.counted(decisions);
-            if is_charged { counted.charge(now, rule.cost) } else { counted.leave(now) }
+            if is_charged {
+                kept.charge(decisions, now, rule.cost);
+                return;
+            }
+            let is_refused = rule.due == Due::Now && rule.binding && denies(decisions);
+            if is_refused && rule.blocked_until.is_none() {
+                is_changed |= kept.await_room(now, rule.cost);
+            }
+            kept.leave(decisions, now);
         });
         is_changed
     }
@@ -72,7 +79,7 @@ impl Counts {
         if is_changed {
             self.each(asked, |kept, rule, decisions| {
                 if kept.parameters == rule.parameters {
-                    kept.counted(decisions).leave(now);
+                    kept.leave(decisions, now);
                     rule.charged = None;
                 }
             });
@@ -103,11 +110,10 @@ impl Counts {
 /// nobody knows any more which part of the states it is.
 fn settle_by_own(kept: &mut Kept, rule: &mut AskedRule<'_>, now: Timestamp) -> bool {
     let mut decisions = vec![UNDECIDED; kept.set.quotas().len()];
-    let mut counted = kept.counted(&mut decisions);
-    counted.look(now, rule.cost, rule.longest);
-    let is_charged = rule.due == Due::Now && !denies(counted.decisions);
+    kept.look(&mut decisions, now, rule.cost, rule.longest);
+    let is_charged = rule.due == Due::Now && !denies(&decisions);
     if is_charged {
-        counted.charge(now, rule.cost);
+        kept.charge(&mut decisions, now, rule.cost);
     }
     rule.charged = is_charged.then_some(now);
     is_charged
@@ -120,6 +126,19 @@ const UNDECIDED: Decision = Decision {
     retry_after: None,
     reset_after: Span::ZERO,
 };
+
+impl Asked<'_> {
+    /// True when a binding rule of it refuses.
+    pub(crate) fn refuses(&self) -> bool {
+        let mut decisions = self.decisions.iter();
+        self.rules.iter().any(|rule| {
+            let own = decisions.by_ref().take(rule.quotas);
+            // To the end, so that the next rule finds its own.
+            let refusals = own.filter(|decision| !decision.is_admitted()).count();
+            rule.binding && refusals > 0
+        })
+    }
+}
 
 fn denies(decisions: &[Decision]) -> bool {
     decisions.iter().any(|decision| !decision.is_admitted())

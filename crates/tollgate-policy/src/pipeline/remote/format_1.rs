@@ -13,10 +13,11 @@ use alloc::vec::Vec;
 
 use tollgate_core::Timestamp;
 
+use crate::pipeline::remote::asked::settles;
 use crate::pipeline::remote::counts::{Answered, Counts};
 use crate::pipeline::remote::kept::Kept;
 use crate::pipeline::remote::wire::{
-    BINDING, DECIDED, GIVEN_BACK, LATER, MAGIC, QUIET, Reader, STRICT, WAITS, WireError,
+    BINDING, DECIDED, GIVEN_BACK, LATER, LEASES, MAGIC, QUIET, Reader, STRICT, WAITS, WireError,
 };
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
@@ -26,7 +27,7 @@ impl Counts {
     /// True for a request that [`Counts::answer`] reads; any other is of format 1, or of nobody.
     #[must_use]
     pub fn reads(request: &[u8]) -> bool {
-        request.starts_with(&MAGIC)
+        request.starts_with(&MAGIC) || request.starts_with(&LEASES) || settles(request)
     }
 
     /// The counts in a row of format 1, as far as `policy` knows whose they are; `None` when nobody

@@ -2,7 +2,8 @@
 //!
 //! Invariant: the states are of exactly these parameters and in today's layout, so that they are
 //! never read by other quotas; states that are all zeros were never charged. Quotas that come back
-//! after others find at least what they had counted themselves.
+//! after others find at least what they had counted themselves. What is leased and not yet charged
+//! stands beside the states, and is not forgotten before it is.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -11,6 +12,8 @@ use alloc::vec::Vec;
 use tollgate_core::{ALLOWED_SKEW, Decision, Timestamp};
 
 use crate::pipeline::counted::Counted;
+use crate::pipeline::remote::leases::lease::Leases;
+use crate::pipeline::remote::leases::mutation::{self, Mutation};
 use crate::policy::stored_set::{StoredQuota, StoredSet, carry_set};
 
 /// A quota set and its states.
@@ -20,6 +23,8 @@ pub(crate) struct Kept {
     pub(crate) parameters: Vec<u8>,
     pub(crate) set: StoredSet,
     pub(crate) states: Vec<u8>,
+    /// Units of it that nodes may spend by themselves.
+    pub(crate) leases: Leases,
     /// What other quotas in its place had counted before, until it is idle: two files may be
     /// deployed side by side, and carried to the lower limit and back nothing above that would be
     /// left. It has none before itself.
@@ -37,7 +42,7 @@ impl Kept {
     pub(crate) fn new(set: StoredSet, states: Vec<u8>) -> Self {
         let mut parameters = Vec::new();
         set.write(&mut parameters);
-        Self { parameters, set, states, before: None }
+        Self { parameters, set, states, leases: Leases::default(), before: None }
     }
 
     pub(crate) fn stable_id(&self) -> u64 {
@@ -47,7 +52,14 @@ impl Kept {
     /// Makes it one of `set`, with what is used carried over at `now`; false when nothing was. Its
     /// own quotas `may_return`: then what they counted is remembered.
     pub(crate) fn carry_to(&mut self, set: StoredSet, may_return: bool, now: Timestamp) -> bool {
+        let leases = if mutation::is(Mutation::KeepsAcrossChange) {
+            core::mem::take(&mut self.leases)
+        } else {
+            Leases::default()
+        };
+        self.charge_leases(now);
         let mut next = Self::fresh(set);
+        next.leases = leases;
         carry_set(&self.set, &self.states, &next.set, now, &mut next.states);
         let mut earlier = core::mem::replace(self, next);
         let before = earlier.before.take().filter(|before| before.parameters == self.parameters);
@@ -81,12 +93,21 @@ impl Kept {
     /// The time from which it may be forgotten without loss.
     pub(crate) fn idle_at(&self) -> Timestamp {
         let before = self.before.as_ref().map_or(Timestamp::ZERO, |before| before.idle_at());
-        self.set.idle_at(&self.states).max(before)
+        let is_out = !self.leases.all.is_empty() && !mutation::is(Mutation::IdleWhileOut);
+        let own = if is_out {
+            // From the end of a lease on, what it did not report is owed.
+            self.set.idle_at(&self.states_in_the_end())
+        } else {
+            self.set.idle_at(&self.states)
+        };
+        own.max(before)
     }
 
     /// True when it may be forgotten at `now`, however the clock oscillates.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
-        let is_unused = || self.before.is_none() && self.states.iter().all(|byte| *byte == 0);
+        let is_out = !self.leases.all.is_empty() && !mutation::is(Mutation::IdleWhileOut);
+        let is_zero = || self.states.iter().all(|byte| *byte == 0);
+        let is_unused = || self.before.is_none() && !is_out && is_zero();
         self.idle_at().saturating_add(ALLOWED_SKEW) <= now || is_unused()
     }
 
@@ -99,7 +120,9 @@ impl Kept {
 
     /// The greatest share of a quota that is used at `now`.
     pub(crate) fn used(&self, now: Timestamp) -> u32 {
-        let of = |quota: &StoredQuota| Some(quota.limiter().used(quota.state(&self.states)?, now));
+        let in_the_end = (!self.leases.all.is_empty()).then(|| self.states_in_the_end());
+        let states = in_the_end.as_ref().unwrap_or(&self.states);
+        let of = |quota: &StoredQuota| Some(quota.limiter().used(quota.state(states)?, now));
         self.set.quotas().iter().filter_map(of).max().unwrap_or(0)
     }
 
@@ -107,7 +130,8 @@ impl Kept {
     pub(crate) fn len(&self) -> usize {
         let before = self.before.as_ref().map_or(0, |before| before.len());
         let own = self.parameters.len().saturating_add(self.states.len());
-        own.saturating_add(STATES_LEN).saturating_add(before)
+        let leases = self.leases.len();
+        own.saturating_add(STATES_LEN).saturating_add(leases).saturating_add(before)
     }
 
     /// Its quotas and states, with a decision for each quota.

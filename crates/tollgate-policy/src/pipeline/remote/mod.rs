@@ -6,12 +6,16 @@
 //! be decided by, and the row keeps those of its states beside them, so that neither ever decides
 //! by the other's. Nothing here does I/O or reads a clock.
 
+pub(crate) mod leases;
 pub(crate) mod format_1;
+pub(crate) mod entry;
 pub(crate) mod operate;
+pub(crate) mod settle;
 pub(crate) mod counts;
 pub(crate) mod decide;
 pub(crate) mod row;
 pub(crate) mod marks;
+pub(crate) mod settled;
 pub(crate) mod kept;
 pub(crate) mod reply;
 pub(crate) mod asked;

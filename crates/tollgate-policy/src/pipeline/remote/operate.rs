@@ -1,7 +1,8 @@
 //! What an operator asks of one key: what it has used, to forget that, to refuse it until a time.
 //!
 //! Invariant: every operation may be repeated: the second time changes nothing. Nothing is decided
-//! or charged. The key itself is not in these bytes; whoever carries them knows where it counts.
+//! or charged; what is leased is told as used, since it may be spent. The key itself is not in
+//! these bytes; whoever carries them knows where it counts.
 //!
 //! Request: [`MAGIC`]; the identity of the key's group `u64`; what `u8` (1 describe, 2 reset, 3
 //! block, 4 end a block), until when `u64`, the rule's stable identity `u64`, then the stable
@@ -16,6 +17,9 @@ use tollgate_core::{Decision, Limiter, Span, Timestamp};
 
 use crate::pipeline::key_hashes::pk;
 use crate::pipeline::remote::counts::{Answered, Counts};
+use crate::pipeline::remote::kept::Kept;
+use crate::pipeline::remote::leases::clock::Clock;
+use crate::pipeline::remote::leases::mutation::{self, Mutation};
 use crate::pipeline::remote::wire::{DECIDED, Reader, WireError};
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
@@ -83,7 +87,7 @@ impl GivenKey {
         out.extend(tenants_id(name).to_le_bytes());
     }
 
-    /// The hash of the key that clients are told as `pk`.
+    /// The hash of the key that clients are told as `pk`; [`pk_text`](crate::pk_text) writes it.
     #[must_use]
     pub fn pk(&self, policy: &Policy) -> u64 {
         pk(self.bytes(), &policy.response)
@@ -101,7 +105,12 @@ impl Counts {
     ///
     /// # Errors
     /// The bytes are no request of an operator; nothing is changed then.
-    pub fn operate(&mut self, request: &[u8], now: Timestamp) -> Result<Answered, WireError> {
+    pub fn operate(
+        &mut self,
+        request: &[u8],
+        clock: impl Into<Clock>,
+    ) -> Result<Answered, WireError> {
+        let clock = clock.into();
         let mut bytes = Reader(request);
         if bytes.bytes(MAGIC.len())? != MAGIC {
             return Err(WireError::Malformed);
@@ -112,6 +121,7 @@ impl Counts {
         while !bytes.0.is_empty() {
             ids.push(bytes.u64()?);
         }
+        let (now, is_ended) = self.advance(&clock);
         let is_changed = match what {
             DESCRIBE => false,
             RESET => self.reset(rule, &ids, now),
@@ -124,15 +134,23 @@ impl Counts {
         }
         let mut reply = Vec::new();
         self.describe(rule, &ids, now, &mut reply);
-        Ok(Answered { reply, is_changed })
+        Ok(Answered { reply, is_changed: is_changed || is_ended })
     }
 
+    /// Forgets what is used. What is leased stays: it is spent whatever is done here.
     fn reset(&mut self, rule: u64, ids: &[u64], now: Timestamp) -> bool {
-        let before = self.sets.len();
-        self.sets.retain(|kept| !ids.contains(&kept.stable_id()));
-        if self.sets.len() == before {
+        if !self.sets.iter().any(|kept| ids.contains(&kept.stable_id())) {
             return false;
         }
+        let is_kept = |kept: &mut Kept| {
+            let is_out = !kept.leases.all.is_empty() && !mutation::is(Mutation::ResetForgets);
+            if is_out && ids.contains(&kept.stable_id()) {
+                kept.states.fill(0);
+                kept.before = None;
+            }
+            is_out || !ids.contains(&kept.stable_id())
+        };
+        self.sets.retain_mut(is_kept);
         if let Some(mark) = self.mark(rule, now) {
             mark.reset_at = now;
         }
@@ -159,9 +177,10 @@ impl Counts {
             out.extend(number.to_le_bytes());
         }
         for kept in self.sets.iter().filter(|kept| ids.contains(&kept.stable_id())) {
+            let states = kept.states_beside_leases(now);
             out.extend_from_slice(&kept.parameters);
-            out.extend(u32::try_from(kept.states.len()).unwrap_or(u32::MAX).to_le_bytes());
-            out.extend_from_slice(&kept.states);
+            out.extend(u32::try_from(states.len()).unwrap_or(u32::MAX).to_le_bytes());
+            out.extend(states);
         }
     }
 }

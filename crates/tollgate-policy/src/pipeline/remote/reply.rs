@@ -7,13 +7,14 @@ use alloc::vec::Vec;
 use tollgate_core::{Decision, Timestamp};
 
 use crate::pipeline::partition::{Partition, PartitionMut};
-use crate::pipeline::partitions::Status;
+use crate::pipeline::partitions::{Failure, Status};
 use crate::pipeline::plan::{AppliedRule, Due};
 use crate::pipeline::remote::asked::Asked;
 use crate::pipeline::remote::counts::Counts;
 use crate::pipeline::remote::kept::Kept;
 use crate::pipeline::remote::wire::{
-    BLOCKED, CHARGED, DECIDED, DECISION_LEN, NEWER, Reader, TOLD, WireError, write_decision,
+    BLOCKED, CHARGED, DECIDED, DECISION_LEN, HELD, NEWER, OTHER_ENTRY, Reader, TOLD, WireError,
+    write_decision,
 };
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
@@ -27,7 +28,8 @@ impl Counts {
         out.reserve(len.saturating_add(asked.rules.len()).saturating_add(9));
         out.push(DECIDED);
         out.extend(at.as_nanos().to_le_bytes());
-        let tells = !asked.is_quiet && asked.is_used_up();
+        let is_silent = asked.is_quiet || asked.is_untold;
+        let tells = !is_silent && (asked.tells || asked.is_used_up());
         let mut decisions = asked.decisions.iter();
         for rule in &asked.rules {
             let is_charged = rule.charged.is_some() && rule.due != Due::GivenBack;
@@ -68,7 +70,7 @@ impl Asked<'_> {
         for rule in &mut self.rules {
             let flags = flags(&mut bytes)?;
             rule.charged = (flags & CHARGED != 0).then_some(at);
-            blocked_until(flags, &mut bytes)?;
+            rule.blocked_until = blocked_until(flags, &mut bytes)?;
             for decision in decisions.by_ref().take(rule.quotas) {
                 *decision = bytes.decision()?;
             }
@@ -87,8 +89,20 @@ impl PartitionMut<'_> {
     ///
     /// # Errors
     /// [`WireError::Newer`] when the states are of a newer policy than this plan's, else the bytes
-    /// are no reply to this partition's request. Fail the partition then.
+    /// are no reply to this partition's request. Fail the partition then. With
+    /// [`WireError::OtherEntry`] it has failed already, and knows the entry.
     pub fn accept(&mut self, policy: &Policy, reply: &[u8]) -> Result<(), WireError> {
+        if let Some((&OTHER_ENTRY, entry)) = reply.split_first()
+            && self.stored.under.is_some()
+        {
+            self.fail(Failure::OtherEntry);
+            self.stored.value.clear();
+            self.stored.value.extend_from_slice(entry);
+            return Err(WireError::OtherEntry);
+        }
+        if reply.first() == Some(&HELD) {
+            return self.accept_held(policy, reply);
+        }
         let (mut bytes, at) = decided(reply)?;
         let mut status = Status::Uncharged;
         let Self { index, applied, decisions, stored, .. } = self;
@@ -96,6 +110,7 @@ impl PartitionMut<'_> {
         for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
             let flags = flags(&mut bytes)?;
             applied.charged = (flags & CHARGED != 0).then_some(at);
+            applied.is_leased = false;
             applied.blocked_until = blocked_until(flags, &mut bytes)?;
             if applied.charged.is_some() {
                 status = Status::Charged;

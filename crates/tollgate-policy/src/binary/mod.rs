@@ -1,0 +1,214 @@
+//! A compiled policy as bytes, so that whoever enforces it need not read the document.
+//!
+//! [`Policy::write_compiled`] writes it and [`Policy::read_compiled`] reads it: a policy that
+//! decides as the one it was written from, to the byte, without the reader and the compiler of
+//! documents, which are several times as large as what reads this.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 9 | `\0tollgate`: neither a document nor any other text |
+//! | 1 | [`VERSION`] |
+//! | 8 | the shape: a hash of the names and kinds of everything that follows |
+//! | 1 | the surface |
+//! | | the policy: `form.rs`, `rule_form.rs` |
+//! | 8 | the checksum of all before it, SipHash-1-3 |
+//!
+//! Numbers of eight bytes are little-endian.
+//!
+//! Invariant: bytes are one policy or none. What is read is checked as if somebody hostile had
+//! written it, so it is a policy that some document could have been compiled to; a policy has one
+//! spelling, so reading and writing gives the same bytes. Time and memory grow with the bytes that
+//! are there. The checksum finds accidents and proves nothing: whoever may replace the file may
+//! replace the policy, and it is as secret as the document, because the keys of tokens and the
+//! salts stand in it.
+//!
+//! **A new field** of a policy does not compile until it stands in one of these files, and
+//! changes the shape by itself, so that older and newer code refuse each other's bytes: whoever
+//! keeps them keeps the document beside them. [`VERSION`] is raised by hand where the same bytes
+//! come to mean something else.
+
+mod coded;
+mod form;
+mod rule_form;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::hash::Hasher;
+
+use base64ct::{Base64, Encoding};
+use siphasher::sip::SipHasher13;
+
+use crate::binary::coded::{Bytes, Coded, shape, variants};
+use crate::binary::form::PolicyForm;
+use crate::policy::compiled::Policy;
+use crate::policy::surface::Surface;
+use crate::stable_hash::stable_hash;
+
+/// What the bytes mean, beyond their shape. Raise it when bytes of the same shape come to decide
+/// something else: when what is computed of them changes, or what a field means.
+const VERSION: u8 = 1;
+
+const MAGIC: &[u8; 9] = b"\0tollgate";
+
+/// The longest compiled policy: what the longest document becomes is shorter.
+pub const MAX_COMPILED: usize = 4 << 20;
+
+variants!(Surface { 0 => Envoy, 1 => Worker, 2 => Library, 3 => Server, });
+
+/// The shape of what stands between the header and the checksum.
+const SHAPE: u64 = shape(&["policy"], &[Surface::SHAPE, PolicyForm::SHAPE]);
+
+/// Why bytes are no compiled policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotCompiled {
+    /// They do not begin as one.
+    Other,
+    /// Another version of this code wrote them.
+    OtherVersion,
+    /// They were cut or changed since, or are longer than [`MAX_COMPILED`].
+    Damaged,
+    /// They are a policy for another surface.
+    OtherSurface {
+        /// The one that they are for.
+        compiled_for: Surface,
+        /// The one that was asked for.
+        wanted: Surface,
+    },
+    /// They are whole, and say what no document can say.
+    Impossible,
+}
+
+impl fmt::Display for NotCompiled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other => f.write_str("is no compiled policy; make one with \"tollgate compile\""),
+            Self::OtherVersion => f.write_str(
+                "was compiled by another version of Tollgate; compile the policy with this one",
+            ),
+            Self::Damaged => {
+                f.write_str("is damaged: it was cut or changed; compile the policy again")
+            }
+            Self::OtherSurface { compiled_for, wanted } => {
+                let (compiled_for, wanted) = (compiled_for.name(), wanted.name());
+                write!(
+                    f,
+                    "was compiled for the surface \"{compiled_for}\"; compile the policy with --surface {wanted}"
+                )
+            }
+            Self::Impossible => {
+                f.write_str("says what no policy can say; compile the policy again")
+            }
+        }
+    }
+}
+
+impl core::error::Error for NotCompiled {}
+
+impl Policy {
+    /// Appends the policy to `out` as bytes that [`Policy::read_compiled`] reads: without the
+    /// secret and the version that its surface may have given it.
+    ///
+    /// They hold everything that the document says, the keys of tokens and the salts among it, so
+    /// they are as secret as that is.
+    pub fn write_compiled(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(MAGIC);
+        out.push(VERSION);
+        out.extend(SHAPE.to_le_bytes());
+        self.surface.write(out);
+        PolicyForm::of(self).write(out);
+        let sum = checksum(out.get(start..).unwrap_or_default());
+        out.extend(sum.to_le_bytes());
+    }
+
+    /// The same bytes as text, in base64 with padding, for configurations that are text.
+    #[must_use]
+    pub fn to_compiled_text(&self) -> String {
+        let mut bytes = Vec::new();
+        self.write_compiled(&mut bytes);
+        let mut text = vec![0; Base64::encoded_len(&bytes)];
+        Base64::encode(&bytes, &mut text).map(Into::into).unwrap_or_default()
+    }
+
+    /// True when it was made of this very `document`, byte for byte: what was compiled before the
+    /// document was changed is not.
+    #[must_use]
+    pub fn is_of(&self, document: &str) -> bool {
+        self.fingerprint == stable_hash(&[document.as_bytes()])
+    }
+
+    /// True for what is meant to be a compiled policy, whether it is one or not: no document begins
+    /// so.
+    #[must_use]
+    pub fn is_compiled(bytes: &[u8]) -> bool {
+        bytes.starts_with(MAGIC)
+    }
+
+    /// True for what this version of the code compiled: bytes of another one are not read here.
+    #[must_use]
+    pub fn is_compiled_here(bytes: &[u8]) -> bool {
+        let version = bytes.strip_prefix(MAGIC).and_then(|rest| rest.strip_prefix(&[VERSION]));
+        version.is_some_and(|rest| rest.starts_with(&SHAPE.to_le_bytes()))
+    }
+
+    /// Reads what [`Policy::write_compiled`] wrote for `surface`. Any bytes are accepted, and
+    /// refused unless every one of them is as it was written.
+    ///
+    /// # Errors
+    /// Why they are no policy for `surface`; a sentence that begins after its subject.
+    ///
+    /// ```
+    /// use tollgate_policy::{NotCompiled, Policy, Surface};
+    ///
+    /// let document = r#"{"version": 1, "rules": [
+    ///     {"name": "each", "key": ["client_ip"], "quotas": [{"limit": 10, "window": "1m"}]}
+    /// ]}"#;
+    /// let policy = Policy::compile(document, Surface::Worker)?;
+    /// let mut bytes = Vec::new();
+    /// policy.write_compiled(&mut bytes);
+    /// let read = Policy::read_compiled(&bytes, Surface::Worker).unwrap();
+    /// assert_eq!(read.fingerprint(), policy.fingerprint());
+    ///
+    /// let for_another = Policy::read_compiled(&bytes, Surface::Envoy).unwrap_err();
+    /// assert_eq!(
+    ///     for_another.to_string(),
+    ///     "was compiled for the surface \"worker\"; compile the policy with --surface envoy"
+    /// );
+    /// bytes[40] ^= 1;
+    /// let changed = Policy::read_compiled(&bytes, Surface::Worker).unwrap_err();
+    /// assert_eq!(changed, NotCompiled::Damaged);
+    /// # Ok::<(), tollgate_policy::Problems>(())
+    /// ```
+    pub fn read_compiled(bytes: &[u8], surface: Surface) -> Result<Self, NotCompiled> {
+        let mut rest = Bytes(bytes.strip_prefix(MAGIC).ok_or(NotCompiled::Other)?);
+        let version = rest.byte().ok_or(NotCompiled::Damaged)?;
+        let shape = rest.array().ok_or(NotCompiled::Damaged)?;
+        if version != VERSION || u64::from_le_bytes(shape) != SHAPE {
+            return Err(NotCompiled::OtherVersion);
+        }
+        let (checked, sum) = bytes.split_last_chunk().ok_or(NotCompiled::Damaged)?;
+        let body = rest.0.split_last_chunk::<8>().map(|(body, _)| body);
+        let is_whole = bytes.len() <= MAX_COMPILED && checksum(checked) == u64::from_le_bytes(*sum);
+        let mut rest = Bytes(body.filter(|_| is_whole).ok_or(NotCompiled::Damaged)?);
+        let compiled_for = Surface::read(&mut rest).ok_or(NotCompiled::Impossible)?;
+        if compiled_for != surface {
+            return Err(NotCompiled::OtherSurface { compiled_for, wanted: surface });
+        }
+        let form = PolicyForm::read(&mut rest).filter(|_| rest.0.is_empty());
+        let form = form.filter(PolicyForm::is_within_bounds);
+        form.and_then(|form| form.policy(surface)).ok_or(NotCompiled::Impossible)
+    }
+}
+
+/// The checksum of a compiled policy: its key tells it from every other hash here.
+fn checksum(bytes: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(0, 2);
+    hasher.write(bytes);
+    hasher.finish()
+}

@@ -1,0 +1,266 @@
+//! That a policy is the same when it was written and read, and that nothing else is read.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::*;
+
+/// Everything that a document may say on one surface or another.
+const FULL: &str = r#"{
+  "version": 1,
+  "client_ip": {"source": "forwarded", "trusted_proxies": ["10.0.0.0/8", "2001:db8::/32", "::ffff:192.0.2.0/120"],
+    "ipv4_prefix": 24, "ipv6_prefix": 56},
+  "jwt": {"metadata": "m", "header": "X-Token", "repeated": "first", "issuer": "i", "audiences": ["a", "b"],
+    "keys": [{"kty": "oct", "alg": "HS256", "kid": "1", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U"}]},
+  "tenant": {"jwt_claim": "org"},
+  "repeated": "last",
+  "response": {"headers": "draft-7", "on_allow": false, "body": "text", "jitter": "2s", "partition_key": true},
+  "waiting": {"per_key": 7, "total": 70, "bytes": 65536},
+  "on_failure": "deny",
+  "escaped_slashes": "literal",
+  "exempt": [{"paths": ["/health"]}, {"client_cidrs": ["198.51.100.0/24"], "methods": ["GET"]}],
+  "rules": [
+    {"name": "all kinds", "key": ["client_ip", "method", "host", "path", {"header": "X-Key"},
+       {"cookie": "c", "repeated": "first"}, {"query": "q"}, {"path_param": "id"}],
+     "when": {"methods": ["GET", "POST"], "hosts": ["a.example", "*.example.com", "[::1]"],
+       "paths": ["/a/{id}/*/**", "/b/%7eé/{id}"],
+       "headers": {"x-b": "*", "X-A": ["1", {"prefix": "2"}]}, "query": {"p": "v"},
+       "client_cidrs": ["0.0.0.0/0"], "countries": ["de"], "asns": [0, 4294967295]},
+     "unless": {"paths": ["/"]},
+     "on_missing": "shared", "on_failure": "allow", "durability": "relaxed", "capacity": 4,
+     "cost": {"header": "x-cost", "default": 2, "max": 10, "repeated": "last"},
+     "charge": {"response_status": ["401", "5xx"], "reserve": true, "on_abort": "skip"},
+     "mode": {"enforce_percent": 10, "salt": "0123456789abcdef"},
+     "action": {"deny": {"status": 403, "body": "no"}},
+     "quotas": [
+       {"name": "g", "limit": 10, "window": "1s", "burst": 3, "strict": true},
+       {"name": "t", "limit": 10, "window": "1m", "algorithm": "token-bucket"},
+       {"name": "l", "limit": 10, "window": "1m", "algorithm": "leaky-bucket"},
+       {"name": "f", "limit": 10, "window": "1h", "algorithm": "fixed-window"},
+       {"name": "s", "limit": 10, "window": "1h", "algorithm": "sliding-window"},
+       {"name": "b", "limit": 10, "window": "1h", "algorithm": "sliding-buckets", "buckets": 6, "weighted": true},
+       {"name": "o", "limit": 10, "window": "1h", "algorithm": "sliding-log"}]},
+    {"name": "tiers", "key": [], "quotas": [{"limit": 1, "window": "1s", "algorithm": "leaky-queue"}],
+     "action": {"delay": {"max": "5m"}}, "mode": "shadow",
+     "tiers": [
+       {"name": "low", "priority": 1, "key_values": ["b", "192.0.2.7", "a"], "quotas": [{"limit": 2, "window": "1s"}]},
+       {"name": "high", "priority": 9, "when": {"headers": {"x": "1"}}, "repeated": "join",
+        "quotas": [{"name": "s", "limit": 3, "window": "1s"}, {"limit": 3, "window": "1d", "name": "day"}]}]},
+    {"name": "bytes", "key": [], "cost": {"content_length_per": 1000}, "action": {"respond": {"status": 200}},
+     "quotas": [{"name": "q", "limit": 1000000, "window": "366d"}]},
+    {"name": "mark", "key": ["country", "asn"], "action": {"mark": {"header": "X-Over", "value": "yes"}},
+     "when": {"hosts": ["*.example.com"]}, "quotas": [{"limit": 1, "window": "1ms"}]},
+    {"name": "hot", "key": ["host"], "shards": 3, "quotas": [{"limit": 5, "window": "1m"}]}
+  ]
+}"#;
+
+/// What only Envoy has.
+const ENVOY: &str = r#"{"version": 1, "geo": {"country_header": "X-Country", "asn_header": "x-asn"},
+  "client_ip": {"source": {"header": "X-Real"}, "trusted_hops": 2},
+  "rules": [{"name": "r", "key": ["route", "country"], "when": {"routes": ["a", ""], "asns": [1]},
+    "quotas": [{"name": "q", "limit": 1, "window": "1s"}]}]}"#;
+
+/// Counts of a fleet, and those of a node beside them.
+const FLEET: &str = r#"{"version": 1, "rules": [
+  {"name": "f", "key": ["client_ip"], "scope": "fleet", "lease": "500ms", "on_failure": {"share": 4},
+    "quotas": [{"limit": 100, "window": "1s"}], "tiers": [{"name": "t", "key_values": ["192.0.2.1"],
+      "quotas": [{"limit": 400, "window": "1s", "burst": 8}]}]},
+  {"name": "s", "key": ["client_ip"], "scope": {"share": 3}, "quotas": [{"limit": 100, "window": "1s"}]},
+  {"name": "g", "key": ["client_ip"], "scope": "fleet", "lease": 0, "on_failure": "local",
+    "quotas": [{"limit": 100, "window": "1s"}]},
+  {"name": "l", "key": [], "quotas": [{"limit": 100, "window": "1s"}]}]}"#;
+
+/// What only a server is asked.
+const SERVER: &str = r#"{"version": 1, "rules": [{"name": "d", "key": [{"descriptor": "user"}],
+  "when": {"domain": ["a", "b"], "descriptor": {"plan": [{"prefix": "x", "not": ["xy", {"like": "x*z"}]}, "*"]},
+    "entries": [[{"user": "*"}, {"to": ["1", {"like": "*2*"}]}]], "beside": [[{"k": "v"}]]},
+  "quotas": [{"limit": 1, "window": "1s"}]}]}"#;
+
+fn compiled(document: &str, surface: Surface) -> Policy {
+    Policy::compile(document, surface).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn written(policy: &Policy) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    policy.write_compiled(&mut bytes);
+    bytes
+}
+
+/// Everything in a policy, in words; but for the tables, whose order is their own.
+fn all(policy: &Policy) -> String {
+    let Policy { index: _, .. } = policy;
+    let without = Policy { index: crate::policy::index::Index::new(), ..policy.clone() };
+    format!("{without:#?}")
+}
+
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let sum = checksum(&bytes);
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn what_is_read_is_what_was_written() {
+    for (document, surface) in [
+        (FULL, Surface::Worker),
+        (ENVOY, Surface::Envoy),
+        (ENVOY, Surface::Library),
+        (FLEET, Surface::Envoy),
+        (FLEET, Surface::Server),
+        (SERVER, Surface::Server),
+    ] {
+        let policy = compiled(document, surface);
+        let bytes = written(&policy);
+        let read = Policy::read_compiled(&bytes, surface).unwrap();
+        assert_eq!(all(&read), all(&policy));
+        assert_eq!(written(&read), bytes);
+        assert_eq!(read.surface(), surface);
+        assert!(Policy::is_compiled(&bytes) && !Policy::is_compiled(document.as_bytes()));
+        assert!(bytes.len() < 2 * document.len(), "{} of {}", bytes.len(), document.len());
+    }
+}
+
+#[test]
+fn it_is_of_its_document_and_of_no_other() {
+    let policy = compiled(FULL, Surface::Worker);
+    let read = Policy::read_compiled(&written(&policy), Surface::Worker).unwrap();
+    assert!(read.is_of(FULL) && !read.is_of(&FULL.replace("10", "11")) && !read.is_of(""));
+    let text = policy.to_compiled_text();
+    assert!(text.starts_with("AHRvbGxnYXRl"), "{text}");
+    let mut bytes = vec![0; text.len()];
+    assert_eq!(Base64::decode(&text, &mut bytes).unwrap(), written(&policy));
+}
+
+#[test]
+fn the_secret_and_the_version_of_a_surface_are_not_written() {
+    let policy = compiled(FULL, Surface::Worker);
+    let mut with_secret = policy.clone();
+    with_secret.set_hash_key([7; 16]);
+    with_secret.key_public_fingerprint([7; 16]);
+    with_secret.set_version(9);
+    assert_eq!(written(&with_secret), written(&policy));
+}
+
+#[test]
+fn every_byte_that_is_missing_added_or_changed_is_noticed() {
+    let bytes = written(&compiled(FULL, Surface::Worker));
+    for len in 0..bytes.len() {
+        assert!(Policy::read_compiled(&bytes[..len], Surface::Worker).is_err(), "{len}");
+    }
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert_eq!(Policy::read_compiled(&longer, Surface::Worker).err(), Some(NotCompiled::Damaged));
+    for i in 0..bytes.len() {
+        for bit in [1, 0x80] {
+            let mut changed = bytes.clone();
+            changed[i] ^= bit;
+            let why = Policy::read_compiled(&changed, Surface::Worker).expect_err("it was changed");
+            let expected = match i {
+                0..9 => NotCompiled::Other,
+                9..18 => NotCompiled::OtherVersion,
+                _ => NotCompiled::Damaged,
+            };
+            assert_eq!(why, expected, "byte {i}");
+        }
+    }
+}
+
+/// Who knows how to make the checksum gets a policy that some document could say, or none.
+#[test]
+fn a_byte_that_is_changed_with_its_checksum_gives_none_or_one_that_is_written_so() {
+    let mut accepted = 0;
+    for (document, surface) in
+        [(FULL, Surface::Worker), (FLEET, Surface::Envoy), (SERVER, Surface::Server)]
+    {
+        let bytes = written(&compiled(document, surface));
+        let body = &bytes[..bytes.len() - 8];
+        for i in MAGIC.len() + 9..body.len() {
+            for value in [0, 1, 2, 0x7f, 0x80, 0xff, body[i].wrapping_add(1), body[i] ^ 0x20] {
+                let mut changed = body.to_vec();
+                changed[i] = value;
+                let changed = sealed(changed);
+                for surface in Surface::ALL {
+                    if let Ok(policy) = Policy::read_compiled(&changed, surface) {
+                        assert_eq!(written(&policy), changed, "byte {i}");
+                        assert!(policy.is_whole());
+                        accepted += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(accepted > 500, "{accepted}");
+}
+
+#[test]
+fn whatever_is_cut_out_of_the_middle_gives_none_or_one_that_is_written_so() {
+    let bytes = written(&compiled(FULL, Surface::Worker));
+    let body = &bytes[..bytes.len() - 8];
+    for i in 18..body.len() {
+        for len in [1, 2, 9] {
+            let mut cut = body.to_vec();
+            cut.drain(i..(i + len).min(body.len()));
+            let cut = sealed(cut);
+            if let Ok(policy) = Policy::read_compiled(&cut, Surface::Worker) {
+                assert_eq!(written(&policy), cut);
+            }
+        }
+    }
+}
+
+#[test]
+fn it_says_why_not() {
+    let bytes = written(&compiled(ENVOY, Surface::Envoy));
+    let why = |bytes: &[u8], surface| Policy::read_compiled(bytes, surface).unwrap_err();
+    assert_eq!(why(b"{}", Surface::Envoy), NotCompiled::Other);
+    let (compiled_for, wanted) = (Surface::Envoy, Surface::Worker);
+    assert_eq!(why(&bytes, wanted), NotCompiled::OtherSurface { compiled_for, wanted });
+    let mut other = bytes[..bytes.len() - 8].to_vec();
+    other[9] += 1;
+    assert!(!Policy::is_compiled_here(&other) && Policy::is_compiled_here(&bytes));
+    assert_eq!(why(&sealed(other), Surface::Envoy), NotCompiled::OtherVersion);
+    let mut long = bytes[..bytes.len() - 8].to_vec();
+    long.resize(MAX_COMPILED, 0);
+    assert_eq!(why(&sealed(long), Surface::Envoy), NotCompiled::Damaged, "too long");
+    let mut more = bytes[..bytes.len() - 8].to_vec();
+    more.push(0);
+    assert_eq!(why(&sealed(more), Surface::Envoy), NotCompiled::Impossible);
+    for why in [
+        NotCompiled::Other,
+        NotCompiled::OtherVersion,
+        NotCompiled::Damaged,
+        NotCompiled::Impossible,
+    ] {
+        let said = format!("{why}");
+        assert!(
+            said.ends_with("\"tollgate compile\"") || said.contains("compile the policy"),
+            "{said}"
+        );
+    }
+}
+
+/// The worst of documents for its length: a megabyte of what takes more bytes compiled.
+#[test]
+fn the_longest_document_has_room() {
+    let tier = |i: usize| {
+        format!(r#"{{"name":"{i:x}","when":{{}},"quotas":[{{"limit":1,"window":"1s"}}]}}"#)
+    };
+    let rule = |r: usize| {
+        let name = format!("{r:02}{}", "n".repeat(62));
+        let tiers: Vec<String> = (0..950).map(tier).collect();
+        format!(
+            r#"{{"name":"{name}","key":[],"tiers":[{}],"quotas":[{{"limit":1,"window":"1s"}}]}}"#,
+            tiers.join(",")
+        )
+    };
+    let rules: Vec<String> = (0..17).map(rule).collect();
+    let document = format!(r#"{{"version":1,"rules":[{}]}}"#, rules.join(","));
+    assert!((900_000..crate::MAX_DOCUMENT).contains(&document.len()), "{}", document.len());
+    let policy = Policy::compile(&document, Surface::Worker).unwrap();
+    let bytes = written(&policy);
+    assert!(bytes.len() < MAX_COMPILED / 2, "{}", bytes.len());
+    let read = Policy::read_compiled(&bytes, Surface::Worker).unwrap();
+    assert_eq!(read.quota_sets().len(), policy.quota_sets().len());
+    assert_eq!(written(&read), bytes);
+}

@@ -1,0 +1,94 @@
+//! Headers that a mark may set.
+//!
+//! Invariant: none of them says what a request is, where it goes or whom it is from, so a policy
+//! never changes what the origin believes of a client.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::document::scalar::HeaderName;
+use crate::json::node::Node;
+use crate::json::place::At;
+use crate::json::quote::quoted_text;
+use crate::json::reader::{FromNode, schema};
+
+/// A header that a mark may set, in lower case: none that says what a request is, where it goes or
+/// whom it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MarkHeader(pub(crate) String);
+
+/// What frames a message, routes it, or identifies a client, to one hop or to an origin. A `-` at
+/// the end stands for every name that begins so.
+const NOT_FOR_MARKS: [&str; 43] = [
+    // The message and its connection (RFC 9110, 7.6.1; RFC 9112, 6; RFC 9113, 8.2.2).
+    "connection",
+    "content-",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-",
+    "te",
+    "trailer",
+    "trailers",
+    "transfer-encoding",
+    "upgrade",
+    // Credentials.
+    "authorization",
+    "cookie",
+    "cookie2",
+    "set-cookie",
+    // The client's address, as proxies say it.
+    "cf-",
+    "client-ip",
+    "cluster-client-ip",
+    "fastly-client-ip",
+    "forwarded",
+    "forwarded-for",
+    "incap-client-ip",
+    "remote-addr",
+    "remote-user",
+    "true-client-ip",
+    "via",
+    "x-appengine-",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-forwarded",
+    "x-forwarded-",
+    "x-originating-ip",
+    "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+    // Another target or method than the one that was decided on, and Envoy's own.
+    "x-envoy-",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-",
+];
+
+impl MarkHeader {
+    /// True for the name of a header that a mark may set.
+    pub(crate) fn is_one(name: &str) -> bool {
+        let means = |not: &str| name == not || not.ends_with('-') && name.starts_with(not);
+        HeaderName::is_one(name) && !NOT_FOR_MARKS.iter().any(|not| means(not))
+    }
+}
+
+impl FromNode for MarkHeader {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let HeaderName(name) = HeaderName::read(node, at)?;
+        if !Self::is_one(&name) {
+            at.problem(format!(
+                "{} says what a request is or whom it is from; use a name of your own, such as \"x-over-limit\"",
+                quoted_text(&name)
+            ));
+            return None;
+        }
+        Some(Self(name))
+    }
+
+    schema!({"type": "string", "pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}$"});
+}

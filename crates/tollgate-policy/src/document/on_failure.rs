@@ -1,0 +1,51 @@
+//! What becomes of a request where a rule's state cannot be read or written.
+//!
+//! Invariant: it is configuration; nobody decides it on the way.
+
+use crate::document::scope::ShareDoc;
+use crate::json::node::Node;
+use crate::json::place::At;
+use crate::json::reader::{FromNode, choice, schema};
+use crate::json::suggest::unknown;
+
+choice! {
+    /// What happens when state cannot be read or written.
+    OnFailure ("failure mode") {
+        /// The request passes.
+        "allow" => Allow,
+        /// The request is refused with 503.
+        "deny" => Deny,
+    }
+}
+
+/// What happens to a rule without its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WithoutState {
+    /// The request is let through or refused.
+    Decided(OnFailure),
+    /// A node that reaches no authority counts by itself, with this part of the limits.
+    Local(u32),
+}
+
+impl FromNode for WithoutState {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        const WANTED: &str =
+            "a failure mode; use \"allow\", \"deny\", \"local\" or {\"share\": 12}";
+        match node {
+            Node::Text(text) if text == "local" => Some(Self::Local(1)),
+            Node::Text(text) if text != "allow" && text != "deny" => {
+                at.problem(unknown("failure mode", text, &["allow", "deny", "local"]));
+                None
+            }
+            Node::Text(_) => OnFailure::read(node, at).map(Self::Decided),
+            Node::Object(_) => ShareDoc::read(node, at).map(|doc| Self::Local(doc.share.0)),
+            _ => at.not_text(node, WANTED),
+        }
+    }
+
+    schema!({"anyOf": [
+        OnFailure::schema(),
+        {"const": "local", "description": "A node that reaches no authority counts by itself."},
+        ShareDoc::schema()
+    ]});
+}

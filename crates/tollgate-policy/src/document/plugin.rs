@@ -1,0 +1,110 @@
+//! What a proxy's plugin is told beside the policy: whom it asks for the counts of a fleet,
+//! and for later policies.
+//!
+//! Invariant: it is no part of the policy, which is the same document for the proxy and for whoever
+//! counts. No message repeats a secret.
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::document::scalar::parse_span;
+use crate::json::node::Node;
+use crate::json::place::At;
+use crate::json::reader::{FromNode, record, schema};
+use tollgate_core::Span;
+
+record! {
+    /// Whom the filter asks for the counts of rules with "scope": "fleet".
+    FleetDoc {
+        /// The cluster of the authority, as Envoy's configuration calls it.
+        cluster: Visible<1, 256>,
+        /// The host that the authority is asked under; the cluster's name by default.
+        authority: Option<Visible<1, 256>>,
+        /// The path of its leases; /lease by default.
+        path: Option<Visible<1, 1024>>,
+        /// Sent as "Bearer" in the field authorization.
+        token: Option<Visible<1, 4096>>,
+        /// What keys are hashed with before they leave the proxy, the same in the whole fleet.
+        secret: Visible<16, 256>,
+        /// For how long an answer is waited for; 250ms by default.
+        timeout: Option<Timeout>,
+    }
+}
+
+record! {
+    /// The server that the filter takes later policies from.
+    PolicyFromDoc {
+        /// The cluster that leads to it, as Envoy's configuration calls it.
+        cluster: Visible<1, 256>,
+        /// The host that it is asked under; the cluster's name by default.
+        authority: Option<Visible<1, 256>>,
+        /// Where it has the policy; /.well-known/tollgate/admin/policy by default.
+        path: Option<Visible<1, 1024>>,
+        /// Sent as "Bearer" in the field authorization: its FOLLOW_TOKEN.
+        token: Option<Visible<1, 4096>>,
+        /// How often it is asked; 5s by default.
+        every: Option<Every>,
+        /// For how long an answer is waited for; 5s by default.
+        timeout: Option<Timeout>,
+    }
+}
+
+/// How often something is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Every(pub(crate) Span);
+
+/// A change is in force within so long.
+const MIN_EVERY: Span = Span::from_secs(1);
+const MAX_EVERY: Span = Span::from_secs(3600);
+
+impl FromNode for Every {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let span = if let Node::Text(text) = node { parse_span(text) } else { None };
+        match span.filter(|span| (MIN_EVERY..=MAX_EVERY).contains(span)) {
+            Some(span) => Some(Self(span)),
+            None => at.not_text(node, "a time between questions; use 1s to 1h, such as \"5s\""),
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$"});
+}
+
+/// A text of `MIN` to `MAX` visible characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Visible<const MIN: usize, const MAX: usize>(pub(crate) String);
+
+impl<const MIN: usize, const MAX: usize> FromNode for Visible<MIN, MAX> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        if let Node::Text(text) = node
+            && (MIN..=MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_graphic())
+        {
+            return Some(Self(text.clone()));
+        }
+        // It may be a secret, in the wrong place or in the right one.
+        at.problem(format!("must be {MIN} to {MAX} visible ASCII characters"));
+        None
+    }
+
+    schema!({"type": "string", "minLength": MIN, "maxLength": MAX, "pattern": "^[!-~]*$"});
+}
+
+/// For how long an answer is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeout(pub(crate) Span);
+
+/// Nothing answers sooner; and no client waits longer for the first byte.
+const MIN_TIMEOUT: Span = Span::from_millis(1);
+const MAX_TIMEOUT: Span = Span::from_secs(10);
+
+impl FromNode for Timeout {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let span = if let Node::Text(text) = node { parse_span(text) } else { None };
+        match span.filter(|span| (MIN_TIMEOUT..=MAX_TIMEOUT).contains(span)) {
+            Some(span) => Some(Self(span)),
+            None => at.not_text(node, "a timeout; use 1ms to 10s, such as \"250ms\""),
+        }
+    }
+
+    schema!({"type": "string", "pattern": "^[0-9]+(ms|s)$"});
+}

@@ -1,0 +1,45 @@
+//! A node that reaches no authority goes on with a count of its own, where a rule says so.
+//!
+//! Invariant: what is counted so lies in a group of its own, and nothing of it is ever taken for
+//! the fleet's. Deliberately absent: how long nobody answers, and who finds that out.
+
+use crate::pipeline::partitions::Failure;
+use crate::pipeline::plan::{AppliedSet, Plan};
+use crate::policy::compiled::Policy;
+
+impl Plan {
+    /// Notes that the authority of partition `i` does not answer. The rules in it that say so
+    /// (`"on_failure": "local"` or `{"share": 12}`) count in a partition of this node from now on,
+    /// whose place comes back: load and decide it as any other. The others have
+    /// [failed](crate::PartitionMut::fail).
+    pub fn fall_back(&mut self, policy: &Policy, i: usize) -> Option<usize> {
+        let stored = self.partitions.get(i)?;
+        let key = stored.key.clone();
+        let group = policy.groups.get(usize::from(stored.group)).and_then(|it| it.fallback);
+        let fallback_of = |set: &AppliedSet| match set {
+            AppliedSet::OfPolicy(set) => policy.sets.get(usize::from(*set))?.fallback,
+            AppliedSet::OfTenant(..) | AppliedSet::Recorded(_) => None,
+        };
+        let goes_on = |set: &AppliedSet| fallback_of(set).is_some();
+        let mut counted = self.applied.iter().filter(|applied| applied.counts_in(i));
+        let place = match group {
+            Some(group) if counted.any(|it| goes_on(&it.set)) => self.partitions.add(group, key),
+            _ => {
+                self.partition_mut(i)?.fail(Failure::Unreachable);
+                return None;
+            }
+        };
+        for applied in self.applied.iter_mut().filter(|applied| applied.counts_in(i)) {
+            if let Some(set) = fallback_of(&applied.set) {
+                applied.set = AppliedSet::OfPolicy(set);
+                applied.partition = Some(place);
+                applied.charged = None;
+            }
+        }
+        let mut partition = self.partition_mut(i)?;
+        if partition.view().applies() {
+            partition.fail(Failure::Unreachable);
+        }
+        Some(place)
+    }
+}

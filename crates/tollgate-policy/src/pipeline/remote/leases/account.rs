@@ -1,0 +1,346 @@
+//! The accounting: what a key's limiters answer beside what is out, and what becomes of leases.
+//!
+//! Invariant: units that are out are in nobody's state and in everybody's way, until they are
+//! charged or come back. A charge of them always fits; what could not, of bytes that nobody wrote,
+//! is charged as far as it fits.
+
+use core::mem;
+
+use alloc::vec::Vec;
+use tollgate_core::{Algorithm, Decision, Limiter, Span, Timestamp};
+
+use crate::pipeline::remote::kept::Kept;
+use crate::pipeline::remote::leases::clock::{Clock, MAX_LEASE_LIFE};
+use crate::pipeline::remote::leases::lease::{Awaited, Lease, LeaseId, Leases};
+use crate::pipeline::remote::leases::mutation::{self, Mutation, did_not_fit};
+use crate::policy::stored_set::StoredQuota;
+use crate::sort::sort_by;
+
+/// What a node reports of one lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseReport {
+    /// The lease's number.
+    pub number: u64,
+    /// All units of it that were spent so far: a running total, so that a report may be lost, come
+    /// twice, late and in any order.
+    pub spent: u64,
+    /// Nothing more of it will be spent: the node stopped before it said so, and never resumes.
+    pub is_final: bool,
+}
+
+/// What a node asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) id: LeaseId,
+    pub(crate) units: u64,
+    /// Fewer are of no use to it.
+    pub(crate) least: u64,
+    pub(crate) life: Span,
+}
+
+/// Why nothing is leased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoLease {
+    /// Nothing was asked for.
+    Unasked,
+    /// So little is left that everybody asks: what a node that spends nothing holds is what others
+    /// are refused.
+    NearLimit,
+    /// The key has [`MAX_LEASES`](crate::MAX_LEASES) already.
+    TooMany,
+    /// A direct cost waits for the units that are out.
+    Awaited,
+    /// The clock made a step lately, or writes were lost: leases of before may still be spent.
+    Unsteady,
+    /// The key is blocked, or was refused.
+    Refused,
+    /// A quota of the rule gives places and not units, or nothing is known of the rule here.
+    Unleasable,
+}
+
+impl Kept {
+    /// Fills `decisions` as they would be beside what is out; a wait above `longest` is a denial.
+    pub(crate) fn look(
+        &mut self,
+        decisions: &mut [Decision],
+        now: Timestamp,
+        cost: u64,
+        longest: Option<Span>,
+    ) {
+        let out = self.out_for_direct();
+        let beside = if cost == 0 { 0 } else { cost.saturating_add(out) };
+        self.counted(decisions).look(now, beside, longest);
+        if out == 0 {
+            return;
+        }
+        let Self { set, states, leases, .. } = self;
+        each(set.quotas(), states, decisions, |limiter, state, decision| {
+            if !decision.is_admitted() {
+                decision.remaining = limiter.peek(state, now, 0).remaining;
+                decision.retry_after = leases.soonest(limiter, state, now, cost);
+            }
+            if cost == 0 || !decision.is_admitted() {
+                leases.reserve(decision, limiter, state, now);
+            }
+        });
+    }
+
+    /// Charges every quota.
+    pub(crate) fn charge(&mut self, decisions: &mut [Decision], now: Timestamp, cost: u64) {
+        self.counted(decisions).charge(now, cost);
+        if let Some(awaited) = self.leases.awaited.as_mut().filter(|it| it.cost <= cost) {
+            awaited.until = awaited.until.min(now);
+        }
+        self.reserve(decisions, now, |_| true);
+    }
+
+    /// Says what the quotas have left without the request. Denials stay as they are.
+    pub(crate) fn leave(&mut self, decisions: &mut [Decision], now: Timestamp) {
+        self.counted(decisions).leave(now);
+        self.reserve(decisions, now, Decision::is_admitted);
+    }
+
+    /// Notes a cost that would fit if nothing were out, so that nothing more is leased until then;
+    /// true when that is new. Whoever sends such costs all the time can stop leases half of it.
+    pub(crate) fn await_room(&mut self, now: Timestamp, cost: u64) -> bool {
+        let Some(last) = self.leases.all.last() else { return false };
+        let fits = |quota: &StoredQuota| {
+            let state = quota.state(&self.states);
+            state.is_some_and(|state| quota.limiter().peek(state, now, cost).is_admitted())
+        };
+        if cost == 0 || self.leases.awaited.is_some() || !self.set.quotas().iter().all(fits) {
+            return false;
+        }
+        self.leases.awaited = Some(Awaited { cost, until: last.ends_at });
+        true
+    }
+
+    /// Charges what the leases that are over did not report, each at its end, and forgets these;
+    /// true when there were any.
+    pub(crate) fn end_leases(&mut self, clock: &Clock) -> bool {
+        if self.leases.is_empty() {
+            return false;
+        }
+        let Leases { mut all, awaited, since } = mem::take(&mut self.leases);
+        let is_remembered =
+            |it: &Awaited| it.until.saturating_add(MAX_LEASE_LIFE) > clock.now.max(since);
+        for lease in &mut all {
+            lease.ends_at = lease.end_by(clock);
+        }
+        sort_by(&mut all, |one, other| one.ends_at.cmp(&other.ends_at));
+        let over = all.partition_point(|lease| lease.ends_at <= clock.now);
+        for lease in all.drain(..over) {
+            if !mutation::is(Mutation::TrustsSilence) {
+                self.charge_out(lease.out(), lease.ends_at.max(since));
+            }
+        }
+        self.leases = Leases { all, awaited: awaited.filter(is_remembered), since };
+        over > 0
+    }
+
+    /// Takes in what `table` reports at `now`; true when it says anything new. A lease that is not
+    /// known, or over, is nobody's.
+    pub(crate) fn report(&mut self, table: u128, report: &LeaseReport, now: Timestamp) -> bool {
+        let LeaseReport { number, spent, is_final } = *report;
+        let Some(lease) = self.leases.find(LeaseId { table, number }) else { return false };
+        let spent = spent.min(lease.units);
+        let mut added = spent.saturating_sub(lease.reported);
+        lease.reported = lease.reported.max(spent);
+        if mutation::is(Mutation::BelievesTheLast) {
+            lease.reported = spent;
+        }
+        if is_final {
+            lease.units = lease.reported;
+            if mutation::is(Mutation::ReturnsUncharged) {
+                added = 0;
+            }
+        }
+        self.leases.all.retain(|lease| lease.out() > 0);
+        self.charge_out(added, now);
+        added > 0 || is_final
+    }
+
+    /// Leases at most what is wanted, and what a node can have so near the limit: the half of its
+    /// even share of what is left.
+    pub(crate) fn grant(
+        &mut self,
+        wanted: &Wanted,
+        now: Timestamp,
+        clock: &Clock,
+    ) -> Result<(u64, Span), NoLease> {
+        let Wanted { id, units, least, life } = *wanted;
+        if let Some(lease) = self.leases.find(id) {
+            return Ok((lease.units, lease.life));
+        }
+        let is_queue = |it: &StoredQuota| it.limiter().algorithm() == Algorithm::LeakyQueue;
+        if self.set.quotas().iter().any(is_queue) {
+            return Err(NoLease::Unleasable);
+        }
+        if self.is_of_another_clock(now) {
+            return Err(NoLease::Unsteady);
+        }
+        if self.leases.awaited.is_some_and(|awaited| awaited.until > now) {
+            return Err(NoLease::Awaited);
+        }
+        let shares = self.leases.nodes_with(id.table).saturating_mul(2);
+        let share = self.left(now).checked_div(shares).unwrap_or(0);
+        let units = units.min(share);
+        if units < least.max(1) {
+            return Err(NoLease::NearLimit);
+        }
+        let life = Span::from_millis(life.min(MAX_LEASE_LIFE).as_millis_ceil().max(1));
+        self.leases.insert(Lease { id, units, reported: 0, ends_at: clock.end(now, life), life });
+        if mutation::is(Mutation::ChargesAtGrant) {
+            self.charge_out(units, now);
+            self.leases.all.retain(|lease| lease.id != id);
+        }
+        Ok((units, life))
+    }
+
+    /// Charges all that is out at `now`, and forgets the leases: other quotas are to come, in which
+    /// it may not fit.
+    pub(crate) fn charge_leases(&mut self, now: Timestamp) {
+        let out = self.leases.out();
+        self.leases = Leases::default();
+        self.charge_out(out, now);
+    }
+
+    /// The states once all that is out is charged at the end of its lease: what nobody may forget.
+    pub(crate) fn states_in_the_end(&self) -> Vec<u8> {
+        let mut states = self.states.clone();
+        for lease in &self.leases.all {
+            let at = lease.ends_at.max(self.leases.since);
+            charge_each(self.set.quotas(), &mut states, lease.out(), at);
+        }
+        states
+    }
+
+    /// The states as they are while all that is out may be spent: what an operator is told is used.
+    pub(crate) fn states_beside_leases(&self, now: Timestamp) -> Vec<u8> {
+        let mut states = self.states.clone();
+        charge_each(self.set.quotas(), &mut states, self.leases.out(), now);
+        states
+    }
+
+    /// What may be charged at `now` beside what is out.
+    pub(crate) fn left(&self, now: Timestamp) -> u64 {
+        let left = |quota: &StoredQuota| {
+            let state = quota.state(&self.states)?;
+            Some(quota.limiter().peek(state, now, 0).remaining)
+        };
+        let least = self.set.quotas().iter().filter_map(left).min().unwrap_or(0);
+        let is_mutated = mutation::is(Mutation::LeasesOut);
+        least.saturating_sub(if is_mutated { 0 } else { self.leases.out() })
+    }
+
+    /// True where a state lies ahead of what its quota can owe: a cost is admitted all the same,
+    /// and leaves the debt of before, so that what remains says nothing about two charges.
+    fn is_of_another_clock(&self, now: Timestamp) -> bool {
+        let is_foreign = |quota: &StoredQuota| {
+            let peek = |state, cost| quota.limiter().peek(state, now, cost).remaining;
+            let state = quota.state(&self.states);
+            state.is_some_and(|state| peek(state, 0).saturating_sub(1) != peek(state, 1))
+        };
+        self.set.quotas().iter().any(is_foreign) && !mutation::is(Mutation::LeasesForeign)
+    }
+
+    fn out_for_direct(&self) -> u64 {
+        if mutation::is(Mutation::IgnoresOut) { 0 } else { self.leases.out() }
+    }
+
+    fn charge_out(&mut self, units: u64, at: Timestamp) {
+        charge_each(self.set.quotas(), &mut self.states, units, at);
+    }
+
+    /// Takes what is out off what remains, where `which` decisions say it.
+    fn reserve(
+        &mut self,
+        decisions: &mut [Decision],
+        now: Timestamp,
+        which: impl Fn(&Decision) -> bool,
+    ) {
+        let Self { set, states, leases, .. } = self;
+        if leases.all.is_empty() {
+            return;
+        }
+        each(set.quotas(), states, decisions, |limiter, state, decision| {
+            if which(decision) {
+                leases.reserve(decision, limiter, state, now);
+            }
+        });
+    }
+}
+
+impl Leases {
+    /// Takes what is out off what remains.
+    fn reserve(&self, decision: &mut Decision, limiter: &Limiter, state: &[u8], now: Timestamp) {
+        if decision.remaining == 0 {
+            return;
+        }
+        decision.remaining = decision.remaining.saturating_sub(self.out());
+        if decision.remaining == 0 {
+            let wait = self.soonest(limiter, state, now, 1);
+            decision.reset_after = wait.unwrap_or(decision.reset_after);
+        }
+    }
+
+    /// The soonest time at which `cost` can fit: when what is out of so many leases came back that
+    /// it fits beside the others, or without any coming back. `None` when it exceeds what the quota
+    /// ever holds.
+    fn soonest(&self, limiter: &Limiter, state: &[u8], now: Timestamp, cost: u64) -> Option<Span> {
+        let (mut out, mut end) = (self.out(), Span::ZERO);
+        let mut soonest: Option<Span> = None;
+        let mut leases = self.all.iter();
+        loop {
+            let decision = limiter.peek(state, now, cost.saturating_add(out));
+            let fits = if decision.is_admitted() { Some(Span::ZERO) } else { decision.retry_after };
+            if let Some(wait) = fits.map(|wait| wait.max(end)) {
+                soonest = Some(soonest.map_or(wait, |other| other.min(wait)));
+            }
+            // Later ends are later than what is found.
+            let Some(lease) = leases.next().filter(|_| soonest.is_none_or(|it| it > end)) else {
+                return soonest;
+            };
+            out = out.saturating_sub(lease.out());
+            end = lease.ends_at.since(now);
+        }
+    }
+}
+
+impl Lease {
+    /// Its end, by what is known of the clock: no later than that of a lease that is granted now,
+    /// and no earlier than if it had been granted at the clock's last step, where that is later.
+    fn end_by(&self, clock: &Clock) -> Timestamp {
+        let Clock { now, steady_since, error } = *clock;
+        let granted_at = self.ends_at.saturating_sub(error).saturating_sub(self.life);
+        let is_before_step = granted_at < steady_since && !mutation::is(Mutation::EndsAtStep);
+        let from = if is_before_step { steady_since } else { granted_at };
+        clock.end(from, self.life).max(self.ends_at).min(clock.end(now, self.life))
+    }
+}
+
+/// Charges `units` to every quota at `at`; what does not fit, of bytes that nobody wrote, as far as
+/// it does.
+fn charge_each(quotas: &[StoredQuota], states: &mut [u8], units: u64, at: Timestamp) {
+    for quota in quotas {
+        let Some(state) = quota.state_mut(states) else { continue };
+        if !quota.limiter().check(state, at, units).is_admitted() {
+            did_not_fit();
+            let fits = quota.limiter().peek(state, at, 0).remaining;
+            quota.limiter().check(state, at, fits.min(units));
+        }
+    }
+}
+
+fn each(
+    quotas: &[StoredQuota],
+    states: &[u8],
+    decisions: &mut [Decision],
+    mut each: impl FnMut(&Limiter, &[u8], &mut Decision),
+) {
+    for (quota, decision) in quotas.iter().zip(decisions) {
+        if let Some(state) = quota.state(states) {
+            each(quota.limiter(), state, decision);
+        }
+    }
+}

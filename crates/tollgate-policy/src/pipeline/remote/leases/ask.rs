@@ -1,0 +1,211 @@
+//! What is asked of one key about leases, and what comes back: beside an ordinary request, whose
+//! costs are direct ones.
+//!
+//! All numbers are little-endian. Request: [`LEASES`]; the node `u128`; how many quota sets follow
+//! `u8`, then per set: its stable identity `u64`, the number of the lease that is asked for `u64`,
+//! the units wanted `u64` (0: none), how many are of use at the least `u64`, the life in
+//! milliseconds `u32`, how many reports follow `u8`, each the lease's number `u64`, the running
+//! total of units spent `u64`, and 1 if that is final `u8`. Then the ordinary request (`wire`).
+//!
+//! Reply: [`LEASED`], how many sets `u8`, per set the units leased `u64`, the life in milliseconds
+//! `u32`, and why there are none `u8`; then the ordinary reply. A request that is behind a newer
+//! policy has the ordinary reply alone.
+//!
+//! Invariant: a number is asked for once, so a request that comes twice leases once: a node that
+//! asks again counts the life from then, and takes another number.
+
+use alloc::vec::Vec;
+
+use tollgate_core::Span;
+
+use crate::pipeline::remote::leases::account::{LeaseReport, NoLease};
+use crate::pipeline::remote::wire::{LEASED, LEASES, Reader, WireError};
+use crate::policy::bounds::MAX_FLEET_RULES;
+
+/// The most quota sets that one request names. A node asks about no more in one message, of all of
+/// its keys together, so that the answer has room: at most 16 decisions each.
+pub const MAX_LEASE_SETS: usize = MAX_FLEET_RULES;
+/// The most reports of a set that one request has: of a lease that is spent, one to come, and those
+/// whose end nobody has confirmed.
+pub const MAX_LEASE_REPORTS: usize = 8;
+
+/// What a node asks of one key beside an ordinary request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leasing {
+    /// See [`LeaseId::table`](crate::LeaseId::table).
+    pub table: u128,
+    /// At most [`MAX_LEASE_SETS`].
+    pub sets: Vec<LeaseAsk>,
+}
+
+/// The part of one quota set in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseAsk {
+    /// [`QuotaSet::stable_id`](crate::QuotaSet::stable_id).
+    pub set: u64,
+    /// The number of the lease that is asked for: never one that was asked for before.
+    pub number: u64,
+    /// Units wanted, 0 for none.
+    pub want: u64,
+    /// The fewest that are of use: what one request costs.
+    pub least: u64,
+    /// For how long they are wanted: whole milliseconds, at most
+    /// [`MAX_LEASE_LIFE`](crate::MAX_LEASE_LIFE).
+    pub life: Span,
+    /// At most [`MAX_LEASE_REPORTS`].
+    pub reports: Vec<LeaseReport>,
+}
+
+/// What was leased of one quota set.
+pub type Leased = Result<LeaseGrant, NoLease>;
+
+/// Units that the node may spend until `life` after it asked, less what its clock may be slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseGrant {
+    /// How many.
+    pub units: u64,
+    /// For how long, in whole milliseconds.
+    pub life: Span,
+}
+
+impl Leasing {
+    /// Appends it to `out`; the ordinary request goes behind it, a head without rules where nothing
+    /// is asked directly.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend(LEASES);
+        out.extend(self.table.to_le_bytes());
+        let sets = || self.sets.iter().take(MAX_LEASE_SETS);
+        out.push(u8::try_from(sets().count()).unwrap_or(u8::MAX));
+        for ask in sets() {
+            ask.write(out);
+        }
+    }
+
+    /// What `request` asks about leases, if anything, and the ordinary request in it.
+    pub(crate) fn split(request: &[u8]) -> Result<(Option<Self>, &[u8]), WireError> {
+        let Some(bytes) = request.strip_prefix(&LEASES) else { return Ok((None, request)) };
+        let mut bytes = Reader(bytes);
+        let mut leasing = Self { table: bytes.u128()?, sets: Vec::new() };
+        let sets = bytes.u8()?;
+        if usize::from(sets) > MAX_LEASE_SETS {
+            return Err(WireError::Malformed);
+        }
+        for _ in 0..sets {
+            leasing.sets.push(LeaseAsk::read(&mut bytes)?);
+        }
+        Ok((Some(leasing), bytes.0))
+    }
+}
+
+impl LeaseAsk {
+    /// Appends it to a message.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        for number in [self.set, self.number, self.want, self.least] {
+            out.extend(number.to_le_bytes());
+        }
+        let life_ms = u32::try_from(self.life.as_millis_ceil()).unwrap_or(u32::MAX);
+        out.extend(life_ms.to_le_bytes());
+        let reports = || self.reports.iter().take(MAX_LEASE_REPORTS);
+        out.push(u8::try_from(reports().count()).unwrap_or(u8::MAX));
+        for report in reports() {
+            out.extend(report.number.to_le_bytes());
+            out.extend(report.spent.to_le_bytes());
+            out.push(report.is_final.into());
+        }
+    }
+
+    /// What a node takes of `leased`: no more than it asked for, whatever an authority says. Else
+    /// one that is hostile or wrong would have it spend without end.
+    ///
+    /// # Errors
+    /// Nothing was leased, or nothing was asked for.
+    pub fn within(&self, leased: Leased) -> Leased {
+        let LeaseGrant { units, life } = leased?;
+        if self.want == 0 {
+            return Err(NoLease::Unasked);
+        }
+        Ok(LeaseGrant { units: units.min(self.want), life: life.min(self.life) })
+    }
+
+    pub(crate) fn read(bytes: &mut Reader<'_>) -> Result<Self, WireError> {
+        let [set, number, want, least] = [bytes.u64()?, bytes.u64()?, bytes.u64()?, bytes.u64()?];
+        let life = Span::from_millis(bytes.u32()?.into());
+        let mut ask = Self { set, number, want, least, life, reports: Vec::new() };
+        let reports = bytes.u8()?;
+        if usize::from(reports) > MAX_LEASE_REPORTS {
+            return Err(WireError::Malformed);
+        }
+        for _ in 0..reports {
+            let (number, spent) = (bytes.u64()?, bytes.u64()?);
+            let is_final = match bytes.u8()? {
+                0 => false,
+                1 => true,
+                _ => return Err(WireError::Malformed),
+            };
+            ask.reports.push(LeaseReport { number, spent, is_final });
+        }
+        Ok(ask)
+    }
+}
+
+/// What was leased of each set that a request named, and the ordinary reply behind it; nothing
+/// leased where there is only that.
+///
+/// # Errors
+/// The bytes are no reply to a request about leases.
+pub fn read_leased(reply: &[u8]) -> Result<(Vec<Leased>, &[u8]), WireError> {
+    let Some((&LEASED, bytes)) = reply.split_first() else { return Ok((Vec::new(), reply)) };
+    let mut bytes = Reader(bytes);
+    let sets = bytes.u8()?;
+    if usize::from(sets) > MAX_LEASE_SETS {
+        return Err(WireError::Malformed);
+    }
+    let mut leased = Vec::new();
+    for _ in 0..sets {
+        let (units, life) = (bytes.u64()?, Span::from_millis(bytes.u32()?.into()));
+        leased.push(match bytes.u8()? {
+            0 if units > 0 => Ok(LeaseGrant { units, life }),
+            0 => return Err(WireError::Malformed),
+            why => Err(NoLease::of(why)?),
+        });
+    }
+    Ok((leased, bytes.0))
+}
+
+impl NoLease {
+    /// All of them, by their numbers from 1 on.
+    const ALL: [Self; 7] = [
+        Self::Unasked,
+        Self::NearLimit,
+        Self::TooMany,
+        Self::Awaited,
+        Self::Unsteady,
+        Self::Refused,
+        Self::Unleasable,
+    ];
+
+    fn of(number: u8) -> Result<Self, WireError> {
+        let place = usize::from(number).checked_sub(1);
+        place.and_then(|i| Self::ALL.get(i)).copied().ok_or(WireError::Malformed)
+    }
+
+    pub(crate) fn number(self) -> u8 {
+        let place = Self::ALL.iter().position(|why| *why == self).unwrap_or(0);
+        u8::try_from(place).unwrap_or(0).saturating_add(1)
+    }
+}
+
+/// Appends what was leased to a reply.
+pub(crate) fn write_leased(leased: &[Leased], out: &mut Vec<u8>) {
+    out.push(LEASED);
+    out.push(u8::try_from(leased.len()).unwrap_or(u8::MAX));
+    for leased in leased {
+        let (units, life, why) = match leased {
+            Ok(grant) => (grant.units, grant.life, 0),
+            Err(why) => (0, Span::ZERO, why.number()),
+        };
+        out.extend(units.to_le_bytes());
+        out.extend(u32::try_from(life.as_millis_ceil()).unwrap_or(u32::MAX).to_le_bytes());
+        out.push(why);
+    }
+}

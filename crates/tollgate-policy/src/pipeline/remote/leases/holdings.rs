@@ -1,0 +1,114 @@
+//! What a node holds of one key: a holding for each rule that counts by it. The value under the
+//! key in the table that the workers of a node share.
+//!
+//! In bytes: [`LAYOUT`] `u8`, then for each rule the identity of its quota set `u64`, the length of
+//! its holding `u16` and the holding; zeros up to a multiple of [`WORD`].
+//!
+//! Invariant: what is written is read as the same, and bytes that are none hold nothing. Whoever
+//! loses them is too strict and never too lax: what was in hand counts as spent when it is over.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use tollgate_core::Timestamp;
+
+use crate::pipeline::remote::leases::node::Holding;
+use crate::pipeline::remote::wire::{Reader, WireError};
+use crate::policy::table_size::{LONGEST_HOLDING, WORD};
+
+/// The version of these bytes.
+const LAYOUT: u8 = 1;
+
+/// What a node holds of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    all: BTreeMap<u64, Holding>,
+}
+
+/// What a value weighs against others that would take its place: units in hand, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HoldingsClaim {
+    left: u64,
+    until: Timestamp,
+}
+
+impl Holdings {
+    /// Reads a value; nothing where the bytes are none.
+    #[must_use]
+    pub fn decode(value: &[u8]) -> Self {
+        Self::read(value).unwrap_or_default()
+    }
+
+    fn read(value: &[u8]) -> Result<Self, WireError> {
+        let mut bytes = Reader(value);
+        let mut holdings = Self::default();
+        if bytes.u8()? != LAYOUT {
+            return Err(WireError::Malformed);
+        }
+        // What is shorter than a rule's head is the rest of a word.
+        while bytes.0.len() >= WORD.saturating_add(2) {
+            let (set, len) = (bytes.u64()?, bytes.u16()?);
+            let holding = bytes.bytes(len.into())?;
+            let holding = Holding::decode(holding).ok_or(WireError::Malformed)?;
+            holdings.all.insert(set, holding);
+        }
+        Ok(holdings)
+    }
+
+    /// Writes it to `out`, in place of what stands there.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.push(LAYOUT);
+        let mut bytes = Vec::new();
+        for (set, holding) in self.all.iter().filter(|(_, it)| **it != Holding::default()) {
+            bytes.clear();
+            holding.encode(&mut bytes);
+            debug_assert!(bytes.len().saturating_add(10) <= LONGEST_HOLDING, "tables are so large");
+            out.extend(set.to_le_bytes());
+            out.extend(u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_le_bytes());
+            out.extend_from_slice(&bytes);
+        }
+        out.resize(out.len().next_multiple_of(WORD), 0);
+    }
+
+    /// What is held of the quota set `set`.
+    pub fn of(&mut self, set: u64) -> &mut Holding {
+        self.all.entry(set).or_default()
+    }
+
+    /// The quota sets that something is held of.
+    pub fn sets(&self) -> impl Iterator<Item = u64> {
+        self.all.keys().copied()
+    }
+
+    /// Why `value` is not to be forgotten; `None` where that loses nothing.
+    #[must_use]
+    pub fn claim(value: &[u8]) -> Option<HoldingsClaim> {
+        let holdings = Self::decode(value);
+        let busy = holdings.all.values().filter(|holding| !holding.is_idle());
+        let claims = busy.map(|holding| (holding.left(), holding.ends_at()));
+        claims
+            .reduce(|(left, until), (more, at)| (left.saturating_add(more), until.max(at)))
+            .map(|(left, until)| HoldingsClaim { left, until })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Guards: a key that more rules count by than one message names, on paths of their own: the
+    // leases of all of them were forgotten with the next one.
+    #[test]
+    fn a_key_may_be_counted_by_any_number_of_rules() {
+        let mut holdings = Holdings::default();
+        let mut value = Vec::new();
+        for set in 1..=1_000 {
+            holdings.of(set).deny(Timestamp::from_millis(1), set, None);
+            holdings.encode(&mut value);
+            let read = Holdings::decode(&value);
+            assert_eq!(read.sets().count(), holdings.sets().count(), "{set}");
+            assert_eq!(read, holdings, "{set}");
+        }
+    }
+}

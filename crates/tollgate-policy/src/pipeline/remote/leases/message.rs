@@ -1,0 +1,285 @@
+//! What a node sends to an authority about keys, and what comes back: the body of `/lease`.
+//!
+//! Binary, little-endian, `application/octet-stream`. It is written and read by machines alone, has
+//! numbers of 64 and 128 bits, which JSON's readers round, and is built in a proxy for requests
+//! that wait.
+//!
+//! Question: [`QUESTION`]; the fleet's part of the node's policy `u64`; the node `u128`; how many
+//! keys follow `u8`, per key: the identity of its group `u64`, the hash of the key ([`key_hash`])
+//! 16 bytes, how many rules follow `u8`, per rule: 1 where it refuses, 0 in shadow `u8`; its direct
+//! cost `u64`; then what is asked about leases, as `ask` has it.
+//!
+//! Answer: [`ANSWER`]; how many keys `u8`, per key: what became of it `u8` (0 decided, 1 failed, 2
+//! overloaded), the length of the reply `u32`, the reply, as `ask` has it.
+//!
+//! Invariant: no key and nothing that a client sent is in a message; quotas are not either, they
+//! are those of a policy that both sides have. Any bytes are read as a message or as an error, in
+//! memory that is bounded by [`MAX_LEASE_MESSAGE`].
+
+use alloc::vec::Vec;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use tollgate_core::Span;
+
+use core::hash::Hasher;
+
+use crate::pipeline::partition::Partition;
+use crate::pipeline::plan::Due;
+use crate::pipeline::remote::leases::ask::{LeaseAsk, Leasing, MAX_LEASE_SETS};
+use crate::pipeline::remote::wire::{
+    BINDING, LATER, MAGIC, Reader, STRICT, UNTOLD, WAITS, WireError,
+};
+use crate::policy::compiled::Policy;
+use crate::policy::group::{Group, QuotaSet};
+use crate::policy::rule::Rule;
+
+const QUESTION: [u8; 8] = *b"tollgt\x00Q";
+const ANSWER: [u8; 8] = *b"tollgt\x00A";
+
+/// The most bytes of a message: 64 KiB.
+pub const MAX_LEASE_MESSAGE: usize = 65_536;
+/// The most keys that one message is about: those of one request, or of a node's tick.
+pub const MAX_LEASE_KEYS: usize = 64;
+
+/// What a node asks an authority.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseQuestion {
+    /// [`Policy::fleet_fingerprint`] of the policy that it was planned with. An authority answers
+    /// two of them, today's and the one before, and 409 to others.
+    pub policy: u64,
+    /// See [`LeaseId::table`](crate::LeaseId::table).
+    pub table: u128,
+    /// At most [`MAX_LEASE_KEYS`].
+    pub keys: Vec<LeaseKey>,
+}
+
+/// What it asks of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseKey {
+    /// [`Group::identity`].
+    pub group: u64,
+    /// See [`key_hash`].
+    pub hash: [u8; 16],
+    /// At most [`MAX_LEASE_SETS`], none of them twice.
+    pub rules: Vec<LeaseRule>,
+}
+
+/// What it asks of one rule or tier of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseRule {
+    /// False in shadow: it refuses nobody.
+    pub is_binding: bool,
+    /// What the request costs that waits for the answer; 0 where none does.
+    pub cost: u64,
+    /// What is asked about leases.
+    pub ask: LeaseAsk,
+}
+
+/// What became of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseReply {
+    /// For [`read_leased`](crate::read_leased), and the rest of it for
+    /// [`PartitionMut::accept`](crate::PartitionMut::accept).
+    Decided(Vec<u8>),
+    /// It could not be counted: `on_failure` decides.
+    Failed,
+    /// Too much is under way: 503, whatever `on_failure` says.
+    Overloaded,
+}
+
+/// The key of a fleet's message: SipHash-1-3 of 128 bits, keyed by the fleet's secret, of the
+/// group's identity and the key. Without the secret nobody tells which client it is, or finds
+/// another one with the same hash.
+#[must_use]
+pub fn key_hash(secret: [u8; 16], group: u64, key: &[u8]) -> [u8; 16] {
+    let mut hasher = SipHasher13::new_with_key(&secret);
+    hasher.write_u64(group);
+    hasher.write(key);
+    hasher.finish128().as_bytes()
+}
+
+impl Partition<'_> {
+    /// What a node asks of this partition, with nothing about leases yet.
+    #[must_use]
+    pub fn lease_key(&self, policy: &Policy, secret: [u8; 16]) -> LeaseKey {
+        let group = policy.groups.get(self.group()).map_or(0, Group::identity);
+        let mut rules = Vec::new();
+        for applied in self.rules() {
+            let Some(set) = policy.applied_set(applied) else { continue };
+            let cost = if applied.due == Due::Now { applied.cost } else { 0 };
+            let ask = LeaseAsk { set: set.stable_id(), ..LeaseAsk::default() };
+            rules.push(LeaseRule { is_binding: applied.binding, cost, ask });
+        }
+        // What is left of a long key is its hash.
+        let trimmed = self.stored.trimmed.and_then(|_| self.key().try_into().ok());
+        let hash = trimmed.unwrap_or_else(|| key_hash(secret, group, self.key()));
+        LeaseKey { group, hash, rules }
+    }
+}
+
+impl LeaseKey {
+    /// What whoever counts this key is asked: [`Counts::answer`](crate::Counts::answer). With
+    /// `is_look` only what it would answer to the costs: nothing is charged, reported or leased.
+    /// Units are leased for as long as the rules say at the most.
+    ///
+    /// # Errors
+    /// `policy` has no such group of the fleet or rule, or two are the same: nobody wrote this with
+    /// it.
+    pub fn request(
+        &self,
+        policy: &Policy,
+        table: u128,
+        is_look: bool,
+    ) -> Result<Vec<u8>, WireError> {
+        let counted = self.counted(policy)?;
+        let mut out = Vec::new();
+        if !is_look {
+            let sets = self.rules.iter().zip(&counted).map(|(asked, (_, rule))| {
+                let life = asked.ask.life.min(rule.lease);
+                let want = if life > Span::ZERO { asked.ask.want } else { 0 };
+                LeaseAsk { want, life, ..asked.ask.clone() }
+            });
+            Leasing { table, sets: sets.collect() }.write(&mut out);
+        }
+        out.extend(MAGIC);
+        out.extend(policy.version().to_le_bytes());
+        out.extend(self.group.to_le_bytes());
+        // States may be long, and are of no use to a node: an answer has room for those of none.
+        out.push(STRICT | UNTOLD);
+        for (asked, (set, rule)) in self.rules.iter().zip(&counted) {
+            let binding = if asked.is_binding { BINDING } else { 0 };
+            let waits = if rule.longest_wait().is_some() { WAITS } else { 0 };
+            out.push(binding | waits | if is_look { LATER } else { 0 });
+            out.extend(policy.stable_id_of(set.rule).to_le_bytes());
+            out.extend(asked.cost.to_le_bytes());
+            if let Some(longest) = rule.longest_wait() {
+                out.extend(longest.as_nanos().to_le_bytes());
+            }
+            set.write_parameters(&mut out);
+        }
+        Ok(out)
+    }
+
+    /// The quotas of each rule in it, and the rule.
+    fn counted<'p>(&self, policy: &'p Policy) -> Result<Vec<(&'p QuotaSet, &'p Rule)>, WireError> {
+        let is_it = |group: &Group| group.is_fleet() && group.identity() == self.group;
+        let place = policy.groups.iter().position(is_it).ok_or(WireError::OtherPolicy)?;
+        let mut counted: Vec<(&QuotaSet, &Rule)> = Vec::with_capacity(self.rules.len());
+        for asked in &self.rules {
+            let id = asked.ask.set;
+            if counted.iter().any(|(set, _)| set.stable_id() == id) {
+                return Err(WireError::Malformed);
+            }
+            let set = policy.sets.iter().find(|set| set.stable_id() == id);
+            let set = set.ok_or(WireError::OtherPolicy)?;
+            let rule = policy.rules.get(set.rule()).filter(|rule| rule.group() == place);
+            counted.push((set, rule.ok_or(WireError::OtherPolicy)?));
+        }
+        Ok(counted)
+    }
+}
+
+impl LeaseQuestion {
+    /// Appends the message to `out`; what is beyond the bounds is left out.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend(QUESTION);
+        out.extend(self.policy.to_le_bytes());
+        out.extend(self.table.to_le_bytes());
+        let keys = || self.keys.iter().take(MAX_LEASE_KEYS);
+        out.push(u8::try_from(keys().count()).unwrap_or(u8::MAX));
+        for key in keys() {
+            out.extend(key.group.to_le_bytes());
+            out.extend(key.hash);
+            let rules = || key.rules.iter().take(MAX_LEASE_SETS);
+            out.push(u8::try_from(rules().count()).unwrap_or(u8::MAX));
+            for rule in rules() {
+                out.push(rule.is_binding.into());
+                out.extend(rule.cost.to_le_bytes());
+                rule.ask.write(out);
+            }
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// The bytes are none, or too many.
+    pub fn read(body: &[u8]) -> Result<Self, WireError> {
+        let mut bytes = within(body, QUESTION)?;
+        let (policy, table) = (bytes.u64()?, bytes.u128()?);
+        let mut keys = Vec::new();
+        for _ in 0..count(&mut bytes, MAX_LEASE_KEYS)? {
+            let (group, hash) = (bytes.u64()?, bytes.u128()?.to_le_bytes());
+            let mut rules = Vec::new();
+            for _ in 0..count(&mut bytes, MAX_LEASE_SETS)? {
+                let is_binding = match bytes.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(WireError::Malformed),
+                };
+                let cost = bytes.u64()?;
+                rules.push(LeaseRule { is_binding, cost, ask: LeaseAsk::read(&mut bytes)? });
+            }
+            keys.push(LeaseKey { group, hash, rules });
+        }
+        bytes.end()?;
+        Ok(Self { policy, table, keys })
+    }
+
+    /// The policy among `known` that it was planned with, the newest first; `None`: answer 409.
+    pub fn policy<'p>(&self, known: impl IntoIterator<Item = &'p Policy>) -> Option<&'p Policy> {
+        known.into_iter().take(2).find(|policy| policy.fleet_fingerprint() == self.policy)
+    }
+}
+
+impl LeaseReply {
+    /// Appends an answer of these to `out`, in the order of the question's keys.
+    pub fn write(replies: &[Self], out: &mut Vec<u8>) {
+        out.extend(ANSWER);
+        let replies = || replies.iter().take(MAX_LEASE_KEYS);
+        out.push(u8::try_from(replies().count()).unwrap_or(u8::MAX));
+        for reply in replies() {
+            let (what, bytes) = match reply {
+                Self::Decided(reply) => (0, reply.as_slice()),
+                Self::Failed => (1, &[][..]),
+                Self::Overloaded => (2, &[][..]),
+            };
+            out.push(what);
+            out.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+            out.extend_from_slice(bytes);
+        }
+    }
+
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// The bytes are none, or too many.
+    pub fn read(body: &[u8]) -> Result<Vec<Self>, WireError> {
+        let mut bytes = within(body, ANSWER)?;
+        let mut replies = Vec::new();
+        for _ in 0..count(&mut bytes, MAX_LEASE_KEYS)? {
+            let what = bytes.u8()?;
+            let len = usize::try_from(bytes.u32()?).map_err(|_| WireError::Malformed)?;
+            let reply = bytes.bytes(len)?;
+            replies.push(match what {
+                0 => Self::Decided(reply.to_vec()),
+                1 if reply.is_empty() => Self::Failed,
+                2 if reply.is_empty() => Self::Overloaded,
+                _ => return Err(WireError::Malformed),
+            });
+        }
+        bytes.end()?;
+        Ok(replies)
+    }
+}
+
+/// What follows `head` in a body that is not too long.
+fn within(body: &[u8], head: [u8; 8]) -> Result<Reader<'_>, WireError> {
+    let is_short = body.len() <= MAX_LEASE_MESSAGE;
+    body.strip_prefix(&head).filter(|_| is_short).map(Reader).ok_or(WireError::Malformed)
+}
+
+fn count(bytes: &mut Reader<'_>, most: usize) -> Result<u8, WireError> {
+    let count = bytes.u8()?;
+    if usize::from(count) > most { Err(WireError::Malformed) } else { Ok(count) }
+}

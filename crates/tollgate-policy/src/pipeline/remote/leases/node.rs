@@ -1,0 +1,374 @@
+//! What a node may spend of the leases of one quota set of one key, and when it asks for more.
+//!
+//! Invariant: nothing is spent of a lease from `life x (1 - drift)` after it was *asked* for, by
+//! the node's own clock, nor after a report that calls it final. So it ends here before it ends at
+//! the authority, whatever the network does. A number is asked for once; whatever became of a
+//! question that nobody answered, its number is given back, as if nothing had been spent of it.
+//!
+//! Workers of one node share it: whoever commits a change of it by compare-and-swap has read the
+//! clock in the same try. While one asks, the others see so until a deadline.
+//!
+//! Deliberately absent: the message, the clock, and how long a request may wait.
+
+use alloc::vec::Vec;
+
+use tollgate_core::{Span, Timestamp};
+
+use crate::pipeline::remote::leases::account::LeaseReport;
+use crate::pipeline::remote::leases::ask::{LeaseAsk, Leased, MAX_LEASE_REPORTS};
+use crate::pipeline::remote::leases::clock::MAX_LEASE_LIFE;
+use crate::pipeline::remote::leases::mutation::{self, Mutation};
+
+/// By how much a node's clock may be slow, in millionths: 0.1 %, twenty times what a bad quartz is.
+const DRIFT_PPM: u64 = 1_000;
+/// Demand is counted in seconds: what is asked for is what the busier of the last two would use in
+/// the life of a lease. A node to which fewer than eight requests are to come in that asks for
+/// each: a lease costs a question to get and another one to give back, and the busier second is
+/// above the average by far where requests are few.
+const PERIOD: Span = Span::from_secs(1);
+const FEWEST: u64 = 8;
+/// More is asked for in advance when a quarter of a lease is left, of its units or of its life;
+/// what is left of it goes back in its last eighth.
+const LOW_WATER: u64 = 4;
+const RETURNED: u64 = 8;
+/// For how long nothing is asked for in advance where nothing was leased: then every request asks.
+const QUIET: Span = Span::from_millis(100);
+/// For how long a denial is remembered at the most: what is leased elsewhere may come back.
+const REMEMBERED_DENIAL: Span = Span::from_secs(1);
+/// How many leases may wait for their end to be confirmed; one more, and the oldest ends by itself,
+/// charged in full. The others are those in hand.
+pub(crate) const MAX_CLOSED: usize = 6;
+/// Leases in hand: what is spent of, and what was asked for in advance.
+pub(crate) const MAX_HELD: usize = MAX_LEASE_REPORTS - MAX_CLOSED;
+
+/// What a node holds of one quota set of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// What is spent of, and what is spent of after it.
+    pub(crate) held: Vec<Held>,
+    /// Final reports, and the question in which each was sent last.
+    pub(crate) closed: Vec<(LeaseReport, u64)>,
+    pub(crate) asking: Option<Asking>,
+    /// A cost that was refused, and until when it surely is.
+    pub(crate) denied: Option<(u64, Timestamp)>,
+    /// Nothing is asked for in advance until then: there was nothing to lease.
+    pub(crate) quiet_until: Timestamp,
+    pub(crate) demand: Demand,
+}
+
+/// Units that were wanted, whatever became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Demand {
+    pub(crate) from: Timestamp,
+    pub(crate) now: u64,
+    pub(crate) before: u64,
+}
+
+/// A lease in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) number: u64,
+    pub(crate) units: u64,
+    pub(crate) spent: u64,
+    pub(crate) life: Span,
+    pub(crate) ends_at: Timestamp,
+}
+
+/// A question under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asking {
+    /// Never 0.
+    pub(crate) number: u64,
+    pub(crate) asked_at: Timestamp,
+    /// Nobody waits for it longer.
+    pub(crate) until: Timestamp,
+}
+
+/// What a node does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It goes on, paid from this lease.
+    Spent {
+        /// The lease, for [`Holding::put_back`].
+        number: u64,
+        /// Units left in the leases in hand: `r` of the header field.
+        left: u64,
+        /// The rest of the last one's life: `t` of the header field, before it is rounded up.
+        rest: Span,
+    },
+    /// The authority is to be asked for its cost.
+    Ask,
+    /// Somebody asks; look again then.
+    Wait(Timestamp),
+    /// It was refused so lately that it is again.
+    Denied(Span),
+}
+
+impl Held {
+    const fn left(&self) -> u64 {
+        self.units.saturating_sub(self.spent)
+    }
+
+    /// From when on what is left goes back.
+    fn returns_at(&self) -> Timestamp {
+        let part = self.life.as_nanos().checked_div(RETURNED).unwrap_or(0);
+        self.ends_at.saturating_sub(Span::from_nanos(part))
+    }
+
+    /// True when more is to be asked for, if this is all there is.
+    fn is_low(&self, now: Timestamp) -> bool {
+        let quarter = self.life.as_nanos().checked_div(LOW_WATER).unwrap_or(0);
+        let is_old = self.ends_at.saturating_sub(Span::from_nanos(quarter)) <= now;
+        self.left() <= self.units.checked_div(LOW_WATER).unwrap_or(0) || is_old && self.spent > 0
+    }
+}
+
+impl Holding {
+    /// Pays `cost` at `now` from the first lease that has enough; one that has not is closed.
+    pub fn take(&mut self, now: Timestamp, cost: u64) -> Taken {
+        self.close_old(now);
+        let taken = self.take_one(now, cost);
+        if !matches!(taken, Taken::Wait(_)) {
+            self.demand.note(now, cost);
+        }
+        taken
+    }
+
+    fn take_one(&mut self, now: Timestamp, cost: u64) -> Taken {
+        while let Some(first) = self.held.first_mut() {
+            if first.left() >= cost {
+                first.spent = first.spent.saturating_add(cost);
+                let number = first.number;
+                return Taken::Spent { number, left: self.left(), rest: self.rest(now) };
+            }
+            self.close_first();
+        }
+        if let Some((least, until)) = self.denied.filter(|(_, until)| *until > now)
+            && cost >= least
+        {
+            return Taken::Denied(until.since(now));
+        }
+        match self.asking {
+            Some(asking) if asking.until > now => Taken::Wait(asking.until),
+            _ => Taken::Ask,
+        }
+    }
+
+    /// Puts back what [`Holding::take`] took, because another rule refuses; false when the lease
+    /// ended since, and the units are lost.
+    pub fn put_back(&mut self, now: Timestamp, number: u64, cost: u64) -> bool {
+        self.close_old(now);
+        let Some(held) = self.held.iter_mut().find(|held| held.number == number) else {
+            return false;
+        };
+        held.spent = held.spent.saturating_sub(cost);
+        true
+    }
+
+    /// True when the authority is to be asked though nobody waits: little is left, or something is
+    /// to go back.
+    pub fn is_due(&mut self, now: Timestamp) -> bool {
+        self.close_old(now);
+        if self.asking.is_some_and(|asking| asking.until > now) {
+            return false;
+        }
+        let is_low = match self.held.as_slice() {
+            [held] => held.is_low(now) && self.demand.within(now, held.life) >= FEWEST,
+            _ => false,
+        };
+        is_low && self.quiet_until <= now || !self.closed.is_empty()
+    }
+
+    /// What is asked of `set` under a number above 0 that was never used, for requests of `cost`,
+    /// at `now`; nobody waits for the answer beyond `patience`. A `life` is at most
+    /// [`MAX_LEASE_LIFE`].
+    pub fn ask(
+        &mut self,
+        set: u64,
+        number: u64,
+        cost: u64,
+        now: Timestamp,
+        (life, patience): (Span, Span),
+    ) -> LeaseAsk {
+        self.close_old(now);
+        self.give_up();
+        let life = life.min(MAX_LEASE_LIFE);
+        let want = self.demand.within(now, life);
+        // Whoever asks for a lease is waited for. Where there was none to be had everybody asks for
+        // himself, or one request would pass for each round trip, and the others be too late.
+        let is_worth_it = want >= cost.max(1).saturating_mul(FEWEST) && self.quiet_until <= now;
+        let want = if is_worth_it && self.held.len() < MAX_HELD { want } else { 0 };
+        if want > 0 {
+            let until = now.saturating_add(patience);
+            self.asking = Some(Asking { number, asked_at: now, until });
+        }
+        for (_, sent) in &mut self.closed {
+            *sent = number;
+        }
+        let running =
+            |held: &Held| LeaseReport { number: held.number, spent: held.spent, is_final: false };
+        let mut reports: Vec<LeaseReport> = self.held.iter().map(running).collect();
+        reports.extend(self.closed.iter().map(|(report, _)| *report));
+        LeaseAsk { set, number, want, least: cost.max(1), life, reports }
+    }
+
+    /// The answer to the question `number`, at `now`.
+    pub fn answer(&mut self, number: u64, leased: Leased, now: Timestamp) {
+        self.closed.retain(|(_, sent)| *sent != number);
+        let Some(asking) = self.asking.filter(|asking| asking.number == number) else {
+            // It was given up: whatever it brought was given back with it.
+            if let (true, Ok(grant)) = (mutation::is(Mutation::TakesAgain), leased) {
+                let ends_at = now.saturating_add(grant.life);
+                let (units, life) = (grant.units, grant.life);
+                self.held.push(Held { number, units, spent: 0, life, ends_at });
+            }
+            return;
+        };
+        self.asking = None;
+        let Ok(grant) = leased else {
+            self.quiet_until = now.saturating_add(QUIET);
+            return;
+        };
+        let from = if mutation::is(Mutation::LivesFromAnswer) { now } else { asking.asked_at };
+        let life = Span::from_nanos(sure_part(grant.life.as_nanos()));
+        let ends_at = from.saturating_add(life);
+        self.held.push(Held { number, units: grant.units, spent: 0, life, ends_at });
+        self.denied = None;
+        self.close_old(now);
+    }
+
+    /// The authority has taken in these reports. What is final is the same in every question, so
+    /// the answer to any of them confirms it: two workers that give the same back would else wait
+    /// for the answer to the later question, each time, and ask without end.
+    pub fn confirm(&mut self, reports: &[LeaseReport]) {
+        self.closed.retain(|(report, _)| !reports.contains(report));
+    }
+
+    /// The authority refused a direct cost at `now`, for so long.
+    pub fn deny(&mut self, now: Timestamp, cost: u64, retry_after: Option<Span>) {
+        let wait = retry_after.unwrap_or(REMEMBERED_DENIAL).min(REMEMBERED_DENIAL);
+        self.denied = Some((cost, now.saturating_add(wait)));
+    }
+
+    /// No answer came to the question `number`.
+    pub fn fail(&mut self, number: u64) {
+        if self.asking.is_some_and(|asking| asking.number == number) {
+            self.give_up();
+        }
+    }
+
+    /// The question `number` never left this node: nothing can have come of it.
+    pub fn unasked(&mut self, number: u64) {
+        self.asking = self.asking.filter(|asking| asking.number != number);
+    }
+
+    /// Gives everything back: the node stops, or the policy is another one.
+    pub fn close(&mut self) {
+        self.give_up();
+        while !self.held.is_empty() {
+            self.close_first();
+        }
+    }
+
+    /// Units in hand.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.held.iter().fold(0, |sum, held| sum.saturating_add(held.left()))
+    }
+
+    /// True when the first lease in hand has enough for `cost`, so that [`Holding::take`] pays it.
+    pub(crate) fn has(&mut self, now: Timestamp, cost: u64) -> bool {
+        self.close_old(now);
+        self.held.first().is_some_and(|held| held.left() >= cost)
+    }
+
+    /// True while somebody asks.
+    pub(crate) fn is_asking(&self, now: Timestamp) -> bool {
+        self.asking.is_some_and(|asking| asking.until > now)
+    }
+
+    /// True when it may be forgotten: nothing is in hand, asked for or to be reported.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.closed.is_empty() && self.asking.is_none()
+    }
+
+    /// When the last lease in hand ends, or nobody waits for an answer any more.
+    pub(crate) fn ends_at(&self) -> Timestamp {
+        let held = self.held.iter().map(|held| held.ends_at);
+        held.chain(self.asking.map(|asking| asking.until)).max().unwrap_or(Timestamp::ZERO)
+    }
+
+    /// When it is to be looked at although nobody spends: what is left is to go back then, or more
+    /// is to be asked for. `None` where there is nothing to go back.
+    #[must_use]
+    pub fn due_at(&self) -> Option<Timestamp> {
+        if !self.closed.is_empty() {
+            return Some(self.asking.map_or(Timestamp::ZERO, |asking| asking.until));
+        }
+        self.held.iter().map(Held::returns_at).min()
+    }
+
+    fn rest(&self, now: Timestamp) -> Span {
+        self.held.iter().map(|held| held.ends_at.since(now)).max().unwrap_or(Span::ZERO)
+    }
+
+    /// A question that nobody waits for any more may have leased something: it goes back unspent.
+    fn give_up(&mut self) {
+        if let Some(Asking { number, .. }) = self.asking.take() {
+            self.push_closed(LeaseReport { number, spent: 0, is_final: true });
+        }
+    }
+
+    fn close_old(&mut self, now: Timestamp) {
+        while self.held.first().is_some_and(|held| held.returns_at() <= now) {
+            self.close_first();
+        }
+    }
+
+    fn close_first(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let Held { number, spent, .. } = self.held.remove(0);
+        self.push_closed(LeaseReport { number, spent, is_final: true });
+    }
+
+    fn push_closed(&mut self, report: LeaseReport) {
+        if self.closed.len() >= MAX_CLOSED {
+            self.closed.remove(0);
+        }
+        // 0 is no question's number.
+        self.closed.push((report, 0));
+    }
+}
+
+impl Demand {
+    fn note(&mut self, now: Timestamp, cost: u64) {
+        self.roll(now);
+        self.now = self.now.saturating_add(cost);
+    }
+
+    /// Begins another period when this one is over; what was before a pause says nothing.
+    fn roll(&mut self, now: Timestamp) {
+        let since = now.since(self.from);
+        if since >= PERIOD {
+            let before = if since < PERIOD.saturating_mul(2) { self.now } else { 0 };
+            *self = Self { from: now, now: 0, before };
+        }
+    }
+
+    /// What a span of `life` is to use, rounded up.
+    fn within(&mut self, now: Timestamp, life: Span) -> u64 {
+        self.roll(now);
+        let (most, life) = (u128::from(self.now.max(self.before)), u128::from(life.as_nanos()));
+        let units = most.saturating_mul(life).div_ceil(u128::from(PERIOD.as_nanos()));
+        u64::try_from(units).unwrap_or(u64::MAX)
+    }
+}
+
+/// The part of a length of time that has surely not passed elsewhere when it has here.
+fn sure_part(nanos: u64) -> u64 {
+    let slow = nanos.div_ceil(1_000_000).saturating_mul(DRIFT_PPM);
+    nanos.saturating_sub(slow)
+}

@@ -1,0 +1,79 @@
+//! What a node holds as bytes, for a table that its workers share.
+//!
+//! Little-endian: leases in hand `u8`, each number, units, spent, life and end, all `u64`; those
+//! that are closed `u8`, each number, spent and the question it was sent in last, all `u64`; what
+//! is asked (number, asked at, until when, zeros for nothing) and what is denied (cost, until
+//! when), the end of quiet, and the demand (since when, now, before), each `u64`. Times are of the
+//! node's monotonic clock, in nanoseconds.
+//!
+//! Invariant: what is written is read as the same, and any bytes are read as a holding or not at
+//! all. They are a node's own: nobody else can write them.
+
+use alloc::vec::Vec;
+
+use tollgate_core::{Span, Timestamp};
+
+use crate::pipeline::remote::leases::account::LeaseReport;
+use crate::pipeline::remote::leases::node::{Asking, Demand, Held, Holding, MAX_CLOSED, MAX_HELD};
+use crate::pipeline::remote::wire::{Reader, WireError};
+
+impl Holding {
+    /// Appends it to `out`: at most 306 bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::try_from(self.held.len()).unwrap_or(u8::MAX));
+        for held in &self.held {
+            let (life, ends_at) = (held.life.as_nanos(), held.ends_at.as_nanos());
+            write(&[held.number, held.units, held.spent, life, ends_at], out);
+        }
+        out.push(u8::try_from(self.closed.len()).unwrap_or(u8::MAX));
+        for (report, sent) in &self.closed {
+            write(&[report.number, report.spent, *sent], out);
+        }
+        let asking = self.asking.unwrap_or_default();
+        write(&[asking.number, asking.asked_at.as_nanos(), asking.until.as_nanos()], out);
+        let (cost, until) = self.denied.unwrap_or_default();
+        write(&[cost, until.as_nanos(), self.quiet_until.as_nanos()], out);
+        write(&[self.demand.from.as_nanos(), self.demand.now, self.demand.before], out);
+    }
+
+    /// Reads it; `None` for bytes that [`Holding::encode`] does not write.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        Self::read(Reader(bytes)).ok()
+    }
+
+    fn read(mut bytes: Reader<'_>) -> Result<Self, WireError> {
+        let mut holding = Self::default();
+        for _ in 0..count(&mut bytes, MAX_HELD)? {
+            let [number, units, spent] = [bytes.u64()?, bytes.u64()?, bytes.u64()?];
+            let life = Span::from_nanos(bytes.u64()?);
+            let ends_at = Timestamp::from_nanos(bytes.u64()?);
+            holding.held.push(Held { number, units, spent, life, ends_at });
+        }
+        for _ in 0..count(&mut bytes, MAX_CLOSED)? {
+            let (number, spent) = (bytes.u64()?, bytes.u64()?);
+            let report = LeaseReport { number, spent, is_final: true };
+            holding.closed.push((report, bytes.u64()?));
+        }
+        let number = bytes.u64()?;
+        let asked_at = Timestamp::from_nanos(bytes.u64()?);
+        let until = Timestamp::from_nanos(bytes.u64()?);
+        holding.asking = (number > 0).then_some(Asking { number, asked_at, until });
+        let denied = (bytes.u64()?, Timestamp::from_nanos(bytes.u64()?));
+        holding.denied = (denied.1 > Timestamp::ZERO).then_some(denied);
+        holding.quiet_until = Timestamp::from_nanos(bytes.u64()?);
+        let from = Timestamp::from_nanos(bytes.u64()?);
+        holding.demand = Demand { from, now: bytes.u64()?, before: bytes.u64()? };
+        bytes.end()?;
+        Ok(holding)
+    }
+}
+
+fn write(numbers: &[u64], out: &mut Vec<u8>) {
+    out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+}
+
+fn count(bytes: &mut Reader<'_>, most: usize) -> Result<u8, WireError> {
+    let count = bytes.u8()?;
+    if usize::from(count) > most { Err(WireError::Malformed) } else { Ok(count) }
+}

@@ -1,0 +1,154 @@
+//! What a shard says of a request that it decides by itself, and how it is read.
+//!
+//! All numbers are little-endian. [`HELD`]; the time `u64`; the 128 bits of the shard's memory
+//! `u128`; then per rule: what became of it `u8` (0 not charged, 1 paid, 2 refused), the number of
+//! the lease that paid it `u64`, the units left in hand `u64`, the rest of their life or the wait
+//! in nanoseconds `u64`.
+//!
+//! Invariant: a reply is taken whole or not at all. What it says of a rule is what the shard holds,
+//! not what the key has left.
+
+use alloc::vec::Vec;
+
+use tollgate_core::{Decision, Span, Timestamp, Verdict};
+
+use crate::pipeline::partition::PartitionMut;
+use crate::pipeline::partitions::Status;
+use crate::pipeline::remote::asked::Asked;
+use crate::pipeline::remote::counts::Counts;
+use crate::pipeline::remote::wire::{HELD, Reader, WireError};
+use crate::policy::compiled::Policy;
+
+/// What became of one rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeldRule {
+    /// Nothing was taken for it.
+    Free,
+    /// Paid from the lease of this number.
+    Paid { number: u64 },
+    /// It was refused so lately that it is again.
+    Denied,
+}
+
+/// What is said of one rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldWord {
+    pub(crate) what: HeldRule,
+    /// Units left in hand.
+    pub(crate) left: u64,
+    /// Of their life, or how long to wait.
+    pub(crate) rest: Span,
+}
+
+/// What the key's object refused lately, to be said again to the same request.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) request: Vec<u8>,
+    pub(crate) reply: Vec<u8>,
+    pub(crate) heard_at: Timestamp,
+}
+
+/// When it was said, and by which memory.
+pub(crate) type HeldHead = (Timestamp, u128);
+
+/// Appends what is said to `out`.
+pub(crate) fn write_held((at, table): HeldHead, words: &[HeldWord], out: &mut Vec<u8>) {
+    out.push(HELD);
+    out.extend(at.as_nanos().to_le_bytes());
+    out.extend(table.to_le_bytes());
+    for word in words {
+        let (what, number) = match word.what {
+            HeldRule::Free => (0, 0),
+            HeldRule::Paid { number } => (1, number),
+            HeldRule::Denied => (2, 0),
+        };
+        out.push(what);
+        for number in [number, word.left, word.rest.as_nanos()] {
+            out.extend(number.to_le_bytes());
+        }
+    }
+}
+
+/// Reads what was said of so many rules.
+///
+/// # Errors
+/// The bytes are no such reply.
+pub(crate) fn read_held(
+    reply: &[u8],
+    rules: usize,
+) -> Result<(HeldHead, Vec<HeldWord>), WireError> {
+    let mut bytes = Reader(reply);
+    if bytes.u8()? != HELD {
+        return Err(WireError::Malformed);
+    }
+    let head = (Timestamp::from_nanos(bytes.u64()?), bytes.u128()?);
+    let mut words = Vec::with_capacity(rules);
+    for _ in 0..rules {
+        let (what, number) = (bytes.u8()?, bytes.u64()?);
+        let what = match what {
+            0 => HeldRule::Free,
+            1 => HeldRule::Paid { number },
+            2 => HeldRule::Denied,
+            _ => return Err(WireError::Malformed),
+        };
+        let (left, rest) = (bytes.u64()?, Span::from_nanos(bytes.u64()?));
+        words.push(HeldWord { what, left, rest });
+    }
+    bytes.end()?;
+    Ok((head, words))
+}
+
+impl PartitionMut<'_> {
+    /// Takes what a shard said as the decisions of this partition.
+    pub(crate) fn accept_held(&mut self, policy: &Policy, reply: &[u8]) -> Result<(), WireError> {
+        let rules = self.view().rules().count();
+        let ((at, _), words) = read_held(reply, rules)?;
+        let Self { index, applied, decisions, stored, .. } = self;
+        stored.value.clear();
+        let mut status = Status::Uncharged;
+        let applied = applied.iter_mut().filter(|applied| applied.counts_in(*index));
+        for (applied, word) in applied.zip(words) {
+            let is_denied = word.what == HeldRule::Denied;
+            let is_paid = matches!(word.what, HeldRule::Paid { .. });
+            applied.charged = is_paid.then_some(at);
+            applied.blocked_until = None;
+            applied.is_leased = true;
+            if is_paid {
+                status = Status::Charged;
+            }
+            let slots = decisions.get_mut(applied.first_decision..).unwrap_or_default();
+            for (slot, quota) in slots.iter_mut().zip(policy.quotas(applied)) {
+                let verdict = if is_denied { Verdict::Deny } else { Verdict::Allow };
+                *slot = Decision {
+                    verdict,
+                    limit: quota.limiter().limit(),
+                    remaining: word.left,
+                    retry_after: is_denied.then_some(word.rest),
+                    reset_after: word.rest,
+                };
+            }
+        }
+        stored.at = at;
+        stored.status = status;
+        Ok(())
+    }
+}
+
+impl Refusal {
+    /// The same, so much later: times to wait are shorter. No states are told, which were another
+    /// time's.
+    pub(crate) fn said_at(&self, now: Timestamp) -> Option<Vec<u8>> {
+        let mut asked = Asked::read(&self.request).ok()?;
+        asked.read_reply(&self.reply).ok()?;
+        let passed = now.since(self.heard_at);
+        let sooner = |decision: &mut Decision| {
+            let rest = |span: Span| span.saturating_sub(passed).max(Span::from_nanos(1));
+            decision.retry_after = decision.retry_after.map(rest);
+            decision.reset_after = decision.reset_after.saturating_sub(passed);
+        };
+        asked.decisions.iter_mut().for_each(sooner);
+        let mut reply = Vec::new();
+        Counts::default().write_reply(&asked, now, &mut reply);
+        Some(reply)
+    }
+}

@@ -1,0 +1,117 @@
+//! The steps of every call on a key that are about leases, in their order: what is over ends,
+//! reports are taken in, and at the last something is leased.
+//!
+//! Invariant: the order is `Counts::answer`'s, the same for every request; the time at which a key
+//! is decided never goes back while units of it are out.
+
+use alloc::vec::Vec;
+
+use tollgate_core::{ALLOWED_SKEW, Timestamp};
+
+use crate::pipeline::plan::Due;
+use crate::pipeline::remote::asked::{Asked, AskedRule};
+use crate::pipeline::remote::counts::Counts;
+use crate::pipeline::remote::leases::account::{NoLease, Wanted};
+use crate::pipeline::remote::leases::ask::{LeaseAsk, LeaseGrant, Leased, Leasing, read_leased};
+use crate::pipeline::remote::leases::clock::Clock;
+use crate::pipeline::remote::leases::lease::{LeaseId, MAX_LEASES};
+use crate::pipeline::remote::leases::mutation::{self, Mutation};
+use crate::pipeline::remote::wire::WireError;
+
+impl Counts {
+    /// True when `reply` refuses what `request` asked: a binding rule of it denies.
+    ///
+    /// # Errors
+    /// The bytes are no request, or no reply to it that decides anything.
+    pub fn refuses(request: &[u8], reply: &[u8]) -> Result<bool, WireError> {
+        let mut asked = Asked::read(Leasing::split(request)?.1)?;
+        asked.read_reply(read_leased(reply)?.1)?;
+        Ok(asked.refuses())
+    }
+
+    /// Ends the leases that are over; the time at which the key is decided, and whether there were
+    /// any. While something is out, a clock that was set back makes the key's time stand still:
+    /// what is out fits at no earlier time. Nothing more is leased then if it was set back by more
+    /// than the skew, so that this ends after one life.
+    pub(crate) fn advance(&mut self, clock: &Clock) -> (Timestamp, bool) {
+        let mut is_changed = false;
+        for kept in &mut self.sets {
+            is_changed |= kept.end_leases(clock);
+        }
+        let out = self.sets.iter().filter(|kept| !kept.leases.all.is_empty());
+        let since = out.map(|kept| kept.leases.since).max().unwrap_or(Timestamp::ZERO);
+        let is_mutated = mutation::is(Mutation::FollowsBack);
+        let now = if is_mutated { clock.now } else { clock.now.max(since) };
+        self.keep_time(now);
+        (now, is_changed)
+    }
+
+    /// Takes in what `leasing` reports at `now`; true when it says anything new.
+    pub(crate) fn report(&mut self, leasing: &Leasing, now: Timestamp) -> bool {
+        let mut is_changed = false;
+        for ask in &leasing.sets {
+            let Some(kept) = self.kept(ask.set) else { continue };
+            for report in &ask.reports {
+                is_changed |= kept.report(leasing.table, report, now);
+            }
+        }
+        is_changed
+    }
+
+    /// Leases what `leasing` wants at `now`, as far as it is there; `asked` is decided.
+    pub(crate) fn lease(
+        &mut self,
+        leasing: &Leasing,
+        asked: &Asked<'_>,
+        now: Timestamp,
+        clock: &Clock,
+    ) -> Vec<Leased> {
+        let is_late = now.since(clock.now) > ALLOWED_SKEW;
+        let mut leased = Vec::with_capacity(leasing.sets.len());
+        for ask in &leasing.sets {
+            let granted = if ask.want == 0 {
+                Err(NoLease::Unasked)
+            } else if is_late || !clock.is_steady() {
+                Err(NoLease::Unsteady)
+            } else if asked.refuses() {
+                Err(NoLease::Refused)
+            } else {
+                self.lease_one(leasing.table, ask, asked, now, clock)
+            };
+            leased.push(granted);
+        }
+        self.keep_time(now);
+        leased
+    }
+
+    fn lease_one(
+        &mut self,
+        table: u128,
+        ask: &LeaseAsk,
+        asked: &Asked<'_>,
+        now: Timestamp,
+        clock: &Clock,
+    ) -> Leased {
+        // The request is planned with the rule: its quotas are those that are kept.
+        let is_of = |rule: &AskedRule<'_>| rule.stable_id() == ask.set && rule.due == Due::Now;
+        if !asked.rules.iter().any(is_of) {
+            return Err(NoLease::Unleasable);
+        }
+        let id = LeaseId { table, number: ask.number };
+        let held = self.sets.iter().map(|kept| kept.leases.all.len()).sum::<usize>();
+        let kept = self.kept(ask.set).ok_or(NoLease::Unleasable)?;
+        if held >= MAX_LEASES && kept.leases.find(id).is_none() {
+            return Err(NoLease::TooMany);
+        }
+        let wanted = Wanted { id, units: ask.want, least: ask.least, life: ask.life };
+        let (units, life) = kept.grant(&wanted, now, clock)?;
+        Ok(LeaseGrant { units, life })
+    }
+
+    /// Remembers the key's time where something is out.
+    fn keep_time(&mut self, now: Timestamp) {
+        for kept in &mut self.sets {
+            kept.leases.since = if kept.leases.all.is_empty() { Timestamp::ZERO } else { now };
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A cost that is known only afterwards: what was charged for a request is brought to it, once.
+//!
+//! Invariant: what is charged afterwards is no less than if the lower of both costs had been
+//! charged at the decision, and the rest when it was settled, as far as it fitted. A lower cost
+//! gives the difference back, through the core's refund: never more than was charged, nothing twice
+//! and nothing of states that were reset, forgotten or planned with a newer policy since, as what
+//! was carried to other quotas and back is no longer told apart. A higher one
+//! charges what fits, in each quota by itself: what was used was used, and what one of them cannot
+//! hold is no reason to forget it in the others. So every key's count settles by itself, in one
+//! step.
+//!
+//! Receipt: a request of format 2 in which every rule is given back (`wire`): only rules that name
+//! a cost. Request: [`SETTLE`], a random number of the request `u64`, the cost `u64`, the receipt.
+//! Reply: [`SETTLED`] `u8`; what became of it `u8` (0 this cost stands, 1 another one, 2 too old);
+//! the cost `u64`; what is charged `u64`.
+
+use alloc::vec::Vec;
+
+use tollgate_core::{Charge, Limiter, Timestamp};
+
+use crate::pipeline::partition::Partition;
+use crate::pipeline::plan::{AppliedRule, Due};
+use crate::pipeline::remote::asked::{Asked, AskedRule};
+use crate::pipeline::remote::counts::{Answered, Counts};
+use crate::pipeline::remote::kept::Kept;
+use crate::pipeline::remote::leases::clock::Clock;
+use crate::pipeline::remote::marks::reset_at;
+use crate::pipeline::remote::settled::{SETTLE_WITHIN, Settled};
+use crate::pipeline::remote::wire::{
+    ANOTHER_COST, GIVEN_BACK, Reader, SETTLE, SETTLED, STANDS, TOO_OLD, WireError,
+};
+use crate::policy::compiled::Policy;
+use crate::policy::stored_set::StoredSet;
+
+/// What became of a cost that was to be settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settlement {
+    /// It is settled, now or before.
+    Stands {
+        /// What is charged of it: less than the cost where no more fitted, more where nothing could
+        /// be given back.
+        charged: u64,
+    },
+    /// It was settled before, at another cost.
+    Another {
+        /// That cost.
+        cost: u64,
+    },
+    /// It was charged too long ago, and stays as it is.
+    TooOld,
+}
+
+impl Settlement {
+    /// The request to settle a [receipt](Partition::write_receipt) at `cost`, in quota units; `id`
+    /// is a random number that all receipts of one request share.
+    #[must_use]
+    pub fn request(id: u64, cost: u64, receipt: &[u8]) -> Vec<u8> {
+        [&SETTLE[..], &id.to_le_bytes(), &cost.to_le_bytes(), receipt].concat()
+    }
+
+    /// Reads what [`Counts::answer`] replied.
+    ///
+    /// # Errors
+    /// The bytes are no such reply.
+    pub fn read(reply: &[u8]) -> Result<Self, WireError> {
+        let mut bytes = Reader(reply);
+        if bytes.u8()? != SETTLED {
+            return Err(WireError::Malformed);
+        }
+        let (what, cost, charged) = (bytes.u8()?, bytes.u64()?, bytes.u64()?);
+        bytes.end()?;
+        match what {
+            STANDS => Ok(Self::Stands { charged }),
+            ANOTHER_COST => Ok(Self::Another { cost }),
+            TOO_OLD => Ok(Self::TooOld),
+            _ => Err(WireError::Malformed),
+        }
+    }
+
+    /// What became of one cost in two counts. Settled differently is what somebody has to know;
+    /// where one has forgotten it, the other says what stands.
+    #[must_use]
+    pub fn and(self, other: Self, cost: u64) -> Self {
+        match (self, other) {
+            (Self::Another { .. }, _) | (_, Self::TooOld) => self,
+            (_, Self::Another { .. }) | (Self::TooOld, _) => other,
+            (Self::Stands { charged: one }, Self::Stands { charged: two }) => {
+                Self::Stands { charged: worst(cost, one, two) }
+            }
+        }
+    }
+
+    fn reply(self, cost: u64) -> Vec<u8> {
+        let (what, cost, charged) = match self {
+            Self::Stands { charged } => (STANDS, cost, charged),
+            Self::Another { cost } => (ANOTHER_COST, cost, cost),
+            Self::TooOld => (TOO_OLD, cost, 0),
+        };
+        let mut reply = Vec::from([SETTLED, what]);
+        reply.extend(cost.to_le_bytes());
+        reply.extend(charged.to_le_bytes());
+        reply
+    }
+}
+
+/// Of two amounts that were to be `cost`: the lower one if either is too low, else the higher one.
+fn worst(cost: u64, one: u64, two: u64) -> u64 {
+    if one.min(two) < cost { one.min(two) } else { one.max(two) }
+}
+
+impl Partition<'_> {
+    /// Appends to `out` what settles the cost of this request here later; false, and nothing, when
+    /// no rule that names a cost has charged it here.
+    pub fn write_receipt(&self, policy: &Policy, out: &mut Vec<u8>) -> bool {
+        let is_settled = |applied: &&AppliedRule| {
+            let rule = policy.rules.get(usize::from(applied.rule));
+            let is_charged = applied.charged.is_some() && applied.due == Due::Now;
+            is_charged && rule.is_some_and(|rule| rule.names_cost)
+        };
+        let mut rules = self.rules().filter(is_settled).peekable();
+        if self.has_failed() || rules.peek().is_none() {
+            return false;
+        }
+        self.write_head(policy, 0, out);
+        for applied in rules {
+            self.write_rule(policy, applied, GIVEN_BACK, out);
+        }
+        true
+    }
+}
+
+impl Counts {
+    /// Settles what `request` says, once.
+    pub(crate) fn settle(&mut self, request: &[u8], clock: &Clock) -> Result<Answered, WireError> {
+        let mut bytes = Reader(request);
+        if bytes.bytes(SETTLE.len())? != SETTLE {
+            return Err(WireError::Malformed);
+        }
+        let (id, cost) = (bytes.u64()?, bytes.u64()?);
+        let asked = Asked::read(bytes.0)?;
+        let times = asked.rules.iter().map(|rule| rule.charged);
+        // Those of one receipt were charged together.
+        let charged_at = times.min().flatten().ok_or(WireError::Malformed)?;
+        let (now, is_ended) = self.advance(clock);
+        let answered = |settlement: Settlement, is_changed: bool| {
+            Ok(Answered { reply: settlement.reply(cost), is_changed: is_changed || is_ended })
+        };
+        if now.since(charged_at) > SETTLE_WITHIN {
+            return answered(Settlement::TooOld, false);
+        }
+        if let Some(settled) = self.settled.find(id, charged_at) {
+            let is_same = settled.cost == cost;
+            let charged = settled.charged;
+            let stands = Settlement::Stands { charged };
+            let another = Settlement::Another { cost: settled.cost };
+            return answered(if is_same { stands } else { another }, false);
+        }
+        let is_first = self.settled.may_give_back(charged_at, now);
+        let gives_back = is_first && !self.is_ahead_of(&asked);
+        let (charged, is_changed) = self.settle_once(&asked, cost, gives_back, now)?;
+        // Also where what was known is lost: who repeats himself is charged no more for it.
+        let settled = Settled { id, charged_at, cost, charged };
+        let is_remembered = self.settled.remember(settled, now);
+        answered(Settlement::Stands { charged }, is_remembered || is_changed)
+    }
+
+    /// Brings every rule of `asked` to `cost`; what is charged of it then, and whether that changed
+    /// anything. Nothing comes back unless it `gives_back`: else it may have been settled before,
+    /// or carried to other quotas and back.
+    fn settle_once(
+        &mut self,
+        asked: &Asked<'_>,
+        cost: u64,
+        gives_back: bool,
+        now: Timestamp,
+    ) -> Result<(u64, bool), WireError> {
+        // All that can fail, before anything is changed.
+        let fresh = self.missing(asked, cost)?;
+        let is_higher = asked.rules.iter().any(|rule| cost > rule.cost);
+        self.sets.extend(fresh);
+        let marks = self.marks.clone();
+        let (mut charged, mut is_changed) = (None, false);
+        let any_binding = asked.rules.iter().any(|rule| rule.binding);
+        let mut decisions = asked.decisions.as_slice();
+        for rule in &asked.rules {
+            let (own, rest) = decisions.split_at_checked(rule.quotas).unwrap_or_default();
+            decisions = rest;
+            let difference = cost.abs_diff(rule.cost);
+            let at = rule.charged.unwrap_or_default();
+            let was_reset = reset_at(&marks, rule.rule) >= at;
+            let stands = match self.kept(rule.stable_id()) {
+                Some(kept) if cost > rule.cost => {
+                    let added = kept.charge_what_fits(difference, now);
+                    is_changed |= added > 0;
+                    rule.cost.saturating_add(added)
+                }
+                // What was reset or forgotten is not charged any more.
+                Some(kept) if cost < rule.cost && !was_reset => {
+                    if gives_back && kept.is_of(rule) {
+                        let charges = own.iter().map(|decision| decision.charge(at, rule.cost));
+                        kept.give_back(charges, difference, now);
+                        is_changed = true;
+                        cost
+                    } else {
+                        rule.cost
+                    }
+                }
+                Some(_) | None => cost,
+            };
+            if rule.binding || !any_binding {
+                charged = Some(charged.map_or(stands, |other| worst(cost, other, stands)));
+            }
+        }
+        if is_higher {
+            self.group = asked.group;
+            self.make_room(asked, now);
+        }
+        Ok((charged.unwrap_or(cost), is_changed))
+    }
+
+    /// The sets of rules that are to be charged more, of which nothing is kept: nothing is used.
+    fn missing(&self, asked: &Asked<'_>, cost: u64) -> Result<Vec<Kept>, WireError> {
+        let is_missing = |rule: &&AskedRule<'_>| {
+            cost > rule.cost && self.sets.iter().all(|kept| kept.stable_id() != rule.stable_id())
+        };
+        let missing = asked.rules.iter().filter(is_missing).map(|rule| rule.parameters);
+        let read = |mut set: &[u8]| StoredSet::read(&mut set).ok_or(WireError::Malformed);
+        missing.map(|set| read(set).map(Kept::fresh)).collect()
+    }
+}
+
+impl Kept {
+    /// True when the rule was charged by these quotas, and by none in between.
+    fn is_of(&self, rule: &AskedRule<'_>) -> bool {
+        self.before.is_none() && self.parameters == rule.parameters
+    }
+
+    /// Takes the last `units` of each quota's charge out of it.
+    fn give_back(
+        &mut self,
+        charges: impl Iterator<Item = Option<Charge>>,
+        units: u64,
+        now: Timestamp,
+    ) {
+        self.each_quota(charges, |limiter, state, charge| {
+            if let Some(charge) = charge {
+                limiter.refund(state, limiter.last_of(charge, units), now);
+            }
+        });
+    }
+
+    /// Charges each quota as much of `units` as fits; the least of what did.
+    fn charge_what_fits(&mut self, units: u64, now: Timestamp) -> u64 {
+        let mut least = units;
+        let out = self.leases.out();
+        self.each_quota(core::iter::repeat(()), |limiter, state, ()| {
+            let left = limiter.peek(state, now, 0).remaining.saturating_sub(out);
+            let fits = left.min(units);
+            let is_charged = fits > 0 && limiter.check(state, now, fits).is_admitted();
+            least = least.min(if is_charged { fits } else { 0 });
+        });
+        least
+    }
+
+    /// Calls `each` with every quota, its state, and what `with` has for it.
+    fn each_quota<T>(
+        &mut self,
+        with: impl IntoIterator<Item = T>,
+        mut each: impl FnMut(&Limiter, &mut [u8], T),
+    ) {
+        for (quota, with) in self.set.quotas().iter().zip(with) {
+            if let Some(state) = quota.state_mut(&mut self.states) {
+                each(quota.limiter(), state, with);
+            }
+        }
+    }
+}

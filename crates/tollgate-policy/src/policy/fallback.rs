@@ -1,0 +1,66 @@
+//! The counts that a node goes on with by itself while nobody keeps that of the fleet.
+//!
+//! Invariant: they have groups and records of their own, behind all others: no value is shared with
+//! the fleet, and no other index depends on them. Where the count of the fleet is kept there are
+//! none.
+
+use alloc::vec::Vec;
+
+use crate::policy::compiled::Policy;
+use crate::policy::group::{Group, QuotaSet};
+use crate::policy::quota::CompiledQuota;
+use crate::stable_hash::stable_hash;
+
+/// Sets the identity of a node's own count apart from that of the fleet.
+pub(crate) const FALLBACK: &[u8] = b"fallback";
+
+impl Policy {
+    /// Adds the set that is in the place of the set `of`, when all rules are there; `None` where
+    /// there is no such set.
+    pub(crate) fn add_fallback(
+        &mut self,
+        of: u16,
+        record_id: u32,
+        quotas: Vec<CompiledQuota>,
+    ) -> Option<()> {
+        let whole = self.sets.get(usize::from(of))?;
+        let (rule, tier) = (whole.rule, whole.tier.clone());
+        let compiled = self.rules.get(usize::from(rule))?;
+        let (name, group) = (compiled.name.as_bytes(), compiled.group);
+        let tier_name = tier.as_deref().unwrap_or_default().as_bytes();
+        let stable_id = stable_hash(&[name, tier_name, FALLBACK]);
+        let set = QuotaSet {
+            stable_id,
+            ..QuotaSet::new((rule, &compiled.name), tier, record_id, quotas)
+        };
+        let place = u16::try_from(self.sets.len()).ok()?;
+        self.sets.push(set);
+        self.sets.get_mut(usize::from(of))?.fallback = Some(place);
+        let group = self.own_group(group)?;
+        self.groups.get_mut(usize::from(group))?.sets.push(place);
+        Some(())
+    }
+
+    /// The group of a node's own counts beside that of the fleet, a new one for its first rule.
+    fn own_group(&mut self, fleet: u16) -> Option<u16> {
+        let whole = self.groups.get(usize::from(fleet))?;
+        if let Some(group) = whole.fallback {
+            return Some(group);
+        }
+        let own = Group {
+            key: whole.key.clone(),
+            identity: stable_hash(&[&whole.identity.to_le_bytes(), FALLBACK]),
+            capacity: whole.capacity,
+            strict: whole.strict,
+            is_fleet: false,
+            shards: None,
+            sets: Vec::new(),
+            value_len: 0,
+            fallback: None,
+        };
+        let place = u16::try_from(self.groups.len()).ok()?;
+        self.groups.push(own);
+        self.groups.get_mut(usize::from(fleet))?.fallback = Some(place);
+        Some(place)
+    }
+}

@@ -1,0 +1,33 @@
+//! Random numbers that are the same in every run: splitmix64.
+//!
+//! Invariant: a seed gives the same numbers on every machine. Deliberately absent: numbers that an
+//! attacker cannot guess.
+#![allow(dead_code, clippy::arithmetic_side_effects, clippy::unwrap_used, reason = "tests")]
+
+pub struct Random(pub u64);
+
+impl Random {
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+
+    /// True once in so many times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// A place in a list of so many.
+    pub fn place(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(u64::try_from(len).unwrap())).unwrap()
+    }
+
+    /// One of `all`.
+    pub fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        *all.get(self.place(all.len())).unwrap()
+    }
+}
