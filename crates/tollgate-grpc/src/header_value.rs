@@ -1,0 +1,50 @@
+//! `envoy.config.core.v3.HeaderValue` and `HeaderValueOption`.
+
+use crate::wire::{Fields, Malformed, Writer};
+
+/// Reads a header line: its name, and its value as bytes where it came as such.
+///
+/// # Errors
+/// It is malformed.
+pub fn read(message: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    let (mut key, mut value, mut raw) = (&[][..], &[][..], &[][..]);
+    for field in Fields::of(message) {
+        match field? {
+            (1, it) => key = it.bytes()?,
+            (2, it) => value = it.bytes()?,
+            (3, it) => raw = it.bytes()?,
+            _ => {}
+        }
+    }
+    Ok((key, if raw.is_empty() { value } else { raw }))
+}
+
+/// Writes a header line into `field`.
+pub fn write(out: &mut Writer, field: u32, name: &str, value: &str) {
+    out.message(field, |line| {
+        line.bytes(1, name.as_bytes());
+        line.bytes(2, value.as_bytes());
+    });
+}
+
+/// What a line does to others of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Append {
+    /// It is one more.
+    Add,
+    /// It stands in their place.
+    Overwrite,
+}
+
+/// Writes a header line, and what it does to others of its name.
+pub fn write_option(out: &mut Writer, field: u32, (name, value): (&str, &str), append: Append) {
+    out.message(field, |option| {
+        write(option, 1, name, value);
+        // `append`, which earlier ones read; `append_action` counts where it is known.
+        option.message(2, |it| it.number(1, u64::from(append == Append::Add)));
+        match append {
+            Append::Add => {}
+            Append::Overwrite => option.number(3, 2),
+        }
+    });
+}

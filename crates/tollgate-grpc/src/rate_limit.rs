@@ -1,0 +1,224 @@
+//! `envoy.service.ratelimit.v3.RateLimitService`: what `ShouldRateLimit` asks and is answered.
+//!
+//! Invariant: nothing without end: descriptors, and the entries of each, are counted while they
+//! are read, and what is beyond a limit is refused by its name. Values are as long as a message,
+//! because clients write them: an error opens Envoy's filter unless it is told otherwise, so no
+//! client may bring one about. Deliberately absent: a descriptor's own `limit`, which is the
+//! policy's to say.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::header_value;
+use crate::status::Status;
+use crate::wire::{Fields, Malformed, Writer, each};
+
+/// The path of the call.
+pub const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// The name of the service.
+pub const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
+
+/// The most descriptors of a request.
+pub const MAX_DESCRIPTORS: usize = 100;
+
+/// The most entries of a descriptor.
+pub const MAX_ENTRIES: usize = 32;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateLimitRequest<'a> {
+    /// Whose descriptors they are, as Envoy's filter is configured.
+    pub domain: &'a [u8],
+    /// At least one, at most [`MAX_DESCRIPTORS`].
+    pub descriptors: Vec<Descriptor<'a>>,
+}
+
+/// A descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descriptor<'a> {
+    /// Name and value, at least one, at most [`MAX_ENTRIES`]; a name may come several times.
+    pub entries: Vec<(&'a [u8], &'a [u8])>,
+    /// How many hits it is: its own `hits_addend`, else the request's, else 1. 0 only looks.
+    pub hits: u64,
+}
+
+impl<'a> RateLimitRequest<'a> {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(message: &'a [u8]) -> Result<Self, Status> {
+        let (mut domain, mut addend, mut descriptors) = (&[][..], 0, Vec::new());
+        for field in Fields::of(message) {
+            match field? {
+                (1, value) => domain = value.bytes()?,
+                (2, value) => {
+                    if descriptors.len() == MAX_DESCRIPTORS {
+                        let message = format!("descriptors: use at most {MAX_DESCRIPTORS}");
+                        return Err(Status::invalid(message));
+                    }
+                    descriptors.push(descriptor(value.bytes()?, descriptors.len())?);
+                }
+                // Thirty-two bits, as every reader cuts it.
+                (3, value) => addend = value.number()? & u64::from(u32::MAX),
+                _ => {}
+            }
+        }
+        if descriptors.is_empty() {
+            return Err(Status::invalid("descriptors: is empty; send at least one"));
+        }
+        let hits_of = |own: Option<u64>| own.unwrap_or(addend.max(1));
+        let descriptors = descriptors.into_iter().map(|(entries, own)| {
+            let hits = hits_of(own);
+            Descriptor { entries, hits }
+        });
+        Ok(Self { domain, descriptors: descriptors.collect() })
+    }
+}
+
+/// The entries of a descriptor, and its own hits.
+type Entries<'a> = (Vec<(&'a [u8], &'a [u8])>, Option<u64>);
+
+fn descriptor(message: &[u8], index: usize) -> Result<Entries<'_>, Status> {
+    let (mut entries, mut own) = (Vec::new(), None);
+    for field in Fields::of(message) {
+        match field? {
+            (1, value) => {
+                if entries.len() == MAX_ENTRIES {
+                    let message =
+                        format!("descriptors[{index}].entries: use at most {MAX_ENTRIES}");
+                    return Err(Status::invalid(message));
+                }
+                entries.push(entry(value.bytes()?)?);
+            }
+            (3, value) => {
+                // A wrapped number: a message that is there and has no field says 0.
+                let mut number = own.unwrap_or(0);
+                each::<Malformed>(value.bytes()?, 1, |it| it.number().map(|it| number = it))?;
+                own = Some(number);
+            }
+            (4, value) if value.number()? != 0 => {
+                let message =
+                    format!("descriptors[{index}].is_negative_hits: nothing is given back here");
+                return Err(Status::invalid(message));
+            }
+            _ => {}
+        }
+    }
+    if entries.is_empty() {
+        let message = format!("descriptors[{index}].entries: is empty; send at least one");
+        return Err(Status::invalid(message));
+    }
+    Ok((entries, own))
+}
+
+fn entry(message: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    let (mut key, mut value) = (&[][..], &[][..]);
+    for field in Fields::of(message) {
+        match field? {
+            (1, it) => key = it.bytes()?,
+            (2, it) => value = it.bytes()?,
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}
+
+/// What is said of one descriptor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DescriptorStatus<'a> {
+    /// It is over its limit.
+    pub is_over: bool,
+    /// The quota nearest to its end, if one was decided and is told.
+    pub nearest: Option<Nearest<'a>>,
+}
+
+/// A quota, as `current_limit` and what goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nearest<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Units in its window.
+    pub limit: u64,
+    /// Its window.
+    pub window: Duration,
+    /// What may be used now.
+    pub remaining: u64,
+    /// The effective window, in seconds: until it gives something back.
+    pub reset_seconds: u64,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RateLimitResponse<'a> {
+    /// One for each descriptor, in their order.
+    pub statuses: Vec<DescriptorStatus<'a>>,
+    /// Fields of the response, name and value.
+    pub response_fields: Vec<(&'a str, &'a str)>,
+    /// Fields of the request as it is forwarded.
+    pub request_fields: Vec<(&'a str, &'a str)>,
+    /// The body of a refusal.
+    pub body: &'a str,
+}
+
+impl RateLimitResponse<'_> {
+    /// Over limit when any descriptor is.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.statuses.iter().any(|status| status.is_over)
+    }
+
+    /// As a message.
+    #[must_use]
+    pub fn write(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.number(1, code(self.is_over()));
+        for status in &self.statuses {
+            out.message(2, |out| status.write(out));
+        }
+        for (name, value) in &self.response_fields {
+            header_value::write(&mut out, 3, name, value);
+        }
+        for (name, value) in &self.request_fields {
+            header_value::write(&mut out, 4, name, value);
+        }
+        if !self.body.is_empty() {
+            out.bytes(5, self.body.as_bytes());
+        }
+        out.finish()
+    }
+}
+
+impl DescriptorStatus<'_> {
+    fn write(&self, out: &mut Writer) {
+        let of_32_bits = |number: u64| number.min(u64::from(u32::MAX));
+        out.number(1, code(self.is_over));
+        let Some(nearest) = &self.nearest else { return };
+        out.message(2, |limit| {
+            limit.number(1, of_32_bits(nearest.limit));
+            limit.number(2, unit(nearest.window));
+            limit.bytes(3, nearest.name.as_bytes());
+        });
+        out.number(3, of_32_bits(nearest.remaining));
+        out.message(4, |reset| reset.number(1, nearest.reset_seconds));
+    }
+}
+
+/// `OK` or `OVER_LIMIT`.
+const fn code(is_over: bool) -> u64 {
+    if is_over { 2 } else { 1 }
+}
+
+/// The unit of a window that is exactly one; else "unknown", which is better than a false one.
+/// Months and years have no length.
+const fn unit(window: Duration) -> u64 {
+    match (window.as_secs(), window.subsec_nanos()) {
+        (1, 0) => 1,
+        (60, 0) => 2,
+        (3600, 0) => 3,
+        (86_400, 0) => 4,
+        _ => 0,
+    }
+}
