@@ -1,0 +1,105 @@
+//! The circuit breaker of one node: who is known not to answer is not waited for.
+//!
+//! Invariant: closed, every call goes; open, none does until its time is over; then one call at a
+//! time is a probe, and closes it or opens it for twice as long. Only silence and refused
+//! connections count: a node that says what is wrong has answered.
+
+use tollgate_core::Span;
+
+use crate::settings::Settings;
+
+/// Its state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Breaker {
+    failures: u32,
+    open_for: Span,
+    /// `None`: closed.
+    open_until: Option<Span>,
+    is_probed: bool,
+}
+
+/// Whether a call may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Closed,
+    /// This one shows whether the node is there again.
+    Probe,
+    Open,
+}
+
+impl Breaker {
+    pub(crate) const fn new(settings: &Settings) -> Self {
+        Self { failures: 0, open_for: settings.open_for, open_until: None, is_probed: false }
+    }
+
+    /// Whether a call may go at `mono`; who is given [`Gate::Probe`] says how it went.
+    pub(crate) fn ask(&mut self, mono: Span) -> Gate {
+        match self.open_until {
+            None => Gate::Closed,
+            Some(until) if mono < until || self.is_probed => Gate::Open,
+            Some(_) => {
+                self.is_probed = true;
+                Gate::Probe
+            }
+        }
+    }
+
+    /// True while calls are not sent, as of the last that was asked for.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.open_until.is_some()
+    }
+
+    /// The node answered.
+    pub(crate) const fn answered(&mut self, settings: &Settings) {
+        *self = Self::new(settings);
+    }
+
+    /// What was let go says nothing of the node: the next call is the probe.
+    pub(crate) const fn untold(&mut self) {
+        self.is_probed = false;
+    }
+
+    /// It did not answer; true when this opened the circuit.
+    pub(crate) fn failed(&mut self, mono: Span, settings: &Settings) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        let was_open = self.is_open();
+        if self.is_probed {
+            self.open_for = self.open_for.saturating_mul(2).min(settings.longest_open);
+        } else if was_open || self.failures < settings.failures_to_open {
+            return false;
+        }
+        self.is_probed = false;
+        self.open_until = Some(mono.saturating_add(self.open_for));
+        !was_open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_opens_is_probed_by_one_and_closes() {
+        let settings = Settings::default();
+        let ms = Span::from_millis;
+        let mut breaker = Breaker::new(&settings);
+        for _ in 0..4 {
+            assert!(!breaker.failed(ms(0), &settings));
+        }
+        breaker.answered(&settings);
+        let opened: Vec<bool> = (0..6).map(|_| breaker.failed(ms(0), &settings)).collect();
+        assert_eq!(opened, [false, false, false, false, true, false], "five in a row");
+        assert_eq!(breaker.ask(ms(99)), Gate::Open);
+        assert_eq!(breaker.ask(ms(100)), Gate::Probe);
+        assert_eq!(breaker.ask(ms(100)), Gate::Open, "one at a time");
+        let mut at = 100;
+        for open_for in [200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
+            assert!(!breaker.failed(ms(at), &settings));
+            assert_eq!(breaker.ask(ms(at + open_for - 1)), Gate::Open);
+            at += open_for;
+            assert_eq!(breaker.ask(ms(at)), Gate::Probe);
+        }
+        breaker.answered(&settings);
+        assert_eq!(breaker.ask(ms(at)), Gate::Closed);
+    }
+}

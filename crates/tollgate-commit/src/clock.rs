@@ -1,0 +1,139 @@
+//! The engine's clock, as a server keeps it: its own monotonic clock and an offset.
+//!
+//! Invariant: `now` never goes back, but where the engine itself said that it is far off. The
+//! offset is taken from the reply with the shortest round trip of late: a reply came back at most
+//! that long after the engine read its clock, so the offset is wrong by at most half of it. A
+//! server's wall clock is nowhere in it.
+
+use tollgate_core::{Span, Timestamp};
+
+use crate::reading::Reading;
+
+/// How long a reply counts as one of late, at least; at most twice that.
+const OF_LATE: Span = Span::from_secs(10);
+
+/// The clock of one node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EngineClock {
+    /// The best of this period and of the one before.
+    best: [Option<Reading>; 2],
+    period_began: Span,
+    latest: Timestamp,
+}
+
+impl EngineClock {
+    /// The engine's time at `mono`; `None` while nothing was heard of it.
+    pub(crate) fn now(&mut self, mono: Span) -> Option<Timestamp> {
+        let reading = self.best()?;
+        self.latest = self.latest.max(reading.at(mono));
+        Some(self.latest)
+    }
+
+    /// Takes the engine's `time` from a reply to what was `sent` and came back at `received`. One
+    /// that cannot be true by the clock as it was known is believed alone: it was set, or is
+    /// another one's.
+    pub(crate) fn hear(&mut self, time: Timestamp, sent: Span, received: Span) {
+        if !self.agrees(time, sent, received) {
+            self.best = [None; 2];
+        }
+        let reading = Reading::new(time, sent, received);
+        let age = received.saturating_sub(self.period_began);
+        if age > OF_LATE {
+            let [current, _] = self.best;
+            // Of a period long ago the offset may have drifted.
+            let is_old = age > OF_LATE.saturating_mul(2);
+            self.best = [None, if is_old { None } else { current }];
+            self.period_began = received;
+        }
+        let [current, _] = &mut self.best;
+        if current.is_none_or(|best| reading.round_trip <= best.round_trip) {
+            *current = Some(reading);
+        }
+    }
+
+    /// The same of a reply that refused a decision for its time. True when the clock was wrong:
+    /// then it goes back if it must, or every decision would be refused until the engine's is as
+    /// late.
+    pub(crate) fn was_refused(&mut self, time: Timestamp, sent: Span, received: Span) -> bool {
+        let was_wrong = !self.agrees(time, sent, received);
+        self.hear(time, sent, received);
+        // Still ahead of what this reply allows: from an earlier time of the engine's clock.
+        let ahead = self.latest.since(time) > received.saturating_sub(sent).saturating_add(SLACK);
+        if was_wrong || ahead {
+            self.latest = Timestamp::ZERO;
+        }
+        was_wrong || ahead
+    }
+
+    /// True when the engine may have read this `time` between `sent` and `received`.
+    fn agrees(&self, time: Timestamp, sent: Span, received: Span) -> bool {
+        let Some(best) = self.best() else { return false };
+        let error = Span::from_nanos(best.round_trip.div_floor(TWO)).saturating_add(SLACK);
+        let earliest = best.at(sent).saturating_sub(error);
+        let latest = best.at(received).saturating_add(error);
+        earliest <= time && time <= latest
+    }
+
+    fn best(&self) -> Option<Reading> {
+        self.best.into_iter().flatten().min_by_key(|reading| reading.round_trip)
+    }
+}
+
+const TWO: Span = Span::from_nanos(2);
+
+/// By how much two clocks may drift apart within two periods, 250 parts in a million, and no less
+/// than what a machine may stand still between reading its clock and sending.
+const SLACK: Span = Span::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::tests::{at, ms};
+
+    #[test]
+    fn the_shortest_round_trip_counts_and_is_forgotten_after_a_while() {
+        let mut clock = EngineClock::default();
+        assert_eq!(clock.now(ms(5)), None);
+        clock.hear(at(1_000_000), ms(100), ms(140));
+        assert_eq!(clock.now(ms(140)), Some(at(1_000_020)));
+        // Shorter: within half of 2 ms.
+        clock.hear(at(1_000_090), ms(199), ms(201));
+        assert_eq!(clock.now(ms(201)), Some(at(1_000_091)));
+        clock.hear(at(1_000_280), ms(300), ms(400));
+        assert_eq!(clock.now(ms(400)), Some(at(1_000_290)), "the longer one says less");
+        // The engine's clock is slower by 1 ms in 5 s; after two periods the drift is known.
+        clock.hear(at(1_010_090), ms(10_200), ms(10_204));
+        assert_eq!(clock.now(ms(10_204)), Some(at(1_010_094)), "still the best of late");
+        clock.hear(at(1_020_288), ms(20_400), ms(20_404));
+        assert_eq!(clock.now(ms(20_404)), Some(at(1_020_290)), "the first one is forgotten");
+    }
+
+    #[test]
+    fn it_does_not_go_back_until_the_engine_refuses_a_decision_for_it() {
+        let mut clock = EngineClock::default();
+        clock.hear(at(5_000), ms(10), ms(20));
+        assert_eq!(clock.now(ms(20)), Some(at(5_005)));
+        clock.hear(at(4_970), ms(20), ms(21));
+        assert_eq!(clock.now(ms(21)), Some(at(5_005)), "set back a little: it stands still");
+        assert!(clock.was_refused(at(1_000), ms(30), ms(32)), "the engine's clock was set back");
+        assert_eq!(clock.now(ms(32)), Some(at(1_001)));
+        assert!(clock.was_refused(at(9_000), ms(40), ms(42)), "and forward");
+        assert_eq!(clock.now(ms(42)), Some(at(9_001)));
+    }
+
+    #[test]
+    fn a_call_that_waited_is_no_wrong_clock() {
+        let mut clock = EngineClock::default();
+        clock.hear(at(5_000), ms(10), ms(12));
+        assert_eq!(clock.now(ms(20)), Some(at(5_009)));
+        assert!(!clock.was_refused(at(5_100), ms(20), ms(200)), "it waited 90 ms in the engine");
+        assert_eq!(clock.now(ms(200)), Some(at(5_189)));
+    }
+
+    #[test]
+    fn the_first_reply_sets_it() {
+        let mut clock = EngineClock::default();
+        assert!(clock.was_refused(at(5_000), ms(10), ms(12)));
+        assert_eq!(clock.now(ms(12)), Some(at(5_001)));
+    }
+}

@@ -1,0 +1,42 @@
+//! One node of the engine, as a server sees it: its clock, its circuit, how much it is sent, and
+//! the keys that wait to be decided for it.
+//!
+//! Invariant: a key stands in line at most once.
+
+use std::collections::VecDeque;
+
+use crate::breaker::Breaker;
+use crate::clock::EngineClock;
+use crate::name::Name;
+use crate::settings::Settings;
+use crate::steady::Steady;
+use crate::window::Window;
+
+/// A node.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) clock: EngineClock,
+    pub(crate) steady: Steady,
+    /// The connection that is known; 0 where nobody says.
+    pub(crate) connection: u64,
+    pub(crate) breaker: Breaker,
+    pub(crate) window: Window,
+    /// Keys with something to decide and no call under way.
+    pub(crate) ready: VecDeque<Name>,
+    /// The next calls bring the script along.
+    pub(crate) lacks_script: bool,
+}
+
+impl Lane {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            clock: EngineClock::default(),
+            steady: Steady::default(),
+            connection: 0,
+            breaker: Breaker::new(settings),
+            window: Window::new(settings.max_calls),
+            ready: VecDeque::new(),
+            lacks_script: false,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The bytes that were seen last under keys that nobody asks for now.
+//!
+//! Invariant: at most so many bytes. Two generations: what is asked for comes into the young one;
+//! when that holds half of the room, the old one is forgotten and the young one is old. So a
+//! key that comes again within half of the room is remembered, and nothing is ever sorted. What is
+//! forgotten costs one more round trip when its key comes again, and never a wrong decision.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tollgate_core::Timestamp;
+
+use crate::name::Name;
+
+/// What finding one takes beside its bytes: its name, a pointer, counts, and the room of a table
+/// that is half full.
+const OVERHEAD: usize = 160;
+
+/// What stood under a key.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) value: Arc<[u8]>,
+    /// The engine forgets it then, if it was not written again; unknown where another wrote it.
+    pub(crate) until: Timestamp,
+}
+
+impl Seen {
+    /// What another wrote, or we did and do not know.
+    pub(crate) const fn of_another(value: Arc<[u8]>) -> Self {
+        Self { value, until: Timestamp::MAX }
+    }
+}
+
+/// The bytes of many keys.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    young: HashMap<Name, Seen>,
+    old: HashMap<Name, Seen>,
+    young_bytes: usize,
+    max_bytes: usize,
+}
+
+impl Remembered {
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self { young: HashMap::new(), old: HashMap::new(), young_bytes: 0, max_bytes }
+    }
+
+    /// What stood under `name`; it is no longer remembered then.
+    pub(crate) fn take(&mut self, name: &Name) -> Option<Seen> {
+        if let Some(seen) = self.young.remove(name) {
+            self.young_bytes = self.young_bytes.saturating_sub(size(&seen));
+            return Some(seen);
+        }
+        self.old.remove(name)
+    }
+
+    pub(crate) fn put(&mut self, name: Name, seen: Seen) {
+        let size = size(&seen);
+        let half = self.max_bytes >> 1;
+        if size > half {
+            return;
+        }
+        if self.young_bytes.saturating_add(size) > half {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        self.young_bytes = self.young_bytes.saturating_add(size);
+        self.young.insert(name, seen);
+    }
+}
+
+fn size(seen: &Seen) -> usize {
+    seen.value.len().saturating_add(OVERHEAD)
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+mod tests {
+    use super::*;
+
+    fn seen(len: usize) -> Seen {
+        Seen { value: vec![7; len].into(), until: Timestamp::MAX }
+    }
+
+    #[test]
+    fn it_is_bounded_and_keeps_who_comes_again() {
+        let name = |i: u32| Name::new([i.to_le_bytes(); 8].concat().try_into().expect("32 bytes"));
+        let mut remembered = Remembered::new(100 * 260);
+        remembered.put(name(0), seen(100));
+        for i in 1..10_000 {
+            remembered.put(name(i), seen(100));
+            if i % 40 == 0 {
+                let again = remembered.take(&name(0)).expect("asked for lately");
+                remembered.put(name(0), again);
+            }
+            assert!(remembered.young.len() + remembered.old.len() <= 100);
+        }
+        assert!(remembered.take(&name(9_999)).is_some());
+        assert!(remembered.take(&name(9_999)).is_none(), "taken");
+        assert!(remembered.take(&name(9_960)).is_some());
+        assert!(remembered.take(&name(5_000)).is_none());
+        remembered.put(name(1), seen(20_000));
+        assert!(remembered.take(&name(1)).is_none(), "larger than its share");
+    }
+}

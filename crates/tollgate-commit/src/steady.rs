@@ -1,0 +1,117 @@
+//! Since when a node's clock has made no step, and lost no write, as far as anybody here knows: on
+//! that leases rest.
+//!
+//! Invariant: it is later than every step of more than [`STEP`] that replies told of, and than
+//! every time that the node may have become another one. Smaller steps, together less than what a
+//! lease allows for, are not told. Deliberately absent: what happened; only that it may have.
+
+use tollgate_core::{Span, Timestamp};
+
+use crate::reading::Reading;
+
+/// Half of what a lease allows for ([`CLOCK_ERROR`](tollgate_policy::CLOCK_ERROR)): the other half
+/// is for what two servers take the same clock to be.
+const STEP: Span = Span::from_millis(500);
+/// A lease's longest life: what a reply said so long ago is compared with what it says now.
+const PERIOD: Span = Span::from_secs(10);
+
+/// What is known of one node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Steady {
+    /// Nothing while nothing was heard since the node may have become another one.
+    since: Option<Timestamp>,
+    /// The first of this period and of the one before.
+    said: [Option<Reading>; 2],
+    period_began: Span,
+}
+
+impl Steady {
+    /// The node may be another one by now, or one that lost writes.
+    pub(crate) fn disturb(&mut self) {
+        *self = Self::default();
+    }
+
+    /// True when something was heard since the node may have become another one.
+    pub(crate) const fn is_known(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Takes the node's `time` from a reply to what was `sent` and came back at `received`.
+    pub(crate) fn hear(&mut self, time: Timestamp, sent: Span, received: Span) {
+        let said = Reading::new(time, sent, received);
+        let is_step = self.said.iter().flatten().any(|before| is_step(before, &said));
+        if is_step || self.since.is_none() {
+            *self = Self { since: Some(time), said: [Some(said), None], period_began: received };
+        }
+        if received.saturating_sub(self.period_began) > PERIOD {
+            let [last, _] = self.said;
+            *self = Self { said: [Some(said), last], period_began: received, ..*self };
+        }
+    }
+
+    /// Since when; `now` where nothing was heard. Never the beginning of time, which would say that
+    /// nothing ever happened.
+    pub(crate) fn since(&self, now: Timestamp) -> Timestamp {
+        self.since.unwrap_or(now).max(Timestamp::from_nanos(1))
+    }
+}
+
+/// True when the clock surely made a step between the two replies.
+fn is_step(before: &Reading, after: &Reading) -> bool {
+    let expected = before.at(after.middle);
+    let off = after.time.since(expected).max(expected.since(after.time));
+    let halves = after.round_trip.saturating_add(before.round_trip).as_nanos().div_ceil(2);
+    off > STEP.saturating_add(Span::from_nanos(halves))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::tests::{at, ms};
+
+    #[test]
+    fn it_is_since_the_first_reply_the_last_step_and_the_last_disturbance() {
+        let mut steady = Steady::default();
+        assert_eq!(steady.since(at(77)), at(77), "nothing is known");
+        steady.hear(at(100_000), ms(10), ms(12));
+        assert_eq!(steady.since(at(200_000)), at(100_000));
+        for second in 1..60 {
+            steady.hear(
+                at(100_000 + second * 1_000),
+                ms(10 + second * 1_000),
+                ms(12 + second * 1_000),
+            );
+        }
+        assert_eq!(steady.since(at(200_000)), at(100_000));
+        // Ahead by 600 ms.
+        steady.hear(at(160_600), ms(60_010), ms(60_012));
+        assert_eq!(steady.since(at(200_000)), at(160_600));
+        // Back by 600 ms.
+        steady.hear(at(161_000), ms(61_010), ms(61_012));
+        assert_eq!(steady.since(at(200_000)), at(161_000));
+        steady.disturb();
+        assert_eq!(steady.since(at(200_000)), at(200_000));
+        steady.hear(at(162_000), ms(62_010), ms(62_012));
+        assert_eq!(steady.since(at(200_000)), at(162_000));
+    }
+
+    #[test]
+    fn a_late_reply_and_a_slow_clock_are_no_steps_and_many_small_ones_are() {
+        let mut steady = Steady::default();
+        steady.hear(at(100_000), ms(0), ms(2));
+        steady.hear(at(100_900), ms(1_000), ms(2_800));
+        // 500 ppm slow, for an hour.
+        for second in 2..3_600 {
+            let time = 100_000 + second * 1_000 - second / 2;
+            steady.hear(at(time), ms(second * 1_000), ms(second * 1_000 + 2));
+        }
+        assert_eq!(steady.since(at(1)), at(100_000));
+        let mut sum = 0;
+        for second in 3_600..3_604 {
+            sum += 200;
+            let time = 100_000 + second * 1_000 - 1_800 + sum;
+            steady.hear(at(time), ms(second * 1_000), ms(second * 1_000 + 2));
+        }
+        assert!(steady.since(at(1)) > at(3_600_000), "600 ms in three seconds");
+    }
+}
