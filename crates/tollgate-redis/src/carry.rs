@@ -1,0 +1,167 @@
+//! Carrying one call to its node and back.
+//!
+//! Invariant: at most once. Where nothing was sent the reply says so; where something may have been
+//! and nothing came back, it says that nobody knows.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tollgate_commit::{Call, Fault, Name, Reply, SCRIPT, What, Write};
+
+use crate::node::{Node, Ready};
+use crate::reply::{Heard, of_commit, of_error, of_read};
+use crate::resp::{Value, command};
+use crate::topology::Topology;
+
+/// How calls are carried.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    pub(crate) topology: Topology,
+    pub(crate) prefix: String,
+    /// How long a call may take, with the connection that it may need.
+    pub(crate) timeout: Duration,
+}
+
+impl Carrier {
+    /// What a key is called in the engine.
+    pub(crate) fn key(&self, name: &Name) -> Vec<u8> {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut key = Vec::with_capacity(self.prefix.len().saturating_add(64));
+        key.extend_from_slice(self.prefix.as_bytes());
+        let digits = name.bytes().iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        key.extend(digits.filter_map(|digit| DIGITS.get(usize::from(digit))));
+        key
+    }
+
+    /// Carries a call; also the number of the connection to its node, once there is one.
+    pub(crate) async fn carry(&self, call: &Call) -> (Reply, Option<u64>) {
+        let Some(node) = self.topology.node(call.lane) else {
+            return (Reply::Refused(Fault::Unreachable), None);
+        };
+        let mut went = Went::default();
+        let exchange = self.exchange(&node, call, &mut went);
+        let exchanged = timeout(self.timeout, exchange).await;
+        let Went { is_sent, connection } = went;
+        let reply = match exchanged {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(fault)) if is_sent => Reply::Unknown(fault),
+            Ok(Err(fault)) => Reply::Refused(fault),
+            Err(_) if is_sent => Reply::Unknown(Fault::Late),
+            Err(_) => Reply::Refused(Fault::Unreachable),
+        };
+        (reply, connection)
+    }
+
+    /// Sends a command for `key`, once more where it is elsewhere.
+    pub(crate) async fn command(&self, key: &[u8], arguments: &[&[u8]]) -> Result<Value, Fault> {
+        let asked = async {
+            let node = self.topology.node(self.topology.lane_of(key)).ok_or(Fault::Unreachable)?;
+            let value = node.ready().await?.connection.ask(arguments).await?;
+            let Value::Error(line) = &value else { return Ok(value) };
+            let Heard::Moved(address) = of_error(line) else { return Ok(value) };
+            let lane = self.topology.lane_at(&address, &node.address);
+            let lane = lane.ok_or(Fault::ClusterDown)?;
+            self.topology.moved(key, lane);
+            let other = self.topology.node(lane).ok_or(Fault::ClusterDown)?;
+            other.ready().await?.connection.ask(arguments).await
+        };
+        let value = timeout(self.timeout, asked).await.unwrap_or(Err(Fault::Late))?;
+        let Value::Error(line) = &value else { return Ok(value) };
+        match of_error(line) {
+            Heard::Reply(Reply::Refused(fault)) => Err(fault),
+            Heard::Reply(_) => Err(Fault::Error),
+            Heard::Moved(_) | Heard::Ask(_) => Err(Fault::ClusterDown),
+        }
+    }
+
+    async fn exchange(&self, node: &Node, call: &Call, went: &mut Went) -> Result<Reply, Fault> {
+        let key = self.key(&call.name);
+        match once(node, call, &key, Redirected::No, went).await? {
+            Heard::Reply(reply) => Ok(reply),
+            Heard::Moved(address) => {
+                let lane = self.topology.lane_at(&address, &node.address);
+                let lane = lane.ok_or(Fault::ClusterDown)?;
+                self.topology.moved(&key, lane);
+                Ok(Reply::Elsewhere { lane })
+            }
+            Heard::Ask(address) => {
+                // It was not done: what is sent to the other one is sent for the first time.
+                went.is_sent = false;
+                let lane = self.topology.lane_at(&address, &node.address);
+                let other = lane.and_then(|lane| self.topology.node(lane));
+                let other = other.ok_or(Fault::ClusterDown)?;
+                match once(&other, call, &key, Redirected::Asked, went).await? {
+                    Heard::Reply(reply) => Ok(reply),
+                    Heard::Moved(_) | Heard::Ask(_) => Ok(Reply::Refused(Fault::ClusterDown)),
+                }
+            }
+        }
+    }
+}
+
+/// How far a call has come.
+#[derive(Default)]
+struct Went {
+    is_sent: bool,
+    /// The connection to the node that it is for.
+    connection: Option<u64>,
+}
+
+/// Whether another node sent us.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Redirected {
+    No,
+    Asked,
+}
+
+async fn once(
+    node: &Node,
+    call: &Call,
+    key: &[u8],
+    redirected: Redirected,
+    went: &mut Went,
+) -> Result<Heard, Fault> {
+    let ready = node.ready().await?;
+    if redirected == Redirected::No {
+        let number = node.number_of(&ready);
+        went.connection = Some(number);
+        if number != call.connection && matches!(call.what, What::Commit { .. }) {
+            // It was decided by what was known of another connection.
+            return Ok(Heard::Reply(Reply::Elsewhere { lane: call.lane }));
+        }
+    }
+    let mut bytes = Vec::with_capacity(512);
+    let before = match redirected {
+        Redirected::No => 0,
+        Redirected::Asked => {
+            command(&[b"ASKING"], &mut bytes);
+            1
+        }
+    };
+    encode(&ready, call, key, &mut bytes);
+    let reply = ready.connection.send(bytes, before).ok_or(Fault::Unreachable)?;
+    went.is_sent = true;
+    let value = reply.await.unwrap_or(Err(Fault::Cut))?;
+    Ok(match call.what {
+        What::Commit { .. } => of_commit(&value),
+        What::Read => of_read(value),
+    })
+}
+
+fn encode(ready: &Ready, call: &Call, key: &[u8], out: &mut Vec<u8>) {
+    let What::Commit { expected, write, decided_at_ms, tolerance_ms, has_script } = &call.what
+    else {
+        return command(&[b"GET", key], out);
+    };
+    let (new, life): (&[u8], String) = match write {
+        Write::Keep => (b"", "-1".to_owned()),
+        Write::Delete => (b"", "0".to_owned()),
+        Write::Put { value, life_ms } => (value, life_ms.to_string()),
+    };
+    let (eval, script): (&[u8], &[u8]) =
+        if *has_script { (b"EVAL", SCRIPT.as_bytes()) } else { (b"EVALSHA", &ready.script) };
+    let (at, tolerance) = (decided_at_ms.to_string(), tolerance_ms.to_string());
+    let expected = expected.as_deref().unwrap_or_default();
+    let (life, at, tolerance) = (life.as_bytes(), at.as_bytes(), tolerance.as_bytes());
+    command(&[eval, script, b"1", key, expected, new, life, at, tolerance], out);
+}

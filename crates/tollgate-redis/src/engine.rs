@@ -1,0 +1,387 @@
+//! The engine as a server asks it.
+//!
+//! Invariant: who asks has an answer in a bounded time, and a client that leaves takes nothing with
+//! it: calls are tasks of their own, and what was sent is brought to its end.
+//!
+//! Keys are spread over several committers by their names, so that the threads of a server do not
+//! wait for each other.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
+use tollgate_commit::{Ask, Call, Committer, Event, Failed, Fault, Name, Reply, Tally, What};
+use tollgate_core::{Span, Timestamp};
+
+use crate::carry::Carrier;
+use crate::observe::{Observer, RoundTrip, Tag, result};
+use crate::options::Options;
+use crate::resp::Value;
+use crate::tls::{BadFile, Tls};
+use crate::topology::Topology;
+use crate::warning::Warning;
+use crate::watch::{Lost, Watch};
+
+/// A connection is cut when its oldest command waited for so many time-outs.
+const STALL: u32 = 4;
+
+/// Who waits for an answer.
+#[derive(Debug)]
+struct Who {
+    answer: oneshot::Sender<Result<Vec<u8>, Failed>>,
+    tag: Option<Tag>,
+}
+
+/// An engine.
+#[derive(Clone, Debug)]
+pub struct Engine(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    carrier: Carrier,
+    tls: Option<Arc<Tls>>,
+    secret: Vec<u8>,
+    started: Instant,
+    shards: Vec<Mutex<Committer<Who>>>,
+    /// By lane, the connection of which all committers were told.
+    told: RwLock<Vec<u64>>,
+    faults: [AtomicU64; Fault::ALL.len()],
+    watch: tokio::sync::Mutex<Watch>,
+    emptied: AtomicU64,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl Engine {
+    /// The engine at an address. Nothing is asked yet; see [`Engine::greet`].
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub fn new(options: Options) -> Result<Self, getrandom::Error> {
+        let Options { address, tls, prefix, secret, timeout, mut settings, shards, observer } =
+            options;
+        let shards = shards.max(1);
+        let share = |whole: usize| whole.div_ceil(shards);
+        settings.max_asks = share(settings.max_asks);
+        settings.max_remembered = share(settings.max_remembered);
+        let calls = u32::try_from(shards).unwrap_or(u32::MAX);
+        settings.max_calls = settings.max_calls.div_ceil(calls);
+        let committer = |_| {
+            let mut seed = [0; 16];
+            getrandom::fill(&mut seed)?;
+            Ok(Mutex::new(Committer::new(settings, seed)))
+        };
+        let shards = (0..shards).map(committer).collect::<Result<_, _>>()?;
+        let topology = Topology::new(address, tls.clone(), timeout.saturating_mul(STALL));
+        let carrier = Carrier { topology, prefix, timeout };
+        let faults = [const { AtomicU64::new(0) }; Fault::ALL.len()];
+        let told = RwLock::default();
+        let (watch, emptied) = (tokio::sync::Mutex::default(), AtomicU64::new(0));
+        let started = Instant::now();
+        let inner =
+            Inner { carrier, tls, secret, started, shards, told, faults, watch, emptied, observer };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// What a key is called: SHA-256 of the length of the secret, the secret and the key, as the
+    /// Worker names its objects.
+    #[must_use]
+    pub fn name(&self, key: &[u8]) -> Name {
+        let length = u64::try_from(self.0.secret.len()).unwrap_or(u64::MAX);
+        let hash = Sha256::new().chain_update(length.to_le_bytes());
+        Name::new(hash.chain_update(&self.0.secret).chain_update(key).finalize().into())
+    }
+
+    /// Asks something of a key.
+    ///
+    /// # Errors
+    /// It has no answer: overload, or the engine failed.
+    pub async fn ask(&self, name: Name, ask: Ask) -> Result<Vec<u8>, Failed> {
+        self.ask_as(name, ask, None).await
+    }
+
+    /// The same; `tag` comes back to the observer with the round trip that answers it.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn ask_as(&self, name: Name, ask: Ask, tag: Option<Tag>) -> Result<Vec<u8>, Failed> {
+        let (sender, answer) = oneshot::channel();
+        let who = Who { answer: sender, tag };
+        let inner = &self.0;
+        let lane = inner.carrier.topology.lane_of(&inner.carrier.key(&name));
+        let shard = inner.shard_of(&name);
+        let mut events = Vec::new();
+        inner.with(shard, |committer, mono| {
+            committer.ask((name, lane), (ask, who), mono, &mut events);
+        });
+        for call in answered(events) {
+            tokio::spawn(inner.clone().drive(shard, call));
+        }
+        answer.await.unwrap_or(Err(Failed::Engine(Fault::Cut)))
+    }
+
+    /// Reads the files of TLS again, for connections from now on; false without TLS.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them; what was read before stays.
+    pub fn reload_tls(&self) -> Result<bool, Vec<BadFile>> {
+        self.0.tls.as_ref().map_or(Ok(false), |tls| tls.reload().map(|()| true))
+    }
+
+    /// What was done since the beginning.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let mut sum = Tally::default();
+        for shard in 0..self.0.shards.len() {
+            self.0.with(shard, |committer, _| sum.add_all(&committer.tally()));
+        }
+        sum
+    }
+
+    /// How often each fault was met.
+    pub fn faults(&self) -> impl Iterator<Item = (Fault, u64)> {
+        let counts = self.0.faults.iter().map(|count| count.load(Ordering::Relaxed));
+        Fault::ALL.into_iter().zip(counts)
+    }
+
+    /// How many requests have no answer yet.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        let mut sum = 0_usize;
+        for shard in 0..self.0.shards.len() {
+            let add = |c: &mut Committer<Who>, _| sum = sum.saturating_add(c.under_way());
+            self.0.with(shard, add);
+        }
+        sum
+    }
+
+    /// Looks whether the nodes still have what they were given, and says how many have not: of
+    /// these nothing is leased for the life of a lease. To be called about once a second.
+    pub async fn watch(&self) -> u64 {
+        let inner = &self.0;
+        // The look before is still under way.
+        let Ok(mut watch) = inner.watch.try_lock() else { return 0 };
+        let lost = watch.look_at_all(&inner.carrier, || inner.mono()).await;
+        for Lost { lane, connection, time, sent } in &lost {
+            inner.lost((*lane, *connection), *time, *sent);
+        }
+        let lost = u64::try_from(lost.len()).unwrap_or(u64::MAX);
+        inner.emptied.fetch_add(lost, Ordering::Relaxed);
+        lost
+    }
+
+    /// How often a node was found to have lost what it had, by the same connection.
+    #[must_use]
+    pub fn emptied(&self) -> u64 {
+        self.0.emptied.load(Ordering::Relaxed)
+    }
+
+    /// Connects, and says what an operator should know of the engine.
+    ///
+    /// # Errors
+    /// It cannot be reached now; that is tried again with every request.
+    pub async fn greet(&self) -> Result<Vec<Warning>, Fault> {
+        let Carrier { topology, timeout, .. } = &self.0.carrier;
+        topology.refresh(*timeout).await?;
+        let mut warnings = Vec::new();
+        let lane = topology.lane_of(b"");
+        let node = topology.node(lane).ok_or(Fault::Unreachable)?;
+        let ready = node.ready().await?;
+        let memory = ready.connection.ask(&[b"INFO", b"memory"]).await?;
+        let memory = String::from_utf8_lossy(memory.bytes().unwrap_or_default()).into_owned();
+        warnings.extend(Warning::of_memory(&memory));
+        Ok(warnings)
+    }
+}
+
+impl Engine {
+    /// What is called `name` beside the keys.
+    pub(crate) fn log_key(&self, name: &str) -> Vec<u8> {
+        [self.0.carrier.prefix.as_bytes(), name.as_bytes()].concat()
+    }
+
+    /// A command for a key; it is sent once, to where the key is thought to be, and once more where
+    /// that node says that it is elsewhere.
+    pub(crate) async fn command(&self, key: &[u8], arguments: &[&[u8]]) -> Result<Value, Fault> {
+        let reply = self.0.carrier.command(key, arguments).await;
+        if let Err(fault) = reply {
+            self.0.note(&Reply::Refused(fault));
+        }
+        reply
+    }
+}
+
+impl Inner {
+    fn shard_of(&self, name: &Name) -> usize {
+        let number = name.bytes().first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        usize::try_from(number).unwrap_or(0).checked_rem(self.shards.len()).unwrap_or(0)
+    }
+
+    /// Does a step with a committer, at the time that it is now.
+    fn with(&self, shard: usize, step: impl FnOnce(&mut Committer<Who>, Span)) {
+        if let Some(committer) = self.shards.get(shard) {
+            let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
+            // Read when the others are done: it must not go back.
+            step(&mut committer, self.mono());
+        }
+    }
+
+    /// Carries a call, and then what follows it for the same key.
+    async fn drive(self: Arc<Self>, shard: usize, call: Call) {
+        let mut next = Some(call);
+        while let Some(call) = next {
+            let sent = self.mono();
+            let (reply, connection) = self.carrier.carry(&call).await;
+            self.note(&reply);
+            let told = result(&reply);
+            let may_give_up = matches!(call.what, What::Commit { .. })
+                && !matches!(reply, Reply::Refused(_) | Reply::Unknown(_));
+            if let (Some(connection), Some(time)) = (connection, reply.time()) {
+                self.tell_all((call.lane, connection), time, sent);
+            }
+            let mut events = Vec::new();
+            self.with(shard, |committer, mono| {
+                if let Some(connection) = connection {
+                    committer.connected(call.lane, connection);
+                }
+                committer.reply(call.id, reply, mono, &mut events);
+            });
+            if may_give_up {
+                self.note_given_up(&events);
+            }
+            self.observe(sent, told, &events);
+            let mut calls = answered(events);
+            next = calls.next();
+            for call in calls {
+                tokio::spawn(self.clone().drive_boxed(shard, call));
+            }
+        }
+    }
+
+    /// Says what a round trip was that is over now, where somebody wants to know.
+    fn observe(&self, sent: Span, result: &'static str, events: &[Event<Who>]) {
+        let Some(observer) = &self.observer else { return };
+        let answers = events.iter().filter_map(|event| match event {
+            Event::Answer(who, _) => Some(who.tag),
+            Event::Call(_) => None,
+        });
+        observer.observe(RoundTrip::of(self.mono().saturating_sub(sent), result, answers));
+    }
+
+    /// Tells all committers what is heard first by a connection: each would else wait by itself
+    /// until it may lease.
+    fn tell_all(&self, of: (usize, u64), time: Timestamp, sent: Span) {
+        let (lane, connection) = of;
+        let is_told = |told: &Vec<u64>| told.get(lane) == Some(&connection);
+        if is_told(&self.told.read().unwrap_or_else(PoisonError::into_inner)) {
+            return;
+        }
+        {
+            let mut told = self.told.write().unwrap_or_else(PoisonError::into_inner);
+            if told.len() <= lane {
+                told.resize(lane.saturating_add(1), 0);
+            }
+            if let Some(told) = told.get_mut(lane) {
+                *told = connection;
+            }
+        }
+        let received = self.mono();
+        for shard in 0..self.shards.len() {
+            self.with(shard, |committer, _| committer.heard(of, time, sent, received));
+        }
+    }
+
+    /// The node of `lane` lost what it had: nothing is leased of it for a while.
+    fn lost(&self, of: (usize, u64), time: Timestamp, sent: Span) {
+        let received = self.mono();
+        for shard in 0..self.shards.len() {
+            self.with(shard, |committer, _| {
+                committer.emptied(of.0);
+                committer.heard(of, time, sent, received);
+            });
+        }
+    }
+
+    /// The monotonic time of all committers.
+    fn mono(&self) -> Span {
+        Span::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// [`Inner::drive`], whose type would hold itself.
+    fn drive_boxed(
+        self: Arc<Self>,
+        shard: usize,
+        call: Call,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.drive(shard, call))
+    }
+
+    /// Counts what went wrong, and looks whether keys are elsewhere by now.
+    fn note(self: &Arc<Self>, reply: &Reply) {
+        let fault = match reply {
+            Reply::Refused(fault) | Reply::Unknown(fault) => *fault,
+            Reply::Elsewhere { .. } => return self.refresh(),
+            Reply::Done { .. }
+            | Reply::Mismatch { .. }
+            | Reply::OtherTime { .. }
+            | Reply::Stands(_)
+            | Reply::NoScript => return,
+        };
+        self.count(fault);
+        match fault {
+            Fault::Unreachable
+            | Fault::Tls
+            | Fault::Late
+            | Fault::Cut
+            | Fault::ReadOnly
+            | Fault::ClusterDown => {
+                self.refresh();
+            }
+            Fault::Nonsense
+            | Fault::OutOfMemory
+            | Fault::Loading
+            | Fault::TooFewReplicas
+            | Fault::Forbidden
+            | Fault::Script
+            | Fault::Clock
+            | Fault::Error => {}
+        }
+    }
+
+    /// Counts what no reply called a fault: a commit that was refused once too often.
+    fn note_given_up(&self, events: &[Event<Who>]) {
+        let fault = events.iter().find_map(|event| match event {
+            Event::Answer(_, Err(Failed::Engine(fault))) => Some(*fault),
+            Event::Answer(..) | Event::Call(_) => None,
+        });
+        fault.into_iter().for_each(|fault| self.count(fault));
+    }
+
+    fn count(&self, fault: Fault) {
+        let place = Fault::ALL.iter().position(|other| *other == fault);
+        if let Some(count) = place.and_then(|place| self.faults.get(place)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn refresh(self: &Arc<Self>) {
+        let inner = self.clone();
+        tokio::spawn(async move {
+            let Carrier { topology, timeout, .. } = &inner.carrier;
+            topology.refresh(*timeout).await.ok();
+        });
+    }
+}
+
+/// Answers who is to be answered; the calls that are left.
+fn answered(events: Vec<Event<Who>>) -> impl Iterator<Item = Call> {
+    events.into_iter().filter_map(|event| match event {
+        Event::Call(call) => Some(call),
+        Event::Answer(who, answer) => {
+            // Who has left wants no answer.
+            who.answer.send(answer).ok();
+            None
+        }
+    })
+}

@@ -1,0 +1,48 @@
+//! Logs in the engine: what several servers say one after the other, the same for all of them.
+//!
+//! Invariant: an entry is appended only by who knows all that stand there, and is never changed.
+
+use tollgate_commit::Fault;
+
+use crate::engine::Engine;
+use crate::resp::Value;
+
+impl Engine {
+    /// Entries of the log `name` from number `from` on, at most sixteen.
+    ///
+    /// # Errors
+    /// The engine does not say.
+    pub async fn entries(&self, name: &str, from: u64) -> Result<Vec<Vec<u8>>, Fault> {
+        let key = self.log_key(name);
+        let to = from.saturating_add(15).to_string();
+        let from = from.to_string();
+        let asked: [&[u8]; 4] = [b"LRANGE", &key, from.as_bytes(), to.as_bytes()];
+        let value = self.command(&key, &asked).await?;
+        let entry = |value: &Value| value.bytes().map(<[u8]>::to_vec).ok_or(Fault::Nonsense);
+        value.parts().ok_or(Fault::Nonsense)?.iter().map(entry).collect()
+    }
+
+    /// How many entries the log `name` has.
+    ///
+    /// # Errors
+    /// The engine does not say.
+    pub async fn length(&self, name: &str) -> Result<u64, Fault> {
+        let key = self.log_key(name);
+        self.command(&key, &[b"LLEN", &key]).await?.number().ok_or(Fault::Nonsense)
+    }
+
+    /// Appends an entry to the log `name` if it has `length` entries; false when it has not.
+    ///
+    /// # Errors
+    /// The engine refused, or nobody knows whether it is there.
+    pub async fn append(&self, name: &str, length: u64, entry: &[u8]) -> Result<bool, Fault> {
+        let key = self.log_key(name);
+        let length = length.to_string();
+        let asked: [&[u8]; 6] = [b"EVAL", APPEND, b"1", &key, length.as_bytes(), entry];
+        self.command(&key, &asked).await?.number().map(|done| done != 0).ok_or(Fault::Nonsense)
+    }
+}
+
+/// Appends if nobody else did. It has no arithmetic on quotas either.
+const APPEND: &[u8] = b"if redis.call('LLEN', KEYS[1]) ~= tonumber(ARGV[1]) then return 0 end \
+                        redis.call('RPUSH', KEYS[1], ARGV[2]) return 1";

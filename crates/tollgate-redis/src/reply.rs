@@ -1,0 +1,147 @@
+//! What a reply of the engine means for a call.
+//!
+//! Invariant: only what the engine says with certainty is certain. Its error says that nothing was
+//! written, because the script writes last; a reply that is none says nothing.
+
+use std::sync::Arc;
+
+use tollgate_commit::{Fault, Reply};
+use tollgate_core::{Span, Timestamp};
+
+use crate::resp::Value;
+
+/// What became of what was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// This.
+    Reply(Reply),
+    /// The slot is at another node, for good.
+    Moved(String),
+    /// This key may be at another node already; this once.
+    Ask(String),
+}
+
+/// What a reply to the script means.
+#[must_use]
+pub fn of_commit(value: &Value) -> Heard {
+    match value {
+        Value::Error(line) => of_error(line),
+        Value::Array(Some(parts)) => {
+            Heard::Reply(of_parts(parts).unwrap_or(Reply::Unknown(Fault::Nonsense)))
+        }
+        Value::Simple(_) | Value::Int(_) | Value::Bulk(_) | Value::Array(None) => {
+            Heard::Reply(Reply::Unknown(Fault::Nonsense))
+        }
+    }
+}
+
+/// What a reply to a read means.
+#[must_use]
+pub fn of_read(value: Value) -> Heard {
+    match value {
+        Value::Error(line) => of_error(&line),
+        Value::Bulk(stands) => Heard::Reply(Reply::Stands(stands.map(Arc::from))),
+        Value::Simple(_) | Value::Int(_) | Value::Array(_) => {
+            Heard::Reply(Reply::Unknown(Fault::Nonsense))
+        }
+    }
+}
+
+fn of_parts(parts: &[Value]) -> Option<Reply> {
+    let [what, seconds, micros, rest @ ..] = parts else { return None };
+    let seconds = Timestamp::ZERO.saturating_add(Span::from_secs(seconds.number()?));
+    let micros = Some(micros.number()?).filter(|micros| *micros < 1_000_000)?;
+    let time = seconds.saturating_add(Span::from_nanos(micros.saturating_mul(1_000)));
+    let stands = || match rest {
+        [Value::Bulk(Some(bytes))] => {
+            Some(Some(bytes).filter(|bytes| !bytes.is_empty()).map(|bytes| Arc::from(&**bytes)))
+        }
+        _ => None,
+    };
+    match (what.number()?, rest) {
+        (0, []) => Some(Reply::Done { time }),
+        (1, _) => Some(Reply::Mismatch { stands: stands()?, time }),
+        (2, _) => Some(Reply::OtherTime { stands: stands()?, time }),
+        _ => None,
+    }
+}
+
+/// What an error means; the first word says which.
+#[must_use]
+pub fn of_error(line: &[u8]) -> Heard {
+    let text = String::from_utf8_lossy(line);
+    let mut words = text.split_ascii_whitespace();
+    let fault = match words.next().unwrap_or_default() {
+        "NOSCRIPT" => return Heard::Reply(Reply::NoScript),
+        kind @ ("MOVED" | "ASK") => {
+            return match words.nth(1) {
+                Some(address) if kind == "MOVED" => Heard::Moved(address.to_owned()),
+                Some(address) => Heard::Ask(address.to_owned()),
+                None => Heard::Reply(Reply::Refused(Fault::ClusterDown)),
+            };
+        }
+        "OOM" => Fault::OutOfMemory,
+        "LOADING" | "BUSY" => Fault::Loading,
+        "READONLY" => Fault::ReadOnly,
+        "NOREPLICAS" => Fault::TooFewReplicas,
+        "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" => Fault::ClusterDown,
+        "NOAUTH" | "NOPERM" | "WRONGPASS" | "DENIED" => Fault::Forbidden,
+        _ => Fault::Error,
+    };
+    Heard::Reply(Reply::Refused(fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(status: i64, rest: &[&[u8]]) -> Value {
+        let bulk = |bytes: &&[u8]| Value::Bulk(Some(bytes.to_vec()));
+        let time = [&b"1780000000"[..], b"250000"];
+        let all = [Value::Int(status)].into_iter().chain(time.iter().chain(rest).map(bulk));
+        Value::Array(Some(all.collect()))
+    }
+
+    #[test]
+    fn replies_of_the_script() {
+        let time = Timestamp::from_millis(1_780_000_000_250);
+        let stands = |bytes: &[u8]| Some(Arc::from(bytes));
+        let nonsense = Reply::Unknown(Fault::Nonsense);
+        for (value, expected) in [
+            (parts(0, &[]), Reply::Done { time }),
+            (parts(1, &[b""]), Reply::Mismatch { stands: None, time }),
+            (parts(1, &[b"x"]), Reply::Mismatch { stands: stands(b"x"), time }),
+            (parts(2, &[b"x"]), Reply::OtherTime { stands: stands(b"x"), time }),
+            (parts(0, &[b"x"]), nonsense.clone()),
+            (parts(1, &[]), nonsense.clone()),
+            (parts(3, &[b""]), nonsense.clone()),
+            (Value::Array(Some(Vec::new())), nonsense.clone()),
+            (Value::Simple(b"OK".to_vec()), nonsense),
+        ] {
+            assert_eq!(of_commit(&value), Heard::Reply(expected), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn errors_are_named() {
+        let refused = |fault| Heard::Reply(Reply::Refused(fault));
+        for (line, expected) in [
+            ("NOSCRIPT No matching script.", Heard::Reply(Reply::NoScript)),
+            ("MOVED 3999 127.0.0.1:6381", Heard::Moved("127.0.0.1:6381".to_owned())),
+            ("ASK 3999 127.0.0.1:6381", Heard::Ask("127.0.0.1:6381".to_owned())),
+            ("MOVED", refused(Fault::ClusterDown)),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'.",
+                refused(Fault::OutOfMemory),
+            ),
+            ("READONLY You can't write against a read only replica.", refused(Fault::ReadOnly)),
+            ("NOREPLICAS Not enough good replicas to write.", refused(Fault::TooFewReplicas)),
+            ("LOADING Redis is loading the dataset in memory", refused(Fault::Loading)),
+            ("WRONGTYPE Operation against a key", refused(Fault::Error)),
+            ("", refused(Fault::Error)),
+        ] {
+            assert_eq!(of_commit(&Value::Error(line.into())), expected, "{line}");
+            assert_eq!(of_read(Value::Error(line.into())), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Which nodes there are, and which of them has a key.
+//!
+//! Invariant: a lane is a place in the list of nodes. What is not known is asked of the node that
+//! is thought to have it, which says where it is; so a map that is old costs a round trip and never
+//! a wrong answer. At most [`MAX_NODES`] are known at a time: those that have nothing any more make
+//! room.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use tollgate_commit::Fault;
+
+use crate::address::{Address, Kind};
+use crate::node::{Greeting, Node, connect};
+use crate::resp::Value;
+use crate::slot::{SLOTS, slot_of};
+use crate::tls::Tls;
+
+/// A cluster has at most a thousand nodes, by its specification.
+const MAX_NODES: usize = 1_024;
+
+/// Asking the same again and again helps nobody.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The nodes.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    address: Address,
+    greeting: Greeting,
+    nodes: RwLock<Vec<Arc<Node>>>,
+    /// The lane of each slot of a cluster; of anything else empty.
+    slots: RwLock<Vec<usize>>,
+    /// The lane of whoever has no slots.
+    primary: AtomicUsize,
+    refreshed_at: tokio::sync::Mutex<Option<Instant>>,
+}
+
+impl Topology {
+    pub(crate) fn new(address: Address, tls: Option<Arc<Tls>>, stall: Duration) -> Self {
+        let Address { user, password, database, .. } = address.clone();
+        let greeting = Greeting { user, password, database, tls, stall };
+        let node = |host: &String| Arc::new(Node::new(host.clone(), greeting.clone()));
+        // Sentinels are no nodes.
+        let nodes = match address.kind {
+            Kind::Node | Kind::Cluster => address.hosts.iter().map(node).collect(),
+            Kind::Sentinel(_) => Vec::new(),
+        };
+        Self {
+            address,
+            greeting,
+            nodes: RwLock::new(nodes),
+            slots: RwLock::default(),
+            primary: AtomicUsize::new(0),
+            refreshed_at: tokio::sync::Mutex::new(None),
+        }
+    }
+
+    /// The lane of a key.
+    pub(crate) fn lane_of(&self, key: &[u8]) -> usize {
+        let slots = read(&self.slots);
+        let lane = match slots.is_empty() {
+            true => None,
+            false => slots.get(usize::from(slot_of(key))).copied(),
+        };
+        lane.unwrap_or_else(|| self.primary.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn node(&self, lane: usize) -> Option<Arc<Node>> {
+        read(&self.nodes).get(lane).cloned()
+    }
+
+    /// The lanes that have keys, each with one of its slots where there are any.
+    pub(crate) fn holders(&self) -> Vec<(usize, Option<u16>)> {
+        let slots = read(&self.slots);
+        if slots.is_empty() {
+            return vec![(self.primary.load(Ordering::Relaxed), None)];
+        }
+        let mut holders: BTreeMap<usize, u16> = BTreeMap::new();
+        for (slot, lane) in (0..SLOTS).zip(slots.iter()) {
+            holders.entry(*lane).or_insert(slot);
+        }
+        holders.into_iter().map(|(lane, slot)| (lane, Some(slot))).collect()
+    }
+
+    /// Where the nodes are.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        read(&self.nodes).iter().map(|node| node.address.clone()).collect()
+    }
+
+    /// The lane of the node at an address, which may be new. One without a host is on the host
+    /// of whoever named it.
+    pub(crate) fn lane_at(&self, address: &str, named_by: &str) -> Option<usize> {
+        let (host, port) = address.rsplit_once(':')?;
+        port.parse::<u16>().ok()?;
+        let host = if host.is_empty() { named_by.rsplit_once(':')?.0 } else { host };
+        let is_bare_six = host.contains(':') && !host.starts_with('[');
+        let address =
+            if is_bare_six { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let mut nodes = write(&self.nodes);
+        if let Some(lane) = nodes.iter().position(|node| node.address == address) {
+            return Some(lane);
+        }
+        let node = Arc::new(Node::new(address, self.greeting.clone()));
+        if nodes.len() < MAX_NODES {
+            nodes.push(node);
+            return nodes.len().checked_sub(1);
+        }
+        let slots = read(&self.slots);
+        let primary = self.primary.load(Ordering::Relaxed);
+        let is_free = |lane: &usize| *lane != primary && !slots.contains(lane);
+        let lane = (0..nodes.len()).find(is_free)?;
+        *nodes.get_mut(lane)? = node;
+        Some(lane)
+    }
+
+    /// Learns that the slot of `key` is at `lane`.
+    pub(crate) fn moved(&self, key: &[u8], lane: usize) {
+        let before = write(&self.slots)
+            .get_mut(usize::from(slot_of(key)))
+            .map(|slot| std::mem::replace(slot, lane));
+        if before.is_some_and(|before| before != lane) {
+            self.inherits(lane);
+        }
+    }
+
+    /// The node of `lane` has keys from now on that another one had.
+    fn inherits(&self, lane: usize) {
+        if let Some(node) = self.node(lane) {
+            node.inherits();
+        }
+    }
+
+    /// Asks anew who has what, unless somebody did just now.
+    pub(crate) async fn refresh(&self, within: Duration) -> Result<(), Fault> {
+        if self.address.kind == Kind::Node {
+            return Ok(());
+        }
+        let Ok(mut refreshed_at) = self.refreshed_at.try_lock() else { return Ok(()) };
+        if refreshed_at.is_some_and(|at| at.elapsed() < PAUSE) {
+            return Ok(());
+        }
+        let mut hosts = match self.address.kind {
+            Kind::Cluster => self.addresses(),
+            Kind::Sentinel(_) | Kind::Node => Vec::new(),
+        };
+        hosts.extend(self.address.hosts.iter().cloned());
+        let mut last = Err(Fault::Unreachable);
+        for host in hosts {
+            let asked = timeout(within, self.ask(&host)).await;
+            last = asked.unwrap_or(Err(Fault::Late));
+            if last.is_ok() {
+                break;
+            }
+        }
+        *refreshed_at = Some(Instant::now());
+        last
+    }
+
+    async fn ask(&self, host: &str) -> Result<(), Fault> {
+        match &self.address.kind {
+            Kind::Node => Ok(()),
+            Kind::Sentinel(name) => {
+                let connection = connect(host, &self.greeting).await?;
+                let asked: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name.as_bytes()];
+                let reply = connection.ask(&asked).await?;
+                let parts = reply.parts().ok_or(Fault::Error)?;
+                let [address, port] = parts else { return Err(Fault::Nonsense) };
+                let address = joined(address, port).ok_or(Fault::Nonsense)?;
+                let lane = self.lane_at(&address, host).ok_or(Fault::Nonsense)?;
+                if self.primary.swap(lane, Ordering::Relaxed) != lane {
+                    self.inherits(lane);
+                }
+                Ok(())
+            }
+            Kind::Cluster => {
+                let lane = self.lane_at(host, host).ok_or(Fault::Nonsense)?;
+                let ready = self.node(lane).ok_or(Fault::Nonsense)?.ready().await?;
+                let reply = ready.connection.ask(&[b"CLUSTER", b"SLOTS"]).await?;
+                let slots = self.slots(&reply, host).ok_or(Fault::Nonsense)?;
+                let before = std::mem::replace(&mut *write(&self.slots), slots.clone());
+                let changed = slots.iter().zip(before).filter(|(now, before)| *now != before);
+                let heirs: BTreeSet<usize> = changed.map(|(now, _)| *now).collect();
+                heirs.into_iter().for_each(|lane| self.inherits(lane));
+                Ok(())
+            }
+        }
+    }
+
+    /// The lane of each slot, by a reply to `CLUSTER SLOTS`; those that nobody has are at the first
+    /// node, which says so.
+    fn slots(&self, reply: &Value, named_by: &str) -> Option<Vec<usize>> {
+        let mut slots = vec![0; usize::from(SLOTS)];
+        for range in reply.parts()? {
+            let [from, to, primary, ..] = range.parts()? else { return None };
+            let (from, to) = (from.number()?, to.number()?);
+            let [host, port, ..] = primary.parts()? else { return None };
+            let lane = self.lane_at(&joined(host, port)?, named_by)?;
+            let range = usize::try_from(from).ok()?..=usize::try_from(to).ok()?;
+            slots.get_mut(range)?.fill(lane);
+        }
+        Some(slots)
+    }
+}
+
+/// `host:port`; a node that does not know its own host says nothing or `?`.
+fn joined(host: &Value, port: &Value) -> Option<String> {
+    let host = match host {
+        Value::Bulk(None) => "",
+        known => std::str::from_utf8(known.bytes()?).ok()?,
+    };
+    let host = if host == "?" { "" } else { host };
+    Some(format!("{host}:{}", u16::try_from(port.number()?).ok()?))
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,161 @@
+//! Whether a node still has what it was given: a marker that everybody finds there.
+//!
+//! Invariant: a marker is made once and never written again, so another one than before, or none,
+//! says that the node lost what it had, while the connection to it stayed as it was (`FLUSHALL`, an
+//! operator who deletes). Deliberately absent: which keys were lost; and what happens to a node
+//! between two looks, a second at the most, is not known before the second one.
+
+use std::collections::HashMap;
+
+use tollgate_commit::Fault;
+use tollgate_core::{Span, Timestamp};
+
+use crate::carry::Carrier;
+use crate::node::Node;
+use crate::resp::Value;
+use crate::slot::slot_of;
+
+/// Gives back the marker, made if there is none, and the clock. `SET` comes last, as in the script
+/// of commits.
+const LOOK: &[u8] = b"local time = redis.call('TIME') \
+                      local stands = redis.call('GET', KEYS[1]) \
+                      if not stands then redis.call('SET', KEYS[1], ARGV[1]) end \
+                      return {stands or ARGV[1], time[1], time[2]}";
+
+/// A key of a wanted slot is found by trying: so many are not tried in vain once in e^12 times.
+const MAX_TRIES: u32 = 200_000;
+
+/// What was found when the nodes were looked at last.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// By lane: the connection, the key of the marker, and the marker.
+    seen: HashMap<usize, Seen>,
+    /// Keys by slot, which are found by trying.
+    keys: HashMap<u16, Option<Vec<u8>>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    connection: u64,
+    key: Vec<u8>,
+    marker: Vec<u8>,
+}
+
+/// A node that lost what it had, and its clock in the reply to what was `sent`.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) lane: usize,
+    pub(crate) connection: u64,
+    pub(crate) time: Timestamp,
+    pub(crate) sent: Span,
+}
+
+/// What a look at a node found.
+#[derive(Debug)]
+struct Found {
+    connection: u64,
+    marker: Vec<u8>,
+    time: Timestamp,
+}
+
+impl Watch {
+    /// Looks at every node that has keys; those that lost what they had. `mono` reads the clock of
+    /// all committers. A node that does not answer is looked at again the next time.
+    pub(crate) async fn look_at_all(
+        &mut self,
+        carrier: &Carrier,
+        mono: impl Fn() -> Span,
+    ) -> Vec<Lost> {
+        let Carrier { topology, prefix, timeout } = carrier;
+        let mut all = Vec::new();
+        for (lane, slot) in topology.holders() {
+            let (Some(node), Some(key)) = (topology.node(lane), self.key(prefix, slot)) else {
+                continue;
+            };
+            let mut fresh = [0; 16];
+            if getrandom::fill(&mut fresh).is_err() {
+                continue;
+            }
+            let sent = mono();
+            let looked = tokio::time::timeout(*timeout, look(&node, &key, &fresh)).await;
+            let Ok(Ok(found)) = looked else { continue };
+            let Found { connection, time, .. } = found;
+            if self.is_lost(lane, key, found) {
+                all.push(Lost { lane, connection, time, sent });
+            }
+        }
+        all
+    }
+
+    /// The key of a marker in `slot`; without one, of a marker anywhere.
+    fn key(&mut self, prefix: &str, slot: Option<u16>) -> Option<Vec<u8>> {
+        let key = |number: u32| format!("{prefix}epoch:{number}").into_bytes();
+        let Some(slot) = slot else { return Some(key(0)) };
+        let find = || (0..MAX_TRIES).map(key).find(|key| slot_of(key) == slot);
+        self.keys.entry(slot).or_insert_with(find).clone()
+    }
+
+    /// Takes what was found; true when the node lost what it had since it was looked at last, by
+    /// the same connection.
+    fn is_lost(&mut self, lane: usize, key: Vec<u8>, found: Found) -> bool {
+        let Found { connection, marker, .. } = found;
+        let now = Seen { connection, key, marker };
+        let before = self.seen.get(&lane);
+        let is_same = |it: &Seen| it.connection == now.connection && it.key == now.key;
+        let is_lost = before.is_some_and(|it| is_same(it) && it.marker != now.marker);
+        self.seen.insert(lane, now);
+        is_lost
+    }
+}
+
+/// Looks at a node; `fresh` becomes the marker where there is none.
+async fn look(node: &Node, key: &[u8], fresh: &[u8]) -> Result<Found, Fault> {
+    let ready = node.ready().await?;
+    let connection = node.number_of(&ready);
+    let reply = ready.connection.ask(&[b"EVAL", LOOK, b"1", key, fresh]).await?;
+    let Some([marker, seconds, micros]) = reply.parts() else { return Err(Fault::Error) };
+    let marker = marker.bytes().ok_or(Fault::Nonsense)?.to_vec();
+    let time = time_of(seconds, micros).ok_or(Fault::Nonsense)?;
+    Ok(Found { connection, marker, time })
+}
+
+fn time_of(seconds: &Value, micros: &Value) -> Option<Timestamp> {
+    let seconds = Timestamp::ZERO.saturating_add(Span::from_secs(seconds.number()?));
+    Some(seconds.saturating_add(Span::from_nanos(micros.number()?.saturating_mul(1_000))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(connection: u64, marker: &str) -> Found {
+        Found { connection, marker: marker.into(), time: Timestamp::ZERO }
+    }
+
+    #[test]
+    fn another_marker_by_the_same_connection_is_a_loss() {
+        let mut watch = Watch::default();
+        let mut lost = |lane, key: &str, connection, marker| {
+            watch.is_lost(lane, key.into(), found(connection, marker))
+        };
+        assert!(!lost(0, "k", 1, "a"), "the first look");
+        assert!(!lost(0, "k", 1, "a"));
+        assert!(lost(0, "k", 1, "b"));
+        assert!(!lost(0, "k", 1, "b"), "said once");
+        assert!(!lost(0, "k", 2, "c"), "another connection is known to everybody");
+        assert!(!lost(0, "other", 2, "d"), "a slot that moved");
+        assert!(!lost(1, "other", 2, "e"), "another node");
+    }
+
+    #[test]
+    fn a_marker_is_found_for_every_slot() {
+        let mut watch = Watch::default();
+        for slot in [0, 1, 8_191, 16_383] {
+            let key = watch.key("tollgate:", Some(slot)).map(|key| slot_of(&key));
+            assert_eq!(key, Some(slot));
+        }
+        assert_eq!(watch.key("a:", None).as_deref(), Some(&b"a:epoch:0"[..]));
+        // All keys of this prefix are in one slot.
+        assert_eq!(watch.key("{a}:", Some(2)), None);
+    }
+}
