@@ -1,5 +1,6 @@
 /**
- * The view of versions: who changed what when, what stood there, and the way back.
+ * The view of versions: who changed what when, what stood there, and the way back; below them what
+ * was done to keys.
  *
  * Invariant: a roll-back is asked first, with what it would change and what becomes of counts, and
  * is done only if what was in force then still is. Test ids: history, versions, show-N, back-N,
@@ -9,11 +10,13 @@
 import { fill, h, table } from '../../tollgate-playground/web/dom.js';
 import { ask } from './api.js';
 import { changesOf } from './changes.js';
+import { KeyHistory } from './key-history.js';
 import { confirmed, done, heading, outcome, when, wrong } from './parts.js';
 
 export class HistoryView {
   #rows = h('div', {});
   #text = h('div', {});
+  #keys = new KeyHistory();
   #said = outcome('history-said');
   /** @type {any[]} */ #versions = [];
   /** @type {number|null} */ #before = null;
@@ -28,6 +31,7 @@ export class HistoryView {
       this.#said,
       this.#rows,
       this.#text,
+      this.#keys.element,
     );
   }
 
@@ -35,6 +39,7 @@ export class HistoryView {
     this.#versions = [];
     this.#before = null;
     await this.#more();
+    await this.#keys.shown();
   }
 
   async #more() {

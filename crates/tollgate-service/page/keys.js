@@ -1,16 +1,24 @@
 /**
- * The view of one client: what its key has used under a rule, what may be done to it, and what
- * would be decided about a request.
+ * The view of one client: what its key has used under a rule, what may be done to it, and beside it
+ * what would be decided about a request.
  *
  * Invariant: what is done is done to the key whose state is shown, not to what stands in the form
- * by then. Keys are never listed: whoever asks knows the value. Test ids: keys, key-rule,
+ * by then. Keys are never listed: whoever asks knows the value. Who is faster than the list of
+ * rules loses neither a click nor the place where he types. Test ids: keys, key-rule,
  * key-part-N, key-look, key-state, key-words, key-reset, key-block, key-until, key-unblock,
- * keys-said, explain-*.
+ * key-tenant, keys-said.
  */
 
-import { fill, h, labelled, table } from '../../tollgate-playground/web/dom.js';
+import { fill, h, labelled } from '../../tollgate-playground/web/dom.js';
 import { ask } from './api.js';
-import { confirmed, done, form, heading, outcome, span, when, wrong } from './parts.js';
+import { explanation, quotas } from './explain.js';
+import { confirmed, done, form, heading, outcome, when, wrong } from './parts.js';
+
+/**
+ * A client of a rule, as a body names it; `tenant` is null for the requests of everybody without
+ * quotas of his own, and left out where the rule's key says whose they are.
+ * @typedef {{rule: string, key: string[], tenant?: string|null}} Named
+ */
 
 const HOUR = 3_600_000;
 /** No policy has longer keys. */
@@ -19,31 +27,44 @@ const MOST_PARTS = 16;
 export class KeysView {
   #said = outcome('keys-said');
   #state = h('div', { 'data-testid': 'key-state' });
-  #explained = h('div', { role: 'status', 'data-testid': 'explained' });
   #names = h('datalist', { id: 'rule-names' });
   #rule = h('input', {
     type: 'text',
     list: 'rule-names',
     autocomplete: 'off',
     spellcheck: 'false',
-    required: true,
+    'aria-required': 'true',
     'data-testid': 'key-rule',
   });
   #parts = h('div', { className: 'row' });
   /** @type {Map<string, string[]>} what each rule counts by */ #rules = new Map();
+  /** @type {string|null} who a tenant is, in the words of a part of a key */ #tenantPart = null;
+  #tenant = h('input', {
+    type: 'text',
+    autocomplete: 'off',
+    spellcheck: 'false',
+    'data-testid': 'key-tenant',
+  });
+  #tenantField = h(
+    'div',
+    { hidden: true },
+    labelled('Tenant with quotas of its own', this.#tenant, 'empty: the requests of all others'),
+  );
+  /** @type {Promise<void>} until the rules are known */ #known = Promise.resolve();
 
   /** @param {boolean} canWrite */
   constructor(canWrite) {
     this.canWrite = canWrite;
     this.#rule.addEventListener('input', () => this.#ask());
     const look = form(
-      () => this.#look(this.#rule.value, this.#given()),
+      () => this.#lookAtGiven(),
       { className: 'fields', 'aria-label': 'One client' },
       h(
         'div',
         { className: 'row' },
         labelled('Rule', this.#rule),
         this.#parts,
+        this.#tenantField,
         h('button', { className: 'strong', 'data-testid': 'key-look' }, 'Look'),
       ),
       this.#names,
@@ -61,13 +82,18 @@ export class KeysView {
       this.#said,
       this.#state,
       h('h3', { className: 'apart' }, 'What would be decided'),
-      this.#explain(),
-      this.#explained,
+      ...explanation(),
     );
     this.#fields(['key']);
   }
 
-  async shown() {
+  shown() {
+    this.#known = this.#learn();
+    return this.#known;
+  }
+
+  /** Learns which rules there are; of a single one nobody is asked for the name. */
+  async #learn() {
     const answer = await ask('GET', 'admin/policy');
     const rules = Array.isArray(answer.json?.rules) ? answer.json.rules : [];
     this.#rules = new Map(
@@ -76,6 +102,7 @@ export class KeysView {
         (Array.isArray(rule?.key) ? rule.key : []).map(partName),
       ]),
     );
+    this.#tenantPart = answer.json?.tenant === undefined ? null : partName(answer.json.tenant);
     fill(
       this.#names,
       [...this.#rules.keys()].map((name) => h('option', { value: name })),
@@ -89,6 +116,8 @@ export class KeysView {
   #ask() {
     const parts = this.#rules.get(this.#rule.value);
     if (parts && parts.join('\n') !== this.#shownParts) this.#fields(parts);
+    this.#tenantField.hidden =
+      !parts || this.#tenantPart === null || parts.includes(this.#tenantPart);
   }
 
   #shownParts = '';
@@ -97,6 +126,8 @@ export class KeysView {
   #fields(parts) {
     this.#shownParts = parts.join('\n');
     const kept = this.#given();
+    const typing = this.#inputs().findIndex((input) => input === document.activeElement);
+    const { selectionStart = null, selectionEnd = null } = this.#inputs()[typing] ?? {};
     fill(
       this.#parts,
       parts
@@ -115,27 +146,48 @@ export class KeysView {
         ),
       parts.length === 0 && h('p', { className: 'quiet' }, 'all requests together'),
     );
+    // Who types in one types on.
+    const still = typing >= 0 ? this.#inputs()[typing] : undefined;
+    still?.focus();
+    still?.setSelectionRange(selectionStart, selectionEnd);
+  }
+
+  #inputs() {
+    return [...this.#parts.querySelectorAll('input')];
   }
 
   #given() {
-    return [...this.#parts.querySelectorAll('input')].map((input) => input.value);
+    return this.#inputs().map((input) => input.value);
   }
 
-  /** @param {string} rule @param {string[]} key */
-  async #look(rule, key) {
+  /** Looks at what stands in the form, once it is known whether the rule may be left out. */
+  async #lookAtGiven() {
+    if (this.#rule.value === '') await this.#known;
+    if (this.#rule.value === '') {
+      fill(this.#said, h('p', { className: 'problem' }, 'Say which rule.'));
+      return this.#rule.focus();
+    }
+    const tenant = this.#tenantField.hidden ? undefined : this.#tenant.value || null;
+    await this.#look({ rule: this.#rule.value, key: this.#given(), tenant });
+  }
+
+  /** @param {Named} named */
+  async #look(named) {
     const query = [
-      `rule=${encodeURIComponent(rule)}`,
-      ...key.map((part) => `key=${encodeURIComponent(part)}`),
+      `rule=${encodeURIComponent(named.rule)}`,
+      ...named.key.map((part) => `key=${encodeURIComponent(part)}`),
+      ...(named.tenant ? [`tenant=${encodeURIComponent(named.tenant)}`] : []),
     ].join('&');
     const answer = await ask('GET', `admin/keys?${query}`);
     fill(this.#said);
     fill(this.#state);
     if (!answer.ok) return wrong(this.#said, answer);
-    this.#show(rule, key, answer.json ?? {});
+    this.#show(named, answer.json ?? {});
   }
 
-  /** @param {string} rule @param {string[]} key @param {any} state */
-  #show(rule, key, state) {
+  /** @param {Named} named @param {any} state */
+  #show(named, state) {
+    const { rule, key, tenant } = named;
     const isBlocked = typeof state.blocked_until_ms === 'number';
     const head = h(
       'h3',
@@ -143,6 +195,7 @@ export class KeysView {
       h('code', {}, rule),
       ' ',
       h('code', {}, key.join(', ') || 'all requests'),
+      tenant && [' of ', h('code', {}, tenant)],
     );
     fill(
       this.#state,
@@ -164,14 +217,14 @@ export class KeysView {
           h('code', {}, state.pk ?? '?'),
           `, counted last under version ${state.policy_version ?? '?'}.`,
         ),
-        this.canWrite && this.#deeds(rule, key, isBlocked),
+        this.canWrite && this.#deeds(named, isBlocked),
       ),
     );
     head.focus();
   }
 
-  /** @param {string} rule @param {string[]} key @param {boolean} isBlocked */
-  #deeds(rule, key, isBlocked) {
+  /** @param {Named} named @param {boolean} isBlocked */
+  #deeds(named, isBlocked) {
     const until = h('input', {
       type: 'datetime-local',
       step: 1,
@@ -183,10 +236,10 @@ export class KeysView {
       (/** @type {string} */ name, /** @type {string} */ said, /** @type {object} */ more = {}) =>
       async () => {
         const answer = await ask('POST', `admin/keys/${name}`, {
-          body: JSON.stringify({ rule, key, ...more }),
+          body: JSON.stringify({ ...named, ...more }),
         });
         if (!answer.ok) return wrong(this.#said, answer);
-        await this.#look(rule, key);
+        await this.#look(named);
         done(this.#said, said);
       };
     const reset = async () => {
@@ -199,7 +252,7 @@ export class KeysView {
       )
         await deed(
           'reset',
-          'What it had used is forgotten. Isolates may refuse it for up to a second more.',
+          'What it had used is forgotten. Isolates may refuse it for up to five seconds more.',
         )();
     };
     const block = async () => {
@@ -226,127 +279,13 @@ export class KeysView {
             'data-testid': 'key-unblock',
             onclick: deed(
               'unblock',
-              'The block is over. Isolates may refuse it for up to a second more.',
+              'The block is over. Isolates may refuse it for up to five seconds more.',
             ),
           },
           'Unblock',
         ),
     );
   }
-
-  #explain() {
-    const text = (/** @type {string} */ name, value = '', more = {}) =>
-      h('input', {
-        type: 'text',
-        autocomplete: 'off',
-        spellcheck: 'false',
-        'data-testid': `explain-${name}`,
-        value,
-        ...more,
-      });
-    const method = text('method', 'GET', { size: 7, required: true });
-    const path = text('path', '/', { required: true, pattern: '/.*' });
-    const host = text('host');
-    const client = text('client', '', { placeholder: '192.0.2.1' });
-    const headers = h('textarea', {
-      rows: 2,
-      spellcheck: 'false',
-      'data-testid': 'explain-headers',
-    });
-    return form(
-      async () => {
-        const fields = headers.value
-          .split('\n')
-          .map((line) => line.split(/:(.*)/s))
-          .filter(([name]) => name.trim() !== '');
-        const asked = {
-          method: method.value,
-          path: path.value,
-          ...(host.value && { host: host.value }),
-          ...(client.value && { client_ip: client.value }),
-          ...(fields.length > 0 && {
-            headers: Object.fromEntries(
-              fields.map(([name, value = '']) => [name.trim(), value.trim()]),
-            ),
-          }),
-        };
-        const answer = await ask('POST', 'admin/explain', { body: JSON.stringify(asked) });
-        if (!answer.ok) return wrong(this.#explained, answer);
-        fill(this.#explained, ...explained(answer.json ?? {}));
-      },
-      { className: 'card fields', 'aria-label': 'Explain a request' },
-      h(
-        'div',
-        { className: 'row' },
-        labelled('Method', method),
-        labelled('Path and query', path),
-        labelled('Host', host),
-        labelled('Client address', client),
-      ),
-      labelled('Header fields', headers, 'one a line, "name: value"'),
-      h(
-        'div',
-        { className: 'row tight' },
-        h('button', { 'data-testid': 'explain' }, 'Explain'),
-        h('span', { className: 'quiet' }, 'Consumes nothing.'),
-      ),
-    );
-  }
-}
-
-/** @param {any} answer */
-function explained(answer) {
-  const head =
-    {
-      allow: 'It would pass',
-      deny: `It would be refused with ${answer.status}`,
-      delay: 'It would wait',
-    }[/** @type {string} */ (answer.decision)] ?? String(answer.decision);
-  const wait =
-    typeof answer.retry_after_ms === 'number' ? `, again in ${span(answer.retry_after_ms)}` : '';
-  const rules = Array.isArray(answer.rules) ? answer.rules : [];
-  return [
-    h(
-      'p',
-      { className: answer.decision === 'deny' ? 'problem' : 'done' },
-      h('strong', {}, head),
-      `${wait}.`,
-    ),
-    rules.length === 0 && h('p', { className: 'quiet' }, 'No rule applies.'),
-    ...rules.map((/** @type {any} */ rule) =>
-      h(
-        'article',
-        { className: 'card' },
-        h(
-          'h4',
-          {},
-          rule.name,
-          h(
-            'span',
-            { className: 'quiet' },
-            ` ${rule.result}${rule.is_enforced ? '' : ', not enforced'}, counts by ${(rule.key ?? []).join(', ') || 'all requests'}`,
-          ),
-        ),
-        quotas(rule.quotas ?? [], `Quotas of ${rule.name}`),
-      ),
-    ),
-  ];
-}
-
-/** @param {any[]} rows @param {string} caption */
-function quotas(rows, caption) {
-  if (rows.length === 0) return null;
-  return table(
-    caption,
-    ['quota', 'used', 'remaining', 'limit', 'full again in'],
-    rows.map((one) => [
-      [one.tier, one.name].filter(Boolean).join(' / '),
-      one.used,
-      one.remaining,
-      `${one.limit} in ${span(one.window_ms)}`,
-      span(one.reset_after_ms),
-    ]),
-  );
 }
 
 /** The name of a part of a key. @param {unknown} part */

@@ -1,4 +1,4 @@
-//! Who may do what: the three tokens of an operator.
+//! Who may do what: the four tokens of an operator.
 //!
 //! Invariant: what has no secret is off. A token is compared in constant time, with every secret
 //! that there is, so that the time says nothing about which ones there are.
@@ -19,6 +19,8 @@ pub enum Access {
     Read,
     /// `METRICS_TOKEN`: metrics, and nothing else.
     Metrics,
+    /// `FOLLOW_TOKEN`: the policy in force, with its keys masked, and nothing else.
+    Follow,
 }
 
 /// Who did something.
@@ -39,9 +41,18 @@ pub struct Tokens {
     pub read: Option<Token>,
     /// `METRICS_TOKEN`.
     pub metrics: Option<Token>,
+    /// `FOLLOW_TOKEN`.
+    pub follow: Option<Token>,
 }
 
 impl Tokens {
+    /// True when somebody can read metrics.
+    #[must_use]
+    pub const fn read_metrics(&self) -> bool {
+        let Self { admin, read, metrics, follow: _ } = self;
+        admin.is_some() || read.is_some() || metrics.is_some()
+    }
+
     /// What whoever sends this `authorization` may do; `None` when it names no token of ours.
     #[must_use]
     pub fn access(&self, authorization: Option<&str>) -> Option<Access> {
@@ -51,6 +62,7 @@ impl Tokens {
             (is(&self.admin), Access::Admin),
             (is(&self.read), Access::Read),
             (is(&self.metrics), Access::Metrics),
+            (is(&self.follow), Access::Follow),
         ];
         found.into_iter().find(|(is_it, _)| *is_it).map(|(_, access)| access)
     }

@@ -90,7 +90,7 @@ impl Asked {
 const fn parameters(operation: Operation) -> (&'static [&'static str], &'static [&'static str]) {
     match operation {
         Operation::PutPolicy | Operation::DeletePolicy | Operation::RollBack => (&["dry_run"], &[]),
-        Operation::ReadHistory => (&["before", "limit"], &[]),
+        Operation::ReadHistory | Operation::ReadKeyHistory => (&["before", "limit"], &[]),
         Operation::ListTenants => (&["after", "limit"], &[]),
         Operation::ReadKey => (&["rule", "tenant"], &["key"]),
         Operation::ReadPolicy
@@ -125,6 +125,7 @@ pub(crate) const fn body_limit(operation: Operation) -> Option<usize> {
         | Operation::ReadTenant
         | Operation::DeleteTenant
         | Operation::ReadKey
+        | Operation::ReadKeyHistory
         | Operation::ReadMetrics
         | Operation::ReadOpenApi => None,
     }
@@ -165,16 +166,21 @@ fn access(tokens: &Tokens, right: Right, call: &Call<'_>) -> Result<Option<Acces
         return Err(Wrong::Unauthorized.answer(detail).with("www-authenticate", challenge));
     };
     let is_allowed = match right {
-        Right::Public | Right::Metrics => true,
+        Right::Public => true,
+        Right::Metrics => access != Access::Follow,
+        Right::Follow => access != Access::Metrics,
         Right::Read => matches!(access, Access::Admin | Access::Read),
         Right::Write => access == Access::Admin,
     };
     if is_allowed {
         return Ok(Some(access));
     }
-    let detail = match right {
-        Right::Write => "this token may not write; use ADMIN_TOKEN",
-        Right::Public | Right::Metrics | Right::Read => {
+    let detail = match (right, access) {
+        (Right::Write, _) => "this token may not write; use ADMIN_TOKEN",
+        (_, Access::Follow) => {
+            "this token may read the policy in force only; use READ_TOKEN or ADMIN_TOKEN"
+        }
+        (_, Access::Metrics | Access::Read | Access::Admin) => {
             "this token may read metrics only; use READ_TOKEN or ADMIN_TOKEN"
         }
     };

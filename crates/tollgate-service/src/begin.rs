@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use crate::access::{Actor, Tokens};
 use crate::admin::step::Step;
-use crate::admin::{keys, metrics, policy, tenants};
+use crate::admin::{key_history, keys, metrics, policy, tenants};
 use crate::answer::{Answer, JSON};
 use crate::asked::{Asked, body_limit};
 use crate::metrics::Format;
@@ -18,6 +18,7 @@ use crate::open_api::OPEN_API;
 use crate::problem::Wrong;
 use crate::routes::Operation;
 use crate::service::{Call, Service};
+use crate::store::policy::PolicyReply;
 use crate::store::{StoreCall, StoreReply};
 
 /// What comes next.
@@ -51,7 +52,8 @@ pub struct WantsStore {
 enum State {
     Policy(policy::State),
     Tenants(tenants::State),
-    Keys(()),
+    Keys(keys::State),
+    KeyHistory(()),
     Metrics(Format),
 }
 
@@ -77,6 +79,38 @@ impl Allowed {
             return Err(sent(Answer::new(200, JSON, OPEN_API), is_head));
         }
         Ok(Self(Box::new(asked)))
+    }
+
+    /// True when the text of the deployed file is wanted: for what is about the policy in force.
+    /// For all else a [`Service`] may have an empty one.
+    #[must_use]
+    pub const fn wants_file(&self) -> bool {
+        matches!(
+            self.0.operation,
+            Operation::ReadPolicy
+                | Operation::PutPolicy
+                | Operation::DeletePolicy
+                | Operation::RollBack
+        )
+    }
+
+    /// True when the answer depends on what the service knows of the policy in force, so that it
+    /// must be the one in force now: an operator who has just put a rule asks for a key of it. Who
+    /// reads or writes the policy is told of it by the store itself, and metrics are read often.
+    #[must_use]
+    pub const fn wants_newest(&self) -> bool {
+        matches!(
+            self.0.operation,
+            Operation::ListTenants
+                | Operation::ReadTenant
+                | Operation::PutTenant
+                | Operation::DeleteTenant
+                | Operation::Explain
+                | Operation::ReadKey
+                | Operation::ResetKey
+                | Operation::BlockKey
+                | Operation::UnblockKey
+        )
     }
 
     /// Who asks for something to be changed, for a log; `None` for what only reads.
@@ -137,8 +171,16 @@ impl WantsStore {
                 let step = tenants::answered(service, &asked, state, reply);
                 next(asked, step, StoreCall::Tenants, State::Tenants)
             }
-            (State::Keys(()), StoreReply::Keys(reply)) => {
-                next(asked, keys::answered(reply), StoreCall::Keys, State::Keys)
+            (State::Keys(keys::State::Asked), StoreReply::Keys(reply)) => {
+                let step = keys::answered(&asked, reply);
+                next(asked, step, keys::Call::of_store, State::Keys)
+            }
+            (State::Keys(keys::State::Noting), StoreReply::Policy(PolicyReply::Noted)) => {
+                Next::Answer(sent(keys::noted(), asked.is_head))
+            }
+            (State::KeyHistory(()), StoreReply::Policy(reply)) => {
+                let step = key_history::answered(&reply);
+                next(asked, step, StoreCall::Policy, State::KeyHistory)
             }
             (State::Metrics(format), StoreReply::Metrics(reply)) => {
                 let step = metrics::answered(format, reply);
@@ -176,7 +218,11 @@ fn begun(service: &Service<'_>, asked: Box<Asked>, body: Vec<u8>) -> Next {
         | Operation::BlockKey
         | Operation::UnblockKey => {
             let step = keys::begin(&asked, body);
-            next(asked, step, StoreCall::Keys, State::Keys)
+            next(asked, step, keys::Call::of_store, State::Keys)
+        }
+        Operation::ReadKeyHistory => {
+            let step = key_history::begin(&asked);
+            next(asked, step, StoreCall::Policy, State::KeyHistory)
         }
         Operation::ReadMetrics => {
             let step = metrics::begin(&asked);
@@ -240,6 +286,13 @@ mod tests {
                 let with_token = asked(method.name, route.path, Some("Bearer secret"));
                 assert_eq!(with_token.is_ok(), !is_public, "{method:?} {}", route.path);
                 if let Ok(allowed) = with_token {
+                    let is_of_policy = ["admin/policy", "admin/policy/rollback"];
+                    assert_eq!(allowed.wants_file(), is_of_policy.contains(&route.path));
+                    let is_about_rules = ["admin/tenants", "admin/keys", "admin/explain"];
+                    let is_about = |of: &&str| {
+                        route.path.starts_with(*of) && route.path != "admin/keys/history"
+                    };
+                    assert_eq!(allowed.wants_newest(), is_about_rules.iter().any(is_about));
                     let writes = allowed.writer().map(|actor| actor.token);
                     let is_write = method.right == Right::Write;
                     assert_eq!(writes, is_write.then_some(Access::Admin), "{}", route.path);

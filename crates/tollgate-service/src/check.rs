@@ -9,12 +9,15 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tollgate_core::Span;
 use tollgate_policy::{
-    Answer as Ruling, DescribedRequests, Outcome, Plan, Policy, ProblemDetails, Problems,
+    Answer as Ruling, DescribedRequests, Outcome, Plan, Policy, Problem, ProblemDetails, Problems,
     RuleResult, grpc_content_type,
 };
 
@@ -23,17 +26,57 @@ use crate::answer::Answer;
 /// The longest body of `POST /check`: 64 KiB, whether one request stands in it or several.
 pub const MAX_BODY: usize = 64 * 1024;
 
-/// The most requests in one body. Each may ask several objects, each of them up to three times, and
-/// the platform bounds the calls of one invocation.
+/// The most requests in one body.
 pub const MAX_BATCH: usize = 100;
+
+/// The most keys that the requests of one body are counted under, together. Each may be called
+/// three times (asked, charged, given back), each request may ask for its tenant, and the platform
+/// of the Worker ends an invocation that makes more than 1,000 calls.
+pub const MAX_BATCH_KEYS: usize = 250;
+
+/// So many requests of one body are decided at the same time: the calls of a hundred would wait
+/// for each other, and for those of everybody else.
+pub const BATCH_AT_ONCE: usize = 32;
+
+/// How many keys the requests of one body may still be counted under.
+#[derive(Debug)]
+pub struct KeyBudget(AtomicUsize);
+
+impl Default for KeyBudget {
+    fn default() -> Self {
+        Self(AtomicUsize::new(MAX_BATCH_KEYS))
+    }
+}
+
+impl KeyBudget {
+    /// Takes `keys` of it; what is not there is not taken.
+    ///
+    /// # Errors
+    /// What the one of the requests is answered that would need more than is left.
+    pub fn take(&self, keys: usize) -> Result<(), Problems> {
+        let taken = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(keys));
+        taken.map(drop).map_err(|_| {
+            let message = format!(
+                "is too much for one body: it and those before it are counted under more than \
+                 {MAX_BATCH_KEYS} keys; ask for it in another one"
+            );
+            Problems(vec![Problem::new("", message)])
+        })
+    }
+}
 
 /// What stands in the body of `POST /check`: one request, or `{"requests": [...]}`.
 ///
 /// # Errors
 /// The answer when there is nothing to decide: it is not JSON, the one is wrong, or the list.
 pub fn requests(body: &[u8]) -> Result<DescribedRequests, Answer> {
-    DescribedRequests::parse(body, MAX_BATCH)
-        .map_err(|problems| Answer::problems(400, "Bad Request", WRONG, &problems))
+    DescribedRequests::parse(body, MAX_BATCH).map_err(|problems| refused(&problems))
+}
+
+/// The answer to a request that is wrong.
+#[must_use]
+pub fn refused(problems: &Problems) -> Answer {
+    Answer::problems(400, "Bad Request", WRONG, problems)
 }
 
 /// The answer to a body that is longer than [`MAX_BODY`].
@@ -73,13 +116,16 @@ pub struct Decided {
     pub plan: Plan,
     /// What it waited for already; its outcome's answer is the one after that.
     pub waited: Span,
+    /// What its cost can be settled by, when that was asked for.
+    pub id: Option<String>,
 }
 
 /// The answer, as JSON, to a request with this content type:
 /// `{"decision","rules","violated","retry_after_ms","headers"}`; `delay_ms` when the decision is to
-/// wait, `request_headers` when the request is to be marked, `report` when its response's status is
-/// wanted; for a refusal the response that the policy gives: `status`, `content_type`, `body`,
-/// `grpc` for a client of gRPC, and `failure` when no quota refuses.
+/// wait, `request_headers` when the request is to be marked, `id` when its cost may be settled,
+/// `report` when its response's status is wanted; for a refusal the response that the policy gives:
+/// `status`, `content_type`, `body`, `grpc` for a client of gRPC, and `failure` when no quota
+/// refuses.
 #[must_use]
 pub fn answer(
     outcome: &Outcome<'_>,
@@ -130,6 +176,9 @@ impl Serialize for CheckAnswer<'_> {
         outcome.marks(&mut |name, value| marks.push((name, value)));
         if !marks.is_empty() {
             map.serialize_entry("request_headers", &Pairs(marks))?;
+        }
+        if let Some(id) = decided.id.as_ref().filter(|_| decision != "deny") {
+            map.serialize_entry("id", id)?;
         }
         if decision != "deny" && decided.plan.is_deferred() {
             map.serialize_entry("report", "response_status")?;

@@ -2,7 +2,8 @@
 //!
 //! Invariant: everybody learns whether the deployment works and at which places it is wrong; what
 //! stands there, which may be a secret at the wrong place, only the log and the bearer of
-//! `CHECK_TOKEN`. Nothing is said twice in one isolate.
+//! `CHECK_TOKEN`. Which policy is in force is said by its public fingerprint, by which nobody finds
+//! out a key of tokens. Nothing is said twice in one isolate.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -67,7 +68,7 @@ pub fn report(
             failed_at_ms: it.failure.map(|(at, _)| at),
             failure: it.failure.map(|(_, why)| why).filter(|_| is_trusted),
         });
-        let (rules, fingerprint) = (policy.rules().len(), policy.fingerprint());
+        let (rules, fingerprint) = (policy.rules().len(), policy.public_fingerprint());
         let report =
             Report { status: "ok", rules, policy: format!("{fingerprint:016x}"), followed };
         return Answer::json(serde_json::to_string(&report).unwrap_or_default());
@@ -159,7 +160,7 @@ mod tests {
         let body = |followed: Option<&Followed<'_>>, is_trusted| {
             let answer = report(&Problems::default(), Some(&policy), followed, is_trusted);
             let body = String::from(answer.body);
-            (answer.status, body.replace(&format!("{:016x}", policy.fingerprint()), "F"))
+            (answer.status, body.replace(&format!("{:016x}", policy.public_fingerprint()), "F"))
         };
         let plain = r#"{"status":"ok","rules":0,"policy":"F"}"#;
         assert_eq!(body(None, true), (200, plain.into()));

@@ -11,7 +11,11 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 use tollgate_core::{Decision, Limiter, Span, Timestamp};
-use tollgate_policy::{Answer, GivenKey, KeyState, Outcome, Policy, QuotaSet, RuleDecision};
+use tollgate_policy::{
+    Answer, GivenKey, KeyState, Outcome, Policy, QuotaSet, RuleDecision, pk_text,
+};
+
+use crate::store::key_history::KeyChange;
 
 /// What a key has used under a rule, as JSON.
 #[derive(Serialize)]
@@ -66,13 +70,61 @@ struct Rule<'a> {
     cost: u64,
     /// False for a rule that refuses nobody: a shadow or a mark.
     is_enforced: bool,
+    /// Until when an operator blocked the key.
+    blocked_until_ms: Option<u64>,
+    #[serde(skip)]
+    blocked_for: Span,
+    /// The tenant's entry, where that chose the quotas.
+    entry: Option<Entry>,
+    /// Empty while the key is blocked: then every quota says no, whatever it has used.
     quotas: Vec<Quota<'a>>,
+}
+
+/// What a tenant's entry says for a rule.
+#[derive(Serialize)]
+struct Entry {
+    /// `own` quotas, or those of a `tier`.
+    quotas: &'static str,
+    /// Tiers of no higher priority come after it.
+    priority: u32,
+}
+
+/// The longest words of a history, in characters.
+const MAX_WORDS: usize = 1_000;
+
+/// What was done to `key` of `tenant`, as the history says it.
+#[must_use]
+pub fn change(
+    policy: &Policy,
+    key: &GivenKey,
+    tenant: Option<&str>,
+    before: &KeyState,
+    after: &KeyState,
+) -> KeyChange {
+    let rule = policy.rules().get(key.rule).map_or("", |rule| rule.name());
+    let words = |state: &KeyState| {
+        let (_, words) = used(policy, key, state);
+        words.chars().take(MAX_WORDS).collect()
+    };
+    let (before, after) = (words(before), words(after));
+    let tenant = tenant.map(ToString::to_string);
+    KeyChange { rule: rule.to_string(), tenant, pk: key.pk(policy), before, after }
 }
 
 /// What `key` has used, as [`KeyReply::State`](crate::KeyReply::State) says it.
 #[must_use]
 pub fn state(policy: &Policy, key: &GivenKey, state: &KeyState) -> String {
     let rule = policy.rules().get(key.rule).map_or("", |rule| rule.name());
+    let blocked_until_ms = state.blocked_until.map(millis);
+    let (quotas, words) = used(policy, key, state);
+    let (pk, at_ms) = (pk_text(key.pk(policy)), millis(state.at));
+    let policy_version = state.version;
+    let state = State { rule, pk, at_ms, blocked_until_ms, policy_version, quotas, words };
+    serde_json::to_string(&state).unwrap_or_default()
+}
+
+/// What `key` has used, in numbers and in words.
+fn used<'a>(policy: &'a Policy, key: &GivenKey, state: &KeyState) -> (Vec<Quota<'a>>, String) {
     let mut quotas = Vec::new();
     for set in policy.quota_sets_of(key.rule) {
         let Some(decisions) = state.decisions(set) else { continue };
@@ -82,17 +134,13 @@ pub fn state(policy: &Policy, key: &GivenKey, state: &KeyState) -> String {
         let numbers = Numbers::new(&limiter, &decision);
         quotas.push(Quota { tier: None, name: "the tenant's own", numbers });
     }
-    let blocked_until_ms = state.blocked_until.map(millis);
     let used: Vec<String> = quotas.iter().map(Quota::words).collect();
     let mut words = if used.is_empty() { "nothing is used".to_string() } else { used.join("; ") };
     if let Some(until) = state.blocked_until {
         let left = until.since(state.at).as_secs_ceil();
         words = format!("blocked for another {left} s; {words}");
     }
-    let (pk, at_ms) = (format!("{:016x}", key.pk(policy)), millis(state.at));
-    let policy_version = state.version;
-    let state = State { rule, pk, at_ms, blocked_until_ms, policy_version, quotas, words };
-    serde_json::to_string(&state).unwrap_or_default()
+    (quotas, words)
 }
 
 /// What would be decided, as [`KeyReply::Explained`](crate::KeyReply::Explained) says it.
@@ -116,6 +164,8 @@ pub fn explained(policy: &Policy, outcome: &Outcome<'_>) -> String {
 impl<'a> Rule<'a> {
     fn new(policy: &'a Policy, decided: &RuleDecision<'a>) -> Option<Self> {
         let set = decided.set;
+        let quotas = if set.tier().is_some() { "tier" } else { "own" };
+        let shown = if decided.blocked_until.is_some() { &[] } else { decided.quotas };
         Some(Self {
             name: policy.rules().get(decided.rule)?.name(),
             tier: set.tier(),
@@ -123,14 +173,31 @@ impl<'a> Rule<'a> {
             result: decided.result.label(),
             cost: decided.cost,
             is_enforced: decided.is_binding,
-            quotas: quotas_of(set, decided.quotas).collect(),
+            blocked_until_ms: decided.blocked_until.map(millis),
+            blocked_for: decided.blocked_until.map_or(Span::ZERO, |until| until.since(decided.at)),
+            entry: decided.by_entry.map(|priority| Entry { quotas, priority }),
+            quotas: quotas_of(set, shown).collect(),
         })
     }
 
     fn words(&self) -> String {
         let by = if self.key.is_empty() { "all requests".to_string() } else { self.key.join(", ") };
+        let mut words = format!("{} ({by}): {}", self.name, self.result);
+        if let Some(Entry { priority, .. }) = self.entry {
+            let which =
+                self.tier.map_or("quotas of its own".to_string(), |it| format!("tier {it}"));
+            words.push_str(&format!(" by its tenant's entry ({which}, priority {priority})"));
+        }
+        if self.blocked_until_ms.is_some() {
+            let left = self.blocked_for.as_secs_ceil();
+            words.push_str(&format!("; an operator blocks the key for another {left} s"));
+        }
         let quotas: Vec<String> = self.quotas.iter().map(Quota::words).collect();
-        format!("{} ({by}): {}; {}", self.name, self.result, quotas.join(", "))
+        if !quotas.is_empty() {
+            words.push_str("; ");
+            words.push_str(&quotas.join(", "));
+        }
+        words
     }
 }
 
@@ -170,6 +237,6 @@ fn quotas_of<'a>(set: &'a QuotaSet, decisions: &[Decision]) -> impl Iterator<Ite
     })
 }
 
-fn millis(at: Timestamp) -> u64 {
+pub(crate) fn millis(at: Timestamp) -> u64 {
     at.since(Timestamp::ZERO).as_millis_ceil()
 }

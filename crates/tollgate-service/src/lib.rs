@@ -1,5 +1,5 @@
-//! What an operator and a caller do over HTTP: `/check`, the admin API, metrics and the health
-//! report, as one contract for every service that answers it.
+//! What an operator and a caller do over HTTP: `/check`, `/lease`, the admin API, metrics and the
+//! health report, as one contract for every service that answers it.
 //!
 //! A request is a [`Call`]. [`Service::begin`] says what comes [`Next`]: an [`Answer`], or a body
 //! to read, or a [`StoreCall`] to carry out, each of the latter with the way to go on. Whoever
@@ -21,6 +21,7 @@ mod changes;
 mod mask;
 mod asked;
 mod service;
+pub mod deployment;
 mod memory;
 mod store;
 mod access;
@@ -30,25 +31,35 @@ mod routes;
 mod query;
 mod document;
 mod entity_tag;
+pub mod settle;
+mod lease_course;
+pub mod lease;
 pub mod check;
 pub mod health;
 mod answer;
 mod bearer;
+pub mod key_work;
 pub mod key_report;
-pub mod log;
+mod unauthorized;
+mod events;
 pub mod metrics;
+pub mod log;
+mod said;
 
 pub use access::{Access, Actor, Tokens};
 pub use answer::{Answer, Fields, HEALTH_PATH};
 pub use bearer::Token;
 pub use begin::{Allowed, Next, WantsBody, WantsStore};
+pub use events::line;
+pub use lease_course::{Ask, Course, Round};
 pub use memory::MemoryStore;
 pub use memory::limits::MemoryLimits;
 pub use open_api::OPEN_API;
 pub use problem::PROBLEM_TYPES;
-pub use routes::PREFIX;
+pub use routes::{PREFIX, is_ours};
 pub use service::{Call, DeployedFile, Service};
-pub use store::keys::{KeyCall, KeyReply, RuleKey};
+pub use store::key_history::{KEY_ROWS, KeyAct, KeyChange, KeyRow};
+pub use store::keys::{AskedOfKey, KeyCall, KeyReply, RuleKey};
 pub use store::metrics::{MetricsCall, MetricsReply};
 pub use store::policy::{
     Change, Current, Deployed, HistoryRow, Kind, NewPolicy, PolicyCall, PolicyReply, Row, Source,
@@ -56,3 +67,4 @@ pub use store::policy::{
 };
 pub use store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
 pub use store::{StoreCall, StoreReply};
+pub use unauthorized::{Api, Unauthorized};

@@ -1,5 +1,5 @@
-//! Lines of the log: one for each refusal, shadow refusal and failure, as JSON, and which of them
-//! are written.
+//! Lines of the log: one for each refusal, shadow refusal, failure and wrong token, as JSON, and
+//! which of them are written.
 //!
 //! Invariant: a line holds names of the policy and the keyed hash of the partition key, never what
 //! a client sent: no key, path, query or address. A flood is a bounded number of lines: each kind
@@ -26,10 +26,13 @@ pub enum Kind {
     ShadowRefused,
     /// What a rule has stored could not be read or written; `on_failure` decided.
     Failed,
+    /// A token was missing or wrong, or may not do what was asked; its line is
+    /// [`Unauthorized`](crate::Unauthorized)'s.
+    Unauthorized,
 }
 
 impl Kind {
-    const COUNT: usize = 3;
+    const COUNT: usize = 4;
 
     /// What a rule's `result` is about, if a line is written of such; `is_binding` when a denial of
     /// the rule stops the request.
@@ -52,6 +55,7 @@ impl Kind {
             Self::Refused => 0,
             Self::ShadowRefused => 1,
             Self::Failed => 2,
+            Self::Unauthorized => 3,
         }
     }
 }
@@ -112,6 +116,12 @@ impl Share {
         "is no part of all lines; use a number from 0 to 1 such as 0.01, or 1/100";
 
     const MILLION: u32 = 1_000_000;
+
+    /// True for this share of all numbers, where they are spread evenly.
+    #[must_use]
+    pub fn takes(&self, number: u64) -> bool {
+        number.checked_rem(u64::from(self.of)).is_some_and(|rest| rest < u64::from(self.written))
+    }
 
     /// The share that `text` says: `0`, `1`, a decimal between them with at most six digits, or
     /// `1/n` with `n` from 1 to 1,000,000.
@@ -257,7 +267,7 @@ mod tests {
     #[test]
     fn a_flood_is_ten_lines_a_second_of_each_kind() {
         let mut sampler = Sampler::new(Share { written: 1, of: 1 });
-        let kinds = [Kind::Refused, Kind::ShadowRefused, Kind::Failed];
+        let kinds = [Kind::Refused, Kind::ShadowRefused, Kind::Failed, Kind::Unauthorized];
         for kind in kinds {
             let mut lines = 0;
             for event in 0..30_000_u64 {

@@ -27,12 +27,15 @@ mod tests {
         let mut expected = BTreeSet::from([
             "GET /.well-known/tollgate/health ".to_string(),
             "POST /check check".to_string(),
+            "POST /check/settle check".to_string(),
+            "POST /lease check".to_string(),
         ]);
         for route in ROUTES {
             for method in route.methods {
                 let tokens = match method.right {
                     Right::Public => "",
                     Right::Metrics => "metrics, read, admin",
+                    Right::Follow => "follow, read, admin",
                     Right::Read => "read, admin",
                     Right::Write => "admin",
                 };

@@ -11,6 +11,14 @@ use crate::query::decoded;
 /// What every path begins with.
 pub const PREFIX: &str = "/.well-known/tollgate/";
 
+/// True for a path that is answered here, whether or not there is anything behind it. Beside these
+/// and the health report, what lies below the prefix is somebody else's.
+#[must_use]
+pub fn is_ours(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix(PREFIX) else { return false };
+    matches!(rest, "admin" | "metrics" | "openapi.json") || rest.starts_with("admin/")
+}
+
 /// What a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -29,6 +37,7 @@ pub(crate) enum Operation {
     ResetKey,
     BlockKey,
     UnblockKey,
+    ReadKeyHistory,
     ReadMetrics,
     ReadOpenApi,
 }
@@ -38,8 +47,10 @@ pub(crate) enum Operation {
 pub(crate) enum Right {
     /// Everybody, where there is an admin API.
     Public,
-    /// Who has any of the tokens.
+    /// Who may read, or read metrics alone.
     Metrics,
+    /// Who may read, or read the policy alone.
+    Follow,
     /// Who may read.
     Read,
     /// Who may write.
@@ -75,7 +86,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         path: "admin/policy",
         methods: &[
-            get(Operation::ReadPolicy),
+            Method { name: "GET", operation: Operation::ReadPolicy, right: Right::Follow },
             write("PUT", Operation::PutPolicy),
             write("DELETE", Operation::DeletePolicy),
         ],
@@ -98,6 +109,7 @@ pub(crate) const ROUTES: &[Route] = &[
         methods: &[Method { name: "POST", operation: Operation::Explain, right: Right::Read }],
     },
     Route { path: "admin/keys", methods: &[get(Operation::ReadKey)] },
+    Route { path: "admin/keys/history", methods: &[get(Operation::ReadKeyHistory)] },
     Route { path: "admin/keys/reset", methods: &[write("POST", Operation::ResetKey)] },
     Route { path: "admin/keys/block", methods: &[write("POST", Operation::BlockKey)] },
     Route { path: "admin/keys/unblock", methods: &[write("POST", Operation::UnblockKey)] },
@@ -211,5 +223,18 @@ mod tests {
         assert!(route.method("get").is_none() && route.method("POST").is_none());
         let (route, _) = find(&alloc::format!("{PREFIX}admin/explain")).unwrap().unwrap();
         assert!(route.allow() == "POST" && route.method("HEAD").is_none());
+    }
+
+    #[test]
+    fn the_rest_below_the_prefix_is_the_origins() {
+        for ours in ["admin", "admin/", "admin/policy", "admin//policy", "metrics", "openapi.json"]
+        {
+            assert!(is_ours(&alloc::format!("{PREFIX}{ours}")), "{ours}");
+        }
+        for other in ["", "administrator", "Admin/", "metrics/", "health", "playground/", "/admin/"]
+        {
+            assert!(!is_ours(&alloc::format!("{PREFIX}{other}")), "{other}");
+        }
+        assert!(!is_ours("/admin/policy") && !is_ours("//.well-known/tollgate/metrics"));
     }
 }

@@ -49,6 +49,7 @@ const ALL: &[(&str, &str)] = &[
     ("DELETE", "admin/tenants/a"),
     ("POST", "admin/explain"),
     ("GET", "admin/keys?rule=each&key=192.0.2.1"),
+    ("GET", "admin/keys/history"),
     ("POST", "admin/keys/reset"),
     ("POST", "admin/keys/block"),
     ("POST", "admin/keys/unblock"),
@@ -62,6 +63,8 @@ fn who_has_which_token_may_do_what() {
         let reads = matches!(*method, "GET" | "HEAD") || *path == "admin/explain";
         let write = if reads { None } else { Some("403 forbidden") };
         let elsewhere = if *path == "metrics" { None } else { Some("403 forbidden") };
+        let is_policy = reads && *path == "admin/policy";
+        let follow = if is_policy { None } else { Some("403 forbidden") };
         for (authorization, expected) in [
             ("", Some("401 unauthorized")),
             ("Bearer", Some("401 unauthorized")),
@@ -76,6 +79,7 @@ fn who_has_which_token_may_do_what() {
             ("Bearer admin-t0ken, Bearer admin-t0ken", Some("401 unauthorized")),
             ("Bearer read-t0ken", write),
             ("Bearer metrics-t0ken", elsewhere),
+            ("Bearer follow-t0ken", follow),
             ("Bearer admin-t0ken", None),
             ("bearer  admin-t0ken ", None),
         ] {
@@ -122,14 +126,14 @@ fn a_refused_request_reads_no_body_and_asks_no_store() {
 fn what_has_no_secret_is_off() {
     let mut it = Deployment::new();
     let token = |text: &str| Some(tollgate_service::Token::new(text.as_bytes()));
-    it.tokens = Tokens { admin: None, read: token(READ), metrics: None };
+    it.tokens = Tokens { read: token(READ), follow: token(FOLLOW), ..Tokens::default() };
     for (method, path) in ALL.iter().chain(&[("GET", "openapi.json")]) {
-        for token in [ADMIN, READ, METRICS, ""] {
+        for token in [ADMIN, READ, METRICS, FOLLOW, ""] {
             let ask = Ask::new(method, path).with("authorization", &format!("Bearer {token}"));
             assert_eq!(it.ask(&ask).status, 404, "{method} {path}");
         }
     }
-    it.tokens = Tokens { admin: None, read: None, metrics: token(METRICS) };
+    it.tokens = Tokens { metrics: token(METRICS), ..Tokens::default() };
     let metrics = Ask::new("GET", "metrics");
     assert_eq!(told(&it, &metrics), "401 unauthorized");
     let metrics = metrics.with("authorization", "Bearer metrics-t0ken");
@@ -185,6 +189,7 @@ fn a_path_has_one_spelling_and_its_methods() {
     for (path, allow) in [
         ("admin/policy", "GET, HEAD, PUT, DELETE"),
         ("admin/policy/history", "GET, HEAD"),
+        ("admin/keys/history", "GET, HEAD"),
         ("admin/policy/rollback", "POST"),
         ("admin/tenants/a", "GET, HEAD, PUT, DELETE"),
         ("admin/keys/block", "POST"),
@@ -221,6 +226,10 @@ fn a_query_says_what_is_known_once() {
         ("admin/policy/history?before=%ff", "400 malformed"),
         ("admin/tenants?limit=100&after=a%2Fb", "200"),
         ("admin/tenants?limit=101", "400 malformed"),
+        ("admin/keys/history?limit=100&before=18446744073709551615", "200"),
+        ("admin/keys/history?limit=101", "400 malformed"),
+        ("admin/keys/history?before=0", "400 malformed"),
+        ("admin/keys/history?after=1", "400 malformed"),
         ("admin/keys?rule=each", "503 store-unavailable"),
         ("admin/keys?key=a", "400 malformed"),
         ("admin/keys?rule=a&rule=b", "400 malformed"),
@@ -446,6 +455,7 @@ fn a_store_that_fails_or_talks_nonsense_is_said_to() {
         Ask::new("GET", "admin/tenants"),
         Ask::new("DELETE", "admin/tenants/a").with("if-match", "*"),
         Ask::new("GET", "admin/keys?rule=each"),
+        Ask::new("GET", "admin/keys/history"),
         Ask::new("GET", "metrics"),
     ];
     for ask in asks {

@@ -78,7 +78,7 @@ fn curl(it: &Deployment, words: &[String], tag: &mut String) -> String {
                 let (name, value) = words.next().unwrap().split_once(": ").unwrap();
                 ask = ask.with(name, value);
             }
-            "--data" => {
+            "--data" | "--data-binary" => {
                 ask.body = match words.next().unwrap().as_str() {
                     "@more.json" => FILE.replace("\"limit\": 10", "\"limit\": 20").into(),
                     "@keys.json" => KEYS.into(),
@@ -139,6 +139,10 @@ fn the_page_is_true() {
         new.push_str("```\n");
     }
     assert!(commands >= 12, "{commands} commands");
+    // Guards: refusals written down by a run that was to show how it is done.
+    let tenants = new.split("## Tenants").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let shown = tenants.unwrap().lines().filter_map(|line| line.strip_prefix("HTTP/1.1 "));
+    assert_eq!(shown.collect::<Vec<_>>(), ["201", "204"]);
     if env::var_os("TOLLGATE_BLESS").is_some() {
         fs::write(PAGE, new).unwrap();
     } else {

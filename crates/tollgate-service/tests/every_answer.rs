@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tollgate_core::Timestamp;
 use tollgate_policy::{Counts, DescribedRequest, KeyOperation, KeyState, Plan, Policy, Surface};
 use tollgate_service::{
-    Answer, KeyCall, KeyReply, MemoryLimits, MetricsReply, Next, StoreCall, StoreReply, key_report,
+    Answer, KEY_ROWS, KeyCall, KeyChange, KeyReply, MemoryLimits, MemoryStore, MetricsReply, Next,
+    StoreCall, StoreReply, key_report,
 };
 
 const TENANTS: &str = r#"{"version": 1, "tenant": {"jwt_claim": "org"},
@@ -250,18 +251,109 @@ fn others(call: &StoreCall) -> StoreReply {
         StoreCall::Keys(call) => StoreReply::Keys(match call {
             KeyCall::Explain { request } => KeyReply::Explained(explained(request)),
             KeyCall::State(key) if key.rule == "gone" => KeyReply::NoRule,
-            KeyCall::State(key) if key.key.len() != 1 => KeyReply::NoKey("has 1 part".into()),
+            KeyCall::State(key) if key.key.len() != 1 => {
+                KeyReply::NoKey { path: "key".into(), why: "has 1 part".into() }
+            }
             KeyCall::State(_) => KeyReply::State(state()),
             KeyCall::Reset(key) | KeyCall::Unblock(key) | KeyCall::Block { key, .. }
                 if key.rule == "gone" =>
             {
                 KeyReply::NoRule
             }
-            KeyCall::Reset(_) | KeyCall::Unblock(_) | KeyCall::Block { .. } => KeyReply::Done,
+            KeyCall::Reset(key) | KeyCall::Unblock(key) | KeyCall::Block { key, .. } => {
+                KeyReply::Done(KeyChange {
+                    rule: key.rule.clone(),
+                    tenant: key.tenant.clone(),
+                    pk: 0xfe,
+                    before: "year: 3 of 3 used, 0 left".into(),
+                    after: "nothing is used".into(),
+                })
+            }
         }),
         StoreCall::Metrics(_) => StoreReply::Metrics(MetricsReply::Text("a 1\n".into())),
         StoreCall::Policy(_) | StoreCall::Tenants(_) => panic!("a matter of rules"),
     }
+}
+
+// Guards: something that is done to a client and that nobody sees afterwards, or not who did it;
+// and a history that has keys in it, or grows for ever.
+#[test]
+fn what_is_done_to_a_key_stands_in_the_history() {
+    let mut it = Deployment::new();
+    it.others = Box::new(others);
+    let who = "cf-access-authenticated-user-email";
+    let key = r#"{"rule": "each", "key": ["192.0.2.1"]}"#;
+    let tenants = r#"{"rule": "each", "key": ["192.0.2.1"], "tenant": "acme"}"#;
+    let block = format!(r#"{{"rule": "each", "key": ["192.0.2.1"], "until_ms": {}}}"#, it.now_ms);
+    for (path, body, name) in [
+        ("admin/keys/reset", key, Some("kim@example.com")),
+        ("admin/keys/block", &*block, None),
+        ("admin/keys/unblock", tenants, None),
+    ] {
+        let ask = Ask::new("POST", path).json(body);
+        let ask = name.map_or(ask.clone(), |name| ask.with(who, name));
+        assert_eq!(it.ask(&ask).status, 204);
+    }
+    // What was refused or wrong is none.
+    assert_eq!(
+        it.ask(&Ask::new("POST", "admin/keys/reset").json(r#"{"rule": "gone", "key": ["a"]}"#))
+            .status,
+        404
+    );
+    let read = |query: &str| -> serde_json::Value {
+        let answer = it.ask(&Ask::new("GET", &format!("admin/keys/history{query}")));
+        assert!(answer.status == 200 && !answer.body.contains("192.0.2.1"), "{answer:?}");
+        serde_json::from_str(&answer.body).unwrap()
+    };
+    let page = read("?limit=2");
+    let first = serde_json::json!({
+        "number": 3, "at_ms": it.now_ms, "act": "unblock", "rule": "each", "tenant": "acme",
+        "pk": "AAAAAAAAAP4=", "who": null, "token": "admin",
+        "before": "year: 3 of 3 used, 0 left", "after": "nothing is used",
+    });
+    assert_eq!((&page["changes"][0], &page["next_before"]), (&first, &2.into()));
+    assert_eq!(page["changes"][1]["act"], "block");
+    let rest = read("?before=2");
+    assert_eq!(
+        (&rest["changes"][0]["who"], &rest["next_before"]),
+        (&"kim@example.com".into(), &serde_json::Value::Null)
+    );
+    assert_eq!(rest["changes"].as_array().map(Vec::len), Some(1));
+    // A store keeps it, and no more than it may.
+    for _ in 0..KEY_ROWS {
+        assert_eq!(it.ask(&Ask::new("POST", "admin/keys/reset").json(key)).status, 204);
+    }
+    let json = it.store.borrow().to_json();
+    let again = MemoryStore::from_json(MemoryLimits::default(), &json).unwrap();
+    *it.store.borrow_mut() = again;
+    let (mut numbers, mut before) = (Vec::new(), String::new());
+    loop {
+        let answer = it.ask(&Ask::new("GET", &format!("admin/keys/history?limit=100{before}")));
+        let page: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        numbers.extend(
+            page["changes"].as_array().unwrap().iter().map(|row| row["number"].as_u64().unwrap()),
+        );
+        let Some(next) = page["next_before"].as_u64() else { break };
+        before = format!("&before={next}");
+    }
+    assert_eq!(numbers, (4..=KEY_ROWS + 3).rev().collect::<Vec<_>>());
+}
+
+// Guards: a change that is said to be done although nobody will find it in the history.
+#[test]
+fn what_cannot_be_noted_is_not_said_to_be_done() {
+    let mut it = Deployment::new();
+    it.others = Box::new(others);
+    let ask = Ask::new("POST", "admin/keys/reset").json(r#"{"rule": "each", "key": ["a"]}"#);
+    let next = it.begin(&ask);
+    let next = it.step(next, &ask);
+    let next = it.step(next, &ask);
+    let Next::Store(wants) = next else { panic!("it is to be noted") };
+    assert!(matches!(wants.call(), StoreCall::Policy(tollgate_service::PolicyCall::NoteKey(_))));
+    let Next::Answer(answer) = it.answered(wants, StoreReply::Failed("down".into())) else {
+        panic!("an answer")
+    };
+    assert_eq!(answer.status, 503);
 }
 
 #[test]
@@ -275,7 +367,8 @@ fn a_key_is_named_by_its_value_and_bounded() {
         (r#"{"rule": "each", "key": []}"#, 204),
         (r#"{"rule": "each", "key": ["a"], "tenant": "acme"}"#, 204),
         (r#"{"rule": "each", "key": ["a"], "tenant": ""}"#, 422),
-        (r#"{"rule": "each", "key": ["a"], "tenant": null}"#, 422),
+        (r#"{"rule": "each", "key": ["a"], "tenant": null}"#, 204),
+        (r#"{"rule": "each", "key": ["a"], "tenant": false}"#, 422),
         (r#"{"rule": "each", "key": ["a"], "tenant": ["acme"]}"#, 422),
         (r#"{"rule": "gone", "key": ["a"]}"#, 404),
         (r#"{"rule": "", "key": ["a"]}"#, 422),
@@ -325,6 +418,43 @@ fn a_key_is_named_by_its_value_and_bounded() {
         (200, 404, 422)
     );
     assert_eq!((get("rule=&key=a"), get(&format!("rule=each{}", "&key=a".repeat(17)))), (400, 400));
+    // Which parameter it is stands where programs look.
+    let long = "a".repeat(1_025);
+    for (query, path) in [
+        ("key=a".to_owned(), "rule"),
+        ("rule=&key=a".to_owned(), "rule"),
+        ("rule=each&key=a&tenant=".to_owned(), "tenant"),
+        (format!("rule=each&key=a&tenant={long}"), "tenant"),
+        (format!("rule=each&key={long}"), "key"),
+    ] {
+        let answer = it.ask(&Ask::new("GET", &format!("admin/keys?{query}")));
+        let problem: Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!((answer.status, &problem["errors"][0]["path"]), (400, &path.into()), "{query}");
+        assert!(problem["detail"].as_str().unwrap().starts_with(path), "{problem}");
+    }
+}
+
+/// Guards: an entry that nobody ever sees at work, because of a typing error in its year.
+#[test]
+fn an_entry_that_is_past_already_is_refused_and_one_that_comes_to_be_stays() {
+    let mut it = tenants(3);
+    let put = |it: &Deployment, expires: &str| {
+        let entry = format!(r#"{{"tier": "gold", "expires": "{expires}"}}"#);
+        it.ask(&Ask::new("PUT", "admin/tenants/acme").with("if-none-match", "*").json(entry))
+    };
+    it.now_ms = 1_700_000_000_000; // 2023-11-14T22:13:20Z
+    for past in ["1999-12-31T00:00:00Z", "2023-11-14T22:13:20Z"] {
+        let answer = put(&it, past);
+        let problem: Value = serde_json::from_str(&answer.body).unwrap();
+        let found = (answer.status, &problem["errors"][0]["path"]);
+        assert_eq!(found, (422, &"expires".into()), "{problem}");
+    }
+    assert_eq!(put(&it, "2023-11-14T22:13:21Z").status, 201);
+    it.now_ms += 1_000;
+    let read = it.ask(&Ask::new("GET", "admin/tenants/acme"));
+    let list = it.ask(&Ask::new("GET", "admin/tenants"));
+    assert_eq!((read.status, list.status), (200, 200));
+    assert!(list.body.contains("2023-11-14T22:13:21Z"), "{}", list.body);
 }
 
 #[test]
@@ -378,6 +508,7 @@ fn provoke(it: &Deployment, method: &str, path: &str) {
         right.clone().with("authorization", &"a".repeat(5000)),
         right.clone().with("authorization", &format!("Bearer {READ}")),
         right.clone().with("authorization", &format!("Bearer {METRICS}")),
+        right.clone().with("authorization", &format!("Bearer {FOLLOW}")),
         right.clone().with("content-type", "text/plain"),
         right.clone().json("{"),
         right.clone().json("[]"),
@@ -440,6 +571,7 @@ fn every_documented_answer_can_be_had_and_no_other() {
         ("GET", "admin/keys?rule=each&key=a"),
         ("GET", "admin/keys?rule=gone"),
         ("GET", "admin/keys?rule=each&key=a&key=b"),
+        ("GET", "admin/keys/history"),
         ("POST", "admin/keys/reset"),
         ("POST", "admin/keys/block"),
         ("POST", "admin/keys/unblock"),
@@ -468,7 +600,8 @@ fn every_documented_answer_can_be_had_and_no_other() {
         .into_iter()
         // Whoever connects the service answers these; another method is none of an operation.
         .filter(|it| {
-            !it.starts_with("check ") && !it.starts_with("readHealth ") && !it.ends_with(" 405")
+            !["check ", "settle ", "lease ", "readHealth "].iter().any(|id| it.starts_with(id))
+                && !it.ends_with(" 405")
         })
         .collect();
     let seen = open_api::seen();

@@ -100,6 +100,35 @@ fn a_policy_is_put_rolled_back_and_given_back() {
     );
 }
 
+// Guards: a tier taken away in the belief that a dry run had looked at who names it.
+#[test]
+fn a_dry_run_says_that_it_looks_at_no_entries_of_tenants() {
+    let it = Deployment::new();
+    let with = |tenant: &str| {
+        let rule = r#"{"name": "each", "key": ["client_ip"], "quotas": [{"name": "q", "limit": 20, "window": "1m"}]}"#;
+        format!(r#"{{"version": 1, {tenant} "rules": [{rule}]}}"#)
+    };
+    let warned = |target: &str, body: &str| {
+        let answer = it.ask(&Ask::new("PUT", target).with("if-match", "*").json(body));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let answer = read(&answer);
+        let warnings = answer["warnings"].as_array().expect("a list").clone();
+        let of_tenants = warnings.into_iter().filter(|it| it["path"] == "tenant");
+        of_tenants.map(|it| it["detail"].as_str().expect("a text").to_owned()).collect::<Vec<_>>()
+    };
+    let (dry, plain, tenants) = ("admin/policy?dry_run", with(""), with(r#""tenant": "host","#));
+    let is_of = |found: &[String], what: &str| {
+        found.len() == 1
+            && found[0].starts_with("entries of tenants are not looked at")
+            && found[0].contains(what)
+    };
+    assert_eq!(warned(dry, &plain), [""; 0]);
+    assert!(is_of(&warned(dry, &tenants), "without_effect"));
+    assert_eq!(warned("admin/policy", &tenants), [""; 0], "what is done is done");
+    assert!(is_of(&warned(dry, &tenants), "without_effect"));
+    assert!(is_of(&warned(dry, &plain), "all that there are stay"));
+}
+
 #[test]
 fn a_dry_run_says_what_would_change_and_changes_nothing() {
     let it = Deployment::new();

@@ -20,8 +20,18 @@ use tollgate_service::OPEN_API;
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tollgate-worker/npm/index.d.ts");
 const BEGIN: &str = "// From docs/openapi.json:\n";
 const END: &str = "// End of docs/openapi.json.\n";
-const TYPES: [&str; 7] =
-    ["CheckRequest", "CheckBatch", "CheckAnswer", "Charged", "CheckAnswers", "Problem", "Error"];
+const TYPES: [&str; 10] = [
+    "CheckRequest",
+    "CheckBatch",
+    "CheckAnswer",
+    "Charged",
+    "CheckAnswers",
+    "Settled",
+    "SettledOtherwise",
+    "SettleExpired",
+    "Problem",
+    "Error",
+];
 
 /// What is another word in the file: `Error` is one of JavaScript's own.
 fn name(schema: &str) -> &str {

@@ -17,7 +17,10 @@ use crate::document::{Members, items};
 use crate::problem::Wrong;
 use crate::query::digits;
 use crate::routes::Operation;
+use crate::store::StoreCall;
+use crate::store::key_history::{KeyAct, KeyRow};
 use crate::store::keys::{KeyCall, KeyReply, RuleKey};
+use crate::store::policy::PolicyCall;
 
 /// The most parts of a key, and the most bytes of one: as many as a policy may name, and what a
 /// request may have.
@@ -27,12 +30,39 @@ const MAX_PART: usize = 1024;
 /// The longest time that a key is blocked for: a year of 366 days.
 const MAX_BLOCK_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
-type Next = Step<KeyCall, ()>;
+type Next = Step<Call, State>;
+
+/// What a store is asked.
+pub(crate) enum Call {
+    /// Something of a key.
+    Key(KeyCall),
+    /// To take note of what was done to it.
+    Note(KeyRow),
+}
+
+/// Where an operation goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The key was asked for.
+    Asked,
+    /// It is done, and the history is to have it.
+    Noting,
+}
+
+impl Call {
+    /// As whoever connects the service carries it out.
+    pub(crate) fn of_store(self) -> StoreCall {
+        match self {
+            Self::Key(call) => StoreCall::Keys(call),
+            Self::Note(row) => StoreCall::Policy(PolicyCall::NoteKey(row)),
+        }
+    }
+}
 
 /// Begins an operation on a key.
 pub(crate) fn begin(asked: &Asked, body: Vec<u8>) -> Next {
     match call(asked, body) {
-        Ok(call) => Step::Ask(call, ()),
+        Ok(call) => Step::Ask(Call::Key(call), State::Asked),
         Err(answer) => Step::Answer(answer),
     }
 }
@@ -51,9 +81,10 @@ fn call(asked: &Asked, body: Vec<u8>) -> Result<KeyCall, Answer> {
             let parts = asked.query.all("key").map(ToString::to_string).collect();
             let rule = asked.query.get("rule").unwrap_or_default().to_string();
             let tenant = asked.query.get("tenant").map(ToString::to_string);
-            let key = RuleKey { rule, key: parts, tenant };
+            let key = RuleKey { rule, key: parts, tenant, is_of_no_tenant: false };
             bounded(&key).map_err(|problem| {
-                Wrong::Malformed.answer(&format!("{}: {}", problem.path, problem.message))
+                let detail = format!("{}: {}", problem.path, problem.message);
+                Wrong::Malformed.with_errors(&detail, &Problems([problem].into()))
             })?;
             KeyCall::State(key)
         }
@@ -61,13 +92,27 @@ fn call(asked: &Asked, body: Vec<u8>) -> Result<KeyCall, Answer> {
 }
 
 /// Goes on with what was answered.
-pub(crate) fn answered(reply: KeyReply) -> Next {
+pub(crate) fn answered(asked: &Asked, reply: KeyReply) -> Next {
     Step::Answer(match reply {
         KeyReply::Explained(body) | KeyReply::State(body) => Answer::json(body),
-        KeyReply::Done => Answer::bodiless(204),
+        KeyReply::Done(change) => {
+            let act = match asked.operation {
+                Operation::BlockKey => KeyAct::Block,
+                Operation::UnblockKey => KeyAct::Unblock,
+                _ => KeyAct::Reset,
+            };
+            let row = KeyRow { at_ms: asked.now_ms, act, actor: asked.actor.clone(), change };
+            return Step::Ask(Call::Note(row), State::Noting);
+        }
         KeyReply::NoRule => Wrong::NotFound.answer("the policy has no rule of this name"),
-        KeyReply::NoKey(why) => json_body::invalid("key", why),
+        KeyReply::NoKey { path, why } => json_body::invalid(&path, why),
     })
+}
+
+/// The answer to what was done and stands in the history. What does not stand there is answered
+/// with 503: it is done all the same, and may be repeated until it does.
+pub(crate) fn noted() -> Answer {
+    Answer::bodiless(204)
 }
 
 /// The request that a body describes.
@@ -94,8 +139,11 @@ fn named<'t>(text: &'t str, others: &[&str]) -> Result<(RuleKey, Members<'t>), A
     let Some(key) = texts.and_then(|texts| texts.collect::<Option<Vec<String>>>()) else {
         return Err(json_body::invalid("key", NO_KEY.to_string()));
     };
-    let tenant = members.get(TENANT).map(|_| members.text(TENANT).unwrap_or_default());
-    let key = RuleKey { rule: members.text("rule").unwrap_or_default(), key, tenant };
+    let is_of_no_tenant = members.get(TENANT) == Some("null");
+    let tenant = members.get(TENANT).filter(|_| !is_of_no_tenant);
+    let tenant = tenant.map(|_| members.text(TENANT).unwrap_or_default());
+    let rule = members.text("rule").unwrap_or_default();
+    let key = RuleKey { rule, key, tenant, is_of_no_tenant };
     match bounded(&key) {
         Ok(()) => Ok((key, members)),
         Err(problem) => Err(json_body::invalids(&Problems([problem].into()))),

@@ -3,6 +3,7 @@
 //! Invariant: whoever comes here was allowed to ask ([`Asked`](crate::asked::Asked)). An operation
 //! is a few steps, each either the answer or one more call of the store.
 
+pub(crate) mod key_history;
 pub(crate) mod keys;
 pub(crate) mod metrics;
 pub(crate) mod tenants;

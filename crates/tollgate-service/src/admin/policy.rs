@@ -242,10 +242,7 @@ fn document(asked: &Asked, version: &InForce<'_>) -> Option<Answer> {
     if let Some(unchanged) = precondition::unchanged(asked, &tag) {
         return Some(unchanged);
     }
-    let source = match version.source {
-        Source::Deployed => "deployed",
-        Source::Written => "written",
-    };
+    let source = version.source.word();
     let answer = Answer::new(200, JSON, shown).with("etag", &tag);
     let number = version.version.to_string();
     Some(answer.with("tollgate-policy-version", &number).with("tollgate-policy-source", source))

@@ -43,7 +43,7 @@ impl<'a> InForce<'a> {
     /// # Errors
     /// The answer when the text is not there.
     pub(crate) fn new(service: &Service<'a>, current: &'a Current) -> Result<Self, Answer> {
-        let Current { version, source, text, generation: _ } = current;
+        let Current { version, source, text, generation: _, relieved: _ } = current;
         let (version, source) = (*version, *source);
         let text: &'a str = match (text, source) {
             (Some(text), _) => text,
@@ -75,7 +75,16 @@ pub(crate) struct Ready {
     shown: String,
     changes: Changes,
     warnings: Problems,
+    /// What a dry run says of the entries of tenants, where there may be some.
+    entries: Option<&'static str>,
 }
+
+/// Entries are as many as tenants, and stay whatever becomes of the policy: a dry run looks at none
+/// of them, and says so.
+const ENTRIES: &str = "entries of tenants are not looked at: one that names a tier or a rule that goes away stays, without \
+                       that effect; \"without_effect\" of GET admin/tenants says so once this is in force";
+const NO_TENANTS: &str = "entries of tenants are not looked at: all that there are stay, and have no effect, because this \
+                          policy does not say who a tenant is";
 
 /// What is answered about a change.
 #[derive(Serialize)]
@@ -130,8 +139,14 @@ impl Ready {
             Compiled { text: &text, policy: Some(&policy) },
         );
         let warnings = discreet(policy.warnings().clone());
+        let had_tenants = before.as_ref().is_some_and(Policy::has_tenants);
+        let entries = match (policy.has_tenants(), had_tenants) {
+            (true, _) => Some(ENTRIES),
+            (false, true) => Some(NO_TENANTS),
+            (false, false) => None,
+        };
         let shown = masked(&text).unwrap_or_default();
-        Ok(Self { text, shown, changes, warnings })
+        Ok(Self { text, shown, changes, warnings, entries })
     }
 
     /// What the history says.
@@ -161,7 +176,10 @@ impl Ready {
 
     fn report(&self, version: u64, dry_run: bool) -> Answer {
         let warnings = self.warnings.0.iter();
-        let warnings = warnings.map(|it| Warning { path: &it.path, detail: &it.message }).collect();
+        let warnings = warnings.map(|it| Warning { path: &it.path, detail: &it.message });
+        let entries = self.entries.filter(|_| dry_run);
+        let entries = entries.map(|detail| Warning { path: "tenant", detail });
+        let warnings = warnings.chain(entries).collect();
         let report = Report { version, dry_run, changes: &self.changes, warnings };
         Answer::json(serde_json::to_string(&report).unwrap_or_default())
     }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tollgate_core::Timestamp;
 use tollgate_policy::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};
 
 use crate::admin::step::Step;
@@ -71,7 +72,7 @@ fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, An
     }
     let id = id(service, &asked.parameter)?;
     let write = match asked.operation {
-        Operation::PutTenant => Write::Put(entry(service, body)?),
+        Operation::PutTenant => Write::Put(entry(service, asked.now_ms, body)?),
         Operation::DeleteTenant => Write::Remove,
         _ => return Ok(Step::Ask(TenantCall::Get { id }, State::Read)),
     };
@@ -179,8 +180,9 @@ fn id(service: &Service<'_>, text: &str) -> Result<String, Answer> {
     Err(Wrong::NotFound.answer(&detail))
 }
 
-/// The entry in a body, if it can be put under the policy in force.
-fn entry(service: &Service<'_>, body: Vec<u8>) -> Result<String, Answer> {
+/// The entry in a body, if it can be put under the policy in force and has an effect. One that
+/// expires in time stays, and is listed, without one.
+fn entry(service: &Service<'_>, now_ms: u64, body: Vec<u8>) -> Result<String, Answer> {
     let text = json_body::text(body)?;
     if text.len() > MAX_TENANT_ENTRY {
         return Err(Wrong::TooLarge.answer(&format!("send at most {MAX_TENANT_ENTRY} bytes")));
@@ -192,7 +194,13 @@ fn entry(service: &Service<'_>, body: Vec<u8>) -> Result<String, Answer> {
         Some(policy) => policy.read_tenant_entry(text.as_bytes()),
         None => TenantEntry::read(text.as_bytes()),
     };
-    read.map(|_| text).map_err(|problems| json_body::invalids(&problems))
+    let entry = read.map_err(|problems| json_body::invalids(&problems))?;
+    if entry.expires_at().is_some_and(|at| at <= Timestamp::from_millis(now_ms)) {
+        let message = "is past already, so the entry would have no effect; give a time to come, or \
+                       remove the entry";
+        return Err(json_body::invalid("expires", message.to_string()));
+    }
+    Ok(text)
 }
 
 fn list(asked: &Asked) -> Result<Next, Answer> {

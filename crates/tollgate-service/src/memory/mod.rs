@@ -8,13 +8,17 @@ pub(crate) mod policies;
 pub(crate) mod tenants;
 pub(crate) mod limits;
 
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+
 use self::limits::MemoryLimits;
 use self::policies::Policies;
 use self::tenants::Tenants;
 use crate::store::{StoreCall, StoreReply};
 
 /// A store of rules in memory.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct MemoryStore {
     policies: Policies,
     tenants: Tenants,
@@ -25,6 +29,29 @@ impl MemoryStore {
     #[must_use]
     pub fn new(limits: MemoryLimits) -> Self {
         Self { policies: Policies::new(limits), tenants: Tenants::new(limits) }
+    }
+
+    /// How much was changed since the store was empty: more after each change, and the same after
+    /// what only reads.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.policies.changes().saturating_add(self.tenants.changes())
+    }
+
+    /// All of it as JSON, on one line.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// What [`MemoryStore::to_json`] wrote, within these limits from now on; `None` for what is no
+    /// store, or one of a later version.
+    #[must_use]
+    pub fn from_json(limits: MemoryLimits, json: &str) -> Option<Self> {
+        let mut store: Self = serde_json::from_str(json).ok()?;
+        store.policies.set_limits(limits);
+        store.tenants.set_limits(limits);
+        Some(store)
     }
 
     /// Carries out `call`; `None` for what is no matter of rules: keys and metrics.

@@ -6,7 +6,10 @@
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
+use serde::{Deserialize, Serialize};
+
 use crate::memory::limits::MemoryLimits;
+use crate::store::key_history::{KEY_ROWS, KeyRow};
 use crate::store::policy::{
     Change, Current, Deployed, HistoryRow, Kind, NewPolicy, PolicyCall, PolicyReply, Row, Source,
     Summary,
@@ -21,8 +24,9 @@ const MAX_DEPLOYED: usize = 64;
 const MAX_AHEAD: u64 = 1_000_000;
 
 /// Everything that is known of policies.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Policies {
+    #[serde(skip)]
     limits: MemoryLimits,
     /// The oldest first.
     versions: VecDeque<Version>,
@@ -33,9 +37,12 @@ pub(crate) struct Policies {
     last: u64,
     /// The number of the last change at run time; 0 before there was any.
     changed: u64,
+    /// What was done to keys, the oldest first, each with its number.
+    #[serde(default)]
+    keys: VecDeque<(u64, KeyRow)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Version {
     row: HistoryRow,
     text: Option<String>,
@@ -46,6 +53,16 @@ impl Policies {
         Self { limits, ..Self::default() }
     }
 
+    pub(crate) fn set_limits(&mut self, limits: MemoryLimits) {
+        self.limits = limits;
+        self.bound();
+    }
+
+    /// Greater after each change.
+    pub(crate) fn changes(&self) -> u64 {
+        self.last.saturating_add(self.changed).saturating_add(self.last_key())
+    }
+
     /// Carries out `call`.
     pub(crate) fn answer(&mut self, call: &PolicyCall) -> PolicyReply {
         match call {
@@ -54,6 +71,14 @@ impl Policies {
                 self.read(deployed, *known, *now_ms)
             }
             PolicyCall::Change(change) => self.change(change),
+            PolicyCall::NoteKey(row) => {
+                self.keys.push_back((self.last_key().saturating_add(1), row.clone()));
+                while u64::try_from(self.keys.len()).unwrap_or(u64::MAX) > KEY_ROWS {
+                    self.keys.pop_front();
+                }
+                PolicyReply::Noted
+            }
+            PolicyCall::KeyHistory { before, limit } => self.key_history(*before, *limit),
             PolicyCall::History { before, limit } => self.history(*before, *limit),
             PolicyCall::Version { number } => PolicyReply::Version(self.version(*number)),
         }
@@ -66,14 +91,18 @@ impl Policies {
                 Row { at_ms: now_ms, kind: Kind::Deploy, actor: None, summary: Summary::default() };
             let version = self.add(row, Source::Deployed, text.clone());
             self.number(deployed.fingerprint, version);
-            let (generation, source) = (self.generation(), Source::Deployed);
-            return PolicyReply::Current(Current { version, generation, source, text: None });
+            return PolicyReply::Current(self.current(version, Source::Deployed, None));
         };
         let source = if self.written.is_some() { Source::Written } else { Source::Deployed };
         let is_known = source == Source::Deployed || known == Some(version);
         let text = self.text(version).filter(|_| !is_known).cloned();
+        PolicyReply::Current(self.current(version, source, text))
+    }
+
+    fn current(&self, version: u64, source: Source, text: Option<String>) -> Current {
         let generation = self.generation();
-        PolicyReply::Current(Current { version, generation, source, text })
+        let relieved = self.keys.back().map_or(0, |(number, row)| row.relief(*number));
+        Current { version, generation, source, relieved, text }
     }
 
     fn change(&mut self, change: &Change) -> PolicyReply {
@@ -133,11 +162,22 @@ impl Policies {
         PolicyReply::History { rows, more: older.next().is_some() }
     }
 
+    fn last_key(&self) -> u64 {
+        self.keys.back().map_or(0, |(number, _)| *number)
+    }
+
+    fn key_history(&self, before: Option<u64>, limit: u32) -> PolicyReply {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let is_older = |(number, _): &&(u64, KeyRow)| before.is_none_or(|before| *number < before);
+        let mut older = self.keys.iter().rev().filter(is_older);
+        let rows = older.by_ref().take(limit).cloned().collect();
+        PolicyReply::KeyHistory { rows, more: older.next().is_some() }
+    }
+
     fn version(&self, number: u64) -> Option<Current> {
         let found = self.versions.iter().find(|version| version.row.version == number)?;
         let text = Some(found.text.clone()?);
-        let (generation, source) = (self.generation(), found.row.source);
-        Some(Current { version: number, generation, source, text })
+        Some(self.current(number, found.row.source, text))
     }
 
     /// The number of what is in force for whoever was deployed with this file.

@@ -6,20 +6,33 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use core::ops::Bound;
 
+use serde::{Deserialize, Serialize};
+
 use crate::memory::limits::MemoryLimits;
 use crate::store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
 
 /// Everything that is known of tenants.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tenants {
+    #[serde(skip)]
     limits: MemoryLimits,
     entries: BTreeMap<String, StoredTenant>,
     last_revision: u64,
+    removed: u64,
 }
 
 impl Tenants {
     pub(crate) fn new(limits: MemoryLimits) -> Self {
         Self { limits, ..Self::default() }
+    }
+
+    pub(crate) const fn set_limits(&mut self, limits: MemoryLimits) {
+        self.limits = limits;
+    }
+
+    /// Greater after each change.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.last_revision.saturating_add(self.removed)
     }
 
     /// Carries out `call`.
@@ -54,6 +67,7 @@ impl Tenants {
             return TenantReply::Unexpected(found.cloned());
         }
         self.entries.remove(id);
+        self.removed = self.removed.saturating_add(1);
         TenantReply::Removed
     }
 

@@ -63,11 +63,12 @@ impl Delta {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Family, PolicySource};
+    use crate::metrics::Family;
+    use crate::store::policy::Source;
 
     #[test]
     fn a_delta_comes_back_and_half_of_one_does_not() {
-        let policy = PolicyInForce { version: 7, fingerprint: 9, source: PolicySource::Api };
+        let policy = PolicyInForce { version: 7, fingerprint: 9, source: Source::Written };
         let counts = vec![
             (Series::new(Family::Requests, &["passed"]), 3),
             (Series::new(Family::Decisions, &["api", "", "gold", "allowed"]), u64::MAX),

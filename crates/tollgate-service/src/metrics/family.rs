@@ -71,6 +71,14 @@ pub enum Family {
     OutdatedRequests,
     /// Requests whose tenant's entry nobody could say.
     UnknownTenants,
+    /// Requests refused for their token.
+    Unauthorized,
+    /// What nodes asked about leases, and were answered.
+    LeaseQuestions,
+    /// What nodes asked under other rules of the fleet.
+    LeaseConflicts,
+    /// Units that were leased.
+    LeaseUnits,
 }
 
 /// One row of the table.
@@ -91,7 +99,7 @@ pub struct Description {
 }
 
 /// Every family, in the order of the text.
-pub static FAMILIES: [Description; 20] = [
+pub static FAMILIES: [Description; 24] = [
     Description {
         family: Family::Requests,
         code: 1,
@@ -148,8 +156,8 @@ pub static FAMILIES: [Description; 20] = [
         name: "tollgate_object_calls_total",
         kind: Kind::Counter,
         labels: &["call"],
-        help: "Calls of objects: check charges, look only asks, settle follows the response, \
-                 refund gives back",
+        help: "Calls of objects: check charges, look only asks, settle follows the response \
+                 or says a cost, refund gives back, tenant asks for an entry",
     },
     Description {
         family: Family::Failures,
@@ -224,7 +232,7 @@ pub static FAMILIES: [Description; 20] = [
         kind: Kind::Gauge,
         labels: &["fingerprint", "source"],
         help: "1 for the policy of that version: the hash of its document, and whether it is the \
-                 deployed file or was put by the API",
+                 file that was deployed or was written by the API",
     },
     Description {
         family: Family::Isolates,
@@ -258,6 +266,39 @@ pub static FAMILIES: [Description; 20] = [
         labels: &[],
         help: "Requests decided although nobody could say which quotas their tenant has",
     },
+    Description {
+        family: Family::Unauthorized,
+        code: 21,
+        name: "tollgate_unauthorized_total",
+        kind: Kind::Counter,
+        labels: &["api", "reason"],
+        help: "Requests of the admin API, metrics among it (admin), or of /check (check) whose \
+                 token was missing, wrong, or forbidden to do this",
+    },
+    Description {
+        family: Family::LeaseQuestions,
+        code: 22,
+        name: "tollgate_lease_questions_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Questions of nodes about leases that were answered",
+    },
+    Description {
+        family: Family::LeaseConflicts,
+        code: 23,
+        name: "tollgate_lease_conflicts_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Questions refused with 409 because the node has other rules of the fleet",
+    },
+    Description {
+        family: Family::LeaseUnits,
+        code: 24,
+        name: "tollgate_lease_units_total",
+        kind: Kind::Counter,
+        labels: &[],
+        help: "Units leased to nodes",
+    },
 ];
 
 impl Family {
@@ -272,127 +313,6 @@ impl Family {
     /// The family with this code.
     pub(super) fn of_code(code: u8) -> Option<Self> {
         FAMILIES.iter().find(|row| row.code == code).map(|row| row.family)
-    }
-}
-
-/// What is counted without a rule: a series that is always there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A request passed.
-    Passed,
-    /// A request passed after a wait, or with the advice to wait.
-    Delayed,
-    /// A request was refused.
-    Refused,
-    /// No rule applied to a request.
-    Unlimited,
-    /// A request was refused because too many wait.
-    WaitingFull,
-    /// A request was refused without asking an object.
-    RememberedDenial,
-    /// An object was asked to decide and to charge.
-    Check,
-    /// An object was asked what it would decide.
-    Look,
-    /// An object was told of a response.
-    Settle,
-    /// An object was asked to give back a charge.
-    Refund,
-    /// A tenant's object was asked for its entry.
-    ReadTenant,
-    /// An object said nothing in time.
-    Late,
-    /// An object gave an error.
-    Failed,
-    /// An object's answer was none.
-    Misread,
-    /// An object could not read what it had stored.
-    Corrupt,
-    /// A request was let through by `on_failure`.
-    LetThrough,
-    /// A request was refused by `on_failure`.
-    RefusedByFailure,
-    /// The origin gave no response.
-    Origin,
-    /// A request was planned anew under a newer policy.
-    PolicyRetry,
-    /// The policy in force could not be asked for.
-    PolicyCheckFailed,
-    /// A request was decided under a policy that may not be in force any more.
-    OutdatedPolicy,
-    /// A request was decided although nobody could say which quotas its tenant has.
-    UnknownTenant,
-    /// No line was logged of an event.
-    LogDropped,
-    /// Counts could not be brought to the sums.
-    FlushFailed,
-}
-
-impl Event {
-    /// Every event, in the order of [`Event::index`].
-    pub const ALL: [Self; 24] = [
-        Self::Passed,
-        Self::Delayed,
-        Self::Refused,
-        Self::Unlimited,
-        Self::WaitingFull,
-        Self::RememberedDenial,
-        Self::Check,
-        Self::Look,
-        Self::Settle,
-        Self::Refund,
-        Self::ReadTenant,
-        Self::Late,
-        Self::Failed,
-        Self::Misread,
-        Self::Corrupt,
-        Self::LetThrough,
-        Self::RefusedByFailure,
-        Self::Origin,
-        Self::PolicyRetry,
-        Self::PolicyCheckFailed,
-        Self::OutdatedPolicy,
-        Self::UnknownTenant,
-        Self::LogDropped,
-        Self::FlushFailed,
-    ];
-
-    /// Its place in [`Event::ALL`].
-    #[must_use]
-    #[expect(clippy::as_conversions, reason = "an enumeration without fields, from 0")]
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The series that it is counted in.
-    #[must_use]
-    pub const fn series(self) -> (Family, &'static [&'static str]) {
-        match self {
-            Self::Passed => (Family::Requests, &["passed"]),
-            Self::Delayed => (Family::Requests, &["delayed"]),
-            Self::Refused => (Family::Requests, &["refused"]),
-            Self::Unlimited => (Family::Requests, &["unlimited"]),
-            Self::WaitingFull => (Family::WaitingFull, &[]),
-            Self::RememberedDenial => (Family::RememberedDenials, &[]),
-            Self::Check => (Family::ObjectCalls, &["check"]),
-            Self::Look => (Family::ObjectCalls, &["look"]),
-            Self::Settle => (Family::ObjectCalls, &["settle"]),
-            Self::Refund => (Family::ObjectCalls, &["refund"]),
-            Self::ReadTenant => (Family::ObjectCalls, &["tenant"]),
-            Self::Late => (Family::Failures, &["late"]),
-            Self::Failed => (Family::Failures, &["failed"]),
-            Self::Misread => (Family::Failures, &["misread"]),
-            Self::Corrupt => (Family::Failures, &["corrupt"]),
-            Self::LetThrough => (Family::FailedRequests, &["allow"]),
-            Self::RefusedByFailure => (Family::FailedRequests, &["deny"]),
-            Self::Origin => (Family::OriginFailures, &[]),
-            Self::PolicyRetry => (Family::PolicyRetries, &[]),
-            Self::PolicyCheckFailed => (Family::PolicyCheckFailures, &[]),
-            Self::OutdatedPolicy => (Family::OutdatedRequests, &[]),
-            Self::UnknownTenant => (Family::UnknownTenants, &[]),
-            Self::LogDropped => (Family::LogDropped, &[]),
-            Self::FlushFailed => (Family::FlushFailures, &[]),
-        }
     }
 }
 
@@ -435,16 +355,5 @@ mod tests {
             assert_eq!(told.next(), Some(line.as_str()));
         }
         assert_eq!(told.next(), None, "the document has another one");
-    }
-
-    #[test]
-    fn every_event_is_a_series_of_its_own() {
-        let all: BTreeSet<_> = Event::ALL.map(Event::series).into_iter().collect();
-        assert_eq!(all.len(), Event::ALL.len());
-        for (place, event) in Event::ALL.into_iter().enumerate() {
-            let (family, values) = event.series();
-            assert_eq!(event.index(), place);
-            assert_eq!(values.len(), family.describe().labels.len(), "{event:?}");
-        }
     }
 }

@@ -6,7 +6,9 @@
 //! kept; whoever counts sends a [`Delta`], and whoever keeps [`Sums`] stores its pages.
 
 mod bytes;
+mod counters;
 mod delta;
+mod event;
 mod family;
 mod policy;
 mod series;
@@ -14,9 +16,11 @@ mod sums;
 mod text;
 mod waits;
 
+pub use counters::Counters;
 pub use delta::Delta;
-pub use family::{Description, Event, FAMILIES, Family, Kind};
-pub use policy::{PolicyInForce, PolicySource};
+pub use event::Event;
+pub use family::{Description, FAMILIES, Family, Kind};
+pub use policy::PolicyInForce;
 pub use series::{MAX_SERIES, OTHER, Series, TENANT};
 pub use sums::{Added, Sums};
 pub use text::Format;

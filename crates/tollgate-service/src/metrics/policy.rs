@@ -6,27 +6,7 @@
 use alloc::vec::Vec;
 
 use super::bytes::Reader;
-
-/// Where a policy comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PolicySource {
-    /// The file of the deployment.
-    #[default]
-    File,
-    /// Somebody put it by the API.
-    Api,
-}
-
-impl PolicySource {
-    /// The word for it: `file`, `api`.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Api => "api",
-        }
-    }
-}
+use crate::store::policy::Source;
 
 /// The policy that an isolate decides under.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,21 +16,21 @@ pub struct PolicyInForce {
     /// The hash of its document.
     pub fingerprint: u64,
     /// Where it comes from.
-    pub source: PolicySource,
+    pub source: Source,
 }
 
 impl PolicyInForce {
     pub(super) fn encode(self, to: &mut Vec<u8>) {
         to.extend(self.version.to_le_bytes());
         to.extend(self.fingerprint.to_le_bytes());
-        to.push(u8::from(self.source == PolicySource::Api));
+        to.push(u8::from(self.source == Source::Written));
     }
 
     pub(super) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         let (version, fingerprint) = (reader.u64()?, reader.u64()?);
         let source = match reader.u8()? {
-            0 => PolicySource::File,
-            1 => PolicySource::Api,
+            0 => Source::Deployed,
+            1 => Source::Written,
             _ => return None,
         };
         Some(Self { version, fingerprint, source })

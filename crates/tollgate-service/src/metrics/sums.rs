@@ -247,7 +247,8 @@ mod tests {
     use alloc::string::String;
 
     use super::*;
-    use crate::metrics::{Family, PolicySource};
+    use crate::metrics::Family;
+    use crate::store::policy::Source;
 
     const NOW: u64 = 1_780_000_000;
 
@@ -358,12 +359,12 @@ mod tests {
         let mut sums = Sums::default();
         let policy = |version, source| PolicyInForce { version, fingerprint: 5, source };
         let mut told = delta(1, 1, &[]);
-        told.policy = policy(7, PolicySource::Api);
+        told.policy = policy(7, Source::Written);
         sums.add(&told, NOW);
         told = delta(2, 1, &[]);
-        told.policy = policy(6, PolicySource::File);
+        told.policy = policy(6, Source::Deployed);
         sums.add(&told, NOW);
-        assert_eq!(again(&sums).policy, policy(7, PolicySource::Api));
+        assert_eq!(again(&sums).policy, policy(7, Source::Written));
         for isolate in 10..10_000 {
             sums.add(&delta(isolate, 1, &[]), NOW);
         }

@@ -13,7 +13,8 @@ use core::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::family::{Event, FAMILIES, Family, Kind};
+use super::event::Event;
+use super::family::{FAMILIES, Family, Kind};
 use super::policy::PolicyInForce;
 use super::series::Series;
 use super::sums::Sums;
@@ -78,8 +79,12 @@ impl Sums {
                 | Family::PolicyCheckFailures
                 | Family::OutdatedRequests
                 | Family::UnknownTenants
+                | Family::Unauthorized
                 | Family::LogDropped
-                | Family::FlushFailures => self.events(family, &mut text),
+                | Family::FlushFailures
+                | Family::LeaseQuestions
+                | Family::LeaseConflicts
+                | Family::LeaseUnits => self.events(family, &mut text),
             }
         }
         if format == Format::OpenMetrics {
@@ -188,7 +193,8 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::metrics::{Delta, PolicySource};
+    use crate::metrics::Delta;
+    use crate::store::policy::Source;
 
     fn sums() -> Sums {
         let decision = |values: [&str; 4]| Series::new(Family::Decisions, &values);
@@ -201,7 +207,7 @@ mod tests {
             (Series::new(Family::Waits, &[INFINITE]), 4),
             (Series::new(Family::Waits, &[SUM]), 61_005),
         ];
-        let policy = PolicyInForce { version: 12, fingerprint: 0xfe, source: PolicySource::Api };
+        let policy = PolicyInForce { version: 12, fingerprint: 0xfe, source: Source::Written };
         let mut sums = Sums::default();
         sums.add(&Delta { isolate: 1, sequence: 1, policy, counts }, 0);
         sums
@@ -225,7 +231,7 @@ mod tests {
             "tollgate_wait_seconds_sum 61.005",
             "tollgate_wait_seconds_count 7",
             "tollgate_policy_version 12",
-            "tollgate_policy_info{fingerprint=\"00000000000000fe\",source=\"api\"} 1",
+            "tollgate_policy_info{fingerprint=\"00000000000000fe\",source=\"written\"} 1",
             "tollgate_isolates 1",
             "tollgate_metrics_series 7",
         ] {

@@ -6,6 +6,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
+use tollgate_core::Timestamp;
+use tollgate_policy::KeyOperation;
+
+use crate::store::key_history::KeyChange;
 
 /// An operation on one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +35,32 @@ pub enum KeyCall {
     Unblock(RuleKey),
 }
 
+/// What a [`KeyCall`] asks: about a request, or of one key.
+#[derive(Clone, Copy, Debug)]
+pub enum AskedOfKey<'a> {
+    /// What would be decided about this request.
+    Explain(&'a str),
+    /// An operation on a key.
+    Operate(&'a RuleKey, KeyOperation),
+}
+
+impl KeyCall {
+    /// What is asked.
+    #[must_use]
+    pub const fn asked(&self) -> AskedOfKey<'_> {
+        match self {
+            Self::Explain { request } => AskedOfKey::Explain(request.as_str()),
+            Self::State(key) => AskedOfKey::Operate(key, KeyOperation::Describe),
+            Self::Reset(key) => AskedOfKey::Operate(key, KeyOperation::Reset),
+            Self::Block { key, until_ms } => {
+                let until = Timestamp::from_millis(*until_ms);
+                AskedOfKey::Operate(key, KeyOperation::Block(until))
+            }
+            Self::Unblock(key) => AskedOfKey::Operate(key, KeyOperation::Unblock),
+        }
+    }
+}
+
 /// A rule and the value of its key: one for each part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleKey {
@@ -41,6 +71,9 @@ pub struct RuleKey {
     /// The tenant whose own quotas count apart; none for what the rule and its tiers count.
     #[serde(default)]
     pub tenant: Option<String>,
+    /// No tenant is meant, and whoever asks has said so.
+    #[serde(default)]
+    pub is_of_no_tenant: bool,
 }
 
 /// What is answered to a [`KeyCall`].
@@ -52,9 +85,14 @@ pub enum KeyReply {
     /// What was used, as JSON.
     State(String),
     /// It is done.
-    Done,
+    Done(KeyChange),
     /// The policy has no rule of this name.
     NoRule,
-    /// This is no key of the rule: why.
-    NoKey(String),
+    /// This is no key of the rule.
+    NoKey {
+        /// What of it: `key`, `key[1]`, `tenant`.
+        path: String,
+        /// Why.
+        why: String,
+    },
 }

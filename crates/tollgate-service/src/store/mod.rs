@@ -6,6 +6,7 @@
 //! what it keeps. Deliberately absent: a trait; a store may be synchronous, or far away.
 
 pub(crate) mod keys;
+pub(crate) mod key_history;
 pub(crate) mod metrics;
 pub(crate) mod policy;
 pub(crate) mod tenants;

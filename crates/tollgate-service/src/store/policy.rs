@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::access::Actor;
+use crate::store::key_history::KeyRow;
 
 /// An operation on the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,15 @@ pub enum PolicyCall {
     /// The newest versions first: [`PolicyReply::History`].
     History {
         /// Only versions before this one.
+        before: Option<u64>,
+        /// At most so many.
+        limit: u32,
+    },
+    /// Takes note of what was done to a key: [`PolicyReply::Noted`].
+    NoteKey(KeyRow),
+    /// What was done to keys, the newest first: [`PolicyReply::KeyHistory`].
+    KeyHistory {
+        /// Only rows before this one.
         before: Option<u64>,
         /// At most so many.
         limit: u32,
@@ -74,6 +84,15 @@ pub enum PolicyReply {
         /// True when there are older ones.
         more: bool,
     },
+    /// It stands in the history.
+    Noted,
+    /// Some of what was done to keys, each with its number, the newest first.
+    KeyHistory {
+        /// The rows.
+        rows: Vec<(u64, KeyRow)>,
+        /// True when there are older ones.
+        more: bool,
+    },
     /// A version, or none when there never was one or its text is no longer kept.
     Version(Option<Current>),
 }
@@ -99,19 +118,35 @@ pub struct Current {
     pub generation: u64,
     /// Where it comes from.
     pub source: Source,
+    /// Another number after each change of a key that was [noted](PolicyCall::NoteKey); 0 before
+    /// there was any. Whoever remembers refusals learns by it that one may have been ended.
+    #[serde(default)]
+    pub relieved: u64,
     /// The whole text; none when the caller knows it: the version that it said it knows, or the
     /// deployed file that it asked with.
     pub text: Option<String>,
 }
 
 /// Where a policy comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// The deployed file.
+    #[default]
     Deployed,
     /// Somebody wrote it at run time.
     Written,
+}
+
+impl Source {
+    /// The word for it wherever it is told: `deployed`, `written`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Deployed => "deployed",
+            Self::Written => "written",
+        }
+    }
 }
 
 /// A change of the policy in force.

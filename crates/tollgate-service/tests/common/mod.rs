@@ -17,6 +17,7 @@ use tollgate_service::{
 pub const ADMIN: &str = "admin-t0ken";
 pub const READ: &str = "read-t0ken";
 pub const METRICS: &str = "metrics-t0ken";
+pub const FOLLOW: &str = "follow-t0ken";
 pub const P: &str = "/.well-known/tollgate/";
 
 /// The file that was deployed.
@@ -78,7 +79,12 @@ impl Deployment {
     pub fn with(file: &str, limits: MemoryLimits) -> Self {
         let token = |text: &str| Some(Token::new(text.as_bytes()));
         Self {
-            tokens: Tokens { admin: token(ADMIN), read: token(READ), metrics: token(METRICS) },
+            tokens: Tokens {
+                admin: token(ADMIN),
+                read: token(READ),
+                metrics: token(METRICS),
+                follow: token(FOLLOW),
+            },
             store: Rc::new(RefCell::new(MemoryStore::new(limits))),
             file: file.into(),
             fingerprint: 1,

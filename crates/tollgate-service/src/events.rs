@@ -1,0 +1,42 @@
+//! What a line of the log says of one decision, as [`log`](crate::log) samples it.
+//!
+//! Invariant: nothing of the client is in it; the hash of its partition key, and how many lines
+//! were left out, only the caller knows. Deliberately absent: failures of calls of a store.
+
+use tollgate_policy::{Answer, Outcome, Policy, RuleDecision};
+
+use crate::log::{Kind, Line};
+use crate::metrics::TENANT;
+use crate::said::said_by;
+
+/// The line without what only the caller knows.
+#[must_use]
+pub fn line<'a>(
+    event: Kind,
+    policy: &'a Policy,
+    outcome: &Outcome<'_>,
+    decision: &RuleDecision<'a>,
+) -> Line<'a> {
+    let set = decision.set;
+    let is_tenants = decision.quota_set >= policy.quota_sets().len();
+    let quota = said_by(decision, decision.result);
+    let name = quota.and_then(|quota| set.quotas().get(quota));
+    let said = quota.and_then(|quota| decision.quotas.get(quota));
+    let answer = outcome.final_answer();
+    let status = match answer {
+        Answer::Refuse { status } if event != Kind::ShadowRefused => Some(status),
+        Answer::Refuse { .. } | Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => None,
+    };
+    Line {
+        event,
+        rule: policy.rules().get(decision.rule).map_or("", |rule| rule.name()),
+        tier: if is_tenants { TENANT } else { set.tier().unwrap_or_default() },
+        quota: name.map_or("", |quota| quota.name()),
+        result: decision.result.label(),
+        status,
+        retry_after_ms: said.and_then(|said| Some(said.retry_after?.as_millis_ceil())),
+        policy_version: policy.version(),
+        pk: None,
+        dropped: 0,
+    }
+}

@@ -1,0 +1,427 @@
+//! What an isolate, or a part of a server, counts until it is brought to the sums.
+//!
+//! Invariant: integers only, and once a rule was counted nothing is allocated for it again until
+//! the policy changes. What was taken to be sent is counted nowhere else, and is sent again, under
+//! its number, until it has arrived. Memory is bounded by the policy and by the sums' own bound.
+//! Deliberately absent: sending.
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+use tollgate_core::Span;
+use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
+
+use super::delta::Delta;
+use super::event::Event;
+use super::family::Family;
+use super::policy::PolicyInForce;
+use super::series::{MAX_SERIES, Series, TENANT};
+use super::waits::{INFINITE, SUM, WAIT_BOUNDS_MS, wait_bucket};
+use crate::log::Kind;
+use crate::said::said_by;
+
+/// A quota is nearly used up when at most this part of it is left.
+const NEAR: u64 = 10;
+
+/// The counters of one isolate, or of a part of a server.
+#[derive(Debug)]
+pub struct Counters {
+    /// Nobody asks for them: only what needs no memory is counted.
+    is_off: bool,
+    events: [Cell<u64>; Event::ALL.len()],
+    /// Not borrowed across an await.
+    rules: RefCell<Rules>,
+    waits: RefCell<Waits>,
+}
+
+/// Waits by length, and their sum.
+#[derive(Debug, Default)]
+struct Waits {
+    buckets: [u64; WAIT_BOUNDS_MS.len().saturating_add(1)],
+    sum_ms: u64,
+}
+
+/// What rules said.
+#[derive(Debug, Default)]
+struct Rules {
+    policy: PolicyInForce,
+    /// One for each quota set of the policy, and behind them one for each rule's tenants, when
+    /// something was counted there.
+    blocks: Vec<Option<Box<Block>>>,
+    /// What was counted under policies before that one.
+    before: Vec<(Series, u64)>,
+    /// Something was counted under an earlier policy since it was last taken.
+    has_earlier: bool,
+}
+
+/// The counts of one quota set.
+#[derive(Debug)]
+struct Block {
+    rule: String,
+    tier: String,
+    quotas: Vec<String>,
+    /// By quota, the first row being no quota, and result.
+    results: Vec<[u32; RuleResult::ALL.len()]>,
+    /// By quota: admitted, and nearly used up.
+    near: Vec<u32>,
+}
+
+impl Counters {
+    /// Nothing counted; `is_off` when nobody will ever ask.
+    pub fn new(is_off: bool) -> Self {
+        let events = [const { Cell::new(0) }; Event::ALL.len()];
+        Self { is_off, events, rules: RefCell::default(), waits: RefCell::default() }
+    }
+
+    /// Counts one.
+    pub fn add(&self, event: Event) {
+        self.add_many(event, 1);
+    }
+
+    /// Counts so many.
+    pub fn add_many(&self, event: Event, count: u64) {
+        if let Some(cell) = self.events.get(event.index()) {
+            cell.set(cell.get().saturating_add(count));
+        }
+    }
+
+    /// Counts one decided request, which has waited so long. True when a rule said something of
+    /// which a line may be logged.
+    pub fn count(&self, policy: &Policy, outcome: &Outcome<'_>, waited: Span) -> bool {
+        self.count_answer(outcome, waited);
+        let mut rules = (!self.is_off).then(|| self.rules.try_borrow_mut().ok()).flatten();
+        let mut is_notable = false;
+        for (decision, (_, result)) in outcome.decisions().zip(outcome.rules_after(waited)) {
+            is_notable |= Kind::of(result, decision.is_binding).is_some();
+            if let Some(rules) = &mut rules {
+                rules.count(policy, &decision, result);
+            }
+        }
+        is_notable
+    }
+
+    fn count_answer(&self, outcome: &Outcome<'_>, waited: Span) {
+        let (event, wait) = match outcome.final_answer() {
+            Answer::Refuse { .. } | Answer::Retry(_) => (Event::Refused, Span::ZERO),
+            // Who only asks is told to wait and has not waited.
+            Answer::Delay(delay) => {
+                (Event::Delayed, if waited > Span::ZERO { waited } else { delay })
+            }
+            Answer::Pass if waited > Span::ZERO => (Event::Delayed, waited),
+            Answer::Pass if outcome.rules().next().is_none() => (Event::Unlimited, Span::ZERO),
+            Answer::Pass => (Event::Passed, Span::ZERO),
+        };
+        self.add(event);
+        if outcome.is_waiting_full() {
+            self.add(Event::WaitingFull);
+        }
+        if event == Event::Delayed
+            && let Ok(mut waits) = self.waits.try_borrow_mut()
+        {
+            waits.count(wait.as_millis_ceil());
+        }
+    }
+
+    /// Everything that was counted since the last time, as what isolate `isolate` sends with this
+    /// number; `None` when that is nothing. `policy` is the one in force.
+    pub fn take(&self, isolate: u64, sequence: u64, policy: PolicyInForce) -> Option<Delta> {
+        let mut counts = Vec::new();
+        for (event, cell) in Event::ALL.into_iter().zip(&self.events) {
+            let (family, values) = event.series();
+            push(Series::new(family, values), cell.take(), &mut counts);
+        }
+        if let Ok(mut waits) = self.waits.try_borrow_mut() {
+            core::mem::take(&mut *waits).push(&mut counts);
+        }
+        if let Ok(mut rules) = self.rules.try_borrow_mut() {
+            rules.end_policy();
+            counts.append(&mut rules.before);
+            rules.has_earlier = false;
+        }
+        if counts.is_empty() {
+            return None;
+        }
+        Some(Delta { isolate, sequence, policy, counts })
+    }
+}
+
+impl Waits {
+    fn count(&mut self, milliseconds: u64) {
+        if let Some(bucket) = self.buckets.get_mut(wait_bucket(milliseconds)) {
+            *bucket = bucket.saturating_add(1);
+        }
+        self.sum_ms = self.sum_ms.saturating_add(milliseconds);
+    }
+
+    fn push(self, counts: &mut Vec<(Series, u64)>) {
+        let bounds = WAIT_BOUNDS_MS.into_iter().map(|(_, bound)| bound).chain([INFINITE]);
+        for (bound, count) in bounds.zip(self.buckets).chain([(SUM, self.sum_ms)]) {
+            push(Series::new(Family::Waits, &[bound]), count, counts);
+        }
+    }
+}
+
+impl Rules {
+    fn count(&mut self, policy: &Policy, decision: &RuleDecision<'_>, result: RuleResult) {
+        let of = (policy.version(), policy.fingerprint());
+        if of != (self.policy.version, self.policy.fingerprint) {
+            // A request that was planned before the policy changed does not change it back.
+            if of.0 < self.policy.version {
+                let Some(mut block) = Block::new(policy, decision) else { return };
+                block.count(decision, result);
+                self.has_earlier = true;
+                return self.end(&mut block);
+            }
+            self.end_policy();
+            self.has_earlier = !self.before.is_empty();
+            self.blocks.clear();
+            self.policy.version = of.0;
+            self.policy.fingerprint = of.1;
+        }
+        let sets = policy.quota_sets().len();
+        let is_tenants = decision.quota_set >= sets;
+        let place =
+            if is_tenants { sets.saturating_add(decision.rule) } else { decision.quota_set };
+        if self.blocks.len() <= place {
+            self.blocks.resize_with(place.saturating_add(1), || None);
+        }
+        let Some(slot) = self.blocks.get_mut(place) else { return };
+        if slot.is_none() {
+            *slot = Block::new(policy, decision).map(Box::new);
+        }
+        if let Some(block) = slot {
+            block.count(decision, result);
+        }
+    }
+
+    /// Brings together what was counted under this policy; its blocks stay, with nothing in them.
+    fn end_policy(&mut self) {
+        let mut blocks = core::mem::take(&mut self.blocks);
+        blocks.iter_mut().flatten().for_each(|block| self.end(block));
+        self.blocks = blocks;
+    }
+
+    fn end(&mut self, block: &mut Block) {
+        let mut counts = Vec::new();
+        block.take(&mut counts);
+        // Of one policy every series comes once: it is looked for among those of earlier ones.
+        let known = if self.has_earlier { self.before.len() } else { 0 };
+        for (series, count) in counts {
+            let is_full = self.before.len() >= MAX_SERIES;
+            let series = if is_full { series.other() } else { series };
+            let known = if is_full { self.before.len() } else { known };
+            match self.before.iter_mut().take(known).find(|(of, _)| *of == series) {
+                Some((_, sum)) => *sum = sum.saturating_add(count),
+                None => self.before.push((series, count)),
+            }
+        }
+    }
+}
+
+impl Block {
+    fn new(policy: &Policy, decision: &RuleDecision<'_>) -> Option<Self> {
+        let rule = policy.rules().get(decision.rule)?.name().to_owned();
+        let (tier, quotas) = match policy.quota_sets().get(decision.quota_set) {
+            Some(set) => {
+                let quotas = set.quotas().iter().map(|quota| quota.name().to_owned());
+                (set.tier().unwrap_or_default().to_owned(), quotas.collect())
+            }
+            None => (TENANT.to_owned(), Vec::new()),
+        };
+        let results = vec![[0; RuleResult::ALL.len()]; quotas.len().saturating_add(1)];
+        let near = vec![0; quotas.len()];
+        Some(Self { rule, tier, quotas, results, near })
+    }
+
+    fn count(&mut self, decision: &RuleDecision<'_>, result: RuleResult) {
+        let row = said_by(decision, result).map_or(0, |quota| quota.saturating_add(1));
+        // A tenant's own quotas have no rows: their names are data.
+        let row = if row < self.results.len() { row } else { 0 };
+        let cell = self.results.get_mut(row).and_then(|row| row.get_mut(result.index()));
+        if let Some(cell) = cell {
+            *cell = cell.saturating_add(1);
+        }
+        if matches!(result, RuleResult::Allowed | RuleResult::Delayed) {
+            for (near, quota) in self.near.iter_mut().zip(decision.quotas) {
+                let is_near = quota.remaining.saturating_mul(NEAR) <= quota.limit;
+                *near = near.saturating_add(u32::from(is_near));
+            }
+        }
+    }
+
+    /// Everything in it, which is gone then.
+    fn take(&mut self, counts: &mut Vec<(Series, u64)>) {
+        let names = core::iter::once("").chain(self.quotas.iter().map(String::as_str));
+        for (quota, row) in names.zip(&mut self.results) {
+            for (result, cell) in RuleResult::ALL.into_iter().zip(row) {
+                if *cell > 0 {
+                    let values = [&self.rule, quota, &self.tier, result.label()];
+                    let series = Series::new(Family::Decisions, &values);
+                    push(series, u64::from(core::mem::take(cell)), counts);
+                }
+            }
+        }
+        for (quota, cell) in self.quotas.iter().zip(&mut self.near) {
+            if *cell > 0 {
+                let series = Series::new(Family::NearLimit, &[&self.rule, quota, &self.tier]);
+                push(series, u64::from(core::mem::take(cell)), counts);
+            }
+        }
+    }
+}
+
+fn push(series: Series, count: u64, counts: &mut Vec<(Series, u64)>) {
+    if count > 0 {
+        counts.push((series, count));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+    use alloc::format;
+
+    use crate::store::policy::Source;
+
+    use super::*;
+    use tollgate_core::Timestamp;
+    use tollgate_policy::{DescribedRequest, Plan, Surface};
+
+    const POLICY: &str = r#"{"version": 1, "rules": [
+        {"name": "api", "when": {"paths": ["/api"]}, "key": ["client_ip"],
+         "quotas": [{"name": "minute", "limit": 100, "window": "1m"}, {"name": "day", "limit": 3, "window": "1d", "algorithm": "fixed-window"}],
+         "tiers": [{"name": "gold", "when": {"headers": {"x-tier": ["gold"]}}, "quotas": [{"name": "minute", "limit": 1, "window": "1m", "algorithm": "fixed-window"}]}]},
+        {"name": "trial", "when": {"paths": ["/api"]}, "mode": "shadow", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1d", "algorithm": "fixed-window"}]},
+        {"name": "queue", "when": {"paths": ["/queue"]}, "key": ["client_ip"], "quotas": [{"limit": 10, "window": "10s", "algorithm": "leaky-queue", "burst": 5}]}
+    ]}"#;
+
+    /// Decides one request of one client on `stored`, which stands for all objects.
+    fn decide(policy: &Policy, body: &str, stored: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Plan {
+        let facts = DescribedRequest::parse(body.as_bytes()).expect("a request");
+        let mut plan = Plan::new();
+        policy.plan(&facts, &mut plan);
+        plan.each_partition(|partition| {
+            let bytes = stored.get(partition.key()).map(Vec::as_slice);
+            partition.load(policy, bytes);
+        });
+        plan.decide(policy, Timestamp::from_millis(1_780_000_000_000));
+        for partition in plan.partitions().filter(|partition| partition.changed()) {
+            stored.insert(partition.key().to_vec(), partition.value().to_vec());
+        }
+        plan
+    }
+
+    fn request(path: &str, tier: &str) -> String {
+        format!(
+            r#"{{"method": "GET", "path": "{path}", "headers": {{"x-tier": "{tier}"}}, "client_ip": "192.0.2.1"}}"#
+        )
+    }
+
+    /// What is in a delta, as lines.
+    fn told(delta: Option<Delta>) -> Vec<String> {
+        let line = |(series, count): &(Series, u64)| {
+            let name = series.family().map_or("", |family| family.describe().name);
+            let values: Vec<&str> = series.values().collect();
+            format!("{name} {} {count}", values.join(","))
+        };
+        let mut lines: Vec<String> =
+            delta.map_or_else(Vec::new, |delta| delta.counts.iter().map(line).collect());
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn what_rules_said_is_counted_once_by_the_quota_that_said_it() {
+        let policy = Policy::compile(POLICY, Surface::Worker).expect("a policy");
+        let counters = Counters::new(false);
+        let mut stored = BTreeMap::new();
+        let mut notable = Vec::new();
+        let asked = [("/api", ""), ("/api", ""), ("/api", ""), ("/api", ""), ("/other", "")];
+        for (path, tier) in asked.into_iter().chain([("/api", "gold"), ("/api", "gold")]) {
+            let plan = decide(&policy, &request(path, tier), &mut stored);
+            notable.push(counters.count(&policy, &plan.outcome(&policy), Span::ZERO));
+        }
+        for _ in 0..2 {
+            let plan = decide(&policy, &request("/queue", ""), &mut stored);
+            counters.count(&policy, &plan.outcome(&policy), Span::ZERO);
+        }
+        assert_eq!(notable, [false, true, true, true, false, true, true]);
+        let expected = [
+            "tollgate_requests_total passed 5",
+            "tollgate_requests_total delayed 1",
+            "tollgate_requests_total refused 2",
+            "tollgate_requests_total unlimited 1",
+            "tollgate_wait_seconds 1.0 1",
+            "tollgate_wait_seconds sum 1000",
+            "tollgate_decisions_total api,,,allowed 3",
+            "tollgate_decisions_total api,,gold,allowed 1",
+            "tollgate_decisions_total api,day,,denied 1",
+            "tollgate_decisions_total api,minute,gold,denied 1",
+            "tollgate_decisions_total queue,,,allowed 1",
+            "tollgate_decisions_total queue,queue,,delayed 1",
+            "tollgate_decisions_total trial,,,allowed 1",
+            "tollgate_decisions_total trial,trial,,shadowed 5",
+            "tollgate_near_limit_total api,day, 1",
+            "tollgate_near_limit_total api,minute,gold 1",
+            "tollgate_near_limit_total trial,trial, 1",
+        ];
+        let (version, fingerprint) = (0, policy.fingerprint());
+        let source = Source::Written;
+        let delta = counters.take(7, 1, PolicyInForce { version, fingerprint, source });
+        let in_force = delta.as_ref().map(|delta| (delta.isolate, delta.sequence, delta.policy));
+        assert_eq!(in_force, Some((7, 1, PolicyInForce { version, fingerprint, source })));
+        let mut expected = expected;
+        expected.sort_unstable();
+        assert_eq!(told(delta), expected);
+        let again = counters.take(7, 2, PolicyInForce { version, fingerprint, source });
+        assert_eq!(again, None, "nothing came since");
+    }
+
+    #[test]
+    fn another_policy_keeps_what_the_one_before_counted() {
+        let mut policies: Vec<Policy> = [
+            POLICY,
+            &POLICY.replace("trial", "new"),
+            &POLICY.replace("\"name\": \"api\"", "\"name\": \"renamed\""),
+        ]
+        .map(|text| Policy::compile(text, Surface::Worker).expect("a policy"))
+        .into();
+        (1..).zip(&mut policies).for_each(|(version, policy)| policy.set_version(version));
+        let counters = Counters::new(false);
+        // The second is in force, and requests of the first are still under way.
+        for place in [0, 1, 0, 1, 0, 2] {
+            let plan = decide(&policies[place], &request("/queue", ""), &mut BTreeMap::new());
+            counters.count(&policies[place], &plan.outcome(&policies[place]), Span::ZERO);
+            let plan = decide(&policies[place], &request("/api", ""), &mut BTreeMap::new());
+            counters.count(&policies[place], &plan.outcome(&policies[place]), Span::ZERO);
+        }
+        let told = told(counters.take(1, 1, PolicyInForce::default()));
+        for line in [
+            "tollgate_decisions_total api,,,allowed 5",
+            "tollgate_decisions_total renamed,,,allowed 1",
+            "tollgate_decisions_total trial,,,allowed 4",
+            "tollgate_decisions_total new,,,allowed 2",
+            "tollgate_decisions_total queue,,,allowed 6",
+            "tollgate_requests_total passed 12",
+        ] {
+            assert!(told.iter().any(|found| found == line), "{line}: {told:#?}");
+        }
+    }
+
+    #[test]
+    fn counters_that_nobody_reads_take_no_memory_for_rules() {
+        let policy = Policy::compile(POLICY, Surface::Worker).expect("a policy");
+        let counters = Counters::new(true);
+        let mut stored = BTreeMap::new();
+        for is_notable in [false, true] {
+            let plan = decide(&policy, &request("/api", "gold"), &mut stored);
+            let outcome = plan.outcome(&policy);
+            assert_eq!(counters.count(&policy, &outcome, Span::ZERO), is_notable);
+        }
+        assert!(counters.rules.borrow().blocks.is_empty());
+    }
+}

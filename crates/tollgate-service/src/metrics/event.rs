@@ -1,0 +1,176 @@
+//! What is counted one by one, without a rule, and the series of each.
+//!
+//! Invariant: every event is a series of its own, which is there from the start, with 0.
+
+use super::family::Family;
+
+/// What is counted without a rule: a series that is always there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request passed.
+    Passed,
+    /// A request passed after a wait, or with the advice to wait.
+    Delayed,
+    /// A request was refused.
+    Refused,
+    /// No rule applied to a request.
+    Unlimited,
+    /// A request was refused because too many wait.
+    WaitingFull,
+    /// A request was refused without asking an object.
+    RememberedDenial,
+    /// An object was asked to decide and to charge.
+    Check,
+    /// An object was asked what it would decide.
+    Look,
+    /// An object was told of a response.
+    Settle,
+    /// An object was asked to give back a charge.
+    Refund,
+    /// A tenant's object was asked for its entry.
+    ReadTenant,
+    /// An object said nothing in time.
+    Late,
+    /// An object gave an error.
+    Failed,
+    /// An object's answer was none.
+    Misread,
+    /// An object could not read what it had stored.
+    Corrupt,
+    /// A request was let through by `on_failure`.
+    LetThrough,
+    /// A request was refused by `on_failure`.
+    RefusedByFailure,
+    /// The origin gave no response.
+    Origin,
+    /// A request was planned anew under a newer policy.
+    PolicyRetry,
+    /// The policy in force could not be asked for.
+    PolicyCheckFailed,
+    /// A request was decided under a policy that may not be in force any more.
+    OutdatedPolicy,
+    /// A request was decided although nobody could say which quotas its tenant has.
+    UnknownTenant,
+    /// A request of the admin API had no token.
+    AdminTokenMissing,
+    /// It had none of ours.
+    AdminTokenWrong,
+    /// It had one that may not do this.
+    AdminTokenForbidden,
+    /// A request of `/check` had no token.
+    CheckTokenMissing,
+    /// It had another one.
+    CheckTokenWrong,
+    /// No line was logged of an event.
+    LogDropped,
+    /// Counts could not be brought to the sums.
+    FlushFailed,
+    /// A node's question about leases was answered.
+    LeaseQuestion,
+    /// A node had other rules of the fleet than the last two policies.
+    LeaseConflict,
+    /// A unit was leased to a node.
+    LeaseUnit,
+}
+
+impl Event {
+    /// Every event, in the order of [`Event::index`].
+    pub const ALL: [Self; 32] = [
+        Self::Passed,
+        Self::Delayed,
+        Self::Refused,
+        Self::Unlimited,
+        Self::WaitingFull,
+        Self::RememberedDenial,
+        Self::Check,
+        Self::Look,
+        Self::Settle,
+        Self::Refund,
+        Self::ReadTenant,
+        Self::Late,
+        Self::Failed,
+        Self::Misread,
+        Self::Corrupt,
+        Self::LetThrough,
+        Self::RefusedByFailure,
+        Self::Origin,
+        Self::PolicyRetry,
+        Self::PolicyCheckFailed,
+        Self::OutdatedPolicy,
+        Self::UnknownTenant,
+        Self::AdminTokenMissing,
+        Self::AdminTokenWrong,
+        Self::AdminTokenForbidden,
+        Self::CheckTokenMissing,
+        Self::CheckTokenWrong,
+        Self::LogDropped,
+        Self::FlushFailed,
+        Self::LeaseQuestion,
+        Self::LeaseConflict,
+        Self::LeaseUnit,
+    ];
+
+    /// Its place in [`Event::ALL`].
+    #[must_use]
+    #[expect(clippy::as_conversions, reason = "an enumeration without fields, from 0")]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The series that it is counted in.
+    #[must_use]
+    pub const fn series(self) -> (Family, &'static [&'static str]) {
+        match self {
+            Self::Passed => (Family::Requests, &["passed"]),
+            Self::Delayed => (Family::Requests, &["delayed"]),
+            Self::Refused => (Family::Requests, &["refused"]),
+            Self::Unlimited => (Family::Requests, &["unlimited"]),
+            Self::WaitingFull => (Family::WaitingFull, &[]),
+            Self::RememberedDenial => (Family::RememberedDenials, &[]),
+            Self::Check => (Family::ObjectCalls, &["check"]),
+            Self::Look => (Family::ObjectCalls, &["look"]),
+            Self::Settle => (Family::ObjectCalls, &["settle"]),
+            Self::Refund => (Family::ObjectCalls, &["refund"]),
+            Self::ReadTenant => (Family::ObjectCalls, &["tenant"]),
+            Self::Late => (Family::Failures, &["late"]),
+            Self::Failed => (Family::Failures, &["failed"]),
+            Self::Misread => (Family::Failures, &["misread"]),
+            Self::Corrupt => (Family::Failures, &["corrupt"]),
+            Self::LetThrough => (Family::FailedRequests, &["allow"]),
+            Self::RefusedByFailure => (Family::FailedRequests, &["deny"]),
+            Self::Origin => (Family::OriginFailures, &[]),
+            Self::PolicyRetry => (Family::PolicyRetries, &[]),
+            Self::PolicyCheckFailed => (Family::PolicyCheckFailures, &[]),
+            Self::OutdatedPolicy => (Family::OutdatedRequests, &[]),
+            Self::UnknownTenant => (Family::UnknownTenants, &[]),
+            Self::AdminTokenMissing => (Family::Unauthorized, &["admin", "missing"]),
+            Self::AdminTokenWrong => (Family::Unauthorized, &["admin", "wrong"]),
+            Self::AdminTokenForbidden => (Family::Unauthorized, &["admin", "forbidden"]),
+            Self::CheckTokenMissing => (Family::Unauthorized, &["check", "missing"]),
+            Self::CheckTokenWrong => (Family::Unauthorized, &["check", "wrong"]),
+            Self::LogDropped => (Family::LogDropped, &[]),
+            Self::FlushFailed => (Family::FlushFailures, &[]),
+            Self::LeaseQuestion => (Family::LeaseQuestions, &[]),
+            Self::LeaseConflict => (Family::LeaseConflicts, &[]),
+            Self::LeaseUnit => (Family::LeaseUnits, &[]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_event_is_a_series_of_its_own() {
+        let all: BTreeSet<_> = Event::ALL.map(Event::series).into_iter().collect();
+        assert_eq!(all.len(), Event::ALL.len());
+        for (place, event) in Event::ALL.into_iter().enumerate() {
+            let (family, values) = event.series();
+            assert_eq!(event.index(), place);
+            assert_eq!(values.len(), family.describe().labels.len(), "{event:?}");
+        }
+    }
+}

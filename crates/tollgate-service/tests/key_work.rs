@@ -1,0 +1,200 @@
+//! What an operator does to one key, against a real count.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use serde_json::json;
+use tollgate_core::Timestamp;
+use tollgate_policy::{Counts, DescribedRequest, KeyOperation, Plan, Policy, Surface, TenantEntry};
+use tollgate_service::key_work::{self, KeyAsk};
+use tollgate_service::{KeyCall, KeyReply, RuleKey, StoreReply, key_report};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+fn policy() -> Policy {
+    let policy = r#"{"version": 1, "rules": [{"name": "each", "key": ["client_ip"],
+        "quotas": [{"name": "q", "limit": 1, "window": "1h"}]}]}"#;
+    Policy::compile(policy, Surface::Worker).unwrap()
+}
+
+fn key(rule: &str, parts: &[&str]) -> RuleKey {
+    let key = parts.iter().map(ToString::to_string).collect();
+    RuleKey { rule: rule.into(), key, tenant: None, is_of_no_tenant: false }
+}
+
+/// What an event says: the operation, and until when the key is blocked.
+type Said = Option<(&'static str, Option<u64>)>;
+
+/// Carries `call` out; `count` answers what whoever counts is asked.
+fn carried_out(
+    policy: &Policy,
+    call: &KeyCall,
+    mut count: impl FnMut(Vec<u8>) -> Vec<u8>,
+) -> (StoreReply, Said) {
+    let look = async |_| panic!("nothing is to be explained");
+    let count = |asked: KeyAsk| core::future::ready(Ok(count(asked.request)));
+    let done = pin!(key_work::carry_out(policy, call, look, count));
+    let Poll::Ready((reply, event)) = done.poll(&mut Context::from_waker(Waker::noop())) else {
+        panic!("nothing is waited for")
+    };
+    (reply, event.map(|event| (event.operation, event.blocked_until_ms)))
+}
+
+/// Carries `call` out on `counts`; the answer, and what the event says.
+fn done(counts: &mut Counts, call: &KeyCall) -> (KeyReply, Said) {
+    let count = |request: Vec<u8>| counts.operate(&request, NOW).unwrap().reply;
+    let (reply, event) = carried_out(&policy(), call, count);
+    let StoreReply::Keys(reply) = reply else { panic!("{reply:?}") };
+    (reply, event)
+}
+
+#[test]
+fn a_key_is_blocked_looked_at_and_released() {
+    let mut counts = Counts::default();
+    let key = || key("each", &["192.0.2.1"]);
+    let block = KeyCall::Block { key: key(), until_ms: 9_000 };
+    let (reply, event) = done(&mut counts, &block);
+    let KeyReply::Done(change) = reply else { panic!("{reply:?}") };
+    assert_eq!((change.rule.as_str(), change.tenant), ("each", None));
+    assert!(change.after.contains("blocked") && !change.before.contains("blocked"));
+    assert_eq!(event, Some(("block", Some(9_000))));
+    let (reply, event) = done(&mut counts, &KeyCall::State(key()));
+    let KeyReply::State(state) = reply else { panic!("{reply:?}") };
+    assert!(state.contains("\"blocked_until_ms\":9000"), "{state}");
+    assert_eq!(event, None, "who only looks is not in the log");
+    assert_eq!(done(&mut counts, &KeyCall::Reset(key())).1, Some(("reset", Some(9_000))));
+    assert_eq!(done(&mut counts, &KeyCall::Unblock(key())).1, Some(("unblock", None)));
+}
+
+#[test]
+fn what_is_no_key_is_not_asked_for() {
+    let mut counts = Counts::default();
+    let gone = KeyCall::Reset(key("gone", &["192.0.2.1"]));
+    assert_eq!(done(&mut counts, &gone), (KeyReply::NoRule, None));
+    let (reply, event) = done(&mut counts, &KeyCall::Reset(key("each", &["a", "b"])));
+    assert!(matches!(&reply, KeyReply::NoKey { path, .. } if path == "key"), "{reply:?}");
+    assert_eq!(event, None);
+}
+
+#[test]
+fn a_reply_that_is_none_is_an_error() {
+    let call = KeyCall::Unblock(key("each", &["192.0.2.1"]));
+    let (reply, event) = carried_out(&policy(), &call, |_| Vec::new());
+    assert!(matches!(&reply, StoreReply::Failed(_)) && event.is_none(), "{reply:?}");
+}
+
+/// A rule by address where hosts are tenants, who may have quotas of their own in it.
+fn with_tenants() -> Policy {
+    let policy = r#"{"version": 1, "tenant": "host", "rules": [
+        {"name": "each", "key": ["client_ip"], "tiers": [{"name": "gold", "priority": 1,
+            "when": {"methods": ["PUT"]}, "quotas": [{"limit": 9, "window": "1h"}]}],
+         "quotas": [{"name": "q", "limit": 1, "window": "1h"}]},
+        {"name": "host", "key": ["host"], "quotas": [{"name": "q", "limit": 1, "window": "1h"}]}]}"#;
+    Policy::compile(policy, Surface::Worker).unwrap()
+}
+
+/// Why a block of `rule`'s key is not begun, by what is said of a tenant; nothing where it is.
+fn block(rule: &str, part: &str, tenant: Option<&str>, is_of_no_tenant: bool) -> Option<KeyReply> {
+    let key = RuleKey { tenant: tenant.map(Into::into), is_of_no_tenant, ..key(rule, &[part]) };
+    let mut is_begun = false;
+    let (reply, _) = carried_out(&with_tenants(), &KeyCall::Block { key, until_ms: 1_000 }, |_| {
+        is_begun = true;
+        Vec::new()
+    });
+    match reply {
+        StoreReply::Keys(none) if !is_begun => Some(none),
+        _ => None,
+    }
+}
+
+/// Guards: a client that an operator takes for blocked, and that goes on under a tenant's own
+/// quotas.
+#[test]
+fn a_block_says_whether_it_is_of_a_tenant_where_that_makes_a_difference() {
+    let Some(KeyReply::NoKey { path, why }) = block("each", "192.0.2.1", None, false) else {
+        panic!("taken")
+    };
+    assert!(path == "tenant" && why.starts_with("is missing"), "{path}: {why}");
+    assert_eq!(block("each", "192.0.2.1", None, true), None);
+    assert_eq!(block("each", "192.0.2.1", Some("a.example"), false), None);
+    assert_eq!(block("host", "a.example", None, false), None, "the key says whose it is");
+    let wrong = block("host", "a.example", Some("a.example"), false);
+    assert!(matches!(&wrong, Some(KeyReply::NoKey { path, .. }) if path == "tenant"), "{wrong:?}");
+}
+
+/// What is explained of a request with this entry of its tenant, once what `block` says was done to
+/// its key.
+fn explained(entry: &str, block: Option<(&str, Option<&str>)>, method: &str) -> serde_json::Value {
+    let policy = with_tenants();
+    let entry = TenantEntry::read(entry.as_bytes()).unwrap();
+    let tenant = Arc::new(policy.tenant(b"a.example", &entry));
+    let request = format!(
+        r#"{{"method": "{method}", "path": "/", "host": "a.example", "client_ip": "192.0.2.1"}}"#
+    );
+    let facts = DescribedRequest::parse(request.as_bytes()).unwrap();
+    let mut plan = Plan::new();
+    policy.plan_for(&facts, &tenant, &mut plan);
+    for i in 0..plan.len() {
+        let mut counts = Counts::default();
+        let mut request = Vec::new();
+        if let Some((rule, tenant)) = block {
+            let key = policy.key_of(rule, &["192.0.2.1".into()]).unwrap();
+            let key = match tenant {
+                Some(tenant) => key.of_tenant(&policy, tenant).unwrap(),
+                None => key,
+            };
+            if key.bytes() == plan.partition(i).unwrap().key() {
+                let until = Timestamp::from_millis(61_000);
+                key.request(&policy, KeyOperation::Block(until), &mut request);
+                counts.operate(&request, NOW).unwrap();
+                request.clear();
+            }
+        }
+        plan.partition(i).unwrap().peek_request(&policy, &mut request);
+        let reply = counts.answer(&request, NOW).unwrap().reply;
+        plan.partition_mut(i).unwrap().accept(&policy, &reply).unwrap();
+    }
+    serde_json::from_str(&key_report::explained(&policy, &plan.outcome(&policy))).unwrap()
+}
+
+/// Guards: "5 of 5 used" of a client that used nothing and is blocked; quotas that come from
+/// nowhere.
+#[test]
+fn an_explanation_says_who_is_blocked_until_when_and_whose_quotas_these_are() {
+    let own =
+        r#"{"quotas": {"each": [{"name": "own", "limit": 50, "window": "1h"}]}, "priority": 5}"#;
+    let said = explained(own, None, "GET");
+    let each = &said["rules"][0];
+    assert_eq!(each["entry"], json!({"quotas": "own", "priority": 5}));
+    assert_eq!((&each["tier"], &each["blocked_until_ms"]), (&json!(null), &json!(null)));
+    assert_eq!(each["quotas"][0]["limit"], 50);
+    assert_eq!(said["rules"][1]["entry"], json!(null), "which has nothing for this rule");
+    let words = said["words"].as_str().unwrap();
+    let by =
+        "each (client_ip): allowed by its tenant's entry (quotas of its own, priority 5); own: ";
+    assert!(words.starts_with(by), "{words}");
+
+    let tier = r#"{"tier": "gold", "priority": 1}"#;
+    let said = explained(tier, None, "GET");
+    assert_eq!(said["rules"][0]["entry"], json!({"quotas": "tier", "priority": 1}));
+    assert_eq!(said["rules"][0]["tier"], "gold");
+    assert!(said["words"].as_str().unwrap().contains("entry (tier gold, priority 1)"));
+    // A tier of a higher priority goes before it, and then the entry chose nothing.
+    let said = explained(r#"{"tier": "gold", "priority": 0}"#, None, "PUT");
+    assert_eq!(
+        (&said["rules"][0]["tier"], &said["rules"][0]["entry"]),
+        (&json!("gold"), &json!(null))
+    );
+
+    let said = explained(tier, Some(("each", None)), "GET");
+    let each = &said["rules"][0];
+    assert_eq!((&said["decision"], &said["retry_after_ms"]), (&json!("deny"), &json!(60_000)));
+    assert_eq!((&each["result"], &each["blocked_until_ms"]), (&json!("blocked"), &json!(61_000)));
+    assert_eq!(each["quotas"], json!([]), "what is used is not known from a refusal");
+    let words = said["words"].as_str().unwrap();
+    assert!(words.contains("; an operator blocks the key for another 60 s; host ("), "{words}");
+    let said = explained(own, Some(("each", Some("a.example"))), "GET");
+    assert_eq!(said["rules"][0]["blocked_until_ms"], 61_000, "by the tenant's own quotas, too");
+}
