@@ -1,0 +1,147 @@
+//! What an operator asks below `/.well-known/tollgate/`, connected: the service of
+//! `tollgate-service` reads the request and says what to do.
+//!
+//! Invariant: for whoever has no token nothing is read, copied or asked. Nothing is read of a body
+//! before the service wants it, and no more than it wants. A change of the policy is in force here
+//! when it is answered. Deliberately absent: who may do what, and every answer; those are the
+//! service's.
+
+use serde_json::Value;
+use tollgate_policy::{Policy, Problems, Surface};
+use tollgate_service::{
+    Allowed, Answer, Call, DeployedFile, MetricsCall, MetricsReply, Next, PREFIX, PolicyCall,
+    Service, StoreCall, StoreReply, TenantCall, Tokens,
+};
+
+use crate::active::{Active, objections};
+use crate::following::File;
+use crate::gate::Gate;
+use crate::keys;
+use crate::log::Level;
+
+/// Who an operator is, and where he may say so.
+#[derive(Default)]
+pub struct Operators {
+    /// The secrets.
+    pub tokens: Tokens,
+    /// The request header, in lower case, that says who changes something.
+    pub audit_header: Option<String>,
+}
+
+impl std::fmt::Debug for Operators {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operators")
+            .field("audit_header", &self.audit_header)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Operators {
+    /// True when somebody could sign in to the operator's page.
+    #[must_use]
+    pub const fn has_page(&self) -> bool {
+        self.tokens.admin.is_some() || self.tokens.read.is_some()
+    }
+}
+
+/// Looks at the head of a request for one of our paths, before anything that costs: a stranger must
+/// not reach the store, nor copy 1 MiB.
+///
+/// # Errors
+/// The answer to who may not.
+pub fn allowed(operators: &Operators, call: &Call<'_>) -> Result<Allowed, Answer> {
+    Allowed::read(&operators.tokens, operators.audit_header.as_deref(), call)
+}
+
+/// The answer to a request that is allowed. `body` reads at most so many bytes, and gives `None`
+/// for more, or when they do not come.
+pub async fn answer(
+    gate: &Gate,
+    allowed: Allowed,
+    (method, target): (&str, &str),
+    body: impl AsyncFnOnce(usize) -> Option<Vec<u8>>,
+) -> Answer {
+    if allowed.wants_newest() {
+        // Another server of the fleet may have taken the last change.
+        gate.follow(0).await;
+    }
+    let (active, file) = (gate.following.active(), gate.following.file());
+    let (writer, mut body) = (allowed.writer(), Some(body));
+    let spoken = gate.following.spoken();
+    let objections = |policy: &Policy| objections(policy, spoken);
+    // Made anew for each step: it is not to be kept across an await.
+    let mut next = service(&active, &file, gate, &objections).begin(allowed);
+    loop {
+        next = match next {
+            Next::Answer(answer) => {
+                if let Some(writer) = writer {
+                    let path = target.strip_prefix(PREFIX).unwrap_or_default();
+                    let fields = [
+                        ("method", Value::from(method)),
+                        ("path", path.into()),
+                        ("by", writer.name.into()),
+                        ("status", answer.status.into()),
+                    ];
+                    gate.log.event(Level::Warning, "operator_change", &fields);
+                }
+                return answer;
+            }
+            Next::Body(wants) => {
+                let read = match body.take() {
+                    Some(body) => body(wants.limit()).await,
+                    None => None,
+                };
+                wants.read(&service(&active, &file, gate, &objections), read)
+            }
+            Next::Store(wants) => {
+                let reply = ask(gate, wants.call()).await;
+                if let StoreReply::Failed(why) = &reply {
+                    gate.log.say(Level::Error, "operator_request_failed", why);
+                }
+                wants.answered(&service(&active, &file, gate, &objections), reply)
+            }
+        };
+    }
+}
+
+fn service<'a>(
+    active: &'a Active,
+    file: &'a File,
+    gate: &Gate,
+    objections: &'a dyn Fn(&Policy) -> Problems,
+) -> Service<'a> {
+    let text = if gate.following.is_on() { file.text.as_str() } else { "" };
+    Service {
+        surface: Surface::Server,
+        deployed: DeployedFile { text, fingerprint: file.fingerprint },
+        policy: Some(&active.policy),
+        objections,
+    }
+}
+
+async fn ask(gate: &Gate, call: &StoreCall) -> StoreReply {
+    match call {
+        StoreCall::Keys(call) => keys::ask(gate, &gate.following.active().policy, call).await,
+        StoreCall::Metrics(MetricsCall::Read(format)) => {
+            gate.gather();
+            let (now_ms, calls) = (gate.clock.now_ms(), &gate.traffic.calls);
+            let text = gate.counting.text(*format, now_ms, &gate.own(), calls);
+            StoreReply::Metrics(MetricsReply::Text(text))
+        }
+        StoreCall::Policy(PolicyCall::Change(_)) => {
+            let reply = gate.store.rules(call).await;
+            // Whatever became of it: it may have been made.
+            gate.follow(0).await;
+            reply
+        }
+        StoreCall::Tenants(TenantCall::Put { id, .. } | TenantCall::Delete { id, .. }) => {
+            let reply = gate.store.rules(call).await;
+            let policy = gate.following.active();
+            if let Some(key) = policy.policy.tenant_id(id) {
+                gate.tenants.forget(&key);
+            }
+            reply
+        }
+        StoreCall::Policy(_) | StoreCall::Tenants(_) => gate.store.rules(call).await,
+    }
+}

@@ -1,0 +1,268 @@
+//! `POST /check`: decides what is described, one request or several.
+//!
+//! Invariant: a request is decided under one policy: when a count is found to be of a newer one,
+//! what the others charged was given back, and all of it is planned anew under that. Deliberately
+//! absent: who may ask (`http`), and what is read and answered; that is the service's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use tollgate_core::Span;
+use tollgate_policy::{
+    Answer as Ruling, DescribedRequest, DescribedRequests, Facts, Plan, Problems,
+};
+use tollgate_service::check::{self, BATCH_AT_ONCE, Decided, KeyBudget};
+use tollgate_service::metrics::Event;
+use tollgate_service::{Answer, settle};
+
+use crate::active::Active;
+use crate::charges::Charges;
+use crate::gate::Gate;
+use crate::traces::{self, Kind, Open};
+use crate::waiting::Waited;
+use crate::{settling, tenants, waiting};
+
+/// How often a request is planned anew. A policy that is replaced again meanwhile is seldom; after
+/// that `on_failure` decides.
+const MAX_REPLANS: u32 = 2;
+
+/// The most rules of a request that its trace names.
+const MAX_TRACED_RULES: usize = 32;
+
+/// Longer than any rule lets a request wait.
+pub const FOREVER: Span = Span::MAX;
+
+/// A decided request, and what it was decided by. What it was charged is given back when it is
+/// dropped before anybody is told.
+#[derive(Debug)]
+#[must_use = "a decision that nobody is told charges nothing"]
+pub struct Decision {
+    /// The request, decided.
+    pub decided: Decided,
+    /// The policy.
+    pub active: Arc<Active>,
+    /// Too many ask: it is refused with 503, whatever its rules say.
+    pub is_overload: bool,
+    charges: Charges,
+}
+
+impl Decision {
+    /// What was decided is told now: the charges stand.
+    pub fn tell(self) -> Decided {
+        self.charges.keep();
+        self.decided
+    }
+
+    /// Waits here until the request may go on, for so long as its answer says, which is told then.
+    /// Who leaves meanwhile, whose future is dropped, gives his place back.
+    pub(crate) async fn wait(self, delay: Span) {
+        if delay > Span::ZERO {
+            tokio::time::sleep(Duration::from_nanos(delay.as_nanos())).await;
+        }
+        self.charges.keep();
+    }
+
+    /// Gives back what was charged: nobody is told what was decided.
+    pub(crate) async fn give_back(self) {
+        self.charges.give_back().await;
+    }
+}
+
+/// Decides one request, letting it wait as long as its rules allow, but for a place in a
+/// `leaky-queue`, which is waited for by whoever asks.
+pub async fn decide(gate: &Arc<Gate>, facts: &impl Facts) -> Decision {
+    decide_within(gate, facts, FOREVER).await
+}
+
+/// Decides one request whose caller waits no longer than `patience`: what would take longer, a
+/// place in a `leaky-queue` too, is refused at once and charges nothing.
+pub async fn decide_within(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Decision {
+    let Some(mut span) = traces::child("decide", Kind::Internal) else {
+        return decide_now(gate, facts, patience).await;
+    };
+    let decision = span.within(Box::pin(decide_now(gate, facts, patience))).await;
+    tell_trace(gate, &decision, &mut span);
+    decision
+}
+
+/// Says in a trace what was decided: by which rules, and of whom only the hash that the log has.
+fn tell_trace(gate: &Gate, decision: &Decision, span: &mut Open) {
+    let policy = &*decision.active.policy;
+    let outcome = decision.decided.plan.outcome(policy);
+    let word = match outcome.final_answer() {
+        _ if decision.is_overload => "overloaded",
+        Ruling::Pass => "allow",
+        Ruling::Delay(_) => "delay",
+        Ruling::Refuse { .. } | Ruling::Retry(_) => "deny",
+    };
+    span.say("tollgate.decision", word);
+    span.say("tollgate.policy_version", decision.active.version);
+    let (mut names, mut results, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    for said in outcome.decisions().take(MAX_TRACED_RULES) {
+        let name = policy.rules().get(said.rule).map(|rule| rule.name().to_owned());
+        names.push(name.unwrap_or_default());
+        results.push(said.result.label().to_owned());
+        // Without a secret it could be guessed.
+        if !gate.hash_key.is_empty() {
+            let key = said.partition.and_then(|i| outcome.partition_key_hash(i));
+            keys.push(key.unwrap_or_default());
+        }
+    }
+    span.say("tollgate.rules", names);
+    span.say("tollgate.results", results);
+    if !keys.is_empty() {
+        span.say("tollgate.pk", keys);
+    }
+    let waited_ms = decision.decided.waited.as_millis_ceil();
+    if waited_ms > 0 {
+        span.say("tollgate.waited_ms", waited_ms);
+    }
+    if decision.is_overload {
+        span.fail();
+    }
+}
+
+async fn decide_now(gate: &Arc<Gate>, facts: &impl Facts, patience: Span) -> Decision {
+    let mut active = gate.following.active();
+    let mut replans = 0;
+    loop {
+        let policy = &active.policy;
+        let mut plan = Plan::new();
+        tenants::plan(gate, policy, facts, &mut plan).await;
+        let done = if plan.has_failed() {
+            Waited::default() // nobody knows its tenant's quotas
+        } else {
+            waiting::decide(gate, policy, &mut plan, patience).await
+        };
+        if let Some(generation) = plan.newer()
+            && replans < MAX_REPLANS
+            && let Some(next) = gate.policy_of(generation).await
+        {
+            gate.counting.add(Event::PolicyRetry);
+            replans = replans.saturating_add(1);
+            active = next;
+            continue;
+        }
+        if !done.is_overload {
+            let outcome = plan.outcome(policy);
+            if gate.counting.count(policy, &outcome, done.waited) {
+                gate.log_refusals(policy, &outcome);
+            }
+            gate.report_failures(policy, &plan);
+        }
+        let decided = Decided { plan, waited: done.waited, id: None };
+        let Waited { is_overload, charges, .. } = done;
+        return Decision { decided, active, is_overload, charges };
+    }
+}
+
+/// Answers the body of a `POST /check`.
+pub async fn answer(gate: &Arc<Gate>, body: &[u8]) -> Answer {
+    match check::requests(body) {
+        Ok(DescribedRequests::One(facts)) => match one(gate, &facts).await {
+            Ok(told) => Answer::json(told.keep()),
+            Err(refused) => refused,
+        },
+        Ok(DescribedRequests::Many(requests)) => {
+            let budget = KeyBudget::default();
+            let each = requests.into_iter().map(|request| one_of(gate, request, &budget));
+            let each = stream::iter(each).buffered(BATCH_AT_ONCE);
+            let each = each.collect::<Vec<_>>().await;
+            check::answers(&each.into_iter().map(Told::keep).collect::<Vec<_>>())
+        }
+        Err(answer) => answer,
+    }
+}
+
+/// Decides one of several described requests, if there is a budget left for it: the answer.
+async fn one_of(
+    gate: &Arc<Gate>,
+    request: Result<DescribedRequest, Problems>,
+    budget: &KeyBudget,
+) -> Told {
+    let facts = match request {
+        Ok(facts) => facts,
+        Err(problems) => return Told::free(check::wrong(&problems)),
+    };
+    let mut plan = Plan::new();
+    gate.following.active().policy.plan(&facts, &mut plan);
+    if let Err(problems) = budget.take(plan.len()) {
+        return Told::free(check::wrong(&problems));
+    }
+    one(gate, &facts).await.unwrap_or_else(|refused| Told::free(refused.body.into_owned()))
+}
+
+/// An answer, and what it is the answer to: it stands when it is on its way.
+struct Told {
+    text: String,
+    charges: Charges,
+}
+
+impl Told {
+    /// One that nothing was charged for.
+    fn free(text: String) -> Self {
+        Self { text, charges: Charges::default() }
+    }
+
+    fn keep(self) -> String {
+        self.charges.keep();
+        self.text
+    }
+}
+
+/// What a request is answered that too many others came before.
+#[must_use]
+pub fn overloaded() -> Answer {
+    let detail = "too many requests are under way; try again";
+    Answer::problem(503, "Service Unavailable", detail).with("retry-after", "1")
+}
+
+/// Decides one described request, or takes note of its response: the answer, as JSON.
+///
+/// # Errors
+/// What is answered when there is nothing to decide, or too many ask.
+async fn one(gate: &Arc<Gate>, facts: &DescribedRequest) -> Result<Told, Answer> {
+    if let Some(status) = facts.response_status() {
+        let active = gate.following.active();
+        let policy = &*active.policy;
+        let mut plan = Plan::new();
+        tenants::plan(gate, policy, facts, &mut plan).await;
+        let is_due = !plan.has_failed() && plan.settle(policy, Some(status));
+        return Ok(Told::free(check::reported(is_due && gate.settle(policy, &mut plan).await)));
+    }
+    if facts.is_to_be_settled() && gate.store.sealer().is_none() {
+        return Err(check::refused(&settle::off()));
+    }
+    let Decision { mut decided, active, is_overload, charges } = decide(gate, facts).await;
+    if is_overload {
+        return Err(overloaded());
+    }
+    if facts.is_to_be_settled() {
+        decided.id = settling::id(gate, &active.policy, &decided);
+    }
+    let content_type = facts.header("content-type").unwrap_or_default();
+    let policy = &*active.policy;
+    let text = check::answer(&decided.plan.outcome(policy), policy, &decided, &content_type);
+    Ok(Told { text, charges })
+}
+
+impl Gate {
+    /// A policy of `generation` or a later one, if it can be had.
+    async fn policy_of(&self, generation: u64) -> Option<Arc<Active>> {
+        let reaches = |active: &Arc<Active>| active.policy.version() >= generation;
+        let active = self.following.active();
+        if reaches(&active) {
+            return Some(active);
+        }
+        self.follow(generation).await;
+        Some(self.following.active()).filter(reaches)
+    }
+
+    /// Asks the store which policy is in force, and enforces it.
+    pub async fn follow(&self, generation: u64) {
+        let now_ms = self.clock.now_ms();
+        self.following.check(&self.store, &self.hash_key, &self.log, now_ms, generation).await;
+        self.lines.set_limits(self.following.active().policy.waiting());
+    }
+}

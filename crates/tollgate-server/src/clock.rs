@@ -1,0 +1,61 @@
+//! The time of everything that is decided here: the wall clock at the start, and what has passed
+//! since by the monotonic clock.
+//!
+//! Invariant: it never goes back, whoever sets the machine's clock, so no state is foreign and no
+//! interval is credited twice. Deliberately absent: following a clock that is set while the server
+//! runs. A block "until ten o'clock" then ends at what ten o'clock was before.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+use tollgate_core::{Span, Timestamp};
+
+/// A clock that does not go back.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    started: Instant,
+    at: Timestamp,
+}
+
+impl Clock {
+    /// One that shows the machine's time now.
+    #[must_use]
+    pub fn start() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::showing(Timestamp::ZERO.saturating_add(span(since)))
+    }
+
+    /// One that shows this time now.
+    #[must_use]
+    pub fn showing(at: Timestamp) -> Self {
+        // The runtime's: a test that stops its time stops this clock, too.
+        Self { started: Instant::now(), at }
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.at.saturating_add(span(self.started.elapsed()))
+    }
+
+    /// The time at which it began.
+    #[must_use]
+    pub const fn began(&self) -> Timestamp {
+        self.at
+    }
+
+    /// The time, in milliseconds since 1970.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        millis(self.now())
+    }
+}
+
+/// Milliseconds since 1970, rounded up.
+pub(crate) fn millis(at: Timestamp) -> u64 {
+    at.since(Timestamp::ZERO).as_millis_ceil()
+}
+
+fn span(time: Duration) -> Span {
+    Span::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}

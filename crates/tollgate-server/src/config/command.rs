@@ -1,0 +1,95 @@
+//! The command line.
+//!
+//! Invariant: flags are the rows of the table of settings, so help and reader cannot differ.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches};
+use tollgate_policy::Problems;
+
+use crate::config::settings::{SECRETS, SETTINGS, Setting};
+use crate::config::sources::Sources;
+use crate::config::traces;
+use crate::config::values::Config;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Command {
+    /// Serve.
+    Serve(Config),
+    /// Say whether the configuration is right.
+    Check(Config),
+    /// The configuration is wrong.
+    Wrong(Problems),
+    /// Say this, and end with this status: the help, or a misuse of the command line.
+    Say(String, u8),
+}
+
+/// Reads the command line, the environment and the file.
+#[must_use]
+pub fn command(
+    arguments: impl IntoIterator<Item = OsString>,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Command {
+    let matches = match declared().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) => {
+            let status = u8::try_from(error.exit_code()).unwrap_or(2);
+            return Command::Say(error.render().to_string(), status);
+        }
+    };
+    let flag = |name: &str| matches.get_one::<String>(name).cloned();
+    let file = flag("config").or_else(|| variable("TOLLGATE_CONFIG")).map(PathBuf::from);
+    let mut problems = Problems::default();
+    let sources = Sources::read(&flag, variable, file.as_deref(), &mut problems);
+    let mut config = Config::read(&sources, &mut problems);
+    config.traces = traces::read(&sources, variable, &mut problems);
+    if !problems.0.is_empty() {
+        return Command::Wrong(problems);
+    }
+    if is_check(&matches) { Command::Check(config) } else { Command::Serve(config) }
+}
+
+fn is_check(matches: &ArgMatches) -> bool {
+    matches.get_flag("check-config")
+}
+
+fn declared() -> clap::Command {
+    let about = "Answers POST /check by a policy, with counts in memory";
+    let after = "Every setting may stand in the file as it is named here with _ for -, and in the \
+                 environment with TOLLGATE_ in front: listen = \"[::]:8080\", \
+                 TOLLGATE_LISTEN=[::]:8080. A flag goes before the environment, and that before \
+                 the file. Secrets are never flags: TOLLGATE_CHECK_TOKEN, TOLLGATE_ADMIN_TOKEN, \
+                 TOLLGATE_READ_TOKEN, TOLLGATE_METRICS_TOKEN, TOLLGATE_FOLLOW_TOKEN, \
+                 TOLLGATE_HASH_KEY, or the files that are named.";
+    let config = Arg::new("config").long("config").value_name("FILE");
+    let check = Arg::new("check-config").long("check-config").action(ArgAction::SetTrue);
+    let command = clap::Command::new("tollgate-server")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(about)
+        .after_help(after)
+        .term_width(100)
+        .arg(config.help("Settings as TOML"))
+        .arg(check.help(
+            "Says everything that is wrong with settings, policy and certificates, and ends",
+        ));
+    let command = SETTINGS.iter().fold(command, |command, setting| {
+        command.arg(argument(setting, setting.flag(), help(setting)))
+    });
+    SECRETS.iter().fold(command, |command, secret| {
+        let help = format!("The file with a secret. {}", secret.help);
+        command.arg(argument(secret, format!("{}-file", secret.flag()), help))
+    })
+}
+
+fn argument(setting: &Setting, name: String, help: String) -> Arg {
+    Arg::new(name.clone()).long(name).value_name(setting.value).help(help)
+}
+
+fn help(setting: &Setting) -> String {
+    match setting.default {
+        Some(default) => format!("{} [default: {default}]", setting.help),
+        None => setting.help.to_owned(),
+    }
+}

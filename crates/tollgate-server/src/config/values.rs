@@ -1,0 +1,391 @@
+//! Settings as values: checked and typed.
+//!
+//! Invariant: every mistake is noted with the place where it stands, and reading goes on. Secrets
+//! appear in no message.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tollgate_policy::{Problem, Problems};
+use tollgate_redis::{Address, TlsFiles};
+use tollgate_service::log::Share;
+use tollgate_service::{Token, Tokens};
+
+use crate::active::Spoken;
+use crate::admin::Operators;
+use crate::config::networks::Network;
+use crate::peer::{CertifiedName, Peer};
+use crate::tls::Files;
+
+use crate::config::settings::SECRETS;
+use crate::config::sources::Sources;
+use crate::protocols::Protocols;
+use crate::store::table::TableLimits;
+
+/// A shorter token can be found by trying.
+const LEAST_TOKEN: usize = 16;
+
+/// The configuration.
+#[derive(Debug)]
+pub struct Config {
+    /// The policy file.
+    pub policy: PathBuf,
+    /// Where requests are answered.
+    pub listen: SocketAddr,
+    /// Where probes are answered.
+    pub operations_listen: SocketAddr,
+    /// Where what was put at run time is kept, if it is.
+    pub data: Option<PathBuf>,
+    /// Where the operator's page is, if it is served.
+    pub page: Option<PathBuf>,
+    /// How much is held in memory.
+    pub table: TableLimits,
+    /// The engine that servers share, if counts are there.
+    pub engine: Option<tollgate_redis::Options>,
+    /// What it is spoken to over, if that is TLS.
+    pub engine_tls: Option<TlsFiles>,
+    /// Certificates and key, if it speaks TLS.
+    pub tls: Option<Files>,
+    /// What is spoken beside `POST /check`.
+    pub spoken: Spoken,
+    /// Who may ask.
+    pub callers: Callers,
+    /// Who may do what below `/.well-known/tollgate/`.
+    pub operators: Operators,
+    /// The secret with which keys are hashed; empty for none.
+    pub hash_key: Vec<u8>,
+    /// What counts of the fleet are named by, if nodes may lease.
+    pub fleet_secret: Option<[u8; 16]>,
+    /// Which part of refusals is logged.
+    pub log_share: Share,
+    /// Limits of connections and requests.
+    pub limits: Limits,
+    /// From the signal to no more connections, and for requests to end after that.
+    pub drain: (Duration, Duration),
+    /// Worker threads.
+    pub threads: usize,
+    /// Where traces go, if they are asked for.
+    pub traces: Option<crate::traces::Options>,
+    /// What is certainly not meant.
+    pub warnings: Vec<String>,
+}
+
+/// Who may ask `/check`: who asks says whose request it is, and could spend anybody's quota.
+#[derive(Default)]
+pub struct Callers {
+    /// Whose bearer may ask; none when the networks decide.
+    pub token: Option<Token>,
+    /// Whose certificate may ask as the token may; where there are any, no address may.
+    pub names: Vec<CertifiedName>,
+    /// From where, where there is neither.
+    pub networks: Vec<Network>,
+    /// How, beside `/check`.
+    pub protocols: Protocols,
+}
+
+impl Callers {
+    /// True when who has no token may ask all the same: his certificate says so, or, where neither
+    /// is wanted, his address.
+    #[must_use]
+    pub fn trusts(&self, peer: Peer) -> bool {
+        let is_near = || self.networks.iter().any(|network| network.contains(peer.address));
+        peer.is_named || (self.token.is_none() && self.names.is_empty() && is_near())
+    }
+}
+
+impl std::fmt::Debug for Callers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Callers")
+            .field("names", &self.names)
+            .field("networks", &self.networks)
+            .field("protocols", &self.protocols)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Limits of connections and requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: usize,
+    /// Connections at a time of one address.
+    pub connections_per_address: usize,
+    /// Requests under way at a time.
+    pub requests: usize,
+    /// Bytes of a head.
+    pub header_bytes: usize,
+    /// For a head to come.
+    pub header_timeout: Duration,
+    /// For a body to come.
+    pub body_timeout: Duration,
+    /// For the next request to come.
+    pub idle_timeout: Duration,
+}
+
+/// Takes values one by one, and notes what is wrong.
+struct Reader<'a> {
+    sources: &'a Sources,
+    problems: &'a mut Problems,
+}
+
+impl Reader<'_> {
+    fn text(&self, name: &str) -> Option<String> {
+        self.sources.get(name).map(|given| given.text).filter(|text| !text.is_empty())
+    }
+
+    fn wrong(&mut self, name: &str, message: &str) {
+        let place = self.sources.get(name).map_or_else(|| name.to_owned(), |given| given.place);
+        self.problems.0.push(Problem::new(&place, message.to_owned()));
+    }
+
+    /// What `read` makes of a setting; `fallback`, and a mistake, when that is nothing.
+    fn read<T>(
+        &mut self,
+        name: &str,
+        wanted: &str,
+        fallback: T,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> T {
+        let Some(text) = self.text(name) else { return fallback };
+        read(&text).unwrap_or_else(|| {
+            let shown: String = text.chars().take(80).collect();
+            self.wrong(name, &format!("{shown:?} {wanted}"));
+            fallback
+        })
+    }
+
+    fn number(&mut self, name: &str, range: RangeInclusive<usize>) -> usize {
+        let (least, most) = (*range.start(), *range.end());
+        let wanted = format!("is not a whole number from {least} to {most}");
+        self.read(name, &wanted, least, |text| text.parse().ok().filter(|n| range.contains(n)))
+    }
+
+    fn seconds(&mut self, name: &str, least: usize) -> Duration {
+        let seconds = self.number(name, least..=3600);
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+    }
+
+    fn address(&mut self, name: &str) -> SocketAddr {
+        let wanted = "is not an address; use one such as \"127.0.0.1:8080\" or \"[::]:8080\"";
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        self.read(name, wanted, nowhere, |text| text.parse().ok())
+    }
+}
+
+impl Config {
+    pub(super) fn read(sources: &Sources, problems: &mut Problems) -> Self {
+        let mut reader = Reader { sources, problems };
+        let r = &mut reader;
+        let policy = r.text("policy").map(PathBuf::from);
+        if policy.is_none() {
+            r.wrong("policy", "is missing; name the file with the policy");
+        }
+        let engine = engine(r);
+        let engine_tls = engine_tls(r, engine.as_ref());
+        let (tls, names) = (tls(r), names(r));
+        let wanted = "is no list of networks; use one such as \"10.0.0.0/8,::1/128\"";
+        let networks = r.read("trusted_callers", wanted, Vec::new(), |text| {
+            text.split(',').map(|network| Network::parse(network.trim())).collect()
+        });
+        let key_bytes = r.number("max_key_mib", 1..=1_048_576).saturating_mul(1 << 20);
+        let table = TableLimits { keys: r.number("max_keys", 1..=1_000_000_000), bytes: key_bytes };
+        let limits = limits(r);
+        let threads = match r.text("threads") {
+            Some(_) => r.number("threads", 1..=1024),
+            None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        };
+        let log_share = r.read("log_sample", Share::WANTED, Share::DEFAULT, Share::parse);
+        let protocols =
+            r.read("protocols", Protocols::WANTED, Protocols::default(), Protocols::parse);
+        let mut warnings = Vec::new();
+        let (token, operators) = secrets(r, &mut warnings);
+        Self {
+            policy: policy.unwrap_or_default(),
+            listen: r.address("listen"),
+            operations_listen: r.address("operations_listen"),
+            data: r.text("data").map(PathBuf::from),
+            page: r.text("page").map(PathBuf::from),
+            table,
+            engine,
+            engine_tls,
+            tls,
+            spoken: Spoken {
+                without_responses: protocols.without_responses(),
+                passes_success: protocols.passes_success(),
+            },
+            callers: Callers { token, names, networks, protocols },
+            operators,
+            hash_key: r.text("hash_key").map(|key| key.trim().into()).unwrap_or_default(),
+            fleet_secret: fleet_secret(r),
+            log_share,
+            limits,
+            drain: (r.seconds("drain_delay", 0), r.seconds("drain_timeout", 0)),
+            threads,
+            traces: None,
+            warnings,
+        }
+    }
+}
+
+/// What TLS is spoken with.
+fn tls(r: &mut Reader<'_>) -> Option<Files> {
+    let client_ca = r.text("tls_client_ca").map(PathBuf::from);
+    let tls = match (r.text("tls_certificate"), r.text("tls_key")) {
+        (Some(certificate), Some(key)) => {
+            Some(Files { certificate: certificate.into(), key: key.into(), client_ca })
+        }
+        (None, None) => {
+            if client_ca.is_some() {
+                r.wrong("tls_client_ca", "needs tls_certificate and tls_key beside it");
+            }
+            None
+        }
+        (Some(_), None) => {
+            r.wrong("tls_certificate", "needs tls_key beside it");
+            None
+        }
+        (None, Some(_)) => {
+            r.wrong("tls_key", "needs tls_certificate beside it");
+            None
+        }
+    };
+    if r.text("tls_clients").is_some() && r.text("tls_client_ca").is_none() {
+        r.wrong("tls_clients", "needs tls_client_ca beside it, which says who vouches for them");
+    }
+    tls
+}
+
+/// Whose certificates may ask.
+fn names(r: &mut Reader<'_>) -> Vec<CertifiedName> {
+    r.read("tls_clients", CertifiedName::WANTED, Vec::new(), |text| {
+        text.split(',').map(CertifiedName::parse).collect()
+    })
+}
+
+/// Limits of connections and requests.
+fn limits(r: &mut Reader<'_>) -> Limits {
+    Limits {
+        connections: r.number("max_connections", 1..=1_000_000),
+        connections_per_address: r.number("max_per_address", 1..=1_000_000),
+        requests: r.number("max_requests", 1..=1_000_000),
+        header_bytes: r.number("max_header_bytes", 8192..=1_048_576),
+        header_timeout: r.seconds("header_timeout", 1),
+        body_timeout: r.seconds("body_timeout", 1),
+        idle_timeout: r.seconds("idle_timeout", 1),
+    }
+}
+
+/// The engine that `store` names; none when that is memory.
+fn engine(r: &mut Reader<'_>) -> Option<tollgate_redis::Options> {
+    let text = r.text("store").filter(|text| text != "memory")?;
+    let mut address = match Address::parse(&text) {
+        Ok(address) => address,
+        Err(why) => {
+            // The text may hold a password.
+            r.wrong("store", &format!("is neither \"memory\" nor an address: it {why}"));
+            return None;
+        }
+    };
+    if address.password.is_some() {
+        r.wrong("store", "has a password in it; use store_user and store_password");
+    }
+    if r.text("data").is_some() {
+        r.wrong("data", "is for a store in memory; the rules are in the engine");
+    }
+    address.password = r.text("store_password").map(|password| password.trim().to_owned());
+    address.user = r.text("store_user");
+    if address.user.is_some() && address.password.is_none() {
+        r.wrong("store_user", "needs store_password beside it");
+    }
+    let mut options = tollgate_redis::Options::new(address);
+    options.prefix = r.text("store_prefix").unwrap_or_default();
+    let timeout = r.number("store_timeout", 10..=60_000);
+    options.timeout = Duration::from_millis(u64::try_from(timeout).unwrap_or(u64::MAX));
+    let tolerance = r.number("store_tolerance", 1..=10_000);
+    options.settings.tolerance_ms = u64::try_from(tolerance).unwrap_or(u64::MAX);
+    options.secret = r.text("hash_key").map(|key| key.trim().into()).unwrap_or_default();
+    Some(options)
+}
+
+/// The files for TLS to the engine: with `rediss://`, and only then.
+fn engine_tls(r: &mut Reader<'_>, engine: Option<&tollgate_redis::Options>) -> Option<TlsFiles> {
+    let is_tls = engine.is_some_and(|options| options.address.is_tls);
+    let given = ["store_ca", "store_certificate", "store_key", "store_server_name"]
+        .map(|name| (name, r.text(name)));
+    if !is_tls {
+        for (name, _) in given.into_iter().filter(|(_, text)| text.is_some()) {
+            r.wrong(name, "is for a store over TLS; write rediss for redis in its address");
+        }
+        return None;
+    }
+    let [(_, ca), (_, certificate), (_, key), (_, server_name)] = given;
+    if ca.is_none() {
+        r.wrong("store", "wants TLS; name the file that says whom to trust in store_ca");
+    }
+    let identity = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+        (None, None) => None,
+        (Some(_), None) => {
+            r.wrong("store_certificate", "needs store_key beside it");
+            None
+        }
+        (None, Some(_)) => {
+            r.wrong("store_key", "needs store_certificate beside it");
+            None
+        }
+    };
+    Some(TlsFiles { ca: ca?.into(), identity, server_name })
+}
+
+/// The secret of the fleet: as the filter of Envoy reads it.
+fn fleet_secret(r: &mut Reader<'_>) -> Option<[u8; 16]> {
+    let text = r.sources.get("fleet_secret")?.text.trim().to_owned();
+    let is_text = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_text || !(16..=256).contains(&text.len()) {
+        r.wrong("fleet_secret", "must be 16 to 256 visible ASCII characters");
+    }
+    Some(tollgate_policy::fleet_secret(&text))
+}
+
+/// The tokens: each a value of its own, and none of them empty, which would open what it is for.
+fn secrets(r: &mut Reader<'_>, warnings: &mut Vec<String>) -> (Option<Token>, Operators) {
+    let mut taken: Vec<(&str, String)> = Vec::new();
+    let mut tokens = [const { None }; 5];
+    for (token, secret) in tokens.iter_mut().zip(SECRETS) {
+        let name = secret.name;
+        let Some(given) = r.sources.get(name) else { continue };
+        let value = given.text.trim().to_owned();
+        if value.is_empty() {
+            r.wrong(name, "is empty; give it a value or leave it out");
+            continue;
+        }
+        if let Some((other, _)) = taken.iter().find(|(_, taken)| *taken == value) {
+            r.wrong(name, &format!("is the same as {other}; give each a value of its own"));
+        }
+        if value.len() < LEAST_TOKEN {
+            warnings.push(format!(
+                "{name} is so short that it can be found by trying; use 16 characters or more"
+            ));
+        }
+        *token = Some(Token::new(value.as_bytes()));
+        taken.push((name, value));
+    }
+    if r.sources.get("hash_key").is_some_and(|given| given.text.trim().is_empty()) {
+        r.wrong("hash_key", "is empty; give it a value or leave it out");
+    }
+    let [check, admin, read, metrics, follow] = tokens;
+    for (name, token) in [("read_token", &read), ("follow_token", &follow)] {
+        if token.is_some() && admin.is_none() {
+            r.wrong(name, "reads what admin_token turns on; set that, or leave this out");
+        }
+    }
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let wanted = "is no name of a header; use one such as \"x-forwarded-user\"";
+    let audit_header = r.read("audit_header", wanted, None, |name| {
+        name.bytes().all(is_token).then(|| Some(name.to_ascii_lowercase()))
+    });
+    (check, Operators { tokens: Tokens { admin, read, metrics, follow }, audit_header })
+}

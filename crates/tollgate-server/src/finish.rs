@@ -1,0 +1,79 @@
+//! Work that is finished, although whoever wanted it may leave.
+//!
+//! Invariant: what has begun goes on to its end: where its future is dropped before that, a task of
+//! its own has the rest. Who stays pays for no task. What nobody has begun is not done.
+//! Deliberately absent: what becomes of a result that nobody waits for; it is dropped, and knows
+//! itself what that means.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// See the module.
+pub(crate) struct ToItsEnd<T: Send + 'static> {
+    work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    has_begun: bool,
+}
+
+/// `work`, which ends whether or not anybody waits for it.
+pub(crate) fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> ToItsEnd<T> {
+    ToItsEnd { work: Some(Box::pin(work)), has_begun: false }
+}
+
+/// Does this in a task of its own. Without a runtime the process ends, and nothing is left to do.
+pub(crate) fn alone(work: impl Future<Output: Send + 'static> + Send + 'static) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(work);
+    }
+}
+
+impl<T: Send + 'static> Future for ToItsEnd<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        self.has_begun = true;
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let done = ready!(work.as_mut().poll(cx));
+        self.work = None;
+        Poll::Ready(done)
+    }
+}
+
+impl<T: Send + 'static> Drop for ToItsEnd<T> {
+    fn drop(&mut self) {
+        if let (Some(work), true) = (self.work.take(), self.has_begun) {
+            alone(work);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    // Guards: charges of a client that left, which nobody takes back.
+    #[tokio::test(start_paused = true)]
+    async fn what_has_begun_ends_and_what_has_not_is_never_done() {
+        let done = Arc::new(AtomicU32::new(0));
+        let work = || {
+            let done = Arc::clone(&done);
+            to_its_end(async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                done.fetch_add(1, Ordering::Relaxed)
+            })
+        };
+        assert_eq!(work().await, 0, "who stays has the result");
+        drop(work());
+        let left = tokio::time::timeout(Duration::from_millis(500), work()).await;
+        assert!(left.is_err() && done.load(Ordering::Relaxed) == 1);
+        tokio::time::sleep(Duration::from_millis(501)).await;
+        assert_eq!(done.load(Ordering::Relaxed), 2);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(done.load(Ordering::Relaxed), 2, "once, and what nobody began not at all");
+    }
+}

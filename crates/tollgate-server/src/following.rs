@@ -1,0 +1,278 @@
+//! Which policy is in force: the file, or what was put at run time.
+//!
+//! Invariant: there is always a good one, and what cannot be enforced here never becomes one: it is
+//! named in the log and in the health report, and the last good one stays. Where nobody may change
+//! it at run time (no admin token) the file rules, uncounted by versions, as in the Worker.
+//! One check is under way at a time; who decides a request never waits for one, but for a request
+//! that met counts of a newer policy.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Policy, Problems};
+use tollgate_service::deployment::fingerprint;
+use tollgate_service::lease::FleetPolicies;
+use tollgate_service::{
+    Current, Deployed, PolicyCall, PolicyReply, Source, StoreCall, StoreReply, health,
+};
+
+use crate::active::{self, Active, Spoken};
+use crate::log::{Level, Log};
+use crate::store::Store;
+
+/// The policy file of this server.
+#[derive(Debug)]
+pub struct File {
+    /// Its text.
+    pub text: String,
+    /// What the store knows it by.
+    pub fingerprint: u64,
+    /// It, compiled.
+    pub policy: Policy,
+}
+
+impl File {
+    /// The `policy` that is in `text`.
+    #[must_use]
+    pub fn new(text: String, policy: Policy) -> Self {
+        Self { fingerprint: fingerprint(&text), text, policy }
+    }
+}
+
+/// What is known of the policy in force.
+#[derive(Debug)]
+pub struct Following {
+    /// The policy may be changed at run time.
+    is_on: bool,
+    has_secret: bool,
+    spoken: Spoken,
+    state: RwLock<State>,
+    asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: Arc<File>,
+    active: Arc<Active>,
+    checked_at_ms: Option<u64>,
+    failure: Option<(u64, String)>,
+    refused: Option<(u64, Problems)>,
+    /// Under what nodes of a fleet are answered.
+    fleet: FleetPolicies,
+}
+
+/// What the health report needs.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// What is enforced.
+    pub active: Arc<Active>,
+    /// When it was last known to be in force.
+    pub checked_at_ms: Option<u64>,
+    /// When a check failed, and why, if the last one did.
+    pub failure: Option<(u64, String)>,
+    /// What cannot be enforced here, and why.
+    pub refused: Option<(u64, Problems)>,
+}
+
+impl Following {
+    /// The file rules until the store says something else.
+    #[must_use]
+    pub fn new(file: File, is_on: bool, has_secret: bool, spoken: Spoken) -> Self {
+        let active = Arc::new(of_file(&file, is_on));
+        let mut fleet = FleetPolicies::default();
+        fleet.follow(&active.policy, Timestamp::ZERO);
+        let state = State {
+            file: Arc::new(file),
+            active,
+            fleet,
+            checked_at_ms: None,
+            failure: None,
+            refused: None,
+        };
+        let asking = tokio::sync::Mutex::default();
+        Self { is_on, has_secret, spoken, state: RwLock::new(state), asking }
+    }
+
+    /// True where the policy may be changed at run time.
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// What is demanded of a policy beside that it compiles.
+    #[must_use]
+    pub const fn spoken(&self) -> Spoken {
+        self.spoken
+    }
+
+    /// The policy to decide under.
+    #[must_use]
+    pub fn active(&self) -> Arc<Active> {
+        Arc::clone(&self.read().active)
+    }
+
+    /// Under what nodes of a fleet are answered.
+    #[must_use]
+    pub fn fleet(&self) -> FleetPolicies {
+        self.read().fleet.clone()
+    }
+
+    /// The policy file.
+    #[must_use]
+    pub fn file(&self) -> Arc<File> {
+        Arc::clone(&self.read().file)
+    }
+
+    /// All that is known.
+    #[must_use]
+    pub fn known(&self) -> Known {
+        let state = self.read();
+        Known {
+            active: Arc::clone(&state.active),
+            checked_at_ms: state.checked_at_ms,
+            failure: state.failure.clone(),
+            refused: state.refused.clone(),
+        }
+    }
+
+    /// Another file was read at `now_ms`: from the next check on it is this server's.
+    pub fn set_file(&self, file: File, now_ms: u64) {
+        let mut state = self.write();
+        if !self.is_on {
+            state.enforce(of_file(&file, false), now_ms);
+        }
+        state.file = Arc::new(file);
+    }
+
+    /// Asks the store which policy is in force. `generation` is one that a count was found to be
+    /// of, or 0.
+    pub async fn check(
+        &self,
+        store: &Store,
+        hash_key: &[u8],
+        log: &Log,
+        now_ms: u64,
+        generation: u64,
+    ) {
+        if !self.is_on {
+            return;
+        }
+        let _one = self.asking.lock().await;
+        match self.ask(store, generation, now_ms).await {
+            Ok(current) => self.take(&current, hash_key, log, now_ms),
+            Err(why) => {
+                log.say(Level::Error, "policy_check_failed", &why);
+                self.write().failure = Some((now_ms, why));
+            }
+        }
+    }
+
+    async fn ask(&self, store: &Store, generation: u64, now_ms: u64) -> Result<Current, String> {
+        let mut text = None;
+        loop {
+            let has_text = text.is_some();
+            let (file, known, seen) = {
+                let state = self.read();
+                let refused = state.refused.as_ref().map(|(version, _)| *version);
+                let known = Some(refused.unwrap_or(state.active.version)).filter(|it| *it > 0);
+                let seen = generation.max(state.active.policy.version());
+                (Arc::clone(&state.file), known, Some(seen).filter(|seen| *seen > 0))
+            };
+            let deployed = Deployed { fingerprint: file.fingerprint, text: text.take() };
+            let call = StoreCall::Policy(PolicyCall::Read { deployed, known, seen, now_ms });
+            match store.rules(&call).await {
+                StoreReply::Policy(PolicyReply::Current(current)) => return Ok(current),
+                StoreReply::Policy(PolicyReply::SendText) if !has_text => {
+                    text = Some(file.text.clone());
+                }
+                StoreReply::Failed(why) => return Err(why),
+                _ => return Err("the store answered something else".to_owned()),
+            }
+        }
+    }
+
+    fn take(&self, current: &Current, hash_key: &[u8], log: &Log, now_ms: u64) {
+        let (file, is_enforced) = {
+            let state = self.read();
+            (Arc::clone(&state.file), state.is_enforced(current))
+        };
+        let compiled = match (current.source, &current.text) {
+            _ if is_enforced => None,
+            (Source::Deployed, _) => Some(Ok(file.policy.clone())),
+            (Source::Written, Some(text)) => Some(active::compile(text, hash_key, self.spoken)),
+            (Source::Written, None) => {
+                let why = "the text of the policy did not come with it".to_owned();
+                self.write().failure = Some((now_ms, why));
+                return;
+            }
+        };
+        let mut state = self.write();
+        (state.checked_at_ms, state.failure) = (Some(now_ms), None);
+        match compiled {
+            None => {}
+            Some(Ok(mut policy)) => {
+                policy.set_version(current.generation);
+                self.warn(&policy, current.version, log);
+                let (version, source) = (current.version, current.source);
+                state.enforce(Active { policy: Arc::new(policy), version, source }, now_ms);
+                state.refused = None;
+            }
+            Some(Err(problems)) => {
+                let prefix = format!("policy {} cannot be enforced: ", current.version);
+                health::log_each(&problems, &prefix, &mut |line| {
+                    log.say(Level::Error, "policy_refused", line);
+                });
+                let last = state.active.counted_as(current.generation, state.active.version);
+                state.enforce(last, now_ms);
+                state.refused = Some((current.version, problems));
+            }
+        }
+    }
+
+    /// Says what is certainly not meant in a policy.
+    pub fn warn(&self, policy: &Policy, version: u64, log: &Log) {
+        let prefix = format!("policy {version}: ");
+        let warnings = active::warnings(policy, self.has_secret, self.spoken);
+        health::log_each(&warnings, &prefix, &mut |line| {
+            log.say(Level::Warning, "policy_warning", line);
+        });
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn enforce(&mut self, active: Active, now_ms: u64) {
+        self.fleet.follow(&active.policy, Timestamp::from_millis(now_ms));
+        self.active = Arc::new(active);
+    }
+
+    fn is_enforced(&self, current: &Current) -> bool {
+        let counts = self.active.policy.version() == current.generation;
+        match &self.refused {
+            Some((version, _)) => counts && *version == current.version,
+            None => {
+                counts
+                    && (self.active.version, self.active.source)
+                        == (current.version, current.source)
+            }
+        }
+    }
+}
+
+/// The first generation of the policy: what is counted before anybody changed it at run time.
+const FIRST_GENERATION: u64 = 1;
+
+fn of_file(file: &File, is_on: bool) -> Active {
+    let mut policy = file.policy.clone();
+    if is_on {
+        policy.set_version(FIRST_GENERATION);
+    }
+    Active { policy: Arc::new(policy), version: 0, source: Source::Deployed }
+}

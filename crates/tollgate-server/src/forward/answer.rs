@@ -1,0 +1,107 @@
+//! What a proxy is answered: success and the fields for both sides, or a refusal in the form that
+//! its protocol can carry.
+//!
+//! Invariant: a refusal is never from 200 to 299.
+
+use std::borrow::Cow;
+
+use tollgate_policy::{Facts, Outcome, grpc_content_type};
+use tollgate_service::{Answer, Fields};
+
+use super::shape::Shape;
+
+/// The status in the place of one that would let a request through. No policy that is enforced here
+/// has such a one.
+const REFUSED: u16 = 403;
+
+/// The longest body that is carried in a field: with the others it stays far below the 4 KiB that
+/// nginx has for all of them.
+const MAX_BODY_FIELD: usize = 1024;
+
+/// The request may go on: the fields for the client's response, and the marks for the request.
+pub(super) fn allowed(outcome: &Outcome<'_>) -> Answer {
+    let mut fields = Fields::of(outcome);
+    fields.append(&Fields::marks(outcome));
+    Answer { status: 200, fields, body: Cow::Borrowed("") }
+}
+
+/// The request is refused. A client of gRPC reads the status of HTTP as its own (its 429 is
+/// UNAVAILABLE), and the text as the message, which Envoy makes of it.
+pub(super) fn refused(outcome: &Outcome<'_>, status: u16, facts: &impl Facts) -> Answer {
+    let status = if matches!(status, 200..=299) { REFUSED } else { status };
+    let is_grpc = grpc_content_type(&facts.header("content-type").unwrap_or_default()).is_some();
+    if !is_grpc {
+        return Answer { status, fields: Fields::of(outcome), body: outcome.body().into() };
+    }
+    let mut fields = Fields::default();
+    outcome.headers(&mut |name, value| {
+        if name != "content-type" {
+            fields.add(name, value);
+        }
+    });
+    fields.add("content-type", "text/plain");
+    Answer { status, fields, body: outcome.grpc().message.into() }
+}
+
+impl Shape {
+    /// A refusal as the protocol can carry it.
+    pub(crate) fn says(self, refusal: Answer) -> Answer {
+        match self {
+            Self::Envoy => no_failure(refusal),
+            Self::Forwarded => refusal,
+            Self::Nginx => in_fields(refusal),
+        }
+    }
+}
+
+/// A refusal for Envoy, which takes statuses from 500 on for a failure of ours and decides by its
+/// own setting then, which may be to let through.
+fn no_failure(refusal: Answer) -> Answer {
+    let status = if refusal.status >= 500 { 429 } else { refusal.status };
+    Answer { status, ..refusal }
+}
+
+/// A refusal for nginx, which takes 403 for one and gives its client nothing of it: status and body
+/// stand in fields, from which its configuration makes the answer.
+fn in_fields(refusal: Answer) -> Answer {
+    let Answer { status, mut fields, body } = refusal;
+    fields.add("x-tollgate-status", &status.to_string());
+    let line = body.trim_ascii_end();
+    let is_field = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    if line.len() <= MAX_BODY_FIELD && line.bytes().all(is_field) {
+        fields.add("x-tollgate-body", line);
+    }
+    Answer { status: REFUSED, fields, body: Cow::Borrowed("") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn envoy_gets_no_refusal_that_it_takes_for_a_failure() {
+        for (status, expected) in
+            [(304, 304), (403, 403), (429, 429), (499, 499), (500, 429), (503, 429)]
+        {
+            let said = no_failure(Answer::problem(status, "x", "y").with("retry-after", "1"));
+            assert_eq!((said.status, said.fields.get("retry-after")), (expected, Some("1")));
+        }
+    }
+
+    #[test]
+    fn nginx_is_told_in_fields() {
+        let refusal = |body: &str| {
+            let answer = Answer::problem(429, "x", "y");
+            in_fields(Answer { body: body.to_owned().into(), ..answer })
+        };
+        let said = refusal("{\"a\": 1}\n");
+        assert_eq!((said.status, said.body.as_ref()), (403, ""));
+        assert_eq!(said.fields.get("x-tollgate-status"), Some("429"));
+        assert_eq!(said.fields.get("x-tollgate-body"), Some("{\"a\": 1}"));
+        assert_eq!(said.fields.get("content-type"), Some("application/problem+json"));
+        for odd in ["a\nb", "a\r\nx-evil: 1", "caf\u{e9}", &"a".repeat(1025), "a\u{0}"] {
+            assert_eq!(refusal(odd).fields.get("x-tollgate-body"), None, "{odd:?}");
+        }
+        assert!(refusal(&"a".repeat(1024)).fields.get("x-tollgate-body").is_some());
+    }
+}

@@ -1,0 +1,288 @@
+//! What a request needs beside its own words: the store, the policy in force, who waits, and what
+//! is counted.
+//!
+//! Invariant: shared by all threads, and nothing of it is locked across an await.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tollgate_policy::{Answer, Outcome, Plan, Policy};
+use tollgate_service::log::{Kind, Sampler, Share};
+use tollgate_service::metrics::Event;
+use tollgate_service::{Unauthorized, lease, line};
+
+use crate::call_counts::CallCounts;
+use crate::clock::Clock;
+use crate::counting::{Counting, EngineTold, Own};
+use crate::following::Following;
+use crate::lines::Lines;
+use crate::log::{Level, Log};
+use crate::store::{Name, NoReply, Store};
+use crate::tenant_cache::TenantCache;
+use crate::traces::Traces;
+
+/// Between two lines about a store that fails, in milliseconds.
+const BETWEEN_LINES_MS: u64 = 10_000;
+
+/// All of it.
+#[derive(Debug)]
+pub struct Gate {
+    /// Where counts and rules are.
+    pub store: Store,
+    /// The time here.
+    pub clock: Clock,
+    /// The log.
+    pub log: Log,
+    /// What is counted.
+    pub counting: Counting,
+    /// The policy in force.
+    pub following: Following,
+    pub(crate) lines: Lines,
+    pub(crate) tenants: TenantCache,
+    pub(crate) hash_key: Vec<u8>,
+    /// What counts of the fleet are named by; none where nobody leases.
+    pub(crate) fleet_secret: Option<[u8; 16]>,
+    /// Random: what lines are named by.
+    pub(crate) seed: [u8; 16],
+    sampler: Mutex<Sampler>,
+    failures: Mutex<(u64, u64)>,
+    misled_said_ms: Mutex<u64>,
+    certificate_said_ms: Mutex<u64>,
+    /// Where spans go, where traces are asked for; set before the first request.
+    pub(crate) traces: OnceLock<Traces>,
+    /// What the listeners count: see [`Own`].
+    pub traffic: Traffic,
+}
+
+/// What the listeners count.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// See [`Own::connections`].
+    pub connections: AtomicU64,
+    /// See [`Own::connections_refused`].
+    pub connections_refused: AtomicU64,
+    /// See [`Own::connections_of_one`].
+    pub connections_of_one: AtomicU64,
+    /// See [`Own::misled`].
+    pub misled: AtomicU64,
+    /// See [`Own::overloaded`].
+    pub overloaded: AtomicU64,
+    /// See [`Own::timed_out`].
+    pub timed_out: AtomicU64,
+    /// See [`Own::certificates_refused`].
+    pub certificates_refused: AtomicU64,
+    /// See [`Own::handshakes_failed`].
+    pub handshakes_failed: AtomicU64,
+    /// Calls of gRPC, and their ends.
+    pub calls: CallCounts,
+}
+
+/// What a gate is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// Where counts and rules are.
+    pub store: Store,
+    /// The time.
+    pub clock: Clock,
+    /// The log.
+    pub log: Log,
+    /// The policy in force.
+    pub following: Following,
+    /// The secret with which keys are hashed before anybody is told; empty for none.
+    pub hash_key: Vec<u8>,
+    /// What counts of the fleet are named by ([`tollgate_policy::fleet_secret`]); none where
+    /// nobody leases.
+    pub fleet_secret: Option<[u8; 16]>,
+    /// Which part of refusals is logged.
+    pub log_share: Share,
+    /// Nobody can read what is counted.
+    pub is_uncounted: bool,
+    /// Random, and known to nobody else.
+    pub seed: [u8; 16],
+}
+
+impl Gate {
+    /// A gate; what is given back after a client left has it, too. Nothing is asked of the store
+    /// yet.
+    #[must_use]
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let lines = Lines::new(parts.following.active().policy.waiting());
+        Arc::new(Self {
+            store: parts.store,
+            clock: parts.clock,
+            log: parts.log,
+            counting: Counting::new(parts.is_uncounted),
+            following: parts.following,
+            lines,
+            tenants: TenantCache::new(parts.seed),
+            hash_key: parts.hash_key,
+            fleet_secret: parts.fleet_secret,
+            seed: parts.seed,
+            sampler: Mutex::new(Sampler::new(parts.log_share)),
+            failures: Mutex::default(),
+            misled_said_ms: Mutex::default(),
+            certificate_said_ms: Mutex::default(),
+            traces: OnceLock::new(),
+            traffic: Traffic::default(),
+        })
+    }
+
+    /// What the count of `key` is named, under `policy`.
+    pub(crate) fn name_of(&self, policy: &Policy, key: &[u8]) -> Name {
+        self.store.name_of(&lease::key_name(policy, self.fleet_secret, key))
+    }
+
+    /// What the server itself has to tell.
+    #[must_use]
+    pub fn own(&self) -> Own {
+        use std::sync::atomic::Ordering::Relaxed;
+        let Traffic { connections, connections_refused, .. } = &self.traffic;
+        let Traffic { connections_of_one, misled, overloaded, timed_out, .. } = &self.traffic;
+        let Traffic { certificates_refused, handshakes_failed, .. } = &self.traffic;
+        Own {
+            held: self.store.held(),
+            connections: connections.load(Relaxed),
+            connections_refused: connections_refused.load(Relaxed),
+            connections_of_one: connections_of_one.load(Relaxed),
+            misled: misled.load(Relaxed),
+            overloaded: overloaded.load(Relaxed),
+            timed_out: timed_out.load(Relaxed),
+            certificates_refused: certificates_refused.load(Relaxed),
+            handshakes_failed: handshakes_failed.load(Relaxed),
+            spans: self.traces.get().map(Traces::told).unwrap_or_default(),
+            engine: self.store.engine().map(EngineTold::of),
+        }
+    }
+
+    /// Logs what is notable of one decided request.
+    pub(crate) fn log_refusals(&self, policy: &Policy, outcome: &Outcome<'_>) {
+        let now_ms = self.clock.now_ms();
+        for decision in outcome.decisions() {
+            let Some(kind) = Kind::of(decision.result, decision.is_binding) else { continue };
+            let taken = {
+                let mut sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+                if !sampler.is_on() {
+                    return;
+                }
+                sampler.take(kind, now_ms)
+            };
+            match taken {
+                None => self.counting.add(Event::LogDropped),
+                Some(dropped) => {
+                    let mut line = line(kind, policy, outcome, &decision);
+                    line.dropped = dropped;
+                    if !self.hash_key.is_empty() {
+                        line.pk = decision.partition.and_then(|i| outcome.partition_key_hash(i));
+                    }
+                    self.log.line(&line.to_json());
+                }
+            }
+        }
+    }
+
+    /// Counts a request that was refused for its token or its address, and logs some of them.
+    pub(crate) fn note_unauthorized(&self, refused: Unauthorized) {
+        self.counting.add(refused.event());
+        let now_ms = self.clock.now_ms();
+        let mut sampler = self.sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        let (is_on, taken) = (sampler.is_on(), sampler.take(Kind::Unauthorized, now_ms));
+        drop(sampler);
+        match taken {
+            Some(dropped) => self.log.line(&refused.line(dropped)),
+            None if is_on => self.counting.add(Event::LogDropped),
+            None => {}
+        }
+    }
+
+    /// Counts that a client had no certificate that is accepted; says it now and then.
+    pub(crate) fn note_certificate(&self, why: &dyn std::fmt::Display) {
+        let count = self.traffic.certificates_refused.fetch_add(1, Ordering::Relaxed);
+        if self.is_line_due(&self.certificate_said_ms) {
+            let count = count.saturating_add(1);
+            let fields = [("count", count.into()), ("last", why.to_string().into())];
+            self.log.event(Level::Warning, "client_certificate_refused", &fields);
+        }
+    }
+
+    /// True, and taken note of, when the last line of its kind is long enough ago.
+    fn is_line_due(&self, last_ms: &Mutex<u64>) -> bool {
+        let now_ms = self.clock.now_ms();
+        let mut last_ms = last_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = *last_ms == 0 || now_ms >= last_ms.saturating_add(BETWEEN_LINES_MS);
+        if is_due {
+            *last_ms = now_ms;
+        }
+        is_due
+    }
+
+    /// Counts that a proxy did not say what request it holds; says it now and then.
+    pub(crate) fn note_misled(&self, protocol: &str, why: &str) {
+        let count = self.traffic.misled.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if !self.is_line_due(&self.misled_said_ms) {
+            return;
+        }
+        let fields = [("protocol", protocol.into()), ("count", count.into()), ("last", why.into())];
+        self.log.event(Level::Error, "proxy_misconfigured", &fields);
+    }
+
+    /// Counts that the store gave no reply, or one that is none; says it now and then.
+    pub(crate) fn note(&self, event: Event, why: &str) {
+        self.counting.add(event);
+        let now_ms = self.clock.now_ms();
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, last_ms) = &mut *failures;
+        *since = since.saturating_add(1);
+        if *last_ms != 0 && now_ms < last_ms.saturating_add(BETWEEN_LINES_MS) {
+            return;
+        }
+        let fields = [("failures", (*since).into()), ("last", why.into())];
+        self.log.event(Level::Error, "store_failed", &fields);
+        (*since, *last_ms) = (0, now_ms);
+    }
+
+    /// What a failure of the store is in the metrics.
+    pub(crate) fn note_no_reply(&self, why: &NoReply) {
+        match why {
+            NoReply::Late => self.note(Event::Late, "it does not answer in time"),
+            NoReply::Failed(why) => self.note(Event::Failed, why),
+            NoReply::Overloaded => {}
+        }
+    }
+
+    /// Counts what `on_failure` decided, if it did.
+    pub(crate) fn report_failures(&self, policy: &Policy, plan: &Plan) {
+        if plan.newer().is_some() {
+            self.note(Event::Failed, "its counts are of a newer policy");
+        }
+        if plan.has_failed() {
+            let outcome = plan.outcome(policy);
+            match outcome.final_answer() {
+                Answer::Pass | Answer::Delay(_) => self.counting.add(Event::LetThrough),
+                _ if outcome.is_failure() => self.counting.add(Event::RefusedByFailure),
+                Answer::Refuse { .. } | Answer::Retry(_) => {}
+            }
+        }
+    }
+
+    /// What is done about once a second; `number` counts up.
+    pub fn tick(&self, number: usize) {
+        self.store.tick(number, self.clock.now());
+        if number.is_multiple_of(8) {
+            self.gather();
+        }
+    }
+
+    /// Looks whether the engine still has what it was given; says so when it has not.
+    pub(crate) async fn watch(&self) {
+        let Some(engine) = self.store.engine() else { return };
+        let nodes = engine.watch().await;
+        if nodes > 0 {
+            self.log.event(Level::Error, "store_emptied", &[("nodes", nodes.into())]);
+        }
+    }
+
+    /// Brings together what threads counted.
+    pub fn gather(&self) {
+        self.counting.gather(self.following.active().in_force(), self.clock.now_ms());
+    }
+}

@@ -1,0 +1,73 @@
+//! `Authorization/Check`: a request is let through or answered, as the Envoy filter would do it.
+//!
+//! Invariant: fields, statuses and bodies are the policy's. Who may go on has waited here for its
+//! place.
+
+use std::sync::Arc;
+
+use tollgate_core::Span;
+use tollgate_grpc::authorization::{CheckRequest, CheckResponse};
+use tollgate_grpc::status::Status;
+use tollgate_policy::{Answer, Facts, Outcome, grpc_content_type};
+
+use super::answering::overloaded;
+use super::facts::Authorized;
+use crate::check;
+use crate::gate::Gate;
+
+/// Answers a message.
+pub(super) async fn answer(
+    gate: &Arc<Gate>,
+    message: &[u8],
+    patience: Span,
+) -> Result<Vec<u8>, Status> {
+    let request = Authorized(CheckRequest::read(message)?);
+    let decision = check::decide_within(gate, &request, patience).await;
+    if decision.is_overload {
+        return Err(overloaded());
+    }
+    let (said, delay) = {
+        let outcome = decision.decided.plan.outcome(&decision.active.policy);
+        match outcome.final_answer() {
+            Answer::Pass => (allowed(&outcome), Span::ZERO),
+            // A final answer is none.
+            Answer::Retry(_) => return Err(overloaded()),
+            Answer::Delay(delay) => (allowed(&outcome), delay),
+            Answer::Refuse { status } => (denied(&outcome, status, &request), Span::ZERO),
+        }
+    };
+    decision.wait(delay).await;
+    Ok(said)
+}
+
+fn allowed(outcome: &Outcome<'_>) -> Vec<u8> {
+    let mut request_fields = Vec::new();
+    outcome.marks(&mut |name, value| request_fields.push((name, value)));
+    let fields = fields_of(outcome);
+    CheckResponse::Allow { request_fields, response_fields: borrowed(&fields) }.write()
+}
+
+fn denied(outcome: &Outcome<'_>, status: u16, request: &Authorized<'_>) -> Vec<u8> {
+    let asked = request.header("content-type").unwrap_or_default();
+    let word = outcome.grpc();
+    let (fields, body) = match grpc_content_type(&asked) {
+        Some(kind) => {
+            let mut fields = Vec::new();
+            outcome.grpc_headers(kind, &mut |name, value| fields.push((name, value.to_owned())));
+            (fields, String::new())
+        }
+        None => (fields_of(outcome), outcome.body()),
+    };
+    let grpc = (word.code, word.message.as_str());
+    CheckResponse::Deny { status, grpc, fields: borrowed(&fields), body: &body }.write()
+}
+
+fn fields_of(outcome: &Outcome<'_>) -> Vec<(&'static str, String)> {
+    let mut fields = Vec::new();
+    outcome.headers(&mut |name, value| fields.push((name, value.to_owned())));
+    fields
+}
+
+fn borrowed<'a>(fields: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    fields.iter().map(|(name, value)| (*name, value.as_str())).collect()
+}

@@ -1,0 +1,101 @@
+//! Calls of gRPC: Envoy's rate limit service, its external authorization, and health.
+//!
+//! Invariant: a call is decided by the policy, as `POST /check` is; what it cannot say of a refusal
+//! it does not say, and what is refused is never answered as if it were not. A call that its caller
+//! gives a time has its answer within it: nobody waits for a place that comes later. Deliberately
+//! absent: who may ask, and how long a message may be; that is `http`'s.
+
+mod answering;
+mod authorization;
+mod facts;
+mod health;
+mod rate_limit;
+
+pub(crate) use self::answering::overloaded;
+pub use self::health::Watchers;
+pub(crate) use self::health::is_known;
+
+use std::sync::Arc;
+
+use tollgate_core::Span;
+use tollgate_grpc::status::{Code, Status};
+use tollgate_grpc::{authorization as authorizations, health as healths, rate_limit as limits};
+
+use crate::call_counts::Called;
+use crate::gate::Gate;
+use crate::protocols::Protocols;
+
+/// What a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Envoy's rate limit service.
+    RateLimit,
+    /// Envoy's external authorization.
+    Authorize,
+    /// Whether to send requests here.
+    Health,
+    /// The same, and every change of it.
+    Watch,
+}
+
+impl Method {
+    /// The method of a path, if it is spoken here.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(crate) fn of(path: &str, spoken: Protocols) -> Result<Self, Status> {
+        let off = |name: &str| {
+            let message = format!("{name} is not spoken here; the setting protocols turns it on");
+            Err(Status::new(Code::Unimplemented, message))
+        };
+        match path {
+            limits::PATH if spoken.rate_limit => Ok(Self::RateLimit),
+            limits::PATH => off("ratelimit"),
+            authorizations::PATH if spoken.ext_authz => Ok(Self::Authorize),
+            authorizations::PATH => off("ext_authz"),
+            healths::CHECK_PATH => Ok(Self::Health),
+            healths::WATCH_PATH => Ok(Self::Watch),
+            _ => Err(Status::new(Code::Unimplemented, "there is no such method here")),
+        }
+    }
+
+    /// What it is counted as.
+    pub(crate) const fn called(self) -> Called {
+        match self {
+            Self::RateLimit => Called::RateLimit,
+            Self::Authorize => Called::ExtAuthz,
+            Self::Health | Self::Watch => Called::Health,
+        }
+    }
+
+    /// True when whoever asks may.
+    pub(crate) const fn is_public(self) -> bool {
+        matches!(self, Self::Health | Self::Watch)
+    }
+}
+
+/// What a call about requests is called in traces.
+pub(crate) fn traced(path: &str) -> Option<&'static str> {
+    match path {
+        limits::PATH => limits::PATH.strip_prefix('/'),
+        authorizations::PATH => authorizations::PATH.strip_prefix('/'),
+        _ => None,
+    }
+}
+
+/// Answers a message about requests; `patience` is how long its caller waits.
+///
+/// # Errors
+/// What the call ends with instead.
+pub(crate) async fn answer(
+    gate: &Arc<Gate>,
+    method: Method,
+    message: &[u8],
+    patience: Span,
+) -> Result<Vec<u8>, Status> {
+    match method {
+        Method::RateLimit => rate_limit::answer(gate, message, patience).await,
+        Method::Authorize => authorization::answer(gate, message, patience).await,
+        Method::Health | Method::Watch => Err(Status::invalid("it asks about no request")),
+    }
+}

@@ -1,0 +1,352 @@
+//! Requests and answers: which path is what, who may ask, and how long a body may be and take.
+//!
+//! Invariant: every request gets an answer. What anybody may make grow is bounded: requests under
+//! way, heads, bodies and the time they take. A caller of `/check` says whose request it is, so
+//! only who has the token or a listed certificate may ask, or where neither is wanted, who comes
+//! from a listed network.
+
+mod page;
+mod proxies;
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tollgate_service::{
+    Access, Answer, Api, Call, HEALTH_PATH, Unauthorized, check as service, health as reports,
+    is_ours, lease,
+};
+
+use crate::addresses::{Addresses, Place};
+use crate::admin::{self, Operators};
+use crate::body::Body;
+use crate::config::{Callers, Limits};
+use crate::forward::Shape;
+use crate::gate::Gate;
+use crate::grpc::Watchers;
+use crate::peer::Peer;
+use crate::{check, leasing, settling, traces};
+
+pub use self::page::Page;
+
+/// The paths of the service.
+const CHECK_PATH: &str = "/check";
+const SETTLE_PATH: &str = "/check/settle";
+const LEASE_PATH: &str = "/lease";
+
+/// So many messages of whoever needs no token are read at a time, and of one address.
+const MAX_STRANGERS: usize = 256;
+const MAX_STRANGERS_OF_ONE: usize = 32;
+
+/// What answers requests.
+#[derive(Debug)]
+pub struct Http {
+    /// What decides them.
+    pub gate: Arc<Gate>,
+    /// Who may ask.
+    pub callers: Callers,
+    /// Who may operate.
+    pub operators: Operators,
+    /// How much there may be of everything.
+    pub limits: Limits,
+    /// The operator's page, if it is served.
+    pub page: Page,
+    /// Who wants to know of the server's end.
+    pub watchers: Watchers,
+    under_way: Semaphore,
+    /// Places of those who need no token.
+    strangers: Semaphore,
+    addresses: Arc<Addresses>,
+}
+
+/// Room for one request, until it is answered.
+pub(crate) struct Room<'a> {
+    _permit: SemaphorePermit<'a>,
+    _of_one: Option<Place>,
+}
+
+impl Http {
+    /// Nothing is under way yet.
+    #[must_use]
+    pub fn new(
+        gate: Arc<Gate>,
+        callers: Callers,
+        operators: Operators,
+        limits: Limits,
+        page: Page,
+    ) -> Self {
+        let under_way = Semaphore::new(limits.requests.min(Semaphore::MAX_PERMITS));
+        let (watchers, strangers) = (Watchers::default(), Semaphore::new(MAX_STRANGERS));
+        let addresses = Arc::new(Addresses::new(MAX_STRANGERS_OF_ONE));
+        Self { gate, callers, operators, limits, page, watchers, under_way, strangers, addresses }
+    }
+
+    /// The answer to a request from `peer`.
+    ///
+    /// # Errors
+    /// Never.
+    pub async fn respond(
+        self: Arc<Self>,
+        peer: Peer,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Infallible> {
+        let is_head = request.method() == "HEAD";
+        let Some(_permit) = self.admit() else {
+            // A proxy gets what it takes for a refusal: a failure might open it.
+            let shape = request.uri().path_and_query().and_then(|it| Shape::of(it.as_str()));
+            let answer = match shape {
+                Some((shape, _)) => shape.says(check::overloaded()),
+                None => check::overloaded(),
+            };
+            return Ok(response(answer, is_head));
+        };
+        let (head, body) = request.into_parts();
+        if head.uri.path() == LEASE_PATH {
+            let answer = self.lease(peer, &head, body).await;
+            return Ok(answer.unwrap_or_else(|problem| response(problem, is_head)));
+        }
+        Ok(response(self.answer(peer, &head, body).await, is_head))
+    }
+
+    /// Room for one more request; none, and that is counted, when there are as many as may be.
+    pub(crate) fn admit(&self) -> Option<Room<'_>> {
+        self.admit_to(&self.under_way, || Some(None))
+    }
+
+    /// The same for what is read of anybody: whoever sends it slowly keeps out others like him of
+    /// his address, and nobody who may ask for decisions.
+    pub(crate) fn admit_stranger(&self, address: IpAddr) -> Option<Room<'_>> {
+        self.admit_to(&self.strangers, || self.addresses.take(address).map(Some))
+    }
+
+    fn admit_to<'a>(
+        &self,
+        places: &'a Semaphore,
+        of_one: impl FnOnce() -> Option<Option<Place>>,
+    ) -> Option<Room<'a>> {
+        let permit = places.try_acquire().ok();
+        let room = permit.and_then(|permit| Some(Room { _permit: permit, _of_one: of_one()? }));
+        if room.is_none() {
+            self.gate.traffic.overloaded.fetch_add(1, Ordering::Relaxed);
+        }
+        room
+    }
+
+    async fn answer(&self, peer: Peer, head: &Parts, body: Incoming) -> Answer {
+        let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+        let path = target.split('?').next().unwrap_or_default();
+        let method = head.method.as_str();
+        if let Some((shape, behind)) = Shape::of(target) {
+            return self.forward(peer, head, shape, behind).await;
+        }
+        if path == HEALTH_PATH {
+            return self.health(method, &head.headers);
+        }
+        if self.operators.has_page()
+            && let Some(answer) = self.page.answer(method, path)
+        {
+            return answer;
+        }
+        if is_ours(path) {
+            return self.operate(head, target, body).await;
+        }
+        if !matches!(path, CHECK_PATH | SETTLE_PATH) {
+            let detail = "use POST /check, POST /check/settle, POST /lease or GET \
+                          /.well-known/tollgate/health";
+            return Answer::problem(404, "Not Found", detail);
+        }
+        if method != "POST" {
+            return Answer::not_allowed("POST");
+        }
+        if let Err(answer) = self.authorize(peer, &head.headers) {
+            self.note_refused(Api::Check, &answer, &head.headers);
+            return answer;
+        }
+        match self.read(body, service::MAX_BODY).await {
+            Ok(body) if path == SETTLE_PATH => settling::answer(&self.gate, &body).await,
+            Ok(body) => check::answer(&self.gate, &body).await,
+            Err(NoBody::TooLong) => service::too_long(),
+            Err(NoBody::Late) => late(),
+        }
+    }
+
+    /// What nodes of a fleet ask; the answer is no text.
+    async fn lease(
+        &self,
+        peer: Peer,
+        head: &Parts,
+        body: Incoming,
+    ) -> Result<Response<Body>, Answer> {
+        if head.method != "POST" {
+            return Err(Answer::not_allowed("POST"));
+        }
+        if let Err(answer) = self.authorize(peer, &head.headers) {
+            self.note_refused(Api::Check, &answer, &head.headers);
+            return Err(answer);
+        }
+        let body = self.read(body, lease::MAX_BODY).await.map_err(|why| match why {
+            NoBody::TooLong => lease::too_long(),
+            NoBody::Late => late(),
+        })?;
+        let content_type = field(&head.headers, "content-type");
+        let answer = leasing::answer(&self.gate, content_type.as_deref(), &body).await?;
+        let mut response = Response::new(Body::whole(Bytes::from(answer)));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(lease::CONTENT_TYPE));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Ok(response)
+    }
+
+    async fn operate(&self, head: &Parts, target: &str, body: Incoming) -> Answer {
+        let method = head.method.as_str();
+        let allowed = {
+            let field = |name: &str| field(&head.headers, name);
+            let now_ms = self.gate.clock.now_ms();
+            admin::allowed(&self.operators, &Call { method, target, field: &field, now_ms })
+        };
+        if let Err(answer) = &allowed {
+            self.note_refused(Api::Admin, answer, &head.headers);
+        }
+        let allowed = match allowed {
+            Ok(allowed) => allowed,
+            Err(answer) => return answer,
+        };
+        let read = async |most| self.read(body, most).await.ok();
+        admin::answer(&self.gate, allowed, (method, target), read).await
+    }
+
+    /// Counts an answer that refuses a token, or an address.
+    pub(crate) fn note_refused(&self, api: Api, answer: &Answer, headers: &HeaderMap) {
+        let has_token = headers.contains_key(hyper::header::AUTHORIZATION);
+        if let Some(refused) = Unauthorized::of(api, answer, has_token) {
+            self.gate.note_unauthorized(refused);
+        }
+    }
+
+    pub(crate) fn authorize(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Answer> {
+        match &self.callers.token {
+            _ if self.callers.trusts(peer) => {
+                traces::admitted();
+                Ok(())
+            }
+            Some(token) if token.authorizes(field(headers, "authorization").as_deref()) => {
+                traces::admitted();
+                Ok(())
+            }
+            Some(_) => {
+                let detail = "send \"authorization: Bearer\" with the token of this service";
+                let answer = Answer::problem(401, "Unauthorized", detail);
+                Err(answer.with("www-authenticate", "Bearer"))
+            }
+            None => {
+                let detail = "who asks says whose request it is, and this one may not: set check_token, \
+                              or list its address in trusted_callers, or its certificate in tls_clients";
+                Err(Answer::problem(403, "Forbidden", detail))
+            }
+        }
+    }
+
+    /// The body, of at most so many bytes, within the time that it may take.
+    pub(crate) async fn read(&self, body: Incoming, most: usize) -> Result<Vec<u8>, NoBody> {
+        self.read_within(body, most, self.limits.body_timeout).await
+    }
+
+    /// The same, in so much time.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) async fn read_within(
+        &self,
+        body: Incoming,
+        most: usize,
+        time: Duration,
+    ) -> Result<Vec<u8>, NoBody> {
+        let most_bytes = u64::try_from(most).unwrap_or(u64::MAX);
+        if body.size_hint().lower() > most_bytes {
+            return Err(NoBody::TooLong);
+        }
+        let read = Limited::new(body, most).collect();
+        match tokio::time::timeout(time, read).await {
+            Ok(Ok(body)) => Ok(body.to_bytes().into()),
+            // Too long, or broken off, and then nobody reads the answer.
+            Ok(Err(_)) => Err(NoBody::TooLong),
+            Err(_) => {
+                self.gate.traffic.timed_out.fetch_add(1, Ordering::Relaxed);
+                Err(NoBody::Late)
+            }
+        }
+    }
+
+    fn health(&self, method: &str, headers: &HeaderMap) -> Answer {
+        if !matches!(method, "GET" | "HEAD") {
+            return Answer::not_allowed("GET, HEAD");
+        }
+        let authorization = field(headers, "authorization");
+        let access = self.operators.tokens.access(authorization.as_deref());
+        let has_token =
+            |token: &tollgate_service::Token| token.authorizes(authorization.as_deref());
+        let is_trusted = matches!(access, Some(Access::Admin | Access::Read))
+            || self.callers.token.as_ref().is_some_and(has_token);
+        let known = self.gate.following.known();
+        let nothing = tollgate_policy::Problems::default();
+        let problems = known.refused.as_ref().map_or(&nothing, |(_, problems)| problems);
+        let failure = known.failure.as_ref().map(|(at_ms, why)| (*at_ms, why.as_str()));
+        let followed = self.gate.following.is_on().then_some(reports::Followed {
+            version: known.active.version,
+            source: known.active.source,
+            checked_at_ms: known.checked_at_ms,
+            failure,
+        });
+        reports::report(problems, Some(&known.active.policy), followed.as_ref(), is_trusted)
+    }
+}
+
+/// Why there is no body.
+pub(crate) enum NoBody {
+    TooLong,
+    Late,
+}
+
+fn late() -> Answer {
+    let answer = Answer::problem(408, "Request Timeout", "the body did not come in time");
+    answer.with("connection", "close")
+}
+
+/// The value of a field; lines of one name joined by commas (RFC 9110, 5.3). What is no text is
+/// read as if it had `?` there, so that it is never a token.
+fn field(headers: &HeaderMap, name: &str) -> Option<String> {
+    let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+    lines.map(|line| String::from_utf8_lossy(line).replace('\u{fffd}', "?")).reduce(
+        |mut joined, line| {
+            joined.push_str(", ");
+            joined.push_str(&line);
+            joined
+        },
+    )
+}
+
+/// An answer as it is sent.
+pub(crate) fn response(answer: Answer, is_head: bool) -> Response<Body> {
+    let body = match (is_head, answer.body) {
+        (true, _) => Bytes::new(),
+        (false, std::borrow::Cow::Borrowed(text)) => Bytes::from_static(text.as_bytes()),
+        (false, std::borrow::Cow::Owned(text)) => Bytes::from(text),
+    };
+    let mut response = Response::new(Body::whole(body));
+    *response.status_mut() =
+        StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in answer.fields.lines().lines().filter_map(|line| line.split_once(": ")) {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            response.headers_mut().append(name, value);
+        }
+    }
+    response
+}

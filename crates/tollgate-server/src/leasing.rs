@@ -1,0 +1,92 @@
+//! `POST /lease`: nodes of a fleet ask for units of its counts, report what they spent, and ask for
+//! what they have no units for.
+//!
+//! Invariant: a count is named alike for a node and for a request that comes to `/check`, by a hash
+//! under the fleet's secret, so that both are one count. Of several keys of a request what one
+//! refuses stays uncharged in the others, also when its node leaves meanwhile: what was begun goes
+//! on to its end. Deliberately absent: who may ask (`http`), and what is read and answered; that is
+//! the service's.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tollgate_policy::{LeaseReply, read_leased};
+use tollgate_service::lease::{self, Lease};
+use tollgate_service::metrics::Event;
+use tollgate_service::{self as service, Answer, Course, Round};
+
+use crate::finish::to_its_end;
+use crate::gate::Gate;
+use crate::store::{Ask, Name, NoReply};
+
+/// The answer to a body: the bytes, or what is wrong.
+///
+/// # Errors
+/// The problem that is answered.
+pub async fn answer(
+    gate: &Arc<Gate>,
+    content_type: Option<&str>,
+    body: &[u8],
+) -> Result<Vec<u8>, Answer> {
+    if gate.fleet_secret.is_none() {
+        return Err(lease::off("fleet_secret"));
+    }
+    let lease = Lease::read(&gate.following.fleet(), gate.clock.now(), content_type, body);
+    let lease = lease.map_err(|refused| {
+        if refused.is_of_another_policy {
+            gate.counting.add(Event::LeaseConflict);
+        }
+        refused.answer
+    })?;
+    gate.counting.add(Event::LeaseQuestion);
+    let asked = Arc::clone(gate);
+    let replies = to_its_end(async move { decide(&asked, &lease).await }).await;
+    let replies = replies.into_iter().map(|reply| replied(gate, reply));
+    Ok(lease::answer(replies.collect()))
+}
+
+/// Decides all keys, none of them for a request that another refuses.
+async fn decide(gate: &Gate, lease: &Lease) -> Vec<Result<Vec<u8>, NoReply>> {
+    let names: Vec<Name> = lease.keys().iter().map(|key| gate.store.name_of(&key.name)).collect();
+    let mut course = Course::new(lease);
+    loop {
+        let round = course.round();
+        if round.is_empty() {
+            return course.replies(|| NoReply::Late);
+        }
+        let replies = join_all(round.iter().map(|it| ask(gate, &names, it))).await;
+        course.hear(replies).iter().for_each(|why| gate.note_no_reply(why));
+    }
+}
+
+/// Asks one count.
+async fn ask(gate: &Gate, names: &[Name], round: &Round<'_>) -> Result<Vec<u8>, NoReply> {
+    gate.counting.add(round.ask.event());
+    let Some(name) = names.get(round.key) else { return Err(NoReply::Late) };
+    let ask = match round.ask {
+        service::Ask::Look(request) | service::Ask::Charge(request) => Ask::Check(request),
+        service::Ask::Refund(request, reply) => Ask::Refund { request, reply },
+    };
+    gate.store.ask(name, ask).await
+}
+
+/// A reply as it is told.
+fn replied(gate: &Gate, reply: Result<Vec<u8>, NoReply>) -> LeaseReply {
+    match reply {
+        Ok(reply) if reply.is_empty() => {
+            gate.note(Event::Corrupt, "what was stored could not be read");
+            LeaseReply::Failed
+        }
+        Ok(reply) => {
+            let leased = read_leased(&reply).map(|(leased, _)| leased).unwrap_or_default();
+            let units = leased.iter().flatten().fold(0_u64, |sum, it| sum.saturating_add(it.units));
+            gate.counting.add_many(Event::LeaseUnit, units);
+            LeaseReply::Decided(reply)
+        }
+        Err(NoReply::Overloaded) => LeaseReply::Overloaded,
+        Err(why) => {
+            gate.note_no_reply(&why);
+            LeaseReply::Failed
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Probes: `/live` and `/ready`, on an address of their own.
+//!
+//! Invariant: a probe is answered whatever traffic does: no limit of requests or connections, no
+//! TLS and no token stands before it, and nothing is told but whether. Live says that the process
+//! answers; ready that requests should be sent here, which ends with SIGTERM before anything else
+//! does. A policy that cannot be replaced makes nobody unready: the last good one is enforced.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tollgate_service::Answer;
+
+use crate::http::response;
+
+/// Probes at a time: more are no probes.
+const MAX_PROBES: usize = 64;
+/// For a probe, from its first byte to its end.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Answers probes for as long as the process lives.
+pub(crate) async fn serve(listener: TcpListener, drain: watch::Receiver<bool>) {
+    let probes = Arc::new(Semaphore::new(MAX_PROBES));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let Ok(probe) = Arc::clone(&probes).try_acquire_owned() else { continue };
+        let drain = drain.clone();
+        tokio::spawn(async move {
+            let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
+                let answer = answer(request.uri().path(), *drain.borrow());
+                let mut response: Response<_> = response(answer, request.method() == "HEAD");
+                let close = hyper::header::HeaderValue::from_static("close");
+                response.headers_mut().insert(hyper::header::CONNECTION, close);
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .serve_connection(TokioIo::new(stream), answer);
+            let _ = tokio::time::timeout(TIMEOUT, connection).await;
+            drop(probe);
+        });
+    }
+}
+
+fn answer(path: &str, is_draining: bool) -> Answer {
+    match (path, is_draining) {
+        ("/live", _) => Answer::json("{\"status\":\"live\"}".to_owned()),
+        ("/ready", false) => Answer::json("{\"status\":\"ready\"}".to_owned()),
+        ("/ready", true) => Answer::problem(503, "Service Unavailable", "the server is ending"),
+        _ => Answer::problem(404, "Not Found", "use /live or /ready"),
+    }
+}

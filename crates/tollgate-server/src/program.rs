@@ -1,0 +1,354 @@
+//! The program: from the command line to the exit status.
+//!
+//! Invariant: whatever is wrong with settings, policy or certificates is said at once, all of it,
+//! on standard error, before anything listens. Status 0: it served and ended as it was told; 1: it
+//! could not, or requests were cut off at its end; 2: the command line is wrong.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tollgate_policy::{Problem, Problems};
+use tollgate_redis::{BadFile, Engine, Tls as EngineTls};
+use tollgate_service::health;
+
+use crate::active::{self, Spoken};
+use crate::clock::Clock;
+use crate::config::{Command, Config, command};
+use crate::following::{File, Following};
+use crate::gate::{Gate, Parts};
+use crate::http::{Http, Page};
+use crate::log::{Level, Log};
+use crate::server::{Server, Signals};
+use crate::store::Store;
+use crate::store::memory::Memory;
+use crate::store::redis::Redis;
+use crate::tls::Tls;
+use crate::traces::{Exporter, Traces};
+
+/// The longest policy that is read: what the policy crate reads, and room to say that it is more.
+const MAX_POLICY: u64 = 2 << 20;
+/// What whoever runs several servers without a store should know.
+const FLEET_OF_ONE: &str = "rules with \"scope\": \"fleet\" are counted in the memory of this one server: a second one \
+                            would count for itself, unless both have a store";
+/// Descriptors that are no connections.
+const OWN_DESCRIPTORS: u64 = 128;
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let variable = |name: &str| std::env::var(name).ok();
+    match command(std::env::args_os(), &variable) {
+        Command::Say(text, 0) => say(&mut std::io::stdout(), &text, 0),
+        Command::Say(text, status) => say(&mut std::io::stderr(), &text, status),
+        Command::Wrong(problems) => refuse(&problems),
+        Command::Check(config) => match open(&config) {
+            Ok(Files { policy: file, .. }) => {
+                let rules = file.policy.rules().len();
+                for warning in warnings(&config, &file) {
+                    let _ = writeln!(std::io::stderr(), "warning: {warning}");
+                }
+                say(
+                    &mut std::io::stdout(),
+                    &format!("the configuration is right: {rules} rules\n"),
+                    0,
+                )
+            }
+            Err(problems) => refuse(&problems),
+        },
+        Command::Serve(config) => match open(&config) {
+            Ok(files) => serve(config, files),
+            Err(problems) => refuse(&problems),
+        },
+    }
+}
+
+fn say(to: &mut dyn Write, text: &str, status: u8) -> ExitCode {
+    let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+    ExitCode::from(status)
+}
+
+fn refuse(problems: &Problems) -> ExitCode {
+    let mut text = String::new();
+    for problem in &problems.0 {
+        text.push_str(&format!("error: {problem}\n"));
+    }
+    say(&mut std::io::stderr(), &text, 1)
+}
+
+/// The files that the configuration names.
+struct Files {
+    policy: File,
+    tls: Option<Tls>,
+    engine_tls: Option<EngineTls>,
+    page: Page,
+}
+
+/// Reads them.
+fn open(config: &Config) -> Result<Files, Problems> {
+    let mut problems = Problems::default();
+    let file = read_policy(&config.policy, &config.hash_key, config.spoken);
+    let tls = config.tls.clone().map(Tls::open).transpose();
+    if let Err(of_policy) = &file {
+        problems.0.extend(of_policy.0.clone());
+    }
+    if let Err(why) = &tls {
+        problems.0.push(Problem::new("tls_certificate", why.clone()));
+    }
+    let engine_tls = config.engine_tls.clone().map(EngineTls::open).transpose();
+    if let Err(wrong) = &engine_tls {
+        problems.0.extend(wrong.iter().map(problem_of));
+    }
+    let page = config.page.as_deref().map_or_else(|| Ok(Page::default()), Page::read);
+    if let Err(why) = &page {
+        problems.0.push(Problem::new("page", why.clone()));
+    }
+    match (file, tls, engine_tls, page) {
+        (Ok(policy), Ok(tls), Ok(engine_tls), Ok(page)) => {
+            Ok(Files { policy, tls, engine_tls, page })
+        }
+        _ => Err(problems),
+    }
+}
+
+/// A file of TLS to the engine that cannot be used, at its setting.
+fn problem_of(bad: &BadFile) -> Problem {
+    Problem::new(&format!("store_{}", bad.what), bad.why.clone())
+}
+
+fn read_policy(path: &Path, hash_key: &[u8], spoken: Spoken) -> Result<File, Problems> {
+    let unreadable = |why: String| {
+        let message = format!("{} cannot be read: {why}", path.display());
+        Problems([Problem::new("policy", message)].into())
+    };
+    let metadata = std::fs::metadata(path).map_err(|why| unreadable(why.to_string()))?;
+    if metadata.len() > MAX_POLICY {
+        return Err(unreadable("it is longer than 2 MiB".to_owned()));
+    }
+    let text = std::fs::read_to_string(path).map_err(|why| unreadable(why.to_string()))?;
+    let policy = active::compile(&text, hash_key, spoken)?;
+    Ok(File::new(text, policy))
+}
+
+fn warnings(config: &Config, file: &File) -> Vec<String> {
+    let mut warnings = config.warnings.clone();
+    let of_policy = active::warnings(&file.policy, !config.hash_key.is_empty(), config.spoken);
+    warnings.extend(of_policy.0.iter().map(ToString::to_string));
+    warnings
+}
+
+fn serve(config: Config, files: Files) -> ExitCode {
+    let clock = Clock::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(config.threads)
+        .enable_all()
+        .build();
+    let log = Log::to_stdout(clock);
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(why) => return failed(&log, &format!("no threads: {why}")),
+    };
+    let is_whole = runtime.block_on(run(config, files, clock, log));
+    runtime.shutdown_background();
+    ExitCode::from(u8::from(!is_whole))
+}
+
+fn failed(log: &Log, why: &str) -> ExitCode {
+    log.say(Level::Error, "failed", why);
+    log.close();
+    ExitCode::from(1)
+}
+
+async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
+    let Files { policy, tls, engine_tls, page } = files;
+    if let Some(options) = &mut config.engine {
+        options.tls = engine_tls.map(Arc::new);
+    }
+    for warning in &config.warnings {
+        log.say(Level::Warning, "setting_warning", warning);
+    }
+    raise_descriptors(&log, config.limits.connections);
+    let (gate, exporter) = match gate(&config, policy, clock, log) {
+        Ok(gate) => gate,
+        Err((log, why)) => {
+            failed(&log, &why);
+            return false;
+        }
+    };
+    export(&gate, exporter);
+    let log = &gate.log;
+    gate.following.warn(&gate.following.active().policy, 0, log);
+    if gate.following.active().policy.has_fleet() && config.engine.is_none() {
+        log.say(Level::Info, "fleet_counted_here", FLEET_OF_ONE);
+    }
+    greet(&gate).await;
+    gate.follow(0).await;
+    let bound = async {
+        let signals = Signals::take().map_err(|why| format!("no signals: {why}"))?;
+        let told = |address, why: std::io::Error| format!("cannot listen on {address}: {why}");
+        let listen = config.listen;
+        let listener = TcpListener::bind(listen).await.map_err(|why| told(listen, why))?;
+        let listen = config.operations_listen;
+        let operations = TcpListener::bind(listen).await.map_err(|why| told(listen, why))?;
+        Ok::<_, String>((signals, listener, operations))
+    };
+    let (signals, listener, operations) = match bound.await {
+        Ok(bound) => bound,
+        Err(why) => {
+            failed(log, &why);
+            return false;
+        }
+    };
+    let (path, hash_key) = (config.policy, config.hash_key);
+    let http = Http::new(Arc::clone(&gate), config.callers, config.operators, config.limits, page);
+    let (http, tls) = (Arc::new(http), tls.map(Arc::new));
+    let server = Server { http, tls, listener, operations, drain: config.drain };
+    if let Some((listening, operations)) = server.addresses() {
+        let scheme = if server.tls.is_some() { "https" } else { "http" };
+        let fields = [
+            ("url", format!("{scheme}://{listening}").into()),
+            ("operations_url", format!("http://{operations}").into()),
+        ];
+        log.event(Level::Info, "listening", &fields);
+    }
+    let reload = async || reload(&gate, &path, &hash_key).await;
+    let is_whole = server.serve(signals, reload).await;
+    gate.log.close();
+    is_whole
+}
+
+/// Sends traces beside everything else, where they are asked for.
+fn export(gate: &Arc<Gate>, exporter: Option<Exporter>) {
+    let Some(exporter) = exporter else { return };
+    let gate = Arc::clone(gate);
+    tokio::spawn(async move {
+        exporter.run(|why| gate.log.say(Level::Warning, "traces_failed", why)).await;
+    });
+}
+
+/// What decides requests.
+fn gate(
+    config: &Config,
+    file: File,
+    clock: Clock,
+    log: Log,
+) -> Result<(Arc<Gate>, Option<Exporter>), (Log, String)> {
+    let mut seeds = [[0; 16]; 3];
+    for seed in &mut seeds {
+        if let Err(why) = getrandom::fill(seed) {
+            return Err((log, format!("no random bytes: {why}")));
+        }
+    }
+    let [of_table, of_gate, of_traces] = seeds;
+    let traces = config.traces.clone().map(|options| Traces::new(options, clock, of_traces));
+    let (traces, exporter) = traces.unzip();
+    let store = match store(config, clock, of_table, traces.as_ref()) {
+        Ok(store) => store,
+        Err(why) => return Err((log, why)),
+    };
+    let is_on = config.operators.tokens.admin.is_some();
+    let following = Following::new(file, is_on, !config.hash_key.is_empty(), config.spoken);
+    let gate = Gate::new(Parts {
+        store,
+        clock,
+        log,
+        following,
+        hash_key: config.hash_key.clone(),
+        fleet_secret: config.fleet_secret,
+        log_share: config.log_share,
+        is_uncounted: !config.operators.tokens.read_metrics(),
+        seed: of_gate,
+    });
+    if let Some(traces) = traces {
+        // Nobody else sets it.
+        let _ = gate.traces.set(traces);
+    }
+    Ok((gate, exporter))
+}
+
+/// The store that is configured.
+fn store(
+    config: &Config,
+    clock: Clock,
+    seed: [u8; 16],
+    traces: Option<&Traces>,
+) -> Result<Store, String> {
+    if let Some(mut options) = config.engine.clone() {
+        options.shards = config.threads;
+        if let Some(traces) = traces {
+            options.observer = Some(Arc::new(traces.clone()));
+        }
+        let engine = Engine::new(options).map_err(|why| format!("no random bytes: {why}"))?;
+        return Ok(Store::Redis(Redis::new(engine, &config.hash_key)));
+    }
+    let data = config.data.as_deref();
+    Memory::open(clock, config.table, seed, data).map(Store::Memory)
+}
+
+/// Says what an operator should know of the engine, if there is one. A server whose engine does not
+/// answer starts all the same: `on_failure` decides meanwhile.
+async fn greet(gate: &Gate) {
+    let Some(engine) = gate.store.engine() else { return };
+    match engine.greet().await {
+        Ok(warnings) => {
+            for warning in warnings {
+                gate.log.say(Level::Warning, "store_warning", &warning.to_string());
+            }
+        }
+        Err(fault) => gate.log.say(Level::Error, "store_unreachable", fault.label()),
+    }
+}
+
+/// Reads the policy file again, and the certificates for the engine.
+async fn reload(gate: &Gate, path: &Path, hash_key: &[u8]) {
+    reload_engine_tls(gate);
+    match read_policy(path, hash_key, gate.following.spoken()) {
+        Ok(file) => {
+            gate.following.set_file(file, gate.clock.now_ms());
+            gate.follow(0).await;
+            let version = gate.following.active().version;
+            gate.log.event(Level::Info, "policy_reloaded", &[("version", version.into())]);
+        }
+        Err(problems) => {
+            let prefix = "the policy file cannot be enforced, the one before stays: ";
+            health::log_each(&problems, prefix, &mut |line| {
+                gate.log.say(Level::Error, "policy_refused", line);
+            });
+        }
+    }
+}
+
+fn reload_engine_tls(gate: &Gate) {
+    let Some(engine) = gate.store.engine() else { return };
+    match engine.reload_tls() {
+        Ok(true) => gate.log.event(Level::Info, "store_certificates_reloaded", &[]),
+        Ok(false) => {}
+        Err(wrong) => {
+            for bad in &wrong {
+                let line = problem_of(bad).to_string();
+                gate.log.say(Level::Error, "store_certificates_refused", &line);
+            }
+        }
+    }
+}
+
+/// Takes as many descriptors as the connections need, if the machine gives them.
+fn raise_descriptors(log: &Log, connections: usize) {
+    let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OWN_DESCRIPTORS);
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    if limit.current.unwrap_or(u64::MAX) < wanted {
+        let raised = Rlimit { current: Some(wanted.min(most)), maximum: limit.maximum };
+        let is_raised = setrlimit(Resource::Nofile, raised).is_ok();
+        if most < wanted || !is_raised {
+            let message = format!(
+                "max_connections needs {wanted} descriptors and the machine gives {most}; raise \
+                 LimitNOFILE, or lower it"
+            );
+            log.say(Level::Warning, "few_descriptors", &message);
+        }
+    }
+}

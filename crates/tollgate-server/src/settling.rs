@@ -1,0 +1,55 @@
+//! A cost that turned out otherwise: the id that a caller is given with the answer, and what
+//! becomes of the cost that it comes back with.
+//!
+//! Invariant: an id is valid where it was given: its seal is the store's. Every count settles by
+//! itself and remembers what it settled, so it makes no difference how often it is asked. A store
+//! that does not answer may have settled: the caller is told to ask for the same again.
+//! Deliberately absent: the policy; the id says what was charged.
+
+use futures_util::future::join_all;
+use tollgate_policy::{Partition, Policy, Settlement};
+use tollgate_service::Answer;
+use tollgate_service::check::Decided;
+use tollgate_service::metrics::Event;
+use tollgate_service::settle::{self, Asked, Receipts};
+
+use crate::gate::Gate;
+use crate::store::{Ask, NoReply};
+
+/// The id of a decided request, where the store seals any.
+pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<String> {
+    let sealer = gate.store.sealer()?;
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).ok()?;
+    let name_of = |partition: Partition<'_>| gate.name_of(policy, partition.key());
+    let number = u64::from_le_bytes(random);
+    Some(sealer.id(&Receipts::of(&decided.plan, policy, number, &name_of)))
+}
+
+/// Settles what `body` says.
+pub async fn answer(gate: &Gate, body: &[u8]) -> Answer {
+    let Asked { receipts, cost } = match settle::asked(gate.store.sealer(), body, gate.clock.now())
+    {
+        Ok(asked) => asked,
+        Err(answer) => return answer,
+    };
+    let number = receipts.number;
+    let each = receipts.counts.iter().map(|(name, receipt)| async move {
+        gate.counting.add(Event::Settle);
+        let request = Settlement::request(number, cost, receipt);
+        gate.store.ask(name, Ask::Check(&request)).await
+    });
+    let each = join_all(each).await.into_iter().map(|reply| read(gate, reply));
+    settle::answer(cost, each.collect())
+}
+
+/// What a count said; what is wrong with it is counted.
+fn read(gate: &Gate, reply: Result<Vec<u8>, NoReply>) -> Option<Settlement> {
+    let reply = reply.inspect_err(|why| gate.note_no_reply(why)).ok()?;
+    let settlement = Settlement::read(&reply);
+    if settlement.is_err() {
+        let event = if reply.is_empty() { Event::Corrupt } else { Event::Misread };
+        gate.note(event, "what was settled cannot be read");
+    }
+    settlement.ok()
+}

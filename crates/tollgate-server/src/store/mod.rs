@@ -1,0 +1,99 @@
+//! Where counts and rules are: in memory, or in an engine that several servers share.
+//!
+//! Invariant: bytes in, bytes out. A partition's request is what
+//! [`Partition::request`](tollgate_policy::Partition::request) writes, its reply is for
+//! [`PartitionMut::accept`](tollgate_policy::PartitionMut::accept); a [`StoreCall`] has its
+//! [`StoreReply`]. A store that does not answer is a failure with a name, never a wait without end.
+//! Deliberately absent: a trait. There are few stores, they are listed here, and the compiler asks
+//! each of them for every operation.
+
+mod ask;
+mod journal;
+pub mod memory;
+pub mod redis;
+pub mod table;
+
+use tollgate_core::Timestamp;
+use tollgate_redis::Engine;
+use tollgate_service::settle::Sealer;
+use tollgate_service::{StoreCall, StoreReply};
+
+pub use self::ask::{Ask, Name, NoReply};
+use self::memory::Memory;
+use self::redis::Redis;
+
+/// A store.
+#[derive(Debug)]
+pub enum Store {
+    /// In this process: exact for whoever asks this one server.
+    Memory(Memory),
+    /// In an engine that several servers share.
+    Redis(Redis),
+}
+
+impl Store {
+    /// What the count of a partition's key is called here: a hash under a secret, so that it may be
+    /// told to callers (the ids of costs that are settled later have it).
+    #[must_use]
+    pub fn name_of(&self, key: &[u8]) -> Name {
+        match self {
+            Self::Memory(memory) => memory.name_of(key),
+            Self::Redis(redis) => redis.name_of(key),
+        }
+    }
+
+    /// What the ids of costs that are settled later are sealed with; none where nobody could settle
+    /// them.
+    #[must_use]
+    pub const fn sealer(&self) -> Option<&Sealer> {
+        match self {
+            Self::Memory(memory) => memory.sealer(),
+            Self::Redis(redis) => redis.sealer(),
+        }
+    }
+
+    /// Asks the count of this name.
+    ///
+    /// # Errors
+    /// There is no reply.
+    pub async fn ask(&self, name: &Name, ask: Ask<'_>) -> Result<Vec<u8>, NoReply> {
+        match self {
+            Self::Memory(memory) => memory.ask(name, ask),
+            Self::Redis(redis) => redis.ask(name, ask).await,
+        }
+    }
+
+    /// Carries out a call on policies or tenants. Keys and metrics are whoever decides asked for.
+    pub async fn rules(&self, call: &StoreCall) -> StoreReply {
+        match self {
+            Self::Memory(memory) => memory.rules(call).await,
+            Self::Redis(redis) => redis.rules(call).await,
+        }
+    }
+
+    /// Called about once a second, for what is to be done without being asked.
+    pub fn tick(&self, number: usize, now: Timestamp) {
+        match self {
+            Self::Memory(memory) => memory.tick(number, now),
+            Self::Redis(_) => {}
+        }
+    }
+
+    /// What its metrics tell beside what is counted of requests, as lines of the text format.
+    #[must_use]
+    pub fn held(&self) -> table::Held {
+        match self {
+            Self::Memory(memory) => memory.held(),
+            Self::Redis(_) => table::Held::default(),
+        }
+    }
+
+    /// The engine, where there is one.
+    #[must_use]
+    pub const fn engine(&self) -> Option<&Engine> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(redis) => Some(redis.engine()),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The store in an engine that several servers share: Valkey or Redis.
+//!
+//! Invariant: counts are one value for each key, replaced by compare-and-swap (`tollgate-redis`).
+//! Rules are a log: every change is an entry, appended only if nobody else appended meanwhile, and
+//! every server replays it, so that all of them hold the same versions. A log that is shorter than
+//! what a server knows was lost with the engine's data: the server keeps what it has, and changes
+//! fail until it is restarted, because two histories with the same numbers would be two truths.
+
+use tokio::sync::Mutex;
+use tollgate_redis::{Engine, Failed, Fault};
+use tollgate_service::settle::Sealer;
+use tollgate_service::{MemoryLimits, MemoryStore, StoreCall, StoreReply};
+
+use crate::store::ask::{Ask, Name, NoReply};
+use crate::traces::{self, Kind, Open};
+
+/// What the log is called, after the prefix.
+const LOG: &str = "rules";
+/// The most entries of it. Only who has the admin token adds any.
+const MAX_ENTRIES: u64 = 100_000;
+/// Tries to append before it is a failure: as many servers change rules at the same time.
+const MAX_TRIES: u32 = 8;
+
+/// The store.
+pub struct Redis {
+    engine: Engine,
+    /// Of the secret that all servers of the engine share; none without one.
+    sealer: Option<Sealer>,
+    rules: Mutex<Rules>,
+}
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redis").field("under_way", &self.engine.under_way()).finish_non_exhaustive()
+    }
+}
+
+/// The rules as of so many entries.
+#[derive(Debug)]
+struct Rules {
+    store: MemoryStore,
+    entries: u64,
+}
+
+impl Redis {
+    /// The store in `engine`; nothing is asked yet. `secret` is what all servers of the engine
+    /// share, or empty.
+    #[must_use]
+    pub fn new(engine: Engine, secret: &[u8]) -> Self {
+        let sealer = Sealer::new(secret, b"redis");
+        Self { engine, sealer, rules: Mutex::new(Rules::default()) }
+    }
+
+    pub(super) fn name_of(&self, key: &[u8]) -> Name {
+        *self.engine.name(key).bytes()
+    }
+
+    pub(super) const fn sealer(&self) -> Option<&Sealer> {
+        self.sealer.as_ref()
+    }
+
+    /// The engine.
+    #[must_use]
+    pub const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(super) async fn ask(&self, name: &Name, ask: Ask<'_>) -> Result<Vec<u8>, NoReply> {
+        let ask = match ask {
+            Ask::Check(request) => tollgate_redis::Ask::Check(request.to_vec()),
+            Ask::Refund { request, reply } => {
+                tollgate_redis::Ask::Refund { request: request.to_vec(), reply: reply.to_vec() }
+            }
+            Ask::Operate(request) => tollgate_redis::Ask::Operate(request.to_vec()),
+        };
+        let span = traces::child("store", Kind::Internal);
+        let tag = span.as_ref().map(Open::tag);
+        match self.engine.ask_as(tollgate_redis::Name::new(*name), ask, tag).await {
+            // What was stored could not be read.
+            Err(Failed::Corrupt) => Ok(Vec::new()),
+            Err(Failed::Overloaded) => Err(NoReply::Overloaded),
+            Err(Failed::Engine(Fault::Late)) => Err(NoReply::Late),
+            Err(Failed::Engine(fault)) => Err(NoReply::Failed(told(fault))),
+            Err(Failed::Open) => Err(NoReply::Failed("the engine did not answer of late".into())),
+            Err(Failed::Malformed) => Err(NoReply::Failed("malformed request or reply".into())),
+            Ok(reply) => Ok(reply),
+        }
+    }
+
+    pub(super) async fn rules(&self, call: &StoreCall) -> StoreReply {
+        let mut rules = self.rules.lock().await;
+        for _ in 0..MAX_TRIES {
+            if let Err(why) = rules.catch_up(&self.engine).await {
+                return StoreReply::Failed(why);
+            }
+            let before = rules.store.changes();
+            let Some(reply) = rules.store.answer(call) else {
+                return StoreReply::Failed("it is no matter of rules".to_owned());
+            };
+            if rules.store.changes() == before {
+                return reply;
+            }
+            let entry = call.to_json();
+            let appended = match rules.entries < MAX_ENTRIES {
+                true => self.engine.append(LOG, rules.entries, entry.as_bytes()).await,
+                false => Err(Fault::OutOfMemory),
+            };
+            if appended == Ok(true) {
+                rules.entries = rules.entries.saturating_add(1);
+                return reply;
+            }
+            // What was changed here is no entry, or nobody knows: read all of it again.
+            *rules = Rules::default();
+            if let Err(fault) = appended {
+                return StoreReply::Failed(told(fault));
+            }
+        }
+        StoreReply::Failed("others change the rules all the time".to_owned())
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { store: MemoryStore::new(MemoryLimits::default()), entries: 0 }
+    }
+}
+
+impl Rules {
+    /// Replays what others appended.
+    async fn catch_up(&mut self, engine: &Engine) -> Result<(), String> {
+        let length = engine.length(LOG).await.map_err(told)?;
+        if length < self.entries {
+            return Err("the engine has lost rules; restart the servers and put them again".into());
+        }
+        while self.entries < length {
+            let entries = engine.entries(LOG, self.entries).await.map_err(told)?;
+            if entries.is_empty() {
+                return Err(told(Fault::Nonsense));
+            }
+            for entry in entries {
+                let number = self.entries;
+                let call = StoreCall::from_json(&entry);
+                let replayed = call.and_then(|call| self.store.answer(&call));
+                if replayed.is_none() {
+                    return Err(format!("entry {number} of the rules in the engine is damaged"));
+                }
+                self.entries = number.saturating_add(1);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn told(fault: Fault) -> String {
+    format!("the engine failed: {}", fault.label())
+}

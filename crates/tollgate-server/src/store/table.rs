@@ -1,0 +1,307 @@
+//! A bounded table in memory: what each key has used, as the bytes of its row.
+//!
+//! Invariant: a decision is one step under one lock, at a time that is read under it, so no two
+//! requests are admitted for the same unit. The table never holds more than its places, nor more
+//! bytes than it may, whatever clients send; and while a bucket has a free or an idle way, and
+//! there is room, nothing is lost. Who leaves a full bucket is who leaves one of Envoy's
+//! (`tollgate-table`): an idle key, else the one that used the least share of its quotas, never
+//! one that is blocked before one that is not. Keys are not kept: a hash of them, with a seed of
+//! this process, so nobody can aim at a bucket.
+//!
+//! The table is cut in shards with a lock each, which is held for about a microsecond and never
+//! across an await. Deliberately absent: durability; what was counted is lost with the process.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::Hasher;
+use tollgate_core::{ALLOWED_SKEW, Timestamp};
+use tollgate_policy::{Answered, Counts, WireError};
+
+use crate::clock::Clock;
+use crate::store::ask::Name;
+
+/// Places in a bucket, and places for each key that the table is to hold: keys fall into buckets by
+/// chance, and with twice the room hardly one of a thousand finds its bucket full.
+const WAYS: usize = 16;
+const ROOM: usize = 2;
+
+/// Locks: so many that two threads seldom want the same one.
+const SHARDS: usize = 256;
+
+/// What an entry takes beside its row: its own fields and what an allocator adds.
+const ENTRY_BYTES: usize = 64;
+
+/// Buckets that are looked at for somebody to leave when there is no room for bytes.
+const MAX_LOOKS: usize = 64;
+
+/// How much a table may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableLimits {
+    /// Keys that it is to hold; there are twice as many places.
+    pub keys: usize,
+    /// Bytes of their rows, and what each takes beside its row.
+    pub bytes: usize,
+}
+
+/// How full a table is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Keys that are held.
+    pub keys: usize,
+    /// Bytes of them.
+    pub bytes: usize,
+    /// Keys that were forgotten although they were not idle, since the start.
+    pub evicted: u64,
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Table {
+    seed: [u8; 16],
+    shards: Vec<Mutex<Shard>>,
+    evicted: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    buckets: Vec<Vec<Entry>>,
+    bytes: usize,
+    most_bytes: usize,
+    keys: usize,
+    /// The bucket from which the next one leaves for want of bytes.
+    hand: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    fingerprint: u64,
+    idle_at: Timestamp,
+    row: Vec<u8>,
+}
+
+/// Where a key is, and what tells it from the others there.
+#[derive(Clone, Copy)]
+struct Place {
+    bucket: usize,
+    fingerprint: u64,
+}
+
+impl Table {
+    /// An empty one. `seed` is random and known to nobody else.
+    #[must_use]
+    pub fn new(limits: TableLimits, seed: [u8; 16]) -> Self {
+        let places = limits.keys.saturating_mul(ROOM);
+        let buckets = places.div_ceil(WAYS.saturating_mul(SHARDS)).max(1);
+        let most_bytes = limits.bytes / SHARDS;
+        let shard = || {
+            let buckets = std::iter::repeat_with(Vec::new).take(buckets).collect();
+            Mutex::new(Shard { buckets, most_bytes, ..Shard::default() })
+        };
+        let shards = std::iter::repeat_with(shard).take(SHARDS).collect();
+        Self { seed, shards, evicted: AtomicU64::new(0) }
+    }
+
+    /// Takes one step with what the key of this name has used. `None` when what was kept of it
+    /// could not be read; it is forgotten then.
+    ///
+    /// # Errors
+    /// As `step`; nothing is changed then.
+    pub fn step(
+        &self,
+        name: &Name,
+        clock: &Clock,
+        step: impl FnOnce(&mut Counts, Timestamp) -> Result<Answered, WireError>,
+    ) -> Result<Option<Vec<u8>>, WireError> {
+        let (number, hash) = halves(name);
+        let Some(mut shard) = self.shard(number) else { return Ok(None) };
+        let place = shard.place(hash);
+        let now = clock.now();
+        let found = shard.counts(place);
+        let is_read = found.is_some();
+        let mut counts = found.unwrap_or_else(|| Counts::begun_anew(now));
+        let answered = if is_read { Some(step(&mut counts, now)?) } else { None };
+        if answered.as_ref().is_none_or(|answered| answered.is_changed) {
+            let evicted = shard.put(place, &counts, now);
+            drop(shard);
+            if evicted > 0 {
+                self.evicted.fetch_add(evicted, Ordering::Relaxed);
+            }
+        }
+        Ok(answered.map(|answered| answered.reply))
+    }
+
+    /// How full it is.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let evicted = self.evicted.load(Ordering::Relaxed);
+        self.shards.iter().fold(Held { evicted, ..Held::default() }, |held, shard| {
+            let shard = lock(shard);
+            let keys = held.keys.saturating_add(shard.keys);
+            Held { keys, bytes: held.bytes.saturating_add(shard.bytes), evicted }
+        })
+    }
+
+    /// Forgets the idle keys of one shard, so that memory comes back after a flood; call it with
+    /// ever greater numbers.
+    pub fn sweep(&self, number: usize, now: Timestamp) {
+        let Some(mut shard) = self.shard(number) else { return };
+        let shard = &mut *shard;
+        for bucket in &mut shard.buckets {
+            let (keys, bytes) = (bucket.len(), bytes_of(bucket));
+            if keys == 0 {
+                continue;
+            }
+            bucket.retain(|entry| !entry.is_idle(now));
+            if bucket.len() < keys {
+                bucket.shrink_to_fit();
+                shard.keys = shard.keys.saturating_sub(keys.saturating_sub(bucket.len()));
+                let left = bytes.saturating_sub(bytes_of(bucket));
+                shard.bytes = shard.bytes.saturating_sub(left);
+            }
+        }
+    }
+
+    fn shard(&self, number: usize) -> Option<MutexGuard<'_, Shard>> {
+        let number = number.checked_rem(self.shards.len())?;
+        self.shards.get(number).map(lock)
+    }
+
+    /// What a key is called: the hash that places it.
+    #[must_use]
+    pub fn name_of(&self, key: &[u8]) -> Name {
+        let mut hasher = SipHasher13::new_with_key(&self.seed);
+        hasher.write(key);
+        let mut name = [0; 32];
+        for (byte, of_hash) in name.iter_mut().zip(hasher.finish128().as_bytes()) {
+            *byte = of_hash;
+        }
+        name
+    }
+}
+
+/// The number of the shard of a name, and the two halves of the hash that places it there.
+fn halves(name: &Name) -> (usize, (u64, u64)) {
+    let (first, rest) = name.split_first_chunk().unwrap_or((&[0; 8], &[]));
+    let hash = u64::from_le_bytes(*first);
+    let fingerprint = rest.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    (usize::try_from(hash >> 40).unwrap_or(0), (hash, fingerprint))
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    // A step that panicked left the row as it was: it is written after the step.
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn bytes_of(bucket: &[Entry]) -> usize {
+    bucket.iter().fold(0, |sum, entry| sum.saturating_add(entry.bytes()))
+}
+
+impl Entry {
+    fn is_idle(&self, now: Timestamp) -> bool {
+        self.idle_at.saturating_add(ALLOWED_SKEW) <= now
+    }
+
+    const fn bytes(&self) -> usize {
+        self.row.len().saturating_add(ENTRY_BYTES)
+    }
+
+    /// What it weighs against others: who has least leaves. Idle ones have nothing.
+    fn claim(&self, now: Timestamp) -> Option<(u32, Timestamp, u64)> {
+        if self.is_idle(now) {
+            return None;
+        }
+        let used = Counts::decode(&self.row).map_or(0, |counts| counts.used(now));
+        Some((used, self.idle_at, self.fingerprint))
+    }
+}
+
+impl Shard {
+    fn place(&self, (hash, fingerprint): (u64, u64)) -> Place {
+        let buckets = u64::try_from(self.buckets.len()).unwrap_or(u64::MAX);
+        let bucket = (hash & 0xff_ffff_ffff).checked_rem(buckets).unwrap_or(0);
+        Place { bucket: usize::try_from(bucket).unwrap_or(0), fingerprint }
+    }
+
+    /// What the key there has used: nothing when it is not there; `None` when nobody can read it.
+    fn counts(&self, place: Place) -> Option<Counts> {
+        let bucket = self.buckets.get(place.bucket)?;
+        match bucket.iter().find(|entry| entry.fingerprint == place.fingerprint) {
+            Some(entry) => Counts::decode(&entry.row),
+            None => Some(Counts::default()),
+        }
+    }
+
+    fn remove(&mut self, place: Place) {
+        let Some(bucket) = self.buckets.get_mut(place.bucket) else { return };
+        if let Some(i) = bucket.iter().position(|entry| entry.fingerprint == place.fingerprint) {
+            self.bytes = self.bytes.saturating_sub(bucket.swap_remove(i).bytes());
+            self.keys = self.keys.saturating_sub(1);
+        }
+    }
+
+    /// Writes what the key has used; says how many keys had to leave for it that were not idle.
+    fn put(&mut self, place: Place, counts: &Counts, now: Timestamp) -> u64 {
+        let idle_at = counts.idle_at();
+        let Some(bucket) = self.buckets.get_mut(place.bucket) else { return 0 };
+        let mut evicted = 0;
+        if let Some(entry) = bucket.iter_mut().find(|it| it.fingerprint == place.fingerprint) {
+            self.bytes = self.bytes.saturating_sub(entry.bytes());
+            entry.row.clear();
+            counts.encode(now, &mut entry.row);
+            entry.idle_at = idle_at;
+            self.bytes = self.bytes.saturating_add(entry.bytes());
+        } else {
+            if bucket.len() >= WAYS {
+                evicted = self.evict(place.bucket, None, now).unwrap_or(0);
+            }
+            let mut row = Vec::new();
+            counts.encode(now, &mut row);
+            let entry = Entry { fingerprint: place.fingerprint, idle_at, row };
+            self.bytes = self.bytes.saturating_add(entry.bytes());
+            self.keys = self.keys.saturating_add(1);
+            if let Some(bucket) = self.buckets.get_mut(place.bucket) {
+                bucket.push(entry);
+            }
+        }
+        if self.bytes > self.most_bytes {
+            evicted = evicted.saturating_add(self.make_room(place, now));
+        }
+        evicted
+    }
+
+    /// Lets keys leave until there is room for the bytes, first in the bucket that grew.
+    fn make_room(&mut self, place: Place, now: Timestamp) -> u64 {
+        let (mut evicted, mut looks) = (0_u64, 0);
+        let mut bucket = place.bucket;
+        while self.bytes > self.most_bytes && looks < MAX_LOOKS {
+            match self.evict(bucket, Some(place.fingerprint), now) {
+                Some(lost) => evicted = evicted.saturating_add(lost),
+                None => {
+                    self.hand = self.hand.saturating_add(1);
+                    bucket = self.hand.checked_rem(self.buckets.len()).unwrap_or(0);
+                    looks = looks.saturating_add(1);
+                }
+            }
+        }
+        // Nobody near is left to leave: then it is the one that has just come.
+        if self.bytes > self.most_bytes {
+            self.remove(place);
+            evicted = evicted.saturating_add(1);
+        }
+        evicted
+    }
+
+    /// Lets the one with the least claim leave, but not `kept`: 1 if it was not idle; `None` when
+    /// there is nobody.
+    fn evict(&mut self, bucket: usize, kept: Option<u64>, now: Timestamp) -> Option<u64> {
+        let entries = self.buckets.get_mut(bucket)?;
+        let others = entries.iter().enumerate().filter(|(_, it)| Some(it.fingerprint) != kept);
+        let claims = others.map(|(i, entry)| (entry.claim(now), i));
+        let (claim, i) = claims.min()?;
+        self.bytes = self.bytes.saturating_sub(entries.swap_remove(i).bytes());
+        self.keys = self.keys.saturating_sub(1);
+        Some(u64::from(claim.is_some()))
+    }
+}

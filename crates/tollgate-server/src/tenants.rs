@@ -1,0 +1,69 @@
+//! Planning a request with its tenant's entry.
+//!
+//! Invariant: a request is planned with the entry that its tenant had at most five seconds ago, or
+//! with what was last known, for ten minutes at most, when the store does not answer. Of a tenant
+//! of whom nothing is known then the rules of the policy decide, but for those that refuse when
+//! their state cannot be read (`on_failure`), because nobody knows which quotas hold. Either is
+//! counted. A change that this server made is seen by the next request.
+
+use std::sync::Arc;
+
+use tollgate_policy::{Facts, Failure, Plan, Policy, TenantEntry};
+use tollgate_service::metrics::Event;
+use tollgate_service::{StoreCall, StoreReply, TenantCall, TenantReply};
+
+use crate::gate::Gate;
+use crate::tenant_cache::{Entry, Found};
+
+/// Plans a request. What cannot be known has failed in the plan, and nothing is to be asked then.
+pub(crate) async fn plan(gate: &Gate, policy: &Policy, facts: &impl Facts, plan: &mut Plan) {
+    policy.plan(facts, plan);
+    let Some(id) = plan.tenant().map(<[u8]>::to_vec) else { return };
+    let Some(name) = policy.name_of_tenant(&id) else { return };
+    let now = gate.clock.now();
+    let found = match gate.tenants.fresh(&id, now) {
+        Some(found) => Some(found),
+        None => ask(gate, &id, &name).await,
+    };
+    match found {
+        Some(Some(entry)) => {
+            let tenant = entry.under(policy, &id);
+            if tenant.is_in_force(now) {
+                policy.plan_for(facts, &tenant, plan);
+            }
+        }
+        Some(None) => {}
+        None => {
+            gate.note(Event::UnknownTenant, "nobody can say which quotas a tenant has");
+            if plan.fails_closed(policy) {
+                plan.each_partition(|partition| partition.fail(Failure::Unreachable));
+            }
+        }
+    }
+}
+
+/// Asks the store for a tenant's entry.
+async fn ask(gate: &Gate, id: &[u8], name: &str) -> Option<Found> {
+    let asked_at = gate.clock.now();
+    gate.counting.add(Event::ReadTenant);
+    let call = StoreCall::Tenants(TenantCall::Get { id: name.to_owned() });
+    let found = match gate.store.rules(&call).await {
+        StoreReply::Tenants(TenantReply::Entry(found)) => found,
+        StoreReply::Failed(why) => {
+            gate.note(Event::Failed, &why);
+            return gate.tenants.stale(id, asked_at);
+        }
+        _ => {
+            gate.note(Event::Misread, "the store gave no entry of a tenant");
+            return gate.tenants.stale(id, asked_at);
+        }
+    };
+    let read = found.map(|stored| TenantEntry::read(stored.entry.as_bytes()));
+    if matches!(read, Some(Err(_))) {
+        gate.note(Event::Misread, "a tenant's entry cannot be read");
+        return gate.tenants.stale(id, asked_at);
+    }
+    let entry = read.and_then(Result::ok).map(|entry| Arc::new(Entry::new(entry)));
+    gate.tenants.put(id, asked_at, entry.clone());
+    Some(entry)
+}

@@ -1,0 +1,31 @@
+//! How many spans a collector took, and how many were dropped.
+//!
+//! Invariant: every span that was recorded is counted once, when it is over with it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The counts.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    sent: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Tally {
+    pub(super) fn add_sent(&self, count: usize) {
+        add(&self.sent, count);
+    }
+
+    pub(super) fn add_dropped(&self, count: usize) {
+        add(&self.dropped, count);
+    }
+
+    /// Taken, and dropped.
+    pub(super) fn told(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+    }
+}
+
+fn add(to: &AtomicU64, count: usize) {
+    to.fetch_add(u64::try_from(count).unwrap_or(u64::MAX), Ordering::Relaxed);
+}

@@ -1,0 +1,184 @@
+//! The random events that every surface answers alike, through this server's `/check` in a runtime
+//! whose time is the test's: decisions, waits, fields, bodies and what responses bring about.
+//!
+//! Left out: cases whose clock goes back, which this server's cannot, and policies that hold places
+//! until the response, which it refuses.
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "tests"
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tollgate_cases::{Case, Event, Expected, Reference, Request, cases};
+use tollgate_core::Timestamp;
+use tollgate_policy::{DescribedRequest, Facts, Surface};
+use tollgate_server::active::{Spoken, compile};
+use tollgate_server::check;
+use tollgate_server::clock::Clock;
+use tollgate_server::following::{File, Following};
+use tollgate_server::gate::{Gate, Parts};
+use tollgate_server::log::Log;
+use tollgate_server::store::Store;
+use tollgate_server::store::memory::Memory;
+use tollgate_server::store::table::TableLimits;
+use tollgate_service::log::Share;
+
+/// The first half of SHA-256 of nothing: without a secret, keys are hashed with that before clients
+/// are told.
+const HASH_KEY: [u8; 16] = [
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
+];
+
+/// The server's inside, with the policy of a case; `None` where the server refuses that.
+fn gate(case: &Case) -> Option<Arc<Gate>> {
+    let clock = Clock::showing(Timestamp::from_millis(case.start_ms));
+    let limits = TableLimits { keys: 10_000, bytes: 1 << 26 };
+    let memory = Memory::open(clock, limits, [7; 16], None).expect("a store");
+    let text = case.policy.to_string();
+    let policy = compile(&text, b"", Spoken::default()).ok()?;
+    let file = File::new(text, policy);
+    Some(Gate::new(Parts {
+        store: Store::Memory(memory),
+        clock,
+        log: Log::nowhere(clock),
+        following: Following::new(file, false, false, Spoken::default()),
+        hash_key: Vec::new(),
+        fleet_secret: None,
+        log_share: Share::DEFAULT,
+        is_uncounted: false,
+        seed: [9; 16],
+    }))
+}
+
+/// A request as a caller describes it; `None` where that refuses to describe it.
+fn described(request: &Request) -> Option<Value> {
+    let mut headers = Map::new();
+    for (name, _) in &request.headers {
+        let value = request.header(name).expect("it is there");
+        headers.insert((*name).to_owned(), json!(String::from_utf8_lossy(&value)));
+    }
+    if let Some(len) = request.body_len {
+        headers.insert("content-length".to_owned(), json!(len.to_string()));
+    }
+    let body = json!({"method": request.method, "path": request.target, "host": request.host,
+        "headers": headers, "client_ip": request.peer.to_string()});
+    DescribedRequest::parse(body.to_string().as_bytes()).ok().map(|_| body)
+}
+
+async fn ask(gate: &Arc<Gate>, body: &Value) -> Value {
+    let answer = check::answer(gate, body.to_string().as_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    serde_json::from_str(&answer.body).expect("JSON")
+}
+
+async fn wait_until(gate: &Arc<Gate>, at_ms: u64) {
+    let at = Timestamp::from_millis(at_ms);
+    let now = gate.clock.now();
+    assert!(now <= at, "the server has waited for too long");
+    tokio::time::advance(Duration::from_nanos(at.since(now).as_nanos())).await;
+}
+
+/// Name and value of each field, sorted.
+fn fields(of: &Value) -> Vec<(String, String)> {
+    let members = of.as_object().into_iter().flatten();
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let mut fields: Vec<_> = members.map(|(name, value)| (name.clone(), text(value))).collect();
+    fields.sort();
+    fields
+}
+
+fn compare(
+    request: &Request,
+    answer: &Value,
+    expected: &Expected,
+    waited_ms: u64,
+) -> Result<(), String> {
+    let seen = expected.seen.clone().sorted();
+    let delay = answer["delay_ms"].as_u64().unwrap_or(0);
+    let is = |what: &str, ours: String, theirs: String| {
+        if ours == theirs { Ok(()) } else { Err(format!("{what}: {ours}, expected {theirs}")) }
+    };
+    is("waits", (waited_ms + delay).to_string(), seen.waits_ms.iter().sum::<u64>().to_string())?;
+    is("passed", (answer["decision"] != "deny").to_string(), seen.passed().to_string())?;
+    let mut ours = fields(&answer["headers"]);
+    if let (Some(kind), None) = (answer["content_type"].as_str(), request.grpc()) {
+        ours.push(("content-type".into(), kind.into()));
+        ours.sort();
+    }
+    if let (Some(body), Some(_)) = (&seen.body, request.grpc()) {
+        is("body", answer["body"].as_str().unwrap_or("none").to_owned(), body.clone())?;
+        let status = seen.field("grpc-status").unwrap_or_default();
+        return is("grpc-status", answer["grpc"]["status"].to_string(), status.to_owned());
+    }
+    is("fields", format!("{ours:?}"), format!("{:?}", seen.fields))?;
+    if let Some(body) = &seen.body {
+        is("status", answer["status"].to_string(), seen.status.to_string())?;
+        // A caller sends no body to HEAD; it is told the one that there would be.
+        let body = if request.method == "HEAD" { answer["body"].as_str().unwrap() } else { body };
+        return is("body", answer["body"].as_str().unwrap_or("none").to_owned(), body.to_owned());
+    }
+    let mut marks = seen.marks.clone();
+    marks.sort();
+    is("marks", format!("{:?}", fields(&answer["request_headers"])), format!("{marks:?}"))
+}
+
+async fn play(gate: &Arc<Gate>, event: &Event, expected: &Expected) -> Result<bool, String> {
+    let Some(mut body) = described(&event.request) else {
+        // Decided all the same, so that what is counted stays alike.
+        wait_until(gate, expected.at_ms).await;
+        check::decide(gate, &event.request).await.tell();
+        return Ok(false);
+    };
+    wait_until(gate, expected.at_ms).await;
+    let answer = ask(gate, &body).await;
+    let waited_ms = gate.clock.now_ms() - expected.at_ms;
+    compare(&event.request, &answer, expected, waited_ms)?;
+    let delay = answer["delay_ms"].as_u64().unwrap_or(0);
+    // The next request may come before a place in a queue does.
+    if expected.charged_later {
+        wait_until(gate, expected.at_ms + waited_ms + delay).await;
+    }
+    let is_reported = answer["report"] == "response_status";
+    let mut charged = false;
+    if is_reported {
+        body["response_status"] = json!(event.status);
+        charged = ask(gate, &body).await == json!({"charged": true});
+    }
+    // What is due may charge nothing: of a key that is not enforced, say. A charge that is missing
+    // is seen with the next request.
+    if charged && !expected.charged_later {
+        return Err("charged by the response, and nothing was due".to_owned());
+    }
+    Ok(true)
+}
+
+#[test]
+fn every_case_that_a_server_can_have_is_answered_as_everywhere() {
+    let (mut events, mut undescribed, mut left_out) = (0_u32, 0_u32, 0_u32);
+    for case in (0..cases()).map(Case::new) {
+        let builder = &mut tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
+        let gate = runtime.block_on(async { gate(&case).filter(|_| !case.wavers) });
+        let Some(gate) = gate else {
+            left_out += 1;
+            continue;
+        };
+        for (index, expected) in Reference::new(&case, Surface::Server, HASH_KEY).enumerate() {
+            match runtime.block_on(play(&gate, &case.events[index], &expected)) {
+                Ok(true) => events += 1,
+                Ok(false) => undescribed += 1,
+                Err(why) => panic!("{}", case.difference("the server", index, &expected, &why)),
+            }
+        }
+    }
+    println!("{events} events, {undescribed} that cannot be described, {left_out} cases left out");
+    assert!(events > cases() * 250 / 3, "{events} of {} cases", cases());
+}
