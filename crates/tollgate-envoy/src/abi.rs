@@ -81,6 +81,19 @@ pub extern "C" fn proxy_on_response_headers(stream: u32, _count: u32, _end: u32)
     Flow::Continue.number()
 }
 
+/// The answer to a request of our own, which the context `context` made; 0 headers when there is
+/// none.
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_http_call_response(
+    context: u32,
+    call: u32,
+    _headers: u32,
+    body_len: usize,
+    _trailers: u32,
+) {
+    filter((), |filter| filter.on_call_answered(context, call, body_len));
+}
+
 /// A context ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_delete(context: u32) {

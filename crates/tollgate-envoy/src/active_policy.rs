@@ -10,14 +10,15 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Limits, Pace, Turn};
-use tollgate_policy::{Facts, Failure, Outcome, Plan};
+use tollgate_policy::{Facts, Failure, Outcome, Plan, key_hash};
 use tollgate_table::{LAYOUT_VERSION, Seed, Table, digest};
 
 use crate::config::Config;
 use crate::enforce::{CommitStats, Enforcement, Scratch};
 use crate::extents;
 use crate::facts::RequestFacts;
-use crate::metrics::{Metrics, Wait};
+use crate::metrics::{Asked, Metrics, Wait};
+use crate::node_id::NodeId;
 use crate::proxy::Proxy;
 use crate::shared_data::{INSERT, Stored};
 use crate::waiting::{Line, Waiting};
@@ -38,10 +39,14 @@ const SEED_TRIES: u32 = 8;
 
 /// A policy in force, with the buffers that its requests use again.
 pub struct ActivePolicy<H> {
-    host: H,
-    config: Config,
-    seed: Seed,
-    metrics: Metrics,
+    pub(crate) host: H,
+    pub(crate) config: Config,
+    pub(crate) seed: Seed,
+    pub(crate) metrics: Metrics,
+    /// Who asks for the counts of a fleet, if rules have them.
+    pub(crate) node: Option<NodeId>,
+    /// What the authority is to count by.
+    pub(crate) fleet_fingerprint: u64,
     /// The `payload_in_metadata` of the jwt_authn filter, if the policy counts by claims.
     payload: Option<Rc<str>>,
     #[allow(clippy::vec_box, reason = "plans go from hand to hand, by their address")]
@@ -62,32 +67,49 @@ pub enum Planned {
 }
 
 impl<H: Proxy> ActivePolicy<H> {
-    /// The policy of a configuration of `len` bytes.
+    /// The policy of `config`, in force. Whoever `says` what an operator must know of it logs that.
     ///
     /// # Errors
-    /// Every problem, one line each.
-    pub fn configure(host: H, len: usize) -> Result<Self, Vec<String>> {
-        let mut config = Config::compile(&host.configuration(len), &host.plugin_scope())?;
+    /// Why it cannot be: the host's fault, and for now.
+    pub fn activate(host: H, mut config: Config, says: Option<&H>) -> Result<Self, &'static str> {
         let agreed = (
             agree_on_seed(&host),
             extents::agree(&host, &mut config),
             config.directories.agree(&host, &config.policy, &config.tables),
         );
         let (Some(seed), Some(lines), Some(lost)) = agreed else {
-            return Err(vec!["the host gives no random seed or no shared data".into()]);
+            return Err("the host gives no random seed or no shared data");
         };
-        for line in lines.iter().chain(&lost) {
-            host.log_warning(&format!("tollgate: {line}"));
-        }
-        for warning in &config.policy.warnings().0 {
-            host.log_warning(&format!("tollgate: {warning}"));
+        if let Some(log) = says {
+            for line in lines.iter().chain(&lost) {
+                log.log_warning(&format!("tollgate: {line}"));
+            }
+            for warning in &config.policy.warnings().0 {
+                log.log_warning(&format!("tollgate: {warning}"));
+            }
         }
         config.policy.set_hash_key(seed);
+        let node = match config.policy.has_fleet().then(|| NodeId::agree(&host)) {
+            Some(None) => return Err("the host gives no name for this node"),
+            node => node.flatten(),
+        };
+        let fleet_fingerprint = config.policy.fleet_fingerprint();
         let metrics = Metrics::define(&config.policy, &config.plugin, &host);
         let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
         let (plans, scratch) = (Cell::default(), Cell::default());
         let warned = Cell::new(false);
-        Ok(Self { host, config, seed, metrics, payload, plans, scratch, warned })
+        Ok(Self {
+            host,
+            config,
+            seed,
+            metrics,
+            node,
+            fleet_fingerprint,
+            payload,
+            plans,
+            scratch,
+            warned,
+        })
     }
 
     /// The facts of the request of the current context.
@@ -104,8 +126,29 @@ impl<H: Proxy> ActivePolicy<H> {
             return if facts.is_unreadable() { Planned::Unreadable } else { Planned::Nothing };
         }
         self.warn_of_a_proxy(facts);
-        plan.trim(&self.config.policy, LONGEST_KEY, |key| digest(&self.seed, key));
+        plan.trim(&self.config.policy, LONGEST_KEY, |group, key| self.digest(group, key));
+        if self.config.has_fleet {
+            self.set_fleet_aside(&mut plan);
+        }
         Planned::Plan(plan)
+    }
+
+    /// Rules of the fleet say nothing until those of this node have decided.
+    fn set_fleet_aside(&self, plan: &mut Plan) {
+        for i in 0..plan.len() {
+            if plan.partition(i).is_some_and(|it| it.is_fleet(&self.config.policy)) {
+                plan.set_aside(i);
+            }
+        }
+    }
+
+    /// What is left of a key that is too long to be kept.
+    fn digest(&self, group: usize, key: &[u8]) -> [u8; 16] {
+        let group = self.config.policy.groups().get(group).filter(|group| group.is_fleet());
+        match (group, &self.config.fleet) {
+            (Some(group), Some(fleet)) => key_hash(fleet.secret, group.identity(), key),
+            _ => digest(&self.seed, key),
+        }
     }
 
     /// Says once if a proxy of this machine makes all of its clients one.
@@ -260,7 +303,13 @@ impl<H: Proxy> ActivePolicy<H> {
         CommitStats { failures: 1, ..CommitStats::default() }
     }
 
-    fn enforce(
+    /// Counts what became of so many questions to the authority.
+    pub fn count_asked(&self, asked: Asked, count: usize) {
+        self.metrics.count_asked(asked, count, &self.host);
+    }
+
+    /// Decides in the shared tables.
+    pub(crate) fn enforce(
         &self,
         plan: &mut Plan,
         now: Timestamp,

@@ -10,10 +10,12 @@ use tollgate_policy::waiting::{Full, Turn};
 use tollgate_policy::{Answer, Plan};
 
 use crate::active_policy::{ActivePolicy, grpc_type};
+use crate::authority::{Authority, Gate};
 use crate::facts::RequestFacts;
 use crate::pending_response::PendingResponse;
 use crate::proxy::Proxy;
 use crate::retry::{Held, Pending};
+use crate::spending::Leasing;
 use crate::waiting::Waiting;
 
 /// A request of the current context.
@@ -22,6 +24,7 @@ pub struct Arrival<'a, H> {
     pub id: u32,
     pub policy: Rc<ActivePolicy<H>>,
     pub waiting: &'a Rc<Waiting<H>>,
+    pub authority: &'a Rc<Authority<H>>,
     pub facts: &'a RequestFacts<H>,
 }
 
@@ -41,6 +44,11 @@ impl<H: Proxy> Arrival<'_, H> {
             }
         }
         self.policy.decide_at(&mut plan, clock);
+        if self.policy.has_fleet()
+            && let Answer::Pass | Answer::Delay(_) = self.policy.outcome(&plan).answer()
+        {
+            return self.lease(plan, now);
+        }
         match self.policy.outcome(&plan).answer() {
             Answer::Pass => {
                 self.let_through(&plan);
@@ -54,8 +62,22 @@ impl<H: Proxy> Arrival<'_, H> {
                 Some(turn) => self.held(plan, now).stand(turn, now),
                 None => self.held(plan, now).reject_waiting(Full::Late(wait), now),
             },
-            Answer::Refuse { status } => self.refuse(plan, status),
+            Answer::Refuse { .. } => self.refuse(plan),
         }
+    }
+
+    /// Takes what the rules of a fleet cost, which those of this node admit.
+    fn lease(self, mut plan: Box<Plan>, now: Timestamp) -> Pending<H> {
+        let gate = self.authority.gate(now);
+        let (leasing, purse) = self.policy.spend(&mut plan, gate == Gate::Open);
+        if matches!(leasing, Leasing::Paid)
+            && purse.ahead.is_empty()
+            && self.policy.outcome(&plan).answer() == Answer::Pass
+        {
+            self.let_through(&plan);
+            return Pending::Response(PendingResponse::Fields(self.policy, plan));
+        }
+        self.held(plan, now).begin(gate, (leasing, purse), now)
     }
 
     /// The first line of others that it has to stand in.
@@ -70,7 +92,7 @@ impl<H: Proxy> Arrival<'_, H> {
     fn follow(self, mut plan: Box<Plan>, turn: Turn, now: Timestamp) -> Pending<H> {
         self.policy.look(&mut plan, now);
         match self.policy.outcome(&plan).answer() {
-            Answer::Refuse { status } => self.refuse(plan, status),
+            Answer::Refuse { .. } => self.refuse(plan),
             _ => self.held(plan, now).stand(turn, now),
         }
     }
@@ -88,10 +110,10 @@ impl<H: Proxy> Arrival<'_, H> {
         self.policy.mark(plan);
     }
 
-    fn refuse(self, plan: Box<Plan>, status: u16) -> Pending<H> {
+    fn refuse(self, plan: Box<Plan>) -> Pending<H> {
         self.policy.count(&plan, Span::ZERO);
         let grpc = grpc_type(self.facts);
-        Pending::Response(PendingResponse::refusal(self.host, self.policy, plan, status, grpc))
+        Pending::Response(PendingResponse::refusal(self.host, self.policy, plan, grpc))
     }
 
     fn held(self, plan: Box<Plan>, now: Timestamp) -> Held<H> {
@@ -105,6 +127,10 @@ impl<H: Proxy> Arrival<'_, H> {
             header_bytes: self.host.request_bytes(),
             grpc: grpc_type(self.facts),
             seat: None,
+            authority: Rc::clone(self.authority),
+            lease: None,
+            paid: Vec::new(),
+            is_stopped: false,
         }
     }
 }

@@ -5,7 +5,9 @@
 //! each; nothing is corrected silently. Deliberately absent: host calls.
 
 use tollgate_core::Algorithm;
-use tollgate_policy::{CompiledQuota, Group, Policy, Surface, metric_label};
+use tollgate_policy::{
+    CompiledQuota, Fleet, Group, Plugin, Policy, PolicyFrom, Problems, Scope, Surface, metric_label,
+};
 use tollgate_table::Table;
 
 use crate::directories::Directories;
@@ -19,6 +21,12 @@ pub struct Config {
     pub tables: Vec<Table>,
     /// What quotas the records of each may be of.
     pub directories: Directories,
+    /// Whom to ask for the counts of a fleet.
+    pub fleet: Option<Fleet>,
+    /// Whom to ask for later policies.
+    pub policy_from: Option<PolicyFrom>,
+    /// True when rules count for a fleet.
+    pub has_fleet: bool,
     /// What the plugin is called in the metrics.
     pub plugin: String,
     /// True when nobody is admitted between a denial and its `retry_after`.
@@ -26,29 +34,83 @@ pub struct Config {
 }
 
 impl Config {
-    /// Compiles a plugin configuration: JSON text (`StringValue`, `BytesValue`) or a serialised
-    /// `google.protobuf.Struct` (YAML inside the Envoy configuration). `scope` is the plugin's own
-    /// name, see [`Table::new`].
+    /// Compiles a plugin configuration, a policy or one and whom to ask beside it: JSON text
+    /// (`StringValue`, `BytesValue`) or a serialised `google.protobuf.Struct` (YAML inside the
+    /// Envoy configuration). `scope` is the plugin's own name, see [`Table::new`].
     ///
     /// # Errors
     /// Every problem, one line each.
     pub fn compile(configuration: &[u8], scope: &[u8]) -> Result<Self, Vec<String>> {
         let text = document(configuration).map_err(|problem| vec![problem])?;
-        let policy = Policy::compile(&text, Surface::Envoy);
-        let policy =
-            policy.map_err(|all| all.0.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let Plugin { policy, fleet, policy_from } =
+            Plugin::compile(&text, Surface::Envoy).map_err(|problems| lines(&problems))?;
+        Ok(Self { policy_from, ..Self::of(policy, fleet, scope)? })
+    }
+
+    /// Compiles a policy that a server gave, for a plugin that is otherwise configured as before.
+    ///
+    /// # Errors
+    /// Every problem, one line each.
+    pub fn followed(text: &str, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {
+        let policy = Policy::compile(text, Surface::Envoy).map_err(|problems| lines(&problems))?;
+        Self::of(policy, fleet, scope)
+    }
+
+    fn of(policy: Policy, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {
+        let has_fleet = policy.has_fleet();
+        let unkept = unkept(&policy, fleet.is_some());
+        if !unkept.is_empty() {
+            return Err(unkept);
+        }
         let table = |group: &Group| Table::new(scope, group.identity(), group.table_size());
         let tables = policy.groups().iter().map(table).collect();
         let has_final_denials = has_final_denials(&policy);
         let (directories, plugin) = (Directories::default(), plugin_label(scope));
-        Ok(Self { policy, tables, directories, plugin, has_final_denials })
+        let policy_from = None;
+        Ok(Self {
+            policy,
+            tables,
+            directories,
+            fleet,
+            policy_from,
+            has_fleet,
+            plugin,
+            has_final_denials,
+        })
     }
+}
+
+fn lines(problems: &Problems) -> Vec<String> {
+    problems.0.iter().map(ToString::to_string).collect()
+}
+
+/// What the filter cannot keep of what rules say of a fleet.
+fn unkept(policy: &Policy, has_authority: bool) -> Vec<String> {
+    let of_fleet = policy.rules().iter().enumerate();
+    let of_fleet = of_fleet.filter(|(_, rule)| rule.scope() == Scope::Fleet);
+    let unkept = of_fleet.filter_map(|(i, rule)| {
+        if !has_authority {
+            return Some(format!(
+                "rules[{i}].scope: \"fleet\" needs an authority; name it in \"fleet\" beside \"policy\""
+            ));
+        }
+        rule.is_waited_for().then(|| {
+            format!(
+                "rules[{i}].action: nobody waits here for a count of the fleet; leave \"delay\" out, \
+                 or use the scope {{\"share\": 12}}"
+            )
+        })
+    });
+    unkept.collect()
 }
 
 /// True for one rule whose requests cost the same and that takes no place back, neither because of
 /// a response nor because whoever waits for it (`leaky-queue`) leaves.
 fn has_final_denials(policy: &Policy) -> bool {
     let [rule] = policy.rules() else { return false };
+    if policy.has_fleet() {
+        return false;
+    }
     let mut quotas = policy.quota_sets().iter().flat_map(|set| set.quotas());
     let is_queue = |quota: &CompiledQuota| quota.limiter().algorithm() == Algorithm::LeakyQueue;
     rule.has_fixed_cost() && !rule.gives_back() && !quotas.any(is_queue)
@@ -95,6 +157,19 @@ mod tests {
         for (scope, label) in scopes {
             assert_eq!(plugin_label(scope), label, "{scope:?}");
         }
+    }
+
+    // Guards: twelve filters that each admit the whole limit, though the policy says one count.
+    #[test]
+    fn a_count_of_the_fleet_is_refused_without_an_authority() {
+        let policy = br#"{"version": 1, "rules": [
+            {"name": "a", "key": [], "scope": "local", "quotas": [{"limit": 1, "window": "1s"}]},
+            {"name": "b", "key": [], "scope": "fleet", "quotas": [{"limit": 1, "window": "1s"}]}]}"#;
+        let refused = Config::compile(policy, b"").err().expect("it is refused");
+        assert_eq!(
+            refused,
+            [r#"rules[1].scope: "fleet" needs an authority; name it in "fleet" beside "policy""#]
+        );
     }
 
     #[test]

@@ -78,6 +78,19 @@ enum Commit {
     Failed(Failure),
 }
 
+impl CommitStats {
+    /// Both together.
+    #[must_use]
+    pub const fn with(&self, other: &Self) -> Self {
+        Self {
+            retries: self.retries.saturating_add(other.retries),
+            evictions: self.evictions.saturating_add(other.evictions),
+            evictions_half_used: self.evictions_half_used.saturating_add(other.evictions_half_used),
+            failures: self.failures.saturating_add(other.failures),
+        }
+    }
+}
+
 impl<S: SharedData> Enforcement<'_, S> {
     /// Decides and commits; afterwards `plan.outcome()` is the answer.
     pub fn run(&mut self) -> CommitStats {
@@ -86,32 +99,64 @@ impl<S: SharedData> Enforcement<'_, S> {
         if self.is_denied_as_before() {
             return stats;
         }
-        for index in 0..self.plan.len() {
-            if let Err(failure) = self.load(index) {
-                self.fail(index, failure, &mut stats);
-            }
-        }
+        self.load_all(&mut stats);
         self.plan.decide(&self.config.policy, self.now);
         self.remember_denial();
         for index in 0..self.plan.len() {
-            if !self.is_changed(index) {
-                self.keep_carried(index, &mut stats);
-                continue;
-            }
-            let denied = match self.commit(index, &mut stats) {
-                Commit::Done => false,
-                Commit::Denied => true,
-                Commit::Failed(failure) => {
-                    self.fail(index, failure, &mut stats);
-                    matches!(self.answer(), Answer::Refuse { .. } | Answer::Retry(_))
-                }
-            };
-            if denied {
+            if self.commit_one(index, &mut stats) {
                 self.refund_committed(&mut stats);
                 break;
             }
         }
         stats
+    }
+
+    /// Decides and commits partition `index` alone; the others are as they are.
+    pub fn run_one(&mut self, index: usize) -> CommitStats {
+        let mut stats = CommitStats::default();
+        self.locate();
+        if let Err(failure) = self.load(index) {
+            self.fail(index, failure, &mut stats);
+        }
+        if let Some(mut partition) = self.plan.partition_mut(index) {
+            partition.redecide(&self.config.policy, self.now);
+        }
+        self.commit_one(index, &mut stats);
+        stats
+    }
+
+    /// Commits a partition that was decided; true when the request is refused by that.
+    fn commit_one(&mut self, index: usize, stats: &mut CommitStats) -> bool {
+        if !self.is_local(index) {
+            return false;
+        }
+        if !self.is_changed(index) {
+            self.keep_carried(index, stats);
+            return false;
+        }
+        match self.commit(index, stats) {
+            Commit::Done => false,
+            Commit::Denied => true,
+            Commit::Failed(failure) => {
+                self.fail(index, failure, stats);
+                matches!(self.answer(), Answer::Refuse { .. } | Answer::Retry(_))
+            }
+        }
+    }
+
+    fn load_all(&mut self, stats: &mut CommitStats) {
+        for index in 0..self.plan.len() {
+            if self.is_local(index)
+                && let Err(failure) = self.load(index)
+            {
+                self.fail(index, failure, stats);
+            }
+        }
+    }
+
+    /// False where an authority counts for the fleet.
+    fn is_local(&self, index: usize) -> bool {
+        !self.config.has_fleet || self.is(index, |it| !it.is_fleet(&self.config.policy))
     }
 
     /// Charges what a settled plan ([`Plan::settle`]) still owes, and gives back what it held.
@@ -142,11 +187,7 @@ impl<S: SharedData> Enforcement<'_, S> {
     pub fn look(&mut self, act: impl FnOnce(&mut Plan, &Config)) -> CommitStats {
         let mut stats = CommitStats::default();
         self.locate();
-        for index in 0..self.plan.len() {
-            if let Err(failure) = self.load(index) {
-                self.fail(index, failure, &mut stats);
-            }
-        }
+        self.load_all(&mut stats);
         act(self.plan, self.config);
         stats
     }
@@ -157,7 +198,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         let mut is_free = true;
         self.locate();
         for index in 0..self.plan.len() {
-            if self.is(index, |partition| partition.is_charged()) {
+            if self.is_local(index) && self.is(index, |partition| partition.is_charged()) {
                 is_free &= self.refund(index, stats);
             }
         }

@@ -10,15 +10,21 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use tollgate_core::Timestamp;
 use tollgate_policy::waiting::Due;
 
 use crate::active_policy::{ActivePolicy, Planned};
 use crate::arrival::Arrival;
+use crate::authority::Authority;
+use crate::config::Config;
+use crate::follow::Follower;
 use crate::metrics::Wait;
 use crate::pending_response::PendingResponse;
 use crate::proxy::Proxy;
+use crate::question::{KeyAnswer, Sent};
 use crate::reply::Reply;
 use crate::retry::{Held, Pending};
+use crate::timer::{Timer, Wants};
 use crate::waiting::Waiting;
 
 /// Requests whose turn is taken in one call of the timer. The host handles the response to each
@@ -58,8 +64,14 @@ pub struct Filter<H> {
 /// One plugin configuration: all roots of a `vm_id` share this virtual machine's memory.
 struct Root<H> {
     policy: Cell<Option<Rc<ActivePolicy<H>>>>,
+    follower: Cell<Option<Rc<Follower<H>>>>,
+    timer: Rc<Timer<H>>,
     waiting: Rc<Waiting<H>>,
+    authority: Rc<Authority<H>>,
 }
+
+/// A policy in force, and who follows its server.
+type Configured<H> = (ActivePolicy<H>, Option<Follower<H>>);
 
 /// One request.
 struct Stream<H> {
@@ -77,7 +89,7 @@ impl<H: Proxy> Filter<H> {
     /// stays as it is: the host announces a root again for every listener that shares it.
     pub fn on_context_create(&self, id: u32, parent: u32) {
         if parent == 0 {
-            let root = || Rc::new(Root::new(self.host.clone()));
+            let root = || Rc::new(Root::new(self.host.clone(), id));
             with(&self.roots, |roots| {
                 roots.entry(id).or_insert_with(root);
             });
@@ -91,10 +103,14 @@ impl<H: Proxy> Filter<H> {
     /// Takes the configuration of a root, `len` bytes; false when it is refused.
     pub fn on_configure(&self, id: u32, len: usize) -> bool {
         let Some(root) = self.root(id) else { return false };
-        match ActivePolicy::configure(self.host.clone(), len) {
-            Ok(policy) => {
-                root.waiting.set_limits(policy.limits());
-                root.policy.set(Some(Rc::new(policy)));
+        match self.configured(len) {
+            Ok((policy, follower)) => {
+                root.put(policy);
+                let follower = follower.map(Rc::new);
+                let wants_at = follower.as_ref().and_then(|follower| follower.wants_at());
+                root.follower.set(follower);
+                let now = self.host.now().unwrap_or_default();
+                root.timer.set(Wants::Following, wants_at, now);
                 true
             }
             Err(problems) => {
@@ -106,12 +122,42 @@ impl<H: Proxy> Filter<H> {
         }
     }
 
+    /// What a configuration of `len` bytes puts in force, and who follows its server.
+    fn configured(&self, len: usize) -> Result<Configured<H>, Vec<String>> {
+        let host = &self.host;
+        let scope = host.plugin_scope();
+        let config = Config::compile(&host.configuration(len), &scope)?;
+        let (config, follower) = Follower::begin(host, config, scope);
+        let policy = ActivePolicy::activate(host.clone(), config, Some(host));
+        Ok((policy.map_err(|why| vec![why.to_owned()])?, follower))
+    }
+
+    /// Asks the server of a root, or takes another policy of it.
+    fn follow(&self, root: &Root<H>) {
+        let Some(follower) = root.follower() else { return };
+        let Some(now) = self.host.now() else { return };
+        let policy = follower.tick(now);
+        if !root.follower().is_some_and(|current| Rc::ptr_eq(&current, &follower)) {
+            return; // configured anew in the middle of this
+        }
+        if let Some(policy) = policy {
+            root.put(policy);
+        }
+        // Compiling takes its time.
+        let now = self.host.now().unwrap_or(now);
+        root.timer.set(Wants::Following, follower.wants_at(), now);
+    }
+
     /// Gives those their turn who are due.
     pub fn on_tick(&self, id: u32) {
         let Some(root) = self.root(id) else { return };
+        root.timer.has_fired();
+        // First of all: a call belongs to the current context, which is still the root.
+        self.follow(&root);
         let (Some(now), Some(policy)) = (self.host.now(), root.policy()) else { return };
-        root.waiting.has_fired();
-        for _ in 0..TURNS_PER_TICK {
+        let mut turns = TURNS_PER_TICK;
+        while turns > 0 {
+            turns = turns.saturating_sub(1);
             let due = root.waiting.with(|queue| {
                 let due = queue.pop(now)?;
                 let stream = match &due {
@@ -136,6 +182,23 @@ impl<H: Proxy> Filter<H> {
             }
         }
         policy.settle_waiting(&root.waiting, now);
+        if root.authority.is_used() {
+            while let Some((sent, answers)) = root.authority.overdue(now) {
+                self.hand_over(&root, sent, answers);
+            }
+            root.authority.wake();
+            self.give_turns(&root, &policy, turns, now);
+        }
+    }
+
+    /// Gives so many their turn who wait for the authority, and looks after what is in hand.
+    fn give_turns(&self, root: &Root<H>, policy: &ActivePolicy<H>, turns: usize, now: Timestamp) {
+        for _ in 0..turns {
+            let Some(stream) = root.authority.next(now) else { break };
+            self.give_turn(stream, |held| held.look_again(now));
+        }
+        root.authority.look_after(now);
+        root.authority.settle(now, policy);
     }
 
     /// Acts on a stream that waits; false when it does not.
@@ -164,8 +227,8 @@ impl<H: Proxy> Filter<H> {
             Planned::Unreadable => return self.give_up(&policy),
             Planned::Plan(plan) => plan,
         };
-        let arrival =
-            Arrival { host: &self.host, id, policy, waiting: &root.waiting, facts: &facts };
+        let Root { waiting, authority, .. } = &*root;
+        let arrival = Arrival { host: &self.host, id, policy, waiting, authority, facts: &facts };
         let pending = arrival.decide(plan);
         let flow = if matches!(pending, Pending::Response(PendingResponse::Fields(..))) {
             Flow::Continue
@@ -191,6 +254,37 @@ impl<H: Proxy> Filter<H> {
         }
     }
 
+    /// A call of ours is answered: the one with this number, which the context `id` made. The body
+    /// has `len` bytes.
+    pub fn on_call_answered(&self, id: u32, call: u32, len: usize) {
+        let Some(root) = self.root(id) else { return };
+        let now = self.host.now().unwrap_or_default();
+        if let Some(follower) = root.follower()
+            && follower.answered(call, len, now)
+        {
+            return root.timer.set(Wants::Following, follower.wants_at(), now);
+        }
+        let Some((sent, answers)) = root.authority.answered(call, len) else { return };
+        let policy = Rc::clone(&sent.policy);
+        self.hand_over(&root, sent, answers);
+        self.give_turns(&root, &policy, TURNS_PER_TICK, now);
+    }
+
+    /// Hands the answers to a question to who waits for them, if somebody does.
+    fn hand_over(&self, root: &Root<H>, sent: Sent<H>, answers: Vec<KeyAnswer>) {
+        let Sent { policy, keys, stream } = sent;
+        let mut rest = Some((keys, answers));
+        if let Some(stream) = stream {
+            self.give_turn(stream, |held| {
+                let (keys, answers) = rest.take().unwrap_or_default();
+                held.answered(keys, answers)
+            });
+        }
+        if let Some((keys, answers)) = rest {
+            root.authority.hear(&policy, keys, &answers);
+        }
+    }
+
     /// A context ends, with or without a response.
     pub fn on_delete(&self, id: u32) {
         if let Some(stream) = with(&self.streams, |streams| streams.remove(&id)) {
@@ -200,6 +294,7 @@ impl<H: Proxy> Filter<H> {
             && let Some(policy) = root.policy()
         {
             policy.end_waiting(&root.waiting);
+            root.authority.close();
         }
     }
 
@@ -212,7 +307,9 @@ impl<H: Proxy> Filter<H> {
     /// How many requests wait.
     pub fn waiting(&self) -> usize {
         let roots: Vec<_> = with(&self.roots, |roots| roots.values().map(Rc::clone).collect());
-        roots.iter().fold(0, |sum, root| sum.saturating_add(root.waiting.len()))
+        roots.iter().fold(0, |sum, root| {
+            sum.saturating_add(root.waiting.len()).saturating_add(root.authority.len())
+        })
     }
 
     fn root(&self, id: u32) -> Option<Rc<Root<H>>> {
@@ -237,8 +334,23 @@ impl<H: Proxy> Filter<H> {
 }
 
 impl<H: Proxy> Root<H> {
-    fn new(host: H) -> Self {
-        Self { policy: Cell::new(None), waiting: Rc::new(Waiting::new(host)) }
+    fn new(host: H, id: u32) -> Self {
+        let timer = Rc::new(Timer::new(host.clone()));
+        let waiting = Rc::new(Waiting::new(host.clone(), Rc::clone(&timer)));
+        let authority = Rc::new(Authority::new(host, id, Rc::clone(&timer)));
+        let (policy, follower) = (Cell::new(None), Cell::new(None));
+        Self { policy, follower, timer, waiting, authority }
+    }
+
+    /// From now on this policy decides requests that come; those under way have theirs.
+    fn put(&self, policy: ActivePolicy<H>) {
+        self.waiting.set_limits(policy.limits());
+        self.authority.set_limits(policy.limits());
+        self.policy.set(Some(Rc::new(policy)));
+    }
+
+    fn follower(&self) -> Option<Rc<Follower<H>>> {
+        with(&self.follower, |follower| follower.as_ref().map(Rc::clone))
     }
 
     fn policy(&self) -> Option<Rc<ActivePolicy<H>>> {

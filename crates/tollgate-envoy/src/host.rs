@@ -12,23 +12,24 @@ use core::ptr::null_mut;
 use tollgate_core::Timestamp;
 use tollgate_table::Seed;
 
+use crate::calls::{Calls, HttpCall, NotSent};
 use crate::facts::RequestSource;
 use crate::memory;
-use crate::metrics::Counters;
 use crate::proxy::Proxy;
 use crate::reply::Reply;
 use crate::shared_data::{SharedData, Stored, Written};
 
 /// The statuses that are told apart; every other one is a failure.
-const OK: u32 = 0;
+pub const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
+const INTERNAL_FAILURE: u32 = 10;
 
 const REQUEST_HEADERS: u32 = 0;
 const RESPONSE_HEADERS: u32 = 2;
+const CALL_RESPONSE_HEADERS: u32 = 6;
+const CALL_RESPONSE_BODY: u32 = 4;
 const PLUGIN_CONFIGURATION: u32 = 7;
-const COUNTER: u32 = 0;
-const GAUGE: u32 = 1;
 const HTTP_REQUEST: u32 = 0;
 const WARN_LEVEL: u32 = 3;
 const ERROR_LEVEL: u32 = 4;
@@ -98,11 +99,21 @@ unsafe extern "C" {
         headers_len: usize,
         grpc_status: i32,
     ) -> u32;
-    fn proxy_define_metric(kind: u32, name: *const u8, name_len: usize, metric: *mut u32) -> u32;
-    fn proxy_increment_metric(metric: u32, by: i64) -> u32;
     fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
     fn proxy_set_effective_context(context: u32) -> u32;
     fn proxy_continue_stream(stream: u32) -> u32;
+    fn proxy_http_call(
+        cluster: *const u8,
+        cluster_len: usize,
+        headers: *const u8,
+        headers_len: usize,
+        body: *const u8,
+        body_len: usize,
+        trailers: *const u8,
+        trailers_len: usize,
+        timeout_ms: u32,
+        call: *mut u32,
+    ) -> u32;
 }
 
 #[link(wasm_import_module = "wasi_snapshot_preview1")]
@@ -131,11 +142,7 @@ impl Proxy for Host {
     }
 
     fn configuration(&self, len: usize) -> Vec<u8> {
-        // SAFETY: `returned` passes pointers to live variables.
-        returned(|bytes, got| unsafe {
-            proxy_get_buffer_bytes(PLUGIN_CONFIGURATION, 0, len, bytes, got)
-        })
-        .unwrap_or_default()
+        buffer(PLUGIN_CONFIGURATION, len)
     }
 
     fn plugin_scope(&self) -> Vec<u8> {
@@ -161,11 +168,7 @@ impl Proxy for Host {
     }
 
     fn response_status(&self) -> Option<u16> {
-        const NAME: &[u8] = b":status";
-        // SAFETY: the host reads the name; `returned` passes pointers to live variables.
-        let value = returned(|bytes, len| unsafe {
-            proxy_get_header_map_value(RESPONSE_HEADERS, NAME.as_ptr(), NAME.len(), bytes, len)
-        })?;
+        let value = header(RESPONSE_HEADERS, b":status")?;
         core::str::from_utf8(&value).ok()?.parse().ok()
     }
 
@@ -286,26 +289,40 @@ impl SharedData for Host {
     }
 }
 
-impl Counters for Host {
-    fn define(&self, name: &str) -> Option<u32> {
-        define(COUNTER, name)
+impl Calls for Host {
+    fn call(&self, call: &HttpCall<'_>) -> Result<u32, NotSent> {
+        let HttpCall { cluster, headers, body, timeout_ms } = call;
+        let trailers = 0_u32.to_le_bytes(); // a map of nothing
+        let mut number = 0;
+        // SAFETY: the host reads all of them during the call and writes four bytes to `number`.
+        let status = unsafe {
+            proxy_http_call(
+                cluster.as_ptr(),
+                cluster.len(),
+                headers.as_ptr(),
+                headers.len(),
+                body.as_ptr(),
+                body.len(),
+                trailers.as_ptr(),
+                trailers.len(),
+                *timeout_ms,
+                &raw mut number,
+            )
+        };
+        match status {
+            OK => Ok(number),
+            INTERNAL_FAILURE => Err(NotSent::Failed),
+            _ => Err(NotSent::Refused),
+        }
     }
 
-    fn define_gauge(&self, name: &str) -> Option<u32> {
-        define(GAUGE, name)
+    fn answer_header(&self, name: &str) -> Option<Vec<u8>> {
+        header(CALL_RESPONSE_HEADERS, name.as_bytes())
     }
 
-    fn add(&self, counter: u32, by: i64) {
-        // SAFETY: plain numbers. A counter that does not count must not stop a request.
-        let _ = unsafe { proxy_increment_metric(counter, by) };
+    fn answer_body(&self, len: usize) -> Vec<u8> {
+        buffer(CALL_RESPONSE_BODY, len)
     }
-}
-
-fn define(kind: u32, name: &str) -> Option<u32> {
-    let mut metric = 0;
-    // SAFETY: the host reads `name` and writes four bytes to `metric`.
-    let status = unsafe { proxy_define_metric(kind, name.as_ptr(), name.len(), &raw mut metric) };
-    (status == OK).then_some(metric)
 }
 
 /// One line in the host's log about what must never happen.
@@ -316,6 +333,21 @@ pub fn log_critical(text: &str) {
 fn log(level: u32, text: &str) {
     // SAFETY: the host reads `text` during the call. Its status changes nothing for us.
     let _ = unsafe { proxy_log(level, text.as_ptr(), text.len()) };
+}
+
+/// The first `len` bytes of one of the host's buffers.
+fn buffer(kind: u32, len: usize) -> Vec<u8> {
+    // SAFETY: `returned` passes pointers to live variables.
+    returned(|bytes, got| unsafe { proxy_get_buffer_bytes(kind, 0, len, bytes, got) })
+        .unwrap_or_default()
+}
+
+/// The value of the header `name` of one of the host's maps.
+fn header(map: u32, name: &[u8]) -> Option<Vec<u8>> {
+    // SAFETY: the host reads the name; `returned` passes pointers to live variables.
+    returned(|bytes, len| unsafe {
+        proxy_get_header_map_value(map, name.as_ptr(), name.len(), bytes, len)
+    })
 }
 
 /// A property of the current context; the parts of its path have zero bytes between them.

@@ -1,8 +1,8 @@
 //! Tollgate as an Envoy HTTP filter: a proxy-wasm module.
 //!
-//! `abi` is what Envoy calls, `host` makes every call to Envoy, `memory` counts what is taken;
-//! these exist in the wasm build alone. The rest runs over any `proxy` and is tested natively, from
-//! the top down:
+//! `abi` is what Envoy calls, `host` and `host_metrics` make every call to Envoy, `memory` counts
+//! what is taken; these exist in the wasm build alone. The rest runs over any `proxy` and is tested
+//! natively, from the top down:
 //!
 //! - `filter`: contexts and their callbacks; `arrival`: a request's first decision; `retry`: a
 //!   request that waits; `pending_response`: what goes onto a response.
@@ -10,9 +10,16 @@
 //!   configuration), `facts` and `claims` (what a request is), `reply` and `metrics`.
 //! - `enforce`: load, decide, commit by compare-and-swap; `places`: the way to a key's bucket while
 //!   tables grow; `extents`: how far they reach; `directories`: what quotas their records are of;
-//!   `denial_cache`: what this worker saw denied; `waiting`: the timer of those who wait.
-//! - `table`: which bucket holds a key, and who leaves a full one; `shared_data`: the host's map;
-//!   `wire`: its serialisations.
+//!   `denial_cache`: what this worker saw denied; `waiting`: those who wait; `timer`: the host's,
+//!   for all who want to be called.
+//! - `follow`: a policy that comes from a server, with `kept` (the last good one), `turn` (who
+//!   compiles) and `said` (what the log was told of it).
+//! - `paused`: a request under rules of a fleet, with `lease` (how far it is); `authority`: what is
+//!   asked, with `question` (one, and its answer), `pauses` (who waits), `agenda` (what goes back,
+//!   and when), `breaker` and `crowd`; `spending`: what is taken and asked under a policy;
+//!   `holdings`: what the workers hold of a key; `node_id`: what this process is called there.
+//! - `calls`: requests of our own; `table`: which bucket holds a key, and who leaves a full one;
+//!   `shared_data`: the host's map; `wire`: its serialisations.
 //!
 //! Invariant: nothing in here can trap on any input; a trap takes the worker's virtual machine
 //! down. Deliberately absent: decisions. Those are `tollgate-policy`'s, the same on every surface.
@@ -26,6 +33,8 @@ mod abi;
 #[cfg(target_arch = "wasm32")]
 mod host;
 #[cfg(target_arch = "wasm32")]
+mod host_metrics;
+#[cfg(target_arch = "wasm32")]
 mod memory;
 
 /// Every allocation is counted; see `memory`.
@@ -34,11 +43,28 @@ mod memory;
 static ALLOCATOR: memory::Counted = memory::Counted;
 
 mod active_policy;
+mod agenda;
 mod arrival;
+mod authority;
+mod breaker;
+mod crowd;
+mod follow;
+mod holdings;
+mod kept;
+mod lease;
+mod node_id;
+mod paused;
+mod pauses;
 mod pending_response;
+mod question;
 mod retry;
+mod said;
+mod spending;
+mod timer;
+mod turn;
 mod waiting;
 
+pub mod calls;
 pub mod claims;
 pub mod config;
 pub mod denial_cache;
@@ -47,6 +73,7 @@ pub mod enforce;
 pub mod extents;
 pub mod facts;
 pub mod filter;
+pub mod metric_names;
 pub mod metrics;
 pub mod places;
 pub mod proxy;

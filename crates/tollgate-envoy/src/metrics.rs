@@ -11,11 +11,27 @@
 //! refused because too many wait; `tollgate.waiting_left`, whose clients left; and
 //! `tollgate.places_unused`. The gauge `tollgate.memory_bytes` is what the workers' virtual
 //! machines have of memory, as of the last change of the others.
+//!
+//! Of a plugin that follows a server: the gauge `tollgate.policy_version.plugin=<plugin>`, the
+//! number of the policy in force, 0 for that of the configuration; and of all together
+//! `tollgate.policy_fetch_failures`, times that the server's could not be had, and
+//! `tollgate.policy_refused`, policies that were had and not taken, by each worker.
+//!
+//! The host frees no name, so there are at most so many (`metric_names`): a rule that comes then is
+//! counted as `plugin=(other).rule=(other)`, which is no label of a rule.
+//!
+//! Of policies that count for a fleet: `tollgate.fleet_asked`, questions to the authority;
+//! `tollgate.fleet_granted`, leases; `tollgate.fleet_refused`, requests that it refused;
+//! `tollgate.fleet_failed`, questions without an answer that can be used;
+//! `tollgate.fleet_overloaded`, requests that could not be asked about because too much is under
+//! way; and the gauge `tollgate.fleet_paused`, requests that wait for an answer.
 
 use tollgate_core::Span;
-use tollgate_policy::{Outcome, Policy, RuleResult};
+use tollgate_policy::{Outcome, Policy, Rule, RuleResult};
 
 use crate::enforce::CommitStats;
+use crate::metric_names::claim;
+use crate::shared_data::SharedData;
 
 /// The host's counters.
 pub trait Counters {
@@ -25,6 +41,43 @@ pub trait Counters {
     fn define_gauge(&self, name: &str) -> Option<u32>;
     /// Adds to it.
     fn add(&self, counter: u32, by: i64);
+    /// Sets a gauge.
+    fn record(&self, gauge: u32, value: u64);
+}
+
+/// What becomes of questions to the authority of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asked {
+    /// One was sent.
+    Sent,
+    /// A lease was granted.
+    Granted,
+    /// The authority refused a request.
+    Refused,
+    /// One had no answer, or none that can be used.
+    Failed,
+    /// A request could not be asked about, because too much is under way.
+    Overloaded,
+}
+
+impl Asked {
+    const NAMES: [&'static str; 5] = [
+        "tollgate.fleet_asked",
+        "tollgate.fleet_granted",
+        "tollgate.fleet_refused",
+        "tollgate.fleet_failed",
+        "tollgate.fleet_overloaded",
+    ];
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Sent => 0,
+            Self::Granted => 1,
+            Self::Refused => 2,
+            Self::Failed => 3,
+            Self::Overloaded => 4,
+        }
+    }
 }
 
 /// The counters of one policy.
@@ -40,6 +93,9 @@ pub struct Metrics {
     left: Option<u32>,
     unused: Option<u32>,
     full: Option<u32>,
+    /// Of policies that count for a fleet.
+    asked: [Option<u32>; Asked::NAMES.len()],
+    paused: Option<u32>,
 }
 
 /// What happens to requests that wait.
@@ -56,20 +112,36 @@ pub enum Wait {
 impl Metrics {
     /// Defines the counters of every rule. `plugin` is the plugin's label: rules of two plugins may
     /// have one name.
-    pub fn define(policy: &Policy, plugin: &str, counters: &impl Counters) -> Self {
+    pub fn define(policy: &Policy, plugin: &str, host: &(impl Counters + SharedData)) -> Self {
+        let counters = host;
         let define_rule = |rule: &str| {
             RuleResult::ALL.map(|result| {
-                // Nobody blocks a key here.
-                if result == RuleResult::Blocked {
-                    return None;
-                }
-                let result = result.label();
-                let rule = format!("tollgate.decisions.plugin={plugin}.rule={rule}");
-                counters.define(&format!("{rule}.result={result}"))
+                let name = || format!("tollgate.decisions.{rule}.result={}", result.label());
+                is_counted(result).then(|| counters.define(&name())).flatten()
             })
         };
+        let names = RuleResult::ALL.into_iter().filter(|result| is_counted(*result)).count();
+        let names = u8::try_from(names).unwrap_or(u8::MAX);
+        let family = |rule: &Rule| (format!("plugin={plugin}.rule={}", rule.label()), names);
+        let families: Vec<_> = policy.rules().iter().map(family).collect();
+        let mut other = None;
+        let mut counters_of = |((rule, _), is_named): (&(String, u8), bool)| {
+            if is_named {
+                define_rule(rule)
+            } else {
+                *other.get_or_insert_with(|| define_rule(OTHER))
+            }
+        };
+        let is_named = claim(host, &families);
+        let rules = families.iter().zip(is_named).map(&mut counters_of).collect();
+        let of_fleet = |name: &str, is_gauge: bool| {
+            let has_fleet = policy.has_fleet();
+            has_fleet.then(|| {
+                if is_gauge { counters.define_gauge(name) } else { counters.define(name) }
+            })?
+        };
         Self {
-            rules: policy.rules().iter().map(|rule| define_rule(&rule.label())).collect(),
+            rules,
             retries: counters.define("tollgate.cas_retries"),
             evictions: counters.define("tollgate.evictions"),
             evictions_half_used: counters.define("tollgate.evictions_half_used"),
@@ -80,6 +152,8 @@ impl Metrics {
             left: counters.define("tollgate.waiting_left"),
             unused: counters.define("tollgate.places_unused"),
             full: counters.define("tollgate.waiting_full"),
+            asked: Asked::NAMES.map(|name| of_fleet(name, false)),
+            paused: of_fleet("tollgate.fleet_paused", true),
         }
     }
 
@@ -99,6 +173,18 @@ impl Metrics {
             Wait::Unused => self.unused,
         };
         add(counters, counter, 1);
+    }
+
+    /// Counts what became of so many questions.
+    pub fn count_asked(&self, asked: Asked, count: usize, counters: &impl Counters) {
+        let counter = self.asked.get(asked.index()).copied().flatten();
+        add(counters, counter, i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// The gauge of requests that wait for an answer of the authority, if the policy counts for a
+    /// fleet.
+    pub const fn paused(&self) -> Option<u32> {
+        self.paused
     }
 
     /// So many more, or fewer, wait now, with so many bytes.
@@ -124,6 +210,51 @@ impl Metrics {
     }
 }
 
+/// What rules are counted as that have no names of their own.
+const OTHER: &str = "plugin=(other).rule=(other)";
+
+/// Nobody blocks a key here.
+fn is_counted(result: RuleResult) -> bool {
+    result != RuleResult::Blocked
+}
+
+/// What is counted of a plugin that follows a server.
+pub struct FollowMetrics {
+    version: Option<u32>,
+    failures: Option<u32>,
+    refused: Option<u32>,
+}
+
+impl FollowMetrics {
+    /// Defines them for the plugin of this label.
+    pub fn define(plugin: &str, host: &(impl Counters + SharedData)) -> Self {
+        let version = format!("tollgate.policy_version.plugin={plugin}");
+        let is_named = claim(host, &[(version.clone(), 1)]) == [true];
+        Self {
+            version: is_named.then(|| host.define_gauge(&version)).flatten(),
+            failures: host.define("tollgate.policy_fetch_failures"),
+            refused: host.define("tollgate.policy_refused"),
+        }
+    }
+
+    /// This version is in force.
+    pub fn set_version(&self, version: u64, counters: &impl Counters) {
+        if let Some(gauge) = self.version {
+            counters.record(gauge, version);
+        }
+    }
+
+    /// The server's policy could not be had.
+    pub fn count_failure(&self, counters: &impl Counters) {
+        add(counters, self.failures, 1);
+    }
+
+    /// One was had, and not taken.
+    pub fn count_refused(&self, counters: &impl Counters) {
+        add(counters, self.refused, 1);
+    }
+}
+
 fn add(counters: &impl Counters, counter: Option<u32>, by: i64) {
     if let (Some(counter), true) = (counter, by > 0) {
         counters.add(counter, by);
@@ -133,11 +264,37 @@ fn add(counters: &impl Counters, counter: Option<u32>, by: i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::cell::RefCell;
+    use core::cell::{Cell, RefCell};
     use tollgate_policy::Surface;
 
+    use crate::metric_names::{MAX_NAMES, OWN_NAMES};
+    use crate::shared_data::{Stored, Written};
+
     #[derive(Default)]
-    struct Names(RefCell<Vec<String>>);
+    struct Names(RefCell<Vec<String>>, RefCell<Option<Vec<u8>>>, Cell<u32>);
+
+    impl SharedData for Names {
+        fn get(&self, _: &[u8]) -> Stored {
+            let value = self.1.borrow().clone();
+            value.map_or(Stored::Absent, |value| Stored::Value(value, self.2.get()))
+        }
+        fn set(&self, _: &[u8], value: &[u8], cas: u32) -> Written {
+            if self.1.borrow().is_some() && cas != self.2.get() {
+                return Written::Lost;
+            }
+            self.2.set(self.2.get().wrapping_add(1));
+            *self.1.borrow_mut() = Some(value.to_vec());
+            Written::Done
+        }
+    }
+
+    fn policy(rules: impl Iterator<Item = String>) -> Policy {
+        let quotas = r#""key": [], "quotas": [{"limit": 1, "window": "1s"}]"#;
+        let rules: Vec<_> =
+            rules.map(|name| format!(r#"{{"name": "{name}", {quotas}}}"#)).collect();
+        let document = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(", "));
+        Policy::compile(&document, Surface::Envoy).unwrap()
+    }
 
     impl Counters for Names {
         fn define(&self, name: &str) -> Option<u32> {
@@ -148,6 +305,7 @@ mod tests {
             self.define(name)
         }
         fn add(&self, _: u32, _: i64) {}
+        fn record(&self, _: u32, _: u64) {}
     }
 
     #[test]
@@ -173,5 +331,57 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), all);
         assert_eq!(all, 2 * 2 * (RuleResult::ALL.len() - 1));
+    }
+
+    // Guards: names without end, which the host never frees: a hundred policies of a hundred rules
+    // each, and every one of them is counted.
+    #[test]
+    fn names_are_bounded_however_often_policies_are_replaced() {
+        let names = Names::default();
+        let mut is_full = false;
+        for round in 0..100 {
+            let policy = policy((0..100).map(|i| format!("r{round}-{i}")));
+            let before = names.0.borrow().len();
+            let metrics = Metrics::define(&policy, "edge", &names);
+            FollowMetrics::define("edge", &names);
+            assert_eq!(metrics.rules.len(), 100);
+            let named = names.0.borrow()[before..].to_vec();
+            is_full = named.iter().any(|name| name.contains("(other)"));
+            if is_full {
+                let own = named.iter().filter(|name| name.contains(".rule=r")).count();
+                assert!(own < 100 * (RuleResult::ALL.len() - 1));
+            }
+        }
+        assert!(is_full, "the last ones have no names");
+        // Who had names has them still.
+        let first = policy((0..100).map(|i| format!("r0-{i}")));
+        let before = names.0.borrow().len();
+        Metrics::define(&first, "edge", &names);
+        assert!(!names.0.borrow()[before..].iter().any(|name| name.contains("(other)")));
+        let mut all = names.0.into_inner();
+        all.sort();
+        all.dedup();
+        assert!(all.len() <= MAX_NAMES, "{}", all.len());
+        assert!(
+            all.len() > MAX_NAMES - 2 * OWN_NAMES,
+            "{}: as many as there is room for",
+            all.len()
+        );
+        let own = all.iter().filter(|name| !name.contains("plugin=edge")).count();
+        assert!(own <= OWN_NAMES, "{own} are of no rule and no plugin");
+    }
+
+    #[test]
+    fn a_host_that_does_not_answer_gives_no_names() {
+        struct Silent;
+        impl SharedData for Silent {
+            fn get(&self, _: &[u8]) -> Stored {
+                Stored::Unreachable
+            }
+            fn set(&self, _: &[u8], _: &[u8], _: u32) -> Written {
+                Written::Unreachable
+            }
+        }
+        assert_eq!(claim(&Silent, &[("a".into(), 7), ("b".into(), 7)]), [false, false]);
     }
 }

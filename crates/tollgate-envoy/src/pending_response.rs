@@ -30,10 +30,9 @@ impl<H: Proxy> PendingResponse<H> {
         host: &H,
         policy: Rc<ActivePolicy<H>>,
         plan: Box<Plan>,
-        status: u16,
         grpc: Option<&'static str>,
     ) -> Self {
-        host.reply(&Reply::new(&policy.outcome(&plan), status, grpc));
+        host.reply(&Reply::new(&policy.outcome(&plan), grpc));
         if let Some(content_type) = grpc {
             return Self::Trailers(policy, plan, content_type);
         }

@@ -7,13 +7,14 @@
 use tollgate_core::Timestamp;
 use tollgate_table::Seed;
 
+use crate::calls::Calls;
 use crate::facts::RequestSource;
 use crate::metrics::Counters;
 use crate::reply::Reply;
 use crate::shared_data::SharedData;
 
 /// The host of this filter, cheap to copy.
-pub trait Proxy: RequestSource + SharedData + Counters + Clone {
+pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     /// The monotonic clock: immune to steps of the wall clock; the state dies with the process
     /// anyway.
     fn now(&self) -> Option<Timestamp>;

@@ -4,7 +4,7 @@
 //! Deliberately absent: host calls, and the fields of a gRPC answer, which go onto it when it
 //! comes.
 
-use tollgate_policy::Outcome;
+use tollgate_policy::{Answer, Outcome};
 
 use crate::wire::header_map::HeaderMapWriter;
 
@@ -38,10 +38,16 @@ impl Reply {
         }
     }
 
-    /// The answer to a request that `outcome` refuses with `status`, or to one of `grpc`'s content
-    /// type.
-    pub fn new(outcome: &Outcome<'_>, status: u16, grpc: Option<&'static str>) -> Self {
+    /// The answer to a request that `outcome` refuses, or to one of `grpc`'s content type.
+    pub fn new(outcome: &Outcome<'_>, grpc: Option<&'static str>) -> Self {
         let mut headers = HeaderMapWriter::default();
+        let status = match outcome.final_answer() {
+            Answer::Refuse { status } => status,
+            answer @ (Answer::Pass | Answer::Delay(_) | Answer::Retry(_)) => {
+                debug_assert!(false, "nobody answers what is no refusal: {answer:?}");
+                503
+            }
+        };
         if grpc.is_none() {
             outcome.headers(&mut |name, value| headers.push(name, value.as_bytes()));
         }

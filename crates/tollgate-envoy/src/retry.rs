@@ -9,9 +9,11 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Pace, Seat, Ticket, Turn};
-use tollgate_policy::{Answer, Plan};
+use tollgate_policy::{Answer, Paid, Plan};
 
 use crate::active_policy::ActivePolicy;
+use crate::authority::Authority;
+use crate::lease::Lease;
 use crate::metrics::Wait;
 use crate::pending_response::PendingResponse;
 use crate::proxy::Proxy;
@@ -64,6 +66,13 @@ pub struct Held<H> {
     /// The content type of its refusal, if it is a gRPC request.
     pub grpc: Option<&'static str>,
     pub seat: Option<Seated>,
+    pub authority: Rc<Authority<H>>,
+    /// How far it is with the authority of a fleet.
+    pub lease: Option<Lease>,
+    /// What it took of leases, with the partition, while it waits for a place.
+    pub paid: Vec<(usize, Paid)>,
+    /// The host holds it.
+    pub is_stopped: bool,
 }
 
 /// Where it waits.
@@ -121,6 +130,7 @@ impl<H: Proxy> Held<H> {
 
     fn seated(mut self, ticket: Ticket, turn: Option<Turn>, now: Timestamp) -> Pending<H> {
         self.seat = Some(Seated { ticket, turn });
+        self.is_stopped = true;
         self.policy.settle_waiting(&self.waiting, now);
         Pending::Waiting(Box::new(self))
     }
@@ -129,7 +139,7 @@ impl<H: Proxy> Held<H> {
         self.policy.line(&self.plan, turn)
     }
 
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.plan.held_bytes().saturating_add(size_of::<Self>()).saturating_add(self.header_bytes)
     }
 
@@ -159,13 +169,14 @@ impl<H: Proxy> Held<H> {
         self.seat = None;
         self.waiting.with(|queue| queue.done(ticket, now, pace));
         match answer {
+            Answer::Pass | Answer::Delay(_) if self.policy.has_fleet() => self.lease(now),
             Answer::Pass => {
                 self.let_through(waited);
                 self.go()
             }
             Answer::Delay(wait) => self.wait_for(now.saturating_add(wait), now),
             Answer::Retry(wait) => self.reject_waiting(Full::Late(wait), now),
-            Answer::Refuse { status } => self.refuse(status, waited),
+            Answer::Refuse { .. } => self.refuse(waited),
         }
     }
 
@@ -214,6 +225,7 @@ impl<H: Proxy> Held<H> {
 
     /// Refuses it because it may not wait, and gives back what it was charged.
     pub fn reject_waiting(mut self, full: Full, now: Timestamp) -> Pending<H> {
+        self.put_back_paid();
         self.policy.reject_waiting(&mut self.plan, full);
         self.policy.take_back(&mut self.plan, now);
         self.refuse_full(full, now)
@@ -225,34 +237,42 @@ impl<H: Proxy> Held<H> {
         self.refuse_full(full, now)
     }
 
+    /// Puts back into leases what it took of them, if it did.
+    fn put_back_paid(&mut self) {
+        if !self.paid.is_empty() {
+            let paid = core::mem::take(&mut self.paid);
+            self.put_back(paid);
+        }
+    }
+
     /// Refuses it once its plan says that it may not wait.
     fn refuse_full(self, full: Full, now: Timestamp) -> Pending<H> {
         if matches!(full, Full::Key(_) | Full::Worker(_)) {
             self.policy.count_wait(Wait::Full);
         }
-        let status = match self.policy.outcome(&self.plan).answer() {
-            Answer::Refuse { status } => status,
-            _ => 503,
-        };
         let waited = now.since(self.since);
-        self.refuse(status, waited)
+        self.refuse(waited)
     }
 
     /// Answers it in the origin's place.
-    pub fn refuse(self, status: u16, waited: Span) -> Pending<H> {
+    pub fn refuse(self, waited: Span) -> Pending<H> {
         self.policy.count(&self.plan, waited);
         let (plan, grpc) = (self.plan, self.grpc);
-        Pending::Response(PendingResponse::refusal(&self.host, self.policy, plan, status, grpc))
+        Pending::Response(PendingResponse::refusal(&self.host, self.policy, plan, grpc))
     }
 
     /// It will not go on: it leaves its line, those behind it move up, and what it was charged is
     /// taken back.
     pub fn abandon(mut self) {
+        if let Some(lease) = self.lease.take() {
+            return self.abandon_lease(lease);
+        }
         let Some(Seated { ticket, turn }) = self.seat else { return self.policy.keep(self.plan) };
         let now = self.host.now().unwrap_or_default();
         let freed = self.waiting.with(|queue| queue.leave(ticket, now)).flatten();
         let freed = freed.and_then(|(_, freed)| freed);
         self.policy.count_wait(Wait::Left);
+        self.put_back_paid();
         if turn.is_none() {
             if let Some(freed) = &freed {
                 self.policy.move_place(&mut self.plan, freed.at);

@@ -5,12 +5,14 @@
 //! when; that is `tollgate_policy::waiting`'s.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use tollgate_core::Timestamp;
 use tollgate_policy::waiting::{Limits, Queue};
 
 use crate::metrics::Metrics;
 use crate::proxy::Proxy;
+use crate::timer::{Timer, Wants};
 
 /// Whose line it is: the rule or tier with its quotas, and the fingerprint of its key.
 pub type Line = (u32, u64);
@@ -21,9 +23,8 @@ pub type Streams = Queue<Line, u32>;
 /// What waits at one root.
 pub struct Waiting<H> {
     host: H,
+    timer: Rc<Timer<H>>,
     queue: Cell<Option<Streams>>,
-    /// When the timer is to fire.
-    timer: Cell<Option<Timestamp>>,
     /// What the gauges say.
     reported: Cell<[i64; 2]>,
     /// The root has ended: there is no timer, and nobody is told.
@@ -32,12 +33,12 @@ pub struct Waiting<H> {
 
 impl<H: Proxy> Waiting<H> {
     /// Nobody waits.
-    pub fn new(host: H) -> Self {
+    pub fn new(host: H, timer: Rc<Timer<H>>) -> Self {
         let queue = Some(Queue::new(Limits::default()));
         Self {
             host,
+            timer,
             queue: Cell::new(queue),
-            timer: Cell::default(),
             reported: Cell::default(),
             has_ended: Cell::default(),
         }
@@ -65,11 +66,6 @@ impl<H: Proxy> Waiting<H> {
         result
     }
 
-    /// The timer fires, and goes on with its period until it is set again.
-    pub fn has_fired(&self) {
-        self.timer.set(Some(Timestamp::ZERO));
-    }
-
     /// Sets timer and gauges after the queue has changed.
     pub fn settle(&self, now: Timestamp, metrics: &Metrics) {
         if self.has_ended.get() {
@@ -77,9 +73,7 @@ impl<H: Proxy> Waiting<H> {
         }
         let state = self.with(|queue| (queue.next_at(), [queue.len(), queue.bytes()]));
         let Some((next_at, held)) = state else { return };
-        if self.timer.replace(next_at) != next_at {
-            self.host.set_tick_ms(next_at.map_or(0, |at| tick_ms(at, now)));
-        }
+        self.timer.set(Wants::Waiting, next_at, now);
         self.report(held.map(|number| i64::try_from(number).unwrap_or(i64::MAX)), metrics);
     }
 
@@ -96,26 +90,5 @@ impl<H: Proxy> Waiting<H> {
         let by = [more.saturating_sub(waiters), more_bytes.saturating_sub(bytes)];
         metrics.change_waiting(by, &self.host);
         metrics.grow_memory(self.host.memory_growth(), &self.host);
-    }
-}
-
-/// In how many milliseconds the host's timer is to fire for `at`, rounded up and at least 1: 0
-/// would stop it.
-fn tick_ms(at: Timestamp, now: Timestamp) -> u32 {
-    u32::try_from(at.since(now).as_millis_ceil()).unwrap_or(u32::MAX).max(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_timer_never_fires_early_and_never_stops_by_itself() {
-        let at = Timestamp::from_nanos;
-        assert_eq!(tick_ms(at(1_000_001), at(0)), 2);
-        assert_eq!(tick_ms(at(1_000_000), at(0)), 1);
-        assert_eq!(tick_ms(at(5), at(5)), 1);
-        assert_eq!(tick_ms(at(5), at(9)), 1);
-        assert_eq!(tick_ms(at(u64::MAX), at(0)), u32::MAX);
     }
 }

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
+use tollgate_envoy::calls::{Calls, HttpCall, NotSent};
 use tollgate_envoy::facts::RequestSource;
 use tollgate_envoy::filter::{Filter, Flow};
 use tollgate_envoy::metrics::Counters;
@@ -91,6 +92,20 @@ impl SharedData for Host {
     }
 }
 
+impl Calls for Host {
+    fn call(&self, _call: &HttpCall<'_>) -> Result<u32, NotSent> {
+        Err(NotSent::Refused)
+    }
+
+    fn answer_header(&self, _name: &str) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn answer_body(&self, _len: usize) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
 impl Counters for Host {
     fn define(&self, name: &str) -> Option<u32> {
         let mut counters = self.0.counters.borrow_mut();
@@ -106,6 +121,8 @@ impl Counters for Host {
         let mut counters = self.0.counters.borrow_mut();
         counters.get_mut(usize::try_from(counter).unwrap()).unwrap().1 += by;
     }
+
+    fn record(&self, _gauge: u32, _value: u64) {}
 }
 
 impl Proxy for Host {

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use tollgate_core::Timestamp;
+use tollgate_envoy::calls::{Calls, HttpCall, NotSent};
 use tollgate_envoy::facts::RequestSource;
 use tollgate_envoy::filter::{Filter, Flow};
 use tollgate_envoy::metrics::Counters;
@@ -96,7 +97,7 @@ impl Hostile {
 fn any_call(filter: &Filter<Hostile>, random: &Random) {
     let id = u32::try_from(random.below(IDS)).unwrap();
     let other = u32::try_from(random.below(IDS / 3)).unwrap();
-    match random.below(16) {
+    match random.below(20) {
         0 => filter.on_context_create(id, 0),
         1..=3 => filter.on_context_create(id, other),
         4 => drop(filter.on_configure(id, 100)),
@@ -104,6 +105,7 @@ fn any_call(filter: &Filter<Hostile>, random: &Random) {
         9..=10 => filter.on_response_headers(id),
         11..=13 => filter.on_tick(id),
         14 => filter.on_tick(other),
+        15..=16 => filter.on_call_answered(other, id % 4, 100),
         _ => filter.on_delete(id),
     }
 }
@@ -162,6 +164,27 @@ impl SharedData for Hostile {
     }
 }
 
+impl Calls for Hostile {
+    fn call(&self, _call: &HttpCall<'_>) -> Result<u32, NotSent> {
+        if self.fails() {
+            let failed = self.0.random.one_in(2);
+            return Err(if failed { NotSent::Failed } else { NotSent::Refused });
+        }
+        Ok(u32::try_from(self.0.random.below(4)).unwrap())
+    }
+
+    fn answer_header(&self, name: &str) -> Option<Vec<u8>> {
+        if self.fails() {
+            return self.0.random.one_in(2).then(|| self.junk());
+        }
+        Some(if name == ":status" { b"200".into() } else { b"7".into() })
+    }
+
+    fn answer_body(&self, len: usize) -> Vec<u8> {
+        self.configuration(len)
+    }
+}
+
 impl Counters for Hostile {
     fn define(&self, name: &str) -> Option<u32> {
         if self.fails() {
@@ -181,6 +204,11 @@ impl Counters for Hostile {
 
     fn add(&self, counter: u32, by: i64) {
         self.0.metrics.borrow_mut()[usize::try_from(counter).unwrap()].1 += by;
+    }
+
+    fn record(&self, gauge: u32, value: u64) {
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        self.0.metrics.borrow_mut()[usize::try_from(gauge).unwrap()].1 = value;
     }
 }
 
@@ -289,6 +317,14 @@ fn policies() -> Vec<String> {
             r#"{}, "action": {{"mark": {{"header": "x-over", "value": "1"}}}}"#,
             quota("gcra")
         )),
+        format!(
+            r#"{{"policy": {}, "policy_from": {{"cluster": "c", "every": "1s"}}}}"#,
+            rule(&quota("gcra"))
+        ),
+        format!(
+            r#"{{"policy": {}, "fleet": {{"cluster": "c", "secret": "0123456789abcdef"}}}}"#,
+            rule(&format!(r#"{}, "scope": "fleet", "on_failure": "local""#, quota("gcra")))
+        ),
     ]
 }
 
