@@ -9,11 +9,17 @@
 import { DurableObject, WorkerEntrypoint } from "cloudflare:workers";
 import * as wasm from "./build/index.js"; // wasm-bindgen's output with its modules in it: crates/xtask/src/build/worker.rs
 import policy from "./policy.json"; // a text module: wrangler.toml [[rules]]
+import compiled from "./build/policy.mjs"; // the same, compiled when this was built; as text, which every bundler takes
 
 // Read by the wasm once per instance; a variable of the environment holds 5 KB, a policy up to 1 MiB.
 globalThis.tollgatePolicy = policy;
+globalThis.tollgateCompiled = compiled;
 
-// Names of functions all the way down to where a trap was, in the log.
+// What is told of promises that wasm waits for. It is called as a function of the module and not as a closure of wasm, which
+// would belong to the instance that made it.
+globalThis.tollgateTold = wasm.told;
+
+// All the way down to where a trap was, in the log: names.mjs gives the functions their names.
 Error.stackTraceLimit = 100;
 
 /** One entry for each request that waits for the instance. */
@@ -69,24 +75,23 @@ function inWasm(step) {
 
 const ABORTED = Symbol("aborted");
 
-/** Settles like what `ask` gives, or with what `failure` makes as soon as the wasm instance is replaced. That is made here
- * and not by whoever notices the abort: a response belongs to the request that made it. */
+/** What `ask` gives, or calls what it is given with when it gives `undefined`; or what `failure` makes as soon as the wasm
+ * instance is replaced. That is made here and not by whoever notices the abort: a response belongs to the request that
+ * made it. */
 async function guarded(ask, failure) {
-  let abort;
-  const whenAborted = new Promise((resolve) => {
-    abort = () => resolve(ABORTED);
-  });
+  let settle;
   try {
-    const answer = inWasm(ask);
-    underWay.add(abort);
-    const response = await Promise.race([answer, whenAborted]);
-    if (response !== ABORTED) return response;
+    const atOnce = inWasm(() => ask((answer) => settle(answer)));
+    if (atOnce !== undefined) return atOnce;
   } catch (error) {
     console.error("tollgate: a request failed:", error?.message);
-  } finally {
-    underWay.delete(abort);
+    return failure();
   }
-  return failure();
+  const abort = () => settle(ABORTED);
+  underWay.add(abort);
+  const answer = await new Promise((resolve) => (settle = resolve));
+  underWay.delete(abort);
+  return answer === ABORTED ? failure() : answer;
 }
 
 const PROBLEM = '{"type":"about:blank","title":"Internal Server Error","status":500}';
@@ -98,13 +103,22 @@ function internalError() {
 
 export default class Tollgate extends WorkerEntrypoint {
   fetch(request) {
-    return guarded(() => wasm.fetch(request, this.env, this.ctx), internalError);
+    return guarded((answer) => wasm.fetch(request, this.env, this.ctx, answer), internalError);
   }
 
   /** What `POST /check` answers to `asked` with status 200, as a value; else an error that says what it answers. */
-  async check(asked) {
+  check(asked) {
+    return this.#answered(wasm.check, asked);
+  }
+
+  /** The same of `POST /check/settle`: what becomes of the cost of the request that was given this id. */
+  settle(id, cost) {
+    return this.#answered(wasm.settle, { id, cost });
+  }
+
+  async #answered(call, asked) {
     const body = JSON.stringify(asked) ?? "";
-    const [status, answer] = await guarded(() => wasm.check(body, this.env, this.ctx), () => [500, PROBLEM]);
+    const [status, answer] = await guarded((tell) => call(body, this.env, this.ctx, tell), () => [500, PROBLEM]);
     if (status === 200) return JSON.parse(answer);
     const { title, detail, errors = [] } = JSON.parse(answer);
     const each = errors.map(({ path, detail }) => (path === "" ? detail : `${path}: ${detail}`));
@@ -150,10 +164,134 @@ class Half {
 /** Relaxed counts are written this long after the first that is not, with all that came meanwhile. */
 const SAVE_AFTER_MS = 50;
 
-/** One partition key: its state and the decisions on it. */
+/** What `KeyShard` says of a request, and how one is asked: wasm has the same numbers. */
+const REFUSED = 1;
+const ASK = 2;
+const WAIT = 3;
+const NOTHING = 4;
+const [WAITS, ASKS, IN_HAND] = [0, 1, 2];
+/** So often a request waits for what others ask, before it asks for itself. */
+const MOST_WAITS = 3;
+/** The key's own object is not waited for longer. */
+const HEARD_WITHIN_MS = 5_000;
+
+/** One shard of a hot key. It pays requests out of what it leased of the key's own object, and asks that object for the others.
+ * It stores nothing. */
+class Shard {
+  #half = new Half(() => new wasm.KeyShard());
+  #objects;
+  #waiting = new Set();
+  #underWay = 0; // questions
+  #timer;
+
+  constructor(env) {
+    this.#objects = () => (this.#objects = inWasm(() => wasm.entryObjects(env, true)));
+  }
+
+  /** Whether the request is refused, and the reply; neither where only what is in hand may help and does not. */
+  async check(name, request, mode = WAITS) {
+    for (let waits = 0; ; waits++) {
+      const asks = mode === WAITS && waits === MOST_WAITS ? ASKS : mode;
+      const [what, value, dueIn] = this.#half.run((shard) => shard.check(request, asks));
+      if (what === NOTHING) return undefined;
+      if (what === ASK) return await this.#ask(name, value);
+      if (what === WAIT) {
+        await this.#turn(value);
+        continue;
+      }
+      if (name !== undefined) this.#look(name, dueIn);
+      return [what === REFUSED, value];
+    }
+  }
+
+  async refund(name, request, reply) {
+    return this.#half.run((shard) => shard.refund(request, reply)) ?? (await this.#keyObject(name).refund(request, reply));
+  }
+
+  /** Gives back what is held. */
+  async close(name) {
+    this.#half.run((shard) => shard.close());
+    const due = this.#half.run((shard) => shard.due());
+    if (due !== undefined) await this.#ask(name, due);
+  }
+
+  #keyObject(name) {
+    const objects = typeof this.#objects === "function" ? this.#objects() : this.#objects;
+    return objects.getByName(name);
+  }
+
+  async #ask(name, question) {
+    let reply;
+    this.#underWay++;
+    try {
+      reply = await within(HEARD_WITHIN_MS, this.#keyObject(name).check(question));
+    } finally {
+      this.#underWay--;
+      const [what, value, dueIn] = this.#half.run((shard) => shard.heard(question, reply));
+      for (const wake of this.#waiting) wake();
+      this.#look(name, dueIn);
+      reply &&= [what === REFUSED, value];
+    }
+    return reply;
+  }
+
+  /** Asks for more, or gives back what is left, when it is time for it. One question at a time: whoever waits asks, too. */
+  #look(name, dueIn) {
+    if (dueIn === undefined || this.#underWay > 0) return;
+    if (dueIn > 0) {
+      this.#timer ??= setTimeout(() => {
+        this.#timer = undefined;
+        this.#askAhead(name);
+      }, dueIn);
+      return;
+    }
+    this.#askAhead(name);
+  }
+
+  #askAhead(name) {
+    const due = this.#half.run((shard) => shard.due());
+    // What fails is asked again with the next request; else what is held ends by itself.
+    if (due !== undefined) this.#ask(name, due).catch((error) => console.warn("tollgate: a shard asked in vain:", error?.message));
+  }
+
+  /** Until something was heard, or for so long. */
+  async #turn(milliseconds) {
+    let wake;
+    let timer;
+    await new Promise((resolve) => {
+      this.#waiting.add((wake = resolve));
+      timer = setTimeout(resolve, milliseconds);
+    });
+    this.#waiting.delete(wake);
+    clearTimeout(timer);
+  }
+}
+
+/** One partition key: its state and the decisions on it. Or a shard of one, which has no state. */
 export class Limiter extends DurableObject {
   #half = new Half(() => new wasm.Limiter(this.ctx.storage, () => this.#saveSoon()));
   #isSaving = false;
+  #shard;
+
+  /** What a shard of the key whose object is called `name` says: whether it refuses, and its reply. */
+  spend(name, request) {
+    return (this.#shard ??= new Shard(this.env)).check(name, request);
+  }
+
+  /** The same where only what is in hand may help: the reply, or nothing. */
+  async spendInHand(request) {
+    const said = await this.#shard?.check(undefined, request, IN_HAND);
+    return said?.[1];
+  }
+
+  putBack(name, request, reply) {
+    return (this.#shard ??= new Shard(this.env)).refund(name, request, reply);
+  }
+
+  /** Has a shard give back what it holds. */
+  async close(name) {
+    await this.#shard?.close(name);
+  }
 
   #saveSoon() {
     if (this.#isSaving) return;
@@ -180,6 +318,11 @@ export class Limiter extends DurableObject {
     return this.#half.run((limiter) => limiter.operate(request));
   }
 
+  /** Keeps the entry of the tenant that the key is. */
+  take(entry) {
+    return this.#half.run((limiter) => limiter.take(entry));
+  }
+
   alarm() {
     return this.#half.run((limiter) => limiter.alarm());
   }
@@ -194,44 +337,75 @@ export class Policies extends DurableObject {
   }
 }
 
-/** The list hands on so many entries at once, and the others by its alarm. */
+/** The list's alarm hands on so many entries at once. Each lies in nine objects at most, and an invocation calls a thousand. */
 const MOST_AT_ONCE = 100;
 const AGAIN_AFTER_MS = 10_000;
+/** An object that says nothing for so long has not taken it: an alarm that never ends would be the last one. What it takes
+ * later does no harm, since it takes nothing older than what it has. */
+const HAND_ON_WITHIN_MS = 5_000;
 
-/** One tenant's entry, or the list of them all, which hands each on to its tenant's object. */
+/** What `promise` gives, if that is within so long. */
+function within(milliseconds, promise) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error("an object does not answer in time")), milliseconds);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+/** One tenant's entry, or the list of them all, which hands each on: to its tenant's object, and to those that count the
+ * tenant alone. An object that does not take its own keeps no other tenant's from being handed on: whoever writes waits for
+ * the entry that was written, and the alarm goes through all the others. */
 export class Tenants extends DurableObject {
   #half = new Half(() => new wasm.Tenants(this.ctx.storage));
+  #below = Infinity; // the alarm goes on with revisions below this one
 
   async call(request) {
     const reply = this.#half.runWhole(this.ctx.storage, (tenants) => tenants.call(request));
-    if (this.#half.run((tenants) => tenants.has_written())) await this.#handOn();
+    // At once, so that what was written last is what this call wrote.
+    if (this.#half.run((tenants) => tenants.has_written())) await this.#handOn(this.#due(Infinity));
     return reply;
   }
 
-  async #handOn() {
-    const objects = this.#half.run(() => wasm.tenantObjects(this.env));
-    for (let i = 0; i < MOST_AT_ONCE; i++) {
-      const due = this.#half.run((tenants) => tenants.due());
-      if (due.length === 0) return;
-      const name = new TextDecoder().decode(due.subarray(0, NAME_LENGTH));
-      await objects.getByName(name).call(due.subarray(NAME_LENGTH));
-      this.#half.run((tenants) => tenants.delivered(due));
-    }
-    throw new Error("too much is to be handed on at once");
+  #due(below) {
+    return this.#half.run((list) => list.due(below));
+  }
+
+  async #handOn([revision, ...deliveries]) {
+    if (revision === undefined) return; // the alarm was quicker
+    const [tenants, counts] = [false, true].map((count) => this.#half.run(() => wasm.entryObjects(this.env, count)));
+    const handOn = ([count, name, entry]) => (count ? counts.getByName(name).take(entry) : tenants.getByName(name).call(entry));
+    await within(HAND_ON_WITHIN_MS, Promise.all(deliveries.map(handOn)));
+    this.#half.run((list) => list.delivered(revision));
   }
 
   async alarm() {
+    let isDone = false;
     try {
-      await this.#handOn();
+      this.#half.run((list) => list.rang());
+      isDone = await this.#handOnAll();
     } catch (error) {
       console.error("tollgate: entries of tenants are not in force yet:", error?.message);
-      await this.ctx.storage.setAlarm(Date.now() + AGAIN_AFTER_MS);
     }
+    if (!isDone) await this.ctx.storage.setAlarm(Date.now() + AGAIN_AFTER_MS);
+  }
+
+  /** Hands on what is due, as many entries as an invocation may; true when nothing is due any more. */
+  async #handOnAll() {
+    const all = [];
+    const isFirst = this.#below === Infinity;
+    for (let due; all.length < MOST_AT_ONCE; all.push(due)) {
+      due = this.#due(this.#below);
+      this.#below = due[0] ?? Infinity;
+      if (this.#below === Infinity) break;
+    }
+    const isLast = this.#below === Infinity;
+    const each = await Promise.allSettled(all.map((due) => this.#handOn(due)));
+    const failed = each.find(({ status }) => status === "rejected");
+    if (failed) throw failed.reason;
+    return isFirst && isLast;
   }
 }
-
-/** Letters of an object's name. */
-const NAME_LENGTH = 64;
 
 /** What isolates counted is written this long after the first that is not, with all that came meanwhile. */
 const SAVE_METRICS_AFTER_MS = 1000;

@@ -11,6 +11,13 @@ export interface Tollgate {
   check(asked: CheckRequest & { response_status: number }): Promise<Charged>;
   /** Several at once, at most 100: answered in their order, each by itself. A wrong one is a `Problem` in its place. */
   check(asked: CheckBatch): Promise<CheckAnswers>;
+  /**
+   * Says what a request has cost in the end, in quota units, by the `id` that its answer has when it was asked with `settle:
+   * true`. A lower cost gives the difference back, a higher one charges what fits. The same again changes nothing; so after an
+   * `Error`, which says that a count did not answer, ask again. Throws a `TypeError` for what is no id of this deployment, and
+   * for a cost that is no whole number from 0 to 1,000,000,000.
+   */
+  settle(id: string, cost: number): Promise<Settled | SettledOtherwise | SettleExpired>;
   fetch(input: Request | string | URL, init?: RequestInit): Promise<Response>;
 }
 
@@ -42,6 +49,8 @@ export interface CheckRequest {
   host?: string;
   /** Of the response, for a report; without it this asks for a decision. */
   response_status?: number;
+  /** The cost may turn out otherwise: the answer is to have an id for settle. Needs the secret HASH_KEY. */
+  settle?: boolean;
 }
 
 export interface CheckBatch {
@@ -72,6 +81,8 @@ export interface CheckAnswer {
     message: string;
     status: number;
   };
+  /** Where settle was asked for, unless with deny: valid for 10 minutes, for this deployment. Keep it from clients. */
+  id?: string;
   /** Ask again with response_status once the status is known. */
   report?: "response_status";
   /** Set these on the request that goes on. */
@@ -86,6 +97,27 @@ export interface Charged {
 
 export interface CheckAnswers {
   answers: Array<CheckAnswer | Charged | Problem>;
+}
+
+/** The cost is settled, now or by an earlier call. */
+export interface Settled {
+  /** What is charged of it: less where no more fitted, more where nothing could be given back; null where no rule that names a cost counted the request. */
+  charged: number | null;
+  /** As it was asked for. */
+  cost: number;
+  result: "settled";
+}
+
+/** It was settled before at another cost, which stands. */
+export interface SettledOtherwise {
+  /** That cost. */
+  cost: number;
+  result: "conflict";
+}
+
+/** It was charged more than 10 minutes ago, and stays as it is. */
+export interface SettleExpired {
+  result: "expired";
 }
 
 /** RFC 9457. type stays the same; detail and errors are for people. */

@@ -1,25 +1,29 @@
 //! A policy as an isolate enforces it.
 //!
-//! Invariant: whoever decides a request holds the policy that it was planned with until the request
-//! is over, whatever comes into force meanwhile. A document that could not be enforced here,
-//! because it does not compile or because of the settings, is never one.
-
-use std::rc::Rc;
+//! Invariant: a document that could not be enforced here, because it does not compile or because of
+//! the settings, is never one.
 
 use tollgate_policy::{Policy, Problem, Problems, Surface};
-use tollgate_service::Source;
-use tollgate_service::metrics::{PolicyInForce, PolicySource};
+use tollgate_service::deployment;
+pub(crate) use tollgate_service::deployment::Active;
 
-use crate::object_name::pk_hash_key;
+use crate::js;
 use crate::settings::Settings;
 
-/// A policy, and which version it is.
-#[derive(Clone, Debug)]
-pub(crate) struct Active {
-    pub(crate) policy: Rc<Policy>,
-    /// Its number; 0 where nothing is changed at run time, and while nobody said it.
-    pub(crate) version: u64,
-    pub(crate) source: Source,
+/// The deployed policy: what was compiled when it was deployed, if that is of the deployed text. A
+/// policy that was changed and not compiled again is never taken for the one in force.
+pub(crate) fn deployed() -> Result<Policy, Problems> {
+    let (text, compiled) = (js::policy_text(), js::compiled_policy());
+    if compiled.is_empty() {
+        return read(&text);
+    }
+    let why = match Policy::read_compiled(&compiled, Surface::Worker) {
+        Ok(policy) if policy.is_of(&text) => return Ok(policy),
+        Ok(_) => "is of another text".to_owned(),
+        Err(why) => why.to_string(),
+    };
+    js::warn(&format!("policy.json is compiled at every start: what was deployed with it {why}"));
+    read(&text)
 }
 
 /// The policy in `text`.
@@ -32,14 +36,18 @@ pub(crate) fn read(text: &str) -> Result<Policy, Problems> {
     Policy::compile(text, Surface::Worker)
 }
 
-/// The same as it would be enforced with these settings.
+/// The policy in `text` as it would be enforced with these settings.
 pub(crate) fn compile(text: &str, settings: &Settings) -> Result<Policy, Problems> {
-    let mut policy = read(text)?;
+    enforced(read(text)?, settings)
+}
+
+/// A policy as it would be enforced with these settings.
+pub(crate) fn enforced(mut policy: Policy, settings: &Settings) -> Result<Policy, Problems> {
     let problems = objections(&policy, settings);
     if !problems.0.is_empty() {
         return Err(problems);
     }
-    policy.set_hash_key(pk_hash_key(&settings.hash_key));
+    deployment::set_secret(&mut policy, &settings.hash_key);
     Ok(policy)
 }
 
@@ -57,38 +65,7 @@ pub(crate) fn objections(policy: &Policy, settings: &Settings) -> Problems {
     Problems(held.map(problem).collect())
 }
 
-/// What is certainly not meant, for the log. Not for the health report: everybody may read that,
-/// and a warning may say how to get round a limit.
+/// What is certainly not meant, for the log.
 pub(crate) fn warnings(policy: &Policy, settings: &Settings) -> Problems {
-    let mut warnings = policy.warnings().clone();
-    let has_no_secret = settings.hash_key.is_empty();
-    if policy.reports_partition_keys() && has_no_secret {
-        let message = "pk can be guessed without the secret HASH_KEY; set it".to_owned();
-        warnings.0.push(Problem::new("response.partition_key", message));
-    }
-    if policy.chooses_keys() && has_no_secret {
-        let message = "without a salt or the secret HASH_KEY clients can compute which keys are not \
-                       enforced; set one";
-        warnings.0.push(Problem::new("enforce_percent", message.to_owned()));
-    }
-    warnings
-}
-
-impl Active {
-    /// What metrics say about it.
-    pub(crate) fn in_force(&self) -> PolicyInForce {
-        let source = match self.source {
-            Source::Deployed => PolicySource::File,
-            Source::Written => PolicySource::Api,
-        };
-        let (version, fingerprint) = (self.policy.version(), self.policy.fingerprint());
-        PolicyInForce { version, fingerprint, source }
-    }
-
-    /// The same policy, counted as of `generation`, with this number.
-    pub(crate) fn counted_as(&self, generation: u64, version: u64) -> Self {
-        let mut policy = Policy::clone(&self.policy);
-        policy.set_version(generation);
-        Self { policy: Rc::new(policy), version, source: self.source }
-    }
+    deployment::warnings(policy, settings.hash_key.is_empty().then_some("HASH_KEY"))
 }

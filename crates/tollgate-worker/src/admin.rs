@@ -6,27 +6,35 @@
 //! Nothing is read of a body before the service wants it, and no more than it wants. Deliberately
 //! absent: who may do what, and every answer; those are the service's.
 
+use std::pin::Pin;
+
 use tollgate_policy::Surface;
 use tollgate_service::{
-    Actor, Allowed, Answer, Call, DeployedFile, KeyCall, Next, PREFIX, PolicyCall, Service,
-    StoreCall, StoreReply,
+    Actor, Allowed, Answer, Api, Call, DeployedFile, KeyCall, Next, PREFIX, PolicyCall, Service,
+    StoreCall, StoreReply, Unauthorized,
 };
 use worker::web_sys;
 
-use crate::active::objections;
-use crate::deployment::Visit;
-use crate::follow::policy;
+use crate::active::{Active, objections};
+use crate::background;
+use crate::deployment::{Gate, Visit};
+use crate::events::note_token;
+use crate::follow::{newest, policy};
 use crate::{js, keys, store};
 
-/// True for a path that is answered here. Beside these, the health report and the playground, what
-/// lies below the prefix is the origin's.
-pub(crate) fn is_ours(path: &str) -> bool {
-    let Some(rest) = path.strip_prefix(PREFIX) else { return false };
-    matches!(rest, "admin" | "metrics" | "openapi.json") || rest.starts_with("admin/")
+/// The answer to a request for `target`, which is one of ours. A future behind a pointer, so that
+/// none of it is compiled into what every request runs: it lies in the half of the module that is
+/// loaded when an operator asks.
+#[inline(never)]
+pub(crate) fn answer<'a>(
+    visit: Visit<'a>,
+    request: &'a web_sys::Request,
+    target: &'a str,
+) -> Pin<Box<dyn Future<Output = Answer> + 'a>> {
+    Box::pin(async move { answered(&visit, request, target).await })
 }
 
-/// The answer to a request for `target`, which is one of ours.
-pub(crate) async fn answer(visit: &Visit<'_>, request: &web_sys::Request, target: &str) -> Answer {
+async fn answered(visit: &Visit<'_>, request: &web_sys::Request, target: &str) -> Answer {
     let gate = visit.gate;
     let operator = &gate.settings.operator;
     let headers = request.headers();
@@ -36,10 +44,10 @@ pub(crate) async fn answer(visit: &Visit<'_>, request: &web_sys::Request, target
     // Before anything that costs: a stranger must not reach an object, nor copy 1 MiB.
     let allowed = match Allowed::read(&operator.tokens, operator.audit_header.as_deref(), &call) {
         Ok(allowed) => allowed,
-        Err(answer) => return answer,
+        Err(answer) => return refused(visit, answer, field("authorization").is_some()),
     };
-    let active = policy(visit).await;
-    let is_on = gate.follower.is_some();
+    let active = if allowed.wants_newest() { newest(visit).await } else { policy(visit).await };
+    let is_on = gate.follower.is_some() && allowed.wants_file();
     let text = if is_on { js::policy_text() } else { String::new() };
     let fingerprint = gate.follower.as_ref().map_or(0, |follower| follower.fingerprint);
     let service = Service {
@@ -64,11 +72,16 @@ pub(crate) async fn answer(visit: &Visit<'_>, request: &web_sys::Request, target
             }
             Next::Store(wants) => {
                 let reply = match wants.call() {
-                    StoreCall::Keys(call) => of_key(visit, call).await,
-                    call => store::ask(gate, call).await,
+                    StoreCall::Keys(call) => of_key(gate, active.as_deref(), call).await,
+                    call => {
+                        let in_force = active.as_ref().map(|active| &*active.policy);
+                        store::ask(gate, in_force, call).await
+                    }
                 };
-                if let (StoreCall::Policy(PolicyCall::Change(_)), Some(follower)) =
-                    (wants.call(), &gate.follower)
+                if let (
+                    StoreCall::Policy(PolicyCall::Change(_) | PolicyCall::NoteKey(_)),
+                    Some(follower),
+                ) = (wants.call(), &gate.follower)
                 {
                     // Whatever became of it: it may have been made.
                     follower.following.borrow_mut().expire();
@@ -82,10 +95,17 @@ pub(crate) async fn answer(visit: &Visit<'_>, request: &web_sys::Request, target
     }
 }
 
+/// The answer to who may not ask; it is counted and logged when that is because of the token.
+fn refused(visit: &Visit<'_>, answer: Answer, has_token: bool) -> Answer {
+    note_token(&visit.gate.objects, Unauthorized::of(Api::Admin, &answer, has_token));
+    background::schedule(visit.deployment, visit.context);
+    answer
+}
+
 /// What is asked of one client, under the policy in force.
-async fn of_key(visit: &Visit<'_>, call: &KeyCall) -> StoreReply {
-    match policy(visit).await {
-        Some(active) => keys::ask(visit.gate, &active.policy, call).await,
+async fn of_key(gate: &Gate, active: Option<&Active>, call: &KeyCall) -> StoreReply {
+    match active {
+        Some(active) => keys::ask(gate, &active.policy, call).await,
         None => StoreReply::Failed("there is no policy in force".to_owned()),
     }
 }
@@ -109,18 +129,5 @@ mod tests {
         let target = format!("{PREFIX}admin/tenants/a%0Ab?dry_run=1");
         let expected = r#"an operator's change: PUT "admin/tenants/a%0Ab?dry_run=1" by "kim\"@example.com": 409"#;
         assert_eq!(line(&writer, "PUT", &target, 409), expected);
-    }
-
-    #[test]
-    fn the_rest_below_the_prefix_is_the_origins() {
-        for ours in ["admin", "admin/", "admin/policy", "admin//policy", "metrics", "openapi.json"]
-        {
-            assert!(is_ours(&format!("{PREFIX}{ours}")), "{ours}");
-        }
-        for other in ["", "administrator", "Admin/", "metrics/", "health", "playground/", "/admin/"]
-        {
-            assert!(!is_ours(&format!("{PREFIX}{other}")), "{other}");
-        }
-        assert!(!is_ours("/admin/policy") && !is_ours("//.well-known/tollgate/metrics"));
     }
 }

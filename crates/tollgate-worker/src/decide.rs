@@ -8,8 +8,8 @@
 use std::rc::Rc;
 
 use tollgate_core::Span;
-use tollgate_policy::{Facts, Plan, Policy};
-use tollgate_service::check::Decided;
+use tollgate_policy::{Facts, Plan, Policy, Problems};
+use tollgate_service::check::{Decided, KeyBudget};
 use tollgate_service::metrics::Event;
 
 use crate::active::Active;
@@ -18,7 +18,7 @@ use crate::events;
 use crate::facts::{WithClaims, with_claims};
 use crate::follow::policy_of;
 use crate::objects::Objects;
-use crate::tenants;
+use crate::planning;
 use crate::{js, wait};
 
 /// How often a request is planned anew. A policy that is replaced again meanwhile is seldom; after
@@ -32,14 +32,26 @@ pub(crate) struct Decision<F> {
     pub(crate) facts: WithClaims<F>,
 }
 
+/// Who wants a request decided.
+#[derive(Clone, Copy)]
+pub(crate) enum Caller<'a> {
+    /// It is held here until its place in a `leaky-queue` comes up.
+    Holds,
+    /// It waits for such a place itself, and is one of several that share what they may ask.
+    Asks(Option<&'a KeyBudget>),
+}
+
 /// Decides a request under `active`, or under what replaced it, letting it wait as long as its
-/// rules allow. Whoever only asks (`holds` is false) waits for a place in a `leaky-queue` itself.
+/// rules allow.
+///
+/// # Errors
+/// There is nothing left of what it may ask; nothing was asked then.
 pub(crate) async fn decide<F: Facts>(
     visit: &Visit<'_>,
     mut active: Rc<Active>,
     facts: F,
-    holds: bool,
-) -> Decision<F> {
+    caller: Caller<'_>,
+) -> Result<Decision<F>, Problems> {
     let objects = &visit.gate.objects;
     let mut facts = with_claims(&active.policy, facts).await;
     let since = js::now();
@@ -47,16 +59,29 @@ pub(crate) async fn decide<F: Facts>(
     loop {
         let policy = &*active.policy;
         let mut plan = Plan::new();
-        tenants::plan(visit.gate.tenants.as_ref(), objects, policy, &facts, &mut plan).await;
-        let is_remembered = objects.denials.refuses(policy, &mut plan);
+        let question = planning::plan_to_decide(visit, policy, &facts, &mut plan).await;
+        // What is remembered is of quotas that the tenant may no longer have.
+        let is_remembered = question.is_none()
+            && objects.denials.refuses(policy, &mut plan, |now| visit.gate.relieved(now));
         let waited = if is_remembered {
             objects.counters.add(Event::RememberedDenial);
             Span::ZERO
         } else if plan.has_failed() {
             Span::ZERO // nobody knows its tenant's quotas
+        } else if let Caller::Asks(Some(budget)) = caller
+            && let Err(problems) = budget.take(plan.len())
+        {
+            question.map(|question| question.heard(&plan, objects));
+            return Err(problems);
         } else {
+            let holds = matches!(caller, Caller::Holds);
             wait::decide(objects, policy, &mut plan, holds, since).await
         };
+        let has_other_entry = question.is_some_and(|question| question.heard(&plan, objects));
+        if has_other_entry && replans < MAX_REPLANS {
+            replans = replans.saturating_add(1);
+            continue;
+        }
         if let Some(generation) = plan.newer()
             && replans < MAX_REPLANS
             && let Some(next) = policy_of(visit, generation).await
@@ -72,7 +97,8 @@ pub(crate) async fn decide<F: Facts>(
             events::log(objects, policy, &outcome);
         }
         objects.report_failures(policy, &plan);
-        return Decision { decided: Decided { plan, waited }, active, facts };
+        let decided = Decided { plan, waited, id: None };
+        return Ok(Decision { decided, active, facts });
     }
 }
 

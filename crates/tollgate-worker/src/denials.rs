@@ -17,17 +17,28 @@ pub(crate) struct Remembered(RefCell<Denials>);
 
 impl Remembered {
     /// Nothing, yet. Only within a request: the platform gives random bytes to nobody else.
-    /// Where `is_operated`, an operator may reset a key.
-    pub(crate) fn new(is_operated: bool) -> Self {
+    /// Where `is_operated`, an operator may reset a key, and where it `settles`, a cost may turn
+    /// out lower; where it `leases`, what nodes were leased may come back.
+    pub(crate) fn new(is_operated: bool, settles: bool, leases: bool) -> Self {
         let seed = [js::random(), js::random()].map(u64::to_le_bytes);
         let denials = Denials::new(seed.concat().try_into().unwrap_or_default());
+        let denials = if settles { denials.settled() } else { denials };
+        let denials = if leases { denials.leased() } else { denials };
         Self(RefCell::new(if is_operated { denials.operated() } else { denials }))
     }
 
     /// True when the request is refused by what is remembered, and has its answer.
-    pub(crate) fn refuses(&self, policy: &Policy, plan: &mut Plan) -> bool {
+    /// `relieved` gives the number of the last relief of a key, if it is known at that time.
+    pub(crate) fn refuses(
+        &self,
+        policy: &Policy,
+        plan: &mut Plan,
+        relieved: impl FnOnce(Timestamp) -> Option<u64>,
+    ) -> bool {
+        let now = js::now();
         let mut denials = self.0.borrow_mut();
-        !denials.is_empty() && denials.refuses(policy, plan, js::now())
+        denials.know_relief(relieved(now));
+        denials.refuses(policy, plan, now)
     }
 
     /// Remembers what the object of partition `i` told, if it told anything. One that was asked

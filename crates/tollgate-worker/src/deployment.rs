@@ -6,33 +6,34 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 use tollgate_policy::waiting::Limits;
 use tollgate_policy::{Policy, Problem, Problems};
+use tollgate_service::deployment::fingerprint;
 use tollgate_service::log::Sampler;
+use tollgate_service::metrics::Counters;
+use tollgate_service::settle::Sealer;
 use tollgate_service::{Access, Answer as Reply, Source, Token, health};
 use worker::wasm_bindgen::JsValue;
 use worker::{Context, Env, web_sys};
 
 use crate::active::{self, Active};
 use crate::assets::ASSETS;
-use crate::counters::Counters;
 use crate::denials::Remembered;
+use crate::fleet::Fleet;
 use crate::flush::Flush;
 use crate::following::Follower;
 use crate::js;
 use crate::lines::Lines;
-use crate::namespaces::objects;
-use crate::object_name::fingerprint;
+use crate::namespaces::{OBJECTS, TENANTS, objects};
 use crate::objects::Objects;
 use crate::operator::ADMIN_TOKEN;
 use crate::settings::{self, Settings};
-use crate::tenant_object::TENANTS;
 use crate::tenants::Tenants;
 
 /// The names of Durable Object bindings in wrangler.toml.
-const OBJECTS: &str = "LIMITER";
 const METRICS: &str = "METRICS";
 const ANALYTICS: &str = "ANALYTICS";
 const POLICIES: &str = "POLICIES";
@@ -57,7 +58,11 @@ pub(crate) struct Gate {
     pub(crate) tenants: Option<Tenants>,
     /// There when the policy may be changed at run time.
     pub(crate) follower: Option<Follower>,
+    /// What ids of requests are sealed with, once it was wanted.
+    pub(crate) sealer: OnceCell<Option<Sealer>>,
     deployed: OnceCell<Result<Rc<Active>, Problems>>,
+    /// Under which policies nodes of a fleet are answered.
+    pub(crate) fleet: Fleet,
 }
 
 /// One request's way through a deployment.
@@ -75,7 +80,7 @@ thread_local! {
 
 /// The bundled policy, compiled once per isolate, as objects read it.
 pub(crate) fn policy() -> Rc<Result<Policy, Problems>> {
-    let compile = || Rc::new(active::read(&js::policy_text()));
+    let compile = || Rc::new(active::deployed());
     POLICY.with_borrow_mut(|policy| Rc::clone(policy.get_or_insert_with(compile)))
 }
 
@@ -99,7 +104,7 @@ impl Deployment {
                 }
             }
             Err(problems) => {
-                problems.0.extend(active::read(&js::policy_text()).err().unwrap_or_default().0);
+                problems.0.extend(active::deployed().err().unwrap_or_default().0);
                 health::log(problems, js::fail);
             }
         }
@@ -115,7 +120,8 @@ impl Deployment {
     /// True when somebody could sign in to the operator's page.
     pub(crate) fn is_operated(&self) -> bool {
         let tokens = self.gate().map(|gate| &gate.settings.operator.tokens);
-        tokens.is_some_and(|tokens| tokens.admin.is_some() || tokens.read.is_some())
+        // READ_TOKEN alone is misconfigured: there is nothing to read.
+        tokens.is_some_and(|tokens| tokens.admin.is_some())
     }
 
     /// What a request needs, if nothing is wrong with the settings.
@@ -179,6 +185,11 @@ fn wrong_assets(env: &Env) -> Option<Problem> {
     is_wrong.then(|| Problem::new(ASSETS, message.to_owned()))
 }
 
+fn remembered(env: &Env, settings: &Settings) -> Remembered {
+    let is_operated = js::binding(env, ADMIN_TOKEN).is_some();
+    Remembered::new(is_operated, !settings.hash_key.is_empty(), settings.fleet_secret.is_some())
+}
+
 fn at_ms(at: Timestamp) -> u64 {
     at.since(Timestamp::ZERO).as_millis_ceil()
 }
@@ -226,7 +237,7 @@ impl Gate {
         };
         // Without a token nobody reads the sums, and nothing is paid for them.
         let flush = Flush {
-            metrics: metrics.filter(|_| settings.operator.is_on()),
+            metrics: metrics.filter(|_| settings.operator.tokens.read_metrics()),
             analytics,
             interval: settings.metrics_interval,
             state: Default::default(),
@@ -234,26 +245,26 @@ impl Gate {
         let objects = Objects {
             namespace,
             hash_key: settings.hash_key.clone(),
+            fleet_secret: settings.fleet_secret,
             timeout_ms: settings.object_timeout_ms,
             tally: RefCell::default(),
-            denials: Remembered::new(js::binding(env, ADMIN_TOKEN).is_some()),
+            denials: remembered(env, &settings),
             lines: Lines::new(Limits::default()),
             counters: Counters::new(flush.is_off()),
             sampler: RefCell::new(Sampler::new(settings.log_share)),
         };
         let follower = is_operated.then(|| Follower::new(fingerprint(&js::policy_text())));
-        let of_objects =
-            |objects| Tenants::new(objects, &settings.hash_key, settings.object_timeout_ms);
-        let tenants = tenants.map(of_objects);
-        let deployed = OnceCell::new();
-        Ok(Self { settings, objects, flush, policies, tenants, follower, deployed })
+        let tenants = tenants.map(|objects| Tenants::new(objects, &settings));
+        let (sealer, deployed, fleet) = (OnceCell::new(), OnceCell::new(), Fleet::default());
+        Ok(Self { settings, objects, flush, policies, tenants, follower, sealer, deployed, fleet })
     }
 
     /// The deployed policy, compiled when it is first wanted; the log says then what is wrong with
     /// it, and what is certainly not meant.
     pub(crate) fn deployed(&self) -> &Result<Rc<Active>, Problems> {
         self.deployed.get_or_init(|| {
-            let compiled = active::compile(&js::policy_text(), &self.settings);
+            let compiled =
+                active::deployed().and_then(|policy| active::enforced(policy, &self.settings));
             match &compiled {
                 Ok(policy) => {
                     let warnings = active::warnings(policy, &self.settings);
@@ -263,9 +274,15 @@ impl Gate {
                 Err(problems) => health::log(problems, js::fail),
             }
             let active =
-                |policy| Active { policy: Rc::new(policy), version: 0, source: Source::Deployed };
+                |policy| Active { policy: Arc::new(policy), version: 0, source: Source::Deployed };
             compiled.map(|policy| Rc::new(active(policy)))
         })
+    }
+
+    /// The number of the last relief of a key, if it is known at present; where there is no
+    /// operator it is not asked for.
+    pub(crate) fn relieved(&self, now: Timestamp) -> Option<u64> {
+        self.follower.as_ref()?.following.borrow().relieved(now)
     }
 
     /// Logs what is certainly not meant in the settings, once per isolate.

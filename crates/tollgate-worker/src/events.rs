@@ -1,15 +1,15 @@
-//! A line of the log for each rule that refuses, would refuse or fails, as `tollgate_service::log`
-//! samples them.
+//! A line of the log for each rule that refuses, would refuse or fails, and for each token that is
+//! refused, as `tollgate_service::log` samples them.
 //!
 //! Invariant: nothing of the client is in a line but the hash of its partition key, and that only
 //! with the secret `HASH_KEY`: without it the hash could be guessed. Deliberately absent: failures
 //! of calls, which `tally` reports.
 
-use tollgate_policy::{Answer, Outcome, Policy, RuleDecision};
-use tollgate_service::log::{Kind, Line};
-use tollgate_service::metrics::{Event, TENANT};
+use tollgate_policy::{Outcome, Policy};
+use tollgate_service::log::Kind;
+use tollgate_service::metrics::Event;
+use tollgate_service::{Unauthorized, line};
 
-use crate::counters::said_by;
 use crate::js;
 use crate::objects::Objects;
 
@@ -36,33 +36,14 @@ pub(crate) fn log(objects: &Objects, policy: &Policy, outcome: &Outcome<'_>) {
     }
 }
 
-/// The line without what only the caller knows.
-fn line<'a>(
-    event: Kind,
-    policy: &'a Policy,
-    outcome: &Outcome<'_>,
-    decision: &RuleDecision<'a>,
-) -> Line<'a> {
-    let set = decision.set;
-    let is_tenants = decision.quota_set >= policy.quota_sets().len();
-    let quota = said_by(decision, decision.result);
-    let name = quota.and_then(|quota| set.quotas().get(quota));
-    let said = quota.and_then(|quota| decision.quotas.get(quota));
-    let answer = outcome.final_answer();
-    let status = match answer {
-        Answer::Refuse { status } if event != Kind::ShadowRefused => Some(status),
-        Answer::Refuse { .. } | Answer::Pass | Answer::Delay(_) | Answer::Retry(_) => None,
-    };
-    Line {
-        event,
-        rule: policy.rules().get(decision.rule).map_or("", |rule| rule.name()),
-        tier: if is_tenants { TENANT } else { set.tier().unwrap_or_default() },
-        quota: name.map_or("", |quota| quota.name()),
-        result: decision.result.label(),
-        status,
-        retry_after_ms: said.and_then(|said| Some(said.retry_after?.as_millis_ceil())),
-        policy_version: policy.version(),
-        pk: None,
-        dropped: 0,
+/// Counts and logs a request that was refused for its token, if it was.
+pub(crate) fn note_token(objects: &Objects, refused: Option<Unauthorized>) {
+    let Some(refused) = refused else { return };
+    objects.counters.add(refused.event());
+    let Ok(mut sampler) = objects.sampler.try_borrow_mut() else { return };
+    match sampler.take(Kind::Unauthorized, js::now_ms()) {
+        Some(dropped) => js::event(&refused.line(dropped)),
+        None if sampler.is_on() => objects.counters.add(Event::LogDropped),
+        None => {}
     }
 }

@@ -115,4 +115,8 @@ impl<F: Facts> Facts for WithClaims<F> {
         };
         Some(text.into_bytes().into())
     }
+
+    fn is_to_be_settled(&self) -> bool {
+        self.facts.is_to_be_settled()
+    }
 }

@@ -15,18 +15,20 @@
 //! back) is named in the log and in the health report, and the last good one stays.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::Policy;
+use tollgate_policy::{Policy, Surface};
 use tollgate_service::{
     Current, Deployed, PolicyCall, PolicyReply, Source, StoreCall, StoreReply, health,
 };
 
 use crate::active::{self, Active};
 use crate::deployment::{Gate, Visit};
-use crate::following::{Follower, Next};
+use crate::following::{Follower, Next, Wish};
 use crate::js;
 use crate::policy_object::FIRST_GENERATION;
+use crate::policy_wire::{InForce, Question};
 use crate::store;
 use crate::tally::Trouble;
 
@@ -39,7 +41,7 @@ const LOOK_MS: u64 = 50;
 pub(crate) async fn policy(visit: &Visit<'_>) -> Option<Rc<Active>> {
     let Some(follower) = &visit.gate.follower else { return best(visit.gate) };
     if !follower.following.borrow().is_fresh(js::now()) {
-        follower.follow(visit, 0).await;
+        follower.follow(visit, Wish::Fresh).await;
         if !follower.following.borrow().is_fresh(js::now()) {
             visit.gate.objects.note(Trouble::Outdated, "");
         }
@@ -47,9 +49,19 @@ pub(crate) async fn policy(visit: &Visit<'_>) -> Option<Rc<Active>> {
     best(visit.gate)
 }
 
+/// The policy that is in force now, as far as it can be had: for an operator, who may have changed
+/// it in another isolate and must not be told of an earlier one.
+pub(crate) async fn newest(visit: &Visit<'_>) -> Option<Rc<Active>> {
+    if let Some(follower) = &visit.gate.follower {
+        let wish = follower.following.borrow().newest();
+        follower.follow(visit, wish).await;
+    }
+    policy(visit).await
+}
+
 /// A policy of `generation` or a later one, if it can be had, for a request that met counts of it.
 pub(crate) async fn policy_of(visit: &Visit<'_>, generation: u64) -> Option<Rc<Active>> {
-    visit.gate.follower.as_ref()?.follow(visit, generation).await;
+    visit.gate.follower.as_ref()?.follow(visit, Wish::Generation(generation)).await;
     best(visit.gate).filter(|active| active.policy.version() >= generation)
 }
 
@@ -67,19 +79,19 @@ pub(crate) fn best(gate: &Gate) -> Option<Rc<Active>> {
 }
 
 impl Follower {
-    /// Waits, within the time-out, for a check if one is due, or for a policy of `generation`.
-    async fn follow(&self, visit: &Visit<'_>, generation: u64) {
+    /// Waits, within the time-out, for a check if one is due, or for what is wished.
+    async fn follow(&self, visit: &Visit<'_>, wish: Wish) {
         let timeout_ms = visit.gate.objects.timeout_ms;
         let mut has_asked = false;
         loop {
             let now = js::now();
-            let next = self.following.borrow_mut().next(now, generation, timeout_ms, has_asked);
+            let next = self.following.borrow_mut().next(now, wish, timeout_ms, has_asked);
             match next {
                 Next::Done => return,
                 Next::Late => return visit.gate.objects.note(Trouble::Unchecked, ""),
                 Next::Ask => {
                     has_asked = true;
-                    self.start(visit, now, generation);
+                    self.start(visit, now, wish.generation());
                 }
                 Next::Wait => self.bell.wait(LOOK_MS).await,
             }
@@ -101,10 +113,11 @@ impl Follower {
     }
 
     async fn check(&self, gate: &Gate, sent: Timestamp, generation: u64) {
-        let current = match self.ask(gate, generation).await {
-            Ok(current) => current,
+        let (current, compiled) = match self.ask(gate, generation).await {
+            Ok(found) => found,
             Err(why) => return self.failed(gate, &why),
         };
+        self.following.borrow_mut().learn_relief(current.relieved);
         let following = self.following.borrow();
         if following.is_enforced(&current) {
             drop(following);
@@ -118,9 +131,10 @@ impl Follower {
                 .map(|active| Policy::clone(&active.policy))
                 .map_err(Clone::clone),
             (Source::Written, Some(text)) => active::compile(text, &gate.settings),
-            (Source::Written, None) => {
-                return self.failed(gate, "the text of the policy did not come with it");
-            }
+            (Source::Written, None) => match compiled {
+                Some(policy) => active::enforced(policy, &gate.settings),
+                None => return self.failed(gate, "the policy did not come with its number"),
+            },
         };
         match compiled {
             Ok(mut policy) => {
@@ -137,6 +151,9 @@ impl Follower {
                 following.refused = Some((current.version, problems));
             }
         }
+        if let Some(active) = best(gate).filter(|_| gate.objects.fleet_secret.is_some()) {
+            gate.fleet.follow(&active);
+        }
         self.following.borrow_mut().checked(sent, generation);
     }
 
@@ -150,7 +167,7 @@ impl Follower {
         gate.objects.lines.set_limits(policy.waiting());
         let (version, source) = (current.version, current.source);
         let mut following = self.following.borrow_mut();
-        following.active = Some(Rc::new(Active { policy: Rc::new(policy), version, source }));
+        following.active = Some(Rc::new(Active { policy: Arc::new(policy), version, source }));
         following.refused = None;
     }
 
@@ -160,9 +177,39 @@ impl Follower {
         self.following.borrow_mut().failed(js::now(), why);
     }
 
-    /// Which policy is in force.
-    async fn ask(&self, gate: &Gate, generation: u64) -> Result<Current, String> {
-        let mut text = None;
+    /// Which policy is in force, and it itself where it is another than is known here: compiled, or
+    /// as a text.
+    async fn ask(&self, gate: &Gate, generation: u64) -> Result<(Current, Option<Policy>), String> {
+        let (known, seen) = self.following.borrow().known(generation);
+        let question =
+            Question { fingerprint: self.fingerprint, known, seen, now_ms: js::now_ms() };
+        let reply = store::follow(gate, question, CHECK_MS).await?;
+        if let Some(InForce { version, generation, relieved, source, compiled }) =
+            InForce::read(&reply)
+        {
+            let current = Current { version, generation, source, relieved, text: None };
+            if compiled.is_empty() {
+                return Ok((current, None));
+            }
+            // What another version of this code compiled is asked for as a text.
+            if let Ok(policy) = Policy::read_compiled(&compiled, Surface::Worker) {
+                return Ok((current, Some(policy)));
+            }
+        }
+        // A file that was not asked with before is sent at once.
+        let wants_text = StoreReply::from_json(&reply) == StoreReply::Policy(PolicyReply::SendText);
+        let text = wants_text.then(js::policy_text);
+        self.ask_in_json(gate, generation, text).await.map(|current| (current, None))
+    }
+
+    /// The same with the text: of a file that was not asked with before, of a policy that this
+    /// version cannot read as it is compiled, or of a policy object of an earlier version.
+    async fn ask_in_json(
+        &self,
+        gate: &Gate,
+        generation: u64,
+        mut text: Option<String>,
+    ) -> Result<Current, String> {
         loop {
             let has_text = text.is_some();
             let (known, seen) = self.following.borrow().known(generation);

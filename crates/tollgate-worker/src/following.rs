@@ -41,16 +41,44 @@ impl Follower {
 pub(crate) struct Following {
     /// The last good policy; none before the first check has ended.
     pub(crate) active: Option<Rc<Active>>,
-    /// When the last check was sent that was answered.
+    /// The number of the last relief of a key that the last check found.
+    relieved: u64,
+    /// Something was changed here since the check was sent that is under way.
+    is_outrun: bool,
+    /// When the last check was sent that was answered, if nothing was changed here since.
     pub(crate) checked_at: Option<Timestamp>,
     /// The check that is under way: when it was sent.
     asking: Option<Timestamp>,
+    /// How many checks were sent, and the number of the last one that was answered.
+    sent: u64,
+    answered: u64,
     /// Why the last check failed, and when; none if it did not.
     pub(crate) failure: Option<(Timestamp, String)>,
     /// A generation that a count is of, and that the last check did not find.
     missed: Option<(Timestamp, u64)>,
     /// A policy in force that cannot be enforced here: its version, and why.
     pub(crate) refused: Option<(u64, Problems)>,
+}
+
+/// Which policy a request is to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// One that was in force at most [`FRESH`] ago.
+    Fresh,
+    /// One of this generation or a later one.
+    Generation(u64),
+    /// What the check of this number, or a later one, finds.
+    Check(u64),
+}
+
+impl Wish {
+    /// The generation that a check is sent for; 0 for whichever there is.
+    pub(crate) const fn generation(self) -> u64 {
+        match self {
+            Self::Generation(generation) => generation,
+            Self::Fresh | Self::Check(_) => 0,
+        }
+    }
 }
 
 /// What a request is to do.
@@ -72,21 +100,37 @@ impl Following {
         self.was_checked(now) && self.refused.is_none()
     }
 
+    /// The number of the last relief of a key, while it is known: no older than a policy may be
+    /// that is enforced without being asked after.
+    pub(crate) fn relieved(&self, now: Timestamp) -> Option<u64> {
+        self.was_checked(now).then_some(self.relieved)
+    }
+
     fn was_checked(&self, now: Timestamp) -> bool {
         // A clock that was set back must not keep a policy for ever.
         self.checked_at.is_some_and(|at| at <= now && now < at.saturating_add(FRESH))
     }
 
-    /// What a request does that wants a policy that is fresh, or one of `generation` if that is not
-    /// 0.
+    /// What knows the policy that is in force now, whoever changed it: a check that is not yet
+    /// sent.
+    pub(crate) const fn newest(&self) -> Wish {
+        Wish::Check(self.sent.saturating_add(1))
+    }
+
+    /// What a request with this wish does.
     pub(crate) fn next(
         &mut self,
         now: Timestamp,
-        generation: u64,
+        wish: Wish,
         timeout_ms: u32,
         has_asked: bool,
     ) -> Next {
-        if if generation == 0 { self.was_checked(now) } else { self.reaches(generation) } {
+        let is_fulfilled = match wish {
+            Wish::Fresh => self.was_checked(now),
+            Wish::Generation(generation) => self.reaches(generation),
+            Wish::Check(number) => self.answered >= number,
+        };
+        if is_fulfilled {
             return Next::Done;
         }
         let is_recent = |at: Timestamp| at <= now && now < at.saturating_add(RETRY);
@@ -105,7 +149,9 @@ impl Following {
             }
             return Next::Wait;
         }
-        let missed = |(at, missed): (Timestamp, u64)| missed == generation && is_recent(at);
+        let missed = |(at, missed): (Timestamp, u64)| {
+            missed > 0 && missed == wish.generation() && is_recent(at)
+        };
         let is_early = self.failure.as_ref().is_some_and(|(at, _)| is_recent(*at))
             || self.missed.is_some_and(missed);
         if is_early || has_asked { Next::Done } else { Next::Ask }
@@ -114,25 +160,34 @@ impl Following {
     /// A check is sent.
     pub(crate) const fn asks(&mut self, now: Timestamp) {
         self.asking = Some(now);
+        self.sent = self.sent.saturating_add(1);
     }
 
     /// The check that was `sent` then, for somebody who wants `generation`, was answered.
     pub(crate) fn checked(&mut self, sent: Timestamp, generation: u64) {
         self.asking = None;
-        self.checked_at = Some(sent);
+        self.checked_at = Some(sent).filter(|_| !std::mem::take(&mut self.is_outrun));
+        self.answered = self.sent;
         self.failure = None;
         self.missed = (!self.reaches(generation)).then_some((sent, generation));
+    }
+
+    /// What the check found of reliefs.
+    pub(crate) const fn learn_relief(&mut self, number: u64) {
+        self.relieved = number;
     }
 
     /// The check failed.
     pub(crate) fn failed(&mut self, now: Timestamp, why: &str) {
         self.asking = None;
+        self.is_outrun = false;
         self.failure = Some((now, why.to_owned()));
     }
 
     /// From now on a check is due, because something was changed here.
     pub(crate) const fn expire(&mut self) {
         self.checked_at = None;
+        self.is_outrun = self.asking.is_some();
     }
 
     /// The version whose text is known, and the newest generation that counts are of.
@@ -180,11 +235,11 @@ mod tests {
     fn active(version: u64) -> Rc<Active> {
         let mut policy = Policy::compile(r#"{"version":1,"rules":[]}"#, Surface::Worker).unwrap();
         policy.set_version(version);
-        Rc::new(Active { policy: Rc::new(policy), version, source: Source::Written })
+        Rc::new(Active { policy: std::sync::Arc::new(policy), version, source: Source::Written })
     }
 
     fn current(version: u64) -> Current {
-        Current { version, generation: version, source: Source::Written, text: None }
+        Current { version, generation: version, source: Source::Written, relieved: 0, text: None }
     }
 
     /// One that was checked at 0.
@@ -198,15 +253,19 @@ mod tests {
     fn one_request_asks_and_the_others_wait_for_it() {
         let mut following = checked(7);
         assert!(following.is_fresh(at(4_999)) && !following.is_fresh(at(5_000)));
-        let mut next = |now, asked| following.next(at(now), 0, TIMEOUT_MS, asked);
+        let mut next = |now, asked| following.next(at(now), Wish::Fresh, TIMEOUT_MS, asked);
         assert_eq!(next(4_999, false), Next::Done);
         assert_eq!(next(5_000, false), Next::Ask);
         following.asks(at(5_000));
         for now in [5_000, 5_001, 5_499] {
-            assert_eq!(following.next(at(now), 0, TIMEOUT_MS, now == 5_000), Next::Wait, "{now}");
+            assert_eq!(
+                following.next(at(now), Wish::Fresh, TIMEOUT_MS, now == 5_000),
+                Next::Wait,
+                "{now}"
+            );
         }
         following.checked(at(5_000), 0);
-        assert_eq!(following.next(at(5_500), 0, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(5_500), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
         // Counted from when it was sent: what was changed since is not known.
         assert!(following.is_fresh(at(9_999)) && !following.is_fresh(at(10_000)));
         // A clock that was set back.
@@ -218,44 +277,44 @@ mod tests {
         let mut following = checked(7);
         following.asks(at(6_000));
         // Whoever finds it late says so, once.
-        assert_eq!(following.next(at(6_500), 0, TIMEOUT_MS, false), Next::Late);
-        for generation in [0, 8] {
-            assert_eq!(following.next(at(6_501), generation, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(6_500), Wish::Fresh, TIMEOUT_MS, false), Next::Late);
+        for wish in [Wish::Fresh, Wish::Generation(8), Wish::Check(2)] {
+            assert_eq!(following.next(at(6_501), wish, TIMEOUT_MS, false), Next::Done);
         }
         // It may still answer.
         following.checked(at(6_000), 0);
         assert!(following.is_fresh(at(6_600)));
         following.asks(at(12_000));
         following.failed(at(12_100), "it is broken");
-        assert_eq!(following.next(at(13_099), 0, TIMEOUT_MS, false), Next::Done);
-        assert_eq!(following.next(at(13_100), 0, TIMEOUT_MS, false), Next::Ask);
+        assert_eq!(following.next(at(13_099), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(13_100), Wish::Fresh, TIMEOUT_MS, false), Next::Ask);
         following.asks(at(13_100));
         // But for the one that asks.
-        assert_eq!(following.next(at(13_100), 0, TIMEOUT_MS, false), Next::Done);
-        assert_eq!(following.next(at(13_100), 0, TIMEOUT_MS, true), Next::Wait);
-        assert_eq!(following.next(at(13_600), 0, TIMEOUT_MS, true), Next::Late);
+        assert_eq!(following.next(at(13_100), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(13_100), Wish::Fresh, TIMEOUT_MS, true), Next::Wait);
+        assert_eq!(following.next(at(13_600), Wish::Fresh, TIMEOUT_MS, true), Next::Late);
         // One that the platform stopped without a word.
-        assert_eq!(following.next(at(33_099), 0, TIMEOUT_MS, false), Next::Done);
-        assert_eq!(following.next(at(33_100), 0, TIMEOUT_MS, false), Next::Ask);
+        assert_eq!(following.next(at(33_099), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(33_100), Wish::Fresh, TIMEOUT_MS, false), Next::Ask);
     }
 
     #[test]
     fn a_newer_generation_is_asked_for_at_once_and_not_over_and_over() {
         let mut following = checked(7);
-        assert_eq!(following.next(at(100), 7, TIMEOUT_MS, false), Next::Done);
-        assert_eq!(following.next(at(100), 8, TIMEOUT_MS, false), Next::Ask);
+        assert_eq!(following.next(at(100), Wish::Generation(7), TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(100), Wish::Generation(8), TIMEOUT_MS, false), Next::Ask);
         following.asks(at(100));
-        assert_eq!(following.next(at(101), 8, TIMEOUT_MS, true), Next::Wait);
+        assert_eq!(following.next(at(101), Wish::Generation(8), TIMEOUT_MS, true), Next::Wait);
         // Nobody knows of it: a count that was damaged.
         following.checked(at(100), 8);
-        assert_eq!(following.next(at(102), 8, TIMEOUT_MS, true), Next::Done);
-        assert_eq!(following.next(at(102), 8, TIMEOUT_MS, false), Next::Done);
-        assert_eq!(following.next(at(102), 9, TIMEOUT_MS, false), Next::Ask);
-        assert_eq!(following.next(at(1_100), 8, TIMEOUT_MS, false), Next::Ask);
+        assert_eq!(following.next(at(102), Wish::Generation(8), TIMEOUT_MS, true), Next::Done);
+        assert_eq!(following.next(at(102), Wish::Generation(8), TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(102), Wish::Generation(9), TIMEOUT_MS, false), Next::Ask);
+        assert_eq!(following.next(at(1_100), Wish::Generation(8), TIMEOUT_MS, false), Next::Ask);
         // One that is found.
         following.active = Some(active(8));
         following.checked(at(1_100), 9);
-        assert_eq!(following.next(at(1_101), 8, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(1_101), Wish::Generation(8), TIMEOUT_MS, false), Next::Done);
         assert!(following.is_fresh(at(1_101)));
     }
 
@@ -272,6 +331,44 @@ mod tests {
         assert_eq!(following.known(0), (Some(8), Some(8)));
         following.checked(at(0), 0);
         assert!(!following.is_fresh(at(1)), "its requests are counted");
-        assert_eq!(following.next(at(1), 0, TIMEOUT_MS, false), Next::Done, "and nobody asks");
+        assert_eq!(
+            following.next(at(1), Wish::Fresh, TIMEOUT_MS, false),
+            Next::Done,
+            "and nobody asks"
+        );
+    }
+
+    /// Guards: an operator who put a policy in one place, and is told in another, which may go on
+    /// for five seconds, that it has no such rule.
+    #[test]
+    fn who_wants_the_newest_waits_for_a_check_that_was_sent_after_he_came() {
+        let mut following = checked(7);
+        let wish = following.newest();
+        assert_eq!(following.next(at(1), Wish::Fresh, TIMEOUT_MS, false), Next::Done);
+        assert_eq!(following.next(at(1), wish, TIMEOUT_MS, false), Next::Ask);
+        following.asks(at(1));
+        // Who comes now cannot know when that one was answered.
+        let later = following.newest();
+        assert_eq!(following.next(at(2), later, TIMEOUT_MS, false), Next::Wait);
+        following.checked(at(1), 0);
+        assert_eq!(following.next(at(3), wish, TIMEOUT_MS, true), Next::Done);
+        assert_eq!(following.next(at(3), later, TIMEOUT_MS, false), Next::Ask);
+        following.asks(at(3));
+        following.failed(at(4), "it is broken");
+        assert_eq!(following.next(at(4), later, TIMEOUT_MS, true), Next::Done);
+    }
+
+    /// Guards: a check that was sent before a change, and is taken for the state after it.
+    #[test]
+    fn what_was_sent_before_a_change_here_does_not_count_after_it() {
+        let mut following = checked(7);
+        following.asks(at(5_000));
+        following.expire();
+        following.checked(at(5_000), 0);
+        assert!(!following.is_fresh(at(5_001)));
+        assert_eq!(following.next(at(5_001), Wish::Fresh, TIMEOUT_MS, false), Next::Ask);
+        following.asks(at(5_001));
+        following.checked(at(5_001), 0);
+        assert!(following.is_fresh(at(5_002)));
     }
 }

@@ -5,6 +5,7 @@
 //! like others; a client that breaks its body off has no status. Nothing is decided here.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tollgate_policy::{Plan, Policy};
 use tollgate_service::{Answer as Reply, Fields, health};
@@ -15,6 +16,7 @@ use crate::decide::settle;
 use crate::deployment::{Deployment, Gate};
 use crate::js;
 use crate::tally::Trouble;
+use crate::tasks::Settled;
 
 /// A request that goes on, with all that is needed when its client has left.
 pub(crate) struct Forward {
@@ -26,7 +28,7 @@ pub(crate) struct Forward {
     pub(crate) marks: Fields,
     pub(crate) plan: Plan,
     /// What it was planned with; another one may be in force when the response comes.
-    pub(crate) policy: Rc<Policy>,
+    pub(crate) policy: Arc<Policy>,
 }
 
 impl Forward {
@@ -36,17 +38,18 @@ impl Forward {
         self,
         deployment: Rc<Deployment>,
         context: &Context,
-    ) -> worker::Result<web_sys::Response> {
+    ) -> web_sys::Response {
         if !self.plan.is_deferred() {
-            return Ok(self.response(&deployment).await);
+            return self.response(&deployment).await;
         }
         let response = async move { Ok(self.response(&deployment).await.into()) };
         let response = js_sys::futures::future_to_promise(response);
         let lasting = response.clone();
         context.wait_until(async move {
-            let _ = js_sys::futures::JsFuture::from(lasting).await; // it is answered below
+            Settled::of(&lasting).await; // it is answered below
         });
-        Ok(js_sys::futures::JsFuture::from(response).await?.dyn_into()?)
+        let settled = Settled::of(&response).await.dyn_into();
+        settled.unwrap_or_else(|_| js::send(&health::misconfigured()))
     }
 
     async fn response(mut self, deployment: &Deployment) -> web_sys::Response {

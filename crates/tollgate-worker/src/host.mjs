@@ -5,6 +5,16 @@
 
 export const policyText = () => (typeof globalThis.tollgatePolicy === "string" ? globalThis.tollgatePolicy : "");
 
+/** What was compiled when the Worker was deployed: bytes of one policy, none, or one that says that they are no base64. */
+export function compiledPolicy() {
+  try {
+    const text = globalThis.tollgateCompiled ?? "";
+    return Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  } catch {
+    return new Uint8Array(1);
+  }
+}
+
 export const isUrl = (text) => URL.canParse(text);
 
 export const isNamespace = (value) => typeof value?.getByName === "function";
@@ -16,15 +26,41 @@ export function placed(objects, hint, jurisdiction) {
     const within = jurisdiction === undefined ? objects : objects.jurisdiction(jurisdiction);
     if (hint === undefined) return within;
     const options = { locationHint: hint };
-    return { getByName: (name) => within.getByName(name, options) };
+    return {
+      getByName: (name) => within.getByName(name, options),
+      idFromName: (name) => within.idFromName(name),
+    };
   } catch (error) {
     return reason(error);
+  }
+}
+
+/** What tells these objects from those of any other namespace: the platform derives an object's id from both. */
+export function identityOf(objects) {
+  try {
+    return String(objects.idFromName("tollgate"));
+  } catch (error) {
+    fail(`costs cannot be settled: ${reason(error)}`);
+    return "";
   }
 }
 
 export const isDataset = (value) => typeof value?.writeDataPoint === "function";
 
 export const isFetcher = (value) => typeof value?.fetch === "function";
+
+/** Tells wasm what `promise` gives, and as the first thing the number of what it was about. No number is used twice in the
+ * life of the isolate: an instance of wasm that was started anew does not know those of the one before. */
+export function whenSettled(promise) {
+  const number = ++lastNumber;
+  promise.then(
+    (value) => globalThis.tollgateTold(number, value),
+    (error) => globalThis.tollgateTold(number, error),
+  );
+  return number;
+}
+
+let lastNumber = 0;
 
 /** For whoever reads the Worker's log: what may go on, and what must not. */
 export const warn = (text) => console.warn("tollgate:", text);
@@ -62,53 +98,124 @@ const MAX_CALLS = 2;
 const MAX_RETRIES = 1;
 const MAX_REFUNDS = 1;
 
-/** One key's object, for as long as one request is decided. */
+/** One key's object, for as long as one request is decided. All objects of a request have one time-out, which began `since`:
+ * nobody waits for one after the other. */
 class KeyObject {
   #calls = MAX_CALLS;
   #retries = MAX_RETRIES;
   #refunds = MAX_REFUNDS;
+  #rest;
 
-  constructor(objects, name, timeout) {
+  constructor(objects, name, timeout, since) {
     this.objects = objects;
     this.name = name;
     this.timeout = timeout;
+    this.since = since;
+  }
+
+  /** How long may still be waited for it. A clock that was set back makes nobody wait longer. */
+  #left() {
+    return Math.min(Math.max(this.since + this.timeout - Date.now(), 0), this.timeout);
   }
 
   /** The object's reply; a text when there is none: why not, empty when the object was too slow. */
   check(request) {
+    const left = this.#left();
+    if (left === 0) return Promise.resolve(LATE);
     if (this.#calls-- <= 0) return Promise.resolve("it was asked too often");
-    return inTime(this.timeout, (turn) => this.#checkTwice(request, turn));
+    return inTime(left, (turn) => this.#checkTwice(request, turn));
   }
 
-  /** The same once it took the charge back. Tried once: to give back twice would admit too many. */
+  /** The same in half of what is left: after that it is too slow for now, and `rest` is what comes in all of it. */
+  checkSoon(request) {
+    const half = this.#left() / 2;
+    this.#rest = this.check(request);
+    return inTime(half, () => this.#rest);
+  }
+
+  rest() {
+    return this.#rest;
+  }
+
+  /** The same once it took the charge back. Tried once: to give back twice would admit too many. It is sent also when no
+   * time is left to wait for it. */
   refund(request, reply) {
     if (this.#refunds-- <= 0) return Promise.resolve("it was asked too often");
-    return inTime(this.timeout, async () => await this.objects.getByName(this.name).refund(request, reply));
+    return inTime(this.#left(), async () => await this.takeBack(request, reply));
   }
 
   /** The same for what a response brings about, when it gives places back: tried once, too. */
   settle(request) {
     if (this.#refunds-- <= 0) return Promise.resolve("it was asked too often");
-    return inTime(this.timeout, async () => await this.objects.getByName(this.name).check(request));
+    return inTime(this.#left(), async () => await this.objects.getByName(this.name).check(request));
   }
 
   // The platform says which errors a second try may cure: the object moved, or its code was updated. At worst
   // the request is charged twice.
   async #checkTwice(request, turn) {
     try {
-      return await this.objects.getByName(this.name).check(request);
+      return await this.ask(request);
     } catch (error) {
       if (!error?.retryable || error.overloaded || turn.isOver || this.#retries-- <= 0) throw error;
-      return await this.objects.getByName(this.name).check(request);
+      return await this.ask(request);
     }
   }
+
+  ask(request) {
+    return this.objects.getByName(this.name).check(request);
+  }
+
+  takeBack(request, reply) {
+    return this.objects.getByName(this.name).refund(request, reply);
+  }
 }
+
+/** The same of a hot key, whose requests are spread over shards: each goes to any of them and, refused there, to one other,
+ * which admits it if it holds enough. */
+class ShardedKey extends KeyObject {
+  #shards;
+  #asked; // who answered
+
+  constructor(objects, name, timeout, since, shards) {
+    super(objects, name, timeout, since);
+    this.#shards = shards;
+  }
+
+  async ask(request) {
+    const first = Math.floor(Math.random() * this.#shards);
+    this.#asked = shard(this.objects, this.name, first);
+    const [isRefused, reply] = await this.#asked.spend(this.name, request);
+    if (!isRefused) return reply;
+    const other = (first + 1 + Math.floor(Math.random() * (this.#shards - 1))) % this.#shards;
+    const another = shard(this.objects, this.name, other);
+    // What cannot help leaves the refusal as it is.
+    const inHand = await another.spendInHand(request).catch(() => undefined);
+    if (inHand === undefined) return reply;
+    this.#asked = another;
+    return inHand;
+  }
+
+  takeBack(request, reply) {
+    return this.#asked.putBack(this.name, request, reply);
+  }
+}
+
+/** Shards are objects of the same class as the key's own, and lie beside it. */
+const shard = (objects, name, i) => objects.getByName(`${name}.${i}`);
+
+/** Has all shards of a key give back what they hold: when this is over the key's own object knows all that was spent. */
+export const closeShards = (objects, name, shards, timeout) =>
+  inTime(timeout, async () => {
+    await Promise.all(Array.from({ length: shards }, (_, i) => shard(objects, name, i).close(name)));
+    return new Uint8Array();
+  });
 
 /** What an operator asks of a key's object; it may be asked twice. */
 export const operate = (objects, name, request, timeout) =>
   inTime(timeout, async () => await objects.getByName(name).operate(request));
 
-export const keyObject = (objects, name, timeout) => new KeyObject(objects, name, timeout);
+export const keyObject = (objects, name, timeout, since, shards) =>
+  shards === undefined ? new KeyObject(objects, name, timeout, since) : new ShardedKey(objects, name, timeout, since, shards);
 
 /** What the object `name` answers to `call`, one of those that are no partition key's. Asked again, at most `retries` times,
  * where the platform says that it may help: only for what may be done twice. */
@@ -151,24 +258,21 @@ export const bell = () => new Bell();
 
 const LATE = "";
 
-/** What `ask` gives within `timeout` milliseconds. A call cannot be called off: what comes later is dropped. */
-async function inTime(timeout, ask) {
-  const turn = { isOver: false };
-  let timer;
-  try {
+/** What `ask`, an asynchronous function, gives within `timeout` milliseconds. A call cannot be called off: what comes later is dropped. */
+function inTime(timeout, ask) {
+  return new Promise((resolve) => {
+    const turn = { isOver: false };
     const asked = ask(turn);
-    const late = new Promise((resolve) => {
-      timer = setTimeout(() => {
-        turn.isOver = true;
-        resolve(LATE);
-      }, timeout);
-    });
-    return await Promise.race([asked, late]);
-  } catch (error) {
-    return reason(error);
-  } finally {
-    clearTimeout(timer);
-  }
+    const timer = setTimeout(() => {
+      turn.isOver = true;
+      resolve(LATE);
+    }, timeout);
+    const end = (reply) => {
+      clearTimeout(timer);
+      resolve(reply);
+    };
+    asked.then(end, (error) => end(reason(error)));
+  });
 }
 
 /** Why something failed, never empty. */
@@ -179,11 +283,24 @@ export function respond(status, fields, body) {
   try {
     // An empty text has a content type, and a status that has no body throws on any.
     const content = body === "" || BODILESS.has(status) ? null : body;
-    return new Response(content, { status, headers: [...lines(fields)] });
+    return new Response(content, { status, headers: headersOf(fields) });
   } catch (error) {
     fail(`a response cannot be made: ${reason(error)}`);
     return new Response(null, { status: 500 });
   }
+}
+
+/** For a response: an object, which the runtime reads in half the time of a list of pairs, unless a name comes twice. */
+function headersOf(fields) {
+  const headers = { __proto__: null };
+  for (const line of fields.split("\n")) {
+    const colon = line.indexOf(": ");
+    if (colon <= 0) continue;
+    const name = line.slice(0, colon);
+    if (name in headers) return [...lines(fields)];
+    headers[name] = line.slice(colon + 2);
+  }
+  return headers;
 }
 
 const BODILESS = new Set([204, 205, 304]);
@@ -203,35 +320,34 @@ export async function fetchFrom(request, url, marks, matters) {
     return response;
   } catch (error) {
     return upload.isBrokenOff ? BROKEN_OFF : reason(error);
+  } finally {
+    upload.isOver = true;
   }
 }
 
 const BROKEN_OFF = "";
 
-/** The same request with a body that is copied here: what fails says nothing of whose end it was, the client's or the
- * origin's. Of a body without a length the runtime would make a part a whole, so it is not copied, and who may have broken
- * it off has. */
+/** The same request with a body that goes through a pipe: what fails says nothing of whose end it was, the client's or the
+ * origin's. When the origin's end fails, so does the call. When the client's does, the call waits for more, and is ended from
+ * here. The runtime moves the bytes: copied here they took 100 MiB of garbage and five times as long. Of a body without a
+ * length the runtime would make a part a whole, so it has no pipe, and who may have broken it off has. */
 function watched(request) {
   const length = request.headers.get("content-length");
   if (!request.body || length === null) return { request, isBrokenOff: Boolean(request.body) };
-  const upload = { isBrokenOff: false };
-  const reader = request.body.getReader();
-  const pull = async (controller) => {
-    try {
-      const { done, value } = await reader.read();
-      if (done) controller.close();
-      else controller.enqueue(value);
-    } catch (error) {
-      upload.isBrokenOff = true;
-      controller.error(error);
-    }
-  };
-  const copy = new ReadableStream({ pull, cancel: (why) => reader.cancel(why) });
   const { readable, writable } = new FixedLengthStream(Number(length));
-  copy.pipeTo(writable).catch(() => {}); // whoever reads or writes it is told
-  upload.request = { method: request.method, headers: request.headers, body: readable };
+  const body = { method: request.method, headers: request.headers, body: readable };
+  const upload = { request: body, isBrokenOff: false, isOver: false };
+  request.body.pipeTo(writable, { preventAbort: true }).catch((error) => {
+    setTimeout(() => {
+      upload.isBrokenOff = !upload.isOver;
+      writable.abort(error).catch(() => {}); // whoever reads it is told
+    }, BOTH_FAIL_WITHIN_MS);
+  });
   return upload;
 }
+
+/** The call ends so soon after the pipe when it was the origin's end that failed: both are told of the same event. */
+const BOTH_FAIL_WITHIN_MS = 250;
 
 /** The file at `path` among the deployment's assets, with `fields` in place of its own; `undefined` when there is none. Of
  * the request nothing else is told but what the client has already. */

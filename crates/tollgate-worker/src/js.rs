@@ -6,17 +6,23 @@
 use tollgate_core::Timestamp;
 use tollgate_policy::Jwt;
 use tollgate_service::Answer as Reply;
+use tollgate_service::lease::CONTENT_TYPE;
 use wasm_bindgen::prelude::*;
 use worker::js_sys::{self, Array, Promise, Uint8Array};
 use worker::web_sys;
 
 use crate::settings::Binding;
+use crate::tasks::Settled;
 
 #[wasm_bindgen(module = "/src/host.mjs")]
 extern "C" {
     /// The policy document as bundled; empty when the entry module gave none.
     #[wasm_bindgen(js_name = policyText)]
     pub(crate) fn policy_text() -> String;
+
+    /// The same policy, compiled when it was deployed; empty when it was not.
+    #[wasm_bindgen(js_name = compiledPolicy)]
+    pub(crate) fn compiled_policy() -> Vec<u8>;
 
     /// Writes a line to the log of the deployment: something that is certainly not meant.
     pub(crate) fn warn(text: &str);
@@ -27,12 +33,25 @@ extern "C" {
     /// One key's object, for as long as one request is decided: it bounds its calls.
     pub(crate) type KeyObject;
 
-    /// The object `name`, given up after so many milliseconds.
+    /// The object `name`, or one of its shards, given up so many milliseconds after `since`, in
+    /// milliseconds since 1970.
     #[wasm_bindgen(js_name = keyObject)]
-    pub(crate) fn key_object(objects: &JsValue, name: &str, timeout_ms: u32) -> KeyObject;
+    fn key_object_since(
+        objects: &JsValue,
+        name: &str,
+        timeout_ms: u32,
+        since: f64,
+        shards: Option<u32>,
+    ) -> KeyObject;
 
     #[wasm_bindgen(method)]
     fn check(this: &KeyObject, request: Uint8Array) -> Promise;
+
+    #[wasm_bindgen(method, js_name = checkSoon)]
+    fn check_soon(this: &KeyObject, request: Uint8Array) -> Promise;
+
+    #[wasm_bindgen(method)]
+    fn rest(this: &KeyObject) -> Promise;
 
     #[wasm_bindgen(method)]
     fn refund(this: &KeyObject, request: Uint8Array, reply: Uint8Array) -> Promise;
@@ -83,6 +102,10 @@ extern "C" {
         jurisdiction: Option<&'static str>,
     ) -> JsValue;
 
+    /// What tells these objects from those of any other binding; empty when nothing does.
+    #[wasm_bindgen(js_name = identityOf)]
+    pub(crate) fn identity_of(objects: &JsValue) -> String;
+
     /// Writes a line of JSON to the log of the deployment: something that happened.
     pub(crate) fn event(json: &str);
 
@@ -111,6 +134,9 @@ extern "C" {
 
     /// A response; `fields` are lines of `name: value`.
     fn respond(status: u16, fields: &str, body: &str) -> web_sys::Response;
+
+    #[wasm_bindgen(js_name = respond)]
+    fn respond_binary(status: u16, fields: &str, body: Uint8Array) -> web_sys::Response;
 
     #[wasm_bindgen(js_name = fetchFrom)]
     fn fetch_from(
@@ -144,6 +170,23 @@ pub(crate) fn send(reply: &Reply) -> web_sys::Response {
     respond(reply.status, reply.fields.lines(), &reply.body)
 }
 
+/// The answer to a node of a fleet.
+pub(crate) fn send_binary(body: &[u8]) -> web_sys::Response {
+    let fields = format!("content-type: {CONTENT_TYPE}\ncache-control: no-store\n");
+    respond_binary(200, &fields, Uint8Array::from(body))
+}
+
+/// The object `name`, or one of so many shards of it, given up so many milliseconds after a time.
+pub(crate) fn key_object(
+    objects: &JsValue,
+    name: &str,
+    shards: Option<u32>,
+    (timeout_ms, since): (u32, Timestamp),
+) -> KeyObject {
+    let since = number(since.since(Timestamp::ZERO).as_millis_ceil());
+    key_object_since(objects, name, timeout_ms, since, shards)
+}
+
 /// Why there is no reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoReply {
@@ -154,12 +197,23 @@ pub(crate) enum NoReply {
 }
 
 /// A call of an object that is under way.
-pub(crate) struct Call(Promise);
+pub(crate) struct Call(pub(crate) Promise);
 
 impl Call {
     /// Asks `object` to check `request`; it is under way at once.
     pub(crate) fn check(object: &KeyObject, request: &[u8]) -> Self {
         Self(object.check(Uint8Array::from(request)))
+    }
+
+    /// The same, where the reply is to come in half of the time that is left: it is late then for
+    /// now, and [`Call::rest`] may still have it.
+    pub(crate) fn check_soon(object: &KeyObject, request: &[u8]) -> Self {
+        Self(object.check_soon(Uint8Array::from(request)))
+    }
+
+    /// What comes of [`Call::check_soon`] in all of the time.
+    pub(crate) fn rest(object: &KeyObject) -> Self {
+        Self(object.rest())
     }
 
     /// Asks it to take the charge of `request`, answered by `reply`, back.
@@ -233,7 +287,7 @@ pub(crate) async fn add_metrics(
     timeout_ms: u32,
 ) -> Option<String> {
     let added = add_metrics_to(objects, Uint8Array::from(delta), timeout_ms);
-    let added = js_sys::futures::JsFuture::from(added).await.unwrap_or_else(|error| error);
+    let added = Settled::of(&added).await;
     let late = |why: String| if why.is_empty() { "late".to_owned() } else { why };
     added.as_string().map(late)
 }
@@ -303,20 +357,22 @@ pub(crate) fn error(message: &str) -> JsValue {
 
 /// Waits for `milliseconds`.
 pub(crate) async fn wait(milliseconds: u64) {
-    let _ = js_sys::futures::JsFuture::from(sleep(number(milliseconds))).await;
+    Settled::of(&sleep(number(milliseconds))).await;
 }
 
 impl Bell {
     /// Waits until it rings, at most so long.
     pub(crate) async fn wait(&self, milliseconds: u64) {
-        let _ = js_sys::futures::JsFuture::from(self.heard(number(milliseconds))).await;
+        Settled::of(&self.heard(number(milliseconds))).await;
     }
 }
 
 /// What `promise` gives; the text that it gives instead of it.
 async fn settled<T: JsCast>(promise: Promise) -> Result<T, String> {
-    let settled = js_sys::futures::JsFuture::from(promise).await.unwrap_or_else(|error| error);
-    settled.dyn_into().map_err(|other| other.as_string().unwrap_or_else(|| "no reply".to_owned()))
+    Settled::of(&promise)
+        .await
+        .dyn_into()
+        .map_err(|other| other.as_string().unwrap_or_else(|| "no reply".to_owned()))
 }
 
 /// The time, in whole milliseconds since 1970. On the platform it stands still between I/O.

@@ -13,18 +13,24 @@ mod active;
 mod admin;
 mod assets;
 mod background;
-mod counters;
+mod beside;
+mod charging;
+mod compile;
 mod decide;
 mod denials;
 mod deployment;
 mod events;
 mod facts;
+mod fleet;
 mod flush;
 mod follow;
 mod following;
 mod forward;
 mod js;
+mod kept_entry;
+mod key_history;
 mod keys;
+mod leasing;
 mod lines;
 mod metrics_object;
 mod namespaces;
@@ -33,73 +39,98 @@ mod object_name;
 mod objects;
 mod operator;
 mod placement;
+mod planning;
 mod points;
 mod policy_object;
+mod policy_wire;
 mod proxy;
 mod row;
 mod rpc;
 mod service;
 mod settings;
+mod settle;
 mod sql;
 mod store;
 mod tally;
 mod target;
+mod tasks;
 mod tenant_cache;
 mod tenant_object;
 mod tenant_wire;
 mod tenants;
 mod together;
 mod versions;
+mod shard;
 mod wait;
 
 use std::rc::Rc;
 
-use worker::{Env, event, web_sys};
+use wasm_bindgen::prelude::*;
+use worker::js_sys::Function;
+use worker::{Env, web_sys, worker_sys};
 
 use crate::deployment::{Deployment, Visit};
 use crate::follow::policy;
 use crate::proxy::proxy;
 use crate::service::service;
 use crate::target::{path, target};
-use tollgate_service::{Answer as Reply, HEALTH_PATH, health as reports};
+use tollgate_service::{Answer as Reply, HEALTH_PATH, health as reports, is_ours};
 
-/// Answers one request. Never fails.
-#[event(fetch)]
-async fn fetch(
+/// Answers one request: at once, or it gives `undefined` and calls `answer` with the response when
+/// there is one. Never fails.
+#[wasm_bindgen]
+pub fn fetch(
+    request: web_sys::Request,
+    env: Env,
+    context: worker_sys::Context,
+    answer: Function,
+) -> JsValue {
+    let context = worker::Context::new(context);
+    tasks::run(async move { respond(request, env, context).await.into() }, answer)
+}
+
+async fn respond(
     request: web_sys::Request,
     env: Env,
     context: worker::Context,
-) -> worker::Result<web_sys::Response> {
+) -> web_sys::Response {
     let url = request.url();
     let target = target(&url);
     let deployment = Deployment::of(&env);
     let path = path(target);
     if path == HEALTH_PATH {
-        return Ok(js::send(&health(&deployment, &request, &context).await));
+        return js::send(&health(&deployment, &request, &context).await);
     }
     if let Some(assets) = deployment.assets()
         && let Some(response) =
             assets::answer(assets, &request, path, deployment.is_operated()).await
     {
-        return Ok(response);
+        return response;
     }
-    let Some(gate) = deployment.gate() else { return Ok(js::send(&reports::misconfigured())) };
+    let Some(gate) = deployment.gate() else { return js::send(&reports::misconfigured()) };
     let visit = Visit { deployment: &deployment, gate, context: &context };
-    if admin::is_ours(path) {
-        return Ok(js::send(&admin::answer(&visit, &request, target).await));
+    if is_ours(path) {
+        return js::send(&admin::answer(visit, &request, target).await);
     }
     let Some(active) = policy(&visit).await else {
-        return Ok(js::send(&reports::misconfigured()));
+        return js::send(&reports::misconfigured());
     };
     background::schedule(&deployment, &context);
+    if leasing::is_ours(path, gate.settings.origin.is_none()) {
+        gate.fleet.follow(&active);
+        return match leasing::answer(visit, &request).await {
+            Ok(body) => js::send_binary(&body),
+            Err(problem) => js::send(&problem),
+        };
+    }
     if let Some(origin) = &gate.settings.origin {
         return match proxy(&visit, active, origin, &request, target).await {
             Ok(forward) => forward.run(Rc::clone(&deployment), &context).await,
-            Err(refusal) => Ok(refusal),
+            Err(refusal) => refusal,
         };
     }
     let is_authorized = deployment.authorizes(&request);
-    Ok(js::send(&service(&visit, active, &request, target, is_authorized).await))
+    js::send(&service(&visit, active, &request, target, is_authorized).await)
 }
 
 async fn health(

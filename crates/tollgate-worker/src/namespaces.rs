@@ -10,6 +10,11 @@ use worker::wasm_bindgen::JsValue;
 use crate::js;
 use crate::placement::{JURISDICTION, Placement};
 
+/// What is bound to the objects that count.
+pub(crate) const OBJECTS: &str = "LIMITER";
+/// What is bound to those of tenants' entries.
+pub(crate) const TENANTS: &str = "TENANTS";
+
 /// The objects bound to `name`; `None` when nothing is.
 ///
 /// # Errors

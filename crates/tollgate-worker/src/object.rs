@@ -4,10 +4,14 @@
 //! and the platform holds the reply back until the write is durable. A denial writes nothing, but
 //! for the first one after a quota was changed: what is used is then carried to the new quota, and
 //! stays so. Memory is only a copy of the row: an object that was evicted, or whose wasm instance
-//! aborted, reads it again. A row that cannot be read fails the one request that finds it and is
-//! removed: the count begins again, as in Envoy. There is no policy here: quotas come with the
-//! request and stand in the row. The deployed one is looked at only for a row or a request of code
-//! that had no other way to say what it means.
+//! aborted, reads it again. A row that cannot be read fails the one request that finds it, and the
+//! count begins again, as in Envoy; the row that takes its place says so. There is no policy here:
+//! quotas come with the request and stand in the row. The deployed one is looked at only for a row
+//! or a request of code that had no other way to say what it means.
+//!
+//! Where the key is a tenant alone, the tenant's entry lies here, too: a request that was planned
+//! with another one is answered with this one and charges nothing. It stays when the counts are
+//! idle, because nobody else says here that there is one.
 //!
 //! Under `durability: relaxed` memory is ahead of the row until [`Limiter::save`], which
 //! `entry.mjs` calls soon after: one write for everything admitted meanwhile. What a crash in
@@ -23,7 +27,9 @@ use worker::worker_sys::{DurableObjectStorage, SqlStorageCursor};
 
 use crate::deployment::policy;
 use crate::js;
+use crate::kept_entry::KeptEntry;
 use crate::row;
+use crate::tenant_wire::Kept;
 
 /// The object behind `Limiter` of `entry.mjs`. No method is asynchronous, and none panics.
 #[wasm_bindgen]
@@ -32,6 +38,8 @@ pub struct Limiter {
     /// Asks for `save` to be called soon; it may be asked more than once.
     save_soon: Function,
     memory: RefCell<Option<Memory>>,
+    /// Of the tenant that the key is.
+    entry: KeptEntry,
 }
 
 /// What storage holds, or will hold once it is saved.
@@ -54,7 +62,8 @@ impl Limiter {
     /// once.
     #[wasm_bindgen(constructor)]
     pub fn new(storage: DurableObjectStorage, save_soon: Function) -> Self {
-        Self { storage, save_soon, memory: RefCell::default() }
+        let (memory, entry) = (RefCell::default(), KeptEntry::default());
+        Self { storage, save_soon, memory, entry }
     }
 
     /// Decides a request of `Partition::request`; the answer is for `PartitionMut::accept`, and
@@ -64,6 +73,11 @@ impl Limiter {
     /// The bytes are no request, a front of before has another policy, or storage fails. Nothing is
     /// charged then.
     pub fn check(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
+        if let Some(planned_with) = Counts::entry_of(request)
+            && let Some(other) = self.other_entry(planned_with)?
+        {
+            return Ok(other);
+        }
         if Counts::reads(request) {
             return self
                 .step(Counts::is_strict(request), &|counts, now| counts.answer(request, now));
@@ -98,6 +112,16 @@ impl Limiter {
         self.step(true, &|counts, now| counts.operate(request, now))
     }
 
+    /// Keeps the entry of the tenant that the key is, as the list of entries hands it on, unless it
+    /// is older than what is there. It is durable when this is answered.
+    ///
+    /// # Errors
+    /// It is none, or storage fails; nothing is changed then.
+    pub fn take(&self, entry: &[u8]) -> Result<(), JsValue> {
+        let kept = Kept::read(entry).ok_or_else(|| error("this is no entry"))?;
+        self.entry.take(&self.storage, &kept)
+    }
+
     /// Writes what relaxed rules left to be written.
     ///
     /// # Errors
@@ -120,7 +144,7 @@ impl Limiter {
             let idle_at = memory.counts.idle_at();
             if idle_at <= now {
                 *memory = Memory::default();
-                return self.storage.delete_all();
+                return self.forget();
             }
             // As if none had been set: it rang.
             memory.counts.set_alarm_at(row::alarm_at(Timestamp::ZERO, idle_at, now));
@@ -129,11 +153,31 @@ impl Limiter {
             }
             self.set_alarm(memory.counts.alarm_at())
         })?;
-        done.map_or_else(|| self.storage.delete_all(), Ok)
+        done.map_or_else(|| self.forget(), Ok)
     }
 }
 
 impl Limiter {
+    /// The answer to a request that was planned with another entry than the one here.
+    fn other_entry(&self, planned_with: u64) -> Result<Option<Vec<u8>>, JsValue> {
+        self.entry.with(&self.storage, |kept| {
+            let is_other = kept.in_force() != planned_with;
+            is_other.then(|| Counts::other_entry(&kept.to_bytes()).reply)
+        })
+    }
+
+    /// Deletes all storage, but for an entry.
+    fn forget(&self) -> Result<Promise, JsValue> {
+        if self.entry.with(&self.storage, |kept| kept.revision)? == 0 {
+            return self.storage.delete_all();
+        }
+        for table in row::FORGET {
+            self.exec(table, Array::new())?;
+        }
+        // Nothing rings for an entry.
+        self.storage.delete_alarm(Object::new())
+    }
+
     /// Takes one step with what this key has used, and writes what it changed: now, or soon unless
     /// it `is_strict`.
     fn step(&self, is_strict: bool, step: Step<'_>) -> Result<Vec<u8>, JsValue> {
@@ -162,7 +206,7 @@ impl Limiter {
     }
 
     /// Calls `step` with what storage holds, read before if it is not in memory; `None` when it
-    /// could not be read, and then it is gone.
+    /// could not be read, and then it begins anew.
     fn with_memory<T>(
         &self,
         step: impl FnOnce(&mut Memory) -> Result<T, JsValue>,
@@ -173,10 +217,15 @@ impl Limiter {
         }
         let (found, is_corrupt) = self.read()?;
         let memory = memory.insert(found);
-        if is_corrupt { Ok(None) } else { step(memory).map(Some) }
+        if !is_corrupt {
+            return step(memory).map(Some);
+        }
+        // Written at once: an object that is evicted would forget that something was lost.
+        self.write(memory, js::now())?;
+        Ok(None)
     }
 
-    /// What storage holds, and whether some of that was no row: it is removed then.
+    /// What storage holds, and whether some of that was no row: it is to be written anew then.
     fn read(&self) -> Result<(Memory, bool), JsValue> {
         let mut memory = Memory::default();
         for table in self.column(row::FIND)? {
@@ -189,7 +238,7 @@ impl Limiter {
                 Some(Some(counts)) => memory.counts = counts,
                 Some(None) => {
                     is_corrupt = true;
-                    self.exec(row::CLEAR, Array::new())?;
+                    memory.counts = Counts::begun_anew(js::now());
                 }
                 None => {}
             }
@@ -199,11 +248,8 @@ impl Limiter {
             let read = |bytes: &[u8]| with_policy(|p| Ok(Counts::decode_format_1(bytes, p)));
             match self.row(row::LOAD_1, read)?.transpose()? {
                 Some(Some(earlier)) => memory.counts.replace_by(earlier),
-                Some(None) => {
-                    is_corrupt = true;
-                    self.exec(row::DROP_1, Array::new())?;
-                    memory.has_table_1 = false;
-                }
+                // The row that is written for it takes its table away.
+                Some(None) => is_corrupt = true,
                 None => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Names of objects, and the key of the hash that clients see of their own.
+//! Names of objects.
 //!
 //! Invariant: what a client sent never appears in a name, because the platform stores names in
 //! clear. SHA-256 and not a 64-bit hash: two keys with one name would share one limit.
@@ -10,24 +10,20 @@ use sha2::{Digest, Sha256};
 /// With a `secret` nobody who reads the names can find the keys by trying them. The secret's length
 /// goes first, so no other pair of secret and key gives the same input.
 pub(crate) fn object_name(secret: &[u8], key: &[u8]) -> String {
+    name_of(&object_hash(secret, key))
+}
+
+/// The name as bytes.
+pub(crate) fn object_hash(secret: &[u8], key: &[u8]) -> [u8; 32] {
     let length = u64::try_from(secret.len()).unwrap_or(u64::MAX);
     let hash = Sha256::new().chain_update(length.to_le_bytes());
-    let digest = hash.chain_update(secret).chain_update(key).finalize();
-    let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    hash.chain_update(secret).chain_update(key).finalize().into()
+}
+
+/// The name that has these bytes.
+pub(crate) fn name_of(hash: &[u8; 32]) -> String {
+    let digits = hash.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()
-}
-
-/// What the policy object knows a deployed file by: the first bytes of its SHA-256.
-pub(crate) fn fingerprint(text: &str) -> u64 {
-    let digest: [u8; 32] = Sha256::digest(text).into();
-    digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
-}
-
-/// What keys are hashed with before they are reported to clients (`pk`): of the same secret, but no
-/// part of any name.
-pub(crate) fn pk_hash_key(secret: &[u8]) -> [u8; 16] {
-    let digest: [u8; 32] = Sha256::digest(secret).into();
-    digest.first_chunk().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,23 +1,20 @@
-//! The objects that decide a request: asking them, charging them, and giving back what a refusal
-//! took.
+//! The objects that count, as a request asks them: what is sent to them, what they answered, and
+//! giving back what a refusal took.
 //!
-//! Invariant: all or nothing. A request of several keys is first looked at by every key's object
-//! and charged only if all of them would admit it; each then decides for itself, at once and at the
-//! same time; when a race was lost and the request is refused after all, the charges of those that
-//! admitted it are taken back before the refusal is answered. An object that does not answer in
-//! time is a failure, which is counted and logged, and `on_failure` decides. What it was asked it
-//! may still do: such a charge stays, on the strict side. The calls of a request are bounded:
-//! `MAX_CALLS` and its neighbours in `host.mjs`.
+//! Invariant: an object that does not answer in time is a failure, which is counted and logged, and
+//! `on_failure` decides. What it was asked it may still do: such a charge stays, on the strict
+//! side. The calls of a request are bounded: `MAX_CALLS` and its neighbours in `host.mjs`.
+//! Deliberately absent: who is asked when, and whether what refuses; that is `charging`'s.
 
 use std::cell::RefCell;
 
-use tollgate_core::{Span, Timestamp};
+use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Failure, Partition, Plan, Policy, WireError};
+use tollgate_service::lease::key_name;
 use tollgate_service::log::Sampler;
-use tollgate_service::metrics::Event;
+use tollgate_service::metrics::{Counters, Event};
 use wasm_bindgen::JsValue;
 
-use crate::counters::Counters;
 use crate::denials::Remembered;
 use crate::js::{self, Call, KeyObject, NoReply};
 use crate::lines::Lines;
@@ -28,6 +25,8 @@ use crate::tally::{Tally, Trouble};
 pub(crate) struct Objects {
     pub(crate) namespace: JsValue,
     pub(crate) hash_key: Vec<u8>,
+    /// What counts of a fleet are named by; none where nobody leases.
+    pub(crate) fleet_secret: Option<[u8; 16]>,
     /// An object that says nothing for so long has failed.
     pub(crate) timeout_ms: u32,
     /// What is refused without asking any of them.
@@ -49,48 +48,16 @@ pub(crate) struct Asked {
     reply: Vec<u8>,
 }
 
-/// Decides the plan once, all or nothing, and says what was asked.
-pub(crate) async fn decide_once(
-    objects: &Objects,
-    policy: &Policy,
-    plan: &mut Plan,
-    waited: Span,
-) -> Vec<Asked> {
-    let keys = objects.of_all(plan);
-    let is_admitted = keys.len() < 2 || objects.admit_everywhere(policy, plan, &keys, waited).await;
-    let asked =
-        if is_admitted { charge(objects, policy, plan, keys, waited).await } else { Vec::new() };
-    objects.denials.close(policy, plan);
-    asked
-}
+/// Partitions, and their objects.
+pub(crate) type Keys = Vec<(usize, KeyObject)>;
 
-/// The second half of it.
-async fn charge(
-    objects: &Objects,
-    policy: &Policy,
-    plan: &mut Plan,
-    keys: Vec<KeyObject>,
-    waited: Span,
-) -> Vec<Asked> {
-    // What did not answer when it was only asked is not waited for once more.
-    let there = plan.partitions().zip(keys).filter(|(partition, _)| !partition.has_failed());
-    let (mut asked, calls): (Vec<_>, Vec<_>) =
-        there.map(|(partition, object)| objects.ask(policy, partition, object)).unzip();
-    let asked_at = js::now();
-    for (asked, call) in asked.iter_mut().zip(calls) {
-        let reply = call.reply().await;
-        asked.reply = reply.as_ref().cloned().unwrap_or_default();
-        objects.accept(policy, plan, asked.partition, asked_at, reply);
-    }
-    if plan.newer().is_some() || is_refused(policy, plan, waited) {
-        objects.refund_committed(policy, plan, &asked).await;
-    }
-    asked
-}
+/// How an object is asked: within all of the time, or what is left of it in half.
+pub(crate) type Check = fn(&KeyObject, &[u8]) -> Call;
 
-fn is_refused(policy: &Policy, plan: &Plan, waited: Span) -> bool {
-    let answer = plan.outcome(policy).answer_after(waited);
-    matches!(answer, Answer::Refuse { .. } | Answer::Retry(_))
+/// Calls under way of one round.
+pub(crate) struct Round<T> {
+    pub(crate) calls: Vec<(T, Call)>,
+    asked_at: Timestamp,
 }
 
 /// Takes `reply` as what partition `i`'s object decided.
@@ -99,28 +66,82 @@ fn accept(policy: &Policy, plan: &mut Plan, i: usize, reply: &[u8]) -> Result<()
 }
 
 impl Objects {
-    /// The objects of all partitions.
-    fn of_all(&self, plan: &Plan) -> Vec<KeyObject> {
-        plan.partitions().map(|partition| self.of(partition)).collect()
+    /// The objects of all partitions, to be waited for from now on.
+    pub(crate) fn of_all(&self, policy: &Policy, plan: &Plan) -> Keys {
+        let now = js::now();
+        let of = |partition: Partition<'_>| (partition.index(), self.of(policy, partition, now));
+        plan.partitions().map(of).collect()
     }
 
-    /// The object of a partition.
-    pub(crate) fn of(&self, partition: Partition<'_>) -> KeyObject {
-        let name = object_name(&self.hash_key, partition.key());
-        js::key_object(&self.namespace, &name, self.timeout_ms)
+    /// The object of a partition, or any of its shards, given up after the time-out, which began
+    /// `since`.
+    fn of(&self, policy: &Policy, partition: Partition<'_>, since: Timestamp) -> KeyObject {
+        let name = self.name_of(policy, partition.key());
+        let shards = partition.shards(policy);
+        js::key_object(&self.namespace, &name, shards, (self.timeout_ms, since))
     }
 
-    pub(crate) fn ask(
+    /// The name of the object that counts `key` under `policy`.
+    pub(crate) fn name_of(&self, policy: &Policy, key: &[u8]) -> String {
+        object_name(&self.hash_key, &key_name(policy, self.fleet_secret, key))
+    }
+
+    /// Asks the objects of `keys` to charge. What did not answer when it was only asked is not
+    /// waited for once more.
+    pub(crate) fn ask_each(
         &self,
         policy: &Policy,
-        partition: Partition<'_>,
-        object: KeyObject,
-    ) -> (Asked, Call) {
-        let mut request = Vec::new();
-        partition.request(policy, &mut request);
-        self.counters.add(Event::Check);
-        let call = Call::check(&object, &request);
-        (Asked { partition: partition.index(), object, request, reply: Vec::new() }, call)
+        plan: &Plan,
+        keys: Keys,
+        check: Check,
+    ) -> Round<Asked> {
+        let ask = |(partition, object): (usize, KeyObject)| {
+            let asked = plan.partition(partition).filter(|asked| !asked.has_failed())?;
+            let (mut request, reply) = (Vec::new(), Vec::new());
+            asked.request(policy, &mut request);
+            self.counters.add(Event::Check);
+            let call = check(&object, &request);
+            Some((Asked { partition, object, request, reply }, call))
+        };
+        Round { calls: keys.into_iter().filter_map(ask).collect(), asked_at: js::now() }
+    }
+
+    /// Hears who answers in half of the time: those who did, and the others once more.
+    pub(crate) async fn hear_soon(
+        &self,
+        policy: &Policy,
+        plan: &mut Plan,
+        Round { calls, asked_at }: Round<Asked>,
+    ) -> (Vec<Asked>, Round<Asked>) {
+        let (mut heard, mut silent) = (Vec::with_capacity(calls.len()), Vec::new());
+        for (mut asked, call) in calls {
+            let reply = call.reply().await;
+            if reply == Err(NoReply::Late) {
+                let rest = Call::rest(&asked.object);
+                silent.push((asked, rest));
+                continue;
+            }
+            asked.reply = reply.as_ref().cloned().unwrap_or_default();
+            self.accept(policy, plan, asked.partition, asked_at, reply);
+            heard.push(asked);
+        }
+        (heard, Round { calls: silent, asked_at })
+    }
+
+    pub(crate) async fn hear_asked(
+        &self,
+        policy: &Policy,
+        plan: &mut Plan,
+        Round { calls, asked_at }: Round<Asked>,
+    ) -> Vec<Asked> {
+        let mut heard = Vec::with_capacity(calls.len());
+        for (mut asked, call) in calls {
+            let reply = call.reply().await;
+            asked.reply = reply.as_ref().cloned().unwrap_or_default();
+            self.accept(policy, plan, asked.partition, asked_at, reply);
+            heard.push(asked);
+        }
+        heard
     }
 
     /// Asks the object of a partition of a settled plan to do what its response brought about.
@@ -130,52 +151,67 @@ impl Objects {
         let gives_back = partition.gives_back();
         self.counters.add(if gives_back { Event::Settle } else { Event::Check });
         let call = if gives_back { Call::settle } else { Call::check };
-        (partition.index(), call(&self.of(partition), &request))
+        (partition.index(), call(&self.of(policy, partition, js::now()), &request))
     }
 
     /// Asks what every object would decide, for somebody who only looks.
     pub(crate) async fn look_at(&self, policy: &Policy, plan: &mut Plan) {
-        let keys = self.of_all(plan);
+        let keys = self.of_all(policy, plan);
         self.peek(policy, plan, &keys).await;
     }
 
-    /// Asks what every object would decide, for a request that has to wait behind others. When it
-    /// has its answer instead, because it is refused or what it would wait for has failed: what was
-    /// asked.
-    pub(crate) async fn look(&self, policy: &Policy, plan: &mut Plan) -> Option<Vec<Asked>> {
-        let keys = self.of_all(plan);
-        self.peek(policy, plan, &keys).await;
-        if plan.newer().is_some() {
-            return Some(Vec::new());
-        }
-        if plan.has_failed() {
-            return Some(charge(self, policy, plan, keys, Span::ZERO).await);
-        }
-        matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }).then(Vec::new)
+    pub(crate) async fn peek(&self, policy: &Policy, plan: &mut Plan, keys: &Keys) {
+        let peeked = self.peek_each(policy, plan, keys, Call::check);
+        self.hear_peeked(policy, plan, peeked).await;
     }
 
-    /// Asks what every object would decide, before any of them charges: what one key refuses never
-    /// holds a place in the counts of the others, which a flood would fill.
-    async fn admit_everywhere(
+    /// Asks the objects of `keys` what they would decide.
+    pub(crate) fn peek_each(
+        &self,
+        policy: &Policy,
+        plan: &Plan,
+        keys: &Keys,
+        check: Check,
+    ) -> Round<usize> {
+        let peek = |(i, object): &(usize, KeyObject)| {
+            let mut request = Vec::new();
+            let partition = plan.partition(*i)?;
+            if plan.charging_order(policy).is_some() {
+                partition.told_peek_request(policy, &mut request);
+            } else {
+                partition.peek_request(policy, &mut request);
+            }
+            self.counters.add(Event::Look);
+            Some((*i, check(object, &request)))
+        };
+        Round { calls: keys.iter().filter_map(peek).collect(), asked_at: js::now() }
+    }
+
+    /// Hears who answers in half of the time; the others once more.
+    pub(crate) async fn hear_peeked_soon(
         &self,
         policy: &Policy,
         plan: &mut Plan,
-        keys: &[KeyObject],
-        waited: Span,
-    ) -> bool {
-        self.peek(policy, plan, keys).await;
-        plan.newer().is_none() && !is_refused(policy, plan, waited)
+        keys: &Keys,
+        Round { calls, asked_at }: Round<usize>,
+    ) -> Round<usize> {
+        let mut silent = Vec::new();
+        for (i, call) in calls {
+            let object = keys.iter().find(|(of, _)| *of == i);
+            match (call.reply().await, object) {
+                (Err(NoReply::Late), Some((_, object))) => silent.push((i, Call::rest(object))),
+                (reply, _) => self.accept(policy, plan, i, asked_at, reply),
+            }
+        }
+        Round { calls: silent, asked_at }
     }
 
-    async fn peek(&self, policy: &Policy, plan: &mut Plan, keys: &[KeyObject]) {
-        let peek = |(partition, object): (Partition<'_>, &KeyObject)| {
-            let mut request = Vec::new();
-            partition.peek_request(policy, &mut request);
-            self.counters.add(Event::Look);
-            (partition.index(), Call::check(object, &request))
-        };
-        let calls: Vec<_> = plan.partitions().zip(keys).map(peek).collect();
-        let asked_at = js::now();
+    pub(crate) async fn hear_peeked(
+        &self,
+        policy: &Policy,
+        plan: &mut Plan,
+        Round { calls, asked_at }: Round<usize>,
+    ) {
         for (i, call) in calls {
             self.accept(policy, plan, i, asked_at, call.reply().await);
         }
@@ -195,8 +231,9 @@ impl Objects {
             Ok(reply) => match accept(policy, plan, i, &reply) {
                 Ok(()) => return self.denials.hear(policy, plan, i, asked_at),
                 Err(_) if reply.is_empty() => self.failed(Trouble::Corrupt, ""),
-                // Not one that is counted here: it is planned anew under that version.
+                // Not one that is counted here: it is planned anew under that version, or entry.
                 Err(WireError::Newer(version)) => Failure::Newer(version),
+                Err(WireError::OtherEntry) => return,
                 Err(WireError::Malformed | WireError::OtherPolicy) => {
                     self.failed(Trouble::Misread, "")
                 }
@@ -224,10 +261,13 @@ impl Objects {
             Call::refund(&asked.object, &asked.request, &asked.reply)
         };
         let calls: Vec<_> = charged.map(|asked| (asked.partition, refund(asked))).collect();
+        let asked_at = js::now();
         for (i, call) in calls {
             match call.reply().await {
                 // What cannot be read changes nothing: the request is refused in any case.
-                Ok(reply) if accept(policy, plan, i, &reply).is_ok() => {}
+                Ok(reply) if accept(policy, plan, i, &reply).is_ok() => {
+                    self.denials.hear(policy, plan, i, asked_at);
+                }
                 Ok(_) => self.note(Trouble::Misread, ""),
                 Err(NoReply::Late) => self.note(Trouble::Late, ""),
                 Err(NoReply::Failed(word)) => {

@@ -8,6 +8,7 @@
 //! | `ADMIN_TOKEN` | secret | turns the admin API on: its bearer reads and changes |
 //! | `READ_TOKEN` | secret | its bearer reads |
 //! | `METRICS_TOKEN` | secret | its bearer reads metrics |
+//! | `FOLLOW_TOKEN` | secret | its bearer reads the policy in force |
 //! | `AUDIT_HEADER` | variable | the request header that says who changes something |
 //! | `POLICY_HISTORY` | variable | of so many versions of the policy the texts are kept |
 
@@ -18,6 +19,7 @@ use tollgate_service::{Token, Tokens};
 pub(crate) const ADMIN_TOKEN: &str = "ADMIN_TOKEN";
 pub(crate) const READ_TOKEN: &str = "READ_TOKEN";
 pub(crate) const METRICS_TOKEN: &str = "METRICS_TOKEN";
+pub(crate) const FOLLOW_TOKEN: &str = "FOLLOW_TOKEN";
 const AUDIT_HEADER: &str = "AUDIT_HEADER";
 pub(crate) const HISTORY: &str = "POLICY_HISTORY";
 
@@ -40,19 +42,13 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// True when there is a secret: somebody can read metrics.
-    pub(crate) const fn is_on(&self) -> bool {
-        let Tokens { admin, read, metrics } = &self.tokens;
-        admin.is_some() || read.is_some() || metrics.is_some()
-    }
-
     /// Reads them; `text` gives what is under a name, `wrong` takes every mistake.
     pub(crate) fn read(
         text: &mut dyn FnMut(&str) -> Option<String>,
         check_token: Option<&str>,
         wrong: &mut dyn FnMut(&str, String),
     ) -> Self {
-        let names = [ADMIN_TOKEN, READ_TOKEN, METRICS_TOKEN];
+        let names = [ADMIN_TOKEN, READ_TOKEN, METRICS_TOKEN, FOLLOW_TOKEN];
         let given = names.map(&mut *text);
         let mut taken: Vec<(&str, &str)> = Vec::new();
         taken.extend(check_token.map(|value| ("CHECK_TOKEN", value.trim())));
@@ -72,10 +68,12 @@ impl Operator {
             }
             taken.push((name, value));
         }
-        let [admin, read, metrics] = given.map(|value| token(value.as_deref()));
-        if read.is_some() && admin.is_none() {
-            let message = "reads what ADMIN_TOKEN turns on; set that, or delete this";
-            wrong(READ_TOKEN, message.to_owned());
+        let [admin, read, metrics, follow] = given.map(|value| token(value.as_deref()));
+        for (name, token) in [(READ_TOKEN, &read), (FOLLOW_TOKEN, &follow)] {
+            if token.is_some() && admin.is_none() {
+                let message = "reads what ADMIN_TOKEN turns on; set that, or delete this";
+                wrong(name, message.to_owned());
+            }
         }
         let audit_header = text(AUDIT_HEADER).filter(|name| !name.is_empty());
         if audit_header.as_deref().is_some_and(|name| !is_field_name(name)) {
@@ -92,7 +90,7 @@ impl Operator {
             wrong(HISTORY, message);
         }
         let audit_header = audit_header.map(|name| name.to_ascii_lowercase());
-        Self { tokens: Tokens { admin, read, metrics }, audit_header, short }
+        Self { tokens: Tokens { admin, read, metrics, follow }, audit_header, short }
     }
 }
 
@@ -162,6 +160,10 @@ mod tests {
             (
                 &[(READ_TOKEN, "a")],
                 "READ_TOKEN: reads what ADMIN_TOKEN turns on; set that, or delete this",
+            ),
+            (
+                &[(FOLLOW_TOKEN, "a")],
+                "FOLLOW_TOKEN: reads what ADMIN_TOKEN turns on; set that, or delete this",
             ),
             (
                 &[(HISTORY, "0")],

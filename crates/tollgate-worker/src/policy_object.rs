@@ -21,7 +21,9 @@ use wasm_bindgen::prelude::*;
 use worker::worker_sys::DurableObjectStorage;
 
 use crate::js;
+use crate::key_history;
 use crate::operator;
+use crate::policy_wire::{InForce as Found, Question};
 use crate::settings::Binding;
 use crate::versions::{self, Known, New};
 
@@ -57,11 +59,23 @@ impl Policies {
         Self { storage, kept, known: RefCell::default() }
     }
 
-    /// Carries out a [`StoreCall`] on the policy, both ways as JSON.
+    /// Carries out a [`StoreCall`] on the policy, both ways as JSON; or answers a [`Question`], in
+    /// bytes where it can, and else in JSON that it is to be asked so.
     ///
     /// # Errors
     /// Storage fails; nothing was changed then.
     pub fn call(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
+        if let Some(question) = Question::read(request) {
+            match self.in_force(question) {
+                Ok(Some(in_force)) => return Ok(in_force.to_bytes()),
+                Ok(None) => {}
+                Err(Fault::Ours(why)) => {
+                    return Ok(StoreReply::Failed(why.to_owned()).to_json().into_bytes());
+                }
+                Err(Fault::Storage(why)) => return Err(why),
+            }
+            return Ok(StoreReply::Policy(PolicyReply::SendText).to_json().into_bytes());
+        }
         let answered = match StoreCall::from_json(request) {
             Some(StoreCall::Policy(call)) => self.answer(call),
             _ => Err(Fault::Ours("this is no call of the policy object")),
@@ -96,6 +110,23 @@ struct InForce {
 }
 
 impl Policies {
+    /// What is in force for an isolate; `None` where that takes more than its question.
+    fn in_force(&self, question: Question) -> Result<Option<Found>, Fault> {
+        let Question { fingerprint, known, seen, now_ms } = question;
+        let deployed = Deployed { fingerprint, text: None };
+        let call = PolicyCall::Read { deployed, known, seen, now_ms };
+        let PolicyReply::Current(current) = self.answer(call)? else { return Ok(None) };
+        let Current { version, generation, source, relieved, text } = current;
+        let mut compiled = Vec::new();
+        if text.is_some() {
+            match versions::compiled(&self.storage, version)? {
+                Some(bytes) => compiled = bytes,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(Found { version, generation, relieved, source, compiled }))
+    }
+
     fn answer(&self, call: PolicyCall) -> Result<PolicyReply, Fault> {
         let mut known = self.known.try_borrow_mut().map_err(|_| Fault::Ours("re-entered"))?;
         let known = match &mut *known {
@@ -112,6 +143,16 @@ impl Policies {
                 let (before, limit) = (before.unwrap_or(u64::MAX), limit.min(MAX_ROWS));
                 let (rows, more) = versions::history(&self.storage, before, limit.into())?;
                 Ok(PolicyReply::History { rows, more })
+            }
+            PolicyCall::NoteKey(row) => {
+                key_history::note(&self.storage, &row)?;
+                known.relieved = key_history::relief(&self.storage)?;
+                Ok(PolicyReply::Noted)
+            }
+            PolicyCall::KeyHistory { before, limit } => {
+                let (before, limit) = (before.unwrap_or(u64::MAX), limit.min(MAX_ROWS));
+                let (rows, more) = key_history::read(&self.storage, before, limit.into())?;
+                Ok(PolicyReply::KeyHistory { rows, more })
             }
             PolicyCall::Version { number } => {
                 Ok(PolicyReply::Version(versions::version(&self.storage, number)?))
@@ -149,7 +190,8 @@ impl Policies {
             text = Some(versions::text(&self.storage, number)?.ok_or(NO_TEXT)?);
         }
         let generation = generation(known);
-        Ok(PolicyReply::Current(Current { version: number, generation, source, text }))
+        let relieved = known.relieved;
+        Ok(PolicyReply::Current(Current { version: number, generation, source, relieved, text }))
     }
 
     /// Numbers what is in force: the deployed file that was not asked with before; or anything,
@@ -210,6 +252,11 @@ impl Policies {
         }
         let new = New { is_change, fingerprint, row, text };
         known.write(&self.storage, number, &new)?;
+        if fingerprint.is_none() && versions::compiled(&self.storage, number).is_err() {
+            js::fail(
+                "the policy is compiled by whoever enforces it: it could not be kept compiled",
+            );
+        }
         // It is in force already; what is left over is removed with the next one.
         if known.prune(&self.storage, self.kept).is_err() {
             js::fail("old versions of the policy could not be removed");

@@ -4,13 +4,14 @@
 //! served. Deliberately absent: the way to the origin and back; that is `forward`'s.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tollgate_policy::{Answer, Outcome};
-use tollgate_service::{Answer as Reply, Fields};
+use tollgate_service::{Answer as Reply, Fields, check};
 use worker::web_sys;
 
 use crate::active::Active;
-use crate::decide::{Decision, decide};
+use crate::decide::{Caller, Decision, decide};
 use crate::deployment::Visit;
 use crate::facts::Incoming;
 use crate::forward::Forward;
@@ -31,8 +32,10 @@ pub(crate) async fn proxy(
     }
     let headers = request.headers();
     let facts = Incoming { request, method: request.method(), target, headers: &headers };
-    let Decision { decided, active, facts } = decide(visit, active, facts, true).await;
-    let policy = Rc::clone(&active.policy);
+    let decided = decide(visit, active, facts, Caller::Holds).await;
+    let Decision { decided, active, facts } =
+        decided.map_err(|problems| js::send(&check::refused(&problems)))?;
+    let policy = Arc::clone(&active.policy);
     let outcome = decided.plan.outcome(&policy);
     if let Answer::Refuse { status } = outcome.final_answer() {
         return Err(refuse(&outcome, status, &facts.facts));

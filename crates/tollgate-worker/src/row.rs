@@ -17,9 +17,6 @@ pub(crate) const FIND: &str =
 /// Reads the row.
 pub(crate) const LOAD: &str = "SELECT row FROM state_v2 WHERE id = 0";
 
-/// Removes a row that is none.
-pub(crate) const CLEAR: &str = "DELETE FROM state_v2";
-
 /// Writes the row: one row written, whether it was there or not.
 pub(crate) const SAVE: &str = "INSERT INTO state_v2 (id, row) VALUES (0, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row";
 
@@ -29,12 +26,18 @@ pub(crate) const LOAD_1: &str = "SELECT row FROM state_v1 WHERE id = 0";
 /// Removes it, once it was taken over or cannot be read.
 pub(crate) const DROP_1: &str = "DROP TABLE state_v1";
 
-/// The shortest time from a commit to the alarm it sets. Short windows are idle at once; without
-/// this every request would set an alarm and every alarm would delete what the next request writes.
-const MIN_ALARM_AFTER: Span = Span::from_secs(10);
+/// The shortest time from a commit to the alarm it sets, and so the longest for which storage stays
+/// that is idle. An object that is deleted and comes back costs four rows, and what it stores costs
+/// as much in some fifty days: who comes once a day or oftener keeps it. Ten seconds cost a client
+/// with a request each second two rows in five requests.
+const MIN_ALARM_AFTER: Span = Span::from_secs(86_400);
 
 /// The longest: a window of 366 days twice, as the platform wants a date.
 const MAX_ALARM_AFTER: Span = Span::from_secs(2 * 366 * 86_400);
+
+/// Removes both tables.
+pub(crate) const FORGET: [&str; 2] =
+    ["DROP TABLE IF EXISTS state_v1", "DROP TABLE IF EXISTS state_v2"];
 
 /// When the alarm must ring for a row that is idle at `idle_at`, while one is set for `set_at`.
 ///
@@ -58,13 +61,14 @@ mod tests {
 
     // `set_at`, `idle_at`, `now` and the expected alarm, in seconds.
     #[test]
-    fn alarms_are_set_once_per_window_and_not_for_less_than_ten_seconds() {
+    fn alarms_are_set_once_per_window_and_not_for_less_than_a_day() {
+        const DAY: u64 = 86_400;
         for (set, idle, now, expected) in [
-            (0, 1_120, 1_000, 1_120),          // the first commit
-            (1_120, 1_180, 1_060, 1_120),      // one is to come: kept
-            (1_120, 1_240, 1_120, 1_240),      // it rang and the row is live
-            (0, 1_000, 1_000, 1_010),          // idle at once: not before ten seconds
-            (99_999_999, 1_120, 1_000, 1_120), // set by a clock that ran ahead for years
+            (0, 1_000 + 3 * DAY, 1_000, 1_000 + 3 * DAY), // the first commit
+            (1_000 + DAY, 5_000 + DAY, 5_000, 1_000 + DAY), // one is to come: kept
+            (1_000, 1_060, 1_000, 1_000 + DAY),           // it rang and the row is live
+            (0, 1_000, 1_000, 1_000 + DAY),               // idle at once: not before a day
+            (9 * 365 * DAY, 1_120, 1_000, 1_000 + DAY),   // set by a clock that ran ahead for years
         ] {
             assert_eq!(alarm_at(at(set), at(idle), at(now)), at(expected), "{set} {idle} {now}");
         }

@@ -1,26 +1,30 @@
 //! The Worker as a service: `POST /check` says what to do with a request that somebody else
-//! forwards or refuses.
+//! forwards or refuses, `POST /check/settle` takes what it has cost in the end.
 //!
 //! Invariant: without the token that a deployment has, nothing is read of the body. Deliberately
 //! absent: the answer's shape; that is `check`'s.
 
 use std::rc::Rc;
 
-use tollgate_policy::{DescribedRequest, DescribedRequests, Facts, Plan};
-use tollgate_service::{Answer as Reply, check};
+use tollgate_policy::{DescribedRequest, DescribedRequests, Facts, Plan, Problems};
+use tollgate_service::check::{BATCH_AT_ONCE, KeyBudget};
+use tollgate_service::{Answer as Reply, Api, Unauthorized, check, settle as settling};
 use worker::web_sys;
 
 use crate::active::Active;
-use crate::decide::{Decision, decide, settle};
+use crate::decide::{Caller, Decision, decide, settle};
 use crate::deployment::Visit;
+use crate::events::note_token;
 use crate::facts::with_claims;
 use crate::js;
+use crate::planning;
+use crate::settle::{id, settled};
 use crate::target::path;
-use crate::tenants;
 use crate::together::all;
 
-/// The path of the service.
+/// The paths of the service.
 const CHECK_PATH: &str = "/check";
+const SETTLE_PATH: &str = "/check/settle";
 
 /// Answers a request to the service.
 pub(crate) async fn service(
@@ -30,11 +34,12 @@ pub(crate) async fn service(
     target: &str,
     is_authorized: bool,
 ) -> Reply {
-    if path(target) != CHECK_PATH {
+    let path = path(target);
+    if !matches!(path, CHECK_PATH | SETTLE_PATH) {
         return Reply::problem(
             404,
             "Not Found",
-            "use POST /check or GET /.well-known/tollgate/health",
+            "use POST /check, POST /check/settle or GET /.well-known/tollgate/health",
         );
     }
     if request.method() != "POST" {
@@ -42,42 +47,73 @@ pub(crate) async fn service(
     }
     if !is_authorized {
         let detail = "send \"authorization: Bearer\" with the token of this service";
-        return Reply::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
+        let answer = Reply::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
+        let has_token = request.headers().has("authorization").unwrap_or_default();
+        note_token(&visit.gate.objects, Unauthorized::of(Api::Check, &answer, has_token));
+        return answer;
     }
     let Some(body) = js::body(request, check::MAX_BODY).await else {
         return check::too_long();
     };
-    decided(visit, active, &body).await
+    if path == SETTLE_PATH {
+        settled(visit, &body).await
+    } else {
+        decided(visit, active, &body).await
+    }
 }
 
 /// Decides what `body` describes: one request, or several.
 pub(crate) async fn decided(visit: &Visit<'_>, active: Rc<Active>, body: &[u8]) -> Reply {
     match check::requests(body) {
-        Ok(DescribedRequests::One(facts)) => Reply::json(check_one(visit, active, facts).await),
+        Ok(DescribedRequests::One(facts)) => match check_one(visit, active, facts, None).await {
+            Ok(answer) => Reply::json(answer),
+            Err(problems) => check::refused(&problems),
+        },
         Ok(DescribedRequests::Many(requests)) => {
+            let budget = KeyBudget::default();
             let one = async |request| match request {
-                Ok(facts) => check_one(visit, Rc::clone(&active), facts).await,
+                Ok(facts) => {
+                    let checked = check_one(visit, Rc::clone(&active), facts, Some(&budget)).await;
+                    checked.unwrap_or_else(|problems| check::wrong(&problems))
+                }
                 Err(problems) => check::wrong(&problems),
             };
-            check::answers(&all(requests.into_iter().map(one).collect()).await)
+            let each = requests.into_iter().map(one).collect();
+            check::answers(&all(each, BATCH_AT_ONCE).await)
         }
         Err(answer) => answer,
     }
 }
 
 /// Decides one described request, or takes note of its response: the answer, as JSON.
-async fn check_one(visit: &Visit<'_>, active: Rc<Active>, facts: DescribedRequest) -> String {
+///
+/// # Errors
+/// What is wrong with it here.
+async fn check_one(
+    visit: &Visit<'_>,
+    active: Rc<Active>,
+    facts: DescribedRequest,
+    budget: Option<&KeyBudget>,
+) -> Result<String, Problems> {
     if let Some(status) = facts.response_status() {
         let (objects, policy) = (&visit.gate.objects, &*active.policy);
         let facts = with_claims(policy, facts).await;
         let mut plan = Plan::new();
-        tenants::plan(visit.gate.tenants.as_ref(), objects, policy, &facts, &mut plan).await;
+        planning::plan(visit.gate.tenants.as_ref(), objects, policy, &facts, &mut plan).await;
         let is_known = !plan.has_failed();
         let charged = is_known && settle(objects, policy, &mut plan, Some(status)).await;
-        return check::reported(charged);
+        return Ok(check::reported(charged));
     }
-    let Decision { decided, active, facts } = decide(visit, active, facts, false).await;
+    let is_to_be_settled = facts.is_to_be_settled();
+    if is_to_be_settled && visit.gate.sealer().is_none() {
+        return Err(settling::off());
+    }
+    let Decision { mut decided, active, facts } =
+        decide(visit, active, facts, Caller::Asks(budget)).await?;
+    if is_to_be_settled {
+        decided.id = id(visit.gate, &active.policy, &decided);
+    }
     let content_type = facts.header("content-type").unwrap_or_default();
     let policy = &*active.policy;
-    check::answer(&decided.plan.outcome(policy), policy, &decided, &content_type)
+    Ok(check::answer(&decided.plan.outcome(policy), policy, &decided, &content_type))
 }

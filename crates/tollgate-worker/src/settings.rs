@@ -8,6 +8,7 @@
 //! | `ORIGIN` | variable | forward admitted requests there; without it this is the service `POST /check` |
 //! | `CHECK_TOKEN` | secret | what `/check` wants as `Authorization: Bearer` |
 //! | `HASH_KEY` | secret | makes the names of objects unguessable |
+//! | `FLEET_SECRET` | secret | lets nodes lease counts of the fleet, which it names |
 //! | `OBJECT_TIMEOUT_MS` | variable | an object that says nothing for so long has failed |
 //! | `METRICS_INTERVAL_S` | variable | between two times that counts are brought to the sums |
 //! | `LOG_SAMPLE` | variable | which part of refusals and failures is logged |
@@ -55,6 +56,8 @@ pub(crate) struct Settings {
     /// Where admitted requests go: scheme, host and perhaps a path, without a slash at the end.
     pub(crate) origin: Option<String>,
     pub(crate) hash_key: Vec<u8>,
+    /// What counts of a fleet are named by; none where nobody leases.
+    pub(crate) fleet_secret: Option<[u8; 16]>,
     pub(crate) object_timeout_ms: u32,
     pub(crate) placement: Placement,
     pub(crate) metrics_interval: Span,
@@ -69,6 +72,7 @@ impl Default for Settings {
         Self {
             origin: None,
             hash_key: Vec::new(),
+            fleet_secret: None,
             object_timeout_ms,
             placement,
             operator,
@@ -100,6 +104,7 @@ impl Settings {
         let given = [ORIGIN, CHECK_TOKEN, HASH_KEY, TIMEOUT].map(&mut text);
         let [given_origin, token, hash_key, timeout] = given;
         let [hint, jurisdiction] = [LOCATION_HINT, JURISDICTION].map(&mut text);
+        let fleet_secret = text(FLEET_SECRET);
         let [interval, log_share] = [METRICS_INTERVAL_S, LOG_SAMPLE].map(&mut text);
         let mut settings =
             Self { hash_key: hash_key.unwrap_or_default().into(), ..Self::default() };
@@ -112,6 +117,9 @@ impl Settings {
         // An empty secret must not open the service.
         if token.as_deref().is_some_and(|value| value.trim().is_empty()) {
             wrong(CHECK_TOKEN, "is empty; give it a value or delete it".to_owned());
+        }
+        if let Some(value) = fleet_secret {
+            settings.fleet_secret = fleet(&value, token.is_some(), &mut wrong);
         }
         if let Some(value) = timeout {
             settings.object_timeout_ms = object_timeout(&value, &mut wrong);
@@ -139,6 +147,18 @@ impl Settings {
     }
 }
 
+/// What names the fleet's counts. Who leases can starve everybody, so nobody may without a token.
+fn fleet(value: &str, has_token: bool, wrong: &mut dyn FnMut(&str, String)) -> Option<[u8; 16]> {
+    let value = value.trim();
+    let is_visible = value.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_visible || !FLEET_SECRETS.contains(&value.len()) {
+        wrong(FLEET_SECRET, "must be 16 to 256 visible ASCII characters".to_owned());
+    } else if !has_token {
+        wrong(FLEET_SECRET, "needs CHECK_TOKEN, which nodes send; set it".to_owned());
+    }
+    Some(tollgate_policy::fleet_secret(value))
+}
+
 fn object_timeout(value: &str, wrong: &mut dyn FnMut(&str, String)) -> u32 {
     let milliseconds = value.parse().ok().filter(|value| OBJECT_TIMEOUTS_MS.contains(value));
     milliseconds.unwrap_or_else(|| {
@@ -162,6 +182,9 @@ pub(crate) fn check_token(binding: impl Fn(&str) -> Binding) -> Option<Token> {
 pub(crate) const ORIGIN: &str = "ORIGIN";
 const CHECK_TOKEN: &str = "CHECK_TOKEN";
 const HASH_KEY: &str = "HASH_KEY";
+pub(crate) const FLEET_SECRET: &str = "FLEET_SECRET";
+/// How long it may be, as in the configuration of a node.
+const FLEET_SECRETS: RangeInclusive<usize> = 16..=256;
 const TIMEOUT: &str = "OBJECT_TIMEOUT_MS";
 const METRICS_INTERVAL_S: &str = "METRICS_INTERVAL_S";
 const LOG_SAMPLE: &str = "LOG_SAMPLE";
@@ -223,6 +246,30 @@ mod tests {
     }
 
     #[test]
+    fn a_fleets_secret_is_long_and_goes_with_a_token() {
+        let read = |secret: &str, token: Option<&str>| {
+            let given = |asked: &str| match (asked, token) {
+                (FLEET_SECRET, _) => Binding::Text(secret.to_owned()),
+                (CHECK_TOKEN, Some(token)) => Binding::Text(token.to_owned()),
+                _ => Binding::Absent,
+            };
+            let read = Settings::read(given).map_err(|problems| problems.to_string());
+            read.map(|settings| settings.fleet_secret)
+        };
+        let secret = "sixteen-random-bytes-or-more";
+        let expected = Some(tollgate_policy::fleet_secret(secret));
+        assert_eq!(read(secret, Some("t")), Ok(expected));
+        assert_eq!(read(&format!(" {secret}\n"), Some("t")), Ok(expected), "as a file ends");
+        let problem = "FLEET_SECRET: needs CHECK_TOKEN, which nodes send; set it";
+        assert_eq!(read(secret, None), Err(problem.to_owned()));
+        let problem = "FLEET_SECRET: must be 16 to 256 visible ASCII characters";
+        for wrong in ["", "fifteen-letters", "sixteen letters or more", &"x".repeat(257)] {
+            assert_eq!(read(wrong, Some("t")), Err(problem.to_owned()), "{wrong}");
+        }
+        assert_eq!(Settings::default().fleet_secret, None);
+    }
+
+    #[test]
     fn a_part_of_all_lines_is_from_none_to_all() {
         let share = |value: &str| read(LOG_SAMPLE, value).map(|settings| settings.log_share);
         assert_eq!(share("1/100"), Ok(Share::DEFAULT));
@@ -235,7 +282,9 @@ mod tests {
 
     #[test]
     fn what_is_bound_to_no_text_is_not_taken_for_absent() {
-        for name in [ORIGIN, CHECK_TOKEN, HASH_KEY, TIMEOUT, LOCATION_HINT, JURISDICTION] {
+        for name in
+            [ORIGIN, CHECK_TOKEN, HASH_KEY, FLEET_SECRET, TIMEOUT, LOCATION_HINT, JURISDICTION]
+        {
             let expected = format!("{name}: is bound to something that is no text; give it a text");
             assert_eq!(bound(name, Binding::Other).err(), Some(expected));
         }

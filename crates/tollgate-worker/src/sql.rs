@@ -5,7 +5,7 @@
 //! ever a value.
 
 use wasm_bindgen::{JsCast, JsValue};
-use worker::js_sys::{Array, Iterator};
+use worker::js_sys::{Array, ArrayBuffer, Iterator, Uint8Array};
 use worker::worker_sys::DurableObjectStorage;
 
 use crate::js;
@@ -15,6 +15,7 @@ use crate::js;
 pub(crate) enum Value<'a> {
     Number(u64),
     Text(&'a str),
+    Bytes(&'a [u8]),
     Null,
 }
 
@@ -46,6 +47,7 @@ impl Value<'_> {
         match self {
             Self::Number(number) => JsValue::from_f64(js::number(number)),
             Self::Text(text) => JsValue::from_str(text),
+            Self::Bytes(bytes) => Uint8Array::from(bytes).into(),
             Self::Null => JsValue::NULL,
         }
     }
@@ -68,5 +70,11 @@ impl Row {
     /// The text in column `i`.
     pub(crate) fn text(&self, i: u32) -> Option<String> {
         self.0.get(i).as_string()
+    }
+
+    /// The bytes in column `i`.
+    pub(crate) fn bytes(&self, i: u32) -> Option<Vec<u8>> {
+        let buffer = self.0.get(i).dyn_into::<ArrayBuffer>().ok()?;
+        Some(Uint8Array::new(&buffer).to_vec())
     }
 }

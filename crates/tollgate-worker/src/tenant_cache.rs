@@ -50,6 +50,7 @@ struct Known {
 /// An entry, and what it is under the policy that it was last asked for.
 pub(crate) struct Entry {
     entry: TenantEntry,
+    pub(crate) revision: u64,
     /// With the fingerprint of that policy.
     compiled: RefCell<Option<(u64, Arc<Tenant>)>>,
 }
@@ -67,8 +68,8 @@ pub(crate) enum Look {
 }
 
 impl Entry {
-    pub(crate) const fn new(entry: TenantEntry) -> Self {
-        Self { entry, compiled: RefCell::new(None) }
+    pub(crate) const fn new(entry: TenantEntry, revision: u64) -> Self {
+        Self { entry, revision, compiled: RefCell::new(None) }
     }
 
     /// The entry of the tenant `id` under `policy`.
@@ -130,6 +131,30 @@ impl TenantCache {
             known.asking_since = Some(now);
             Look::Ask
         })
+    }
+
+    /// What was answered last, however long ago: to be planned with, if somebody else says whether
+    /// it is so.
+    pub(crate) fn guess(&mut self, id: &[u8], now: Timestamp) -> Option<Rc<Entry>> {
+        self.update(id, now, |known| known.answered.as_ref()?.1.clone())
+    }
+
+    /// What was [guessed](Self::guess) was so at `asked_at`.
+    pub(crate) fn confirm(&mut self, id: &[u8], asked_at: Timestamp, revision: u64) {
+        self.update(id, asked_at, |known| {
+            known.asking_since = None;
+            known.failed_at = None;
+            let entry = known.answered.as_ref().and_then(|(_, entry)| entry.clone());
+            // Else it was answered otherwise meanwhile, by what was asked later.
+            if entry.as_ref().map_or(0, |entry| entry.revision) == revision {
+                known.answered = Some((asked_at, entry));
+            }
+        });
+    }
+
+    /// The question about `id` came to nothing, and it was nobody's fault.
+    pub(crate) fn release(&mut self, id: &[u8], now: Timestamp) {
+        self.update(id, now, |known| known.asking_since = None);
     }
 
     /// What may still be used at `now` when it cannot be asked for.
@@ -205,7 +230,7 @@ mod tests {
     }
 
     fn gold() -> Rc<Entry> {
-        Rc::new(Entry::new(TenantEntry::read(br#"{"tier": "gold"}"#).expect("an entry")))
+        Rc::new(Entry::new(TenantEntry::read(br#"{"tier": "gold"}"#).expect("an entry"), 7))
     }
 
     fn word(look: &Look) -> &'static str {

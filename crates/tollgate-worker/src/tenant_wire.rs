@@ -1,20 +1,22 @@
 //! What goes between isolates and the objects of tenants' entries.
 //!
 //! Invariant: whatever bytes come are a request or none. All numbers are little-endian. A request
-//! begins with a tag: 0 asks a tenant's object for its entry; 1 hands an entry on to it, as a
-//! [`Kept`]; 2 is for the list, the name of the tenant's object (64 digits) and a [`StoreCall`].
+//! begins with a tag: 0 asks a tenant's object for its entry; 1 hands an entry on, as a [`Kept`]; 2
+//! is for the list, the places of the entry that is meant ([`Places`]) and a [`StoreCall`]; 3 asks
+//! the list whether all entries lie beside the counts of a tenancy `u64`; the answer is 1 or 0.
 
 use tollgate_service::{StoreCall, TenantCall};
 
 const GET: u8 = 0;
 const TAKE: u8 = 1;
 const LIST: u8 = 2;
+const ARE_BESIDE: u8 = 3;
 /// Bytes of an object's name.
 const NAME_LEN: usize = 64;
 
 /// What an object of this class is asked.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Request<'a> {
+pub(crate) enum Request {
     /// A tenant's object: its entry, as a [`Kept`].
     Get,
     /// A tenant's object: keep this.
@@ -22,22 +24,63 @@ pub(crate) enum Request<'a> {
     /// The list: carry this out.
     Of {
         call: TenantCall,
-        /// The object of the tenant that the call names.
-        object: &'a str,
+        /// Where the entry lies that the call names.
+        places: Places,
     },
+    /// The list: does every entry lie beside the counts of this tenancy?
+    AreBeside(u64),
 }
 
-impl<'a> Request<'a> {
-    /// Reads what `get` and `of`, or a [`Delivery`], wrote.
-    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+/// The objects that have a tenant's entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// The tenant's own.
+    pub(crate) object: String,
+    /// Under which keys tenants are counted alone
+    /// ([`Policy::tenancy`](tollgate_policy::Policy::tenancy)).
+    pub(crate) tenancy: u64,
+    /// The objects that count the tenant alone, which have the entry, too: one name after the
+    /// other.
+    pub(crate) counts: String,
+}
+
+/// The names in `names`, which stand one after the other.
+pub(crate) fn names(names: &str) -> impl Iterator<Item = &str> {
+    names.as_bytes().chunks_exact(NAME_LEN).filter_map(|name| str::from_utf8(name).ok())
+}
+
+impl Places {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.object.as_bytes());
+        out.extend(self.tenancy.to_le_bytes());
+        out.push(u8::try_from(names(&self.counts).count()).unwrap_or(u8::MAX));
+        out.extend_from_slice(self.counts.as_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let text = |bytes: &[u8]| str::from_utf8(bytes).ok().map(str::to_owned);
+        let (object, rest) = bytes.split_first_chunk::<NAME_LEN>()?;
+        let (tenancy, rest) = rest.split_first_chunk()?;
+        let (count, rest) = rest.split_first()?;
+        let len = NAME_LEN.checked_mul(usize::from(*count))?;
+        let (counts, rest) = rest.split_at_checked(len)?;
+        let tenancy = u64::from_le_bytes(*tenancy);
+        Some((Self { object: text(object)?, tenancy, counts: text(counts)? }, rest))
+    }
+}
+
+impl Request {
+    /// Reads what `get`, `take`, `of` and `are_beside` wrote.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         match bytes.split_first()? {
             (&GET, []) => Some(Self::Get),
             (&TAKE, rest) => Kept::read(rest).map(Self::Take),
             (&LIST, rest) => {
-                let (object, json) = rest.split_first_chunk::<NAME_LEN>()?;
+                let (places, json) = Places::read(rest)?;
                 let StoreCall::Tenants(call) = StoreCall::from_json(json)? else { return None };
-                Some(Self::Of { call, object: str::from_utf8(object).ok()? })
+                Some(Self::Of { call, places })
             }
+            (&ARE_BESIDE, rest) => Some(Self::AreBeside(u64::from_le_bytes(rest.try_into().ok()?))),
             _ => None,
         }
     }
@@ -47,11 +90,25 @@ impl<'a> Request<'a> {
         &[GET]
     }
 
-    /// Asks the list to carry out `call`. A call that names no tenant has any `object`.
-    pub(crate) fn of(call: &TenantCall, object: &str) -> Vec<u8> {
+    /// Hands `kept` on to a tenant's object.
+    pub(crate) fn take(kept: &Kept) -> Vec<u8> {
+        let mut bytes = vec![TAKE];
+        bytes.extend(kept.to_bytes());
+        bytes
+    }
+
+    /// Asks the list to carry out `call`. A call that names no tenant has any `places`.
+    pub(crate) fn of(call: &TenantCall, places: &Places) -> Vec<u8> {
         let mut bytes = vec![LIST];
-        bytes.extend_from_slice(object.as_bytes());
+        places.write(&mut bytes);
         bytes.extend_from_slice(StoreCall::Tenants(call.clone()).to_json().as_bytes());
+        bytes
+    }
+
+    /// Asks the list whether every entry lies beside the counts of `tenancy`.
+    pub(crate) fn are_beside(tenancy: u64) -> Vec<u8> {
+        let mut bytes = vec![ARE_BESIDE];
+        bytes.extend(tenancy.to_le_bytes());
         bytes
     }
 }
@@ -66,6 +123,11 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// The revision of the entry that there is; 0 for none, also for one that was removed.
+    pub(crate) fn in_force(&self) -> u64 {
+        if self.entry.is_some() { self.revision } else { 0 }
+    }
+
     /// `revision`, then 1 and the entry, or 0.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.revision.to_le_bytes().to_vec();
@@ -87,30 +149,6 @@ impl Kept {
     }
 }
 
-/// An entry that the list hands on: the name of the tenant's object, then a request for it.
-pub(crate) struct Delivery<'a> {
-    pub(crate) object: &'a str,
-    pub(crate) kept: &'a Kept,
-}
-
-impl Delivery<'_> {
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = self.object.as_bytes().to_vec();
-        bytes.push(TAKE);
-        bytes.extend(self.kept.to_bytes());
-        bytes
-    }
-
-    /// The revision of what was handed on.
-    pub(crate) fn revision(bytes: &[u8]) -> Option<u64> {
-        let (_, request) = bytes.split_at_checked(NAME_LEN)?;
-        match Request::read(request)? {
-            Request::Take(kept) => Some(kept.revision),
-            Request::Get | Request::Of { .. } => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,21 +158,34 @@ mod tests {
         let name = "0123456789abcdef".repeat(4);
         assert_eq!(Request::read(Request::get()), Some(Request::Get));
         let call = TenantCall::Get { id: "ä\"".into() };
-        let expected = Request::Of { call: call.clone(), object: &name };
-        assert_eq!(Request::read(&Request::of(&call, &name)), Some(expected));
+        for counts in [String::new(), name.clone(), name.repeat(3)] {
+            let places = Places { object: name.clone(), tenancy: 1 << 63, counts };
+            let expected = Request::Of { call: call.clone(), places: places.clone() };
+            assert_eq!(Request::read(&Request::of(&call, &places)), Some(expected));
+            assert!(names(&places.counts).all(|one| one == name));
+            assert_eq!(names(&places.counts).count() * NAME_LEN, places.counts.len());
+        }
+        assert_eq!(Request::read(&Request::are_beside(7)), Some(Request::AreBeside(7)));
         for entry in [None, Some(String::new()), Some("{\"note\": \"ü\"}".to_owned())] {
             let kept = Kept { revision: 1 << 52, entry };
             assert_eq!(Kept::read(&kept.to_bytes()), Some(kept.clone()));
-            let delivery = Delivery { object: &name, kept: &kept }.to_bytes();
-            assert_eq!(Delivery::revision(&delivery), Some(1 << 52));
-            assert_eq!(delivery.split_at(NAME_LEN).0, name.as_bytes());
-            assert_eq!(Request::read(&delivery[NAME_LEN..]), Some(Request::Take(kept)));
+            assert_eq!(Request::read(&Request::take(&kept)), Some(Request::Take(kept)));
         }
     }
 
     #[test]
     fn other_bytes_are_no_request() {
-        for bytes in [&b""[..], &[0, 0], &[1], &[1, 0, 0, 0, 0, 0, 0, 0, 0], &[2], &[3], b"{}"] {
+        for bytes in [
+            &b""[..],
+            &[0, 0],
+            &[1],
+            &[1, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[2],
+            &[3],
+            &[3, 0, 0],
+            &[4],
+            b"{}",
+        ] {
             assert_eq!(Request::read(bytes), None, "{bytes:?}");
         }
         let mut kept = Kept { revision: 7, entry: Some("a".into()) }.to_bytes();

@@ -1,4 +1,4 @@
-//! Several things that are waited for at the same time.
+//! Several things that are waited for at the same time, so many of them at once.
 //!
 //! Invariant: results come in the order of what was waited for, whichever is over first.
 //! Deliberately absent: cancellation.
@@ -7,21 +7,23 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// What each of `futures` gives, once all are over. They begin in their order.
-pub(crate) async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+/// What each of `futures` gives, once all are over. They begin in their order, and at most
+/// `at_once` of them are under way.
+pub(crate) async fn all<F: Future>(futures: Vec<F>, at_once: usize) -> Vec<F::Output> {
     let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
     let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
     poll_fn(|context| {
-        let mut is_over = true;
+        // Who has begun is before who has not, so these are the first that are not over.
+        let mut under_way = 0_usize;
         for (future, result) in futures.iter_mut().zip(&mut results) {
-            if result.is_none() {
+            if result.is_none() && under_way < at_once {
                 match future.as_mut().poll(context) {
                     Poll::Ready(output) => *result = Some(output),
-                    Poll::Pending => is_over = false,
+                    Poll::Pending => under_way = under_way.saturating_add(1),
                 }
             }
         }
-        if is_over { Poll::Ready(()) } else { Poll::Pending }
+        if under_way == 0 { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     results.into_iter().flatten().collect()
@@ -44,11 +46,41 @@ mod tests {
     #[test]
     fn results_come_in_the_order_of_the_futures() {
         let mut context = Context::from_waker(Waker::noop());
-        let mut three = Box::pin(all(vec![after(3, 1), after(1, 2), after(2, 3)]));
+        let mut three = Box::pin(all(vec![after(3, 1), after(1, 2), after(2, 3)], 3));
         assert!(three.as_mut().poll(&mut context).is_pending());
         assert!(three.as_mut().poll(&mut context).is_pending());
         assert_eq!(three.as_mut().poll(&mut context), Poll::Ready(vec![1, 2, 3]));
-        let mut none = Box::pin(all(Vec::<std::future::Ready<u32>>::new()));
+        let mut none = Box::pin(all(Vec::<std::future::Ready<u32>>::new(), 1));
         assert_eq!(none.as_mut().poll(&mut context), Poll::Ready(vec![]));
+    }
+
+    #[test]
+    fn no_more_are_under_way_than_may_be() {
+        use std::cell::Cell;
+        let (under_way, most) = (Cell::new(0), Cell::new(0));
+        let futures = (0..20_u32).map(|i| {
+            let (mut polls, under_way, most) = (i % 4 + 1, &under_way, &most);
+            let mut has_begun = false;
+            poll_fn(move |_| {
+                if !std::mem::replace(&mut has_begun, true) {
+                    under_way.set(under_way.get() + 1);
+                    most.set(most.get().max(under_way.get()));
+                }
+                polls -= 1;
+                if polls == 0 {
+                    under_way.set(under_way.get() - 1);
+                    return Poll::Ready(i);
+                }
+                Poll::Pending
+            })
+        });
+        let mut all = Box::pin(all(futures.collect(), 3));
+        let mut context = Context::from_waker(Waker::noop());
+        let results = loop {
+            if let Poll::Ready(results) = all.as_mut().poll(&mut context) {
+                break results;
+            }
+        };
+        assert_eq!((results, most.get()), ((0..20).collect::<Vec<_>>(), 3));
     }
 }

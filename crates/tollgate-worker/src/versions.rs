@@ -5,10 +5,12 @@
 //! says what is in force, is kept whole whatever comes after it. Deliberately absent: what is in
 //! force for whom; that is `policy_object`'s.
 
+use tollgate_policy::{Policy, Surface};
 use tollgate_service::{Current, HistoryRow, Row, Source};
 use wasm_bindgen::JsValue;
 use worker::worker_sys::DurableObjectStorage;
 
+use crate::key_history;
 use crate::sql::{self, Value, run};
 
 /// `fingerprint` is that of a deployed file, in hexadecimal: a number of SQLite has a sign.
@@ -27,6 +29,17 @@ const LAST_CHANGE: &str = "SELECT number, fingerprint FROM versions_v1 WHERE is_
 const DEPLOYED_SINCE: &str = "SELECT number, fingerprint FROM versions_v1 WHERE number >= ? \
     AND fingerprint IS NOT NULL ORDER BY number";
 
+/// The policy in force as it was compiled: one row. It is made of the text again when it is not
+/// there, or of another version of this code.
+const CREATE_COMPILED: &str = "CREATE TABLE IF NOT EXISTS compiled_v1 \
+    (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, bytes BLOB NOT NULL)";
+
+const KEEP_COMPILED: &str = "INSERT INTO compiled_v1 VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE \
+    SET number = excluded.number, bytes = excluded.bytes";
+
+/// A row of the platform's SQLite holds 2 MB; what is longer is compiled by whoever enforces it.
+const MOST_COMPILED: usize = 1_800_000;
+
 /// Rows for each text that is kept.
 const ROWS_PER_TEXT: u64 = 10;
 
@@ -36,6 +49,8 @@ pub(crate) struct Known {
     /// The highest number that was ever given; 0 for none.
     pub(crate) newest: u64,
     pub(crate) change: Option<LastChange>,
+    /// See [`Current::relieved`].
+    pub(crate) relieved: u64,
     /// The deployed files that were asked with since then, by fingerprint, each with its number.
     deployed: Vec<(u64, u64)>,
 }
@@ -67,6 +82,7 @@ impl Known {
     /// Reads what is there, and makes the table if there is none.
     pub(crate) fn read(storage: &DurableObjectStorage) -> Result<Self, JsValue> {
         run(storage, CREATE, &[])?;
+        run(storage, CREATE_COMPILED, &[])?;
         let mut known = Self::default();
         if let Some(row) = run(storage, "SELECT MAX(number) FROM versions_v1", &[])?.next()? {
             known.newest = row.number(0).unwrap_or_default();
@@ -75,6 +91,7 @@ impl Known {
             let number = row.number(0).unwrap_or_default();
             known.change = Some(LastChange { number, source: source(&row, 1) });
         }
+        known.relieved = key_history::relief(storage)?;
         let since = known.change.map_or(0, |change| change.number);
         let rows = run(storage, DEPLOYED_SINCE, &[Value::Number(since)])?;
         while let Some(row) = rows.next()? {
@@ -143,6 +160,32 @@ pub(crate) fn text(storage: &DurableObjectStorage, number: u64) -> Result<Option
     Ok(row.next()?.and_then(|row| row.text(0)))
 }
 
+/// The version `number` compiled for the Worker, which is kept from then on; `None` for one that
+/// this code cannot compile, or whose text is gone.
+pub(crate) fn compiled(
+    storage: &DurableObjectStorage,
+    number: u64,
+) -> Result<Option<Vec<u8>>, JsValue> {
+    let found =
+        run(storage, "SELECT bytes FROM compiled_v1 WHERE number = ?", &[Value::Number(number)])?;
+    if let Some(row) = found.next()?
+        && let Some(bytes) = row.bytes(0)
+        // Every byte of it: what is damaged would be sent again and again, and read by nobody.
+        && Policy::read_compiled(&bytes, Surface::Worker).is_ok()
+    {
+        return Ok(Some(bytes));
+    }
+    let Some(text) = text(storage, number)? else { return Ok(None) };
+    let Ok(policy) = Policy::compile(&text, Surface::Worker) else { return Ok(None) };
+    let mut bytes = Vec::new();
+    policy.write_compiled(&mut bytes);
+    if bytes.len() > MOST_COMPILED {
+        return Ok(None);
+    }
+    run(storage, KEEP_COMPILED, &[Value::Number(number), Value::Bytes(&bytes)])?;
+    Ok(Some(bytes))
+}
+
 /// A version with its text, if that is still kept.
 pub(crate) fn version(
     storage: &DurableObjectStorage,
@@ -158,6 +201,7 @@ pub(crate) fn version(
         version: number,
         generation,
         source: source(&row, 1),
+        relieved: 0, // only who asks for what is in force wants it
         text: Some(text),
     }))
 }

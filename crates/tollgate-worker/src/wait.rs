@@ -14,10 +14,11 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Poll, Seat, Ticket, Turn};
 use tollgate_policy::{Answer, Plan, Policy};
 
+use crate::charging::decide_once;
 use crate::js;
 use crate::lines::{LONGEST_SLEEP, Line};
 use crate::object_name::object_name;
-use crate::objects::{Asked, Objects, decide_once};
+use crate::objects::{Asked, Objects};
 
 /// Asking again and again for its turn while the first is being decided.
 const SHORTEST_SLEEP: Span = Span::from_millis(5);

@@ -1,0 +1,104 @@
+//! Whether tenants' entries lie beside the counts of a policy, as the list of them said.
+//!
+//! Invariant: what was said is believed for a minute, and for five seconds while the policy is new
+//! here: isolates that still have the one before it may put entries elsewhere for so long. It is
+//! never believed of another policy's version, and not known is no. Deliberately absent: asking;
+//! that is `tenants`'.
+
+use tollgate_core::{Span, Timestamp};
+
+/// For so long what was said is believed.
+const BELIEVED: Span = Span::from_secs(60);
+/// The same while the policy is new.
+const BELIEVED_AT_FIRST: Span = Span::from_secs(5);
+/// A policy is new for so long after it was first seen: three times as long as isolates take to
+/// follow.
+const NEW: Span = Span::from_secs(15);
+/// A question that is under way for longer was stopped with its request.
+const PATIENCE: Span = Span::from_secs(5);
+
+/// What is known of one tenancy.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// Of which tenancy, under which version of the policy.
+    of: (u64, u64),
+    since: Timestamp,
+    asking_since: Option<Timestamp>,
+    /// When it was asked, and what was said.
+    answered: Option<(Timestamp, bool)>,
+}
+
+/// True when `at` is less than `span` ago. A clock that was set back makes nothing young.
+fn is_within(at: Timestamp, span: Span, now: Timestamp) -> bool {
+    at <= now && now < at.saturating_add(span)
+}
+
+impl Beside {
+    /// True when the caller is to ask, because nobody does and what is known is no longer believed.
+    pub(crate) fn is_to_be_asked(&mut self, tenancy: u64, version: u64, now: Timestamp) -> bool {
+        if self.of != (tenancy, version) {
+            *self = Self { of: (tenancy, version), since: now, ..Self::default() };
+        }
+        let is_asking = self.asking_since.is_some_and(|at| is_within(at, PATIENCE, now));
+        if is_asking || self.is_believed(now) {
+            return false;
+        }
+        self.asking_since = Some(now);
+        true
+    }
+
+    /// The question that was sent at `asked_at` was answered. No answer is no.
+    pub(crate) fn answer(&mut self, tenancy: u64, are_beside: bool, asked_at: Timestamp) {
+        if self.of.0 == tenancy && self.since <= asked_at {
+            self.answered = Some((asked_at, are_beside));
+            self.asking_since = None;
+        }
+    }
+
+    /// True when all entries are known to lie beside the counts of this tenancy.
+    pub(crate) fn is_known(&self, tenancy: u64, version: u64, now: Timestamp) -> bool {
+        let is_so = self.answered.is_some_and(|(_, is_so)| is_so);
+        self.of == (tenancy, version) && is_so && self.is_believed(now)
+    }
+
+    fn is_believed(&self, now: Timestamp) -> bool {
+        let is_new = is_within(self.since, NEW, now);
+        let believed = if is_new { BELIEVED_AT_FIRST } else { BELIEVED };
+        self.answered.is_some_and(|(at, _)| is_within(at, believed, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000).saturating_add(Span::from_secs(seconds))
+    }
+
+    #[test]
+    fn what_was_said_is_believed_of_one_version_for_a_while() {
+        let mut beside = Beside::default();
+        assert!(beside.is_to_be_asked(7, 1, at(0)));
+        assert!(!beside.is_to_be_asked(7, 1, at(1)), "somebody does");
+        assert!(!beside.is_known(7, 1, at(1)));
+        beside.answer(7, true, at(0));
+        assert!(beside.is_known(7, 1, at(4)) && !beside.is_to_be_asked(7, 1, at(4)));
+        // As long as others may have the policy before.
+        assert!(!beside.is_known(7, 1, at(5)) && beside.is_to_be_asked(7, 1, at(5)));
+        beside.answer(7, true, at(14));
+        assert!(beside.is_known(7, 1, at(73)) && !beside.is_known(7, 1, at(74)));
+        // Of another version, or tenancy, nothing is known.
+        assert!(!beside.is_known(7, 2, at(20)) && !beside.is_known(8, 1, at(20)));
+        assert!(beside.is_to_be_asked(7, 2, at(20)));
+        beside.answer(7, true, at(14));
+        assert!(!beside.is_known(7, 2, at(20)), "asked under the one before");
+        beside.answer(7, false, at(20));
+        assert!(!beside.is_known(7, 2, at(20)) && !beside.is_to_be_asked(7, 2, at(21)));
+        // A question that was stopped, and a clock that was set back.
+        let mut beside = Beside::default();
+        assert!(beside.is_to_be_asked(7, 1, at(10)) && beside.is_to_be_asked(7, 1, at(15)));
+        beside.answer(7, true, at(15));
+        assert!(!beside.is_known(7, 1, at(3)));
+    }
+}

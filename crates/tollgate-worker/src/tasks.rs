@@ -1,0 +1,157 @@
+//! Requests that wait: what a promise gives, as a future, and what a future gives, handed on.
+//!
+//! Invariant: who has its answer without waiting for anything makes no promise, and who waits is
+//! taken up again in the very turn in which what it waits for is there. A place is told once, and
+//! no number of one is used twice, in an instance of this wasm or the next: what is told late is
+//! nobody's. Nothing here calls off what JavaScript does.
+//!
+//! `js_sys` does the same with two closures for each promise and a turn of its own, registered for
+//! their finalisation each time; that took a tenth of a request.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use wasm_bindgen::prelude::*;
+use worker::js_sys::{Function, Promise};
+
+#[wasm_bindgen(module = "/src/host.mjs")]
+extern "C" {
+    /// Calls `told` with what `promise` gives, whichever way, and with the number that this
+    /// gives.
+    #[wasm_bindgen(js_name = whenSettled)]
+    fn when_settled(promise: &Promise) -> f64;
+}
+
+thread_local! {
+    /// What is waited for. Not borrowed while anything of others runs.
+    static PLACES: RefCell<BTreeMap<u64, Place>> = const { RefCell::new(BTreeMap::new()) };
+    /// Who waits. The same.
+    static TASKS: RefCell<BTreeMap<u64, Task>> = const { RefCell::new(BTreeMap::new()) };
+    static LAST_TASK: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Where one promise's value arrives.
+#[derive(Default)]
+struct Place {
+    value: Option<JsValue>,
+    waker: Option<Waker>,
+}
+
+/// What a promise gives: its value, or why it was rejected.
+pub(crate) struct Settled(u64);
+
+impl Settled {
+    /// Waits for `promise`.
+    pub(crate) fn of(promise: &Promise) -> Self {
+        let place = number(when_settled(promise));
+        PLACES.with_borrow_mut(|places| places.insert(place, Place::default()));
+        Self(place)
+    }
+}
+
+impl Future for Settled {
+    type Output = JsValue;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<JsValue> {
+        PLACES.with_borrow_mut(|places| {
+            let place = places.entry(self.0).or_default();
+            match place.value.take() {
+                Some(value) => Poll::Ready(value),
+                None => {
+                    place.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Settled {
+    fn drop(&mut self) {
+        let left = PLACES.with_borrow_mut(|places| places.remove(&self.0));
+        drop(left);
+    }
+}
+
+/// What the promise of `place` gave. Called by `host.mjs`.
+#[wasm_bindgen]
+pub fn told(place: f64, value: JsValue) {
+    let tell = |place: &mut Place| {
+        place.value = Some(value);
+        place.waker.take()
+    };
+    let waker = PLACES.with_borrow_mut(|places| places.get_mut(&number(place)).and_then(tell));
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = JsValue>>>;
+
+/// A future that has waited at least once, or runs.
+struct Task {
+    /// Nothing while it runs.
+    waiting: Option<Running>,
+    /// What it waits for came while it ran.
+    is_woken: bool,
+    /// Is called with what it gives.
+    answer: Function,
+}
+
+/// Wakes the task of this number.
+struct Bell(u64);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        let Some(future) = TASKS.with_borrow_mut(|tasks| {
+            let task = tasks.get_mut(&self.0)?;
+            task.is_woken = true;
+            task.waiting.take()
+        }) else {
+            return;
+        };
+        if let Some((value, answer)) = advance(self.0, &Waker::from(self), future) {
+            let _ = answer.call1(&JsValue::UNDEFINED, &value); // it only settles a promise
+        }
+    }
+}
+
+/// What `future` gives, if it gives that without waiting; else `undefined`, and `answer` is called
+/// with it later.
+pub(crate) fn run(future: impl Future<Output = JsValue> + 'static, answer: Function) -> JsValue {
+    let number = LAST_TASK.get().wrapping_add(1);
+    LAST_TASK.set(number);
+    let task = Task { waiting: None, is_woken: false, answer };
+    TASKS.with_borrow_mut(|tasks| tasks.insert(number, task));
+    let waker = Waker::from(Arc::new(Bell(number)));
+    advance(number, &waker, Box::pin(future)).map_or(JsValue::UNDEFINED, |(value, _)| value)
+}
+
+/// Runs `future` as far as it comes; what it gave, if it is over, and who is to be told.
+fn advance(number: u64, waker: &Waker, mut future: Running) -> Option<(JsValue, Function)> {
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(waker)) {
+            let task = TASKS.with_borrow_mut(|tasks| tasks.remove(&number));
+            return task.map(|task| (value, task.answer));
+        }
+        let again = TASKS.with_borrow_mut(|tasks| {
+            let task = tasks.get_mut(&number)?;
+            if std::mem::take(&mut task.is_woken) {
+                return Some(future);
+            }
+            task.waiting = Some(future);
+            None
+        });
+        future = again?;
+    }
+}
+
+/// A whole number of JavaScript.
+#[expect(clippy::as_conversions, reason = "a float to integer cast saturates: it cannot fail")]
+const fn number(number: f64) -> u64 {
+    number as u64
+}
