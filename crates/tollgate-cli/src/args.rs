@@ -2,6 +2,7 @@
 //!
 //! Invariant: what cannot mean anything is refused here, before a policy is read, with exit code 2.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use serde_json::json;
 use tollgate_core::{Algorithm, Span};
 use tollgate_policy::Surface;
 
+use crate::compile::CompileArgs;
 use crate::outputs::Outputs;
 use crate::replay::args::ReplayArgs;
 use crate::values::{span, surface_parser};
@@ -50,8 +52,12 @@ pub(crate) enum Command {
     Simulate(Box<SimulateArgs>),
     /// Put access logs through a policy: who would have been limited, when, how often and by what
     Replay(Box<ReplayArgs>),
+    /// Compile a policy to bytes, for who enforces it without reading its document
+    Compile(CompileArgs),
     /// Print the filter's block for an envoy.yaml, with the policy in it
     Embed(EmbedArgs),
+    /// Make a policy of a configuration of envoyproxy/ratelimit, and list what differs
+    Convert(ConvertArgs),
     /// Print the JSON Schema of the policy document
     Schema,
     /// Print what completes this command in a shell
@@ -73,6 +79,9 @@ pub(crate) struct CheckArgs {
     /// Where the policy is to be enforced; both when left out
     #[arg(long, value_parser = Surfaces::parser())]
     pub(crate) surface: Option<Surfaces>,
+    /// Entries of tenants as GET tenants lists them; may be repeated, one page each
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tenants: Vec<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -116,9 +125,23 @@ pub(crate) struct ExplainArgs {
     /// A claim of the verified token, name=text or name:=JSON; may be repeated
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = claim)]
     pub(crate) claims: Vec<Claim>,
+    /// Server, library: the domain that a rate limit service is asked with
+    #[arg(long)]
+    pub(crate) domain: Option<String>,
+    /// Server, library: an entry of the descriptor that it is asked about, key=value; may be
+    /// repeated, and the order counts
+    #[arg(long = "descriptor", value_name = "KEY=VALUE", value_parser = entry)]
+    pub(crate) descriptor: Vec<(String, String)>,
+    /// Server, library: another descriptor of the same call, [{"key": "value"}, ...]; may be
+    /// repeated
+    #[arg(long, value_name = "JSON", value_parser = descriptor)]
+    pub(crate) beside: Vec<Descriptor>,
     /// Where the policy is enforced; envoy when left out
     #[arg(long, value_parser = surface_parser())]
     pub(crate) surface: Option<Surface>,
+    /// Entries of tenants as GET tenants lists them; may be repeated, one page each
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tenants: Vec<PathBuf>,
     /// Show the last of this many such requests in a row; they start from an empty state
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) repeat: u32,
@@ -171,6 +194,9 @@ pub(crate) struct SimulateArgs {
     /// Where the policy is enforced
     #[arg(long, value_parser = surface_parser(), default_value = "envoy", help_heading = "What is limited")]
     pub(crate) surface: Surface,
+    /// Entries of tenants as GET tenants lists them; may be repeated, one page each
+    #[arg(long, value_name = "FILE", help_heading = "What is limited")]
+    pub(crate) tenants: Vec<PathBuf>,
 
     /// A traffic document in JSON or YAML, instead of a row of requests; - reads the standard input
     #[arg(long, value_name = "TRAFFIC", help_heading = "Who comes")]
@@ -234,6 +260,20 @@ pub(crate) struct EmbedArgs {
     /// The spaces before each line: as many as stand before the items of http_filters
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=80), value_name = "SPACES")]
     pub(crate) indent: u8,
+}
+
+/// The entries of a descriptor, in their order.
+#[derive(Clone, Debug)]
+pub(crate) struct Descriptor(pub(crate) Vec<(String, String)>);
+
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArgs {
+    /// The configuration's files, one for each domain; - reads the standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Print the policy and what differs as one JSON report
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// A claim as it counts; without a text it counts as absent.
@@ -319,6 +359,18 @@ fn claim(text: &str) -> Result<Claim, String> {
         Some(name) => Claim { name: name.to_owned(), text: json_claim(value)? },
         None => Claim { name: name.to_owned(), text: Some(value.to_owned()) },
     })
+}
+
+fn entry(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("use key=value")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn descriptor(json: &str) -> Result<Descriptor, String> {
+    const WANTED: &str = "use a list of objects with one key each: [{\"key\": \"value\"}]";
+    let items: Vec<BTreeMap<String, String>> = serde_json::from_str(json).map_err(|_| WANTED)?;
+    let is_descriptor = !items.is_empty() && items.iter().all(|item| item.len() == 1);
+    is_descriptor.then(|| Descriptor(items.into_iter().flatten().collect())).ok_or(WANTED.into())
 }
 
 /// A claim given as JSON as the text that it counts by; `None` for a list, an object and null.

@@ -90,6 +90,7 @@ fn all<S: Said>(
     say: impl Fn(Compiled) -> S,
 ) -> Result<(), End> {
     let none = found.none().map(|message| Finding {
+        file: None,
         surface: None,
         line: None,
         path: String::new(),
@@ -139,6 +140,17 @@ fn text<S: Said>(report: &Filtered<S>) -> Result<(), End> {
 pub(crate) fn refuse(problems: &[Finding], file: &str) -> End {
     problem_lines(problems, file, "").err();
     End::Problems
+}
+
+/// Says what is legal and hardly meant.
+pub(crate) fn warn(warnings: &[Finding], file: &str) {
+    let mut page = Page::default();
+    for warning in warnings {
+        page.push_str(&warning.mark(file));
+        page.push_styled(output::WARNING, "warning:");
+        page.push_str(&format!(" {}\n", warning.words()));
+    }
+    page.err();
 }
 
 fn problem_lines(problems: &[Finding], file: &str, place: &str) -> Page {

@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 
 use base64ct::{Base64, Base64Unpadded, Base64Url, Base64UrlUnpadded, Encoding as _};
 use serde::Serialize;
+use tollgate_policy::{Plugin, Problems, Surface};
 
-use crate::document::{Document, Tree};
+use crate::document::{Document, Tree, json};
 use crate::yaml::{Field, Form, Kind, Node, Reading, Value};
 
 /// The deepest nesting that the filter reads in a `Struct`.
@@ -168,7 +169,7 @@ impl Filters {
             if !names.insert(field.name.as_str()) {
                 let name = &field.name;
                 let message = format!("\"{name}\" is given twice, and Envoy takes the last");
-                self.twice.push(Fault { line: field.line, message });
+                self.twice.push(Fault { line: field.line, column: field.column, message });
             }
         }
     }
@@ -230,7 +231,7 @@ fn policy(config: &Node, reading: Reading) -> Result<Document, Fault> {
         return fault(field.line, message);
     }
     let line = value.map_or(any.line, |value| value.line);
-    match (name, value) {
+    let document = match (name, value) {
         (
             "google.protobuf.Struct" | "google.protobuf.StringValue" | "google.protobuf.BytesValue",
             None,
@@ -239,7 +240,31 @@ fn policy(config: &Node, reading: Reading) -> Result<Document, Fault> {
         ("google.protobuf.StringValue", Some(value)) => from_text(value, reading),
         ("google.protobuf.BytesValue", Some(value)) => from_bytes(value),
         _ => fault(line, "the filter reads a google.protobuf.Struct or a StringValue only"),
+    };
+    document.and_then(alone)
+}
+
+/// The policy of a configuration that says beside it whom the filter asks.
+fn alone(document: Document) -> Result<Document, Fault> {
+    let parsed = if document.tree.is_none() { Node::parse(&document.json).ok() } else { None };
+    let root = document.tree.as_ref().map(|tree| &tree.root).or(parsed.as_ref());
+    let Some(policy) = root.and_then(|root| root.get("policy")) else { return Ok(document) };
+    if let Err(Problems(problems)) = Plugin::compile(&document.json, Surface::Envoy) {
+        // What is wrong with the policy is said of it by itself.
+        let is_of_policy = |path: &str| path == "policy" || path.starts_with("policy.");
+        let beside: Vec<_> = problems.iter().filter(|it| !is_of_policy(&it.path)).collect();
+        if let Some(first) = beside.first() {
+            let line = document.line(&first.path).unwrap_or_default();
+            let said: Vec<_> = beside.iter().map(ToString::to_string).collect();
+            return fault(line, &said.join("; "));
+        }
     }
+    let Some(Tree { reading, lines_before, .. }) = document.tree else {
+        return Ok(Document { json: json(policy, Reading::Json), ..document });
+    };
+    let (root, begins) = (policy.clone(), Some(policy.line.saturating_add(lines_before)));
+    let tree = Some(Tree { root, reading, lines_before });
+    Ok(Document { json: json(policy, reading), tree, begins })
 }
 
 fn from_struct(value: &Node, reading: Reading) -> Result<Document, Fault> {
@@ -314,5 +339,5 @@ fn from_bytes(value: &Node) -> Result<Document, Fault> {
 }
 
 fn fault<T>(line: usize, message: &str) -> Result<T, Fault> {
-    Err(Fault { line, message: message.to_owned() })
+    Err(Fault { line, column: 1, message: message.to_owned() })
 }

@@ -6,10 +6,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use tollgate_policy::Policy;
+
 use crate::end::End;
 
 /// An Envoy configuration of more is not one that a person reads; a policy has at most 1 MiB of it.
-const MAX_INPUT: usize = 8 << 20;
+pub(crate) const MAX_INPUT: usize = 8 << 20;
 
 /// A text and what it is called.
 #[derive(Debug)]
@@ -28,14 +30,13 @@ pub(crate) enum Language {
 
 /// Reads `path`.
 pub(crate) fn read(path: &Path) -> Result<Input, End> {
-    let name = if is_standard(path) { "<stdin>".to_owned() } else { path.display().to_string() };
-    let cannot = |error| End::Misuse(format!("cannot read {name}: {error}"));
-    let bytes = if is_standard(path) {
-        bounded(std::io::stdin().lock())
-    } else {
-        File::open(path).and_then(bounded)
-    };
-    let bytes = bytes.map_err(cannot)?;
+    let name = name_of(path);
+    let bytes = bytes_of(path, MAX_INPUT)?;
+    if Policy::is_compiled(&bytes) {
+        return Err(End::Misuse(format!(
+            "{name} is a compiled policy, which no person reads; give the document that it was made of"
+        )));
+    }
     if bytes.len() > MAX_INPUT {
         // It may be cut inside a character; the policy layer says that it is too long.
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -46,13 +47,27 @@ pub(crate) fn read(path: &Path) -> Result<Input, End> {
     Ok(Input { language: language(path, &text), name, text })
 }
 
+/// The bytes of `path`; of more than `most` so many that it is seen.
+pub(crate) fn bytes_of(path: &Path, most: usize) -> Result<Vec<u8>, End> {
+    let bytes = if is_standard(path) {
+        bounded(std::io::stdin().lock(), most)
+    } else {
+        File::open(path).and_then(|file| bounded(file, most))
+    };
+    bytes.map_err(|error| End::Misuse(format!("cannot read {}: {error}", name_of(path))))
+}
+
+fn name_of(path: &Path) -> String {
+    if is_standard(path) { "<stdin>".to_owned() } else { path.display().to_string() }
+}
+
 fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn bounded(from: impl Read) -> std::io::Result<Vec<u8>> {
+fn bounded(from: impl Read, most: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let most = u64::try_from(MAX_INPUT).unwrap_or(u64::MAX).saturating_add(1);
+    let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     from.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -1,5 +1,6 @@
 //! `tollgate`: check a policy, explain what it does to one request, simulate traffic against it,
-//! replay an access log through it, embed it into a configuration of Envoy, print its schema.
+//! replay an access log through it, compile it to bytes, embed it into a configuration of Envoy,
+//! convert that of another service into one, print its schema.
 //!
 //! Invariant: the answer is the policy layer's; this crate only asks and phrases. Exit codes: 0
 //! good, 1 problems found in a policy or a replay that fails, 2 misuse (also an unreadable file), 3
@@ -9,6 +10,8 @@
 mod args;
 mod check;
 mod command;
+mod compile;
+mod convert;
 mod curl;
 mod document;
 mod embed;
@@ -18,14 +21,18 @@ mod explain;
 mod input;
 mod output;
 mod outputs;
+mod ratelimit;
 mod live;
 mod replay;
 mod shell;
 mod simulate;
 mod source;
+mod tenants;
 mod values;
 mod words;
 mod yaml;
+#[cfg(test)]
+mod corpora;
 
 use std::process::ExitCode;
 
@@ -85,7 +92,9 @@ fn run() -> Result<(), End> {
         Command::Explain(args) => explain::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Compile(args) => compile::run(&args),
         Command::Embed(args) => embed::run(&args),
+        Command::Convert(args) => convert::run(&args),
         Command::Schema => output::raw(&tollgate_policy::schema()),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),

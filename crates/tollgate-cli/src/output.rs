@@ -52,6 +52,11 @@ pub(crate) fn raw(text: &str) -> Result<(), End> {
     written(write_all(&mut std::io::stdout().lock(), text))
 }
 
+/// Writes `bytes` to the standard output: for programs.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), End> {
+    written(write_bytes(&mut std::io::stdout().lock(), bytes))
+}
+
 /// Writes what has its colours already.
 pub(crate) fn ansi(text: &str) -> Result<(), End> {
     write(std::io::stdout().lock(), text)
@@ -72,7 +77,11 @@ fn write(stream: impl RawStream + AsLockedWrite, text: &str) -> Result<(), End> 
 }
 
 fn write_all(stream: &mut impl Write, text: &str) -> std::io::Result<()> {
-    stream.write_all(text.as_bytes())?;
+    write_bytes(stream, text.as_bytes())
+}
+
+fn write_bytes(stream: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
+    stream.write_all(bytes)?;
     stream.flush()
 }
 

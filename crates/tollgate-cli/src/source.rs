@@ -18,6 +18,9 @@ use crate::yaml::{Fault, Node, Reading};
 /// A problem or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
+    /// The file, where it is not the policy's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
     /// A surface that has it; `None` when all that were asked for have it.
     pub(crate) surface: Option<&'static str>,
     /// The line of the file, where it is known: of YAML, and of anything in an Envoy configuration.
@@ -29,8 +32,8 @@ pub(crate) struct Finding {
 }
 
 impl From<Fault> for Finding {
-    fn from(Fault { line, message }: Fault) -> Self {
-        Self { surface: None, line: Some(line), path: String::new(), message }
+    fn from(Fault { line, message, .. }: Fault) -> Self {
+        Self { file: None, surface: None, line: Some(line), path: String::new(), message }
     }
 }
 
@@ -43,8 +46,12 @@ impl Finding {
         format!("{surface}{path}{separator}{message}")
     }
 
-    /// Where it stands, for people to find: `envoy.yaml:70: `; nothing for a JSON file.
+    /// Where it stands, for people to find: `envoy.yaml:70: `; nothing for a policy in JSON.
     pub(crate) fn mark(&self, file: &str) -> String {
+        let file = self.file.as_deref().unwrap_or(file);
+        if self.file.is_some() && self.line.is_none() {
+            return format!("{file}: ");
+        }
         self.line.map(|line| format!("{file}:{line}: ")).unwrap_or_default()
     }
 }
@@ -147,7 +154,7 @@ fn merge(found: &[(Surface, Problems)], surfaces: usize, document: &Document) ->
             });
             let surface = (having.count() < surfaces).then_some(of.name());
             let (line, path) = (document.line(path), path.clone());
-            let finding = Finding { surface, line, path, message: message.clone() };
+            let finding = Finding { file: None, surface, line, path, message: message.clone() };
             if !merged.contains(&finding) {
                 merged.push(finding);
             }

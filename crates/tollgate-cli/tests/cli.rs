@@ -148,7 +148,7 @@ fn a_key_is_never_shown() {
 
 #[test]
 fn misuse_ends_with_2() {
-    let rows: [(&[&str], &str); 25] = [
+    let rows: [(&[&str], &str); 27] = [
         (&[], "Usage"),
         (&["chekc", "good.json"], "unrecognized subcommand"),
         (&["check"], "required arguments"),
@@ -171,6 +171,8 @@ fn misuse_ends_with_2() {
         (&["explain", "good.json", "--url", "ftp://x"], "--url: ftp is no scheme of HTTP"),
         (&["explain", "good.json", "--url", "x", "--host", "y"], "cannot be used with"),
         (&["embed", "envoy.yaml"], "is a configuration of Envoy already"),
+        (&["compile", "envoy.yaml", "--surface", "envoy"], "is a configuration of Envoy"),
+        (&["compile", "good.json"], "--surface"),
         (&["explain", "envoy.yaml", "--surface", "worker"], "only the surface envoy is"),
         (&["explain", "good.json", "--country", "DE"], "are no facts of Envoy"),
         (&["explain", "good.json", "--surface", "worker", "--route", "r"], "exists in Envoy only"),

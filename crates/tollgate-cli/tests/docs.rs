@@ -117,6 +117,17 @@ fn the_replays_are_true() {
 }
 
 #[test]
+fn the_migrations_are_true() {
+    assert_eq!(check("docs/migrate.md"), (1, 2));
+    // The policy that is shown is the one that comes out.
+    let (_, text) = document("docs/migrate.md");
+    let shown = blocks(&text);
+    let policy = &shown.iter().find(|block| block.language == "json").unwrap().text;
+    let session = &shown.iter().find(|block| block.language == "console").unwrap().text;
+    assert!(session.contains(policy.as_str()), "{policy}");
+}
+
+#[test]
 fn the_recipes_are_true() {
     let (policies, sessions) = check("docs/recipes.md");
     assert!(policies >= 12 && sessions >= policies, "{policies} policies, {sessions} sessions");

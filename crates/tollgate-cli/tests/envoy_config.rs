@@ -262,3 +262,33 @@ fn the_block_is_that_of_the_shipped_configuration() {
     }
     assert_eq!(ours[0], filter);
 }
+
+// Guards: a filter that Envoy takes and `check` refuses, because whom it asks stands beside its
+// policy.
+#[test]
+fn whom_a_filter_asks_may_stand_beside_its_policy() {
+    let good =
+        json!({"policy": policy("r"), "policy_from": {"cluster": "c", "token": "hidden-token"}});
+    let text = |value: &Value| json!({"@type": STRING, "value": value.to_string()});
+    for given in [json!({"@type": STRUCT, "value": good}), text(&good)] {
+        let report = check(&filter("f", &given).to_string());
+        assert_eq!(report["filters"][0]["problems"], json!([]), "{report}");
+        assert_eq!(report["filters"][0]["rules"].as_array().map(Vec::len), Some(1), "{report}");
+    }
+    let mut bad = good;
+    bad["policy_from"] = json!({"cluster": "", "every": "1ms", "token": 7});
+    let report = check(&filter("f", &text(&bad)).to_string()).to_string();
+    for part in
+        ["policy_from.cluster: must be", "policy_from.every: ", "policy_from.token: must be"]
+    {
+        assert!(report.contains(part), "{report}");
+    }
+    let yaml = "      configuration:\n        \"@type\": type.googleapis.com/google.protobuf.Struct\n        \
+        value:\n          policy_from: { cluster: c }\n          policy:\n            version: 1\n            \
+        rules:\n            - { name: '', key: [], quotas: [{ limit: 1, window: 1m }] }\n";
+    assert_eq!(
+        problems(yaml),
+        ["13: rules[0].name: \"\" must have 1 to 64 characters"],
+        "the line is the file's"
+    );
+}

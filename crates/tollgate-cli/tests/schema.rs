@@ -10,7 +10,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use tollgate_policy::{Policy, Surface};
 
-use support::{blocks, is_blessing, root, tollgate};
+use support::{Block, blocks, is_blessing, root, tollgate};
 
 fn validator() -> Validator {
     let schema: Value = serde_json::from_str(&tollgate_policy::schema()).unwrap();
@@ -55,7 +55,9 @@ fn shown() -> Vec<(String, Value)> {
     find_policies(&envoy, &mut |policy| all.push(("envoy/envoy.yaml".to_owned(), policy.clone())));
     for name in ["policy.md", "recipes.md"] {
         let text = fs::read_to_string(root().join("docs").join(name)).unwrap();
-        for block in blocks(&text).into_iter().filter(|block| block.language == "json") {
+        // What a command reads beside its policy is a file with a name.
+        let is_policy = |block: &Block| block.language == "json" && block.file.is_none();
+        for block in blocks(&text).into_iter().filter(is_policy) {
             let place = format!("docs/{name}:{}", block.line);
             all.push((place, serde_json::from_str(&block.text).unwrap()));
         }

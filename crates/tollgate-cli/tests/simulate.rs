@@ -31,8 +31,8 @@ fn the_fields_are_stable() {
     let busy = ["--policy", "good.json", "--traffic", "busy.json"];
     let plain = table(&busy);
     let fields = "admitted burst delayed denied evictions evictions_half_used false_allow \
-                  false_deny given_up is_cut_short keys limit lost_races most_admitted offered quotas rules \
-                  seconds sources state_bytes waits";
+                  false_deny given_up is_cut_short keys limit lost_races most_admitted notes offered quotas \
+                  rules seconds sources state_bytes waits";
     assert_eq!(names(&plain), fields);
     assert_eq!(names(&plain["waits"]), "max_us p50_us p99_us");
     assert_eq!(
@@ -54,6 +54,40 @@ fn the_fields_are_stable() {
     let mut without = traced;
     without.as_object_mut().unwrap().remove("trace");
     assert_eq!(without, plain);
+}
+
+/// Guards: figures that a reader takes for those of tenants with entries.
+#[test]
+fn that_entries_of_tenants_are_not_looked_at_is_said() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tenants");
+    fs::create_dir_all(&folder).unwrap();
+    let mut policy = json!({ "version": 1, "rules": [
+        { "name": "api", "key": ["client_ip"], "quotas": [{ "limit": 5, "window": "10s" }] }] });
+    let note = "entries of tenants are not looked at: they are in a store and not in the policy, so every request \
+                was decided by rules and tiers";
+    for has_tenants in [false, true] {
+        if has_tenants {
+            policy["tenant"] = json!("client_ip");
+        }
+        let path = folder.join("policy.json");
+        fs::write(&path, policy.to_string()).unwrap();
+        let arguments = ["--policy", path.to_str().unwrap(), "--surface", "worker"];
+        let notes = if has_tenants { json!([note]) } else { json!([]) };
+        assert_eq!(table(&arguments)["notes"], notes);
+        let text = run(&arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            text.contains("Note: entries of tenants are not looked at: they"),
+            has_tenants,
+            "{text}"
+        );
+        // The log has no client but who sent the request.
+        let replayed = ["replay", path.to_str().unwrap(), "access.log", "--surface", "worker"];
+        let policies = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
+        let given = ["--assume", "client=log", "--json"];
+        let replayed = tollgate(&policies, &[&replayed[..], &given].concat());
+        let replayed: Value = serde_json::from_str(&replayed.stdout).unwrap();
+        assert_eq!(replayed["notes"], notes);
+    }
 }
 
 #[test]
@@ -199,4 +233,17 @@ fn many_requests_keep_a_short_list() {
     let listed = ran.stdout.lines().filter(|line| line.starts_with("trace,")).count();
     assert_eq!(listed, 3, "a head and two requests");
     assert!(ran.stdout.contains("summary,offered,100000,"), "{}", ran.stdout);
+}
+
+/// Guards: figures of nodes with a count each, of a rule that says that there is one.
+#[test]
+fn a_count_of_the_fleet_is_simulated_as_one_node_and_refused_with_several() {
+    let one = ["--policy", "fleet.json", "--traffic", "busy.json", "--nodes", "1"];
+    assert!(table(&one)["admitted"].as_u64().unwrap() > 0);
+    let several = ["--policy", "fleet.json", "--traffic", "busy.json", "--nodes", "3"];
+    let ran = run(&several);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
+    let why =
+        "rule \"all\" has one count for the fleet, and 3 nodes would each have their own here";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
 }

@@ -107,6 +107,7 @@ fn a_full_disk_is_an_error() {
         &["explain", "good.json"],
         &["explain", "good.json", "--json"],
         &["embed", "good.json"],
+        &["compile", "good.json", "--surface", "worker"],
         &["schema"],
         &["completions", "bash"],
         &["man"],
@@ -193,9 +194,9 @@ fn shells_read_the_completions() {
 
 #[test]
 fn the_manual_names_every_option() {
-    let pages =
-        ["check", "explain", "simulate", "embed"].map(|name| tollgate(&policies(), &["man", name]));
-    for (page, option) in pages.iter().zip(["surface", "curl", "parallel", "vm\\-id"]) {
+    let pages = ["check", "explain", "simulate", "embed", "compile"]
+        .map(|name| tollgate(&policies(), &["man", name]));
+    for (page, option) in pages.iter().zip(["surface", "curl", "parallel", "vm\\-id", "output"]) {
         assert!(page.stdout.contains(&format!("\\-\\-{option}")), "{}", page.stdout);
     }
     let whole = tollgate(&policies(), &["man"]).stdout;

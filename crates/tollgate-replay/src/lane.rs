@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollgate_access_log::Field;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{LoneQuota, Policy, RuleResult};
-use tollgate_sim::{Decided, Fate, Node, RuleDecided, Store};
+use tollgate_sim::{Decided, Fate, Node, RuleDecided, SetNumbers, Store, Tenants};
 
 use crate::clients::Marks;
 use crate::given::Given;
@@ -39,10 +39,14 @@ pub(crate) struct Lane {
     pub(crate) columns: Vec<Field>,
     pub(crate) tally: Tally,
     pub(crate) rules: Vec<RuleCounts>,
+    /// What quota sets are known by in `quotas`.
+    pub(crate) sets: SetNumbers,
     /// By quota set, how often each of its quotas was the first without room.
     pub(crate) quotas: Vec<Vec<u64>>,
     pub(crate) waits: Histogram,
     pub(crate) top: Top,
+    /// Entries of tenants were given.
+    pub(crate) knows_tenants: bool,
     label: Label,
 }
 
@@ -74,12 +78,22 @@ impl Lane {
             columns,
             tally: Tally::default(),
             rules: policy.rules().iter().map(|_| RuleCounts::default()).collect(),
+            sets: SetNumbers::new(&policy),
             quotas,
             waits: Histogram::default(),
             top: Top::new(options.max_limited_keys),
+            knows_tenants: false,
             label: Label { is_private: options.is_private },
             policy,
         }
+    }
+}
+
+impl Lane {
+    /// Decides with these entries from now on.
+    pub(crate) fn know_tenants(&mut self, tenants: Arc<Tenants>) {
+        self.knows_tenants = true;
+        self.node.know_tenants(tenants);
     }
 }
 
@@ -95,7 +109,8 @@ pub(crate) struct Reading<'l> {
 pub(crate) struct Ledger<'l> {
     pub(crate) tally: &'l mut Tally,
     pub(crate) rules: &'l mut [RuleCounts],
-    pub(crate) quotas: &'l mut [Vec<u64>],
+    pub(crate) sets: &'l mut SetNumbers,
+    pub(crate) quotas: &'l mut Vec<Vec<u64>>,
     pub(crate) waits: &'l mut Histogram,
     pub(crate) top: &'l mut Top,
     pub(crate) label: Label,
@@ -122,9 +137,22 @@ impl Lane {
 
     /// The node, how it reads requests, and where it is written down what it decides.
     pub(crate) fn parts(&mut self) -> (&mut Node, Reading<'_>, Ledger<'_>) {
-        let Self { node, policy, hidden, columns, tally, rules, quotas, waits, top, label } = self;
+        let Self {
+            node,
+            policy,
+            hidden,
+            columns,
+            tally,
+            rules,
+            sets,
+            quotas,
+            waits,
+            top,
+            label,
+            ..
+        } = self;
         let reading = Reading { hidden: hidden.as_deref(), columns, policy };
-        (node, reading, Ledger { tally, rules, quotas, waits, top, label: *label, policy })
+        (node, reading, Ledger { tally, rules, sets, quotas, waits, top, label: *label, policy })
     }
 }
 
@@ -190,7 +218,11 @@ impl Ledger<'_> {
             RuleResult::Malformed => return if rule.is_binding { UNREADABLE } else { 0 },
             RuleResult::Allowed | RuleResult::Failed => return 0,
         };
-        let counts = self.quotas.get_mut(rule.quota_set);
+        let number = self.sets.number(rule.quota_set, rule.set);
+        if number >= self.quotas.len() {
+            self.quotas.push(vec![0; rule.set.quotas().len()]);
+        }
+        let counts = self.quotas.get_mut(number);
         let denied_by = rule.denied_by().and_then(|i| counts.and_then(|counts| counts.get_mut(i)));
         if let Some(count) = denied_by {
             *count = count.saturating_add(1);

@@ -10,6 +10,7 @@ mod report;
 mod fail_if;
 mod source;
 mod summarise;
+mod tenants;
 mod replay;
 mod shortcuts;
 mod lane;
@@ -35,7 +36,7 @@ pub use observer::{Counted, Observer};
 pub use options::{Options, REFUSED};
 pub use replay::Replay;
 pub use source::Source;
-pub use summarise::LogCounts;
+pub use summarise::{LogCounts, WITHOUT_ENTRIES};
 pub use summary::{
     Against, Bin, Cause, Changed, Checked, Clients, Damage, Example, First, LimitedKey, LogSummary,
     QuotaSummary, RuleSummary, Sample, Summary, Tally, Timeline, TopKeys, Waits,

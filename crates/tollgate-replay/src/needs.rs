@@ -45,7 +45,8 @@ pub fn needs(policy: &Policy, given: &Given, tells: impl Fn(&Field) -> bool) -> 
     for read in policy.reads() {
         let sources = sources(policy, given, read.fact);
         let is_there = |all: &Vec<Field>| all.iter().all(|f| given.has(f) || tells(f));
-        if sources.is_empty() || sources.iter().any(is_there) {
+        let is_given = sources.is_empty() || sources.iter().any(is_there);
+        if is_given && !is_never_logged(read.fact) {
             continue;
         }
         let need = need(policy, &read, &sources);
@@ -82,11 +83,18 @@ pub(crate) fn columns(policy: &Policy) -> Vec<Field> {
         Fact::Query(name) => Some(Field::Query(name.to_owned())),
         Fact::Client | Fact::Method | Fact::Host | Fact::Path | Fact::Header(_) => None,
         Fact::Route | Fact::Country | Fact::Asn | Fact::Claim(_) | Fact::Status => None,
+        Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => None,
     };
     let mut columns: Vec<Field> = policy.reads().into_iter().filter_map(column).collect();
     columns.sort_unstable();
     columns.dedup();
     columns
+}
+
+/// True for what a rate limit service is asked with: an access log is of requests, and says nothing
+/// of the descriptors that a proxy made of one.
+const fn is_never_logged(fact: Fact<'_>) -> bool {
+    matches!(fact, Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside)
 }
 
 /// The ways to come by a fact, the best first: all fields of one way are needed. Empty when nothing
@@ -115,6 +123,7 @@ fn sources(policy: &Policy, given: &Given, fact: Fact<'_>) -> Vec<Vec<Field>> {
         Fact::Asn => one(Field::Asn),
         Fact::Claim(name) => one(Field::Claim(name.to_owned())),
         Fact::Status => one(Field::Status),
+        Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => Vec::new(),
     }
 }
 
@@ -129,7 +138,8 @@ fn need(policy: &Policy, read: &Read<'_>, sources: &[Vec<Field>]) -> Need {
         Reader::Cost(_) => "cost".to_owned(),
         Reader::Charge(_) => "charge".to_owned(),
     };
-    let field = sources.iter().flatten().next().map(ToString::to_string).unwrap_or_default();
+    let field = sources.iter().flatten().next().map(ToString::to_string);
+    let field = field.unwrap_or_else(|| read.fact.to_string());
     let hint = hint(read.fact, &field);
     Need { rule: rule.map(|rule| rule.name().to_owned()), part, field, hint }
 }
@@ -149,5 +159,8 @@ fn hint(fact: Fact<'_>, field: &str) -> String {
             format!("{map} or --assume {field}=VALUE")
         }
         Fact::Asn | Fact::Claim(_) | Fact::Status => format!("{map} or --assume {field}=VALUE"),
+        Fact::Domain | Fact::Descriptor(_) | Fact::Entries | Fact::Beside => {
+            "no access log does, because only a rate limit service is asked with it".to_owned()
+        }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Invariant: nothing is counted here.
 
+use std::cmp::Reverse;
+
 use tollgate_access_log::{Counts, OrderCounts};
 use tollgate_core::Timestamp;
 use tollgate_policy::{CompiledQuota, Fact, QuotaSet, Read, Reader, RuleResult};
@@ -16,6 +18,14 @@ use crate::summary::{
     RuleSummary, Sample, Summary, Timeline, TopKeys,
 };
 use crate::time::Moment;
+
+/// The most rows of tenants' own quotas in a rule: who sells a plan to each customer has one for
+/// each.
+const MAX_OWN_ROWS: usize = 100;
+
+/// What a replay or a simulation of a policy with tenants says of itself.
+pub const WITHOUT_ENTRIES: &str = "entries of tenants are not looked at: they are in a store and not in the policy, so every \
+                                   request was decided by rules and tiers";
 
 /// What the readers of a log counted.
 #[derive(Clone, Debug, Default)]
@@ -177,10 +187,8 @@ impl<O: Observer> Replay<O> {
                 ));
             }
         }
-        if self.lanes.iter().any(|lane| lane.policy.has_tenants()) {
-            let note = "entries of tenants are in a store and not in the policy: every request was \
-                        decided by rules and tiers";
-            notes.push(note.to_owned());
+        if self.lanes.iter().any(|lane| lane.policy.has_tenants() && !lane.knows_tenants) {
+            notes.push(WITHOUT_ENTRIES.to_owned());
         }
         notes.dedup();
         for (i, lane) in self.lanes.iter().enumerate() {
@@ -231,23 +239,36 @@ fn rules(lane: &Lane) -> Vec<RuleSummary> {
     lane.rules.iter().enumerate().filter_map(of_rule).collect()
 }
 
-/// The quotas of a rule and of its tiers.
+/// The quotas of a rule and of its tiers, then the own ones of tenants that had no room most often.
 fn quotas(lane: &Lane, rule: usize) -> Vec<QuotaSummary> {
-    let sets = lane.policy.quota_sets().iter().zip(&lane.quotas);
-    let of_rule = sets.filter(|(set, _)| set.rule() == rule);
-    let quota = |set: &QuotaSet, quota: &CompiledQuota, limited: u64| QuotaSummary {
-        name: quota.name().to_owned(),
-        tier: set.tier().map(str::to_owned),
-        limit: quota.limiter().quota().limit(),
-        window_ms: quota.window().as_millis_ceil(),
-        algorithm: quota.limiter().algorithm().name().to_owned(),
-        limited,
+    let of_policy = lane.policy.quota_sets();
+    let (counts, counts_of_own) = lane.quotas.split_at_checked(of_policy.len()).unwrap_or_default();
+    let quota = |set: &QuotaSet, quota: &CompiledQuota, limited: u64, of_tenants: bool| {
+        let limiter = quota.limiter();
+        QuotaSummary {
+            name: quota.name().to_owned(),
+            tier: set.tier().map(str::to_owned),
+            of_tenants,
+            limit: limiter.quota().limit(),
+            window_ms: quota.window().as_millis_ceil(),
+            algorithm: limiter.algorithm().name().to_owned(),
+            limited,
+        }
     };
-    let of_set = |(set, counts): (&QuotaSet, &Vec<u64>)| {
-        let quotas = set.quotas().iter().zip(counts);
-        quotas.map(|(of, limited)| quota(set, of, *limited)).collect::<Vec<_>>()
+    let rows = |sets: &[QuotaSet], counts: &[Vec<u64>], of_tenants: bool| -> Vec<QuotaSummary> {
+        let of_rule = sets.iter().zip(counts).filter(|(set, _)| set.rule() == rule);
+        let of_set = |(set, counts): (&QuotaSet, &Vec<u64>)| {
+            let quotas = set.quotas().iter().zip(counts);
+            quotas.map(|(of, limited)| quota(set, of, *limited, of_tenants)).collect::<Vec<_>>()
+        };
+        of_rule.flat_map(of_set).collect()
     };
-    of_rule.flat_map(of_set).collect()
+    let mut own = rows(lane.sets.own(), counts_of_own, true);
+    own.sort_by_key(|row| Reverse(row.limited));
+    own.truncate(MAX_OWN_ROWS);
+    let mut all = rows(of_policy, counts, false);
+    all.extend(own);
+    all
 }
 
 fn top(lane: &Lane, many: usize) -> TopKeys {

@@ -164,7 +164,8 @@ pub struct RuleSummary {
     pub limited_keys_are_exact: bool,
     /// The first request that it limited.
     pub first: Option<First>,
-    /// Its quotas, and those of its tiers.
+    /// Its quotas, those of its tiers, and the own ones of tenants that had no room, the most often
+    /// first.
     pub quotas: Vec<QuotaSummary>,
 }
 
@@ -184,6 +185,9 @@ pub struct QuotaSummary {
     pub name: String,
     /// The tier that it is of.
     pub tier: Option<String>,
+    /// It is the own quota of tenants, by their entries.
+    #[serde(skip_serializing_if = "is_false")]
+    pub of_tenants: bool,
     /// Quota units per window.
     pub limit: u64,
     /// The window, in milliseconds.
@@ -192,6 +196,11 @@ pub struct QuotaSummary {
     pub algorithm: String,
     /// Requests that it was the first quota of its rule to have no room for.
     pub limited: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// The keys that were limited most.

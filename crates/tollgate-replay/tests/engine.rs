@@ -6,7 +6,10 @@ mod support;
 
 use std::sync::Arc;
 
-use tollgate_replay::{Changed, Counted, Given, Moment, Observer, Options, Replay, Tally};
+use tollgate_policy::{Policy, Surface};
+use tollgate_replay::{
+    Changed, Counted, Given, Moment, Observer, Options, Replay, Tally, WITHOUT_ENTRIES,
+};
 
 use support::{at, each_client, line, policy, run, summary};
 
@@ -69,6 +72,24 @@ fn what_is_refused_is_neither_marked_nor_shadowed() {
     // A rule says what it says, whatever the others do.
     assert_eq!((found.rules[1].shadowed, found.rules[2].marked), (6, 5));
     assert_eq!((found.clients.marked, found.clients.shadowed, found.clients.denied), (1, 1, 1));
+}
+
+/// Guards: figures that a reader takes for those of tenants with entries.
+#[test]
+fn that_entries_are_not_looked_at_is_said() {
+    let rule =
+        r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 2, "window": "1m"}]}"#;
+    let of = |tenant: &str| {
+        let text = format!(r#"{{"version": 1, {tenant} "rules": [{rule}]}}"#);
+        let policy = Policy::compile(&text, Surface::Worker).unwrap();
+        summary(&Arc::new(policy), Options::default(), &log(&BUSY))
+    };
+    let found = of(r#""tenant": "client_ip","#);
+    assert_eq!(found.notes[0], WITHOUT_ENTRIES);
+    let shown = found.report("r").to_text(80);
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains(&format!("Note: {WITHOUT_ENTRIES}.")), "{shown}");
+    assert!(!of("").notes.iter().any(|note| note.contains("tenants")));
 }
 
 /// Guards: "nobody was limited" of a log whose every line leaves out what the rule counts by.

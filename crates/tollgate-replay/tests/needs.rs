@@ -49,6 +49,27 @@ fn replayed(policy: &Arc<Policy>, format: &str, given: &Given, log: &str) -> Sum
     replay.finish(&LogCounts::default()).0
 }
 
+#[test]
+fn what_only_a_rate_limit_service_is_asked_with_is_in_no_log() {
+    for (fields, need) in [
+        (r#""key": [{"descriptor": "user"}]"#, "key: descriptor.user"),
+        (r#""key": [], "when": {"domain": "d"}"#, "when: domain"),
+        (r#""key": [], "when": {"descriptor": {"a": "b"}}"#, "when: descriptor.a"),
+        (r#""key": [], "unless": {"entries": [[{"a": "b"}]]}"#, "unless: entries"),
+        (r#""key": [], "unless": {"beside": [[{"a": "b"}]]}"#, "unless: beside"),
+    ] {
+        assert_eq!(missing(&rule(fields), "combined", &Given::default()), [need]);
+    }
+    let format = Format::parse("combined").unwrap();
+    let policy = rule(r#""key": [{"descriptor": "user"}]"#);
+    let said = needs(&policy, &Given::default(), |field| format.tells(field));
+    assert_eq!(
+        said[0].to_string(),
+        "rule \"r\": its key reads descriptor.user, which the log does not tell; no access log does, because only a \
+         rate limit service is asked with it"
+    );
+}
+
 /// Every key part and condition, cost and charge under a format that tells nothing but the time,
 /// and the way in which `--assume` gives it.
 #[test]

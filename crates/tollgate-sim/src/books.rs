@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Policy, RuleResult};
+use tollgate_policy::{Policy, QuotaSet, RuleResult};
 
 use crate::decided::{Decided, Fate};
 use crate::judge::{Exact, Judge};
@@ -129,25 +129,34 @@ impl RuleRow {
 
 /// A table with a row for every rule, quota and source, and nothing counted.
 pub(crate) fn empty_table(policy: &Policy, traffic: &Traffic) -> Table {
-    let name_of = |rule: usize| policy.rules().get(rule).map_or("", |rule| rule.name());
-    let quotas = policy.quota_sets().iter().flat_map(|set| {
-        set.quotas().iter().map(|quota| QuotaRow {
-            rule: name_of(set.rule()).into(),
-            tier: set.tier().map(Into::into),
-            name: quota.name().into(),
-            algorithm: quota.limiter().algorithm().name().into(),
-            limit: quota.limiter().limit(),
-            window_us: quota.window().as_nanos() / 1_000,
-            most_admitted: 0,
-            burst: 0,
-            state_len: u64::try_from(quota.limiter().state_len()).unwrap_or(u64::MAX),
-        })
-    });
-    let rule = |i: usize| RuleRow { name: name_of(i).into(), ..RuleRow::default() };
+    let rule = |i: usize| RuleRow { name: name_of(policy, i).into(), ..RuleRow::default() };
     Table {
         rules: (0..policy.rules().len()).map(rule).collect(),
-        quotas: quotas.collect(),
+        quotas: policy.quota_sets().iter().flat_map(|set| quota_rows(policy, set)).collect(),
         sources: traffic.sources().map(|name| SourceRow { name, ..SourceRow::default() }).collect(),
         ..Table::default()
     }
+}
+
+/// A row for each quota of a set, and nothing counted.
+pub(crate) fn quota_rows<'p>(
+    policy: &'p Policy,
+    set: &'p QuotaSet,
+) -> impl Iterator<Item = QuotaRow> + use<'p> {
+    set.quotas().iter().map(|quota| QuotaRow {
+        rule: name_of(policy, set.rule()).into(),
+        tier: set.tier().map(Into::into),
+        of_tenants: false,
+        name: quota.name().into(),
+        algorithm: quota.limiter().algorithm().name().into(),
+        limit: quota.limiter().limit(),
+        window_us: quota.window().as_nanos() / 1_000,
+        most_admitted: 0,
+        burst: 0,
+        state_len: u64::try_from(quota.limiter().state_len()).unwrap_or(u64::MAX),
+    })
+}
+
+fn name_of(policy: &Policy, rule: usize) -> &str {
+    policy.rules().get(rule).map_or("", |rule| rule.name())
 }

@@ -62,8 +62,11 @@ pub struct Decided<'n> {
 pub struct RuleDecided<'n> {
     /// Its index in [`Policy::rules`].
     pub rule: usize,
-    /// The index of the quotas in [`Policy::quota_sets`]: its own or a tier's.
+    /// The index of the quotas in [`Policy::quota_sets`]: its own or a tier's; beyond all of them
+    /// for a tenant's own.
     pub quota_set: usize,
+    /// These quotas.
+    pub set: &'n QuotaSet,
     /// What came of it.
     pub result: RuleResult,
     /// What the request costs there, in quota units.
@@ -75,14 +78,13 @@ pub struct RuleDecided<'n> {
     pub key_hash: Option<u64>,
     /// Where it counts, with the key itself.
     pub partition: Option<Partition<'n>>,
-    set: Option<&'n QuotaSet>,
     decisions: &'n [Decision],
 }
 
 impl<'n> RuleDecided<'n> {
     /// Every quota and what it said; nothing when it was not decided.
     pub fn quotas(&self) -> impl Iterator<Item = (&'n CompiledQuota, &'n Decision)> + use<'n> {
-        self.set.map_or(&[][..], QuotaSet::quotas).iter().zip(self.decisions)
+        self.set.quotas().iter().zip(self.decisions)
     }
 
     /// The index in the set of the first quota that denies.
@@ -125,7 +127,7 @@ impl<'n> Decided<'n> {
 
     /// What each rule that applied said, in the order of the document.
     pub fn rules(&self) -> impl Iterator<Item = RuleDecided<'n>> + use<'n> {
-        let (policy, plan, places, outcome) = (self.policy, self.plan, self.places, self.outcome());
+        let (plan, places, outcome) = (self.plan, self.places, self.outcome());
         let results = outcome.rules_after(self.waited());
         outcome.decisions().zip(results).map(move |(said, (_, result))| {
             let place = said.partition.and_then(|i| places.get(i));
@@ -137,7 +139,7 @@ impl<'n> Decided<'n> {
                 is_binding: said.is_binding,
                 key_hash: place.map(|place| place.key_hash()),
                 partition: said.partition.and_then(|i| plan.partition(i)),
-                set: policy.quota_sets().get(said.quota_set),
+                set: said.set,
                 decisions: said.quotas,
             }
         })

@@ -14,10 +14,11 @@ use std::collections::BinaryHeap;
 
 use hashbrown::HashTable;
 use tollgate_core::Timestamp;
-use tollgate_policy::{CompiledQuota, Policy};
+use tollgate_policy::{CompiledQuota, Policy, QuotaSet};
 
 use crate::decided::Decided;
 use crate::exact_log::{ExactLog, WindowCount};
+use crate::tenants::SetNumbers;
 
 /// Keys from which on idle ones are forgotten, each time that their number has doubled.
 const FEW: usize = 4_096;
@@ -31,6 +32,8 @@ pub(crate) struct Judge {
     later: BinaryHeap<Reverse<Told>>,
     told: u64,
     asked: Vec<Asked>,
+    /// What quota sets are known by here.
+    pub(crate) sets: SetNumbers,
     /// For each quota of each set: the greatest count in a window, and at one instant.
     pub(crate) most: Vec<Vec<(u64, u64)>>,
     pub(crate) false_allow: u64,
@@ -91,6 +94,7 @@ impl Judge {
             later: BinaryHeap::new(),
             told: 0,
             asked: Vec::new(),
+            sets: SetNumbers::new(policy),
             most,
             false_allow: 0,
             false_deny: 0,
@@ -110,9 +114,14 @@ impl Judge {
         let status = decided.arrival.status;
         let mut asked = std::mem::take(&mut self.asked);
         asked.clear();
+        let (sets, most) = (&mut self.sets, &mut self.most);
         asked.extend(decided.rules().filter(|said| said.is_binding).map(|said| {
+            let set = sets.number(said.quota_set, said.set);
+            if set >= most.len() {
+                most.push(vec![(0, 0); said.set.quotas().len()]);
+            }
             Asked {
-                set: said.quota_set,
+                set,
                 hash: said.key_hash,
                 cost: said.cost,
                 is_charged: decided
@@ -151,13 +160,13 @@ impl Judge {
         self.forget_idle(at);
         let mut admits = true;
         for one in asked {
-            let pairs = pairs(&mut self.keys, policy, one);
+            let pairs = pairs(&mut self.keys, &self.sets, policy, one);
             admits &=
                 pairs.is_some_and(|mut pairs| pairs.all(|pair| pair.twin.admits(at, one.cost)));
         }
         let mut count = None;
         for one in asked {
-            let Some(pairs) = pairs(&mut self.keys, policy, one) else { continue };
+            let Some(pairs) = pairs(&mut self.keys, &self.sets, policy, one) else { continue };
             let most = self.most.get_mut(one.set).map(Vec::as_mut_slice).unwrap_or_default();
             for (pair, most) in pairs.zip(most) {
                 if admits && one.is_charged {
@@ -195,6 +204,7 @@ impl Judge {
 /// What is known of the key of a request in one quota set; `None` when it has no such key.
 fn pairs<'k>(
     keys: &'k mut HashTable<Key>,
+    sets: &SetNumbers,
     policy: &Policy,
     asked: &Asked,
 ) -> Option<impl Iterator<Item = &'k mut Pair>> {
@@ -202,7 +212,7 @@ fn pairs<'k>(
     let of_key = |key: &Key| key.hash; // it is a keyed hash already
     let known = keys.entry(hash, |key| key.hash == hash && key.set == set, of_key);
     let key = known.or_insert_with(|| {
-        let quotas = policy.quota_sets().get(set).map(|set| set.quotas()).unwrap_or_default();
+        let quotas = sets.set(policy, set).map(QuotaSet::quotas).unwrap_or_default();
         let pair = |quota: &CompiledQuota| Pair {
             twin: ExactLog::new(quota.limiter().limit(), quota.window()),
             admitted: WindowCount::new(quota.window()),

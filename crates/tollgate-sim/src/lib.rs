@@ -41,6 +41,7 @@ mod races;
 mod run;
 mod store;
 mod table;
+mod tenants;
 mod traffic;
 mod waits;
 
@@ -52,6 +53,7 @@ pub use node::Node;
 pub use run::{Progress, Run};
 pub use store::{Known, Store};
 pub use table::{QuotaRow, RuleRow, SourceRow, Table};
+pub use tenants::{SetNumbers, Tenants};
 pub use traffic::{
     MAX_PENDING, MAX_REQUESTS, Request, RequestFacts, Requests, START, Told, Traffic, TrafficError,
 };

@@ -16,12 +16,14 @@ use tollgate_policy::{Facts, LoneQuota, Partition, Plan, Policy};
 
 use crate::decided::{Arrival, Decided, Fate};
 use crate::store::{Known, Place, Store};
+use crate::tenants::Tenants;
 
 /// A policy in force, in virtual time.
 #[derive(Debug)]
 pub struct Node {
     pub(crate) policy: Arc<Policy>,
     pub(crate) lone: Option<LoneQuota>,
+    pub(crate) tenants: Arc<Tenants>,
     pub(crate) store: Store,
     pub(crate) plan: Plan,
     /// Where the partitions of `plan` lie.
@@ -61,6 +63,7 @@ impl Node {
         let queue = Queue::new(policy.waiting());
         Self {
             lone: policy.lone_quota(),
+            tenants: Arc::default(),
             policy,
             store,
             plan: Plan::new(),
@@ -71,6 +74,11 @@ impl Node {
             seated: None,
             asked: 0,
         }
+    }
+
+    /// Knows these entries of tenants from now on, which are compiled under its policy.
+    pub fn know_tenants(&mut self, tenants: Arc<Tenants>) {
+        self.tenants = tenants;
     }
 
     /// The policy.
@@ -112,7 +120,7 @@ impl Node {
         self.seated = None;
         let arrival = Arrival { number: self.asked, at: now, status };
         self.asked = self.asked.saturating_add(1);
-        self.policy.plan(facts, &mut self.plan);
+        self.tenants.plan(&self.policy, facts, now, &mut self.plan);
         if self.queue.next_at().is_some() {
             self.locate();
             if let Some(turn) = self.line_ahead() {

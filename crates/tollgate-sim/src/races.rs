@@ -50,7 +50,7 @@ impl Node {
         self.settle();
         let arrival = Arrival { number: self.asked, at: now, status };
         self.asked = self.asked.saturating_add(1);
-        self.policy.plan(facts, &mut self.plan);
+        self.tenants.plan(&self.policy, facts, now, &mut self.plan);
         self.load();
         let mut reads = vec![Vec::new(); self.plan.len()];
         for (partition, read) in self.plan.partitions().zip(&mut reads) {

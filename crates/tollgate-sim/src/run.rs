@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Policy;
 
-use crate::books::{Books, Seen, empty_table};
+use crate::books::{Books, Seen, empty_table, quota_rows};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::crew::Crew;
@@ -19,6 +19,7 @@ use crate::node::Node;
 use crate::races::Step;
 use crate::store::Store;
 use crate::table::{QuotaRow, Table};
+use crate::tenants::Tenants;
 use crate::traffic::document::{Spread, StoreKind};
 use crate::traffic::{Request, Requests, START, Traffic};
 use crate::waits::Waits;
@@ -33,6 +34,9 @@ pub struct Run {
     books: Books,
     held: Held,
 }
+
+/// The most rows of tenants' own quotas: who sells a plan to each customer has one for each.
+const MAX_OWN_ROWS: usize = 100;
 
 /// A node and its clock.
 #[derive(Debug)]
@@ -106,6 +110,16 @@ impl Run {
         }
     }
 
+    /// The same with entries of tenants, which all nodes know. A node that keeps its counts in
+    /// Envoy's table has none: Envoy knows no tenants.
+    #[must_use]
+    pub fn with_tenants(mut self, tenants: &Arc<Tenants>) -> Self {
+        for server in &mut self.servers {
+            server.node.know_tenants(Arc::clone(tenants));
+        }
+        self
+    }
+
     /// The policy.
     #[must_use]
     pub const fn policy(&self) -> &Arc<Policy> {
@@ -139,6 +153,8 @@ impl Run {
             .judge
             .release(&self.policy, if is_done { Timestamp::MAX } else { self.books.at });
         let mut table = self.books.table.clone();
+        let own = self.books.judge.sets.own().iter().flat_map(|set| quota_rows(&self.policy, set));
+        table.quotas.extend(own.map(|row| QuotaRow { of_tenants: true, ..row }));
         for (row, most) in table.quotas.iter_mut().zip(self.books.judge.most.iter().flatten()) {
             (row.most_admitted, row.burst) = *most;
         }
@@ -150,6 +166,7 @@ impl Run {
         });
         (table.most_admitted, table.limit, table.burst) =
             worst.map_or((0, 0, 0), |row| (row.most_admitted, row.limit, row.burst));
+        keep_most_used(&mut table.quotas);
         table.false_allow = self.books.judge.false_allow;
         table.false_deny = self.books.judge.false_deny;
         table.waits = self.books.waits.figures();
@@ -277,6 +294,24 @@ impl Server {
     fn is_due(&self, now: Timestamp) -> bool {
         self.node.next_at().is_some_and(|at| at <= self.clock.read(now))
     }
+}
+
+/// Leaves of the own quotas of tenants the rows of which the most of the limit was admitted.
+fn keep_most_used(rows: &mut Vec<QuotaRow>) {
+    let mut own: Vec<(u128, usize)> = Vec::new();
+    for (i, row) in rows.iter().enumerate().filter(|(_, row)| row.of_tenants) {
+        let share = u128::from(row.most_admitted).saturating_mul(1 << 32);
+        own.push((share.checked_div(row.limit.into()).unwrap_or(0), i));
+    }
+    own.sort_unstable_by(|one, other| other.cmp(one));
+    let mut gone: Vec<usize> = own.iter().skip(MAX_OWN_ROWS).map(|(_, i)| *i).collect();
+    gone.sort_unstable();
+    let mut index = 0_usize;
+    rows.retain(|_| {
+        let is_kept = gone.binary_search(&index).is_err();
+        index = index.saturating_add(1);
+        is_kept
+    });
 }
 
 impl Held {

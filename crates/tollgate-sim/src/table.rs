@@ -50,7 +50,7 @@ pub struct Table {
     pub is_cut_short: bool,
     /// Every rule, in the order of the policy.
     pub rules: Vec<RuleRow>,
-    /// Every quota of every rule and tier.
+    /// Every quota of every rule and tier, and then the own ones of tenants that counted anything.
     pub quotas: Vec<QuotaRow>,
     /// Every source of the traffic.
     pub sources: Vec<SourceRow>,
@@ -84,6 +84,9 @@ pub struct QuotaRow {
     pub rule: String,
     /// The tier, if it is not the rule's own.
     pub tier: Option<String>,
+    /// It is the own quota of tenants, by their entries.
+    #[serde(skip_serializing_if = "is_false")]
+    pub of_tenants: bool,
     /// Its name.
     pub name: String,
     /// By which algorithm.
@@ -99,6 +102,11 @@ pub struct QuotaRow {
     pub burst: u64,
     /// Bytes of one key's state.
     pub state_len: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// What came of one source's requests.

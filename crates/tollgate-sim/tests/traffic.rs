@@ -120,7 +120,8 @@ fn clients_of_their_own_fresh_ones_and_few_that_ask_most() {
 fn a_request_is_what_the_document_says() {
     let shape = r#"{"arrivals": {"instants": {"at": ["0s", "0s"]}}, "clients": {"count": 300},
         "request": {"method": "POST", "path": "/c/{client}?n={n}", "host": "a.example",
-            "headers": {"X-Forwarded-For": "{address}", "x-none": "{other}"}}}"#;
+            "headers": {"X-Forwarded-For": "{address}", "x-none": "{other}"},
+            "domain": "d", "descriptor": [{"plan": "gold"}, {"user": "{client}"}]}}"#;
     let mut requests = Requests::new(&traffic(shape), 1);
     requests.next_request().unwrap();
     let request = requests.next_request().unwrap();
@@ -137,6 +138,11 @@ fn a_request_is_what_the_document_says() {
     assert_eq!(text(facts.header("x-forwarded-for")), request.address().to_string());
     assert_eq!((text(facts.header("x-none")), facts.header("x")), ("{other}".into(), None));
     assert_eq!(facts.peer(), Some(request.address()));
+    let entry = |index| facts.entry(index).map(|e| (text(Some(e.key)), text(Some(e.value))));
+    assert_eq!(text(facts.domain()), "d");
+    assert_eq!(entry(0), Some(("plan".into(), "gold".into())));
+    assert_eq!(entry(1), Some(("user".into(), request.client.to_string())));
+    assert_eq!(entry(2), None);
 }
 
 /// What comes of one client that is refused `refusals` times.

@@ -11,6 +11,7 @@ use crate::command::{self, Question, Said};
 use crate::end::End;
 use crate::output::Page;
 use crate::source::Finding;
+use crate::tenants::Tenants;
 pub(crate) use report::{Report, report};
 
 /// Checks what is named and prints the report.
@@ -21,7 +22,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), End> {
         default: Surfaces::MODULES.0,
         json: args.json,
     };
-    command::run(&question, report)
+    let tenants = Tenants::read(&args.tenants)?;
+    command::run(&question, |compiled| report(tenants.judge_with(compiled), &tenants))
 }
 
 impl Said for Report {

@@ -3,7 +3,7 @@
 //! Invariant: it says nothing that the report does not hold, and never a value that names a key.
 
 use super::bill::Bill;
-use super::report::{QuotaReport, Report, RuleReport};
+use super::report::{EntriesReport, QuotaReport, Report, RuleReport};
 use crate::output::{self, Page};
 use crate::words;
 use tollgate_report::bill::dollars;
@@ -24,6 +24,9 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
     if let Some(tenant) = &report.tenant {
         let whose = format!("{tenant}; an entry in the store may give it other quotas");
         line(out, 0, "tenant", &whose);
+    }
+    if let Some(entries) = &report.entries {
+        line(out, 0, "entries", &entries_text(entries));
     }
     for exempt in &report.exempt {
         line(out, 0, "exempt", exempt);
@@ -46,6 +49,14 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
     }
 }
 
+/// `3: 2 with a tier, 1 with quotas of its own, 1 that expires`
+fn entries_text(entries: &EntriesReport) -> String {
+    let EntriesReport { count, with_tier, with_own_quotas, expiring } = entries;
+    format!(
+        "{count} given: {with_tier} with a tier, {with_own_quotas} with quotas of their own, {expiring} with an end"
+    )
+}
+
 fn rule_text(rule: &RuleReport, out: &mut Page) {
     out.push_styled(output::HEADING, &format!("rule \"{}\"", rule.name));
     out.push_str("\n");
@@ -62,7 +73,13 @@ fn rule_text(rule: &RuleReport, out: &mut Page) {
     line(out, 2, "cost", &format!("{}, charged {}", rule.cost, rule.charge));
     line(out, 2, "over limit", &rule.action);
     line(out, 2, "mode", &rule.mode);
+    if let Some(scope) = &rule.scope {
+        line(out, 2, "scope", scope);
+    }
     line(out, 2, "no state", rule.on_failure);
+    if let Some(without_authority) = &rule.without_authority {
+        line(out, 2, "unreached", without_authority);
+    }
     memory_lines(rule, out);
 }
 
@@ -88,7 +105,10 @@ fn memory_lines(rule: &RuleReport, out: &mut Page) {
     }
     if let Some(worker) = &memory.worker {
         let durability = worker.durability;
-        let text = format!("{value} a key in the Worker, one Durable Object each, {durability}");
+        let shards = worker.shards.map(|n| format!(" and {n} shards that lease from it"));
+        let shards = shards.unwrap_or_default();
+        let text =
+            format!("{value} a key in the Worker, one Durable Object each{shards}, {durability}");
         line(out, 2, "object", &text);
     }
     if memory.envoy.is_none() && memory.worker.is_none() {

@@ -3,10 +3,11 @@
 //! Invariant: it is made from the compiled policy; the document is not looked at again.
 
 use serde::Serialize;
-use tollgate_policy::{CompiledQuota, Policy, QuotaSet, Rule, Surface, words};
+use tollgate_policy::{CompiledQuota, Policy, QuotaSet, Rule, Surface, TenantEntry, words};
 
 use super::bill::{Bill, bill};
 use crate::source::{Compiled, Finding};
+use crate::tenants::Tenants;
 
 /// What `--json` prints. Documented in docs/policy.md.
 #[derive(Debug, Serialize)]
@@ -20,11 +21,37 @@ pub(crate) struct Report {
     /// Who a tenant is; absent when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tenant: Option<String>,
+    /// Entries of tenants, where they were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) entries: Option<EntriesReport>,
     pub(super) exempt: Vec<String>,
     pub(super) rules: Vec<RuleReport>,
     /// Where the Worker alone is asked about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bill: Option<Bill>,
+}
+
+/// How many entries there are, and of which kinds; one may be of several.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct EntriesReport {
+    pub(super) count: usize,
+    pub(super) with_tier: usize,
+    pub(super) with_own_quotas: usize,
+    pub(super) expiring: usize,
+}
+
+impl EntriesReport {
+    fn of(tenants: &Tenants) -> Self {
+        let count = |is: fn(&TenantEntry) -> bool| {
+            tenants.entries.iter().filter(|(_, entry)| is(entry)).count()
+        };
+        Self {
+            count: tenants.entries.len(),
+            with_tier: count(|entry| entry.tier().is_some()),
+            with_own_quotas: count(|entry| entry.rules().next().is_some()),
+            expiring: count(|entry| entry.expires_at().is_some()),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -46,6 +73,11 @@ pub(super) struct RuleReport {
     pub(super) mode: String,
     pub(super) action: String,
     pub(super) on_failure: &'static str,
+    /// Absent where each node has a count of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) scope: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) without_authority: Option<String>,
     pub(super) memory: MemoryReport,
 }
 
@@ -93,10 +125,13 @@ pub(super) struct EnvoyReport {
 #[derive(Debug, Serialize)]
 pub(super) struct WorkerReport {
     pub(super) durability: &'static str,
+    /// Absent where the key's own object counts every request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shards: Option<u32>,
 }
 
 /// The report on one policy, good or bad.
-pub(crate) fn report(compiled: Compiled) -> Report {
+pub(crate) fn report(compiled: Compiled, tenants: &Tenants) -> Report {
     let Compiled { surfaces, policies, problems, warnings } = compiled;
     let ok = problems.is_empty();
     let policies: &[_] = if ok { &policies } else { &[] };
@@ -113,6 +148,7 @@ pub(crate) fn report(compiled: Compiled) -> Report {
         client_ip: policies.iter().map(client).collect(),
         escaped_slashes: first.and_then(Policy::escaped_slashes_in_words),
         tenant: first.and_then(Policy::tenant_in_words),
+        entries: first.filter(|_| tenants.are_given()).map(|_| EntriesReport::of(tenants)),
         exempt: first.map(Policy::exempt_in_words).unwrap_or_default(),
         rules: first.map(|policy| rules(policy, &surfaces)).unwrap_or_default(),
         bill: first.filter(|_| surfaces == [Surface::Worker]).map(bill),
@@ -149,6 +185,8 @@ fn rule_report(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> 
         mode: words.mode,
         action: words.action,
         on_failure: words.on_failure,
+        scope: words.scope,
+        without_authority: words.without_authority,
         memory: memory(policy, i, rule, surfaces)?,
     })
 }
@@ -192,6 +230,7 @@ fn memory(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> Optio
         }),
         worker: surfaces.contains(&Surface::Worker).then(|| WorkerReport {
             durability: if group.is_strict() { "strict" } else { "relaxed" },
+            shards: group.shards(),
         }),
     })
 }

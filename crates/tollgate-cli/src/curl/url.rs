@@ -22,8 +22,8 @@ impl Url {
             None => ("http".to_owned(), text),
         };
         let port = match scheme.as_str() {
-            "http" => ":80",
-            "https" => ":443",
+            "http" => 80,
+            "https" => 443,
             _ => return Err(format!("{scheme} is no scheme of HTTP")),
         };
         if text.contains(|c: char| c.is_ascii_control() || c == ' ') {
@@ -35,6 +35,7 @@ impl Url {
             Some((user, host)) => (Some(user.to_owned()), host),
             None => (None, authority),
         };
+        let host = host_and_port(host, port)?;
         if host.is_empty() {
             return Err("the URL has no host".to_owned());
         }
@@ -43,7 +44,6 @@ impl Url {
             None => (target, None),
         };
         let path = if path.is_empty() { "/" } else { path }.to_owned();
-        let host = host.strip_suffix(port).unwrap_or(host).to_owned();
         Ok(Self { host, user, path, query })
     }
 
@@ -88,6 +88,23 @@ impl Url {
     }
 }
 
+/// A host as it is told, with its port unless that is `own`. An empty one is none, to curl, too.
+fn host_and_port(text: &str, own: u16) -> Result<String, String> {
+    let (host, port) = match text.rsplit_once(':') {
+        // The colons of an IPv6 address stand in brackets.
+        Some((host, port)) if !port.contains(']') => (host, port),
+        _ => return Ok(text.to_owned()),
+    };
+    if port.is_empty() {
+        return Ok(host.to_owned());
+    }
+    let number = port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse::<u16>().ok());
+    let Some(number) = number.flatten() else {
+        return Err(format!("{port} is no port; use a number from 0 to 65535"));
+    };
+    Ok(if number == own { host.to_owned() } else { format!("{host}:{number}") })
+}
+
 /// curl makes several requests of `[1-8]` and `{a,b}`.
 pub(crate) fn no_ranges(url: &str) -> Result<(), String> {
     let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -109,4 +126,38 @@ pub(crate) fn escape(text: &str) -> String {
         }
     };
     text.bytes().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_a_number_of_16_bits_and_told_unless_it_is_the_schemes() {
+        for (url, expected) in [
+            ("http://a.example", "a.example"),
+            ("http://a.example:80/b", "a.example"),
+            ("http://a.example:0080/b", "a.example"),
+            ("http://a.example:443", "a.example:443"),
+            ("https://a.example:443", "a.example"),
+            ("a.example:/", "a.example"),
+            ("a.example:65535?x", "a.example:65535"),
+            ("http://[2001:db8::1]", "[2001:db8::1]"),
+            ("http://[2001:db8::1]:8080", "[2001:db8::1]:8080"),
+            ("http://u:p@a.example:8080", "a.example:8080"),
+        ] {
+            assert_eq!(Url::parse(url).map(|url| url.host).as_deref(), Ok(expected), "{url}");
+        }
+        for (port, url) in [
+            ("65536", "http://a.example:65536"),
+            ("99999", "a.example:99999/b"),
+            ("+80", "a.example:+80"),
+            ("8x", "a.example:8x"),
+            ("-1", "http://[::1]:-1"),
+        ] {
+            let expected = format!("{port} is no port; use a number from 0 to 65535");
+            assert_eq!(Url::parse(url), Err(expected), "{url}");
+        }
+        assert_eq!(Url::parse("http://:80/"), Err("the URL has no host".to_owned()));
+    }
 }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Partition, Plan, Policy, Surface};
+use tollgate_sim::Tenants as ByTenant;
 
 use crate::args::ExplainArgs;
 use crate::check;
@@ -19,6 +20,7 @@ use crate::command::{self, Question, Said};
 use crate::end::End;
 use crate::output::Page;
 use crate::source::Finding;
+use crate::tenants::Tenants;
 use report::{Before, Report};
 use request::Request;
 
@@ -54,6 +56,7 @@ impl Said for Explained {
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), End> {
     let surface = args.surface.unwrap_or(Surface::Envoy);
     let request = Request::new(args, surface)?;
+    let tenants = Tenants::read(&args.tenants)?;
     let given = args.surface.map(|surface| [surface]);
     let question = Question {
         path: &args.policy,
@@ -61,16 +64,26 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), End> {
         default: &[Surface::Envoy],
         json: args.json,
     };
-    command::run(&question, |compiled| match compiled.policies.first() {
-        Some((_, policy)) if compiled.problems.is_empty() => {
-            Explained::Good(Box::new(explain(args, policy, &request)))
+    command::run(&question, |compiled| {
+        let compiled = tenants.judge_with(compiled);
+        match compiled.policies.first() {
+            Some((_, policy)) if compiled.problems.is_empty() => {
+                Explained::Good(Box::new(explain(args, policy, &tenants, &request)))
+            }
+            _ => Explained::Bad(Box::new(check::report(compiled, &Tenants::default()))),
         }
-        _ => Explained::Bad(Box::new(check::report(compiled))),
     })
 }
 
-fn explain(args: &ExplainArgs, policy: &Policy, request: &Request<'_>) -> Report {
-    let mut gate = Gate { policy, plan: Plan::new(), store: BTreeMap::new(), now: START };
+fn explain(
+    args: &ExplainArgs,
+    policy: &Policy,
+    tenants: &Tenants,
+    request: &Request<'_>,
+) -> Report {
+    let entries = ByTenant::under(policy, &tenants.entries);
+    let (plan, store) = (Plan::new(), BTreeMap::new());
+    let mut gate = Gate { policy, entries, plan, store, now: START };
     let mut before = Before::default();
     for _ in 1..args.repeat {
         gate.decide(request);
@@ -80,11 +93,13 @@ fn explain(args: &ExplainArgs, policy: &Policy, request: &Request<'_>) -> Report
     }
     gate.decide(request);
     Report::new(policy, request, &gate.plan, before)
+        .with_entry(policy, &gate.plan, tenants, gate.now)
 }
 
 /// A surface with a map for a store.
 struct Gate<'p> {
     policy: &'p Policy,
+    entries: ByTenant,
     plan: Plan,
     store: BTreeMap<Vec<u8>, Vec<u8>>,
     now: Timestamp,
@@ -93,7 +108,7 @@ struct Gate<'p> {
 impl Gate<'_> {
     /// Decides a request and charges what it is admitted to.
     fn decide(&mut self, request: &Request<'_>) {
-        self.policy.plan(request, &mut self.plan);
+        self.entries.plan(self.policy, request, self.now, &mut self.plan);
         self.commit();
     }
 
@@ -107,7 +122,7 @@ impl Gate<'_> {
     }
 
     fn commit(&mut self) {
-        let Self { policy, plan, store, now } = self;
+        let Self { policy, plan, store, now, .. } = self;
         plan.each_partition(|partition| {
             let stored = store.get(partition.key());
             partition.load(policy, stored.map(Vec::as_slice));

@@ -2,7 +2,7 @@
 //!
 //! Invariant: it says nothing that the report does not hold.
 
-use super::report::{Before, Report, RuleReport, VerdictReport};
+use super::report::{Before, EntryReport, Report, RuleReport, VerdictReport};
 use crate::output::{self, Page};
 
 /// The whole text.
@@ -16,8 +16,7 @@ pub(super) fn write(report: &Report, out: &mut Page) {
         line(out, 0, "path", &format!("servers read {}", report.paths.join(" or ")));
     }
     if let Some(tenant) = &report.tenant {
-        let tenant = tenant.escape_debug();
-        line(out, 0, "tenant", &format!("{tenant}; here without its entry, which is in a store"));
+        line(out, 0, "tenant", &format!("{}; {}", tenant.escape_debug(), entry(report)));
     }
     if report.request > 1 {
         line(out, 0, "request", &number(report.request, &report.before));
@@ -36,6 +35,20 @@ pub(super) fn write(report: &Report, out: &mut Page) {
     answer_text(report, out);
     for (name, value) in &report.origin_headers {
         line(out, 0, "to origin", &format!("{name}: {value}"));
+    }
+}
+
+/// What is known of the tenant's entry.
+fn entry(report: &Report) -> String {
+    match &report.entry {
+        Some(EntryReport { file, line, in_force: true, .. }) => {
+            format!("its entry stands at {file}:{line}")
+        }
+        Some(EntryReport { file, line, .. }) => {
+            format!("its entry at {file}:{line} has expired by the time of the request")
+        }
+        None if report.has_entries => "without an entry".to_owned(),
+        None => "here without its entry, which is in a store".to_owned(),
     }
 }
 
@@ -63,13 +76,18 @@ fn rule_text(rule: &RuleReport, out: &mut Page) {
         (None, Some(reason)) => {
             out.push_str(&format!("rule \"{name}\" does not apply: {reason}\n"))
         }
-        (None, None) => out.push_str(&format!("rule \"{name}\" does not apply\n")),
+        (None, None) => out.push_str(&format!(
+            "rule \"{name}\" is not asked: the request is refused before anything is counted\n"
+        )),
     }
 }
 
 fn verdict_text(verdict: &VerdictReport, out: &mut Page) {
     if let Some(tier) = &verdict.tier {
-        line(out, 2, "tier", &format!("\"{tier}\""));
+        let by = if verdict.entry.is_some() { ", by the tenant's entry" } else { "" };
+        line(out, 2, "tier", &format!("\"{tier}\"{by}"));
+    } else if verdict.entry.is_some() {
+        line(out, 2, "quotas", "the tenant's own");
     }
     let missing = verdict.malformed.unwrap_or("a part is missing");
     let hash = verdict.key_hash.as_deref().unwrap_or(missing);

@@ -5,12 +5,13 @@
 use std::net::IpAddr;
 
 use serde::Serialize;
-use tollgate_core::{Decision, Verdict};
+use tollgate_core::{Decision, Timestamp, Verdict};
 use tollgate_policy::{
     Answer, Applicability, Malformed, Outcome, Plan, Policy, QuotaSet, RuleVerdict, words,
 };
 
 use super::request::Request;
+use crate::tenants::Tenants;
 
 /// Everything about one request.
 #[derive(Debug, Serialize)]
@@ -26,6 +27,12 @@ pub(super) struct Report {
     /// Whose request it is; absent when it is nobody's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tenant: Option<String>,
+    /// Its entry, where one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) entry: Option<EntryReport>,
+    /// Entries were given.
+    #[serde(skip)]
+    pub(super) has_entries: bool,
     pub(super) request: u32,
     pub(super) before: Before,
     pub(super) rules: Vec<RuleReport>,
@@ -36,6 +43,16 @@ pub(super) struct Report {
     pub(super) body: Option<String>,
     /// Headers that the origin sees besides the client's own.
     pub(super) origin_headers: Vec<(String, String)>,
+}
+
+/// A tenant's entry, and where it stands.
+#[derive(Debug, Serialize)]
+pub(super) struct EntryReport {
+    pub(super) file: String,
+    pub(super) line: usize,
+    /// False when it has expired at the time of the request.
+    pub(super) in_force: bool,
+    pub(super) note: Option<String>,
 }
 
 /// What the same requests before this one were answered.
@@ -61,6 +78,9 @@ pub(super) struct RuleReport {
 pub(super) struct VerdictReport {
     pub(super) result: &'static str,
     pub(super) tier: Option<String>,
+    /// The tenant's entry chose the quotas: its `own` or a `tier`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) entry: Option<&'static str>,
     pub(super) key: String,
     /// 16 hexadecimal digits; `None` when a part is missing and the rule refuses, or when it is
     /// malformed.
@@ -130,6 +150,8 @@ impl Report {
             client: policy.client(request),
             paths: policy.readings(request),
             tenant: plan.tenant().and_then(|id| policy.name_of_tenant(id)),
+            entry: None,
+            has_entries: false,
             request: before.total().saturating_add(1),
             before,
             rules: rules(policy, request, plan, &outcome),
@@ -140,6 +162,24 @@ impl Report {
         };
         report.answer(&outcome, request.grpc_content_type());
         report
+    }
+
+    /// The same with the entry of its tenant, among those that were given.
+    pub(super) fn with_entry(
+        self,
+        policy: &Policy,
+        plan: &Plan,
+        tenants: &Tenants,
+        now: Timestamp,
+    ) -> Self {
+        let found = self.tenant.as_ref().and_then(|name| tenants.find(policy, name));
+        let entry = found.map(|(place, entry)| EntryReport {
+            file: place.file.clone(),
+            line: place.line,
+            in_force: plan.tenant().is_some_and(|id| policy.tenant(id, entry).is_in_force(now)),
+            note: entry.note().map(str::to_owned),
+        });
+        Self { entry, has_entries: tenants.are_given(), ..self }
     }
 
     /// Fills in what the client and the origin see.
@@ -183,19 +223,28 @@ fn rules(
             name: rule.name().to_owned(),
             applies: verdict.is_some(),
             reason: words::reason(&applicability),
-            verdict: verdict.map(|verdict| verdict_report(policy, plan, verdict)),
+            verdict: verdict.map(|verdict| verdict_report(policy, plan, outcome, verdict)),
         }
     };
     rules.map(report).collect()
 }
 
-fn verdict_report(policy: &Policy, plan: &Plan, verdict: &RuleVerdict<'_>) -> VerdictReport {
+fn verdict_report(
+    policy: &Policy,
+    plan: &Plan,
+    outcome: &Outcome<'_>,
+    verdict: &RuleVerdict<'_>,
+) -> VerdictReport {
     let words = policy.describe(verdict.rule);
-    let set = policy.quota_sets().get(verdict.quota_set);
+    let said = outcome.decisions().find(|said| said.rule == verdict.rule);
+    let set = said.map(|said| said.set);
+    let by_entry = said.is_some_and(|said| said.by_entry.is_some());
     let (key, charge) = words.map(|words| (words.key, words.charge)).unwrap_or_default();
     VerdictReport {
         result: verdict.result.label(),
         tier: set.and_then(QuotaSet::tier).map(str::to_owned),
+        entry: by_entry
+            .then(|| if set.and_then(QuotaSet::tier).is_some() { "tier" } else { "own" }),
         key,
         key_hash: verdict
             .partition

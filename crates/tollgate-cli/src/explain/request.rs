@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
-use tollgate_policy::{Facts, Surface, grpc_content_type};
+use tollgate_policy::{Entry, Facts, Surface, grpc_content_type};
 
 use crate::args::ExplainArgs;
 use crate::curl::{self, Url};
@@ -41,6 +41,16 @@ impl<'a> Request<'a> {
             ),
             Surface::Worker if args.route.is_some() => {
                 misuse("--route exists in Envoy only; a Worker has no named routes")
+            }
+            Surface::Envoy | Surface::Worker
+                if args.domain.is_some()
+                    || !args.descriptor.is_empty()
+                    || !args.beside.is_empty() =>
+            {
+                misuse(
+                    "--domain, --descriptor and --beside are what a rate limit service is asked \
+                     with; give --surface server",
+                )
             }
             Surface::Server if args.route.is_some() || !args.claims.is_empty() => {
                 misuse("--route and --claim are not known to a server")
@@ -89,6 +99,11 @@ impl<'a> Request<'a> {
     pub(super) fn grpc_content_type(&self) -> Option<&'static str> {
         grpc_content_type(&self.header("content-type")?)
     }
+}
+
+fn entry_of(descriptor: &[(String, String)], index: usize) -> Option<Entry<'_>> {
+    let (key, value) = descriptor.get(index)?;
+    Some(Entry::new(key.as_bytes(), value.as_bytes()))
 }
 
 fn misuse<T>(message: &str) -> Result<T, End> {
@@ -159,5 +174,17 @@ impl Facts for Request<'_> {
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let claim = self.args.claims.iter().find(|claim| claim.name == name)?;
         claim.text.as_ref().map(|text| text.as_bytes().into())
+    }
+
+    fn domain(&self) -> Option<Cow<'_, [u8]>> {
+        self.args.domain.as_ref().map(|domain| domain.as_bytes().into())
+    }
+
+    fn entry(&self, index: usize) -> Option<Entry<'_>> {
+        entry_of(&self.args.descriptor, index)
+    }
+
+    fn beside(&self, other: usize, index: usize) -> Option<Entry<'_>> {
+        entry_of(&self.args.beside.get(other)?.0, index)
     }
 }

@@ -24,6 +24,9 @@ pub(crate) struct ReplayArgs {
     /// Where the policy is enforced; envoy when left out
     #[arg(long, value_parser = surface_parser())]
     pub(crate) surface: Option<Surface>,
+    /// Entries of tenants as GET tenants lists them; may be repeated, one page each
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tenants: Vec<PathBuf>,
     /// The format of the lines: combined, common, vhost, nginx:FORMAT, envoy, envoy-json, json,
     /// csv, tsv and more; by the first lines when left out
     #[arg(long, value_parser = format)]

@@ -35,6 +35,7 @@ use crate::replay::lane::Lane;
 use crate::replay::merge::Merge;
 use crate::replay::progress::Progress;
 use crate::source::{self, Compiled, Source};
+use crate::tenants::Tenants;
 
 /// Replays what is named and prints the report.
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
     let (file, policy) = policy(&args.policy, args.surface)?;
     let other = args.against.as_deref().map(|path| self::policy(path, args.surface)).transpose()?;
     let given = args.given()?;
+    let tenants = self::tenants(args, &policy, other.as_ref())?;
     let interrupt = Interrupt::listen();
     let spooled = args.suggest.then_some(args.spool);
     let open = |path: &std::path::PathBuf| Input::open(path, &interrupt, spooled);
@@ -66,6 +68,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
         options: options(args)?,
         policy,
         other: other.map(|(_, other)| other),
+        tenants,
         given,
         formats,
         fields,
@@ -90,6 +93,7 @@ struct Job<'j> {
     options: Options,
     policy: Arc<Policy>,
     other: Option<Arc<Policy>>,
+    tenants: Tenants,
     given: Given,
     formats: Vec<Format>,
     fields: Vec<Field>,
@@ -109,6 +113,9 @@ impl Job<'_> {
         let mut replay = Replay::observed(policy, given, options, observer);
         if let Some(other) = &self.other {
             replay = replay.against(Arc::clone(other));
+        }
+        if self.tenants.are_given() {
+            replay = replay.with_tenants(&self.tenants.entries);
         }
         let sizes: Option<Vec<u64>> = inputs.iter().map(|input| input.size).collect();
         let total = sizes.map(|sizes| sizes.into_iter().fold(0, u64::saturating_add));
@@ -176,6 +183,21 @@ fn check(args: &ReplayArgs) -> Result<(), End> {
         return Err(End::Misuse("a condition on what changes needs --against".to_owned()));
     }
     Ok(())
+}
+
+/// The entries that are given for the policies.
+fn tenants(
+    args: &ReplayArgs,
+    policy: &Arc<Policy>,
+    other: Option<&(String, Arc<Policy>)>,
+) -> Result<Tenants, End> {
+    let other = other.map(|(_, other)| &**other);
+    let policies: Vec<&Policy> = [Some(&**policy), other].into_iter().flatten().collect();
+    if args.tenants.is_empty() {
+        Ok(Tenants::default())
+    } else {
+        Tenants::load(&args.tenants, &policies)
+    }
 }
 
 /// The policy in a file, and what the file is called.

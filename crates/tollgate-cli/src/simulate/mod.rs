@@ -23,12 +23,13 @@ use watch::{Step, Watch};
 /// Decisions from one look at the clock to the next.
 const AT_A_TIME: u64 = 10_000;
 
-/// What `--json` prints: the table, and with `--trace` the requests. Documented in
-/// docs/simulate.md.
+/// What `--json` prints: the table, what must be known to judge it, and with `--trace` the
+/// requests. Documented in docs/simulate.md.
 #[derive(Serialize)]
 struct Found<'f> {
     #[serde(flatten)]
     table: &'f Table,
+    notes: &'f [&'static str],
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<&'f VecDeque<Step>>,
 }
@@ -37,6 +38,9 @@ struct Found<'f> {
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), End> {
     let setup = Setup::new(args)?;
     let mut run = Run::new(Arc::clone(&setup.policy), &setup.traffic, args.seed);
+    if let Some(tenants) = &setup.tenants {
+        run = run.with_tenants(tenants);
+    }
     let mut watch = Watch::new(args.trace);
     let mut live = Live::new();
     loop {
@@ -48,7 +52,8 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), End> {
     }
     drop(live);
     let table = run.table();
-    let found = Found { table: &table, trace: args.trace.map(|_| &watch.trace) };
+    let (notes, trace) = (setup.notes(), args.trace.map(|_| &watch.trace));
+    let found = Found { table: &table, notes: &notes, trace };
     args.outputs.write(&found, &report::report(args, &setup, &table, &watch))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Invariant: every number is one of the table's or the watch's.
 
+use tollgate_core::Span;
 use tollgate_report::{
     Axis, Cell, Column, Figures, Mark, Plot, Report, Section, Series, Shape, Table as Listing,
 };
@@ -28,7 +29,10 @@ pub(super) fn report(args: &SimulateArgs, setup: &Setup, table: &Table, watch: &
             "{times} times a client gave up, because 1,000,000 others were to come again already."
         ));
     }
-    first.figures(figures(setup, table));
+    for note in setup.notes() {
+        first.text(format!("Note: {note}."));
+    }
+    first.figures(figures(table));
     if table.quotas.len() > 1 {
         first.table(quotas(setup, table));
     }
@@ -76,7 +80,7 @@ fn title(args: &SimulateArgs, setup: &Setup) -> String {
     format!("{traffic} against {policy}")
 }
 
-fn figures(setup: &Setup, table: &Table) -> Figures {
+fn figures(table: &Table) -> Figures {
     let share = |count: u64| {
         let cell = Cell::share(count, table.offered);
         if count > 0 { format!("{} of all", cell.to_words()) } else { String::new() }
@@ -88,7 +92,7 @@ fn figures(setup: &Setup, table: &Table) -> Figures {
         .figure("denied", Cell::Count(table.denied), share(table.denied))
         .figure("false allow", Cell::Count(table.false_allow), "admitted where an exact log denies")
         .figure("false deny", Cell::Count(table.false_deny), "denied where an exact log allows");
-    let worst = worst(setup, table);
+    let worst = worst(table);
     let mut figures = figures
         .figure("most in any window", Cell::Count(table.most_admitted), worst)
         .figure("most at one instant", Cell::Count(table.burst), "");
@@ -116,14 +120,17 @@ fn figures(setup: &Setup, table: &Table) -> Figures {
 
 /// `of 10 per minute`: the quota that the most were admitted of. Quotas of other rules and tiers
 /// may have its name.
-fn worst(setup: &Setup, table: &Table) -> String {
+fn worst(table: &Table) -> String {
     let is_it =
         |row: &QuotaRow| (row.most_admitted, row.limit) == (table.most_admitted, table.limit);
-    let limiters = setup.policy.quota_sets().iter().flat_map(|set| set.quotas());
-    let worst = table.quotas.iter().zip(limiters).find(|(row, _)| is_it(row));
-    worst.map_or_else(String::new, |(_, quota)| {
-        format!("of {} per {}", quota.limiter().limit(), words::window(quota.limiter().window()))
-    })
+    let worst = table.quotas.iter().find(|row| is_it(row));
+    worst.map_or_else(String::new, |row| format!("of {}", how_much(row)))
+}
+
+/// `10 per minute`
+fn how_much(row: &QuotaRow) -> String {
+    let window = Span::from_nanos(row.window_us.saturating_mul(1_000));
+    format!("{} per {}", row.limit, words::window(window))
 }
 
 fn quotas(setup: &Setup, table: &Table) -> Listing {
@@ -143,6 +150,16 @@ fn quotas(setup: &Setup, table: &Table) -> Listing {
             Cell::text(words::quota(limiter)),
             Cell::Count(row.most_admitted),
             Cell::Count(limiter.max_in_window()),
+            Cell::Count(row.burst),
+            Cell::Bytes(row.state_len),
+        ]);
+    }
+    for row in table.quotas.iter().filter(|row| row.of_tenants) {
+        listing.push([
+            Cell::text(format!("{}, tenants' own", row.name)),
+            Cell::text(format!("{}, {}", how_much(row), row.algorithm)),
+            Cell::Count(row.most_admitted),
+            Cell::Empty,
             Cell::Count(row.burst),
             Cell::Bytes(row.state_len),
         ]);

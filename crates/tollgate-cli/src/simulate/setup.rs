@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tollgate_core::{MAX_WINDOW, Span};
-use tollgate_policy::{Policy, Problems, Surface};
-use tollgate_sim::{Traffic, TrafficError};
+use tollgate_policy::{Policy, Problems, Scope, Surface};
+use tollgate_replay::WITHOUT_ENTRIES;
+use tollgate_sim::{Tenants as ByTenant, Traffic, TrafficError};
 
 use crate::args::SimulateArgs;
 use crate::command;
@@ -18,6 +19,7 @@ use crate::end::End;
 use crate::input::{self, Input, Language};
 use crate::output::{self, Page};
 use crate::source::{self, Compiled, Source};
+use crate::tenants::Tenants;
 use crate::yaml::{Node, Reading};
 
 /// Both halves.
@@ -25,6 +27,7 @@ pub(super) struct Setup {
     pub(super) policy: Arc<Policy>,
     /// Of the policy: its file, or `None` when flags say it.
     pub(super) policy_file: Option<String>,
+    pub(super) tenants: Option<Arc<ByTenant>>,
     pub(super) traffic: Traffic,
     pub(super) traffic_file: Option<String>,
 }
@@ -46,7 +49,47 @@ impl Setup {
             Some(path) => traffic_of_file(path, args).map(|(t, name)| (t, Some(name)))?,
             None => (traffic_of_flags(args)?, None),
         };
-        Ok(Self { policy: Arc::new(policy), policy_file, traffic, traffic_file })
+        one_count(&policy, &traffic)?;
+        let tenants = tenants(args, &policy, &traffic)?;
+        Ok(Self { policy: Arc::new(policy), policy_file, tenants, traffic, traffic_file })
+    }
+
+    /// What a reader must know to judge the figures.
+    pub(super) fn notes(&self) -> Vec<&'static str> {
+        let is_without = self.policy.has_tenants() && self.tenants.is_none();
+        is_without.then_some(WITHOUT_ENTRIES).into_iter().collect()
+    }
+}
+
+/// The entries that are given, under the policy.
+fn tenants(
+    args: &SimulateArgs,
+    policy: &Policy,
+    traffic: &Traffic,
+) -> Result<Option<Arc<ByTenant>>, End> {
+    if args.tenants.is_empty() {
+        return Ok(None);
+    }
+    if traffic.keeps_counts_as_envoy() {
+        let message = "Envoy's table keeps no tenants: leave out --tenants, or --store envoy";
+        return Err(End::Misuse(message.to_owned()));
+    }
+    let given = Tenants::load(&args.tenants, &[policy])?;
+    Ok(Some(Arc::new(ByTenant::under(policy, &given.entries))))
+}
+
+/// A count of the fleet is one, whichever nodes there are: of several the simulator knows no
+/// authority.
+fn one_count(policy: &Policy, traffic: &Traffic) -> Result<(), End> {
+    let mut rules = policy.rules().iter();
+    match rules.find(|rule| rule.scope() == Scope::Fleet) {
+        Some(rule) if traffic.nodes() > 1 => Err(End::Misuse(format!(
+            "rule \"{}\" has one count for the fleet, and {} nodes would each have their own here: simulate one node, \
+             which is that count",
+            rule.name(),
+            traffic.nodes()
+        ))),
+        _ => Ok(()),
     }
 }
 

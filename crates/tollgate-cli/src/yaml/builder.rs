@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use saphyr_parser::{Event, ScalarStyle, Tag};
+use saphyr_parser::{Event, Marker, ScalarStyle, Tag};
 
 use super::node::{Fault, Field, Kind, Node};
 use super::scalar::{Form, Scalar};
@@ -30,6 +30,7 @@ pub(super) struct Builder {
 /// A list or an object that has not ended.
 struct Open {
     line: usize,
+    column: usize,
     anchor: usize,
     /// The weight of the tree when it began.
     weight: usize,
@@ -45,17 +46,19 @@ enum Content {
 struct Name {
     text: String,
     line: usize,
+    column: usize,
     /// Envoy leaves such a field out.
     is_ignored: bool,
 }
 
 impl Builder {
-    /// Takes the next event, which begins at `line`.
-    pub(super) fn take(&mut self, event: Event<'_>, line: usize) -> Result<(), Fault> {
-        let fault = |message: &str| Err(Fault { line, message: message.to_owned() });
+    /// Takes the next event, which begins at `mark`.
+    pub(super) fn take(&mut self, event: Event<'_>, mark: Marker) -> Result<(), Fault> {
+        let (line, column) = (mark.line(), mark.col().saturating_add(1));
+        let fault = |message: &str| Err(Fault { line, column, message: message.to_owned() });
         match event {
             Event::DocumentStart(_) if self.root.is_some() => {
-                fault("a second document begins here, of which Envoy reads nothing; give one")
+                fault("a second document begins here, of which nothing is read; give one")
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.weigh(NODE_WEIGHT.saturating_add(text.len()), line)?;
@@ -63,13 +66,15 @@ impl Builder {
                 let form = form(style, tag.as_deref());
                 let scalar = Scalar { text: text.into_owned(), form };
                 let weight = NODE_WEIGHT.saturating_add(scalar.text.len());
-                let node = Node { line, kind: Kind::Scalar(scalar) };
+                let node = Node { line, column, kind: Kind::Scalar(scalar) };
                 self.anchor(anchor, &node, weight)?;
                 self.put(node, is_ignored)
             }
-            Event::SequenceStart(anchor, _) => self.start(line, anchor, Content::List(Vec::new())),
+            Event::SequenceStart(anchor, _) => {
+                self.start((line, column), anchor, Content::List(Vec::new()))
+            }
             Event::MappingStart(anchor, _) => {
-                self.start(line, anchor, Content::Object(Vec::new(), None))
+                self.start((line, column), anchor, Content::Object(Vec::new(), None))
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => match self.anchors.get(&anchor).cloned() {
@@ -85,7 +90,7 @@ impl Builder {
 
     /// The whole tree.
     pub(super) fn finish(self) -> Result<Node, Fault> {
-        self.root.ok_or(Fault { line: 1, message: "is empty".to_owned() })
+        self.root.ok_or(Fault { line: 1, column: 1, message: "is empty".to_owned() })
     }
 
     fn weigh(&mut self, weight: usize, line: usize) -> Result<(), Fault> {
@@ -95,26 +100,34 @@ impl Builder {
         }
         Err(Fault {
             line,
+            column: 1,
             message: "has too many values, with what its aliases stand for".to_owned(),
         })
     }
 
-    fn start(&mut self, line: usize, anchor: usize, content: Content) -> Result<(), Fault> {
+    fn start(
+        &mut self,
+        (line, column): (usize, usize),
+        anchor: usize,
+        content: Content,
+    ) -> Result<(), Fault> {
         if self.open.len() >= MAX_DEPTH {
             let message = format!("is nested more than {MAX_DEPTH} levels deep");
-            return Err(Fault { line, message });
+            return Err(Fault { line, column, message });
         }
-        self.open.push(Open { line, anchor, weight: self.weight, content });
+        self.open.push(Open { line, column, anchor, weight: self.weight, content });
         self.weigh(NODE_WEIGHT, line)
     }
 
     fn end(&mut self) -> Result<(), Fault> {
-        let Some(Open { line, anchor, weight, content }) = self.open.pop() else { return Ok(()) };
+        let Some(Open { line, column, anchor, weight, content }) = self.open.pop() else {
+            return Ok(());
+        };
         let kind = match content {
             Content::List(items) => Kind::List(items),
             Content::Object(fields, _) => Kind::Object(fields),
         };
-        let node = Node { line, kind };
+        let node = Node { line, column, kind };
         self.anchor(anchor, &node, self.weight.saturating_sub(weight))?;
         self.put(node, false)
     }
@@ -130,21 +143,23 @@ impl Builder {
 
     /// Puts a whole value where it belongs.
     fn put(&mut self, node: Node, is_ignored: bool) -> Result<(), Fault> {
-        let line = node.line;
+        let (line, column) = (node.line, node.column);
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(node),
             Some(Content::List(items)) => items.push(node),
             Some(Content::Object(fields, name)) => match (name.take(), node.kind) {
                 (None, Kind::Scalar(scalar)) => {
-                    *name = Some(Name { text: scalar.into_name(), line, is_ignored });
+                    *name = Some(Name { text: scalar.into_name(), line, column, is_ignored });
                 }
                 (None, _) => {
                     let message = "a list or an object is no name".to_owned();
-                    return Err(Fault { line, message });
+                    return Err(Fault { line, column, message });
                 }
                 (Some(name), _) if name.is_ignored => {}
-                (Some(Name { text, line: at, .. }), kind) => {
-                    fields.push(Field { name: text, line: at, value: Node { line, kind } });
+                (Some(name), kind) => {
+                    let value = Node { line, column, kind };
+                    let Name { text, line, column, .. } = name;
+                    fields.push(Field { name: text, line, column, value });
                 }
             },
         }

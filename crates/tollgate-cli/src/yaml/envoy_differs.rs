@@ -33,7 +33,8 @@ impl<'t> Source<'t> {
             }
             _ => return Ok(()),
         };
-        Err(Fault { line: span.start.line(), message: message.to_owned() })
+        let (line, column) = (span.start.line(), span.start.col().saturating_add(1));
+        Err(Fault { line, column, message: message.to_owned() })
     }
 
     fn has_blank_escape(&mut self, span: Span) -> bool {

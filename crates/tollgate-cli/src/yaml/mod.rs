@@ -10,7 +10,7 @@ mod envoy_differs;
 mod node;
 mod scalar;
 
-use saphyr_parser::Parser;
+use saphyr_parser::{Event, Parser, Span};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use builder::Builder;
@@ -19,18 +19,32 @@ pub(crate) use node::{Fault, Field, Kind, Node};
 pub(crate) use scalar::{Form, Reading, Scalar, Value};
 
 impl Node {
-    /// Reads `text`.
+    /// Reads `text`, of which Envoy must make the same.
     pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
+        let mut source = Source::new(text);
+        Self::parse_if(text, |event, span| source.same_for_envoy(event, span))
+    }
+
+    /// Reads `text` of somebody who is not Envoy.
+    pub(crate) fn parse_of_others(text: &str) -> Result<Self, Fault> {
+        Self::parse_if(text, |_, _| Ok(()))
+    }
+
+    /// Reads `text` as long as `check` has nothing against what comes.
+    fn parse_if(
+        text: &str,
+        mut check: impl FnMut(&Event<'_>, Span) -> Result<(), Fault>,
+    ) -> Result<Self, Fault> {
         let mut parser = Parser::new_from_str(text);
         let mut builder = Builder::default();
-        let mut source = Source::new(text);
         while let Some(next) = parser.next_event() {
             let (event, span) = next.map_err(|error| Fault {
                 line: error.marker().line(),
+                column: error.marker().col().saturating_add(1),
                 message: format!("not YAML: {}", error.info()),
             })?;
-            source.same_for_envoy(&event, span)?;
-            builder.take(event, span.start.line())?;
+            check(&event, span)?;
+            builder.take(event, span.start)?;
         }
         builder.finish()
     }

@@ -10,6 +10,8 @@ use super::scalar::{Reading, Scalar, Value};
 pub(crate) struct Node {
     /// Counted from 1.
     pub(crate) line: usize,
+    /// In characters, counted from 1.
+    pub(crate) column: usize,
     pub(crate) kind: Kind,
 }
 
@@ -28,6 +30,7 @@ pub(crate) struct Field {
     pub(crate) name: String,
     /// Where the name stands.
     pub(crate) line: usize,
+    pub(crate) column: usize,
     pub(crate) value: Node,
 }
 
@@ -35,6 +38,8 @@ pub(crate) struct Field {
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) line: usize,
+    /// In characters, counted from 1.
+    pub(crate) column: usize,
     pub(crate) message: String,
 }
 

@@ -9,7 +9,8 @@ mod suggested;
 use tollgate_report::{Cell, Column, Figures, Kind, Report, Section, Table};
 
 use crate::summary::{
-    Against, Changed, Clients, Example, LimitedKey, RuleSummary, Summary, Tally, TopKeys, Waits,
+    Against, Changed, Clients, Example, LimitedKey, QuotaSummary, RuleSummary, Summary, Tally,
+    TopKeys, Waits,
 };
 use log::{log, seconds, timeline};
 use suggested::suggested;
@@ -168,7 +169,7 @@ fn rules(section: &mut Section, rules: &[RuleSummary]) {
         for quota in &rule.quotas {
             table.push([
                 Cell::text(&rule.name),
-                quota.tier.as_ref().map_or(Cell::Empty, Cell::text),
+                tier(quota),
                 Cell::text(&quota.name),
                 Cell::Count(quota.limit),
                 Cell::Duration(quota.window_ms.saturating_mul(1_000_000)),
@@ -236,6 +237,15 @@ fn rule_table(name: &str, title: &str, rules: &[RuleSummary]) -> Table {
         table.push(cells);
     }
     table
+}
+
+/// The tier that a quota is of, or whose it is.
+fn tier(quota: &QuotaSummary) -> Cell {
+    match &quota.tier {
+        _ if quota.of_tenants => Cell::text("(tenants' own)"),
+        Some(tier) => Cell::text(tier),
+        None => Cell::Empty,
+    }
 }
 
 fn keys(section: &mut Section, keys: &TopKeys) {

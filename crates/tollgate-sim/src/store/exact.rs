@@ -5,7 +5,8 @@
 //! so nothing is ever swept at once, and of `n` keys that are live at most about `4 n` are held.
 //!
 //! A place is the 16 bytes of the keyed hash of its key, or zeros when it is free, then the value:
-//! one cache line for a small one.
+//! one cache line for a small one. Values of tenants with quotas of their own are longer than the
+//! others of their group: they are few, and lie apart.
 
 use hashbrown::HashTable;
 use tollgate_core::{Span, Timestamp};
@@ -13,6 +14,8 @@ use tollgate_policy::{Partition, Policy};
 
 /// Bytes of the hash before a value.
 const OWNER: usize = 16;
+/// Longer values from which on idle ones are forgotten, each time that their number has doubled.
+const FEW_LONG: usize = 4_096;
 /// Places that a new key looks at.
 const LOOKS: usize = 2;
 
@@ -20,10 +23,23 @@ const LOOKS: usize = 2;
 #[derive(Debug)]
 pub(super) struct Exact {
     shelves: Vec<Shelf>,
+    /// Longer values. (An ordered map would be 2 KB more of the page.)
+    long: HashTable<Long>,
+    /// How many of them there may be before idle ones are forgotten.
+    room: usize,
     /// How much longer than until it is idle a value is kept.
     keeps: Span,
     /// A group has so many keys before any is forgotten.
     holds: usize,
+}
+
+/// A value with a tenant's own quotas, and when it may be forgotten.
+#[derive(Debug)]
+struct Long {
+    group: usize,
+    key: u128,
+    value: Vec<u8>,
+    idle_at: Timestamp,
 }
 
 /// The keys of one group.
@@ -41,7 +57,7 @@ struct Shelf {
 
 impl Exact {
     pub(super) const fn new(keeps: Span) -> Self {
-        Self { shelves: Vec::new(), keeps, holds: 0 }
+        Self { shelves: Vec::new(), long: HashTable::new(), room: FEW_LONG, keeps, holds: 0 }
     }
 
     pub(super) const fn hold(&mut self, keys: usize) {
@@ -49,23 +65,28 @@ impl Exact {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shelves.iter().map(|shelf| shelf.by_key.len()).sum()
+        let held: usize = self.shelves.iter().map(|shelf| shelf.by_key.len()).sum();
+        held.saturating_add(self.long.len())
     }
 
     pub(super) fn state_bytes(&self) -> usize {
         let bytes =
             |shelf: &Shelf| shelf.by_key.len().saturating_mul(shelf.width.saturating_sub(OWNER));
-        self.shelves.iter().map(bytes).fold(0, usize::saturating_add)
+        let long = self.long.iter().map(|long| long.value.len());
+        self.shelves.iter().map(bytes).chain(long).fold(0, usize::saturating_add)
     }
 
-    /// The value of a key and its place.
+    /// The value of a key, and its place if it has one.
     #[inline]
-    pub(super) fn find(&self, group: usize, key: u128) -> Option<(u32, &[u8])> {
+    pub(super) fn find(&self, group: usize, key: u128) -> Option<(Option<u32>, &[u8])> {
+        if let Some(long) = self.long.find(low(key), |long| long.is_of(group, key)) {
+            return Some((None, &long.value));
+        }
         let shelf = self.shelves.get(group)?;
         let slot = *shelf
             .by_key
             .find(low(key), |slot| owner_at(&shelf.places, shelf.width, *slot) == key)?;
-        Some((slot, shelf.place(slot)?.get(OWNER..)?))
+        Some((Some(slot), shelf.place(slot)?.get(OWNER..)?))
     }
 
     /// Writes a value over the key's last one; false when the place is not the key's any more, or
@@ -107,18 +128,56 @@ impl Exact {
         now: Timestamp,
     ) -> Option<u32> {
         let group = partition.group();
+        let compiled = policy.groups().get(group)?;
+        if partition.value().len() != compiled.value_len() {
+            self.insert_long(policy, partition, key, now);
+            return None;
+        }
+        self.take_long(group, key); // its entry is over
         if self.shelves.len() <= group {
             self.shelves.resize_with(policy.groups().len(), Shelf::default);
         }
         let keeps = self.keeps;
         let shelf = self.shelves.get_mut(group)?;
         shelf.width = partition.value().len().checked_add(OWNER)?;
-        let compiled = policy.groups().get(group)?;
         let looks = if shelf.by_key.len() < self.holds { 0 } else { LOOKS };
         for _ in 0..looks {
             shelf.look(|value| compiled.idle_at(policy, value).saturating_add(keeps) <= now);
         }
         shelf.insert(key, partition.value())
+    }
+
+    /// Stores a value that is longer than the others of its group; when there are twice as many as
+    /// were live the last time, those are let go that are idle at `now`.
+    fn insert_long(
+        &mut self,
+        policy: &Policy,
+        partition: Partition<'_>,
+        key: u128,
+        now: Timestamp,
+    ) {
+        if self.long.len() >= self.room {
+            let keeps = self.keeps;
+            self.long.retain(|long| long.idle_at.saturating_add(keeps) > now);
+            self.room = self.long.len().saturating_mul(2).max(FEW_LONG);
+        }
+        let idle_at = partition.idle_at(policy);
+        let (group, value) = (partition.group(), partition.value().to_vec());
+        self.take_long(group, key);
+        let long = Long { group, key, value, idle_at };
+        self.long.insert_unique(low(key), long, |long| low(long.key));
+    }
+
+    fn take_long(&mut self, group: usize, key: u128) {
+        if let Ok(long) = self.long.find_entry(low(key), |long| long.is_of(group, key)) {
+            long.remove();
+        }
+    }
+}
+
+impl Long {
+    const fn is_of(&self, group: usize, key: u128) -> bool {
+        self.group == group && self.key == key
     }
 }
 

@@ -172,7 +172,7 @@ impl Store {
             Kind::Exact(exact) => {
                 let (slot, value) = exact.find(group, key).unzip();
                 partition.load(policy, value);
-                Place { key, slot, fingerprint: None }
+                Place { key, slot: slot.flatten(), fingerprint: None }
             }
             Kind::Bounded(bounded) => {
                 let fingerprint = fingerprint(&self.secret, partition.key());
@@ -196,7 +196,7 @@ impl Store {
                     return;
                 }
                 // New, or moved since it was read: forgotten, or written by another worker.
-                place.slot = exact.find(partition.group(), place.key).map(|(slot, _)| slot);
+                place.slot = exact.find(partition.group(), place.key).and_then(|(slot, _)| slot);
                 if !place.slot.is_some_and(|slot| exact.replace(partition, place.key, slot)) {
                     place.slot = exact.insert(policy, partition, place.key, now);
                 }

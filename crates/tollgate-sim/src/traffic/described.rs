@@ -7,7 +7,7 @@ use std::fmt;
 use serde::Deserialize as _;
 use tollgate_core::{Span, Timestamp};
 
-use super::document::{Document, Servers, Source};
+use super::document::{Document, Servers, Source, StoreKind};
 
 /// The longest document, in bytes: 1 MiB.
 const MAX_DOCUMENT: usize = 1 << 20;
@@ -148,6 +148,18 @@ impl Traffic {
 
     pub(super) fn all_sources(&self) -> &[Source] {
         &self.document.sources
+    }
+
+    /// How many nodes it comes to, each with a store of its own.
+    #[must_use]
+    pub const fn nodes(&self) -> u64 {
+        self.document.servers.count.0
+    }
+
+    /// True when its nodes keep counts in Envoy's table.
+    #[must_use]
+    pub const fn keeps_counts_as_envoy(&self) -> bool {
+        matches!(self.servers().store, StoreKind::Envoy)
     }
 
     pub(crate) const fn servers(&self) -> &Servers {

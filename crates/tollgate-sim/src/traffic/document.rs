@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use tollgate_core::Span;
 
 use super::scalar::{
-    Bin, Bounded, Count, Exponent, Headers, Listed, Nodes, Positive, Ppm, Rate, Status, Text, Time,
+    Bin, Bounded, Count, Descriptor, Exponent, Headers, Listed, Nodes, Positive, Ppm, Rate, Status,
+    Text, Time,
 };
 
 /// Requests that come.
@@ -117,6 +118,12 @@ pub(crate) struct Shape {
     pub(crate) path: Text,
     pub(crate) host: Text,
     pub(crate) headers: Headers,
+    /// The domain that a rate limit service is asked with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) domain: Option<Text>,
+    /// The entries of the descriptor that it is asked about.
+    #[serde(skip_serializing_if = "Descriptor::is_empty")]
+    pub(crate) descriptor: Descriptor,
 }
 
 impl Default for Shape {
@@ -127,6 +134,8 @@ impl Default for Shape {
             path: text("/"),
             host: text("example.com"),
             headers: Headers::default(),
+            domain: None,
+            descriptor: Descriptor::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
 use tollgate_core::Timestamp;
-use tollgate_policy::Facts;
+use tollgate_policy::{Entry, Facts};
 
 use super::document::Shape;
 
@@ -80,5 +80,14 @@ impl Facts for RequestFacts<'_> {
 
     fn peer(&self) -> Option<IpAddr> {
         Some(self.request.address())
+    }
+
+    fn domain(&self) -> Option<Cow<'_, [u8]>> {
+        self.shape.domain.as_ref().map(|domain| self.filled(&domain.0))
+    }
+
+    fn entry(&self, index: usize) -> Option<Entry<'_>> {
+        let (key, value) = self.shape.descriptor.0.get(index)?;
+        Some(Entry { key: key.0.as_bytes().into(), value: self.filled(&value.0) })
     }
 }

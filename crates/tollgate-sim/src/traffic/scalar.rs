@@ -17,6 +17,8 @@ const MAX_LISTED: usize = 100_000;
 const MAX_TEXT: usize = 4_096;
 /// Headers of a request.
 const MAX_HEADERS: usize = 64;
+/// Entries of a descriptor.
+const MAX_ENTRIES: usize = 32;
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -145,6 +147,37 @@ impl<'de> Deserialize<'de> for Headers {
         Ok(Self(
             given.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect(),
         ))
+    }
+}
+
+/// The entries of a descriptor in their order, each an object of one key: `[{"user": "{client}"}]`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Descriptor(pub(crate) Vec<(Text, Text)>);
+
+impl Descriptor {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'de> Deserialize<'de> for Descriptor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let given = Vec::<BTreeMap<String, Text>>::deserialize(deserializer)?;
+        if given.len() > MAX_ENTRIES {
+            return Err(Error::invalid_length(given.len(), &"at most 32 entries"));
+        }
+        if given.iter().any(|entry| entry.len() != 1) {
+            return Err(Error::custom("an entry of a descriptor is an object with one key"));
+        }
+        let entries = given.into_iter().flatten();
+        Ok(Self(entries.map(|(key, value)| (Text(key), value)).collect()))
+    }
+}
+
+impl Serialize for Descriptor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entries = self.0.iter().map(|(key, value)| BTreeMap::from([(&*key.0, value)]));
+        serializer.collect_seq(entries)
     }
 }
 

@@ -1,0 +1,109 @@
+//! A configuration of `envoyproxy/ratelimit` as a policy, and what differs.
+//!
+//! Invariant: with a problem there is no policy, so none has fewer limits than its configuration.
+//! Whatever the files hold, this takes bounded memory. Deliberately absent: the settings of that
+//! service's process and of Envoy, which stand in no such file; and everything of the command line,
+//! so that a fuzzer can ask, too.
+
+mod config;
+mod fields;
+mod finding;
+mod policy;
+mod read;
+mod rules;
+
+use crate::yaml::Node;
+pub(crate) use finding::{Finding, Kind, Place};
+use finding::{Findings, has_problems, shown};
+use policy::Domain;
+
+/// What differs whatever the configuration says.
+const ALWAYS: [(Kind, &str); 4] = [
+    (
+        Kind::Differs,
+        "a hit that is refused does not count; there it does, so a call with a \"hits_addend\" of more than 1 that \
+         is refused uses up what was left of the window",
+    ),
+    (
+        Kind::Differs,
+        "keys and values are compared each for itself; there they are put together with \"_\", so that a_b with c \
+         is a with b_c",
+    ),
+    (
+        Kind::Differs,
+        "when the counts cannot be read requests pass, as \"on_failure\" says; there the call fails, and Envoy's \
+         \"failure_mode_deny\" decides",
+    ),
+    (
+        Kind::NoEquivalent,
+        "a limit that a descriptor brings along in the call is no rule's, so it is not looked at",
+    ),
+];
+
+/// A file of a configuration.
+pub(crate) struct File {
+    /// What it is called.
+    pub(crate) name: String,
+    pub(crate) text: String,
+}
+
+/// What became of a configuration.
+pub(crate) struct Converted {
+    /// The policy as text; `None` where there are problems.
+    pub(crate) policy: Option<String>,
+    /// With problems, all of these; else everything that differs. In the order of the files.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// Converts the files, one for each domain. A file of more than `most` bytes is a problem.
+pub(crate) fn convert(files: Vec<File>, most: usize) -> Converted {
+    let mut findings = Vec::new();
+    let mut domains: Vec<Domain> = Vec::new();
+    for file in files {
+        let (domain, found) = domain(file, most, &domains);
+        findings.extend(found);
+        domains.extend(domain);
+    }
+    let policy = match has_problems(&findings) {
+        true => None,
+        false => policy::write(&domains, &mut findings),
+    };
+    let policy = policy.filter(|_| !has_problems(&findings));
+    if policy.is_none() {
+        findings.retain(|finding| finding.kind == Kind::Problem);
+    } else {
+        let always = |(kind, message): (Kind, &str)| Finding {
+            kind,
+            file: None,
+            place: None,
+            message: message.to_owned(),
+        };
+        findings.extend(ALWAYS.map(always));
+    }
+    Converted { policy, findings }
+}
+
+/// What one file limits, and what is found in it.
+fn domain(file: File, most: usize, earlier: &[Domain]) -> (Option<Domain>, Vec<Finding>) {
+    let File { name: file, text } = file;
+    let mut findings = Findings::of(file.clone());
+    let start = Place { line: 1, column: 1 };
+    if text.len() > most {
+        findings.problem(start, format!("has more than {} MiB", most >> 20));
+        return (None, findings.all);
+    }
+    let root = match Node::parse_of_others(text.trim_start_matches('\u{feff}')) {
+        Ok(root) => root,
+        Err(fault) => {
+            findings.problem(Place { line: fault.line, column: fault.column }, fault.message);
+            return (None, findings.all);
+        }
+    };
+    let Some(config) = read::config(&root, &mut findings) else { return (None, findings.sorted()) };
+    if let Some(other) = earlier.iter().find(|other| other.name == config.domain) {
+        let message = format!("the domain {} is in {} already", shown(&config.domain), other.file);
+        findings.problem(config.at, message);
+    }
+    let candidates = rules::candidates(&config, &mut findings);
+    (Some(Domain { file, name: config.domain, candidates }), findings.sorted())
+}

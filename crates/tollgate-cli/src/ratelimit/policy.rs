@@ -1,0 +1,170 @@
+//! The policy that rules are written into, for people to read and to go on with.
+//!
+//! Invariant: it is a policy document, or the findings have a problem. Names are made of the
+//! limits' names, or of keys and values, and no two are the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+use tollgate_policy::{MAX_DOCUMENT, Policy, Surface};
+
+use super::config::Unit;
+use super::finding::{Finding, Kind};
+use super::rules::Candidate;
+
+/// The longest name of a rule.
+const MAX_NAME: usize = 64;
+/// The most rules of a policy: of more none is written, and the compiler says it.
+const MAX_RULES: usize = 1000;
+
+/// What one file limits.
+pub(super) struct Domain {
+    pub(super) file: String,
+    pub(super) name: String,
+    pub(super) candidates: Vec<Candidate>,
+}
+
+/// The policy of these domains as text; what is said of it is added to the `findings`.
+pub(super) fn write(domains: &[Domain], findings: &mut Vec<Finding>) -> Option<String> {
+    let limits = domains.iter().flat_map(|domain| &domain.candidates);
+    let count = limits.filter(|candidate| candidate.quota.is_some()).count();
+    if count > MAX_RULES {
+        let message = format!("has {count} limits; a policy has at most {MAX_RULES} rules");
+        findings.push(Finding { kind: Kind::Problem, file: None, place: None, message });
+        return None;
+    }
+    let mut names = BTreeSet::new();
+    let (mut rules, mut len) = (Vec::new(), 0_usize);
+    for domain in domains {
+        let replacing = replacing(domain);
+        for candidate in &domain.candidates {
+            let Some(quota) = candidate.quota else { continue };
+            if len > MAX_DOCUMENT {
+                let message = "makes a policy of more than 1 MiB, the longest one".to_owned();
+                findings.push(Finding { kind: Kind::Problem, file: None, place: None, message });
+                return None;
+            }
+            let name = name_of(domain, candidate, domains.len() > 1, &mut names);
+            if quota.0 == 0 {
+                findings.push(refused(&domain.file, candidate));
+            }
+            let rule = rule(&name, domain, candidate, quota, &replacing);
+            len = len.saturating_add(rule.len());
+            rules.push(rule);
+        }
+    }
+    let policy = match rules.as_slice() {
+        [] => "{\n  \"version\": 1,\n  \"rules\": []\n}\n".to_owned(),
+        rules => format!("{{\n  \"version\": 1,\n  \"rules\": [\n{}\n  ]\n}}\n", rules.join(",\n")),
+    };
+    findings.extend(compiled(&policy));
+    Some(policy)
+}
+
+/// What the compiler says of the policy: nothing, unless the configuration is too much for one.
+fn compiled(policy: &str) -> Vec<Finding> {
+    let (kind, said) = match Policy::compile(policy, Surface::Server) {
+        Ok(policy) => (Kind::Written, policy.warnings().clone()),
+        Err(problems) => (Kind::Problem, problems),
+    };
+    let finding = |problem: tollgate_policy::Problem| Finding {
+        kind,
+        file: None,
+        place: None,
+        message: format!("in the policy: {problem}"),
+    };
+    said.0.into_iter().map(finding).collect()
+}
+
+fn refused(file: &str, candidate: &Candidate) -> Finding {
+    Finding {
+        kind: Kind::Written,
+        file: Some(file.to_owned()),
+        place: Some(candidate.at),
+        message: "a limit of 0 is a key part that no such descriptor has, with \"on_missing\": \"deny\": all are \
+                  refused, nothing is counted and no Retry-After is said"
+            .to_owned(),
+    }
+}
+
+fn rule(
+    name: &str,
+    domain: &Domain,
+    candidate: &Candidate,
+    quota: (u32, Unit),
+    replacing: &Replacing<'_>,
+) -> String {
+    let (limit, Unit { window, .. }) = quota;
+    let mut fields = vec![
+        format!("\"name\": {}", json!(name)),
+        format!(
+            "\"when\": {{ \"domain\": {}, \"entries\": [{}] }}",
+            json!(domain.name),
+            candidate.entries
+        ),
+    ];
+    let own = candidate.name.as_deref().and_then(|name| replacing.get(name));
+    if let Some(beside) = own {
+        fields.push(format!("\"unless\": {{ \"beside\": [{}] }}", beside.join(", ")));
+    }
+    if limit == 0 {
+        fields.push(format!("\"key\": [{{ \"descriptor\": {} }}]", json!(absent(candidate))));
+        fields.push("\"on_missing\": \"deny\"".to_owned());
+    } else {
+        let part = |key: &String| format!("{{ \"descriptor\": {} }}", json!(key));
+        let parts: Vec<String> = candidate.counted.iter().map(part).collect();
+        fields.push(format!("\"key\": [{}]", parts.join(", ")));
+    }
+    fields.push(format!(
+        "\"quotas\": [{{ \"limit\": {}, \"window\": \"{window}\", \"algorithm\": \"fixed-window\" }}]",
+        limit.max(1)
+    ));
+    if candidate.is_shadow {
+        fields.push("\"mode\": \"shadow\"".to_owned());
+    }
+    format!("    {{\n      {}\n    }}", fields.join(",\n      "))
+}
+
+/// By the names of limits, the descriptors beside which they do not hold.
+type Replacing<'d> = BTreeMap<&'d str, Vec<&'d str>>;
+
+fn replacing(domain: &Domain) -> Replacing<'_> {
+    let mut replacing = Replacing::new();
+    for candidate in &domain.candidates {
+        for name in candidate.replaces.iter().collect::<BTreeSet<_>>() {
+            replacing.entry(name.as_str()).or_default().push(candidate.entries.as_str());
+        }
+    }
+    replacing
+}
+
+/// A key that no descriptor of this limit has.
+fn absent(candidate: &Candidate) -> String {
+    let mut key = "nobody".to_owned();
+    while candidate.entries.contains(&key) {
+        key.push('_');
+    }
+    key
+}
+
+/// A name that no rule has yet: the limit's own, or its keys and values.
+fn name_of(
+    domain: &Domain,
+    candidate: &Candidate,
+    is_one_of_several: bool,
+    names: &mut BTreeSet<String>,
+) -> String {
+    let own = candidate.name.as_ref().unwrap_or(&candidate.path);
+    let whole = if is_one_of_several { format!("{}/{own}", domain.name) } else { own.clone() };
+    let printable = |c: char| if (' '..='~').contains(&c) { c } else { '?' };
+    let whole: String = whole.chars().map(printable).collect();
+    let mut name: String = whole.chars().take(MAX_NAME).collect();
+    let mut number = 1_usize;
+    while !names.insert(name.clone()) {
+        number = number.saturating_add(1);
+        let end = format!(" {number}");
+        let room = MAX_NAME.saturating_sub(end.len());
+        name = whole.chars().take(room).chain(end.chars()).collect();
+    }
+    name
+}

@@ -1,0 +1,316 @@
+//! `--tenants`: entries of tenants from files, in the form in which the admin API lists them.
+//!
+//! Invariant: an entry means here what it means in a store: the policy crate reads it and compiles
+//! it. What is wrong is told with its file, its line and its place, and all entries are looked at.
+//! What the policy does not know of an entry has no effect and is a warning, as in a store, where
+//! the policy may have changed since. Deliberately absent: who may write an entry, revisions, and
+//! the time of today, which no decision here depends on.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use tollgate_policy::{MAX_TENANT_ID, Policy, Problem, TenantEntry};
+
+use crate::command;
+use crate::end::End;
+use crate::input;
+use crate::source::{Compiled, Finding};
+
+/// The longest file: a hundred thousand entries with a note each have room.
+const MAX_FILE: usize = 64 << 20;
+
+/// A page of `GET tenants`: <https://www.rfc-editor.org/rfc/rfc8259> with these members and no
+/// others.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with \"tenants\"")]
+struct PageDoc<'a> {
+    #[serde(borrow)]
+    tenants: Vec<&'a RawValue>,
+    #[serde(default)]
+    next_after: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, expecting = "an object with \"id\" and \"entry\"")]
+struct ListedDoc<'a> {
+    id: String,
+    #[serde(borrow)]
+    entry: &'a RawValue,
+    /// Of the store that listed it.
+    #[serde(default, rename = "etag")]
+    _etag: IgnoredAny,
+    /// Under the policy of the store that listed it.
+    #[serde(default, rename = "without_effect")]
+    _without_effect: IgnoredAny,
+}
+
+/// Entries that were given.
+#[derive(Debug, Default)]
+pub(crate) struct Tenants {
+    /// Names and entries, in the order of the files.
+    pub(crate) entries: Vec<(String, TenantEntry)>,
+    places: Vec<Place>,
+    /// What is wrong with the files.
+    problems: Vec<Finding>,
+    /// Files were named.
+    is_given: bool,
+}
+
+/// Where an entry stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    index: usize,
+}
+
+impl Place {
+    /// A finding about the part of the entry at `path`, or about its name.
+    fn finding(&self, path: &str, id: &str, message: &str) -> Finding {
+        Finding {
+            file: Some(self.file.clone()),
+            surface: None,
+            line: Some(self.line),
+            path: format!("tenants[{}]{path}", self.index),
+            message: format!("{message} (tenant {})", quoted(id)),
+        }
+    }
+
+    /// A finding about an entry of which not even the name can be read.
+    fn unnamed(&self, message: &str) -> Finding {
+        let path = format!("tenants[{}]", self.index);
+        Finding { path, ..of_file(&self.file, self.line, message) }
+    }
+
+    fn in_entry(&self, id: &str, Problem { path, message, .. }: &Problem) -> Finding {
+        let dot = if path.is_empty() || path.starts_with('[') { "" } else { "." };
+        self.finding(&format!(".entry{dot}{path}"), id, message)
+    }
+}
+
+/// What entries are under a policy.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    pub(crate) problems: Vec<Finding>,
+    /// What has no effect.
+    pub(crate) warnings: Vec<Finding>,
+}
+
+impl Tenants {
+    /// Reads the files, each a page of the list in their order.
+    pub(crate) fn read(paths: &[PathBuf]) -> Result<Self, End> {
+        let mut tenants = Self { is_given: !paths.is_empty(), ..Self::default() };
+        // Of the page before: what the next one begins behind.
+        let mut after: Option<(String, String)> = None;
+        for path in paths {
+            let (file, text) = text_of(path)?;
+            let page: PageDoc<'_> = match object(&text) {
+                Ok(page) => page,
+                Err(error) => {
+                    let message = format!(
+                        "is no list of tenants, as GET tenants gives it: {}",
+                        wrong(&error)
+                    );
+                    tenants.problems.push(of_file(&file, error.line(), &message));
+                    after = None;
+                    continue;
+                }
+            };
+            let first = tenants.add(&file, &text, &page.tenants);
+            if let Some((last, before)) = after.take()
+                && first.is_none_or(|first| first <= last)
+            {
+                tenants.problems.push(unfinished(&before, &last));
+            }
+            after = page.next_after.map(|last| (last, file));
+        }
+        tenants.problems.extend(after.map(|(last, file)| unfinished(&file, &last)));
+        Ok(tenants)
+    }
+
+    /// Reads the files for policies that are to decide with them; what is wrong ends the command,
+    /// and what has no effect is told.
+    pub(crate) fn load(paths: &[PathBuf], policies: &[&Policy]) -> Result<Self, End> {
+        let tenants = Self::read(paths)?;
+        let with_tenants: Vec<&&Policy> = policies.iter().filter(|it| it.has_tenants()).collect();
+        // Compared with a policy without tenants, what one with tenants says is of interest.
+        let judged = if with_tenants.is_empty() { policies.iter().collect() } else { with_tenants };
+        for policy in judged {
+            let Judged { problems, warnings } = tenants.judge(policy);
+            if !problems.is_empty() {
+                return Err(command::refuse(&problems, ""));
+            }
+            command::warn(&warnings, "");
+        }
+        Ok(tenants)
+    }
+
+    /// Adds to what was compiled what is wrong with the entries under it.
+    pub(crate) fn judge_with(&self, mut compiled: Compiled) -> Compiled {
+        // All surfaces compile the same rules from one document.
+        if let Some((_, policy)) = compiled.policies.first() {
+            let Judged { problems, warnings } = self.judge(policy);
+            compiled.problems.extend(problems);
+            compiled.warnings.extend(warnings);
+        } else {
+            compiled.problems.extend(self.problems.iter().cloned());
+        }
+        compiled
+    }
+
+    /// True when files were named.
+    pub(crate) const fn are_given(&self) -> bool {
+        self.is_given
+    }
+
+    /// What is wrong with the entries under `policy`, and what of them has no effect.
+    pub(crate) fn judge(&self, policy: &Policy) -> Judged {
+        let mut judged = Judged { problems: self.problems.clone(), ..Judged::default() };
+        if !policy.has_tenants() {
+            judged.problems.extend(self.is_given.then(no_tenants));
+            return judged;
+        }
+        let mut seen: BTreeMap<String, &Place> = BTreeMap::new();
+        for ((id, entry), place) in self.entries.iter().zip(&self.places) {
+            let is_named = !matches!(&**id, "" | "." | "..") && !id.contains(char::is_control);
+            match policy.tenant_name(id).filter(|_| is_named) {
+                None => judged.problems.push(place.finding(
+                    ".id",
+                    id,
+                    &format!(
+                        "is the name of no tenant of a request; use at most {MAX_TENANT_ID} bytes"
+                    ),
+                )),
+                Some(name) => {
+                    if let Some(Place { file, line, .. }) = seen.insert(name, place) {
+                        let message = format!("is given twice; it stands at {file}:{line}, too");
+                        judged.problems.push(place.finding(".id", id, &message));
+                    }
+                }
+            }
+            for problem in &policy.without_effect(entry).0 {
+                judged.warnings.push(place.in_entry(id, problem));
+            }
+        }
+        judged
+    }
+
+    /// Where the entry of the tenant `name` ([`Policy::name_of_tenant`]) stands, and itself.
+    pub(crate) fn find(&self, policy: &Policy, name: &str) -> Option<(&Place, &TenantEntry)> {
+        let all = self.entries.iter().zip(&self.places);
+        let mut named = all.filter(|((id, _), _)| policy.tenant_name(id).as_deref() == Some(name));
+        named.next().map(|((_, entry), place)| (place, entry))
+    }
+
+    /// Adds the entries of a page; the name of the first of them.
+    fn add(&mut self, file: &str, text: &str, listed: &[&RawValue]) -> Option<String> {
+        let (mut line, mut counted, mut first) = (1_usize, 0_usize, None);
+        for (index, raw) in listed.iter().enumerate() {
+            line = line.saturating_add(lines(text, counted, raw.get()));
+            counted = offset(text, raw.get());
+            let mut place = Place { file: file.to_owned(), line, index };
+            let ListedDoc { id, entry, .. } = match object(raw.get()) {
+                Ok(listed) => listed,
+                Err(error) => {
+                    place.line = line.saturating_add(error.line().saturating_sub(1));
+                    self.problems.push(place.unnamed(&wrong(&error)));
+                    continue;
+                }
+            };
+            first.get_or_insert_with(|| id.clone());
+            place.line = line.saturating_add(lines(raw.get(), 0, entry.get()));
+            match TenantEntry::read(entry.get().as_bytes()) {
+                Ok(entry) => {
+                    self.entries.push((id, entry));
+                    self.places.push(place);
+                }
+                Err(wrong) => {
+                    let found = wrong.0.iter().map(|problem| place.in_entry(&id, problem));
+                    self.problems.extend(found);
+                }
+            }
+        }
+        first
+    }
+}
+
+/// Reads an object; a list is none, though serde would take one.
+fn object<'t, T: Deserialize<'t>>(text: &'t str) -> Result<T, serde_json::Error> {
+    if text.trim_ascii_start().starts_with('[') {
+        return Err(serde::de::Error::custom("this is a list, not an object"));
+    }
+    serde_json::from_str(text)
+}
+
+/// Where `piece` stands in `text`, which it is a piece of.
+fn offset(text: &str, piece: &str) -> usize {
+    piece.as_ptr().addr().saturating_sub(text.as_ptr().addr())
+}
+
+/// Lines that end in `text` from `start` to where `piece` stands.
+fn lines(text: &str, start: usize, piece: &str) -> usize {
+    let between = text.get(start..offset(text, piece)).unwrap_or_default();
+    between.bytes().filter(|byte| *byte == b'\n').count()
+}
+
+/// What is said where entries are given and nobody is a tenant.
+fn no_tenants() -> Finding {
+    Finding {
+        file: None,
+        surface: None,
+        line: None,
+        path: "tenant".to_owned(),
+        message: "is missing: the policy does not say who a tenant is, so --tenants has no effect"
+            .to_owned(),
+    }
+}
+
+/// The text of a file, and what it is called.
+fn text_of(path: &Path) -> Result<(String, String), End> {
+    let file = path.display().to_string();
+    if path.as_os_str() == "-" {
+        return Err(End::Misuse("--tenants reads files, not the standard input".to_owned()));
+    }
+    let bytes = input::bytes_of(path, MAX_FILE)?;
+    if bytes.len() > MAX_FILE {
+        return Err(End::Misuse(format!(
+            "{file} is longer than 64 MiB; give it as several pages, each with --tenants"
+        )));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| End::Misuse(format!("{file} is not UTF-8")))?;
+    let plain = text.strip_prefix('\u{feff}').map(str::to_owned);
+    Ok((file, plain.unwrap_or(text)))
+}
+
+/// What serde says, without the place, which stands before it.
+fn wrong(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    said.strip_suffix(&place).unwrap_or(&said).to_owned()
+}
+
+fn unfinished(file: &str, last: &str) -> Finding {
+    let message = format!(
+        "there are more behind {}, or next_after would be null: give the page after it next, with another --tenants",
+        quoted(last)
+    );
+    Finding { path: "next_after".to_owned(), ..of_file(file, 0, &message) }
+}
+
+fn of_file(file: &str, line: usize, message: &str) -> Finding {
+    Finding {
+        file: Some(file.to_owned()),
+        surface: None,
+        line: Some(line).filter(|line| *line > 0),
+        path: String::new(),
+        message: message.to_owned(),
+    }
+}
+
+/// A name as JSON has it, which moves no cursor.
+fn quoted(name: &str) -> String {
+    serde_json::to_string(name).unwrap_or_default()
+}
