@@ -1,4 +1,5 @@
-// An app whose POST /login is limited by Tollgate, another Worker that it has a binding of.
+// An app that asks Tollgate, another Worker that it has a binding of: POST /login is limited by requests, POST /summary by
+// words, of which it learns only afterwards how many they are.
 import { describe, refusal, withFields } from "tollgate-worker";
 import type { Tollgate } from "tollgate-worker";
 
@@ -8,6 +9,7 @@ interface Env {
 
 export default {
   async fetch(request: Request, env: Env): Promise<Response> {
+    if (new URL(request.url).pathname === "/summary") return summary(request, env);
     // Nothing of the policy counts by a header, so none is sent.
     const answer = await env.TOLLGATE.check(describe(request, []));
     const refused = refusal(answer);
@@ -15,3 +17,15 @@ export default {
     return withFields(new Response("welcome\n"), answer);
   },
 };
+
+/** Charges as many words as there may be, and settles how many there were. */
+async function summary(request: Request, env: Env): Promise<Response> {
+  const words = (await request.text()).split(/\s+/);
+  const headers = { "x-words": String(words.length) };
+  const answer = await env.TOLLGATE.check({ ...describe(request, []), headers, settle: true });
+  const refused = refusal(answer);
+  if (refused) return refused;
+  const said = words.slice(0, 10);
+  if (answer.id !== undefined) await env.TOLLGATE.settle(answer.id, said.length);
+  return withFields(new Response(`${said.join(" ")}\n`), answer);
+}
