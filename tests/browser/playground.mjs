@@ -13,6 +13,7 @@ import { gzipSync } from "node:zlib";
 import { read, write as link } from "../../crates/tollgate-playground/web/permalink.js";
 import { RECIPES } from "../../crates/tollgate-playground/web/recipes.js";
 import { policyText, preset } from "../../crates/tollgate-playground/web/state.js";
+import { run } from "./run.mjs";
 
 const given = (name) => process.env[name] || assert.fail(`${name} is not set; run \`cargo xtask test browser\``);
 const SITE = given("TOLLGATE_PLAYGROUND");
@@ -118,7 +119,8 @@ const tests = {
         await lane.locator('[data-testid="numbers"] > summary').click();
         await lane.locator('[data-testid="copy-command"]').click();
         await lane.getByText("copied").waitFor();
-        const table = inShell(await page.evaluate(() => navigator.clipboard.readText()));
+        const { notes, ...table } = inShell(await page.evaluate(() => navigator.clipboard.readText()));
+        assert.deepEqual(notes, [], `${id}: a note that the page does not show`);
         all.push(table);
         for (const name of ["denied", "delayed"]) {
           const shown = await lane.locator(`[data-testid="figure-${name}"] strong`).first().innerText();
@@ -455,19 +457,7 @@ const tests = {
   },
 };
 
-let failed = 0;
-const only = process.argv[2];
-for (const [name, test] of Object.entries(tests)) {
-  if (only && !name.includes(only)) continue;
-  try {
-    await test();
-    console.log(`ok      ${name}`);
-  } catch (error) {
-    failed += 1;
-    console.log(`FAILED  ${name}\n${error.stack ?? error}`);
-  }
-}
+const failed = await run(tests);
 await browser.close();
 rmSync(folder, { recursive: true });
-console.log(`${failed} failed`);
 process.exit(failed ? 1 : 0);

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::LazyLock;
 
 use serde_json::Value;
-use wasmi::{Caller, Engine, Extern, Instance, Linker, Memory, Module, Store, Val};
+use wasmi::{Caller, Config, Engine, Extern, Instance, Linker, Memory, Module, Store, Val};
 
 use crate::envoy_server::filter_wasm;
 
@@ -27,12 +27,30 @@ const ROOT: u32 = 1;
 const STOP_ALL: u32 = 4;
 
 /// Compiled once, instantiated for every worker.
-static FILTER: LazyLock<(Engine, Module)> = LazyLock::new(|| {
-    let engine = Engine::default();
+static FILTER: LazyLock<(Engine, Module)> = LazyLock::new(|| load(&Config::default()));
+
+/// The same, which counts what it executes.
+static METERED: LazyLock<(Engine, Module)> =
+    LazyLock::new(|| load(Config::default().consume_fuel(true)));
+
+/// More than any test takes.
+const FUEL: u64 = 1 << 60;
+
+fn load(config: &Config) -> (Engine, Module) {
+    let engine = Engine::new(config);
     let wasm = fs::read(filter_wasm()).expect("the filter is readable");
     let module = Module::new(&engine, wasm).expect("the filter is a module");
     (engine, module)
-});
+}
+
+/// What a new worker executes to read this configuration, be it a policy or not: about as many
+/// instructions.
+pub fn work_to_configure(configuration: &[u8]) -> u64 {
+    let mut filter = Filter::instantiate(&METERED, &Shared::default(), Some(FUEL));
+    let before = filter.store.get_fuel().expect("it is metered");
+    filter.configure(configuration);
+    before - filter.store.get_fuel().expect("it is metered")
+}
 
 /// The host's map, shared by several modules as by Envoy's workers.
 #[derive(Default)]
@@ -59,6 +77,15 @@ impl SharedMap {
     }
 }
 
+/// A request of the filter's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    pub number: u32,
+    pub cluster: String,
+    pub headers: Vec<(String, String)>,
+    pub timeout_ms: u32,
+}
+
 /// What a module sees and says.
 struct World {
     now_ns: u64,
@@ -76,6 +103,10 @@ struct World {
     streams: Vec<u32>,
     effective: u32,
     resumed: Vec<u32>,
+    calls: Vec<Call>,
+    calls_made: u32,
+    /// The answer that is being handed over.
+    called: (Vec<(String, String)>, Vec<u8>),
 }
 
 impl World {
@@ -96,6 +127,9 @@ impl World {
             streams: vec![],
             effective: 0,
             resumed: vec![],
+            calls: vec![],
+            calls_made: 0,
+            called: (vec![], vec![]),
         }
     }
 }
@@ -153,8 +187,18 @@ impl Filter {
     }
 
     fn without_policy(shared: &Shared) -> Self {
-        let (engine, module) = &*FILTER;
+        Self::instantiate(&FILTER, shared, None)
+    }
+
+    fn instantiate(
+        (engine, module): &(Engine, Module),
+        shared: &Shared,
+        fuel: Option<u64>,
+    ) -> Self {
         let mut store = Store::new(engine, World::new(shared));
+        if let Some(fuel) = fuel {
+            store.set_fuel(fuel).expect("it is metered");
+        }
         let mut linker = Linker::new(engine);
         define(&mut linker);
         let instance = linker.instantiate_and_start(&mut store, module).expect("it starts");
@@ -251,6 +295,20 @@ impl Filter {
         self.store.data_mut().now_ns = now_ns;
         self.call::<()>("proxy_on_tick", &[ROOT]);
         std::mem::take(&mut self.store.data_mut().resumed)
+    }
+
+    /// The requests of its own that it sent since the last time.
+    pub fn take_calls(&mut self) -> Vec<Call> {
+        std::mem::take(&mut self.store.data_mut().calls)
+    }
+
+    /// Answers one of them; without headers when the host has no answer.
+    pub fn answer_call(&mut self, call: &Call, headers: &[(&str, &str)], body: &[u8]) {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        self.store.data_mut().called = (headers.iter().map(own).collect(), body.to_vec());
+        let len = |count: usize| u32::try_from(count).expect("short");
+        let arguments = [ROOT, call.number, len(headers.len()), len(body.len()), 0];
+        self.call::<()>("proxy_on_http_call_response", &arguments);
     }
 
     /// The period of the timer; 0 when it is off.
@@ -373,10 +431,13 @@ fn define(linker: &mut Linker<World>) {
         .func_wrap(
             env,
             "proxy_get_buffer_bytes",
-            |mut c: C<'_>, kind: u32, _: u32, _: u32, data: u32, len: u32| {
-                assert_eq!(kind, 7, "only the plugin's configuration is read");
-                let configuration = c.data().configuration.clone();
-                give(&mut c, &configuration, data, len);
+            |mut c: C<'_>, kind: u32, _: u32, most: u32, data: u32, len: u32| {
+                let bytes = match kind {
+                    4 => c.data().called.1.clone(),
+                    7 => c.data().configuration.clone(),
+                    other => panic!("buffer {other} is not read"),
+                };
+                give(&mut c, &bytes[..bytes.len().min(most as usize)], data, len);
                 OK
             },
         )
@@ -415,9 +476,17 @@ fn define(linker: &mut Linker<World>) {
             env,
             "proxy_get_header_map_value",
             |mut c: C<'_>, map: u32, name: u32, name_len: u32, data: u32, len: u32| {
-                assert_eq!((map, text(&c, name, name_len).as_str()), (2, ":status"));
-                let status = c.data().status.to_string();
-                give(&mut c, status.as_bytes(), data, len);
+                let name = text(&c, name, name_len);
+                let value = match (map, name.as_str()) {
+                    (2, ":status") => Some(c.data().status.to_string()),
+                    (6, name) => {
+                        let headers = &c.data().called.0;
+                        headers.iter().find(|(known, _)| known == name).map(|(_, v)| v.clone())
+                    }
+                    other => panic!("{other:?} is not read"),
+                };
+                let Some(value) = value else { return NOT_FOUND };
+                give(&mut c, value.as_bytes(), data, len);
                 OK
             },
         )
@@ -544,6 +613,38 @@ fn define_answers(linker: &mut Linker<World>) {
         .expect("defined once")
         .func_wrap(env, "proxy_increment_metric", |mut c: C<'_>, id: u32, by: i64| {
             c.data_mut().metrics[id as usize].1 += by;
+            OK
+        })
+        .expect("defined once")
+        .func_wrap(
+            env,
+            "proxy_http_call",
+            |mut c: C<'_>,
+             cluster: u32,
+             cluster_len: u32,
+             headers: u32,
+             headers_len: u32,
+             _: u32,
+             body_len: u32,
+             trailers: u32,
+             trailers_len: u32,
+             timeout_ms: u32,
+             at: u32| {
+                assert_eq!(body_len, 0, "nothing is sent but a question");
+                assert_eq!(deserialise(&read(&c, trailers, trailers_len)), []);
+                let cluster = text(&c, cluster, cluster_len);
+                let headers = deserialise(&read(&c, headers, headers_len));
+                let world = c.data_mut();
+                let number = world.calls_made;
+                world.calls_made += 1;
+                world.calls.push(Call { number, cluster, headers, timeout_ms });
+                write(&mut c, at, &number.to_le_bytes());
+                OK
+            },
+        )
+        .expect("defined once")
+        .func_wrap(env, "proxy_record_metric", |mut c: C<'_>, id: u32, value: u64| {
+            c.data_mut().metrics[id as usize].1 = i64::try_from(value).expect("small");
             OK
         })
         .expect("defined once")

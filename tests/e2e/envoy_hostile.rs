@@ -20,12 +20,13 @@ const IDS: u64 = 10;
 const DEEPEST: u32 = 4;
 
 /// The exports that a host calls, beside `malloc`, and how many numbers each takes.
-const CALLS: [(&str, usize); 8] = [
+const CALLS: [(&str, usize); 9] = [
     ("_initialize", 0),
     ("proxy_abi_version_0_2_1", 0),
     ("proxy_on_context_create", 2),
     ("proxy_on_configure", 2),
     ("proxy_on_tick", 1),
+    ("proxy_on_http_call_response", 5),
     ("proxy_on_request_headers", 3),
     ("proxy_on_response_headers", 3),
     ("proxy_on_delete", 1),
@@ -93,7 +94,7 @@ fn arguments(world: &mut World, name: &str, count: usize) -> Vec<Val> {
 fn call_back(caller: &mut Caller<'_, World>) {
     let world = caller.data_mut();
     world.depth += 1;
-    let which = usize::try_from(world.below(8)).expect("small");
+    let which = usize::try_from(world.below(CALLS.len() as u64)).expect("small");
     let (name, count) = CALLS[which];
     let arguments = arguments(world, name, count);
     let function = exported(caller, name);
@@ -137,7 +138,7 @@ fn answer(caller: &mut Caller<'_, World>, name: &str, given: &[Val]) -> i32 {
     let world = caller.data_mut();
     if world.below(8) == 0 {
         let statuses = [1, 2, 3, 6, 7, 8, 10, 12];
-        return statuses[usize::try_from(world.below(8)).expect("small")];
+        return statuses[usize::try_from(world.below(statuses.len() as u64)).expect("small")];
     }
     let is_junk = world.below(8) == 0;
     let argument = |i: usize| number(given.get(i));

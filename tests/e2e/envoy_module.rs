@@ -333,3 +333,38 @@ fn no_configuration_traps() {
     }
     assert!(filter.configure(good.as_bytes()));
 }
+
+// Guards: what the module exports and calls to follow a policy; who asks when and what is refused
+// is tried natively.
+#[test]
+fn the_module_takes_its_policy_from_a_server() {
+    const STEP_NS: u64 = 10_000_000_000;
+    let policy = |limit: u32| {
+        json!({"version": 1, "rules": [{"name": "r", "key": [], "quotas": [
+            {"name": "q", "limit": limit, "window": "1d", "algorithm": "sliding-log"}]}]})
+    };
+    let shared = Shared::default();
+    let configuration = json!({"policy": policy(1), "policy_from": {"cluster": "c", "token": "t"}});
+    let mut filter = Filter::new(&configuration, &shared);
+    let mut now = STEP_NS;
+    assert!(filter.request(now, &[(":path", b"/")]).passed());
+    assert!(!filter.request(now, &[(":path", b"/")]).passed());
+    let call = (0..20)
+        .find_map(|_| {
+            now += STEP_NS;
+            filter.tick(now);
+            filter.take_calls().pop()
+        })
+        .expect("it asks");
+    assert_eq!(call.cluster, "c");
+    let of = |name: &str| call.headers.iter().find(|(known, _)| known == name);
+    assert_eq!(of("authorization").map(|(_, value)| &**value), Some("Bearer t"));
+    assert!((1..=10_000).contains(&call.timeout_ms), "{}", call.timeout_ms);
+    let headers = [(":status", "200"), ("etag", "\"2-a\""), ("tollgate-policy-version", "2")];
+    filter.answer_call(&call, &headers, policy(3).to_string().as_bytes());
+    filter.tick(now + STEP_NS);
+    // One of the three is used.
+    let mut passes = || filter.request(now + STEP_NS, &[(":path", b"/")]).passed();
+    assert_eq!([passes(), passes(), passes()], [true, true, false]);
+    assert_eq!(filter.log(), ["tollgate: server \"c\": policy 2 is in force"]);
+}

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
@@ -151,13 +151,23 @@ pub struct Setup {
     pub drain_s: u32,
     /// The port of the cluster `origin`.
     pub origin: u16,
+    /// More endpoints of it.
+    pub origins: Vec<u16>,
     /// Its monotonic clock stands here, in nanoseconds, until the test sets it.
     pub clock_ns: Option<u64>,
 }
 
 impl Setup {
     pub fn new(workers: u32, listeners: Vec<Listener>) -> Self {
-        Self { workers, listeners, dynamic: false, drain_s: 1, origin: 0, clock_ns: None }
+        Self {
+            workers,
+            listeners,
+            dynamic: false,
+            drain_s: 1,
+            origin: 0,
+            origins: vec![],
+            clock_ns: None,
+        }
     }
 
     /// One listener with one policy.
@@ -169,6 +179,9 @@ impl Setup {
         let listeners = self.listeners.iter().map(Listener::config);
         let listeners: Vec<Value> = if self.dynamic { vec![] } else { listeners.collect() };
         let listeners: Vec<Value> = listeners.into_iter().map(without_type).collect();
+        let origins = self.origins.iter().copied().chain([self.origin.max(1)]);
+        let endpoints: Vec<Value> =
+            origins.map(|port| json!({"endpoint": {"address": address(port)}})).collect();
         let mut config = json!({
             "node": {"id": "test", "cluster": "test"},
             "admin": {"address": address(admin)},
@@ -177,9 +190,9 @@ impl Setup {
                 "clusters": [{
                     "name": "origin",
                     "type": "STATIC",
-                    "load_assignment": {"cluster_name": "origin", "endpoints": [{"lb_endpoints": [
-                        {"endpoint": {"address": address(self.origin.max(1))}},
-                    ]}]},
+                    "load_assignment": {"cluster_name": "origin", "endpoints": [
+                        {"lb_endpoints": endpoints},
+                    ]},
                 }],
             },
         });
@@ -200,20 +213,26 @@ impl Setup {
         let dir = TempDir::new("envoy");
         let admin = process::free_port();
         let path = self.write(&dir, admin);
+        if let Some(clock_ns) = self.clock_ns {
+            set_clock(&dir, clock_ns);
+        }
+        let server = self.spawn(&dir, &path);
+        let ports: Vec<u16> = self.listeners.iter().map(|listener| listener.port).collect();
+        let mut envoy = Envoy { server, ports, admin, setup: self, path, dir, version: 1 };
+        envoy.wait();
+        envoy
+    }
+
+    fn spawn(&self, dir: &TempDir, path: &Path) -> Server {
         let mut command = Command::new(envoy_bin());
         command.arg("-c").arg(path).args(["--concurrency", &self.workers.to_string()]);
         command.args(["--drain-time-s", &self.drain_s.to_string()]);
         command.args(["--use-dynamic-base-id", "--log-level", "warning"]);
-        if let Some(clock_ns) = self.clock_ns {
-            set_clock(&dir, clock_ns);
+        if self.clock_ns.is_some() {
             let library = process::required_path("TOLLGATE_CLOCK", RUN);
             command.env("LD_PRELOAD", library).current_dir(dir.path());
         }
-        let mut server = Server::start(command, dir.path().join("envoy.log"));
-        server.wait_for_port(admin);
-        let ports: Vec<u16> = self.listeners.iter().map(|listener| listener.port).collect();
-        ports.iter().for_each(|port| server.wait_for_port(*port));
-        Envoy { server, ports, admin, dir, version: 1 }
+        Server::start(command, dir.path().join("envoy.log"))
     }
 
     /// What Envoy says about the configuration without serving it.
@@ -264,11 +283,26 @@ pub struct Envoy {
     pub server: Server,
     pub ports: Vec<u16>,
     pub admin: u16,
+    setup: Setup,
+    path: PathBuf,
     dir: TempDir,
     version: u32,
 }
 
 impl Envoy {
+    fn wait(&mut self) {
+        self.server.wait_for_port(self.admin);
+        self.ports.iter().for_each(|port| self.server.wait_for_port(*port));
+    }
+
+    /// Kills it at once and starts it again with the same configuration and ports.
+    #[allow(dead_code, reason = "the tests of a fleet use it")]
+    pub fn crash(&mut self) {
+        self.server.kill();
+        self.server = self.setup.spawn(&self.dir, &self.path);
+        self.wait();
+    }
+
     /// A connection to the first listener.
     pub fn client(&self) -> Client {
         Client::connect(self.ports[0])

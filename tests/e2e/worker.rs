@@ -1,6 +1,12 @@
 //! The Worker in a real workerd, and its wasm in Node under a clock of the test. Run by
 //! `cargo xtask test workerd`, which says where workerd, Node and the Worker are.
 
+#[allow(dead_code, reason = "the tests of the filter use the rest")]
+mod envoy_server;
+#[allow(dead_code, reason = "the tests of a server use the rest")]
+mod following_envoys;
+#[allow(dead_code, reason = "the tests of a server use the rest")]
+mod leasing_envoys;
 #[path = "../vectors/format.rs"]
 mod vectors;
 mod worker_admin;
@@ -10,6 +16,7 @@ mod worker_cases;
 mod worker_changes;
 mod worker_charging;
 mod worker_check;
+mod worker_compiled;
 mod worker_corrupt;
 mod worker_cost;
 mod worker_crowd;
@@ -19,13 +26,16 @@ mod worker_durable;
 mod worker_exact;
 mod worker_failure;
 mod worker_fields;
+mod worker_fleet;
 mod worker_follow;
 mod worker_grpc;
 mod worker_health;
 mod worker_identity;
 mod worker_jwt;
 mod worker_keys;
+mod worker_later;
 mod worker_layout;
+mod worker_leases;
 mod worker_metrics;
 mod worker_odd;
 mod worker_origin;
@@ -41,6 +51,8 @@ mod worker_returns;
 mod worker_rpc;
 mod worker_schema;
 mod worker_settings;
+mod worker_settle;
+mod worker_shards;
 mod worker_streams;
 mod worker_tenants;
 mod worker_upgrades;

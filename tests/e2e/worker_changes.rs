@@ -1,14 +1,14 @@
 //! Random requests with changes of the policy in between: every decision in workerd is the one that
 //! the core makes, whose state is carried to the new quota when its key is asked next.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::thread;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
-use tollgate_e2e::http::Client;
-use tollgate_e2e::workerd::{answer, check_request};
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::workerd::answer;
 
 use crate::worker_admin::{ADMIN, POLICY, asks, operated};
 
@@ -36,12 +36,15 @@ const ALGORITHMS: [(&str, Algorithm); 6] = [
     ("sliding-window", Algorithm::SlidingWindow),
     ("sliding-log", Algorithm::SlidingLog),
 ];
-/// Isolates, each with objects of its own.
-const ISOLATES: u64 = 4;
-const CHANGES: usize = 40;
-/// Between two changes, of an isolate.
-const REQUESTS: usize = 100;
-const KEYS: u64 = 6;
+/// Processes, each with objects of its own: one takes no more than one processor.
+const PROCESSES: u64 = 2;
+/// Decisions of all of them together, unless `TOLLGATE_DECISIONS` says how many.
+const DECISIONS: u64 = 150_000;
+/// Requests of a batch, which come at one time.
+const BATCH: u64 = 100;
+/// Batches between two changes.
+const BATCHES: u64 = 10;
+const KEYS: u64 = 25;
 
 /// A small generator: xorshift, so that a seed is a test.
 struct Random(u64);
@@ -55,70 +58,95 @@ impl Random {
     }
 }
 
-fn policy(random: &mut Random) -> (Value, Limiter) {
+fn policy(random: &mut Random, durability: &str) -> (Value, Limiter) {
     let place = usize::try_from(random.below(ALGORITHMS.len() as u64)).expect("few");
     let (name, algorithm) = ALGORITHMS[place];
-    let (limit, window) = (1 + random.below(12), [10, 60, 60, 3600][random.below(4) as usize]);
+    let (limit, window) = (1 + random.below(40), [10, 60, 60, 3600][random.below(4) as usize]);
     let quota =
         json!({"name": "q", "algorithm": name, "limit": limit, "window": format!("{window}s")});
-    let rule = json!({"name": "r", "key": ["client_ip"], "quotas": [quota]});
+    let rule =
+        json!({"name": "r", "key": ["client_ip"], "durability": durability, "quotas": [quota]});
     let quota = Quota::new(limit, Span::from_secs(window)).expect("a quota");
     (json!({"version": 1, "rules": [rule]}), Limiter::new(algorithm, quota).expect("a limiter"))
+}
+
+/// How many decisions each process is to make.
+fn each() -> u64 {
+    let asked = std::env::var("TOLLGATE_DECISIONS").ok();
+    let asked = asked.map(|text| text.parse().expect("TOLLGATE_DECISIONS is a number"));
+    asked.unwrap_or(DECISIONS).div_ceil(PROCESSES)
 }
 
 // Guards: a count that a change of the policy makes larger or smaller than the core's, by the
 // objects' rows, by what isolates remember, or by a request that is planned under another version.
 #[test]
 fn every_decision_across_changes_is_the_cores() {
-    let first = policy(&mut Random(1)).0;
-    let setup = (1..ISOLATES).fold(operated(&first), |setup, _| setup.also(&first));
-    let worker = setup.front(CLOCK).files_in_memory().start();
+    let counts: Vec<[u64; 3]> = thread::scope(|scope| {
+        let running: Vec<_> = ["strict", "relaxed"]
+            .into_iter()
+            .zip(1..=PROCESSES)
+            .map(|(durability, seed)| scope.spawn(move || play(durability, seed)))
+            .collect();
+        running.into_iter().map(|one| one.join().expect("no difference")).collect()
+    });
+    let [refused, passed, changes] =
+        [0, 1, 2].map(|place| counts.iter().map(|counts| counts[place]).sum::<u64>());
+    println!("{refused} refused, {passed} let through, {changes} changes: 0 differences");
+    assert!(refused > each() / 10 && passed > each() / 10);
+}
+
+/// How many were refused and let through, and how often the policy changed.
+fn play(durability: &str, seed: u64) -> [u64; 3] {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
+    let worker = operated(policy(&mut random, durability).0).front(CLOCK).files_in_memory().start();
+    let mut client = worker.client();
+    let mut states: HashMap<u64, (Limiter, Vec<u8>)> = HashMap::new();
+    // Ahead of the real clock, so that no alarm rings.
     let start = SystemTime::UNIX_EPOCH.elapsed().expect("a time").as_millis();
-    let start = u64::try_from(start).expect("a time of this age");
-    let play = |port: u16, seed: u64| {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
-        let mut client = Client::connect(port);
-        let mut states: HashMap<u64, (Limiter, Vec<u8>)> = HashMap::new();
-        // Ahead of the real clock, so that no alarm rings.
-        let (mut now, mut counts) = (start, [0, 0]);
-        for change in 0..CHANGES {
-            let (text, limiter) = policy(&mut random);
-            let put = asks(ADMIN, "PUT", POLICY, &text.to_string()).header("if-match", "*");
-            let response = client.send(&put.header("x-at", now.to_string()));
-            assert_eq!(response.status, 200, "{}", response.text());
-            for request in 0..REQUESTS {
-                now += [0, 1, 40, 900, 2_500, 20_000][random.below(6) as usize];
-                let (key, at) = (random.below(KEYS), Timestamp::from_millis(now));
+    let (mut now, mut counts) = (u64::try_from(start).expect("a time of this age"), [0; 3]);
+    for change in 0..each().div_ceil(BATCH * BATCHES) {
+        let (text, limiter) = policy(&mut random, durability);
+        let put = asks(ADMIN, "PUT", POLICY, &text.to_string()).header("if-match", "*");
+        let response = client.send(&put.header("x-at", now.to_string()));
+        assert_eq!(response.status, 200, "{}", response.text());
+        counts[2] += 1;
+        for batch in 0..BATCHES {
+            now += [0, 1, 40, 900, 2_500, 20_000][random.below(6) as usize];
+            let at = Timestamp::from_millis(now);
+            let keys: Vec<u64> = (0..BATCH).map(|_| random.below(KEYS)).collect();
+            // They come at one time, so of one key as many are let through in whichever order.
+            let mut expected: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
+            for key in &keys {
                 let (known, state) =
-                    states.entry(key).or_insert_with(|| (limiter, vec![0; limiter.state_len()]));
+                    states.entry(*key).or_insert_with(|| (limiter, vec![0; limiter.state_len()]));
                 if *known != limiter {
                     let mut carried = vec![0; limiter.state_len()];
                     limiter.carry(known, state, at, &mut carried);
                     (*known, *state) = (limiter, carried);
                 }
-                let expected = limiter.check(state, at, 1).is_admitted();
-                let asked = check_request("GET", "/", &format!("192.0.2.{key}"));
-                let answer = answer(&client.send(&asked.header("x-at", now.to_string())));
-                let place = format!("seed {seed}, change {change}, request {request}, {text}");
-                assert_eq!(answer["decision"] == "allow", expected, "{place}: {answer}");
-                counts[usize::from(expected)] += 1;
+                let is_admitted = limiter.check(state, at, 1).is_admitted();
+                expected.entry(*key).or_default()[usize::from(is_admitted)] += 1;
             }
+            let mut found: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
+            let answers = batch_of(&mut client, &keys, now);
+            for (key, answer) in keys.iter().zip(answers.as_array().expect("answers")) {
+                let is_allowed = answer["decision"] == "allow";
+                assert!(is_allowed || answer["decision"] == "deny", "{answer}");
+                found.entry(*key).or_default()[usize::from(is_allowed)] += 1;
+                counts[usize::from(is_allowed)] += 1;
+            }
+            assert_eq!(found, expected, "seed {seed}, change {change}, batch {batch}, {text}");
         }
-        counts
-    };
-    let counts: Vec<[usize; 2]> = thread::scope(|scope| {
-        let play = &play;
-        let running: Vec<_> = (worker.ports.iter().copied().zip(1..))
-            .map(|(port, seed)| scope.spawn(move || play(port, seed)))
-            .collect();
-        running.into_iter().map(|one| one.join().expect("no difference")).collect()
-    });
-    let sum = |place: usize| counts.iter().map(|counts| counts[place]).sum::<usize>();
-    println!(
-        "{} refused, {} let through, {} changes: 0 differences",
-        sum(0),
-        sum(1),
-        counts.len() * CHANGES
-    );
-    assert!(sum(0) > 1_000 && sum(1) > 1_000);
+    }
+    counts
+}
+
+/// The answers to one request of each of `keys`, in their order.
+fn batch_of(client: &mut Client, keys: &[u64], now: u64) -> Value {
+    let of = |key: &u64| json!({"method": "GET", "path": "/", "headers": {}, "client_ip": format!("192.0.2.{key}")});
+    let requests: Vec<Value> = keys.iter().map(of).collect();
+    let request = Request::post("/check", json!({"requests": requests}).to_string());
+    let answer = answer(&client.send(&request.header("x-at", now.to_string())));
+    assert_eq!(answer["answers"].as_array().map(Vec::len), Some(keys.len()), "{answer}");
+    answer["answers"].clone()
 }

@@ -1,7 +1,7 @@
 //! Charging by the response in front of an origin: clients that do not wait for it, and many at
 //! once.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::mpsc;
 use std::thread;
@@ -181,6 +181,36 @@ fn a_client_that_breaks_its_body_off_is_charged() {
                 (if left == 0 { answer.status == 429 } else { is_back }).then_some(())
             });
         }
+    }
+}
+
+// Guards: the same failure the other way round. An origin that leaves in the middle of an upload is
+// a 502, however much of the body is under way: its clients are not charged as if they had left.
+#[test]
+fn an_origin_that_leaves_in_an_upload_is_no_client_that_left() {
+    for length in [10, 10_000_000] {
+        let origin = serve(move |received| {
+            if received.method == "GET" {
+                return received.answer("404 Not Found", "", "");
+            }
+            received.piece(3); // and the connection is closed
+        });
+        let worker =
+            Setup::new(policy(2, &json!({"reserve": true}))).binding("ORIGIN", origin).start();
+        for _ in 0..20 {
+            let mut client = TcpStream::connect(("127.0.0.1", worker.port)).expect("taken");
+            client.set_read_timeout(Some(READY_WITHIN)).expect("a time limit");
+            let head = "POST /401 HTTP/1.1\r\nhost: a\r\nx-user: u\r\ncontent-length: ";
+            let sent = [format!("{head}{length}\r\n\r\n").into_bytes(), vec![b'x'; length / 2]];
+            // What is sent after the answer may reset the connection, and the answer with it.
+            let (mut line, is_sent) = ([0; 12], client.write_all(&sent.concat()).is_ok());
+            if client.read_exact(&mut line).is_ok() {
+                assert_eq!(&line, b"HTTP/1.1 502", "{is_sent}");
+            }
+        }
+        let answer = worker.client().send(&Request::get("/").header("x-user", "u"));
+        let field = answer.header("ratelimit").expect("the field");
+        assert!(answer.status == 404 && field.contains(";r=1;"), "{length}: {field}");
     }
 }
 

@@ -237,3 +237,99 @@ fn what_only_watches_or_marks_is_asked_every_time() {
         }
     }
 }
+
+const OPERATOR: &str = "an-operator-who-writes";
+
+/// Two isolates over the same objects, which go by the first one's clock, where an operator may
+/// reset a key.
+fn start_operated(rules: Value) -> Workerd {
+    let policy = json!({"version": 1, "rules": rules});
+    let front = COUNTING.replace("{ Limiter }", "{ Limiter, Metrics, Policies, Tenants }");
+    let counted = "check: (request)";
+    let front = front.replace(
+        counted,
+        &format!("operate: (request) => object.operate(request),\n      {counted}"),
+    );
+    let setup = Setup::new(&policy).operated().binding("ADMIN_TOKEN", OPERATOR);
+    setup.front(&front).beside(&policy).files_in_memory().start()
+}
+
+// Guards: keys that each come seldom under a flood of many, and cost a call each time because an
+// operator might have reset them.
+#[test]
+fn of_a_slow_flood_few_requests_reach_an_object_where_an_operator_may_reset() {
+    const KEYS: usize = 1_000;
+    const EACH: u64 = 30;
+    let worker = start_operated(
+        json!([{"name": "each", "key": [{"header": "x-key"}], "quotas": quota("hour", 1, "1h")}]),
+    );
+    let mut client = worker.client();
+    let mut admitted = 0;
+    for n in 0..EACH {
+        for first in (0..KEYS).step_by(100) {
+            let one =
+                |key| json!({"method": "GET", "path": "/", "headers": {"x-key": format!("{key}")}});
+            let requests: Vec<Value> = (first..first + 100).map(one).collect();
+            let body = json!({"requests": requests}).to_string();
+            // Each key comes once in three seconds.
+            let at = (START + 3_000 * n).to_string();
+            let answers = answer(&client.send(&Request::post("/check", body).header("x-at", at)));
+            let answers = answers["answers"].as_array().expect("answers");
+            assert_eq!(answers.len(), 100);
+            admitted += answers.iter().filter(|answer| answer["decision"] == "allow").count();
+        }
+    }
+    let sent = KEYS * usize::try_from(EACH).expect("a number");
+    let calls = calls(&worker);
+    println!("{sent} sent, {admitted} admitted, {calls} calls");
+    assert_eq!(admitted, KEYS);
+    assert!((calls - admitted) * 50 <= sent, "{calls}");
+}
+
+// Guards: a reset, or the end of a block, that an isolate does not hear of, whether it was the one
+// that was told or another; and a block that one of them does not keep.
+#[test]
+fn what_an_operator_gives_back_is_found_within_five_seconds() {
+    let worker = start_operated(
+        json!([{"name": "each", "key": [{"header": "x-key"}], "quotas": quota("day", 1, "1d")}]),
+    );
+    let mut clients = worker.ports.iter().map(|port| Client::connect(*port)).collect::<Vec<_>>();
+    assert_eq!(clients.len(), 2);
+    let mut at = |isolate: usize, ms: u64| {
+        // The objects' clock is the first isolate's.
+        ask(&mut clients[0], described("/", json!({"x-key": "other"})), ms);
+        let (answer, calls) = ask(&mut clients[isolate], described("/", json!({"x-key": "k"})), ms);
+        (answer["decision"].as_str().expect("a decision").to_owned(), calls)
+    };
+    let act = |what: &str, ms: u64, more: Value| {
+        let mut body = json!({"rule": "each", "key": ["k"]});
+        for (name, value) in more.as_object().expect("members") {
+            body[name] = value.clone();
+        }
+        let path = format!("/.well-known/tollgate/admin/keys/{what}");
+        let request = Request::post(&path, body.to_string())
+            .header("authorization", format!("Bearer {OPERATOR}"))
+            .header("content-type", "application/json")
+            .header("x-at", (START + ms).to_string());
+        assert_eq!(worker.client().send(&request).status, 204, "{what}");
+    };
+    let (allowed, refused) = (("allow".to_owned(), 1), ("deny".to_owned(), 0));
+    assert_eq!(at(0, 0), allowed);
+    assert_eq!(at(1, 10).0, "deny");
+    for ms in [4_000, 60_000, 3_600_000] {
+        assert_eq!((at(0, ms), at(1, ms)), (refused.clone(), refused.clone()), "{ms}");
+    }
+    // The isolate that was told finds it at once, the other with its next look, which is due.
+    act("reset", 3_601_000, json!({}));
+    assert_eq!(at(0, 3_601_001), allowed);
+    act("reset", 3_602_000, json!({}));
+    assert_eq!(at(1, 3_606_000), allowed);
+    assert_eq!(at(0, 3_606_000).0, "deny");
+    // Blocked without anything used, and for longer than any memory of a second.
+    act("reset", 3_610_000, json!({}));
+    act("block", 3_610_001, json!({"until_ms": START + 7_000_000}));
+    assert_eq!((at(0, 3_610_002).0, at(1, 3_615_010).0), ("deny".to_owned(), "deny".to_owned()));
+    assert_eq!((at(0, 6_000_000), at(1, 6_000_000)), (refused.clone(), refused));
+    act("unblock", 6_000_001, json!({}));
+    assert_eq!(at(1, 6_005_002), allowed);
+}

@@ -98,31 +98,14 @@ fn what_is_surely_not_meant_is_logged_and_not_told() {
     assert!(lines(Setup::new(policy("allow"))).is_empty());
 }
 
-/// Traps the wasm like a panic does, in the midst of a request with `x-fault: worker` or in the
-/// midst of its object's decision with `x-fault: object`. With `x-fault: exception` the runtime
-/// throws where Rust cannot catch it, which ends the instance as surely.
-const TRAPS: &str = r#"
-import Tollgate, { Limiter as Real } from "./entry.mjs";
+/// An object whose wasm is aborted in the midst of its next decision after `trapNextObject` was
+/// set, by what no memory has room for: `bomb`.
+const TRAPPING_LIMITER: &str = r#"
+import { Limiter as Real } from "./entry.mjs";
 
 // No memory has room for this: the allocation in the wasm aborts it.
 const bomb = { length: 0xffff_fff0, charCodeAt: () => 97 };
 let trapNextObject = false;
-
-export default class extends Tollgate {
-  fetch(request) {
-    const fault = request.headers.get("x-fault");
-    if (fault === "object") trapNextObject = true;
-    if (fault !== "worker" && fault !== "exception") return super.fetch(request);
-    return super.fetch(new Proxy(request, {
-      get(target, name) {
-        if (name === "url" && fault === "worker") return bomb;
-        if (name === "url") throw new Error("an exception of the runtime");
-        const value = Reflect.get(target, name);
-        return typeof value === "function" ? value.bind(target) : value;
-      },
-    }));
-  }
-}
 
 export class Limiter extends Real {
   check(request) {
@@ -139,6 +122,34 @@ export class Limiter extends Real {
 }
 "#;
 
+/// `module` with that object in it.
+pub(crate) fn trapping(module: &str) -> String {
+    format!("{TRAPPING_LIMITER}{module}")
+}
+
+/// Traps the wasm like a panic does, in the midst of a request with `x-fault: worker` or in the
+/// midst of its object's decision with `x-fault: object`. With `x-fault: exception` the runtime
+/// throws where Rust cannot catch it, which ends the instance as surely.
+const TRAPS: &str = r#"
+import Tollgate from "./entry.mjs";
+
+export default class extends Tollgate {
+  fetch(request) {
+    const fault = request.headers.get("x-fault");
+    if (fault === "object") trapNextObject = true;
+    if (fault !== "worker" && fault !== "exception") return super.fetch(request);
+    return super.fetch(new Proxy(request, {
+      get(target, name) {
+        if (name === "url" && fault === "worker") return bomb;
+        if (name === "url") throw new Error("an exception of the runtime");
+        const value = Reflect.get(target, name);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    }));
+  }
+}
+"#;
+
 fn remaining(worker: &Workerd, client_ip: &str) -> u64 {
     let answer = answer(&worker.client().send(&check_request("GET", "/", client_ip)));
     let field = answer["headers"]["ratelimit"].as_str().expect("a ratelimit field");
@@ -151,7 +162,7 @@ fn remaining(worker: &Workerd, client_ip: &str) -> u64 {
 // instance, and no count may be lost.
 #[test]
 fn a_panic_is_an_error_at_once_and_loses_nothing() {
-    let worker = Setup::new(policy("deny")).front(TRAPS).start();
+    let worker = Setup::new(policy("deny")).front(&trapping(TRAPS)).start();
     assert_eq!(remaining(&worker, "192.0.2.1"), 99);
     for round in 0..3 {
         // In the Worker itself: 500. In the object: it shares the isolate with its caller here, so
@@ -184,7 +195,7 @@ fn an_exception_under_load_leaves_nobody_waiting() {
 }
 
 fn fault_under_load(place: &'static str) {
-    let worker = Setup::new(policy("deny")).front(TRAPS).start();
+    let worker = Setup::new(policy("deny")).front(&trapping(TRAPS)).start();
     let statuses: Vec<u16> = thread::scope(|scope| {
         let client = |number: usize| {
             let worker = &worker;

@@ -1,6 +1,7 @@
 //! How isolates follow the policy in force: two Workers in one process over the same objects are
 //! two isolates of one deployment.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -57,20 +58,22 @@ fn health(client: &mut Client) -> (u16, Value) {
     (report.status, body(&report))
 }
 
-/// The limit that a request of `client` was decided under.
-fn limit(client: &mut Client, path: &str) -> String {
-    let answer = answer(&client.send(&check_request("GET", path, "192.0.2.1")));
+/// The limit that an answer was decided under.
+fn limit_in(answer: &Value) -> String {
     let field = answer["headers"]["ratelimit-policy"].as_str().unwrap_or_default();
     let limit = field.split(";q=").nth(1).and_then(|rest| rest.split(';').next());
     limit.unwrap_or("none").to_owned()
 }
 
+/// The limit that a request of `client` was decided under.
+fn limit(client: &mut Client, path: &str) -> String {
+    limit_in(&answer(&client.send(&check_request("GET", path, "192.0.2.1"))))
+}
+
 /// What a fresh client is decided under.
 fn limit_of(client: &mut Client, n: u32) -> String {
-    let answer = answer(&client.send(&check_request("GET", "/", &format!("2001:db8:{n:x}::1"))));
-    let field = answer["headers"]["ratelimit-policy"].as_str().unwrap_or_default();
-    let limit = field.split(";q=").nth(1).and_then(|rest| rest.split(';').next());
-    limit.unwrap_or("none").to_owned()
+    let request = check_request("GET", "/", &format!("2001:db8:{n:x}::1"));
+    limit_in(&answer(&client.send(&request)))
 }
 
 // Guards: an isolate that goes on under a policy that was replaced more than five seconds before,
@@ -123,8 +126,7 @@ fn of_many_requests_one_asks() {
     }
     for client in &mut clients {
         let answer = answer(&client.finish(false).expect("an answer"));
-        let field = answer["headers"]["ratelimit-policy"].as_str().unwrap_or_default();
-        assert!(field.contains(";q=2000000;"), "{answer}");
+        assert_eq!(limit_in(&answer), "2000000", "{answer}");
     }
     assert_eq!(calls(&worker) - before, 1);
 }
@@ -224,7 +226,8 @@ fn a_policy_of_tomorrow_is_named_and_the_last_one_stays() {
     assert_eq!(report["errors"][0]["path"], "rules[0].quotas[0].algorithm", "{report}");
     let log = worker.log();
     assert!(log.contains("policy 2 cannot be enforced") && log.contains("of-tomorrow"), "{log}");
-    assert_eq!(calls(&worker) - before, 1, "and its text is not fetched for each request");
+    // What it is compiled to is of another version, so that the text is asked for once.
+    assert_eq!(calls(&worker) - before, 2, "and its text is not fetched for each request");
     fault(&worker, "none");
     put(&mut worker.client(), &limited(30));
     let patience = Instant::now() + Duration::from_secs(30);
@@ -233,6 +236,59 @@ fn a_policy_of_tomorrow_is_named_and_the_last_one_stays() {
         thread::sleep(Duration::from_millis(100));
     }
     assert_eq!(health(&mut far).0, 200);
+}
+
+/// Spoils the row with the compiled policy once, before it is asked for; `/row` says what is in it.
+const ROWS: &str = r#"
+import Tollgate, { Limiter, Policies as Real, Tenants, Metrics } from "./entry.mjs";
+export { Limiter, Tenants, Metrics };
+let fault = null;
+let row = null;
+export default class extends Tollgate {
+  fetch(request) {
+    fault = request.headers.get("x-fault") ?? fault;
+    if (new URL(request.url).pathname === "/row") return new Response(row);
+    return super.fetch(request);
+  }
+}
+export class Policies extends Real {
+  call(request) {
+    const sql = this.ctx.storage.sql;
+    const bytes = () => new Uint8Array([...sql.exec("SELECT bytes FROM compiled_v1")][0].bytes);
+    const keep = (bytes) => sql.exec("UPDATE compiled_v1 SET bytes = ?", bytes);
+    if (fault === "gone") sql.exec("DELETE FROM compiled_v1");
+    // Of a module of before, which wrote another format; and one that was cut on the way.
+    if (fault === "older") keep(bytes().with(9, 0));
+    if (fault === "cut") keep(bytes().slice(0, -9));
+    if (fault === "changed") keep(bytes().with(60, bytes()[60] ^ 1));
+    fault = null;
+    const reply = super.call(request);
+    row = [...sql.exec("SELECT hex(bytes) AS hex FROM compiled_v1")].map(({ hex }) => hex).join();
+    return reply;
+  }
+}
+"#;
+
+// Guards: a row with the compiled policy that is missing, of an earlier module or damaged: isolates
+// that start then follow, and the row is whole again, so that not each of them has to compile.
+#[test]
+fn a_compiled_row_that_nobody_can_read_is_made_again() {
+    for kind in ["gone", "older", "cut", "changed"] {
+        let worker = operated(limited(10)).front(ROWS).beside(limited(10)).start();
+        put(&mut worker.client(), &limited(20));
+        let row = || worker.client().send(&Request::get("/row")).text();
+        let before = row();
+        assert!(before.starts_with("00746F6C6C67617465"), "{before}");
+        worker.client().send(&Request::get("/row").header("x-fault", kind));
+        // The other isolate asks for the first time.
+        let mut far = Client::connect(worker.ports[1]);
+        assert_eq!(limit_of(&mut far, 1), "20", "{kind}");
+        assert_eq!(health(&mut far).0, 200, "{kind}");
+        assert_eq!(row(), before, "{kind}");
+        put(&mut worker.client(), &limited(30));
+        thread::sleep(FOLLOWS);
+        assert_eq!(limit_of(&mut far, 2), "30", "{kind}");
+    }
 }
 
 // Guards: a deployed file that is wrong while a written policy is in force, and after it is given
@@ -302,12 +358,7 @@ fn what_cannot_be_planned_anew_is_decided_by_on_failure() {
     assert_eq!(ask(&mut near, "/a", "192.0.2.1"), "allow 18 998");
     fault(&worker, "throws");
     for _ in 0..3 {
-        let failed = answer(&far.send(&check_request("GET", "/b", "192.0.2.1")));
-        assert_eq!(
-            (&failed["decision"], &failed["failure"]),
-            (&json!("deny"), &json!(true)),
-            "{failed}"
-        );
+        assert_failed(&mut far, "/b", "192.0.2.1");
     }
     // Nobody else is touched, and nothing of it was charged.
     assert_eq!(ask(&mut far, "/b", "192.0.2.2"), "allow 9 999");
@@ -316,6 +367,13 @@ fn what_cannot_be_planned_anew_is_decided_by_on_failure() {
     assert_eq!(ask(&mut far, "/b", "192.0.2.1"), "allow 17 998");
     let log = worker.log();
     assert!(log.contains("unchecked=1"), "{log}");
+}
+
+/// A request that `on_failure` refuses, and no quota.
+fn assert_failed(client: &mut Client, path: &str, ip: &str) {
+    let failed = answer(&client.send(&check_request("GET", path, ip)));
+    let said = (&failed["decision"], &failed["failure"]);
+    assert_eq!(said, (&json!("deny"), &json!(true)), "{failed}");
 }
 
 // Guards: an isolate that starts while the policy object is silent: the deployed file may be laxer
@@ -332,12 +390,7 @@ fn a_new_isolate_without_the_policy_object_does_not_go_back() {
     fault(&worker, "silent");
     let mut far = Client::connect(worker.ports[1]);
     for _ in 0..3 {
-        let failed = answer(&far.send(&check_request("GET", "/b", "192.0.2.1")));
-        assert_eq!(
-            (&failed["decision"], &failed["failure"]),
-            (&json!("deny"), &json!(true)),
-            "{failed}"
-        );
+        assert_failed(&mut far, "/b", "192.0.2.1");
     }
     // Nobody knows more of this one than the file does.
     assert_eq!(ask(&mut far, "/b", "192.0.2.9"), "allow 999 999");
@@ -347,43 +400,76 @@ fn a_new_isolate_without_the_policy_object_does_not_go_back() {
     assert!(worker.log().contains("outdated="), "{}", worker.log());
 }
 
+/// An attack on two isolates: clients with an address for each pair, one on each isolate, that ask
+/// without a pause until they are told to end.
+#[derive(Default)]
+struct Attack {
+    /// By address: how many were admitted.
+    admitted: [AtomicU64; 3],
+    /// By client: the limit that its last answer named.
+    limits: [AtomicU64; 6],
+    has_ended: AtomicBool,
+}
+
+impl Attack {
+    fn run(&self, number: usize, port: u16) {
+        let mut client = Client::connect(port);
+        let address = format!("192.0.2.{}", number / 2);
+        while !self.has_ended.load(Relaxed) {
+            let answer = answer(&client.send(&check_request("GET", "/", &address)));
+            if answer["decision"] == "allow" {
+                self.admitted[number / 2].fetch_add(1, Relaxed);
+            }
+            let limit = limit_in(&answer).parse().expect("a limit");
+            self.limits[number].store(limit, Relaxed);
+        }
+    }
+
+    fn admitted(&self) -> [u64; 3] {
+        self.admitted.each_ref().map(|admitted| admitted.load(Relaxed))
+    }
+
+    /// Waits until it is so, and ends the attack when it never is.
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let patience = Instant::now() + Duration::from_secs(60);
+        while !is_so() {
+            if Instant::now() > patience {
+                self.has_ended.store(true, Relaxed);
+                panic!("{what}: {:?} admitted", self.admitted());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
 // Guards: raising a limit in the midst of an attack gives every attacker a fresh count. Whatever
 // comes before and after, over two isolates: each client gets exactly the larger limit.
 #[test]
 fn a_limit_raised_under_attack_gives_the_difference_only() {
-    const CLIENTS: usize = 6;
     let worker = operated(limited(50)).files_in_memory().beside(limited(50)).start();
-    let until = Instant::now() + Duration::from_secs(12);
-    let admitted: Vec<u64> = thread::scope(|scope| {
-        let attack = |number: usize| {
-            let port = worker.ports[number % 2];
-            move || {
-                let mut client = Client::connect(port);
-                let mut admitted = 0;
-                while Instant::now() < until {
-                    // Two attackers, one on each isolate, share an address.
-                    let address = format!("192.0.2.{}", number / 2);
-                    let answer = answer(&client.send(&check_request("GET", "/", &address)));
-                    admitted += u64::from(answer["decision"] == "allow");
-                }
-                admitted
-            }
-        };
-        let attackers: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(attack(number))).collect();
+    let attack = Attack::default();
+    thread::scope(|scope| {
+        for number in 0..attack.limits.len() {
+            let (attack, port) = (&attack, worker.ports[number % 2]);
+            scope.spawn(move || attack.run(number, port));
+        }
         let mut admin = worker.client();
-        for limit in [80, 120, 90] {
-            thread::sleep(Duration::from_secs(1));
+        // Each change comes while every client is being admitted, however fast the machine is.
+        for (limit, midst) in [(80, 25), (120, 65)] {
+            let is_midst = || attack.admitted().iter().all(|admitted| *admitted >= midst);
+            attack.until(&format!("before {limit}"), is_midst);
             put(&mut admin, &limited(limit));
         }
-        attackers.into_iter().map(|attacker| attacker.join().expect("it ends")).collect()
+        attack.until("under 120", || attack.admitted() == [120; 3]);
+        put(&mut admin, &limited(90));
+        // Those who see that it is less, go on.
+        for limit in &attack.limits {
+            attack.until("under 90", || limit.load(Relaxed) == 90);
+        }
+        thread::sleep(Duration::from_secs(1));
+        attack.has_ended.store(true, Relaxed);
     });
-    println!("{admitted:?} admitted");
-    for pair in admitted.chunks(2) {
-        let sum: u64 = pair.iter().sum();
-        // At most the greatest limit; under 120 everybody asked in the second that it was in force.
-        assert!((90..=120).contains(&sum), "{admitted:?}");
-    }
-    assert!(admitted.chunks(2).any(|pair| pair.iter().sum::<u64>() == 120), "{admitted:?}");
+    assert_eq!(attack.admitted(), [120; 3], "the greatest limit, to the request");
 }
 
 // Guards: a policy object that was set back to an earlier day, as the platform can do: counts are

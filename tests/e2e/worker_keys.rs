@@ -37,7 +37,13 @@ export default class extends Tollgate {
     const operate = request.headers.get("x-operate");
     if (operate === null) return super.fetch(request);
     const [key, asked] = operate.split(" ").map(bytesOf);
-    return new Response(hexOf(await this.env.LIMITER.getByName(await nameOf(key)).operate(asked)));
+    const reply = await this.env.LIMITER.getByName(await nameOf(key)).operate(asked);
+    // As the admin API does: isolates learn by it that a refusal may have ended.
+    const change = { rule: "each", tenant: null, pk: 0, before: "", after: "" };
+    const row = { at_ms: Date.now(), act: "reset", actor: null, change };
+    const call = JSON.stringify({ policy: { note_key: row } });
+    await this.env.POLICIES.getByName("policy").call(new TextEncoder().encode(call));
+    return new Response(hexOf(reply));
   }
 }
 "#;
@@ -130,9 +136,9 @@ fn a_reset_in_a_flood_admits_one_fresh_quota() {
         operate(&worker, &document(7), "192.0.2.1", KeyOperation::Reset);
         admitted = flooding.join().expect("a flood");
     });
-    // What was refused for a second is admitted now.
+    // What was refused from memory is admitted now.
     admitted +=
-        (0..20).filter(|n| ask(&worker, "192.0.2.1", 2_000 + n)["decision"] == "allow").count();
+        (0..20).filter(|n| ask(&worker, "192.0.2.1", 6_000 + n)["decision"] == "allow").count();
     assert_eq!(admitted, 7);
     operate(&worker, &document(7), "192.0.2.1", KeyOperation::Reset);
     worker.kill();
@@ -159,7 +165,7 @@ fn operator(worker: &Workerd, request: Request) -> (u16, Value) {
 #[test]
 fn an_operator_explains_looks_resets_and_blocks() {
     let setup = Setup::new(document(3)).operated().binding("ADMIN_TOKEN", "secret");
-    let worker = setup.start();
+    let worker = setup.binding("HASH_KEY", "a secret of this test").start();
     let ask = |client: &str| answer(&worker.client().send(&check_request("GET", "/", client)));
     let explain = || {
         let body = json!({"method": "GET", "path": "/", "client_ip": "2001:db8::1"});
@@ -217,13 +223,38 @@ fn an_operator_explains_looks_resets_and_blocks() {
     assert_eq!(ask("2001:db8:0:1::1")["decision"], "allow", "another network");
     assert_eq!(act("unblock", json!({})), 204);
     assert_eq!(explain().1["decision"], "allow");
+    // Who sees that it happened: what, to whom by the hash, and what it was before.
+    let history = operator(&worker, Request::get(&format!("{ADMIN}/keys/history?limit=2"))).1;
+    let acts: Vec<&Value> =
+        history["changes"].as_array().expect("rows").iter().map(|it| &it["act"]).collect();
+    assert_eq!(
+        (acts, &history["next_before"]),
+        (vec![&json!("unblock"), &json!("block")], &json!(2))
+    );
+    let last = &history["changes"][0];
+    assert!(
+        last["before"].as_str().is_some_and(|it| it.starts_with("blocked for another ")),
+        "{last}"
+    );
+    assert_eq!((&last["after"], &last["rule"]), (&json!("q: 0 of 3 used, 3 left"), &json!("each")));
+    assert_eq!(last["pk"], state("2001:db8::1").1["pk"]);
+    let pk = last["pk"].as_str().expect("a hash").to_owned();
+    let first = operator(&worker, Request::get(&format!("{ADMIN}/keys/history?before=2"))).1;
+    assert_eq!(
+        (&first["changes"][0]["act"], &first["next_before"]),
+        (&json!("reset"), &json!(null))
+    );
+    assert!(!(history.to_string() + &first.to_string()).to_lowercase().contains("db8"));
     // What is wrong.
     assert_eq!(state("here").0, 422);
     assert_eq!(act("block", json!({"until_ms": until + 367 * 86_400_000})), 422);
     assert_eq!(operator(&worker, Request::get(&format!("{ADMIN}/keys?rule=none&key=x"))).0, 404);
     let log = worker.log();
     assert!(
-        log.contains("block rule=\"each\" pk=") && !log.to_lowercase().contains("db8"),
+        log.contains(&format!("unblock rule=\"each\" pk={pk} "))
+            && !log.to_lowercase().contains("db8"),
         "{log}"
     );
+    // The line of the refusal names the key by the same letters.
+    assert!(log.contains(&format!(r#""pk":"{pk}""#)), "{log}");
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::Request;
-use tollgate_e2e::process::required_path;
+use tollgate_e2e::process::{TempDir, required_path};
 use tollgate_e2e::workerd::{Setup, Workerd, check_request};
 
 const METRICS: &str = "/.well-known/tollgate/metrics";
@@ -152,6 +152,32 @@ fn check_text(text: &str) {
     assert!(output.status.success() && said.trim().is_empty(), "{said}\n{text}");
 }
 
+/// What Prometheus' reader of OpenMetrics says, which wants a time on every sample.
+fn check_open_metrics(text: &str) {
+    let promtool: PathBuf = required_path("TOLLGATE_PROMTOOL_BIN", "cargo xtask test workerd");
+    let folder = TempDir::new("openmetrics");
+    let file = folder.path().join("metrics");
+    let timed = |line: &str| match line.starts_with('#') {
+        true => format!("{line}\n"),
+        false => format!("{line} 1780000000\n"),
+    };
+    let run = |text: &str| {
+        std::fs::write(&file, text).expect("a file");
+        let mut command = Command::new(&promtool);
+        command.args(["tsdb", "create-blocks-from", "openmetrics"]);
+        command.arg(&file).arg(folder.path().join("blocks")).output().expect("promtool starts")
+    };
+    let whole: String = text.lines().map(timed).collect();
+    let output = run(&whole);
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && text.ends_with("# EOF\n"), "{said}\n{text}");
+    // It has read every sample, and does refuse what is none.
+    let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+    let block = said.lines().nth(1).expect("a block");
+    assert_eq!(block.split_whitespace().nth(6), Some(samples.to_string().as_str()), "{said}");
+    assert!(!run(&whole.replace("# EOF\n", "")).status.success());
+}
+
 /// An object of sums that adds what it is sent and does not say so, twice, and is then out of reach
 /// for a while.
 const LOSES_ANSWERS: &str = r#"
@@ -221,12 +247,71 @@ fn only_who_has_a_token_reads_metrics() {
     let open = worker.client().send(&open);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert_eq!(open.header("content-type").as_deref(), Some(kind));
-    assert!(open.text().ends_with("# EOF\n"), "{}", open.text());
+    check_open_metrics(&open.text());
     // Without a secret there is nothing to read, and nothing is brought or stored.
     let off = Setup::new(policy()).operated().files_in_memory().start();
     send(&off, off.port, &["192.0.2.1"]);
     let request = Request::get(METRICS).header("authorization", format!("Bearer {TOKEN}"));
     assert_eq!(off.client().send(&request).status, 404);
+}
+
+// Guards: somebody who tries tokens, and whom nobody sees: in no metric and no line; and a line
+// with the token in it, which may be one letter from the right one.
+#[test]
+fn whoever_tries_tokens_is_counted_and_logged() {
+    let worker = setup()
+        .binding("ADMIN_TOKEN", "t0ken-of-an-admin")
+        .binding("READ_TOKEN", "t0ken-of-a-reader")
+        .binding("CHECK_TOKEN", "t0ken-of-callers")
+        .binding("LOG_SAMPLE", 1)
+        .start();
+    let admin = "/.well-known/tollgate/admin/policy";
+    let send = |request: Request, token: Option<&str>| {
+        let request = match token {
+            Some(token) => request.header("authorization", format!("Bearer {token}")),
+            None => request,
+        };
+        worker.client().send(&request).status
+    };
+    // Nobody else asks anything.
+    for (request, token, status) in [
+        (Request::get(admin), None, 401),
+        (Request::get(admin), Some("wrong-by-a-letter-1"), 401),
+        (Request::get(METRICS), Some("wrong-by-a-letter-2"), 401),
+        (Request::get(admin), Some(TOKEN), 403),
+        (Request::new("DELETE", admin), Some("t0ken-of-a-reader"), 403),
+        (check_request("GET", "/", "192.0.2.1"), None, 401),
+        (check_request("GET", "/", "192.0.2.1"), Some("wrong-by-a-letter-3"), 401),
+        (Request::get(admin), Some("t0ken-of-a-reader"), 200),
+    ] {
+        assert_eq!(send(request, token), status);
+    }
+    let series = |api: &str, reason: &str| {
+        format!("tollgate_unauthorized_total{{api=\"{api}\",reason=\"{reason}\"}}")
+    };
+    let expected = [
+        (series("admin", "missing"), 1.0),
+        (series("admin", "wrong"), 2.0),
+        (series("admin", "forbidden"), 2.0),
+        (series("check", "missing"), 1.0),
+        (series("check", "wrong"), 1.0),
+    ];
+    let since = Instant::now();
+    loop {
+        let told = scrape(&worker);
+        if expected.iter().all(|(series, count)| told.get(series) == Some(count)) {
+            break;
+        }
+        assert!(since.elapsed() < PATIENCE, "{told:#?}\n{}", worker.log());
+        thread::sleep(Duration::from_millis(100));
+    }
+    let log = worker.log();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("\"unauthorized\"")).collect();
+    assert_eq!(lines.len(), 7, "{log}");
+    let forbidden =
+        r#"{"event":"unauthorized","api":"admin","reason":"forbidden","status":403,"dropped":0}"#;
+    assert!(lines.contains(&forbidden), "{lines:#?}");
+    assert!(!log.contains("by-a-letter") && !log.contains("t0ken"), "{log}");
 }
 
 // Guards: an operator who cannot see which policy is in force, and counters that go down when it
@@ -259,7 +344,7 @@ fn a_policy_that_is_put_is_told_and_its_rules_counted() {
         thread::sleep(Duration::from_millis(500));
     };
     let source = told.keys().find(|series| series.starts_with("tollgate_policy_info"));
-    assert!(source.is_some_and(|source| source.contains("source=\"api\"")), "{source:?}");
+    assert!(source.is_some_and(|source| source.contains("source=\"written\"")), "{source:?}");
     assert!(told.get(&decisions("trial", "day", "shadowed")).is_some_and(|count| *count >= 7.0));
 }
 

@@ -8,6 +8,7 @@ use std::process::Command;
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::process::{self, Server, TempDir};
 use tollgate_e2e::workerd::node_bin;
+use tollgate_policy::{Policy, Surface};
 
 const RUN: &str = "cargo xtask test workerd";
 const DOCUMENT: &str = include_str!("../../docs/worker.md");
@@ -55,6 +56,7 @@ fn dev(folder: &Path, configurations: &[&str]) -> (Server, u16) {
         wrangler.args(["-c", file]);
     }
     wrangler.args(["--ip", "127.0.0.1", "--port", &port.to_string()]);
+    with_node(&mut wrangler);
     let mut server = Server::start(wrangler, folder.join("wrangler.log"));
     server.wait_for_port(port);
     (server, port)
@@ -84,7 +86,48 @@ fn here(command: &str, folder: &Path, port: u16) -> Command {
     assert!(!command.contains("npx"), "another version of wrangler is tested: {command}");
     let mut shell = Command::new("sh");
     shell.current_dir(folder).args(["-c", &command]);
+    with_node(&mut shell);
     shell
+}
+
+/// What a program starts as `node` is the one that is tested with.
+fn with_node(program: &mut Command) {
+    let folder = node_bin().parent().expect("a folder").display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    program.env("PATH", format!("{folder}:{path}"));
+}
+
+// Guards: a build that goes on with a policy that is none, or says half of what is wrong; and bytes
+// that another compiler would have written.
+#[test]
+fn the_package_compiles_a_policy() {
+    let folder = TempDir::new("compile");
+    install(folder.path());
+    let compile = |arguments: &[&str]| {
+        let mut program = Command::new(folder.path().join("node_modules/.bin/tollgate-compile"));
+        with_node(program.current_dir(folder.path()).args(arguments));
+        let output = program.output().expect("it starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let template = folder.path().join("node_modules/tollgate-worker/template/policy.json");
+    fs::copy(&template, folder.path().join("policy.json")).expect("a file");
+    assert_eq!(compile(&[]), (Some(0), String::new()));
+    let policy = fs::read_to_string(template).expect("a policy");
+    let policy = Policy::compile(&policy, Surface::Worker).expect("it is good");
+    let module = fs::read_to_string(folder.path().join("policy.compiled.mjs")).expect("a module");
+    assert_eq!(module, format!("export default \"{}\";\n", policy.to_compiled_text()));
+    let bad = r#"{"version": 1, "rules": [{"name": "a", "key": [], "quotas": [{"limit": 0, "window": "0s"}]}]}"#;
+    fs::write(folder.path().join("bad.json"), bad).expect("a file");
+    let (code, said) = compile(&["bad.json", "none.mjs"]);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(code == Some(1) && lines.len() == 2, "{said}");
+    assert!(
+        lines[0].starts_with("tollgate-compile: bad.json: rules[0].quotas[0].limit: "),
+        "{said}"
+    );
+    assert!(!folder.path().join("none.mjs").exists(), "nothing is written");
+    assert_eq!(compile(&["none.json"]).0, Some(1));
+    assert_eq!(compile(&["a", "b", "c"]).0, Some(2));
 }
 
 // Guards: a document that leads a new user nowhere; a package that lacks a module, whose template
@@ -134,6 +177,8 @@ fn the_example_app_is_typed_and_limited_by_its_binding() {
     }
     let installed = install(folder.path());
     copy_all(&installed.join("template"), &folder.path().join("limiter"));
+    fs::write(folder.path().join("limiter/.dev.vars"), "HASH_KEY=any-long-secret\n")
+        .expect("a file");
     types(folder.path());
     let app = fs::read_to_string(folder.path().join("src/index.ts")).expect("the app");
     assert!(DOCUMENT.contains(&format!("```ts\n{app}```")), "docs/worker.md shows another app");
@@ -155,6 +200,16 @@ fn the_example_app_is_typed_and_limited_by_its_binding() {
     assert_eq!(content_type.as_deref(), Some("application/problem+json"));
     assert!(refused.header("retry-after").is_some() && refused.text().contains("Quota Exceeded"));
     assert_eq!(ask("GET", "/login").status, 200, "another route");
+    // A hundred words are charged, and ten settled.
+    let text = ["word"; 100].join(" ");
+    for left in [1900, 1890] {
+        let request =
+            Request::post("/summary", text.clone()).header("cf-connecting-ip", "192.0.2.1");
+        let response = Client::connect(port).send(&request);
+        assert_eq!((response.status, response.text().len()), (200, 50), "{}", server.log());
+        let field = response.header("ratelimit").expect("a field");
+        assert!(field.contains(&format!("r={left};")), "{field}");
+    }
 }
 
 /// What must not compile: each line is a mistake.
@@ -168,6 +223,9 @@ tollgate.check({ method: "GET", path: "/", hots: "a" });
 (await tollgate.check({ requests: [describe(request)] })).decision;
 if ((await tollgate.check(describe(request))).decision === "denied") throw 0;
 describe(request, "x-api-key");
+(await tollgate.settle("x", 5)).charged;
+tollgate.settle("x", "5");
+tollgate.settle((await tollgate.check(describe(request))).id, 5);
 export {};
 "#;
 

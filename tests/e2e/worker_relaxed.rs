@@ -10,7 +10,7 @@ use tollgate_e2e::http::Client;
 use tollgate_e2e::process::wait_until;
 use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
 
-use crate::worker_durable::tables;
+use crate::worker_durable::{RINGS_SOON, tables};
 
 const LIMIT: u64 = 1_000_000;
 
@@ -138,7 +138,8 @@ fn the_alarm_deletes_idle_relaxed_storage() {
     let quota = json!({"name": "q", "limit": 2, "window": "1s"});
     let rule =
         json!({"name": "all", "key": ["client_ip"], "quotas": [quota], "durability": "relaxed"});
-    let worker = Setup::new(json!({"version": 1, "rules": [rule]})).start();
+    let policy = json!({"version": 1, "rules": [rule]});
+    let worker = Setup::new(policy).front(RINGS_SOON).start();
     assert_eq!(ask(&mut worker.client())["decision"], "allow");
     wait_until("the write", SAVED_WITHIN, || (tables(&worker) == 1).then_some(()));
     wait_until("the deletion", Duration::from_secs(30), || (tables(&worker) == 0).then_some(()));

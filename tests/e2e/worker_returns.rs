@@ -10,7 +10,7 @@ use tollgate_e2e::process::wait_until;
 use tollgate_e2e::workerd::{Setup, answer, check_request};
 
 use crate::worker_admin::{ADMIN, asks, operated};
-use crate::worker_durable::tables;
+use crate::worker_durable::{RINGS_SOON, tables};
 
 /// Only makes a hang a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,7 +36,8 @@ fn what_was_evicted_comes_back_with_blocks_tenants_and_relaxed_counts() {
     let operator = |request: Request| worker.client().send(&request).status;
     let until =
         std::time::SystemTime::UNIX_EPOCH.elapsed().expect("a time").as_millis() + 3_600_000;
-    let block = json!({"rule": "client", "key": ["192.0.2.1"], "until_ms": u64::try_from(until).expect("a time")});
+    let until = u64::try_from(until).expect("a time");
+    let block = json!({"rule": "client", "key": ["192.0.2.1"], "tenant": null, "until_ms": until});
     let path = "/.well-known/tollgate/admin/keys/block";
     assert_eq!(operator(asks(ADMIN, "POST", path, &block.to_string())), 204);
     let tenant = "/.well-known/tollgate/admin/tenants/acme";
@@ -63,7 +64,7 @@ const CLIENTS: usize = 8;
 const LIMIT: usize = 3;
 /// Half of the shortest time to an alarm.
 const WINDOW: Duration = Duration::from_secs(5);
-/// The shortest time from a commit to the alarm that it sets.
+/// The time from a commit to the alarm that it sets, made short: [`RINGS_SOON`].
 const ALARM_AFTER: Duration = Duration::from_secs(10);
 
 /// When requests of a key were sent and answered, of those that were let through.
@@ -78,7 +79,7 @@ type Admissions = Vec<(Instant, Instant)>;
 fn alarms_and_returning_clients_never_make_or_keep_a_count() {
     let policy = json!({"version": 1, "rules": [{"name": "r", "key": ["client_ip"], "quotas":
         [{"name": "q", "algorithm": "sliding-log", "limit": LIMIT, "window": "5s"}]}]});
-    let worker = Setup::new(policy).files_in_memory().start();
+    let worker = Setup::new(policy).front(RINGS_SOON).files_in_memory().start();
     let worker = &worker;
     let play = &|number: usize| {
         let mut client = Client::connect(worker.port);
@@ -111,6 +112,10 @@ fn alarms_and_returning_clients_never_make_or_keep_a_count() {
             if !has_asked {
                 thread::sleep(Duration::from_millis(5));
             }
+        }
+        // Whom a busy machine kept from coming at their time.
+        for (key, admissions) in keys.iter_mut().filter(|(_, them)| them.len() == LIMIT) {
+            ask(*key, admissions);
         }
         keys
     };

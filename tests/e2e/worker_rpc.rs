@@ -4,30 +4,14 @@ use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::workerd::{Setup, Workerd, answer, check_request};
 
+use crate::worker_failure::trapping;
+
 /// A Worker that calls `check` with the JSON of its request's body, or with what the header says,
 /// and answers what came of it; with `x-trap` the wasm is aborted in the midst of it. Every other
 /// path is asked as ever.
 const CALLER: &str = r#"
-import Tollgate, { Limiter as Real } from "./entry.mjs";
+import Tollgate from "./entry.mjs";
 export { Tollgate };
-
-// No memory has room for this: the allocation in the wasm aborts it.
-const bomb = { length: 0xffff_fff0, charCodeAt: () => 97 };
-let trapNextObject = false;
-
-export class Limiter extends Real {
-  check(request) {
-    if (!trapNextObject) return super.check(request);
-    trapNextObject = false;
-    const now = Date.now;
-    Date.now = () => super.check(bomb); // the decision reads the clock once
-    try {
-      return super.check(request);
-    } finally {
-      Date.now = now;
-    }
-  }
-}
 
 const STRANGE = {
   nothing: undefined,
@@ -56,7 +40,7 @@ fn setup(limit: u64) -> Setup {
         json!({"name": "year", "algorithm": "fixed-window", "limit": limit, "window": "366d"});
     let rule = json!({"name": "all", "key": ["client_ip"], "quotas": [quota]});
     let setup = Setup::new(json!({"version": 1, "rules": [rule]}));
-    setup.front(CALLER).service_binding("TOLLGATE")
+    setup.front(&trapping(CALLER)).service_binding("TOLLGATE")
 }
 
 fn call(client: &mut Client, asked: &Value) -> Value {
@@ -146,7 +130,7 @@ fn what_cannot_be_decided_throws() {
 // Guards: a Worker that is misconfigured and lets everybody through, or leaves its caller hanging.
 #[test]
 fn a_worker_without_a_policy_throws() {
-    let worker = Setup::new("{").front(CALLER).service_binding("TOLLGATE").start();
+    let worker = Setup::new("{").front(&trapping(CALLER)).service_binding("TOLLGATE").start();
     let thrown = call(&mut worker.client(), &from("192.0.2.1"));
     assert_eq!(thrown["name"], "Error");
     assert!(thrown["message"].as_str().is_some_and(|it| it.starts_with("500 ")), "{thrown}");
@@ -197,7 +181,7 @@ fn a_status_is_reported_by_a_call() {
     let rule = json!({"name": "login", "key": ["client_ip"], "quotas": [quota],
         "charge": {"response_status": ["401"]}});
     let policy = json!({"version": 1, "rules": [rule]});
-    let worker = Setup::new(policy).front(CALLER).service_binding("TOLLGATE").start();
+    let worker = Setup::new(policy).front(&trapping(CALLER)).service_binding("TOLLGATE").start();
     let mut client = worker.client();
     assert_eq!(call(&mut client, &from("192.0.2.1"))["answer"]["report"], "response_status");
     let report = |status: u16| json!({"method": "GET", "path": "/", "client_ip": "192.0.2.1", "response_status": status});

@@ -1,12 +1,13 @@
-//! What a refused gRPC client must be told, the same on every surface.
+//! What a refused gRPC client must be told, the same on every surface; and a client that calls a
+//! service.
 //!
 //! Invariant: each way to write gRPC's content type gets the answer of its kind, and only one line
-//! of each field. Deliberately absent: how the request gets there; that is HTTP/2 where the server
-//! speaks it.
+//! of each field.
 
 use serde_json::{Value, json};
 
 use crate::http::{Request, Response};
+use crate::http2;
 
 /// A request's content type, and its answer's.
 const TYPES: [(&str, &str); 9] = [
@@ -81,4 +82,44 @@ pub fn check_silence(status: u16, mut send: impl FnMut(&Request) -> Response) {
             assert_eq!(silent.header(name), None, "{asked}");
         }
     }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The status of gRPC.
+    pub code: u8,
+    /// What it says.
+    pub message: String,
+    /// The message that was answered; nothing when the call was refused.
+    pub answer: Vec<u8>,
+}
+
+/// Calls `path` on `port` with one message and this metadata.
+pub fn unary(port: u16, path: &str, message: &[u8], metadata: &[(&str, &str)]) -> Ended {
+    let request = Request::post(path, framed(message)).header("content-type", "application/grpc");
+    let request = metadata.iter().fold(request, |it, (name, value)| it.header(name, value));
+    ended(http2::send(port, &request))
+}
+
+/// A message with its length in front.
+pub fn framed(message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).expect("a message");
+    [&[0][..], &length.to_be_bytes(), message].concat()
+}
+
+/// What an answer says as one of gRPC.
+pub fn ended(answer: http2::Answer) -> Ended {
+    let http2::Answer { response, is_trailers_only, trailers } = answer;
+    assert_eq!(response.status, 200, "{response:?}");
+    assert_eq!(response.header("content-type").as_deref(), Some("application/grpc"));
+    let fields = if is_trailers_only { &response.headers } else { &trailers };
+    let field = |name: &str| {
+        let found = fields.iter().find(|(it, _)| it == name);
+        found.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+    };
+    let code = field("grpc-status").expect("a status").parse().expect("a number");
+    let answer = response.body.get(5..).map(<[u8]>::to_vec).unwrap_or_default();
+    assert_eq!(framed(&answer).len(), response.body.len().max(5), "one message");
+    Ended { code, message: field("grpc-message").unwrap_or_default(), answer }
 }

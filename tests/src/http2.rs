@@ -8,8 +8,9 @@ use std::io::{self, Read, Write};
 use std::net::{self, Ipv4Addr};
 
 use http::Request as Head;
-use tokio::net::TcpStream;
-use tokio::runtime::Builder;
+use tokio::net::TcpSocket;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::http::{ANSWER_WITHIN, Request, Response};
@@ -21,20 +22,116 @@ pub struct Answer {
     pub response: Response,
     /// True when the header fields ended the stream: what gRPC calls a trailers-only response.
     pub is_trailers_only: bool,
+    /// The fields behind the body.
+    pub trailers: Vec<(String, Vec<u8>)>,
+}
+
+/// How much of a request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// All of it.
+    Whole,
+    /// Its head, and no end: more could follow.
+    Head,
+    /// All of it, and nobody waits for the answer.
+    Begun,
 }
 
 /// Sends `request` to `port` on a connection of its own; a failed test when no answer comes in
 /// time.
 pub fn send(port: u16, request: &Request) -> Answer {
+    send_part(port, request, Sent::Whole)
+}
+
+/// The same from an address of this machine (127.0.0.2 is one).
+pub fn send_from(from: Ipv4Addr, port: u16, request: &Request) -> Answer {
+    answer_of(port, exchange(from, port, request, Sent::Whole))
+}
+
+/// The same with a part of it.
+pub fn send_part(port: u16, request: &Request, sent: Sent) -> Answer {
+    answer_of(port, exchange(Ipv4Addr::LOCALHOST, port, request, sent))
+}
+
+/// An answer whose head has come.
+type Incoming = http::Response<h2::RecvStream>;
+type Exchanged = Result<Answer, Box<dyn std::error::Error>>;
+
+fn answer_of(port: u16, exchange: impl Future<Output = Exchanged>) -> Answer {
     let runtime = Builder::new_current_thread().enable_all().build().expect("no runtime");
-    let answer = runtime.block_on(async { timeout(ANSWER_WITHIN, exchange(port, request)).await });
+    answer_on(&runtime, port, exchange)
+}
+
+fn answer_on(runtime: &Runtime, port: u16, exchange: impl Future<Output = Exchanged>) -> Answer {
+    let answer = runtime.block_on(async { timeout(ANSWER_WITHIN, exchange).await });
     answer
         .unwrap_or_else(|_| panic!("no answer from port {port} within {ANSWER_WITHIN:?}"))
         .unwrap_or_else(|e| panic!("no answer from port {port}: {e}"))
 }
 
-async fn exchange(port: u16, request: &Request) -> Result<Answer, Box<dyn std::error::Error>> {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+/// A request under way; its client leaves when this is dropped.
+pub struct Held {
+    /// True when its answer has a body, which may not be over; not asked of a head alone.
+    pub has_body: bool,
+    port: u16,
+    open: Open,
+    answer: Option<Incoming>,
+    runtime: Runtime,
+}
+
+impl Held {
+    /// Waits for the end of the answer to a whole request.
+    pub fn finish(self) -> Answer {
+        let answer = self.answer.expect("the request is whole");
+        answer_on(&self.runtime, self.port, self.open.rest(answer))
+    }
+}
+
+/// Begins `request`, waits for the head of the answer if all of it is sent, and stays.
+pub fn hold(port: u16, request: &Request, sent: Sent) -> Held {
+    hold_from(Ipv4Addr::LOCALHOST, port, request, sent)
+}
+
+/// The same from an address of this machine (127.0.0.2 is one).
+pub fn hold_from(from: Ipv4Addr, port: u16, request: &Request, sent: Sent) -> Held {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("no runtime");
+    let begun = async {
+        let mut open = begin(from, port, request, sent).await?;
+        let answer = match sent {
+            Sent::Whole => Some((&mut open.answer).await?),
+            Sent::Head | Sent::Begun => {
+                // What is written is on its way when the connection is asked for its turn again.
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                None
+            }
+        };
+        Ok::<_, Box<dyn std::error::Error>>((open, answer))
+    };
+    let (open, answer) = runtime
+        .block_on(async { timeout(ANSWER_WITHIN, begun).await })
+        .unwrap_or_else(|_| panic!("no answer from port {port} within {ANSWER_WITHIN:?}"))
+        .unwrap_or_else(|e| panic!("no answer from port {port}: {e}"));
+    let has_body = answer.as_ref().is_some_and(|answer| !answer.body().is_end_stream());
+    Held { has_body, port, open, answer, runtime }
+}
+
+/// A request that was begun.
+struct Open {
+    answer: h2::client::ResponseFuture,
+    _body: h2::SendStream<bytes::Bytes>,
+    _sender: h2::client::SendRequest<bytes::Bytes>,
+    connection: JoinHandle<Result<(), h2::Error>>,
+}
+
+async fn begin(
+    from: Ipv4Addr,
+    port: u16,
+    request: &Request,
+    sent: Sent,
+) -> Result<Open, Box<dyn std::error::Error>> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((from, 0).into())?;
+    let stream = socket.connect((Ipv4Addr::LOCALHOST, port).into()).await?;
     let (mut sender, connection) = h2::client::handshake(stream).await?;
     let connection = tokio::spawn(connection);
     let uri = format!("http://localhost{}", request.target);
@@ -43,18 +140,36 @@ async fn exchange(port: u16, request: &Request) -> Result<Answer, Box<dyn std::e
         head = head.header(name.as_slice(), value.as_slice());
     }
     let (answer, mut body) = sender.send_request(head.body(())?, false)?;
-    body.send_data(request.body.clone().into(), true)?;
-    let (head, mut body) = answer.await?.into_parts();
-    let is_trailers_only = body.is_end_stream();
-    let fields = head.headers.iter();
-    let headers = fields.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
-    let mut response =
-        Response { status: head.status.as_u16(), headers: headers.collect(), body: vec![] };
-    while let Some(piece) = body.data().await {
-        response.body.extend_from_slice(&piece?);
+    if sent != Sent::Head {
+        body.send_data(request.body.clone().into(), true)?;
     }
-    connection.abort();
-    Ok(Answer { response, is_trailers_only })
+    Ok(Open { answer, _body: body, _sender: sender, connection })
+}
+
+async fn exchange(from: Ipv4Addr, port: u16, request: &Request, sent: Sent) -> Exchanged {
+    let mut open = begin(from, port, request, sent).await?;
+    let answer = (&mut open.answer).await?;
+    open.rest(answer).await
+}
+
+impl Open {
+    /// Reads an `answer` that has begun to its end.
+    async fn rest(self, answer: Incoming) -> Exchanged {
+        let (head, mut body) = answer.into_parts();
+        let is_trailers_only = body.is_end_stream();
+        let fields = head.headers.iter();
+        let headers = fields.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+        let mut response =
+            Response { status: head.status.as_u16(), headers: headers.collect(), body: vec![] };
+        while let Some(piece) = body.data().await {
+            response.body.extend_from_slice(&piece?);
+        }
+        let trailers = body.trailers().await?.unwrap_or_default();
+        let trailers = trailers.iter().map(|(name, it)| (name.to_string(), it.as_bytes().to_vec()));
+        let trailers = trailers.collect();
+        self.connection.abort();
+        Ok(Answer { response, is_trailers_only, trailers })
+    }
 }
 
 /// The status of the answer to a request of exactly these fields, pseudo-fields first; `None` when

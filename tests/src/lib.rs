@@ -3,17 +3,27 @@
 //! Invariant: nothing listens or connects beyond the loopback interface, and a process is stopped
 //! only by the test that started it. Nothing here knows Envoy; its helpers stand beside its tests.
 
+pub mod authority;
 pub mod claims;
+pub mod collector;
 pub mod crowd;
 pub mod day;
 pub mod differential;
+pub mod envoy_messages;
+pub mod fleet_node;
 pub mod grpc;
+pub mod history;
 pub mod http;
 pub mod http2;
 pub mod identity;
+pub mod leasing;
 pub mod login;
 pub mod origins;
+pub mod ports;
 pub mod process;
+pub mod proxies;
+pub mod recorder;
+pub mod server;
 pub mod settings;
 pub mod tokens;
 pub mod values;

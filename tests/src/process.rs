@@ -16,7 +16,7 @@
 //! ```
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -24,7 +24,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, setrlimit};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getrlimit, kill_process, kill_process_group, setrlimit,
+};
+
+use crate::ports;
 
 /// A server that is not ready within this time fails the test.
 pub const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -42,23 +46,15 @@ pub fn required_path(name: &str, command: &str) -> PathBuf {
     path
 }
 
-/// A port of the loopback interface that nobody uses now, given out once in this process.
-///
-/// Taken below the range from which the kernel gives ports to connections: thousands of short
-/// connections of other tests cannot take it before the server does.
+/// How often a test with a long form is done: what the environment variable `name` says, `short`
+/// without it.
+pub fn times(name: &str, short: usize) -> usize {
+    std::env::var(name).map_or(short, |text| text.parse().expect("a number"))
+}
+
+/// As [`ports::free_port`]; a failed test when there is none.
 pub fn free_port() -> u16 {
-    const FIRST: u32 = 10_000;
-    const COUNT: u32 = 20_000;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    for _ in 0..COUNT {
-        let number =
-            std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = u16::try_from(FIRST + number % COUNT).expect("within 16 bits");
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no free port");
+    ports::free_port().expect("no port")
 }
 
 /// Raises the limit of open files that this process has and servers inherit, as far as it may be
@@ -158,6 +154,25 @@ impl Server {
     /// Waits until it ends by itself; a failed test if it does not.
     pub fn wait_for_exit(&mut self) -> ExitStatus {
         wait_until("the server ends", READY_WITHIN, || self.child.try_wait().expect("no status"))
+    }
+
+    /// Sends it a signal. After [`Signal::STOP`] every thread of it stands still: on a busy machine
+    /// the others go on until the one that takes the signal has its turn.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a pid");
+        kill_process(pid, signal).expect("it runs");
+        if signal == Signal::STOP {
+            wait_until("it stands still", READY_WITHIN, || self.stands_still().then_some(()));
+        }
+    }
+
+    fn stands_still(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs");
+        tasks.flatten().all(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // The state stands behind the name, which may hold anything.
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        })
     }
 
     /// `kill -9` of it and its children, now. Calling it twice does nothing.

@@ -19,6 +19,7 @@ use std::process::Command;
 
 use rustix::fs::statvfs;
 use serde_json::{Value, json};
+use tollgate_policy::{Policy, Surface};
 
 use crate::http::{Client, Request, Response};
 use crate::process::{self, Server, TempDir};
@@ -49,6 +50,9 @@ pub const EDGE_FACTS: &str = "x-test-cf";
 pub struct Setup {
     /// One Worker for each.
     policies: Vec<String>,
+    /// In place of what the policies compile to.
+    compiled: Option<String>,
+    has_no_second_half: bool,
     /// So many of them, the last ones, use the objects of the first; the others have their own.
     beside: usize,
     is_operated: bool,
@@ -76,10 +80,32 @@ impl Setup {
     pub fn new(policy: impl ToString) -> Self {
         let policies = vec![policy.to_string()];
         let (bindings, files) = (vec![], Files::OnDisk);
-        let (front, assets) = (None, None);
-        let setup =
-            Self { policies, beside: 0, is_operated: false, bindings, front, assets, files };
+        let (front, assets, compiled) = (None, None, None);
+        let (is_operated, has_no_second_half) = (false, false);
+        let setup = Self {
+            policies,
+            compiled,
+            has_no_second_half,
+            beside: 0,
+            is_operated,
+            bindings,
+            front,
+            assets,
+            files,
+        };
         setup.binding("OBJECT_TIMEOUT_MS", 30_000)
+    }
+
+    /// Deploys `compiled`, in base64, in place of what the policy compiles to.
+    pub fn compiled(mut self, compiled: &str) -> Self {
+        self.compiled = Some(compiled.to_owned());
+        self
+    }
+
+    /// Deploys an empty module in place of the half that operators need: whoever calls it fails.
+    pub fn without_second_half(mut self) -> Self {
+        self.has_no_second_half = true;
+        self
     }
 
     /// One more Worker in the same process, like the others but with `policy` and objects of its
@@ -157,13 +183,20 @@ impl Setup {
         };
         fs::create_dir_all(dir.path().join("build")).expect("a folder for the modules");
         fs::create_dir_all(dir.path().join("objects")).expect("a folder for the objects");
-        for module in ["entry.mjs", "build/index.js", "build/index_bg.wasm"] {
+        for module in
+            ["entry.mjs", "build/index.js", "build/index_bg.wasm", "build/operator_bg.wasm"]
+        {
             let from = worker_dir().join(module);
             fs::copy(&from, dir.path().join(module))
                 .unwrap_or_else(|e| panic!("cannot copy {}: {e}; run `{RUN}`", from.display()));
         }
         for (i, policy) in self.policies.iter().enumerate() {
-            fs::write(dir.path().join(policy_file(i)), policy).expect("the policy is written");
+            let compiled = self.compiled.clone().unwrap_or_else(|| compiled(policy));
+            write_policy(dir.path(), i, policy, &compiled);
+        }
+        if self.has_no_second_half {
+            let empty = b"\0asm\x01\0\0\0";
+            fs::write(dir.path().join("build/operator_bg.wasm"), empty).expect("it is written");
         }
         if let Some(front) = &self.front {
             fs::write(dir.path().join("front.mjs"), front).expect("the module is written");
@@ -221,7 +254,7 @@ const config :Workerd.Config = (
             .collect();
         let date = WRANGLER.lines().find(|line| line.starts_with("compatibility_date"));
         let date = date.and_then(|line| line.split('"').nth(1)).expect("a compatibility date");
-        let policy = policy_file(i);
+        let (policy, compiled) = (policy_file(i), compiled_file(i));
         let (namespaces, objects) = self.objects(i);
         format!(
             r#"const worker{i} :Workerd.Worker = (
@@ -229,8 +262,10 @@ const config :Workerd.Config = (
     {front}
     (name = "entry.mjs", esModule = embed "entry.mjs"),
     (name = "policy.json", text = embed "{policy}"),
+    (name = "build/policy.mjs", esModule = embed "{compiled}"),
     (name = "build/index.js", esModule = embed "build/index.js"),
     (name = "build/index_bg.wasm", wasm = embed "build/index_bg.wasm"),
+    (name = "build/operator_bg.wasm", wasm = embed "build/operator_bg.wasm"),
   ],
   compatibilityDate = "{date}",
   durableObjectNamespaces = [{namespaces}],
@@ -281,6 +316,22 @@ fn policy_file(i: usize) -> String {
     format!("policy{i}.json")
 }
 
+fn compiled_file(i: usize) -> String {
+    format!("policy{i}.mjs")
+}
+
+fn write_policy(dir: &Path, i: usize, policy: &str, compiled: &str) {
+    let compiled = format!("export default \"{compiled}\";\n");
+    fs::write(dir.join(policy_file(i)), policy).expect("the policy is written");
+    fs::write(dir.join(compiled_file(i)), compiled).expect("what is compiled is written");
+}
+
+/// What is deployed with a policy: the same compiled, or nothing where it has problems.
+fn compiled(policy: &str) -> String {
+    let compiled = Policy::compile(policy, Surface::Worker);
+    compiled.map(|policy| policy.to_compiled_text()).unwrap_or_default()
+}
+
 /// A Cap'n Proto string is escaped like JSON's.
 fn text(value: &str) -> String {
     json!(value).to_string()
@@ -316,8 +367,8 @@ impl Workerd {
     /// version of the code is when the platform has started it.
     pub fn deploy(&self, policy: impl ToString) {
         for i in 0..self.ports.len() {
-            let file = self.dir.path().join(policy_file(i));
-            fs::write(file, policy.to_string()).expect("the policy is written");
+            let policy = policy.to_string();
+            write_policy(self.dir.path(), i, &policy, &compiled(&policy));
         }
     }
 

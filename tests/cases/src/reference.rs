@@ -47,8 +47,13 @@ impl<'c> Reference<'c> {
     /// Nothing has come yet. `hash_key` is what the surface hashes the keys with that it tells
     /// clients.
     pub fn new(case: &'c Case, surface: Surface, hash_key: [u8; 16]) -> Self {
-        let mut policy = Policy::compile(&case.policy.to_string(), surface)
+        let policy = Policy::compile(&case.policy.to_string(), surface)
             .unwrap_or_else(|e| panic!("case {} has no policy: {e}\n{}", case.number, case.policy));
+        Self::with(case, policy, hash_key)
+    }
+
+    /// The same with a policy that was made of the case's in another way.
+    pub fn with(case: &'c Case, mut policy: Policy, hash_key: [u8; 16]) -> Self {
         policy.set_hash_key(hash_key);
         let (came_ms, decided_ms) = (case.start_ms, case.start_ms);
         Self {

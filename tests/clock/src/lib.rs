@@ -1,19 +1,22 @@
 //! A library to preload into a server (`LD_PRELOAD`): its monotonic clock is what the test says.
 //!
 //! The time stands in the file `clock` of the server's working directory: eight bytes, nanoseconds,
-//! little-endian, read at every call. The wall clock is the machine's. A shipped filter has no way
-//! to be told the time, and needs none: this stands in for the C library below an unchanged Envoy.
+//! little-endian, read at every call. The wall clock is the machine's and as much more as the file
+//! `wall` says, in nanoseconds, signed. A shipped filter has no way to be told the time, and needs
+//! none: this stands in for the C library below an unchanged Envoy, or an unchanged Redis.
 //!
 //! Invariant: nothing here allocates, because an allocator may ask for the time. A process without
-//! such a file has the machine's clocks. Not for timed waits in the kernel, which know the
+//! such files has the machine's clocks. Not for timed waits in the kernel, which know the
 //! machine's clock only: a time far in the future makes them wait until they are woken.
 
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use libc::{c_int, clockid_t, timespec};
+use libc::{c_int, c_void, clockid_t, timespec, timeval};
 
 const UNOPENED: c_int = -2;
 static FILE: AtomicI32 = AtomicI32::new(UNOPENED);
+static WALL: AtomicI32 = AtomicI32::new(UNOPENED);
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -41,21 +44,51 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, out: *mut timespec) -> 
         None => {
             // SAFETY: the call that the C library makes, with the arguments it was given.
             let status = unsafe { libc::syscall(libc::SYS_clock_gettime, clock, out) };
+            let is_wall = matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE);
+            if let (true, 0, Some(more)) = (is_wall, status, read(&WALL, c"wall")) {
+                // SAFETY: the system has just written it.
+                let time = unsafe { out.read() };
+                let ns = time.tv_sec * SECOND_NS as i64 + time.tv_nsec + i64::from_le_bytes(more);
+                let second = SECOND_NS as i64;
+                let moved =
+                    timespec { tv_sec: ns.div_euclid(second), tv_nsec: ns.rem_euclid(second) };
+                // SAFETY: the caller's promise.
+                unsafe { out.write(moved) };
+            }
             c_int::try_from(status).unwrap_or(-1)
         }
     }
 }
 
-/// What the file says; `None` without a file.
+/// The C library's function of this name, which Redis asks.
+///
+/// # Safety
+/// As there: `out` points to a `timeval` that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gettimeofday(out: *mut timeval, _zone: *mut c_void) -> c_int {
+    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` may be written.
+    let status = unsafe { clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    // SAFETY: the caller's promise.
+    unsafe { out.write(timeval { tv_sec: time.tv_sec, tv_usec: time.tv_nsec / 1_000 }) };
+    status
+}
+
+/// What the file `clock` says; `None` without one.
 fn given() -> Option<u64> {
-    let mut file = FILE.load(Ordering::Relaxed);
+    read(&FILE, c"clock").map(u64::from_le_bytes)
+}
+
+/// The eight bytes of a file, which is opened once.
+fn read(opened: &AtomicI32, name: &CStr) -> Option<[u8; 8]> {
+    let mut file = opened.load(Ordering::Relaxed);
     if file == UNOPENED {
         // SAFETY: a text that ends with a zero byte. Two threads may both open it: one is kept.
-        file = unsafe { libc::open(c"clock".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        FILE.store(file, Ordering::Relaxed);
+        file = unsafe { libc::open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        opened.store(file, Ordering::Relaxed);
     }
     let mut bytes = [0; 8];
     // SAFETY: `bytes` has room for what is read.
     let read = unsafe { libc::pread(file, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    (read == 8).then_some(u64::from_le_bytes(bytes))
+    (read == 8).then_some(bytes)
 }

@@ -30,9 +30,11 @@ const DECISION: usize = 41;
 /// Any bytes as what is asked, and as what is kept.
 pub fn asked(policy: &Policy, bytes: &[u8]) {
     let mut counts = Counts::default();
-    for request in [bytes.to_vec(), [MAGIC, bytes].concat()] {
+    let settles = [b"tollgt\x00S", &[0; 16][..], MAGIC, bytes].concat();
+    for request in [bytes.to_vec(), [MAGIC, bytes].concat(), settles] {
+        let before = counts.clone();
         if counts.answer(&request, NOW).is_err() {
-            assert_eq!(counts, Counts::default(), "changed by what is no request");
+            assert_eq!(counts, before, "changed by what is no request");
         }
     }
     if let Ok(answered) = counts.operate(&[b"tollgt\x00K", bytes].concat(), NOW) {
@@ -47,7 +49,12 @@ pub fn asked(policy: &Policy, bytes: &[u8]) {
         let _ = counts.refund_format_1(policy, &request, bytes, NOW);
     }
     kept(&counts);
-    let rows = [bytes.to_vec(), [&[2][..], bytes].concat(), [&[0; 16], bytes].concat()];
+    let rows = [
+        bytes.to_vec(),
+        [&[2][..], bytes].concat(),
+        [&[3][..], bytes].concat(),
+        [&[0; 16], bytes].concat(),
+    ];
     for row in rows {
         let read = [Counts::decode(&row), Counts::decode_format_1(&row, policy)];
         read.iter().flatten().for_each(kept);
@@ -182,6 +189,7 @@ pub fn replied(policy: &Policy, request: &Request, reply: &[u8]) {
         Err(why) => {
             let failure = match why {
                 WireError::Newer(version) => Failure::Newer(version),
+                WireError::OtherEntry => panic!("it did not ask for an entry"),
                 WireError::Malformed | WireError::OtherPolicy => Failure::Corrupt,
             };
             plan.partition_mut(0).unwrap().fail(failure);

@@ -3,10 +3,14 @@
 //! Invariant: a body takes any bytes, and panics only when a law is broken. Nothing of the fuzzer
 //! is in these modules, so that `crates/tollgate-policy/tests/corpora.rs` replays the corpora
 //! without it. `logs.rs` is a module of its targets and of `tollgate-access-log`'s test, because
-//! nothing else here imports that crate; `traffic.rs` the same with `tollgate-sim`.
+//! nothing else here imports that crate; `traffic.rs` the same with `tollgate-sim`, `engine.rs`
+//! with `tollgate-redis`, `grpc.rs` with `tollgate-grpc`, and `convert.rs` with the unit tests of
+//! `tollgate-cli`.
 
+pub mod compiled;
 pub mod counts;
 pub mod headers;
+pub mod leases;
 pub mod paths;
 pub mod policy;
 pub mod request;

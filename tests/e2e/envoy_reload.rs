@@ -1,0 +1,82 @@
+//! An instance of the filter that traps is made anew (`failure_policy: FAIL_RELOAD`), with the
+//! policy of its listener, which may be drained and an earlier one. The built module is not told:
+//! it is configured as at a roll-back.
+
+use serde_json::{Value, json};
+
+use crate::envoy_host::{Answer, Filter, Shared};
+
+/// An hour: nothing comes back while a test runs.
+const NOW: u64 = 3_600_000_000_000;
+const EARLIER: u64 = 30;
+const LATER: u64 = 10;
+
+fn policy(limit: u64) -> Value {
+    let quota = json!({"name": "day", "algorithm": "sliding-log", "limit": limit, "window": "1d"});
+    json!({"version": 1, "rules": [{"name": "r", "key": [{"header": "x-key"}], "quotas": [quota]}]})
+}
+
+fn is_admitted(worker: &mut Filter, key: &str) -> bool {
+    matches!(worker.request(NOW, &[(":path", b"/"), ("x-key", key.as_bytes())]), Answer::Passed(_))
+}
+
+/// How many of a hundred requests of a key are admitted.
+fn admitted(worker: &mut Filter, key: &str) -> u64 {
+    (0..100).map(|_| u64::from(is_admitted(worker, key))).sum()
+}
+
+// Guards: a reload in a drained listener as a way to a fresh count. It makes the earlier policy the
+// newest one again, by which the keys go on that it meets; nobody gets more than the larger of the
+// two limits, and the next configuration of the later policy is the newest again.
+#[test]
+fn a_reload_with_an_earlier_policy_gives_nobody_a_fresh_count() {
+    let shared = Shared::default();
+    let mut drained = Filter::new(&policy(EARLIER), &shared);
+    assert_eq!(admitted(&mut drained, "before"), EARLIER);
+    let mut serving = Filter::new(&policy(LATER), &shared);
+    assert_eq!(admitted(&mut serving, "before"), 0, "what was used is carried");
+    assert_eq!(admitted(&mut serving, "both"), LATER);
+    assert_eq!(admitted(&mut drained, "both"), 0, "the newer policy's key");
+    drained = Filter::new(&policy(EARLIER), &shared);
+    assert_eq!(admitted(&mut drained, "both"), EARLIER - LATER, "the difference, once");
+    assert_eq!(admitted(&mut serving, "both"), 0);
+    assert_eq!(admitted(&mut serving, "later"), LATER, "a key that only the serving one has met");
+    assert_eq!(admitted(&mut serving, "before"), 0);
+    serving = Filter::new(&policy(LATER), &shared);
+    for key in ["before", "both", "later"] {
+        assert_eq!([admitted(&mut serving, key), admitted(&mut drained, key)], [0, 0], "{key}");
+    }
+    assert_eq!(admitted(&mut serving, "new"), LATER);
+    assert_eq!(admitted(&mut drained, "new"), 0);
+}
+
+// Guards: a sequence of reloads and requests by which a key gets more than the changes themselves
+// give: whenever the larger limit takes over from the smaller, what that could not count.
+#[test]
+fn however_often_instances_are_made_anew_only_a_change_gives_more() {
+    const KEYS: u64 = 12;
+    let shared = Shared::default();
+    let limits = [EARLIER, LATER];
+    let mut workers = limits.map(|limit| Filter::new(&policy(limit), &shared));
+    let (mut counts, mut seed) = (vec![0; KEYS as usize], 0x9e37_79b9_7f4a_7c15_u64);
+    // Who is the newest, and how often the earlier policy became that.
+    let (mut newest, mut changes) = (1, 0);
+    let mut below = |n: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 11) % n
+    };
+    for step in 0..4_000 {
+        let (worker, key) = (below(2) as usize, below(KEYS));
+        if below(400) == 0 {
+            workers[worker] = Filter::new(&policy(limits[worker]), &shared);
+            changes += u64::from(newest == 1 && worker == 0);
+            newest = worker;
+        }
+        counts[key as usize] += u64::from(is_admitted(&mut workers[worker], &format!("k{key}")));
+        let most = EARLIER + changes * (EARLIER - LATER);
+        assert!(counts[key as usize] <= most, "step {step}, {changes} changes: {counts:?}");
+    }
+    assert!(changes > 0 && counts.iter().all(|count| *count >= EARLIER), "{counts:?}");
+}

@@ -1,0 +1,144 @@
+//! Three nodes that lease from two servers with one Redis: one budget, whoever is killed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_e2e::fleet_node::{Node, question, run_dry, wait_for_leases};
+use tollgate_e2e::server::{Setup, TollgateServer};
+
+use crate::fleet_engine_redis::{Kind, Redis};
+
+const IP: &str = "192.0.2.1";
+
+fn policy(quota: &Value) -> String {
+    json!({"version": 1, "rules": [
+        {"name": "each", "key": ["client_ip"], "scope": "fleet", "quotas": [quota]}]})
+    .to_string()
+}
+
+fn server(redis: &Redis, policy: &str) -> TollgateServer {
+    let server = Setup::new(policy).leasing().operated().set("store", redis.address());
+    server.set("store_timeout", 5_000).set("store_tolerance", 2_000).start()
+}
+
+// Guards: a node that is killed with units in hand, a server that is killed with what it knew, and
+// messages that reach the other one once more.
+#[test]
+fn nodes_and_servers_that_are_killed_leave_one_budget() {
+    const LIMIT: u64 = 20_000;
+    let redis = Redis::start(Kind::Plain);
+    let text = policy(&json!({"algorithm": "fixed-window", "limit": LIMIT, "window": "366d"}));
+    let mut servers = [server(&redis, &text), server(&redis, &text)];
+    let ports = servers.each_ref().map(|server| server.port);
+    ports.iter().for_each(|port| wait_for_leases(&text, *port));
+    let node = |table: u128| {
+        let mut ports = ports;
+        ports.rotate_left(usize::from(table % 2 == 1));
+        Node::new(table, &text, IP, &ports)
+    };
+    // This one is killed: it gives nothing back, and nobody hears what it spent.
+    let mut killed = node(1);
+    while killed.total() < 2_000 {
+        killed.admits();
+    }
+    let (held, mut done) = (killed.left(), vec![killed]);
+    thread::scope(|scope| {
+        let running: Vec<_> = (2..=4)
+            .map(|table| {
+                scope.spawn({
+                    let node = node(table);
+                    move || run_dry(node)
+                })
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(30));
+        servers[0].server.kill();
+        thread::sleep(Duration::from_millis(300));
+        servers[0].crash();
+        done.extend(running.into_iter().map(|node| node.join().expect("a node")));
+    });
+    let admitted: u64 = done.iter().map(Node::total).sum();
+    let leased: u64 = done.iter().map(|node| node.leased).sum();
+    let lost: u64 = done.iter().map(|node| node.lost).sum();
+    println!("{admitted} of {LIMIT} admitted, {leased} of leases; {held} held, {lost} lost");
+    assert!(admitted <= LIMIT, "{admitted}");
+    assert!(leased > LIMIT / 2, "{leased}");
+    // What the killed node held, what a question cost that nobody answered, and no more; of leases
+    // that a killed server's answer would have brought it is at most what three nodes may hold.
+    assert!(admitted + held + lost >= LIMIT * 9 / 10, "{admitted} + {held} + {lost}");
+    let mut clients = servers.each_ref().map(TollgateServer::client);
+    for (i, body) in done.iter().rev().flat_map(|node| &node.sent).enumerate() {
+        assert_eq!(clients[i % 2].send(&question(body)).status, 200);
+    }
+    let mut late = Node::new(9, &text, IP, &ports);
+    assert!((0..50).all(|_| !late.admits()), "all of it is used");
+}
+
+/// What three nodes admit in some seconds of more than the limit, and what one limiter admits in
+/// that time at the most, and surely.
+fn overloaded(text: &str, ports: &[u16], (limit, window): (u64, Duration)) -> (u64, u64) {
+    let is_over = AtomicBool::new(false);
+    let began = Instant::now();
+    let nodes: Vec<Node> = thread::scope(|scope| {
+        let running: Vec<_> = (1..=3)
+            .map(|table| {
+                let is_over = &is_over;
+                let mut ports = ports.to_vec();
+                ports.rotate_left(usize::from(table % 2 == 1));
+                let mut node = Node::new(table, text, IP, &ports);
+                scope.spawn(move || {
+                    for i in 0_u64.. {
+                        if is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        if !node.admits() {
+                            thread::sleep(Duration::from_micros(200));
+                        }
+                        if i.is_multiple_of(20) {
+                            node.tick();
+                        }
+                    }
+                    node
+                })
+            })
+            .collect();
+        thread::sleep(window * 4);
+        is_over.store(true, Ordering::Relaxed);
+        running.into_iter().map(|node| node.join().expect("a node")).collect()
+    });
+    let passed = began.elapsed().as_secs_f64() / window.as_secs_f64();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few thousand")]
+    let most = limit + (limit as f64 * passed) as u64;
+    let leased: u64 = nodes.iter().map(|node| node.leased).sum();
+    let asked: usize = nodes.iter().map(|node| node.sent.len()).sum();
+    println!("{leased} of leases, {asked} questions");
+    assert!(leased > 0, "everybody asks for everything");
+    (nodes.iter().map(Node::total).sum(), most)
+}
+
+// Guards: leases that expire unspent, which would be a quarter of the limit.
+#[test]
+fn under_steady_overload_nearly_all_of_the_limit_is_admitted_and_never_more() {
+    const LIMIT: u64 = 2_000;
+    let redis = Redis::start(Kind::Plain);
+    let text = policy(&json!({"algorithm": "gcra", "limit": LIMIT, "window": "2s"}));
+    let servers = [server(&redis, &text), server(&redis, &text)];
+    let ports = servers.each_ref().map(|server| server.port);
+    ports.iter().for_each(|port| wait_for_leases(&text, *port));
+    let mut shares = Vec::new();
+    // A machine that stands still admits less: the best of some.
+    for _ in 0..5 {
+        let (admitted, most) = overloaded(&text, &ports, (LIMIT, Duration::from_secs(2)));
+        assert!(admitted <= most, "{admitted} of {most}");
+        shares.push(admitted * 1_000 / most);
+        if shares.last() >= Some(&970) {
+            break;
+        }
+        // Whole again.
+        thread::sleep(Duration::from_secs(4));
+    }
+    println!("admitted, in thousandths of what one limiter admits at the most: {shares:?}");
+    assert!(shares.last() >= Some(&970), "{shares:?}");
+}

@@ -1,0 +1,120 @@
+//! An engine that loses what it had while nodes hold units of it: emptied by an operator, restarted
+//! without its data, failed over.
+//!
+//! Guards: that it goes unseen, and that units are leased beside those that are still out. What is
+//! admitted is what docs/server.md says: the limit once more for each loss, and no more.
+
+use std::thread;
+
+use serde_json::json;
+use tollgate_e2e::fleet_node::{Node, run_dry, wait_for_leases};
+use tollgate_e2e::process::{READY_WITHIN, wait_until};
+use tollgate_e2e::server::{Setup, TollgateServer};
+
+use crate::fleet_engine_redis::{Kind, Redis};
+
+const LIMIT: u64 = 4_000;
+const IP: &str = "192.0.2.1";
+
+fn server(store: &str, policy: &str) -> TollgateServer {
+    let server = Setup::new(policy).leasing().operated().set("store", store);
+    server.set("store_timeout", 1_000).set("store_tolerance", 900).start()
+}
+
+fn told(server: &TollgateServer, name: &str) -> u64 {
+    let metrics = server.operate("GET", "metrics", "", &[]).text();
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {metrics}"))
+}
+
+/// What two servers and four nodes on `store` admit when `loses` happens while two of them hold
+/// units; after it `is_seen` becomes true.
+fn admitted(store: &str, loses: impl FnOnce(), is_seen: impl Fn(&TollgateServer) -> bool) -> u64 {
+    let quota = json!({"algorithm": "fixed-window", "limit": LIMIT, "window": "366d"});
+    let policy = json!({"version": 1, "rules": [
+        {"name": "each", "key": ["client_ip"], "scope": "fleet", "quotas": [quota]}]})
+    .to_string();
+    let servers = [server(store, &policy), server(store, &policy)];
+    let ports = servers.each_ref().map(|server| server.port);
+    ports.iter().for_each(|port| wait_for_leases(&policy, *port));
+    let mut nodes: Vec<Node> = (1..=2)
+        .map(|table| {
+            let mut node = Node::new(table, &policy, IP, &ports);
+            while node.left() == 0 || node.total() < LIMIT / 10 {
+                node.admits();
+            }
+            node
+        })
+        .collect();
+    let held: u64 = nodes.iter().map(Node::left).sum();
+    loses();
+    let mut fresh = Node::new(3, &policy, IP, &ports);
+    wait_until("the loss is seen", READY_WITHIN, || {
+        fresh.admits();
+        servers.iter().all(&is_seen).then_some(())
+    });
+    // Nothing is leased for the life of a lease: who asks now is admitted one by one.
+    let leased = fresh.leased;
+    let mut direct = Node::new(4, &policy, IP, &ports);
+    wait_until("requests are decided", READY_WITHIN, || {
+        direct.admits();
+        (direct.admitted > 0).then_some(())
+    });
+    (0..20).for_each(|_| _ = direct.admits());
+    assert_eq!((direct.leased, direct.left()), (0, 0), "and nothing is leased");
+    nodes.extend([fresh, direct]);
+    thread::scope(|scope| {
+        let running: Vec<_> =
+            nodes.into_iter().map(|node| scope.spawn(move || run_dry(node))).collect();
+        let admitted = running.into_iter().map(|node| node.join().expect("a node").total()).sum();
+        println!("{admitted} of {LIMIT}, {held} held when it was lost, {leased} leased meanwhile");
+        assert!(held > 0, "units were out");
+        admitted
+    })
+}
+
+#[test]
+fn an_emptied_engine_is_seen_and_costs_one_limit() {
+    let redis = Redis::start(Kind::Plain);
+    let flush = || assert_eq!(redis.command(&["FLUSHALL"]), "+OK");
+    let is_seen = |server: &TollgateServer| told(server, "tollgate_store_emptied_total") == 1;
+    let admitted = admitted(&redis.address(), flush, is_seen);
+    assert!((LIMIT + 1..=2 * LIMIT).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn an_engine_that_is_restarted_without_its_data_costs_one_limit() {
+    let mut redis = Redis::start(Kind::Plain);
+    let address = redis.address();
+    let admitted = admitted(&address, || redis.restart(), |_| true);
+    assert!((LIMIT + 1..=2 * LIMIT).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn a_failover_costs_what_the_replica_had_not() {
+    let mut primary = Redis::start(Kind::Plain);
+    let of = primary.port.to_string();
+    let replica = Redis::start_with(Kind::Plain, &["--replicaof", "127.0.0.1", &of], None);
+    let tells = |text: &str| {
+        wait_until(text, READY_WITHIN, || {
+            replica.command(&["INFO", "replication"]).contains(text).then_some(())
+        });
+    };
+    tells("master_link_status:up");
+    let sentinel = Redis::sentinel("main", primary.port);
+    let fails_over = || {
+        wait_until("the replica has it all", READY_WITHIN, || {
+            let offset = |node: &Redis, name: &str| {
+                let info = node.command(&["INFO", "replication"]);
+                info.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned))
+            };
+            let sent = offset(&primary, "master_repl_offset:")?;
+            (offset(&replica, "slave_repl_offset:")? == sent).then_some(())
+        });
+        primary.kill();
+        tells("role:master");
+    };
+    let store = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
+    let admitted = admitted(&store, fails_over, |_| true);
+    assert!((LIMIT / 2..=LIMIT).contains(&admitted), "the replica had all of it: {admitted}");
+}

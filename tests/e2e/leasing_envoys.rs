@@ -1,0 +1,181 @@
+//! Real Envoys that share one budget, each with the filter and several workers, whoever keeps the
+//! count: what holds of a server and of the Worker alike.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_e2e::authority::Kind;
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::process::wait_until;
+use tollgate_e2e::server::{CHECK_TOKEN, FLEET_SECRET};
+use tollgate_e2e::workerd::answer;
+
+use crate::envoy_server::{As, Envoy, Listener, Setup as EnvoySetup, tollgate};
+
+pub const SOON: Duration = Duration::from_secs(60);
+
+pub fn policy(rules: &Value) -> Value {
+    json!({"version": 1, "rules": rules})
+}
+
+/// An Envoy whose filter asks the authority on `port`.
+pub fn envoy(policy: &Value, port: u16, fleet: &Value) -> Envoy {
+    let mut settings = json!({"cluster": "origin", "secret": FLEET_SECRET, "token": CHECK_TOKEN,
+        "timeout": "2s"});
+    let more = fleet.as_object().expect("settings").clone();
+    settings.as_object_mut().expect("an object").extend(more);
+    let configuration = json!({"policy": policy, "fleet": settings});
+    let listener = Listener::new("main", vec![tollgate(&configuration, "vm", As::Text)]);
+    let mut setup = EnvoySetup::new(2, vec![listener]);
+    setup.origin = port;
+    setup.start()
+}
+
+pub fn fleet_stat(envoy: &Envoy, name: &str) -> u64 {
+    envoy.stat(&format!("wasmcustom.tollgate.fleet_{name}"))
+}
+
+/// One count for each `x-key`.
+pub fn each(limit: u64, window: &str, more: &Value) -> Value {
+    let mut rule = json!({
+        "name": "each", "key": [{"header": "x-key"}], "scope": "fleet",
+        "quotas": [{"limit": limit, "window": window, "algorithm": "fixed-window"}],
+    });
+    rule.as_object_mut().expect("a rule").extend(more.as_object().expect("fields").clone());
+    rule
+}
+
+pub fn get(key: &str) -> Request {
+    Request::get("/").header("x-key", key)
+}
+
+/// Asked each time, two proxies admit exactly what one limiter would, and the authority's own
+/// callers have the same count.
+pub fn check_exact(kind: Kind) {
+    const LIMIT: u64 = 300;
+    let policy = policy(&json!([each(LIMIT, "366d", &json!({"lease": 0}))]));
+    let authority = kind.start(&policy);
+    let envoys: Vec<Envoy> = (0..2).map(|_| envoy(&policy, authority.port(), &json!({}))).collect();
+    let (admitted, denied) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for envoy in envoys.iter().cycle().take(8) {
+            let (admitted, denied) = (&admitted, &denied);
+            scope.spawn(move || {
+                let mut client = envoy.client();
+                for _ in 0..100 {
+                    match client.send(&get("a")).status {
+                        200 => admitted.fetch_add(1, Ordering::Relaxed),
+                        429 => denied.fetch_add(1, Ordering::Relaxed),
+                        other => panic!("{other}"),
+                    };
+                }
+            });
+        }
+    });
+    assert_eq!(admitted.load(Ordering::Relaxed), LIMIT);
+    assert_eq!(denied.load(Ordering::Relaxed), 800 - LIMIT);
+    let described = json!({"method": "GET", "path": "/", "headers": {"x-key": "a"}});
+    let check = Request::post("/check", described.to_string());
+    let check = check.header("authorization", format!("Bearer {CHECK_TOKEN}"));
+    assert_eq!(answer(&authority.client().send(&check))["decision"], "deny");
+    for envoy in &envoys {
+        assert_eq!(fleet_stat(envoy, "failed"), 0);
+        assert_eq!(fleet_stat(envoy, "paused"), 0);
+    }
+}
+
+/// How much is asked for in a second, and at once.
+pub const RATE: u64 = 400;
+pub const BURST: u64 = 100;
+
+/// A rule of that rate.
+pub fn rated(more: &Value) -> Value {
+    let mut rule = each(RATE, "1s", more);
+    rule["quotas"] = json!([{"limit": RATE, "window": "1s", "burst": BURST}]);
+    rule
+}
+
+/// Sends requests from four clients until told to stop; how many were admitted, and sent. What has
+/// neither answer is counted as `others`.
+pub fn load(envoys: &[Envoy], is_over: &AtomicBool, others: &[u16]) -> (u64, u64) {
+    let (admitted, sent) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for envoy in envoys.iter().cycle().take(4) {
+            let (admitted, sent) = (&admitted, &sent);
+            scope.spawn(move || {
+                let mut client = envoy.client();
+                while !is_over.load(Ordering::Relaxed) {
+                    // Of an Envoy that was killed no more is heard.
+                    let Ok(answer) = client.try_send(&get("a")) else { return };
+                    let status = answer.status;
+                    assert!([200, 429].contains(&status) || others.contains(&status), "{status}");
+                    admitted.fetch_add((status == 200).into(), Ordering::Relaxed);
+                    sent.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    (admitted.load(Ordering::Relaxed), sent.load(Ordering::Relaxed))
+}
+
+/// Waits until every Envoy has leased: a server leases nothing for 11 s after its start.
+pub fn wait_for_grants(envoys: &[Envoy]) {
+    wait_until("a lease is granted", SOON, || {
+        let mut clients: Vec<Client> = envoys.iter().map(Envoy::client).collect();
+        for client in &mut clients {
+            (0..40).for_each(|_| drop(client.send(&get("a"))));
+        }
+        envoys.iter().all(|envoy| fleet_stat(envoy, "granted") > 0).then_some(())
+    });
+}
+
+/// With leases two proxies admit the limit and no more, and few requests leave them.
+pub fn check_leased(kind: Kind) {
+    let policy = policy(&json!([rated(&json!({}))]));
+    let authority = kind.start(&policy);
+    let envoys: Vec<Envoy> = (0..2).map(|_| envoy(&policy, authority.port(), &json!({}))).collect();
+    wait_for_grants(&envoys);
+    // A busy machine may send too little for an overload: then once more.
+    let is_overload = (0..3).any(|_| is_bounded(kind, &envoys));
+    assert!(is_overload, "four connections send too little");
+    for envoy in &envoys {
+        assert_eq!(fleet_stat(envoy, "failed"), 0);
+        wait_until("nobody waits", SOON, || (fleet_stat(envoy, "paused") == 0).then_some(()));
+    }
+}
+
+/// Eight seconds of as much as four connections send: never above the bound, and where that was an
+/// overload, which is told, most of it and with few questions.
+fn is_bounded(kind: Kind, envoys: &[Envoy]) -> bool {
+    let asked = || envoys.iter().map(|envoy| fleet_stat(envoy, "asked")).sum::<u64>();
+    let (before, is_over) = (asked(), AtomicBool::new(false));
+    let began = Instant::now();
+    let (admitted, sent) = thread::scope(|scope| {
+        let running = scope.spawn(|| load(envoys, &is_over, &[]));
+        thread::sleep(Duration::from_secs(8));
+        is_over.store(true, Ordering::Relaxed);
+        running.join().expect("the load ends")
+    });
+    let limit = limit_since(began);
+    let questions = asked() - before;
+    println!(
+        "{kind:?}: {admitted} of {limit} (and a burst of {BURST}) admitted, {sent} sent, {questions} questions"
+    );
+    assert!(admitted <= limit + BURST + 1, "{admitted} of {limit}");
+    if sent < 2 * admitted {
+        return false;
+    }
+    assert!(admitted * 100 >= limit * 97, "{admitted} of {limit}");
+    // Under overload a node asks when a unit comes back, which is so often a second however many
+    // requests come: of many they are few.
+    assert!(questions < (4 * admitted).max(sent / 10), "{questions} questions in {sent} requests");
+    true
+}
+
+/// What one limiter admits from then on, without its burst.
+pub fn limit_since(began: Instant) -> u64 {
+    let lasted = u64::try_from(began.elapsed().as_millis()).expect("a short time");
+    RATE * lasted / 1_000
+}

@@ -1,0 +1,154 @@
+//! The command line and the configuration: everything that is wrong, at once, and the help.
+
+use std::process::Command;
+
+use tollgate_e2e::process::TempDir;
+use tollgate_e2e::server::server_bin;
+
+const POLICY: &str = r#"{"version": 1, "rules": [{"name": "a", "key": [], "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
+
+fn run(
+    dir: &TempDir,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> (Option<i32>, String, String) {
+    let mut command = Command::new(server_bin());
+    command.env_clear().current_dir(dir.path()).args(arguments);
+    let output = command.envs(variables.iter().copied()).output().expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn write(dir: &TempDir, name: &str, text: &str) {
+    std::fs::write(dir.path().join(name), text).expect("written");
+}
+
+#[test]
+fn the_help_is_what_the_file_says() {
+    let dir = TempDir::new("config");
+    let (status, out, err) = run(&dir, &["--help"], &[]);
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tollgate-server/help.txt");
+    if std::env::var_os("TOLLGATE_BLESS").is_some() {
+        std::fs::write(golden, &out).expect("written");
+    }
+    assert_eq!(
+        out,
+        std::fs::read_to_string(golden).expect("read"),
+        "TOLLGATE_BLESS=1 writes it anew"
+    );
+}
+
+#[test]
+fn every_mistake_is_said_at_once_with_its_place() {
+    let dir = TempDir::new("config");
+    write(
+        &dir,
+        "t.toml",
+        "listen = \"here\"\nmax_keys = 0\nlistn = 1\nadmin_token = \"x\"\nthreads = 1.5\n",
+    );
+    write(&dir, "empty", " \n");
+    write(&dir, "policy.json", "{\"version\": 1, \"rules\": 3}");
+    let arguments =
+        ["--config", "t.toml", "--tls-key", "key.pem", "--drain-timeout=-1", "--store=sqlite"];
+    let variables = [
+        ("TOLLGATE_TRUSTED_CALLERS", "10.0.0.0/8, everybody"),
+        ("TOLLGATE_READ_TOKEN", "read-token-0123456789"),
+        ("TOLLGATE_CHECK_TOKEN_FILE", "empty"),
+        ("TOLLGATE_HASH_KEY_FILE", "absent"),
+        ("TOLLGATE_MAX_CONNECTIONS", "many"),
+        // What Kubernetes sets for a service of this name is no setting.
+        ("TOLLGATE_PORT", "tcp://10.0.0.1:80"),
+    ];
+    let (status, out, err) = run(&dir, &[&arguments[..], &["--check-config"]].concat(), &variables);
+    assert_eq!((status, out.as_str()), (Some(1), ""));
+    let expected = "error: admin_token: is a secret; write it into a file and name that in admin_token_file\n\
+        error: listn: is no setting; see --help\n\
+        error: threads: is no text, number or list of texts\n\
+        error: TOLLGATE_HASH_KEY_FILE: cannot be read: No such file or directory (os error 2)\n\
+        error: policy: is missing; name the file with the policy\n\
+        error: --store: is neither \"memory\" nor an address: it begins with none of redis://, rediss://, redis+sentinel://, redis+cluster://\n\
+        error: --tls-key: needs tls_certificate beside it\n\
+        error: TOLLGATE_TRUSTED_CALLERS: \"10.0.0.0/8, everybody\" is no list of networks; use one such as \"10.0.0.0/8,::1/128\"\n\
+        error: max_keys: \"0\" is not a whole number from 1 to 1000000000\n\
+        error: TOLLGATE_MAX_CONNECTIONS: \"many\" is not a whole number from 1 to 1000000\n\
+        error: TOLLGATE_CHECK_TOKEN_FILE: is empty; give it a value or leave it out\n\
+        error: TOLLGATE_READ_TOKEN: reads what admin_token turns on; set that, or leave this out\n\
+        error: listen: \"here\" is not an address; use one such as \"127.0.0.1:8080\" or \"[::]:8080\"\n\
+        error: --drain-timeout: \"-1\" is not a whole number from 0 to 3600\n";
+    assert_eq!(err, expected);
+    assert!(!err.contains("0123456789"), "a secret is shown");
+}
+
+#[test]
+fn what_is_wrong_with_tls_to_the_store_is_said_at_once() {
+    let dir = TempDir::new("config");
+    write(&dir, "policy.json", POLICY);
+    let said = |more: &[&str]| {
+        let (status, _, err) =
+            run(&dir, &[&["--policy", "policy.json", "--check-config"], more].concat(), &[]);
+        assert_eq!(status, Some(1));
+        err
+    };
+    let plain = ["--store=redis://h", "--store-ca=a", "--store-key=k", "--store-server-name=h"];
+    assert_eq!(
+        said(&plain),
+        "error: --store-ca: is for a store over TLS; write rediss for redis in its address\n\
+         error: --store-key: is for a store over TLS; write rediss for redis in its address\n\
+         error: --store-server-name: is for a store over TLS; write rediss for redis in its address\n"
+    );
+    assert_eq!(
+        said(&["--store=rediss+cluster://h", "--store-certificate=c"]),
+        "error: --store: wants TLS; name the file that says whom to trust in store_ca\n\
+         error: --store-certificate: needs store_key beside it\n"
+    );
+    let files = ["--store-ca=ca.pem", "--store-certificate=c.pem", "--store-key=k.pem"];
+    let err = said(&[&["--store=rediss://h", "--store-server-name=a b"], &files[..]].concat());
+    let places: Vec<&str> = err.lines().filter_map(|line| line.split(": ").nth(1)).collect();
+    assert_eq!(
+        places,
+        ["store_server_name", "store_ca", "store_certificate", "store_key"],
+        "{err}"
+    );
+}
+
+#[test]
+fn files_that_are_named_are_checked_together() {
+    let dir = TempDir::new("config");
+    write(&dir, "policy.json", "{\"version\": 1, \"rules\": [{\"name\": \"a\"}, 3]}");
+    write(&dir, "c.pem", "no certificate");
+    let arguments = ["--policy", "policy.json", "--tls-certificate", "c.pem", "--tls-key", "k.pem"];
+    let (status, _, err) = run(&dir, &[&arguments[..], &["--check-config"]].concat(), &[]);
+    assert_eq!(status, Some(1));
+    for part in ["error: rules[0].quotas", "error: rules[1]", "error: tls_certificate: c.pem: "] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    write(&dir, "policy.json", POLICY);
+    let right = ["--policy", "policy.json", "--check-config"];
+    let (status, out, err) = run(&dir, &right, &[("TOLLGATE_ADMIN_TOKEN", "short")]);
+    assert_eq!((status, out.as_str()), (Some(0), "the configuration is right: 1 rules\n"));
+    assert_eq!(
+        err,
+        "warning: admin_token is so short that it can be found by trying; use 16 characters or more\n"
+    );
+}
+
+#[test]
+fn a_flag_goes_before_the_environment_and_that_before_the_file() {
+    let dir = TempDir::new("config");
+    write(&dir, "t.toml", "policy = \"none.json\"\nmax_requests = \"x\"\nlisten = \"y\"\n");
+    write(&dir, "policy.json", POLICY);
+    let arguments = ["--config", "t.toml", "--policy", "policy.json", "--check-config"];
+    let variables = [
+        ("TOLLGATE_MAX_REQUESTS", "5"),
+        ("TOLLGATE_POLICY", "other.json"),
+        ("TOLLGATE_LISTEN", "[::1]:0"),
+    ];
+    let (status, out, err) = run(&dir, &arguments, &variables);
+    assert_eq!(
+        (status, out.as_str(), err.as_str()),
+        (Some(0), "the configuration is right: 1 rules\n", "")
+    );
+    let (status, _, err) = run(&dir, &["--no-such-flag"], &[]);
+    assert!(status == Some(2) && err.contains("--no-such-flag"), "{err}");
+}

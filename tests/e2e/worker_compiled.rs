@@ -1,0 +1,67 @@
+//! A policy that was compiled when it was deployed: the Worker decides by it without the half of
+//! its code that reads documents, and never by one that is not of the deployed document.
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::Request;
+use tollgate_e2e::workerd::{Setup, Workerd, check_request};
+use tollgate_policy::{Policy, Surface};
+
+const HEALTH: &str = "/.well-known/tollgate/health";
+const NOTED: &str = "policy.json is compiled at every start: what was deployed with it ";
+
+fn policy(limit: u64) -> String {
+    let quotas = json!([{"limit": limit, "window": "1h", "algorithm": "fixed-window"}]);
+    let rule = json!({"name": "a", "key": ["client_ip"], "quotas": quotas});
+    json!({"version": 1, "rules": [rule]}).to_string()
+}
+
+fn compiled(limit: u64, surface: Surface) -> String {
+    Policy::compile(&policy(limit), surface).expect("a policy").to_compiled_text()
+}
+
+/// How many of `count` requests of one client are admitted.
+fn admitted(worker: &Workerd, count: usize) -> usize {
+    let is_admitted = |_: &usize| {
+        let answer = worker.client().send(&check_request("GET", "/", "192.0.2.1"));
+        assert_eq!(answer.status, 200);
+        let answer: Value = serde_json::from_slice(&answer.body).expect("JSON");
+        answer["decision"] == "allow"
+    };
+    (0..count).filter(is_admitted).count()
+}
+
+// Guards: a start that loads the compiler of policies for nothing, or a request that needs it. The
+// half of the module with the compiler is not there: whoever calls it is answered with 500.
+#[test]
+fn a_compiled_policy_is_decided_by_without_its_compiler() {
+    let worker = Setup::new(policy(3)).without_second_half().start();
+    assert_eq!(worker.client().send(&Request::get(HEALTH)).status, 200);
+    assert_eq!(admitted(&worker, 5), 3);
+    assert!(!worker.log().contains(NOTED), "{}", worker.log());
+    let text = Setup::new(policy(3)).compiled("").without_second_half().start();
+    let answer = text.client().send(&check_request("GET", "/", "192.0.2.1"));
+    assert_eq!(answer.status, 500, "a text needs the compiler");
+}
+
+// Guards: a policy that was changed and not compiled again, and the earlier one goes on deciding.
+#[test]
+fn what_is_not_the_deployed_policy_never_decides() {
+    let mut cut = compiled(3, Surface::Worker);
+    cut.truncate(40);
+    for (compiled, why) in [
+        (compiled(1000, Surface::Worker), "is of another text"),
+        (compiled(3, Surface::Envoy), "was compiled for the surface \"envoy\""),
+        (cut, "is damaged: it was cut or changed"),
+        ("AHRvbGxnYXRlAAAAAAAAAAAA".to_owned(), "was compiled by another version"),
+        ("bm90aGluZw==".to_owned(), "is no compiled policy"),
+        ("no base64!".to_owned(), "is no compiled policy"),
+    ] {
+        let worker = Setup::new(policy(3)).compiled(&compiled).start();
+        assert_eq!(admitted(&worker, 5), 3, "{why}");
+        let log = worker.log();
+        assert!(log.contains(NOTED) && log.contains(why), "{why}: {log}");
+    }
+    let worker = Setup::new(policy(3)).compiled("").start();
+    assert_eq!(admitted(&worker, 5), 3);
+    assert!(!worker.log().contains(NOTED), "nothing was deployed: {}", worker.log());
+}

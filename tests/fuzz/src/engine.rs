@@ -1,0 +1,85 @@
+//! What the engine answers, whatever it is.
+//!
+//! Invariant checked: a reply is read whole, the same in pieces and whatever follows it, and never
+//! panics; whatever replies mean, everybody who asks has exactly one answer in the end, and what
+//! was not acknowledged is no admission.
+
+use std::sync::Arc;
+
+use tollgate_commit::{Ask, Committer, Event, Fault, Name, Reply, Settings, What};
+use tollgate_core::Span;
+use tollgate_redis::reply::{Heard, of_commit, of_read};
+use tollgate_redis::resp::{self, Value};
+
+/// Requests of a run: some for one key, some for another.
+const ASKS: u32 = 12;
+
+/// Answers all calls of a server with these bytes, one reply after the other.
+pub fn check(bytes: &[u8]) {
+    let mut committer = Committer::new(Settings::default(), [7; 16]);
+    let (mut events, mut answers) = (Vec::new(), 0);
+    for who in 0..ASKS {
+        let name = Name::new([u8::try_from(who % 3).unwrap_or(0); 32]);
+        let ask = Ask::Check(bytes.iter().copied().take(64).collect());
+        let ask = if who % 2 == 0 { describe() } else { ask };
+        let mono = Span::from_millis(u64::from(who));
+        committer.ask((name, 0), (ask, who), mono, &mut events);
+    }
+    let mut rest = bytes;
+    let mut mono = 100;
+    while let Some(event) = events.pop() {
+        mono += 1;
+        let call = match event {
+            Event::Answer(..) => {
+                answers += 1;
+                continue;
+            }
+            Event::Call(call) => call,
+        };
+        let value = read(&mut rest);
+        let reply = match (value, &call.what) {
+            (None, _) => Reply::Unknown(Fault::Cut),
+            (Some(value), What::Commit { .. }) => meant(of_commit(&value)),
+            (Some(value), What::Read) => meant(of_read(value)),
+        };
+        let acknowledges = matches!(reply, Reply::Done { .. });
+        let before = events.len();
+        committer.reply(call.id, reply.clone(), Span::from_millis(mono), &mut events);
+        let is_admitted = |event: &Event<u32>| matches!(event, Event::Answer(_, Ok(_)));
+        let tells =
+            matches!(reply, Reply::Stands(_) | Reply::Mismatch { .. } | Reply::OtherTime { .. });
+        let is_answered = events.get(before..).is_some_and(|new| new.iter().any(is_admitted));
+        assert!(acknowledges || tells || !is_answered, "answered without an acknowledgement");
+        committer.reply(call.id, reply, Span::from_millis(mono), &mut events);
+    }
+    assert_eq!((answers, committer.under_way()), (ASKS, 0));
+}
+
+/// What a key has used: changes nothing.
+fn describe() -> Ask {
+    let zeros = [0; 8];
+    Ask::Operate([&b"tollgt\0K"[..], &zeros, &[1], &zeros, &zeros].concat())
+}
+
+fn meant(heard: Heard) -> Reply {
+    match heard {
+        Heard::Reply(reply) => reply,
+        Heard::Moved(_) => Reply::Elsewhere { lane: 1 },
+        Heard::Ask(_) => Reply::Stands(Some(Arc::from(&b"x"[..]))),
+    }
+}
+
+/// The next reply, if the bytes hold one.
+fn read(rest: &mut &[u8]) -> Option<Value> {
+    let bytes = *rest;
+    let (value, len) = resp::read(bytes).ok()??;
+    assert!(len <= bytes.len() && len > 0);
+    let (own, after) = bytes.split_at(len);
+    assert_eq!(resp::read(own), Ok(Some((value.clone(), len))), "what follows changes it");
+    // All beginnings of short ones, some of long ones.
+    for end in (0..len).step_by(1 + len / 64) {
+        assert_eq!(resp::read(&own[..end]), Ok(None), "a part of it is not the beginning of it");
+    }
+    *rest = after;
+    Some(value)
+}

@@ -1,0 +1,5 @@
+//! The body of a compiled policy, with the checksum that it needs. What holds is in
+//! `src/compiled.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tollgate_fuzz::compiled::check(bytes));

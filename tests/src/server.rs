@@ -1,0 +1,172 @@
+//! A real `tollgate-server`: its settings, its files, its signals.
+//!
+//! Invariant: it reads no setting of whoever runs the tests: its environment is empty but for what
+//! the test gives.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::http::{Client, Request, Response};
+use crate::process::{self, Server, TempDir, wait_until};
+
+/// The token of every server that is operated.
+pub const ADMIN_TOKEN: &str = "only-for-tests-admin";
+
+/// The token of every server that keeps counts of a fleet, and the secret that names these.
+pub const CHECK_TOKEN: &str = "only-for-tests-check";
+/// See [`CHECK_TOKEN`].
+pub const FLEET_SECRET: &str = "only-for-tests-fleet";
+
+/// The binary.
+pub fn server_bin() -> PathBuf {
+    process::required_path("TOLLGATE_SERVER_BIN", "cargo xtask test server")
+}
+
+/// What to start.
+pub struct Setup {
+    policy: String,
+    settings: Vec<(String, String)>,
+    variables: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// A server with `policy`, and every other setting as it is by default.
+    pub fn new(policy: impl ToString) -> Self {
+        Self { policy: policy.to_string(), settings: vec![], variables: vec![] }
+    }
+
+    /// Sets a setting, by a flag.
+    pub fn set(mut self, name: &str, value: impl ToString) -> Self {
+        self.settings.push((format!("--{}", name.replace('_', "-")), value.to_string()));
+        self
+    }
+
+    /// Sets a variable of its environment.
+    pub fn variable(mut self, name: &str, value: impl ToString) -> Self {
+        self.variables.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// Turns the admin API on, with [`ADMIN_TOKEN`].
+    pub fn operated(self) -> Self {
+        self.variable("TOLLGATE_ADMIN_TOKEN", ADMIN_TOKEN)
+    }
+
+    /// Lets nodes lease, with [`CHECK_TOKEN`] and [`FLEET_SECRET`].
+    pub fn leasing(self) -> Self {
+        let with_token = self.variable("TOLLGATE_CHECK_TOKEN", CHECK_TOKEN);
+        with_token.variable("TOLLGATE_FLEET_SECRET", FLEET_SECRET)
+    }
+
+    /// Starts it and waits until it listens.
+    pub fn start(self) -> TollgateServer {
+        let dir = TempDir::new("server");
+        fs::write(dir.path().join("policy.json"), &self.policy).expect("the policy is written");
+        let (port, operations) = (process::free_port(), process::free_port());
+        let mut server = TollgateServer {
+            server: spawn(&self, dir.path(), (port, operations)),
+            setup: self,
+            dir,
+            port,
+            operations,
+        };
+        server.server.wait_for_port(port);
+        server
+    }
+}
+
+fn spawn(setup: &Setup, dir: &Path, (port, operations): (u16, u16)) -> Server {
+    let mut command = Command::new(server_bin());
+    command.env_clear().current_dir(dir).args(["--policy", "policy.json"]);
+    command.args(["--listen", &format!("127.0.0.1:{port}")]);
+    command.args(["--operations-listen", &format!("127.0.0.1:{operations}")]);
+    for (name, value) in &setup.settings {
+        command.args([name, value]);
+    }
+    command.envs(setup.variables.iter().map(|(name, value)| (name, value)));
+    Server::start(command, dir.join("server.log"))
+}
+
+/// A running server.
+pub struct TollgateServer {
+    pub server: Server,
+    setup: Setup,
+    dir: TempDir,
+    /// Where it answers.
+    pub port: u16,
+    /// Where it answers probes.
+    pub operations: u16,
+}
+
+impl TollgateServer {
+    /// A connection to it.
+    pub fn client(&self) -> Client {
+        Client::connect(self.port)
+    }
+
+    /// The answer of one of its paths to the operator.
+    pub fn operate(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        fields: &[(&str, &str)],
+    ) -> Response {
+        let target = format!("/.well-known/tollgate/{path}");
+        let mut request = Request::new(method, &target)
+            .header("authorization", format!("Bearer {ADMIN_TOKEN}"))
+            .header("content-type", "application/json");
+        if !body.is_empty() {
+            request = request.body(body);
+        }
+        for (name, value) in fields {
+            request = request.header(name, value);
+        }
+        self.client().send(&request)
+    }
+
+    /// The status of a probe; 0 when nobody answers.
+    pub fn probe(&self, path: &str) -> u16 {
+        let client = Client::try_connect(self.operations);
+        let answer = client.and_then(|mut client| client.try_send(&Request::get(path)));
+        answer.map_or(0, |answer| answer.status)
+    }
+
+    /// A file of it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// As [`Server::signal`].
+    pub fn signal(&self, signal: Signal) {
+        self.server.signal(signal);
+    }
+
+    /// Kills it at once and starts it again with the same settings and files.
+    pub fn crash(&mut self) {
+        self.server.kill();
+        self.server = spawn(&self.setup, self.dir.path(), (self.port, self.operations));
+        self.server.wait_for_port(self.port);
+    }
+
+    /// The lines of its log about `event`.
+    pub fn events(&self, event: &str) -> Vec<Value> {
+        let lines = self.server.log();
+        let read = lines.lines().map(|line| {
+            serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line:?}"))
+        });
+        read.filter(|line| line["event"] == event).collect()
+    }
+
+    /// Waits until its log has `count` lines about `event`.
+    pub fn wait_for_events(&self, event: &str, count: usize) -> Vec<Value> {
+        wait_until(event, Duration::from_secs(60), || {
+            Some(self.events(event)).filter(|lines| lines.len() >= count)
+        })
+    }
+}
