@@ -49,10 +49,10 @@ const OBJECT_MB: u128 = 128;
 
 /// Microseconds of CPU of a request that no object is called for, as `cargo xtask bench worker`
 /// measured on one machine; the platform's own differ, and it is a small part of the bill.
-pub const CPU_US_PER_REQUEST: u64 = 225;
+pub const CPU_US_PER_REQUEST: u64 = 103;
 
 /// The same of each call of an object that writes, with what the Worker does for it.
-pub const CPU_US_PER_CALL: u64 = 800;
+pub const CPU_US_PER_CALL: u64 = 314;
 
 /// How long an object is awake for a call: assumed, as nothing but the platform can measure it.
 pub const ACTIVE_US_PER_CALL: u64 = 5_000;

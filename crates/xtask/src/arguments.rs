@@ -60,6 +60,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::E
         _ => Asked::Up(up::Options {
             envoy_port: port(of, "envoy-port"),
             worker_port: port(of, "worker-port"),
+            server_port: port(of, "server-port"),
             playground_port: port(of, "playground-port"),
         }),
     })
@@ -78,9 +79,10 @@ fn program() -> Command {
         .arg_required_else_help(true)
         .subcommand(
             Command::new("up")
-                .about("Build everything, start Envoy and workerd with a demo origin, serve the playground")
+                .about("Build everything, start Envoy and workerd with a demo origin, and the server; serve the playground")
                 .arg(port_of("envoy-port", "10000"))
                 .arg(port_of("worker-port", "8787"))
+                .arg(port_of("server-port", "8080"))
                 .arg(port_of("playground-port", "8000")),
         )
         .subcommand(
@@ -265,7 +267,12 @@ mod tests {
         assert_eq!(asked("playground").unwrap(), Asked::Playground(None));
         assert_eq!(asked("playground --serve 8080").unwrap(), Asked::Playground(Some(8080)));
         assert_eq!(asked("test").unwrap(), Asked::Test(steps::Wanted::Groups(vec![])));
-        let up = up::Options { envoy_port: 10000, worker_port: 8787, playground_port: 8000 };
+        let up = up::Options {
+            envoy_port: 10000,
+            worker_port: 8787,
+            server_port: 8080,
+            playground_port: 8000,
+        };
         assert_eq!(asked("up").unwrap(), Asked::Up(up));
         let fuzz = fuzz::Options { targets: vec![], seconds: 60, keep: false };
         assert_eq!(asked("fuzz").unwrap(), Asked::Fuzz(fuzz));
@@ -285,8 +292,13 @@ mod tests {
         let bench = bench::Options { parts, effort, check: true, log: Some("a.tsv".into()) };
         assert_eq!(asked_for, Asked::Bench(bench));
         assert_eq!(asked("build worker").unwrap(), Asked::Build(vec![Product::Worker]));
-        let up = up::Options { envoy_port: 10000, worker_port: 9, playground_port: 8000 };
-        assert_eq!(asked("up --worker-port 9").unwrap(), Asked::Up(up));
+        let up = up::Options {
+            envoy_port: 10000,
+            worker_port: 9,
+            server_port: 10,
+            playground_port: 8000,
+        };
+        assert_eq!(asked("up --worker-port 9 --server-port 10").unwrap(), Asked::Up(up));
         let fuzz = fuzz::Options { targets: vec!["paths".into()], seconds: 5, keep: true };
         assert_eq!(asked("fuzz paths --seconds 5 --keep").unwrap(), Asked::Fuzz(fuzz));
         let load = load::Options { seconds: 3, write: true };

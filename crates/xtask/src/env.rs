@@ -7,9 +7,12 @@
 //! | `TOLLGATE_NODE_BIN` | the Node 22 binary |
 //! | `TOLLGATE_NODE_MODULES` | the folder with wrangler and the other node packages |
 //! | `TOLLGATE_NGINX_BIN` | the nginx binary, an origin of tests |
+//! | `TOLLGATE_CADDY_BIN` | the Caddy binary, a proxy that asks |
+//! | `TOLLGATE_REDIS_BIN` | the redis-server binary |
 //! | `TOLLGATE_PROMTOOL_BIN` | Prometheus' checker of metrics |
 //! | `TOLLGATE_ENVOY_WASM` | the filter as it is shipped |
 //! | `TOLLGATE_CLOCK` | the library that gives a server the clock of a test (`tests/clock`) |
+//! | `TOLLGATE_SERVER_BIN` | `tollgate-server` |
 //! | `TOLLGATE_WORKER_DIR` | the Worker as it is shipped: `entry.mjs` and the modules it imports |
 //! | `TOLLGATE_NPM_PACKAGE` | the npm package, packed |
 //! | `TOLLGATE_SCHEMATHESIS` | the folder with the Python packages of schemathesis |
@@ -21,7 +24,7 @@
 //! test`".
 
 use crate::{
-    tools::{apt, cargo_tools, envoy, node, schemathesis, types},
+    tools::{apt, cargo_tools, envoy, node, python, types},
     workspace::Workspace,
 };
 use std::{env, ffi::OsString, path::PathBuf, process::Command};
@@ -34,12 +37,15 @@ pub fn for_tests<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut
         .env("TOLLGATE_NODE_BIN", node::node(workspace))
         .env("TOLLGATE_NODE_MODULES", node::modules(workspace))
         .env("TOLLGATE_NGINX_BIN", apt::nginx(workspace))
+        .env("TOLLGATE_CADDY_BIN", apt::caddy(workspace))
+        .env("TOLLGATE_REDIS_BIN", apt::redis(workspace))
         .env("TOLLGATE_PROMTOOL_BIN", apt::promtool(workspace))
         .env("TOLLGATE_ENVOY_WASM", workspace.envoy_wasm())
         .env("TOLLGATE_CLOCK", workspace.clock_library())
+        .env("TOLLGATE_SERVER_BIN", workspace.server())
         .env("TOLLGATE_WORKER_DIR", workspace.worker_dir())
         .env("TOLLGATE_NPM_PACKAGE", workspace.npm_package())
-        .env("TOLLGATE_SCHEMATHESIS", schemathesis::packages(workspace))
+        .env("TOLLGATE_SCHEMATHESIS", python::SCHEMATHESIS.path(workspace))
         .env("TOLLGATE_TYPES_MODULES", types::modules(workspace))
         .env("TOLLGATE_ENVOY_CONFIG", workspace.root.join("envoy/envoy.yaml"));
     if let Ok(data) = workspace.root.join("../shared/data").canonicalize() {

@@ -26,18 +26,20 @@ const FILE: &str = "NOTICE";
 const NATIVE_TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// What is shipped: the package, its target, and what people call it.
-const PRODUCTS: [(&str, &str, &str); 4] = [
+const PRODUCTS: [(&str, &str, &str); 5] = [
     ("tollgate-envoy", WASM_TARGET, "The Envoy filter"),
     ("tollgate-worker", WASM_TARGET, "The Cloudflare Worker"),
     ("tollgate-playground", WASM_TARGET, "The playground's modules"),
     ("tollgate-cli", NATIVE_TARGET, "The command line"),
+    ("tollgate-server", NATIVE_TARGET, "The server"),
 ];
 /// What the playground's scripts are bundled with: whatever of it does not only test.
 const PAGE_LOCK: &str = "crates/xtask/page/package-lock.json";
 
 /// Licences that may be bundled with what is under Apache-2.0. The first of a choice that stands
 /// here first is taken.
-const ALLOWED: [&str; 6] = ["Apache-2.0", "MIT", "BSD-3-Clause", "Zlib", "Unicode-3.0", "BSL-1.0"];
+const ALLOWED: [&str; 7] =
+    ["Apache-2.0", "MIT", "ISC", "BSD-3-Clause", "Zlib", "Unicode-3.0", "BSL-1.0"];
 
 const HEAD: &str = "\
 Tollgate

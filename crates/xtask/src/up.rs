@@ -1,5 +1,5 @@
-//! `cargo xtask up`: both products in front of one demo origin, and the playground and the admin
-//! page beside them, on loopback, until Ctrl-C.
+//! `cargo xtask up`: filter and Worker in front of one demo origin, the server that is asked, the
+//! playground and the admin page beside them, on loopback, until Ctrl-C.
 //!
 //! Invariant: what is printed as an answer was answered a moment ago by the server it is printed
 //! for, to a client address that nobody else uses. Nothing is left running afterwards.
@@ -14,7 +14,7 @@ use crate::{
         envoy::{self, Ports},
         files, free_port,
         http::Request,
-        must_be_free, workerd,
+        must_be_free, tollgate, workerd,
     },
     tools,
     workspace::Workspace,
@@ -33,7 +33,9 @@ const MOST_PROBES: usize = 1000;
 const DENIALS: usize = 3;
 /// For the probe alone: a loopback address, and one from the range for documentation.
 const PROBE_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 77, 0, 1);
-const PROBE_HEADER: &str = "192.0.2.77";
+const PROBE_CLIENT: &str = "192.0.2.77";
+/// The client of the commands that are shown.
+const SHOWN_CLIENT: &str = "192.0.2.1";
 
 /// Opens the admin page. Only this machine reaches the port, and no other site's page may send it.
 const TOKEN: &str = "only-for-this-machine";
@@ -43,35 +45,27 @@ const ADMIN_PAGE: &str = ".well-known/tollgate/admin/";
 pub struct Options {
     pub envoy_port: u16,
     pub worker_port: u16,
+    pub server_port: u16,
     pub playground_port: u16,
 }
 
 pub fn up(workspace: &Workspace, options: Options) -> Result<()> {
     must_be_free(options.envoy_port, "--envoy-port")?;
     must_be_free(options.worker_port, "--worker-port")?;
+    must_be_free(options.server_port, "--server-port")?;
     must_be_free(options.playground_port, "--playground-port")?;
     let started = Instant::now();
     let board = Board::default();
     let mut servers = board.during(|| {
         make(workspace, &board)?;
         let job = Job::new("servers", log(workspace, "servers"));
-        board.job(job, ["starting", "started"], "Envoy, workerd, an origin", |_| {
+        board.job(job, ["starting", "started"], "Envoy, workerd, tollgate-server", |_| {
             start(workspace, options)
         })
     })?;
     files::serve(workspace, options.playground_port, "/")?;
     println!("  {:<28} ready after {}", "everything", seconds(started.elapsed()));
-    let probe = Request::new(options.envoy_port, "/").from(PROBE_ADDRESS);
-    let envoy = observe(&probe)?;
-    let probe = Request::new(options.worker_port, "/").header("cf-connecting-ip", PROBE_HEADER);
-    let worker = observe(&probe)?;
-    println!("\nEnvoy (proxy-wasm filter)    http://127.0.0.1:{}/", options.envoy_port);
-    show(options.envoy_port, "", &envoy);
-    println!("\nworkerd (Durable Objects)    http://127.0.0.1:{}/", options.worker_port);
-    show(options.worker_port, " -H 'cf-connecting-ip: 192.0.2.1'", &worker);
-    println!("\nThe admin page, token {TOKEN}");
-    println!("                             http://127.0.0.1:{}/{ADMIN_PAGE}", options.worker_port);
-    println!("\nThe playground (static files) http://127.0.0.1:{}/", options.playground_port);
+    show(options)?;
     let pids = servers.each_ref().map(|server| format!("{} {}", server.name, server.running.pid()));
     println!("\nEnvoy and workerd stand in front of the demo origin (pids: {}).", pids.join(", "));
     println!("Ctrl-C stops everything.");
@@ -91,7 +85,8 @@ fn make(workspace: &Workspace, board: &Board) -> Result<()> {
         compile(workspace, board, "filter", build::envoy::compile)?;
         let others = scope.spawn(|| {
             compile(workspace, board, "Worker", build::worker::compile)?;
-            compile(workspace, board, "playground", build::playground::compile)
+            compile(workspace, board, "playground", build::playground::compile)?;
+            compile(workspace, board, "server", build::server::compile)
         });
         joined(tools)?;
         package(workspace, board, "filter", build::envoy::package)?;
@@ -109,7 +104,7 @@ fn compile(
     work: fn(&Workspace, Runner) -> Result<()>,
 ) -> Result<()> {
     let job = Job::new(name, log(workspace, &format!("compile-{name}")));
-    board.job(job, ["compiling", "compiled"], "optimised, for wasm", |job| {
+    board.job(job, ["compiling", "compiled"], "optimised", |job| {
         work(workspace, &|command, fix| run::logged(command, job, fix))
     })
 }
@@ -136,7 +131,7 @@ fn joined(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     })
 }
 
-fn start(workspace: &Workspace, options: Options) -> Result<[Server; 3]> {
+fn start(workspace: &Workspace, options: Options) -> Result<[Server; 4]> {
     let (origin_port, admin) = (free_port()?, free_port()?);
     let ports = Ports { ingress: options.envoy_port, admin, origin: origin_port };
     let origin = envoy::Options {
@@ -167,35 +162,88 @@ fn start(workspace: &Workspace, options: Options) -> Result<[Server; 3]> {
         has_assets: true,
         ready: "/",
     };
-    Ok([origin, filter, workerd::start(workspace, worker)?])
+    let worker = workerd::start(workspace, worker)?;
+    Ok([origin, filter, worker, tollgate::start(workspace, options.server_port)?])
 }
 
-/// What a fresh client sees: the status of each answer up to a few denials.
-fn observe(probe: &Request) -> Result<Vec<u16>> {
-    let mut seen = Vec::new();
-    while seen.iter().filter(|status| **status == 429).count() < DENIALS {
+/// What there is, each with what it answers to a fresh client.
+fn show(options: Options) -> Result<()> {
+    let Options { envoy_port, worker_port, server_port, playground_port } = options;
+    let envoy = Request::new(envoy_port, "/").from(PROBE_ADDRESS);
+    let envoy = observe(|| status(&envoy))?;
+    let worker = Request::new(worker_port, "/").header("cf-connecting-ip", PROBE_CLIENT);
+    let worker = observe(|| status(&worker))?;
+    let server = Request::new(server_port, "/check").post(&login(PROBE_CLIENT));
+    let server = observe(|| decision(&server.text()?))?;
+    println!("\nEnvoy (proxy-wasm filter)    http://127.0.0.1:{envoy_port}/");
+    show_statuses(envoy_port, "", &envoy);
+    println!("\nworkerd (Durable Objects)    http://127.0.0.1:{worker_port}/");
+    show_statuses(worker_port, &format!(" -H 'cf-connecting-ip: {SHOWN_CLIENT}'"), &worker);
+    println!("\ntollgate-server (its memory) http://127.0.0.1:{server_port}/check");
+    println!(
+        "  $ curl -s -d '{}' 'http://127.0.0.1:{server_port}/check?[1-{}]' | grep -oE '{ALLOWED}|\"status\":[0-9]+' | uniq -c",
+        login(SHOWN_CLIENT),
+        server.len(),
+    );
+    show_runs(&server);
+    println!("\nThe admin page, token {TOKEN}");
+    println!("                             http://127.0.0.1:{worker_port}/{ADMIN_PAGE}");
+    println!("\nThe playground (static files) http://127.0.0.1:{playground_port}/");
+    Ok(())
+}
+
+/// A request as `POST /check` wants it.
+fn login(client: &str) -> String {
+    format!(r#"{{"method":"POST","path":"/login","client_ip":"{client}"}}"#)
+}
+
+fn status(probe: &Request) -> Result<String> {
+    probe.send().map(|status| status.to_string())
+}
+
+const ALLOWED: &str = r#""decision":"allow""#;
+
+/// What the shown command makes of one answer of the server.
+fn decision(answer: &str) -> Result<String> {
+    let parsed: Option<serde_json::Value> = serde_json::from_str(answer).ok();
+    let member = |name: &str| parsed.as_ref().and_then(|parsed| parsed.get(name));
+    if member("decision").is_some_and(|decision| decision == "allow") {
+        return Ok(ALLOWED.to_owned());
+    }
+    let status = member("status").map(|status| format!("\"status\":{status}"));
+    status.ok_or_else(|| Problem::new("the server does not decide", answer, "read its log"))
+}
+
+/// What a fresh client sees: each answer up to a few denials.
+fn observe(ask: impl Fn() -> Result<String>) -> Result<Vec<String>> {
+    let mut seen: Vec<String> = Vec::new();
+    while seen.iter().filter(|answer| answer.ends_with("429")).count() < DENIALS {
         if seen.len() == MOST_PROBES {
             let why = format!("{MOST_PROBES} requests in a row were not limited");
             let fix = "see whether the policy still has a quota for every client";
             return Err(Problem::new("no 429 was seen", why, fix));
         }
-        seen.push(probe.send()?);
+        seen.push(ask()?);
     }
     Ok(seen)
 }
 
-fn show(port: u16, extra: &str, seen: &[u16]) {
+fn show_statuses(port: u16, extra: &str, seen: &[String]) {
     let range = format!("'http://127.0.0.1:{port}/?[1-{}]'", seen.len());
     println!("  $ curl -s -o /dev/null -w '%{{http_code}}\\n'{extra} {range} | uniq -c");
-    for (count, status) in runs(seen) {
-        println!("  {count:>7} {status}");
+    show_runs(seen);
+}
+
+fn show_runs(seen: &[String]) {
+    for (count, answer) in runs(seen) {
+        println!("  {count:>7} {answer}");
     }
 }
 
 /// What `uniq -c` makes of it.
-fn runs(seen: &[u16]) -> Vec<(usize, u16)> {
+fn runs(seen: &[String]) -> Vec<(usize, &str)> {
     let equal = seen.chunk_by(|one, other| one == other);
-    equal.map(|run| (run.len(), run.first().copied().unwrap_or_default())).collect()
+    equal.map(|run| (run.len(), run.first().map_or("", String::as_str))).collect()
 }
 
 #[cfg(test)]
@@ -204,6 +252,16 @@ mod tests {
 
     #[test]
     fn equal_answers_are_counted_like_uniq() {
-        assert_eq!(runs(&[200, 200, 429, 200]), [(2, 200), (1, 429), (1, 200)]);
+        let seen = ["200", "200", "429", "200"].map(str::to_owned);
+        assert_eq!(runs(&seen), [(2, "200"), (1, "429"), (1, "200")]);
+    }
+
+    #[test]
+    fn answers_of_the_server_are_read_as_the_shown_command_does() {
+        let allowed = r#"{"decision":"allow","rules":[],"headers":{}}"#;
+        assert_eq!(decision(allowed).unwrap(), ALLOWED);
+        let denied = r#"{"decision":"deny","headers":{},"status":429,"body":"{\"status\":429}"}"#;
+        assert_eq!(decision(denied).unwrap(), "\"status\":429");
+        assert!(decision("not found").is_err());
     }
 }

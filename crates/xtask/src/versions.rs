@@ -19,5 +19,8 @@ pub const ENVOY: &str = "1.40.0";
 pub const ENVOY_SHA256: &str = "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884";
 /// The image that `envoy/docker-compose.yaml` names.
 pub const ENVOY_IMAGE: &str = "envoyproxy/envoy:v1.40-latest";
+/// Those that `fleet/docker-compose.yaml` names.
+pub const VALKEY_IMAGE: &str = "valkey/valkey:8";
+pub const SERVER_IMAGE: &str = "tollgate-server";
 /// The Debian release whose compose plugin also runs on older ones.
 pub const COMPOSE_SUITE: &str = "trixie";

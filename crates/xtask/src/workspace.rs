@@ -56,6 +56,11 @@ impl Workspace {
         self.target.join("release-test/libtollgate_clock.so")
     }
 
+    /// The server, as end-to-end tests and benches run it, built by their step.
+    pub fn server(&self) -> PathBuf {
+        self.target.join("release-test/tollgate-server")
+    }
+
     /// The npm package, packed. Its version is the workspace's.
     pub fn npm_package(&self) -> PathBuf {
         self.out.join(concat!("npm/tollgate-worker-", env!("CARGO_PKG_VERSION"), ".tgz"))

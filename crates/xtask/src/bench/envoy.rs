@@ -164,7 +164,8 @@ fn policy(path: &str, key: &Value, quota: &Value) -> Value {
     ]})
 }
 
-fn wasm(module: &Path, id: &str, policy: &Value) -> Value {
+/// The filter with what its plugin is configured with.
+pub fn wasm(module: &Path, id: &str, policy: &Value) -> Value {
     json!({
         "name": "tollgate",
         "typed_config": {
@@ -211,7 +212,8 @@ fn native_per_client(bucket: &Value) -> Value {
     filter
 }
 
-fn bootstrap(port: u16, filter: Option<Value>) -> Value {
+/// One listener, and the filter before its direct response.
+pub fn bootstrap(port: u16, filter: Option<Value>) -> Value {
     let router = json!({
         "name": "envoy.filters.http.router",
         "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},

@@ -12,6 +12,8 @@ mod decisions;
 mod effort;
 pub mod envoy;
 pub mod figures;
+mod fleet;
+mod fleet_leases;
 mod load;
 mod lookup;
 mod noop;
@@ -41,10 +43,11 @@ pub enum Part {
     Worker,
     Accuracy,
     Replay,
+    Fleet,
 }
 
 /// By the names that the command line has for them.
-pub const ALL: [(&str, Part); 7] = [
+pub const ALL: [(&str, Part); 8] = [
     ("core", Part::Core),
     ("policy", Part::Policy),
     ("sizes", Part::Sizes),
@@ -52,6 +55,7 @@ pub const ALL: [(&str, Part); 7] = [
     ("worker", Part::Worker),
     ("accuracy", Part::Accuracy),
     ("replay", Part::Replay),
+    ("fleet", Part::Fleet),
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -72,7 +76,7 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
     let wanted = tools_for(&options.parts);
     tools::ensure(workspace, &wanted)?;
     let wants = |parts: &[Part]| options.parts.iter().any(|part| parts.contains(part));
-    if wants(&[Part::Sizes, Part::Envoy]) {
+    if wants(&[Part::Sizes, Part::Envoy, Part::Fleet]) {
         build::build(workspace, Product::Envoy)?;
     }
     if wants(&[Part::Sizes, Part::Worker]) {
@@ -89,6 +93,10 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
             Part::Worker => worker::measure(workspace, options.effort)?,
             Part::Accuracy => accuracy::measure(workspace, options.log.as_deref())?,
             Part::Replay => replay::measure(workspace, options.effort)?,
+            Part::Fleet => {
+                let servers = fleet::measure(workspace, options.effort)?;
+                format!("{servers}\n{}", fleet_leases::measure(workspace, options.effort)?)
+            }
         };
         println!("\n{text}");
         document = format!("{document}\n{text}");
@@ -147,6 +155,7 @@ fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
         Part::Core | Part::Policy => vec![&tools::VALGRIND],
         Part::Sizes | Part::Accuracy | Part::Replay => vec![],
         Part::Envoy => vec![&tools::ENVOY, &tools::WRK],
+        Part::Fleet => vec![&tools::REDIS, &tools::ENVOY, &tools::WRK],
         Part::Worker => vec![&tools::ENVOY, &tools::NODE, &tools::WRK],
     };
     parts.iter().flat_map(needs).collect()
@@ -186,7 +195,8 @@ fn sizes(workspace: &Workspace) -> Result<String> {
     let mut table = Table::new("Sizes", &["module", "bytes", "gzipped"]);
     let products = [
         ("Envoy filter", workspace.envoy_wasm()),
-        ("Worker, wasm", workspace.worker_dir().join("build/index_bg.wasm")),
+        ("Worker, for every request", workspace.worker_dir().join(build::worker::FIRST)),
+        ("Worker, for operators", workspace.worker_dir().join(build::worker::SECOND)),
     ];
     for (name, file) in products {
         let (raw, zipped) = build::product::sizes(&file)?;

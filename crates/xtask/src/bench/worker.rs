@@ -10,7 +10,7 @@ use super::{
     cpu::{Seat, seated},
     effort::Effort,
     envoy,
-    figures::{Table, figure, paired_ratio},
+    figures::{Table, figure, median, paired_difference, paired_ratio},
     load::{self, Expect, Subject},
     worker_start,
     wrk::Requests,
@@ -155,6 +155,12 @@ fn targets(names: &[&str], costs: &[Vec<f64>]) -> Table {
         let reached = if ratio <= most { "yes" } else { "no" };
         table.row([name, base, figure(ratio, 2), figure(most, 2), reached.to_owned()]);
     }
+    let request = figure(median(&costs[DENIED]), 0);
+    let call = figure(paired_difference(&costs[STRICT], &costs[DENIED]), 0);
+    table.note(&format!(
+        "For the bill (`CPU_US_PER_REQUEST` and `CPU_US_PER_CALL` in `tollgate-report`): {request} us a \
+         request that is refused from memory, {call} us more one that calls an object which writes."
+    ));
     table
 }
 
@@ -295,7 +301,8 @@ mod tests {
         costs[STRICT] = vec![115.0];
         costs[RELAXED] = vec![126.0];
         let table = targets(&names, &costs).markdown();
-        let verdicts: Vec<_> = table.lines().filter_map(|line| line.rsplit(" | ").next()).collect();
+        let rows = table.lines().filter(|line| line.starts_with('|'));
+        let verdicts: Vec<_> = rows.filter_map(|line| line.rsplit(" | ").next()).collect();
         assert_eq!(verdicts[verdicts.len() - 3..], ["yes |", "no |", "yes |"], "{table}");
     }
 

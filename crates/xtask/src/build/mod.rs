@@ -7,12 +7,15 @@ pub mod admin_page;
 pub mod envoy;
 pub mod exports;
 mod glue;
+pub mod halves;
 mod names;
 pub mod npm;
 pub mod playground;
 pub mod product;
+pub mod server;
 pub mod purity;
 pub mod worker;
+pub mod worker_size;
 
 use crate::{problem::Result, run, workspace::Workspace};
 

@@ -1,48 +1,46 @@
-//! Shortens the names of a module's functions, which are there for whoever reads a trap in the log.
+//! Takes the names of functions out of a module that is deployed, into a file beside it.
 //!
-//! Invariant: every other section is copied byte for byte, and a name keeps all that a person reads
-//! of it. What goes are the hashes that the compiler adds, half of what the names take in an upload
-//! because nothing compresses them, and names of anything but functions.
+//! Invariant: a module has a name, with the build in it, which stands in every trace; with that and
+//! the file a function's number becomes its name again (`crates/tollgate-worker/npm/names.mjs`).
+//! Every other section is copied byte for byte.
 
-use wasm_encoder::{CustomSection, Module, NameMap, NameSection, RawSection};
-use wasmparser::{KnownCustom, Name, NameSectionReader, Parser, Payload};
+use wasm_encoder::{Module, NameSection, RawSection};
+use wasmparser::{Parser, Payload};
 
 /// Letters of the hash of a symbol, or of a crate.
 const HASH: usize = 16;
 
-/// The same module.
-pub fn shorten(module: &[u8]) -> Result<Vec<u8>, String> {
+/// What two builds differ in: a hash of what `modules` do.
+pub fn build_of(modules: &[&[u8]]) -> String {
+    // FNV-1a: nobody gains by two builds that look alike.
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = modules.iter().copied().flatten().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("{:08x}", hash >> 32 ^ hash & 0xffff_ffff)
+}
+
+/// The same module with this name and without any of functions, or of what made it.
+pub fn named(module: &[u8], name: &str) -> Result<Vec<u8>, String> {
     let mut rewritten = Module::new();
     for payload in Parser::new(0).parse_all(module) {
         let payload = payload.map_err(|error| error.to_string())?;
-        if let Payload::CustomSection(section) = &payload
-            && let KnownCustom::Name(names) = section.as_known()
+        if let (Some((id, range)), false) =
+            (payload.as_section(), matches!(payload, Payload::CustomSection(_)))
         {
-            rewritten.section(&shortened(names)?);
-        } else if let Payload::CustomSection(section) = &payload {
-            let (name, data) = (section.name().into(), section.data().into());
-            rewritten.section(&CustomSection { name, data });
-        } else if let Some((id, range)) = payload.as_section() {
             let data = section(module, range).ok_or("a section lies outside the module")?;
             rewritten.section(&RawSection { id, data });
         }
     }
+    let mut names = NameSection::new();
+    names.module(name);
+    rewritten.section(&names);
     Ok(rewritten.finish())
 }
 
-fn shortened(names: NameSectionReader<'_>) -> Result<NameSection, String> {
-    let mut functions = NameMap::new();
-    for name in names {
-        if let Name::Function(map) = name.map_err(|error| error.to_string())? {
-            for naming in map {
-                let naming = naming.map_err(|error| error.to_string())?;
-                functions.append(naming.index, &without_hashes(naming.name));
-            }
-        }
-    }
-    let mut section = NameSection::new();
-    section.functions(&functions);
-    Ok(section)
+/// The lines of the file for the module `name`: module, number and name of each function.
+pub fn lines(name: &str, functions: &[String]) -> String {
+    let line =
+        |(i, function): (usize, &String)| format!("{name} {i} {}\n", without_hashes(function));
+    functions.iter().enumerate().map(line).collect()
 }
 
 /// `a::b` of `a::b::h0123456789abcdef`, and `core::fmt` of `core[0123456789abcdef]::fmt`.
@@ -79,6 +77,7 @@ fn section(module: &[u8], range: std::ops::Range<u64>) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wasm_encoder::{CustomSection, NameMap, TypeSection};
 
     #[test]
     fn only_hashes_go() {
@@ -96,20 +95,32 @@ mod tests {
     }
 
     #[test]
-    fn all_but_the_names_stays() {
-        let mut names = NameSection::new();
-        names.module("m");
+    fn a_module_keeps_what_runs_and_one_name() {
         let mut functions = NameMap::new();
         functions.append(3, "a::b::h0123456789abcdef");
+        let mut names = NameSection::new();
         names.functions(&functions);
         let other = CustomSection { name: "other".into(), data: (&[1, 2, 3][..]).into() };
+        let mut types = TypeSection::new();
+        types.ty().function([], []);
         let mut module = Module::new();
-        module.section(&names).section(&other);
+        module.section(&types).section(&names).section(&other);
         let mut expected = Module::new();
-        let (mut names, mut functions) = (NameSection::new(), NameMap::new());
-        functions.append(3, "a::b");
-        names.functions(&functions);
-        expected.section(&names).section(&other);
-        assert_eq!(shorten(&module.finish()).unwrap(), expected.finish());
+        let mut name = NameSection::new();
+        name.module("m");
+        expected.section(&types).section(&name);
+        assert_eq!(named(&module.finish(), "m").unwrap(), expected.finish());
+    }
+
+    #[test]
+    fn builds_that_differ_are_told_apart() {
+        assert_eq!(build_of(&[b"a", b"b"]).len(), 8);
+        assert_ne!(build_of(&[b"a"]), build_of(&[b"b"]));
+    }
+
+    #[test]
+    fn a_line_says_module_number_and_name() {
+        let functions = ["a".to_owned(), "b::c::h0123456789abcdef".to_owned()];
+        assert_eq!(lines("m", &functions), "m 0 a\nm 1 b::c\n");
     }
 }

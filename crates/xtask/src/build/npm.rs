@@ -5,7 +5,7 @@
 //! forgets to give one is answered with 500. Its version and what its template binds are those of
 //! this repository. Nothing is downloaded and nothing published.
 
-use super::worker::{self, MODULES, POLICY};
+use super::worker::{self, COMPILED, MODULES, NAMES, POLICY};
 use crate::{
     problem::{OrProblem, Problem, Result},
     run,
@@ -37,9 +37,12 @@ pub fn pack(workspace: &Workspace) -> Result<()> {
     atomically(&workspace.out.join("npm"), |folder| {
         let package = folder.join("package");
         copy_all(&workspace.root.join(SOURCES), &package)?;
-        for module in MODULES.into_iter().filter(|module| *module != POLICY) {
+        let is_code = |module: &&str| ![POLICY, COMPILED].contains(module);
+        for module in MODULES.into_iter().filter(is_code).chain([NAMES]) {
             copy(&workspace.worker_dir().join(module), &package.join(module))?;
         }
+        fs::write(package.join(COMPILED), worker::compiled(""))
+            .or_problem("cannot write a module", FIX)?;
         for text in ["LICENSE", "NOTICE"] {
             copy(&workspace.root.join(text), &package.join(text))?;
         }

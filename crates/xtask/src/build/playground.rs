@@ -54,7 +54,8 @@ const MODULES: [(&str, &str); 2] = [("lanes", "tollgate"), ("logs", "tollgate-lo
 pub(super) const PAGE: &str = "index.html";
 
 /// What rustc 1.95 uses by default; names of functions go. Without inlining, which makes a module
-/// an eighth larger once it is gzipped.
+/// an eighth larger once it is gzipped; and with like beside like, instances of one function above
+/// all, which makes it a twentieth smaller.
 const WASM_OPT: &[&str] = &[
     "--enable-mutable-globals",
     "--enable-sign-ext",
@@ -65,6 +66,7 @@ const WASM_OPT: &[&str] = &[
     "--strip-producers",
     "-O2",
     "--skip-pass=inlining-optimizing",
+    "--reorder-functions-by-name",
 ];
 
 /// Browsers of the last two years.

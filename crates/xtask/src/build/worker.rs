@@ -6,7 +6,11 @@
 //! downloaded but the pinned tools. What the JavaScript owes the platform is written by hand in
 //! `entry.mjs`.
 
-use super::{glue, names, product};
+use super::{
+    glue,
+    halves::{self, Seconds},
+    names, product,
+};
 use crate::{
     env,
     problem::{OrProblem, Problem, Result},
@@ -23,12 +27,23 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+use tollgate_policy::{Policy, Surface};
 
 /// The main module, and the policy that is bundled with it.
 pub const MAIN: &str = "entry.mjs";
 pub const POLICY: &str = "policy.json";
+/// The policy as it was compiled, in a module of JavaScript.
+pub const COMPILED: &str = "build/policy.mjs";
 /// The main module and what it imports, relative to the crate.
-pub const MODULES: [&str; 4] = [MAIN, POLICY, "build/index.js", "build/index_bg.wasm"];
+pub const MODULES: [&str; 6] = [MAIN, POLICY, COMPILED, "build/index.js", FIRST, SECOND];
+/// What every request needs, and what is loaded when an operator asks.
+pub const FIRST: &str = "build/index_bg.wasm";
+pub const SECOND: &str = "build/operator_bg.wasm";
+/// Names of functions, for whoever reads a trap in the log; it is not uploaded.
+pub const NAMES: &str = "build/names.txt";
+
+/// The profile of Cargo.toml.
+const PROFILE: &str = "worker";
 
 /// What is built in this way.
 struct Crate {
@@ -38,6 +53,8 @@ struct Crate {
     /// Where it is in the work tree.
     folder: &'static str,
     modules: &'static [&'static str],
+    /// Functions of the second half, by parts of their names; none when it is not cut.
+    seconds: &'static [&'static str],
     /// Where its modules are collected.
     collected: PathBuf,
 }
@@ -50,7 +67,8 @@ fn shipped(workspace: &Workspace) -> Crate {
         package: "tollgate-worker",
         linked: "tollgate_worker.wasm",
         folder: "crates/tollgate-worker",
-        modules: &MODULES,
+        modules: &[MAIN, POLICY, COMPILED, "build/index.js", FIRST, SECOND, NAMES],
+        seconds: halves::OPERATORS,
         collected: workspace.worker_dir(),
     }
 }
@@ -62,12 +80,14 @@ fn twin(workspace: &Workspace) -> Crate {
         linked: "tollgate_twin.wasm",
         folder: "tests/twin",
         modules: &TWIN_MODULES,
+        seconds: &[],
         collected: workspace.twin_dir(),
     }
 }
 
-/// What rustc 1.95 uses by default, and the exceptions that wasm-bindgen catches; the names of
-/// functions stay, for the log.
+/// What rustc 1.95 uses by default, and the exceptions that wasm-bindgen catches. The names of
+/// functions stay until the module is cut. Without more inlining, which makes modules a tenth
+/// larger once they are gzipped; and with like beside like, instances of one function above all.
 const WASM_OPT: &[&str] = &[
     "--enable-mutable-globals",
     "--enable-sign-ext",
@@ -78,8 +98,16 @@ const WASM_OPT: &[&str] = &[
     "--enable-exception-handling",
     "--debuginfo",
     "--strip-producers",
-    "-O",
+    "-Oz",
+    "--skip-pass=inlining-optimizing",
+    "--reorder-functions-by-name",
 ];
+
+/// What only operators read, and the greatest text in the module.
+const OPEN_API: &str = "docs/openapi.json";
+
+/// Part of how modules are made, beside what the tools are told.
+const CUT: &str = "cut 2";
 
 /// One module of the glue code and what it imports. Two equal keys in an object are a mistake.
 const ESBUILD: &[&str] = &[
@@ -87,6 +115,7 @@ const ESBUILD: &[&str] = &[
     "--minify",
     "--format=esm",
     "--external:./index_bg.wasm",
+    "--external:./operator_bg.wasm",
     "--external:cloudflare:*",
     "--log-level=warning",
     "--log-override:duplicate-object-key=error",
@@ -101,7 +130,7 @@ fn compile_crate(workspace: &Workspace, made: &Crate, run: Runner) -> Result<()>
     same_wasm_bindgen(workspace)?;
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&workspace.root);
-    cargo.args(["build", "--release", "-p", made.package, "--target", WASM_TARGET]);
+    cargo.args(["build", "--profile", PROFILE, "-p", made.package, "--target", WASM_TARGET]);
     run(&mut cargo, "fix what the compiler says")
 }
 
@@ -120,19 +149,36 @@ pub fn make_twin(workspace: &Workspace) -> Result<()> {
 fn package_crate(workspace: &Workspace, made: &Crate) -> Result<()> {
     tools::ensure(workspace, tools::FOR_WORKER_BUILD)?;
     fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
-    let linked = workspace.target.join(WASM_TARGET).join("release").join(made.linked);
+    let linked = workspace.target.join(WASM_TARGET).join(PROFILE).join(made.linked);
     let module = fs::read(&linked).or_problem("cannot read the linked Worker", "build again")?;
     let folder = workspace.root.join(made.folder);
     let stamp = workspace.out.join(format!("{}.stamp", made.package));
-    let how =
-        format!("{WASM_BINDGEN} {BINARYEN} short names {}", [WASM_OPT, ESBUILD].concat().join(" "));
-    let products: Vec<PathBuf> = made.modules.iter().map(|module| folder.join(module)).collect();
+    let how = format!(
+        "{WASM_BINDGEN} {BINARYEN} {CUT} {}",
+        [WASM_OPT, ESBUILD, made.seconds].concat().join(" ")
+    );
+    let bound = made.modules.iter().filter(|module| **module != COMPILED);
+    let products: Vec<PathBuf> = bound.map(|module| folder.join(module)).collect();
     if !product::is_made(&stamp, &module, &how, &products) {
-        bind(workspace, &linked, &folder.join("build"))?;
+        bind(workspace, &linked, &folder.join("build"), made)?;
         product::remember(&stamp, &module, &how)?;
+    }
+    if made.modules.contains(&COMPILED) {
+        let fix = "restore it with git";
+        let policy = fs::read_to_string(folder.join(POLICY)).or_problem("no policy.json", fix)?;
+        fs::write(folder.join(COMPILED), compiled(&policy))
+            .or_problem("cannot write the compiled policy", "free disk space")?;
     }
     let copied = |module| copy(&folder.join(module), &made.collected.join(module));
     made.modules.iter().try_for_each(copied)
+}
+
+/// The module with a policy as it is compiled; with none, when it has problems: the Worker says
+/// which they are.
+pub fn compiled(policy: &str) -> String {
+    let compiled = Policy::compile(policy, Surface::Worker);
+    let text = compiled.map(|policy| policy.to_compiled_text()).unwrap_or_default();
+    format!("export default \"{text}\";\n")
 }
 
 pub fn print_sizes(workspace: &Workspace) -> Result<()> {
@@ -141,21 +187,28 @@ pub fn print_sizes(workspace: &Workspace) -> Result<()> {
 }
 
 /// Fills `folder` with what `entry.mjs` imports; it is replaced when everything is made.
-fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
+fn bind(workspace: &Workspace, linked: &Path, folder: &Path, made: &Crate) -> Result<()> {
     let glue = workspace.out.join("worker-bindgen");
     remove_all(&glue)?;
     let mut bindgen = Command::new(cargo_tools::bindgen_bin(workspace).join("worker-bindgen"));
     run::output(bindgen.arg(linked).arg(&glue), "see what wasm-bindgen says")?;
     let index = glue.join("index.js");
     let text = fs::read_to_string(&index).or_problem("cannot read the glue code", "build again")?;
-    fs::write(&index, glue::mend(&text)).or_problem("cannot write the glue code", "free space")?;
+    let mut text = glue::mend(&text);
+    if !made.seconds.is_empty() {
+        let fix = "see crates/xtask/src/build/glue.rs";
+        text = glue::with_second_half(&text).ok_or_else(|| {
+            Problem::new("cannot mend the glue code", "it is made otherwise", fix)
+        })?;
+    }
+    fs::write(&index, text).or_problem("cannot write the glue code", "free space")?;
     atomically(folder, |partial| {
         let tool = |name: &str| Command::new(node::bin(workspace).join(name));
+        let optimised = glue.join("optimised.wasm");
         let mut optimise = tool("wasm-opt");
-        optimise.args(WASM_OPT).arg(glue.join("index_bg.wasm"));
-        optimise.arg("-o").arg(partial.join("index_bg.wasm"));
+        optimise.args(WASM_OPT).arg(glue.join("index_bg.wasm")).arg("-o").arg(&optimised);
         run::output(env::with_tools(workspace, &mut optimise), "see what wasm-opt says")?;
-        shorten_names(&partial.join("index_bg.wasm"))?;
+        write_modules(workspace, &optimised, partial, made.seconds)?;
         let mut bundle = tool("esbuild");
         bundle.current_dir(&glue).args(ESBUILD).arg("./index.js");
         bundle.arg(format!("--outfile={}", partial.join("index.js").display()));
@@ -163,12 +216,34 @@ fn bind(workspace: &Workspace, linked: &Path, folder: &Path) -> Result<()> {
     })
 }
 
-fn shorten_names(file: &Path) -> Result<()> {
-    let what = "cannot shorten the names of functions";
-    let module = fs::read(file).or_problem(what, "build again")?;
-    let fix = "see crates/xtask/src/build/names.rs";
-    let shortened = names::shorten(&module).map_err(|why| Problem::new(what, why, fix))?;
-    fs::write(file, shortened).or_problem(what, "free disk space")
+/// Writes the module at `from` as it is deployed: its halves without names, and the names.
+fn write_modules(
+    workspace: &Workspace,
+    from: &Path,
+    folder: &Path,
+    functions: &[&str],
+) -> Result<()> {
+    let what = "cannot cut the module";
+    let wrong = |why: String| Problem::new(what, why, "see crates/xtask/src/build/halves");
+    let whole = fs::read(from).or_problem(what, "build again")?;
+    let write = |file: &str, bytes: &[u8]| {
+        fs::write(folder.join(file), bytes).or_problem("cannot write a module", "free disk space")
+    };
+    if functions.is_empty() {
+        return write("index_bg.wasm", &names::named(&whole, "twin").map_err(wrong)?);
+    }
+    let text = fs::read(workspace.root.join(OPEN_API)).or_problem(what, "restore it with git")?;
+    let seconds = Seconds { functions, text: &text };
+    let halves = halves::cut(&whole, seconds).map_err(wrong)?;
+    let build = names::build_of(&[&halves.first, &halves.second]);
+    let mut lines = String::new();
+    let parts = [("index", &halves.first), ("operator", &halves.second)];
+    for ((half, module), functions) in parts.into_iter().zip(&halves.names) {
+        let name = format!("tollgate-{half}-{build}");
+        write(&format!("{half}_bg.wasm"), &names::named(module, &name).map_err(wrong)?)?;
+        lines.push_str(&names::lines(&name, functions));
+    }
+    write("names.txt", lines.as_bytes())
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

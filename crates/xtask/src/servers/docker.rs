@@ -1,18 +1,20 @@
 //! A Docker engine for the compose test: the running one, or our own with its data in the cache.
 //!
 //! Invariant: our own engine is stopped when this is dropped. An engine that already runs is used
-//! and left alone. The stand-in image is imported only where the official one is absent.
+//! and left alone. A stand-in is imported only where the
+//! official image is absent.
 
-use super::{STOP_TIMEOUT, Server, log_to};
+use super::{STOP_TIMEOUT, Server, log_to, stand_in};
 use crate::{
     children::{self, Stop},
-    problem::{Problem, Result},
+    problem::{OrProblem, Problem, Result},
     run,
-    tools::{compose, envoy},
-    versions::ENVOY_IMAGE,
+    tools::{apt, compose, envoy},
+    versions::{ENVOY_IMAGE, SERVER_IMAGE, VALKEY_IMAGE},
     workspace::Workspace,
 };
 use std::{
+    path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -71,18 +73,56 @@ impl Engine {
         command
     }
 
-    /// Imports the stand-in unless the image is there.
-    pub fn provide_image(&self) -> Result<()> {
-        if run::succeeds(self.docker().args(["image", "inspect", ENVOY_IMAGE])) {
-            return Ok(());
+    /// Imports stand-ins for the images that are not there.
+    pub fn provide_images(&self) -> Result<()> {
+        if !self.has(ENVOY_IMAGE) {
+            let changes = [
+                "EXPOSE 10000",
+                "ENTRYPOINT [\"/docker-entrypoint.sh\"]",
+                "CMD [\"envoy\",\"-c\",\"/etc/envoy/envoy.yaml\"]",
+            ];
+            self.import(ENVOY_IMAGE, &envoy::stand_in(&self.workspace), &changes)?;
         }
-        println!("  importing a stand-in for {ENVOY_IMAGE}");
+        let folder = |name: &str| self.workspace.out.join("images").join(name);
+        if !self.has(VALKEY_IMAGE) {
+            let redis = apt::redis(&self.workspace);
+            let client = redis.with_file_name("redis-cli");
+            let programs = [(redis, "/usr/bin/valkey-server"), (client, "/usr/bin/valkey-cli")];
+            let root = stand_in::rootfs(&folder("valkey"), &programs)?;
+            self.import(VALKEY_IMAGE, &root, &["EXPOSE 6379", "WORKDIR /data"])?;
+        }
+        // What this machine has just compiled; fleet/Containerfile would compile it once more.
+        let server = self.workspace.server();
+        let programs = [(server, "/usr/local/bin/tollgate-server")];
+        let root = stand_in::rootfs(&folder("server"), &programs)?;
+        let changes = self.server_image()?;
+        let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
+        self.import(SERVER_IMAGE, &root, &changes)
+    }
+
+    /// What fleet/Containerfile says about the image, as an import takes it.
+    fn server_image(&self) -> Result<Vec<String>> {
+        let file = self.workspace.root.join("fleet/Containerfile");
+        let text = std::fs::read_to_string(file).or_problem("no fleet/Containerfile", "git")?;
+        let text = text.replace("\\\n", " ");
+        let last = text.rsplit("\nFROM ").next().unwrap_or_default();
+        let kept = ["USER ", "ENV ", "EXPOSE ", "ENTRYPOINT "];
+        let is_kept = |line: &&str| kept.iter().any(|word| line.starts_with(word));
+        Ok(last.lines().filter(is_kept).map(str::to_owned).collect())
+    }
+
+    fn has(&self, image: &str) -> bool {
+        run::succeeds(self.docker().args(["image", "inspect", image]))
+    }
+
+    fn import(&self, image: &str, root: &Path, changes: &[&str]) -> Result<()> {
+        println!("  importing a stand-in for {image}");
         let mut import = self.docker();
-        import.args(["import", "--change", "EXPOSE 10000"]);
-        import.args(["--change", "ENTRYPOINT [\"/docker-entrypoint.sh\"]"]);
-        import.args(["--change", "CMD [\"envoy\",\"-c\",\"/etc/envoy/envoy.yaml\"]"]);
-        import.arg(envoy::stand_in(&self.workspace)).arg(ENVOY_IMAGE);
-        run::output(&mut import, "free disk space").map(drop)
+        import.arg("import");
+        for change in changes {
+            import.args(["--change", change]);
+        }
+        run::output(import.arg(root).arg(image), "free disk space").map(drop)
     }
 
     fn wait(&self, mut own: Server) -> Result<Server> {

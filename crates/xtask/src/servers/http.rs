@@ -1,4 +1,4 @@
-//! The smallest HTTP client: one GET on its own connection, to loopback.
+//! The smallest HTTP client: one GET or POST on its own connection, to loopback.
 //!
 //! Invariant: it can speak from any loopback address, so a probe never spends the quota of the
 //! person at the keyboard. No keep-alive, no redirects, no TLS.
@@ -6,7 +6,7 @@
 use crate::problem::{OrProblem, Problem, Result};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddrV4, TcpStream},
     time::Duration,
 };
@@ -20,11 +20,14 @@ pub struct Request {
     path: String,
     from: Ipv4Addr,
     headers: Vec<(String, String)>,
+    /// Makes it a POST.
+    body: Option<String>,
 }
 
 impl Request {
     pub fn new(port: u16, path: &str) -> Self {
-        Self { port, path: path.to_owned(), from: Ipv4Addr::LOCALHOST, headers: Vec::new() }
+        let from = Ipv4Addr::LOCALHOST;
+        Self { port, path: path.to_owned(), from, headers: Vec::new(), body: None }
     }
 
     /// Speaks from this loopback address.
@@ -38,22 +41,48 @@ impl Request {
         self
     }
 
+    pub fn post(mut self, body: &str) -> Self {
+        self.body = Some(body.to_owned());
+        self
+    }
+
     /// The status of the answer. The rest is not read: a server that closes late would make every
     /// request slow.
     pub fn send(&self) -> Result<u16> {
-        let what = || format!("no answer from port {}", self.port);
-        let mut stream = self.connect().or_problem(what(), FIX)?;
-        let lines = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
-        let request = format!(
-            "GET {} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\n{}\r\n",
-            self.path,
-            self.port,
-            lines.collect::<String>()
-        );
-        stream.write_all(request.as_bytes()).or_problem(what(), FIX)?;
         let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).or_problem(what(), FIX)?;
-        status_of(&line).ok_or_else(|| Problem::new(what(), "it does not speak HTTP", FIX))
+        self.ask()?.read_line(&mut line).or_problem(self.no_answer(), FIX)?;
+        status_of(&line)
+            .ok_or_else(|| Problem::new(self.no_answer(), "it does not speak HTTP", FIX))
+    }
+
+    /// What the answer says below its head, read until the server closes.
+    pub fn text(&self) -> Result<String> {
+        let mut answer = String::new();
+        self.ask()?.read_to_string(&mut answer).or_problem(self.no_answer(), FIX)?;
+        let (_, body) = answer
+            .split_once("\r\n\r\n")
+            .ok_or_else(|| Problem::new(self.no_answer(), "it does not speak HTTP", FIX))?;
+        Ok(body.to_owned())
+    }
+
+    fn ask(&self) -> Result<BufReader<TcpStream>> {
+        let mut stream = self.connect().or_problem(self.no_answer(), FIX)?;
+        let lines = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+        let lines: String = lines.collect();
+        let (path, port) = (&self.path, self.port);
+        let length = self.body.as_ref().map(|body| format!("Content-Length: {}\r\n", body.len()));
+        let request = format!(
+            "{} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n{lines}{}\r\n{}",
+            if self.body.is_some() { "POST" } else { "GET" },
+            length.unwrap_or_default(),
+            self.body.as_deref().unwrap_or_default(),
+        );
+        stream.write_all(request.as_bytes()).or_problem(self.no_answer(), FIX)?;
+        Ok(BufReader::new(stream))
+    }
+
+    fn no_answer(&self) -> String {
+        format!("no answer from port {}", self.port)
     }
 
     fn connect(&self) -> std::io::Result<TcpStream> {
@@ -73,12 +102,33 @@ fn status_of(line: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
 
     #[test]
     fn reads_the_status() {
         assert_eq!(status_of("HTTP/1.1 429 Too Many Requests\r\n"), Some(429));
         assert_eq!(status_of("SSH-2.0\r\n"), None);
+    }
+
+    #[test]
+    fn a_body_is_posted_and_the_answers_is_read() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut seen, mut room) = (Vec::new(), [0; 1024]);
+            while !seen.ends_with(b"{}") {
+                let read = stream.read(&mut room).unwrap();
+                assert!(read > 0, "{}", String::from_utf8_lossy(&seen));
+                seen.extend_from_slice(&room[..read]);
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\nx: y\r\n\r\none\r\n\r\ntwo").unwrap();
+            String::from_utf8(seen).unwrap()
+        });
+        let said = Request::new(port, "/check").post("{}").text().unwrap();
+        assert_eq!(said, "one\r\n\r\ntwo");
+        let asked = server.join().unwrap();
+        assert!(asked.starts_with("POST /check HTTP/1.1\r\n"), "{asked}");
+        assert!(asked.contains("\r\nContent-Length: 2\r\n"), "{asked}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Real servers on loopback: Envoy, workerd, the demo origin, the Docker engine.
+//! Real servers on loopback: Envoy, workerd, tollgate-server, the demo origin, the Docker engine.
 //!
 //! Invariant: a server that was started is stopped when its value is dropped, and none listens
 //! beyond loopback. Also used by `bench`; tests of the products have their own helpers in `tests/`.
@@ -7,6 +7,10 @@ pub mod docker;
 pub mod envoy;
 pub mod files;
 pub mod http;
+#[path = "../../../../tests/src/ports.rs"]
+mod ports;
+mod stand_in;
+pub mod tollgate;
 pub mod workerd;
 
 use crate::{
@@ -73,11 +77,9 @@ impl Server {
     }
 }
 
-/// A port nobody listens on; another process may take it before it is used.
+/// A port of loopback that no other program of ours takes while this one runs.
 pub fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let address = listener.and_then(|listener| listener.local_addr());
-    address.map(|address| address.port()).or_problem("no port is free", "close some programs")
+    ports::free_port().or_problem("no port is free", "close some programs")
 }
 
 /// An error that names the flag to change when the port is taken.

@@ -6,7 +6,7 @@
 
 use super::{STOP_TIMEOUT, Server, log_to};
 use crate::{
-    build::worker::{MAIN, MODULES, POLICY, TWIN_MODULES},
+    build::worker::{COMPILED, MAIN, MODULES, POLICY, TWIN_MODULES, compiled},
     children::{self, Stop},
     problem::{OrProblem, Problem, Result},
     tools::{node, place::remove_all},
@@ -120,9 +120,9 @@ fn put_modules(workspace: &Workspace, code: &Code, folder: &Path) -> Result<()> 
         fs::copy(&from, &to).or_problem("the Worker is not built", "cargo xtask build worker")?;
     }
     match code {
-        Code::WithPolicy(policy) => {
-            fs::write(folder.join(POLICY), policy).or_problem("cannot write the policy", fix)
-        }
+        Code::WithPolicy(policy) => fs::write(folder.join(COMPILED), compiled(policy))
+            .and_then(|()| fs::write(folder.join(POLICY), policy))
+            .or_problem("cannot write the policy", fix),
         Code::Shipped | Code::Script(_) | Code::Twin => Ok(()),
     }
 }

@@ -6,7 +6,9 @@
 mod browser;
 mod compose;
 mod lanes;
+mod manifests;
 mod packages;
+mod page_types;
 mod readme;
 mod rust;
 mod servers;
@@ -50,6 +52,7 @@ const STEPS: &[Step] = &[
     checked("browser", "core as wasm in Chromium", BROWSER, rust::wasm_browser),
     checked("browser", "100,000 decisions, Chromium", BROWSER, rust::cases_browser),
     checked("browser", "the page's own scripts", ON_NODE, browser::scripts),
+    checked("browser", "the types of the pages", TYPED, page_types::check),
     built("browser", "build the playground", tools::FOR_PLAYGROUND, browser::build),
     served("browser", "the playground in Chromium", PLAYGROUND, browser::test),
     built("browser", "build the admin page and the Worker", ADMIN_PAGE, browser::build_admin),
@@ -61,14 +64,18 @@ const STEPS: &[Step] = &[
     built("workerd", "wrangler deploy --dry-run", SERVERS, servers::dry_run),
     built("workerd", "pack the npm package", SERVERS, servers::npm_package),
     served("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
+    checked("server", "manifests and unit of fleet/", MANIFESTS, manifests::check),
+    served("server", "end to end, tollgate-server", PROXIES, servers::e2e_server),
+    served("fleet", "end to end, a shared engine", FLEET, servers::e2e_fleet),
     served("up", "cargo xtask up", SERVERS, servers::up),
     served("load", "both products under load", load::NEEDS, load::briefly),
-    served("compose", "compose file and README", COMPOSE, compose::compose),
+    served("compose", "compose files and READMEs", COMPOSE, compose::compose),
 ];
 
 const TARGET: &[&Tool] = &[&tools::WASM_TARGET];
 const IN_NODE: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::NODE];
 const ON_NODE: &[&Tool] = &[&tools::NODE];
+const TYPED: &[&Tool] = &[&tools::NODE, &tools::PAGE, &tools::TYPES];
 const BROWSER: &[&Tool] = &[&tools::WASM_TARGET, &tools::TEST_RUNNER, &tools::CHROMIUM];
 /// Whose licences are read.
 const BUNDLED: &[&Tool] = &[&tools::PAGE];
@@ -88,7 +95,12 @@ const END_TO_END: &[&Tool] = &[
     &tools::TYPES,
     &tools::SCHEMATHESIS,
 ];
-const COMPOSE: &[&Tool] = &[&tools::DOCKER, &tools::COMPOSE, &tools::ENVOY, &tools::STAND_IN];
+const MANIFESTS: &[&Tool] = &[&tools::KUBERNETES_VALIDATE];
+/// Those that ask the server.
+const PROXIES: &[&Tool] = &[&tools::ENVOY, &tools::NGINX, &tools::CADDY];
+const FLEET: &[&Tool] = &[&tools::REDIS, &tools::WASM_TARGET, &tools::ENVOY];
+const COMPOSE: &[&Tool] =
+    &[&tools::DOCKER, &tools::COMPOSE, &tools::ENVOY, &tools::STAND_IN, &tools::REDIS];
 
 pub fn test(workspace: &Workspace, wanted: &Wanted) -> Result<()> {
     match wanted {

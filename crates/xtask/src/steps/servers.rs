@@ -1,7 +1,8 @@
 //! The steps with real servers: build, validate, deploy dry, end to end, and `up` itself.
 //!
 //! Invariant: the end-to-end tests are `tests/`, found by the names of their targets: those with
-//! "envoy" run in the Envoy step, all others in the workerd step, so none is forgotten.
+//! "envoy" run in the Envoy step, those with "fleet" in the fleet's, all others in the workerd
+//! step, so none is forgotten.
 
 use super::readme;
 use crate::{
@@ -35,7 +36,8 @@ pub fn build_envoy(workspace: &Workspace) -> Result<()> {
 }
 
 pub fn build_worker(workspace: &Workspace) -> Result<()> {
-    build::build(workspace, Product::Worker)
+    build::build(workspace, Product::Worker)?;
+    build::worker_size::check(workspace)
 }
 
 /// Envoy itself reads the shipped configuration and really configures the filter with its policy.
@@ -59,9 +61,7 @@ pub fn dry_run(workspace: &Workspace) -> Result<()> {
 }
 
 pub fn e2e_envoy(workspace: &Workspace) -> Result<()> {
-    let mut clock = Command::new("cargo");
-    clock.current_dir(&workspace.root).args(["build", "-p", "tollgate-clock"]);
-    run::shown(clock.args(["--profile", "release-test"]), "correct tests/clock")?;
+    build_clock(workspace)?;
     // The tests of the clients themselves come along: alone they would build everything below them
     // once more.
     e2e(workspace, &["--lib"], |name| name.contains("envoy"))
@@ -69,10 +69,32 @@ pub fn e2e_envoy(workspace: &Workspace) -> Result<()> {
 
 /// Also what needs both servers: it runs after the filter was built.
 pub fn e2e_workerd(workspace: &Workspace) -> Result<()> {
-    e2e(workspace, &[], |name| !name.contains("envoy"))
+    let is_others = |name: &str| ["envoy", "fleet", "server"].iter().any(|it| name.contains(it));
+    e2e(workspace, &[], |name| !is_others(name))
 }
 
-fn e2e(workspace: &Workspace, also: &[&str], wanted: fn(&str) -> bool) -> Result<()> {
+/// `tollgate-server` by itself.
+pub fn e2e_server(workspace: &Workspace) -> Result<()> {
+    build::server::build(workspace)?;
+    e2e(workspace, &[], |name| name.contains("server"))
+}
+
+fn build_clock(workspace: &Workspace) -> Result<()> {
+    let mut clock = Command::new("cargo");
+    clock.current_dir(&workspace.root).args(["build", "-p", "tollgate-clock"]);
+    run::shown(clock.args(["--profile", "release-test"]), "correct tests/clock")
+}
+
+/// Servers that share one budget in a real engine, real Envoys that share that of a server, and one
+/// that follows a server.
+pub fn e2e_fleet(workspace: &Workspace) -> Result<()> {
+    build_clock(workspace)?;
+    build::build(workspace, Product::Envoy)?;
+    build::server::build(workspace)?;
+    e2e(workspace, &[], |name| name.contains("fleet"))
+}
+
+fn e2e(workspace: &Workspace, also: &[&str], wanted: impl Fn(&str) -> bool) -> Result<()> {
     let packages = metadata::packages(workspace)?;
     let tests = packages.into_iter().filter(|package| package.name == E2E);
     let tests: Vec<String> =
@@ -100,12 +122,13 @@ fn e2e(workspace: &Workspace, also: &[&str], wanted: fn(&str) -> bool) -> Result
 /// Starts `cargo xtask up` as a person would, sees what it shows, stops it, sees nothing left.
 pub fn up(workspace: &Workspace) -> Result<()> {
     let fix = "run `cargo xtask up` by hand";
-    let (envoy, worker, page) = (free_port()?, free_port()?, free_port()?);
+    let (envoy, worker) = (free_port()?, free_port()?);
+    let (server, page) = (free_port()?, free_port()?);
     // Through cargo: another cargo command may have replaced this program's file meanwhile.
     let mut command = Command::new("cargo");
     command.current_dir(&workspace.root).args(["xtask", "up"]);
     command.args(["--envoy-port", &envoy.to_string(), "--worker-port", &worker.to_string()]);
-    command.args(["--playground-port", &page.to_string()]);
+    command.args(["--server-port", &server.to_string(), "--playground-port", &page.to_string()]);
     let log = workspace.out.join("run/up.log");
     log_to(&mut command, &log)?;
     let mut running = children::spawn(&mut command, Stop::Leader(Duration::from_secs(20)))?;
@@ -118,14 +141,14 @@ pub fn up(workspace: &Workspace) -> Result<()> {
         thread::sleep(Duration::from_millis(200));
     }
     let shown = said();
-    let is_denial = |line: &&str| line.trim_end().ends_with(" 429");
-    if shown.lines().filter(is_denial).count() != 2 {
+    let is_denial = |line: &&str| line.trim_end().ends_with("429");
+    if shown.lines().filter(is_denial).count() != 3 {
         return Err(Problem::new("`cargo xtask up` must show one 429 of each", shown, fix));
     }
     if Request::new(page, "/").send()? != 200 {
         return Err(Problem::new("`cargo xtask up` does not serve the playground", shown, fix));
     }
-    let ports = [(envoy, "10000"), (worker, "8787"), (page, "8000")];
+    let ports = [(envoy, "10000"), (worker, "8787"), (server, "8080"), (page, "8000")];
     compare_with_readme(
         workspace,
         ports.iter().fold(shown, |text, (port, default)| {
@@ -134,7 +157,7 @@ pub fn up(workspace: &Workspace) -> Result<()> {
     )?;
     drop(running);
     let answers = |port| Request::new(port, "/").send().is_ok();
-    if answers(envoy) || answers(worker) {
+    if [envoy, worker, server, page].into_iter().any(answers) {
         let why = "a server still answers after `up` was stopped";
         return Err(Problem::new("a process was left behind", why, "see children.rs"));
     }

@@ -13,7 +13,20 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-table", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-envoy", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
     ("tollgate-service", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-commit", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-grpc", &[]),
+    ("tollgate-redis", &["tollgate-commit", "tollgate-core"]),
     ("tollgate-worker", &["tollgate-core", "tollgate-policy", "tollgate-service"]),
+    (
+        "tollgate-server",
+        &[
+            "tollgate-core",
+            "tollgate-grpc",
+            "tollgate-policy",
+            "tollgate-redis",
+            "tollgate-service",
+        ],
+    ),
     ("tollgate-sim", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
     ("tollgate-access-log", &[]),
     ("tollgate-report", &[]),
@@ -63,8 +76,17 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("tollgate-cases", &["tollgate-core", "tollgate-policy"]),
-    ("tollgate-e2e", &["tollgate-cases", "tollgate-core", "tollgate-policy", "tollgate-report"]),
-    ("xtask", &["tollgate-report"]),
+    (
+        "tollgate-e2e",
+        &[
+            "tollgate-cases",
+            "tollgate-core",
+            "tollgate-policy",
+            "tollgate-redis",
+            "tollgate-report",
+        ],
+    ),
+    ("xtask", &["tollgate-policy", "tollgate-report"]),
 ];
 
 /// Every dependency says why it is there: behind it, or on the line above.

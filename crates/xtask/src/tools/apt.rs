@@ -5,7 +5,7 @@
 
 use super::place::{State, atomically};
 use crate::{
-    problem::{Problem, Result},
+    problem::{OrProblem, Problem, Result},
     progress::Job,
     run,
     workspace::Workspace,
@@ -74,6 +74,54 @@ pub fn install_nginx(workspace: &Workspace, job: &Job) -> Result<()> {
         install(&LIBRARIES, job)?;
     }
     atomically(&workspace.tool("nginx"), |folder| download(folder, "nginx", ".", job))
+}
+
+/// Caddy, one program that needs nothing else; its package would start a server.
+pub fn caddy(workspace: &Workspace) -> PathBuf {
+    workspace.tool("caddy").join("usr/bin/caddy")
+}
+
+pub fn check_caddy(workspace: &Workspace) -> State {
+    let caddy = caddy(workspace);
+    match run::succeeds(Command::new(&caddy).arg("version")) {
+        true => State::Present(shown(caddy)),
+        false => State::Missing,
+    }
+}
+
+pub fn install_caddy(workspace: &Workspace, job: &Job) -> Result<()> {
+    let file = "./usr/bin/caddy";
+    atomically(&workspace.tool("caddy"), |folder| download(folder, "caddy", file, job))
+}
+
+/// Redis, unpacked beside the other tools: installed it would start a server on port 6379.
+pub fn redis(workspace: &Workspace) -> PathBuf {
+    workspace.tool("redis").join("usr/bin/redis-server")
+}
+
+pub fn check_redis(workspace: &Workspace) -> State {
+    let redis = redis(workspace);
+    match run::succeeds(Command::new(&redis).arg("--version")) {
+        true => State::Present(shown(redis)),
+        false => State::Missing,
+    }
+}
+
+pub fn install_redis(workspace: &Workspace, job: &Job) -> Result<()> {
+    const LIBRARIES: [&str; 4] = ["libatomic1", "libjemalloc2", "liblzf1", "libssl3"];
+    let is_there = |package: &&str| run::succeeds(Command::new("dpkg").args(["-s", package]));
+    if !LIBRARIES.iter().all(is_there) {
+        install(&LIBRARIES, job)?;
+    }
+    // One program, which is what it is called: the packages of server and sentinel are links to it.
+    atomically(&workspace.tool("redis"), |folder| {
+        download(folder, "redis-tools", ".", job)?;
+        let link = |name: &str| {
+            std::os::unix::fs::symlink("redis-check-rdb", folder.join("usr/bin").join(name))
+        };
+        let linked = ["redis-server", "redis-sentinel"].into_iter().try_for_each(link);
+        linked.or_problem("cannot link the program", "free disk space")
+    })
 }
 
 /// Prometheus' checker of metrics, which needs nothing else; its package would start a server.

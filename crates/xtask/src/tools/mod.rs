@@ -10,7 +10,7 @@ pub mod node;
 mod npm;
 pub mod page;
 pub mod place;
-pub mod schemathesis;
+pub mod python;
 pub mod types;
 
 use crate::{
@@ -141,8 +141,18 @@ pub static SCHEMATHESIS: Tool = Tool {
     needed_for: "test workerd",
     by_hand: "install Python 3.10 or newer with pip and see whether it reaches its index",
     lane: Lane::Download,
-    check: schemathesis::check,
-    install: schemathesis::install,
+    check: |workspace| python::SCHEMATHESIS.check(workspace),
+    install: |workspace, job| python::SCHEMATHESIS.install(workspace, job),
+};
+
+pub static KUBERNETES_VALIDATE: Tool = Tool {
+    name: "kubernetes-validate",
+    version: "locked",
+    needed_for: "test server",
+    by_hand: "install Python 3.10 or newer with pip and see whether it reaches its index",
+    lane: Lane::Download,
+    check: |workspace| python::KUBERNETES_VALIDATE.check(workspace),
+    install: |workspace, job| python::KUBERNETES_VALIDATE.install(workspace, job),
 };
 
 pub static ENVOY: Tool = Tool {
@@ -158,11 +168,31 @@ pub static ENVOY: Tool = Tool {
 pub static NGINX: Tool = Tool {
     name: "nginx",
     version: "distribution's",
-    needed_for: "test envoy, test workerd",
+    needed_for: "test envoy, test workerd, test server",
     by_hand: "see whether apt-get download nginx works",
     lane: Lane::Download,
     check: apt::check_nginx,
     install: apt::install_nginx,
+};
+
+pub static CADDY: Tool = Tool {
+    name: "caddy",
+    version: "distribution's",
+    needed_for: "test server",
+    by_hand: "see whether apt-get download caddy works",
+    lane: Lane::Download,
+    check: apt::check_caddy,
+    install: apt::install_caddy,
+};
+
+pub static REDIS: Tool = Tool {
+    name: "redis",
+    version: "distribution's",
+    needed_for: "test fleet, bench fleet",
+    by_hand: "see whether apt-get download redis-tools works",
+    lane: Lane::Download,
+    check: apt::check_redis,
+    install: apt::install_redis,
 };
 
 pub static PROMTOOL: Tool = Tool {
@@ -245,7 +275,7 @@ pub static VALGRIND: Tool = Tool {
     install: |_, job| apt::install(&["valgrind"], job),
 };
 
-pub static ALL: [&Tool; 20] = [
+pub static ALL: [&Tool; 23] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &PAGE_BINDGEN,
@@ -256,9 +286,12 @@ pub static ALL: [&Tool; 20] = [
     &PAGE,
     &TYPES,
     &SCHEMATHESIS,
+    &KUBERNETES_VALIDATE,
     &ENVOY,
     &NGINX,
+    &CADDY,
     &PROMTOOL,
+    &REDIS,
     &CHROMIUM,
     &DOCKER,
     &COMPOSE,

@@ -1,0 +1,97 @@
+//! How large the Worker's script is, and how large it may be.
+//!
+//! Invariant: each module has a ceiling, and so have all together, in bytes as `gzip -9` leaves
+//! them, so that what grows is seen when it grows, also when it only moves from one module into
+//! another. A ceiling is raised only for a reason. Each module is compressed by itself, which is no
+//! less than the platform counts.
+
+use super::{
+    product,
+    worker::{COMPILED, FIRST, MAIN, MODULES, POLICY, SECOND},
+};
+use crate::{
+    problem::{Problem, Result},
+    workspace::Workspace,
+};
+
+/// The glue code.
+const GLUE: &str = "build/index.js";
+
+/// Bytes, gzipped.
+const CEILINGS: [(&str, usize); 6] = [
+    (MAIN, 5_600),
+    (POLICY, 300),
+    (COMPILED, 300),
+    (GLUE, 10_400),
+    (FIRST, 332_000),
+    (SECOND, 207_000),
+];
+
+/// Bytes, gzipped, of all that is uploaded. Less than the modules' ceilings together: what one may
+/// grow by is not there for each of them.
+const ALL: usize = 553_000;
+
+/// What is loaded with the first request, and all that is uploaded, in gzipped bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    pub at_once: usize,
+    pub uploaded: usize,
+}
+
+pub fn sizes(workspace: &Workspace) -> Result<Sizes> {
+    let mut sizes = Sizes { at_once: 0, uploaded: 0 };
+    for module in MODULES {
+        let zipped = zipped(workspace, module)?;
+        sizes.uploaded += zipped;
+        sizes.at_once += if module == SECOND { 0 } else { zipped };
+    }
+    Ok(sizes)
+}
+
+/// Fails when a module has outgrown its ceiling.
+pub fn check(workspace: &Workspace) -> Result<()> {
+    let mut measured = Vec::new();
+    for (module, most) in CEILINGS {
+        measured.push((module, zipped(workspace, module)?, most));
+    }
+    measured.push(("all of them", sizes(workspace)?.uploaded, ALL));
+    for (what, zipped, most) in &measured {
+        println!("  {what:<24} {zipped:>7} of {most:>7} bytes, gzipped");
+    }
+    let exceeded = exceeded(&measured);
+    if exceeded.is_empty() {
+        return Ok(());
+    }
+    let fix = "see which functions grew (docs/worker.md, \"Its size\"); raise it in \
+               crates/xtask/src/build/worker_size.rs only for a reason";
+    Err(Problem::new("the Worker is too large", exceeded.join("\n"), fix))
+}
+
+/// A line of each that is larger than it may be.
+fn exceeded(measured: &[(&str, usize, usize)]) -> Vec<String> {
+    let larger = measured.iter().filter(|(_, zipped, most)| zipped > most);
+    larger
+        .map(|(what, zipped, most)| format!("{what}: {zipped} bytes, gzipped, of {most}"))
+        .collect()
+}
+
+fn zipped(workspace: &Workspace, module: &str) -> Result<usize> {
+    product::sizes(&workspace.worker_dir().join(module)).map(|(_, zipped)| zipped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_module_has_a_ceiling() {
+        assert_eq!(CEILINGS.map(|(module, _)| module), MODULES);
+    }
+
+    #[test]
+    fn the_sum_is_held_below_the_ceilings_of_the_modules() {
+        assert!(ALL < CEILINGS.iter().map(|(_, most)| most).sum());
+        let told = exceeded(&[("one", 3, 3), ("all of them", 4, 3)]);
+        assert_eq!(told, ["all of them: 4 bytes, gzipped, of 3"]);
+    }
+}

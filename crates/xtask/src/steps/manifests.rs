@@ -1,0 +1,112 @@
+//! What starts the server elsewhere: the objects of Kubernetes and the unit of systemd in `fleet/`.
+//!
+//! Invariant: programs judge that are not ours, and each must also refuse a copy with a mistake,
+//! so one that accepts everything fails the step. Nothing is installed into a cluster or a system.
+
+use crate::{
+    problem::{OrProblem, Problem, Result},
+    run,
+    tools::{apt, python},
+    workspace::Workspace,
+};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const OBJECTS: &str = "fleet/kubernetes.yaml";
+const UNIT: &str = "fleet/tollgate-server.service";
+const KUBERNETES: &str = "1.37";
+/// Where the unit expects the server.
+const PROGRAM: &str = "/usr/local/bin/tollgate-server";
+
+/// Each judge with the mistake that it must find: text of the file, and what stands there instead.
+const WRONG_OBJECTS: [(&str, &str); 2] =
+    [("replicas: 1", "replica: 1"), ("periodSeconds: 2", "periodSeconds: often")];
+const WRONG_UNIT: [(&str, &str); 2] =
+    [("DynamicUser=yes", "DynamicUsers=yes"), ("ProtectHome=yes", "ProtectHome=perhaps")];
+
+pub fn check(workspace: &Workspace) -> Result<()> {
+    let text = read(workspace, OBJECTS)?;
+    judge(workspace, OBJECTS, &text, &WRONG_OBJECTS, validated)?;
+    println!("{OBJECTS} is valid for Kubernetes {KUBERNETES}, strictly");
+    if apt::find_program("systemd-analyze").is_none() {
+        println!("{UNIT} was not verified: there is no systemd-analyze on this machine");
+        return Ok(());
+    }
+    // systemd looks whether the program is there: this one is.
+    let program = env::current_exe().or_problem("cannot find xtask", "run it through cargo")?;
+    let text = read(workspace, UNIT)?;
+    let found = replaced(UNIT, &text, PROGRAM, &program.display().to_string())?;
+    judge(workspace, UNIT, &found, &WRONG_UNIT, verified)?;
+    println!("{UNIT} is valid for systemd");
+    Ok(())
+}
+
+/// What a program has against a file, or nothing.
+type Judge = fn(&Workspace, &Path) -> Result<Option<String>>;
+
+fn judge(
+    workspace: &Workspace,
+    name: &str,
+    text: &str,
+    mistakes: &[(&str, &str)],
+    judge: Judge,
+) -> Result<()> {
+    if let Some(said) = judge(workspace, &written(workspace, name, text)?)? {
+        return Err(Problem::new(format!("{name} is not valid"), said, "correct it"));
+    }
+    for (right, wrong) in mistakes {
+        let broken = written(workspace, name, &replaced(name, text, right, wrong)?)?;
+        if judge(workspace, &broken)?.is_none() {
+            let what = format!("a copy of {name} with {wrong:?} is accepted");
+            return Err(Problem::new("nothing was checked", what, "see how the program is called"));
+        }
+    }
+    Ok(())
+}
+
+fn replaced(name: &str, text: &str, from: &str, to: &str) -> Result<String> {
+    match text.contains(from) {
+        true => Ok(text.replace(from, to)),
+        false => {
+            let why = format!("{name} does not contain {from:?}");
+            Err(Problem::new("cannot check a copy", why, "name something else in manifests.rs"))
+        }
+    }
+}
+
+fn read(workspace: &Workspace, name: &str) -> Result<String> {
+    let text = fs::read_to_string(workspace.root.join(name));
+    text.or_problem(format!("cannot read {name}"), "restore it with git")
+}
+
+/// A copy under its own name, which tells systemd what kind of unit it is.
+fn written(workspace: &Workspace, name: &str, text: &str) -> Result<PathBuf> {
+    let file = workspace.out.join("run/manifests").join(name);
+    let fix = "free disk space";
+    fs::create_dir_all(file.parent().unwrap_or(&file)).or_problem("cannot make a folder", fix)?;
+    fs::write(&file, text).or_problem("cannot write a copy", fix)?;
+    Ok(file)
+}
+
+/// Every object by the schema of its kind; a member that it does not have is a mistake.
+fn validated(workspace: &Workspace, file: &Path) -> Result<Option<String>> {
+    let mut command = Command::new("python3");
+    command.env("PYTHONPATH", python::KUBERNETES_VALIDATE.path(workspace));
+    command.args(["-m", "kubernetes_validate", "--strict", "-k", KUBERNETES]).arg(file);
+    let (status, said, complaints) = run::captured(&mut command)?;
+    Ok((!status.success()).then(|| said + &complaints))
+}
+
+/// systemd ignores what it does not know and succeeds, so whatever it says of the file counts.
+fn verified(_: &Workspace, file: &Path) -> Result<Option<String>> {
+    let mut command = Command::new("systemd-analyze");
+    command.args(["verify", "--man=no"]).arg(file);
+    let (status, said, complaints) = run::captured(&mut command)?;
+    let said = said + &complaints;
+    let unit = file.file_name().unwrap_or_default().to_string_lossy();
+    let is_fine = status.success() && !said.contains(unit.as_ref());
+    Ok((!is_fine).then_some(said))
+}

@@ -1,0 +1,56 @@
+//! The scripts of the pages, checked by the compiler of TypeScript: the types stand in their
+//! comments (JSDoc).
+//!
+//! Invariant: every module of both pages is checked, strictly, against the packages that they are
+//! bundled with. Of what only the build makes nothing is known but that it is there.
+
+use crate::{
+    env,
+    problem::{OrProblem, Result},
+    run,
+    tools::{node, page, types},
+    workspace::Workspace,
+};
+use std::{fs, path::Path, process::Command};
+
+/// Where modules lie.
+const PAGES: [&str; 2] = ["crates/tollgate-playground/web", "crates/tollgate-service/page"];
+
+/// What the build puts in: wasm, the glue to it, and the name of a file.
+const BUILT: &str = r#"declare module "*.wasm";
+declare module "tollgate";
+declare module "tollgate-logs";
+declare const WORKER_URL: string;
+"#;
+
+const FIX: &str = "free disk space";
+
+pub fn check(workspace: &Workspace) -> Result<()> {
+    let folder = workspace.out.join("page-types");
+    fs::create_dir_all(&folder).or_problem("cannot write the configuration", FIX)?;
+    fs::write(folder.join("built.d.ts"), BUILT).or_problem("cannot write the types", FIX)?;
+    let config = config(&workspace.root, &page::modules(workspace));
+    fs::write(folder.join("tsconfig.json"), config)
+        .or_problem("cannot write the configuration", FIX)?;
+    let mut tsc = Command::new(node::node(workspace));
+    tsc.arg(types::modules(workspace).join("typescript/bin/tsc")).arg("-p").arg(&folder);
+    run::shown(env::with_tools(workspace, &mut tsc), "mend what the compiler names")
+}
+
+fn config(root: &Path, packages: &Path) -> String {
+    let text = |text: &str| format!("{text:?}");
+    let modules: Vec<String> =
+        PAGES.iter().map(|page| text(&format!("{}/*.js", root.join(page).display()))).collect();
+    let packages = text(&format!("{}/*", packages.display()));
+    format!(
+        r#"{{
+  "compilerOptions": {{
+    "target": "es2024", "module": "esnext", "moduleResolution": "bundler",
+    "lib": ["es2024", "dom", "dom.iterable"], "types": [], "paths": {{"*": [{packages}]}},
+    "strict": true, "noEmit": true, "allowJs": true, "checkJs": true
+  }},
+  "include": ["built.d.ts", {}]
+}}"#,
+        modules.join(", ")
+    )
+}

@@ -1,0 +1,80 @@
+//! Packages of Python that only tests use, each tool in a folder of its own.
+//!
+//! Invariant: a tool and all that it needs are of the versions in its list in crates/xtask/python,
+//! which is kept beside them and compared. Nothing of it is shipped, and nothing is compiled.
+
+use super::{
+    apt,
+    place::{State, atomically},
+};
+use crate::{
+    problem::{OrProblem, Result},
+    progress::Job,
+    run,
+    workspace::Workspace,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const LISTS: &str = "crates/xtask/python";
+const KEPT: &str = "requirements.txt";
+const FIX: &str = "see whether pip reaches its index, then run again";
+
+/// One tool: the name of its folder, and that of its list.
+#[derive(Debug, Clone, Copy)]
+pub struct Packages {
+    folder: &'static str,
+    list: &'static str,
+}
+
+/// Makes requests of the OpenAPI document and compares the answers.
+pub const SCHEMATHESIS: Packages = Packages { folder: "schemathesis", list: "requirements.txt" };
+
+/// Has the schemas of all kinds of objects that Kubernetes knows.
+pub const KUBERNETES_VALIDATE: Packages =
+    Packages { folder: "kubernetes-validate", list: "kubernetes.txt" };
+
+impl Packages {
+    /// What Python finds them by.
+    pub fn path(self, workspace: &Workspace) -> PathBuf {
+        workspace.tool(self.folder)
+    }
+
+    fn list(self, workspace: &Workspace) -> PathBuf {
+        workspace.root.join(LISTS).join(self.list)
+    }
+
+    pub fn check(self, workspace: &Workspace) -> State {
+        let folder = self.path(workspace);
+        let read = |file: &Path| fs::read(file).ok();
+        match (read(&folder.join(KEPT)), read(&self.list(workspace))) {
+            (Some(have), Some(want)) if have == want => {
+                State::Present(folder.display().to_string())
+            }
+            (Some(_), _) => State::Wrong("other versions".to_owned()),
+            _ => State::Missing,
+        }
+    }
+
+    pub fn install(self, workspace: &Workspace, job: &Job) -> Result<()> {
+        let pip = || {
+            let mut python = Command::new("python3");
+            python.args(["-m", "pip"]);
+            python
+        };
+        if !run::succeeds(pip().arg("--version")) {
+            apt::install(&["python3-pip"], job)?;
+        }
+        let list = self.list(workspace);
+        atomically(&self.path(workspace), |folder| {
+            let mut install = pip();
+            install.args(["install", "--no-deps", "--only-binary", ":all:", "--target"]);
+            install.arg(folder).arg("-r").arg(&list);
+            run::logged(&mut install, job, FIX)?;
+            fs::copy(&list, folder.join(KEPT)).map(drop).or_problem("cannot keep a list", FIX)
+        })
+    }
+}
