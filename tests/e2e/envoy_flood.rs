@@ -188,7 +188,8 @@ fn fresh_keys_are_exact_while_the_table_grows() {
     const KEYS: usize = 600;
     let port = process::free_port();
     let sized = |capacity: u32| listener(port, &policy(capacity, 5, "gcra"), "any");
-    let mut setup = Setup::new(2, vec![sized(1000)]);
+    // With half as much room a bucket would hold more keys than it can once in a thousand runs.
+    let mut setup = Setup::new(2, vec![sized(2000)]);
     setup.dynamic = true;
     let mut envoy = setup.start();
     let mut admitted = vec![0; KEYS];
@@ -200,17 +201,24 @@ fn fresh_keys_are_exact_while_the_table_grows() {
                 client.start(&request).expect("taken");
             }
             for client in clients.iter_mut().take(tries) {
-                *admitted += usize::from(client.finish(false).expect("answered").status == 200);
+                let status = client.finish(false).expect("answered").status;
+                assert!([200, 429].contains(&status), "{status}");
+                *admitted += usize::from(status == 200);
             }
         }
     };
     ask_all(&envoy, 2);
-    for capacity in [4000, 64_000, 1_000_000] {
+    for capacity in [8000, 64_000, 1_000_000] {
         // While the new listener is being made, and afterwards: workers take it over one by one.
         assert!(envoy.replace_listeners(&[sized(capacity)]));
         ask_all(&envoy, 2);
     }
-    let wrong = admitted.iter().filter(|admitted| **admitted != 5).count();
-    assert_eq!(wrong, 0, "of {KEYS} keys");
-    assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
+    let stats =
+        ["failures", "evictions"].map(|it| envoy.stat(&format!("wasmcustom.tollgate.{it}")));
+    let wrong: Vec<_> = admitted.iter().enumerate().filter(|(_, count)| **count != 5).collect();
+    assert_eq!(
+        (wrong, stats),
+        (vec![], [0, 0]),
+        "keys with how often they passed; failures, evictions"
+    );
 }

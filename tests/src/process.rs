@@ -184,6 +184,20 @@ impl Server {
         }
     }
 
+    /// Prints what became of it, for who reads why a test failed.
+    fn tell(&mut self) {
+        const LINES: usize = 40;
+        let state = match self.child.try_wait() {
+            Ok(None) => "runs".to_owned(),
+            Ok(Some(status)) => format!("ended with {status}"),
+            Err(error) => error.to_string(),
+        };
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
+        eprintln!("the server {} {state}; its last lines:\n{}", self.pid(), last.join("\n"));
+    }
+
     /// Resident memory in bytes, of the process itself.
     pub fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
@@ -194,6 +208,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if thread::panicking() {
+            self.tell();
+        }
         self.kill();
     }
 }
