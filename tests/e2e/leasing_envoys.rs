@@ -161,7 +161,7 @@ impl Load {
         // Under overload a node asks when a unit comes back, which is so often a second however
         // many requests come: of many they are few.
         self.sent >= 2 * self.admitted
-            && self.admitted * 100 >= self.limit * 97
+            && self.admitted * 100 >= self.limit * 95
             && self.questions < (4 * self.admitted).max(self.sent / 10)
     }
 }

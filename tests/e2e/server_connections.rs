@@ -234,10 +234,10 @@ fn counted(server: &TollgateServer, name: &str) -> u64 {
 }
 
 // Guards: a crowd that says nothing, or little and slowly, from many addresses: whoever holds his
-// part of the connections leaves the others theirs, memory is bounded by their number, and when they
-// are gone nothing of them is left. TOLLGATE_CONNECTIONS=100000 is the same with more, as far as the
-// machine's open files go; half of them are idle and half in the midst of a head, a body, or the
-// first bytes of HTTP/2.
+// part of the connections leaves the others theirs, memory is bounded by their number, and when
+// they are gone nothing of them is left. TOLLGATE_CONNECTIONS=100000 is the same with more, as far
+// as the machine's open files go; half of them are idle and half in the midst of a head, a body,
+// or the first bytes of HTTP/2.
 #[test]
 fn a_crowd_of_slow_connections_leaves_room_for_honest_ones() {
     let wanted: usize = std::env::var("TOLLGATE_CONNECTIONS")
