@@ -239,9 +239,10 @@ class Shard {
   #look(name, dueIn) {
     if (dueIn === undefined || this.#underWay > 0) return;
     if (dueIn > 0) {
+      // What it was set for may be spent by then, and what came after it be due later.
       this.#timer ??= setTimeout(() => {
         this.#timer = undefined;
-        this.#askAhead(name);
+        this.#look(name, this.#half.run((shard) => shard.due_in()));
       }, dueIn);
       return;
     }

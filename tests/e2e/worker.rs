@@ -52,6 +52,7 @@ mod worker_rpc;
 mod worker_schema;
 mod worker_settings;
 mod worker_settle;
+mod worker_shard_costs;
 mod worker_shards;
 mod worker_streams;
 mod worker_tenants;

@@ -217,3 +217,25 @@ fn what_is_behind_a_change_is_answered_for_a_while_by_isolates_that_began_after_
     });
     assert_eq!(left.count(), 30 - 5);
 }
+
+// Guards: rules that were withdrawn long ago, by which a node goes on at every isolate that slept
+// meanwhile and answers the policy before for a while after it wakes.
+#[test]
+fn an_isolate_that_slept_answers_the_policy_before_no_longer_than_others() {
+    let text = limited(100).to_string();
+    let worker: Workerd = worker(&text).beside(&text).start();
+    let (port, beside) = (worker.ports[0], worker.ports[1]);
+    let status = |port: u16, policy: &str| {
+        let body = Node::new(7, policy, IP, &[port]).message(1);
+        Client::connect(port).send(&fleet_node::question(&body)).status
+    };
+    assert_eq!([status(port, &text), status(beside, &text)], [200, 200]);
+    let second = limited(50).to_string();
+    let put = operates("PUT", "admin/policy", &second, &[("if-match", "*")]);
+    let put = Client::connect(port).send(&put);
+    assert_eq!(put.status, 200, "{}", put.text());
+    // For 20 s the earlier one holds on, and an isolate hears of a change within 5 s.
+    thread::sleep(Duration::from_secs(26));
+    assert_eq!([status(beside, &text), status(port, &text)], [409, 409]);
+    assert_eq!([status(beside, &second), status(port, &second)], [200, 200]);
+}

@@ -75,8 +75,9 @@ struct Known {
 }
 
 impl FleetPolicies {
-    /// `policy` is in force from `now` on. What is counted under the one before goes on as of its
-    /// version, for [`KEPT`]: no count is ahead of it.
+    /// `policy` is in force from `now` on, or from earlier on where that is said late. What is
+    /// counted under the one before goes on as of its version, for [`KEPT`]: no count is ahead of
+    /// it.
     pub fn follow(&mut self, policy: &Arc<Policy>, now: Timestamp) {
         let fingerprint = policy.fleet_fingerprint();
         self.0.retain(|known| known.fingerprint != fingerprint && now < known.end);

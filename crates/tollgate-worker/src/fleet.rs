@@ -36,11 +36,17 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// This is the policy in force.
     pub(crate) fn follow(&self, active: &Rc<Active>) {
+        self.follow_since(active, js::now());
+    }
+
+    /// The same, since `changed_at`: who learns of a change late answers nodes of the policy before
+    /// no longer than others do.
+    pub(crate) fn follow_since(&self, active: &Rc<Active>, changed_at: Timestamp) {
         let mut newest = self.newest.borrow_mut();
         if newest.as_ref().is_some_and(|known| Rc::ptr_eq(known, active)) {
             return;
         }
-        self.known.borrow_mut().follow(&active.policy, js::now());
+        self.known.borrow_mut().follow(&active.policy, changed_at);
         *newest = Some(Rc::clone(active));
     }
 

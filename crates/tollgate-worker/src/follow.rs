@@ -152,7 +152,8 @@ impl Follower {
             }
         }
         if let Some(active) = best(gate).filter(|_| gate.objects.fleet_secret.is_some()) {
-            gate.fleet.follow(&active);
+            let changed_at = self.following.borrow().changed_at(js::now());
+            gate.fleet.follow_since(&active, changed_at);
         }
         self.following.borrow_mut().checked(sent, generation);
     }

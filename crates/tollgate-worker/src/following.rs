@@ -47,6 +47,8 @@ pub(crate) struct Following {
     is_outrun: bool,
     /// When the last check was sent that was answered, if nothing was changed here since.
     pub(crate) checked_at: Option<Timestamp>,
+    /// When what is enforced was last known to be in force.
+    known_at: Option<Timestamp>,
     /// The check that is under way: when it was sent.
     asking: Option<Timestamp>,
     /// How many checks were sent, and the number of the last one that was answered.
@@ -166,10 +168,18 @@ impl Following {
     /// The check that was `sent` then, for somebody who wants `generation`, was answered.
     pub(crate) fn checked(&mut self, sent: Timestamp, generation: u64) {
         self.asking = None;
+        self.known_at = Some(sent);
         self.checked_at = Some(sent).filter(|_| !std::mem::take(&mut self.is_outrun));
         self.answered = self.sent;
         self.failure = None;
         self.missed = (!self.reaches(generation)).then_some((sent, generation));
+    }
+
+    /// From when on what a check finds now is taken to be in force, where it is another policy than
+    /// is enforced: an isolate that slept has not heard of it since, and the one before is over for
+    /// everybody else.
+    pub(crate) fn changed_at(&self, now: Timestamp) -> Timestamp {
+        self.known_at.map_or(Timestamp::ZERO, |at| now.min(at.saturating_add(FRESH)))
     }
 
     /// What the check found of reliefs.
@@ -247,6 +257,18 @@ mod tests {
         let mut following = Following { active: Some(active(version)), ..Following::default() };
         following.checked(at(0), 0);
         following
+    }
+
+    // Guards: rules that were withdrawn long ago, by which nodes go on at an isolate that slept
+    // meanwhile, or that had only the deployed file.
+    #[test]
+    fn who_slept_takes_no_change_for_a_new_one() {
+        assert_eq!(Following::default().changed_at(at(0)), Timestamp::ZERO);
+        let mut following = checked(7);
+        assert_eq!(following.changed_at(at(4_000)), at(4_000));
+        assert_eq!(following.changed_at(at(3_600_000)), at(5_000));
+        following.expire();
+        assert_eq!(following.changed_at(at(3_600_000)), at(5_000), "it was changed here");
     }
 
     #[test]

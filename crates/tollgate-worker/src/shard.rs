@@ -98,6 +98,14 @@ impl KeyShard {
         self.with(|shard, now| Ok(shard.due(now)))
     }
 
+    /// In how many milliseconds [`KeyShard::due`] is to be asked, if at all.
+    ///
+    /// # Errors
+    /// It was called from within itself.
+    pub fn due_in(&self) -> Result<JsValue, JsValue> {
+        self.with(|shard, now| Ok(due_in(shard, now)))
+    }
+
     /// Gives everything back, by the next [`KeyShard::due`].
     ///
     /// # Errors

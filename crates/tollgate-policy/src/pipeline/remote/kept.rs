@@ -118,10 +118,12 @@ impl Kept {
         (!self.is_idle(now)).then_some(self).into_iter().chain(before)
     }
 
-    /// The greatest share of a quota that is used at `now`.
+    /// The greatest share of a quota that is used at `now`, by what is out, too: its end may be in
+    /// another window, in which nothing else is used yet.
     pub(crate) fn used(&self, now: Timestamp) -> u32 {
-        let in_the_end = (!self.leases.all.is_empty()).then(|| self.states_in_the_end());
-        let states = in_the_end.as_ref().unwrap_or(&self.states);
+        let at = now.max(self.leases.since);
+        let beside = (!self.leases.all.is_empty()).then(|| self.states_beside_leases(at));
+        let states = beside.as_ref().unwrap_or(&self.states);
         let of = |quota: &StoredQuota| Some(quota.limiter().used(quota.state(states)?, now));
         self.set.quotas().iter().filter_map(of).max().unwrap_or(0)
     }

@@ -15,6 +15,7 @@ mod model;
 mod oracle;
 #[path = "../../../../../tests/support/random.rs"]
 mod random;
+mod room;
 mod shards;
 
 use alloc::vec;

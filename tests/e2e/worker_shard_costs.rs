@@ -1,0 +1,278 @@
+//! Shards of a hot key in a real workerd, where requests do not cost one unit of one quota: costs,
+//! tenants, tiers, what is settled, shards and quotas that are changed, and requests that stop.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::workerd::{Setup, Workerd, answer};
+
+use crate::worker_admin::{ADMIN, READER, asks, body, operated};
+
+/// A lease of a shard and the clock's error are over.
+const ALL_LEASES: Duration = Duration::from_millis(3_500);
+/// An isolate remembers no refusal for longer.
+const REMEMBERED: Duration = Duration::from_millis(1_100);
+const TENANT: &str = "/.well-known/tollgate/admin/tenants/acme";
+
+fn year(limit: u64) -> Value {
+    json!({"name": "year", "algorithm": "fixed-window", "limit": limit, "window": "366d"})
+}
+
+fn check(fields: &Value) -> Request {
+    let facts = json!({"method": "GET", "path": "/", "headers": fields, "client_ip": "192.0.2.1"});
+    Request::post("/check", facts.to_string())
+}
+
+fn decision(client: &mut Client, request: &Request) -> Value {
+    let answer = answer(&client.send(request));
+    assert!(answer["failed"].is_null() || answer["failed"] == false, "{answer}");
+    answer
+}
+
+/// Sends so many requests of several clients each, `request(i)` with its cost; what is admitted.
+fn race(
+    port: u16,
+    clients: u64,
+    requests: u64,
+    request: &(dyn Fn(u64) -> (Request, u64) + Sync),
+) -> u64 {
+    let next = AtomicU64::new(0);
+    let each = || {
+        let mut client = Client::connect(port);
+        let mut admitted = 0;
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            if i >= requests {
+                return admitted;
+            }
+            let (request, cost) = request(i);
+            let is_admitted = decision(&mut client, &request)["decision"] == "allow";
+            admitted += if is_admitted { cost } else { 0 };
+        }
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..clients).map(|_| scope.spawn(each)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a client failed")).sum()
+    })
+}
+
+/// The same of one request that costs one.
+fn race_of(worker: &Workerd, requests: u64, fields: &Value) -> u64 {
+    let request = check(fields);
+    race(worker.port, 6, requests, &|_| (request.clone(), 1))
+}
+
+/// A cost of each request, the same in every run.
+fn cost_of(i: u64, most: u64) -> u64 {
+    1 + (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % most
+}
+
+// Guards: a cost that a shard pays in part, that is charged at two shards, or that nobody can pay
+// because shards hold what it needs.
+#[test]
+fn costs_above_what_a_shard_holds_are_paid_once_or_not_at_all() {
+    let limit = 600;
+    let rule = json!({"name": "site", "key": [{"header": "x-key"}], "shards": 8, "quotas": [year(limit)],
+        "cost": {"header": "x-cost", "max": 600}});
+    let worker = Setup::new(json!({"version": 1, "rules": [rule]})).start();
+    let of = |key: &str, cost: u64| check(&json!({"x-key": key, "x-cost": cost.to_string()}));
+    let each = |i| {
+        let cost = cost_of(i, 60);
+        (of("a", cost), cost)
+    };
+    let at_once = race(worker.port, 12, 400, &each);
+    thread::sleep(ALL_LEASES);
+    let in_the_end = at_once + race(worker.port, 4, 300, &|_| (of("a", 1), 1));
+    println!("costs: {at_once} at once, {in_the_end} in the end of {limit}");
+    assert!((limit / 2..=limit).contains(&in_the_end), "{in_the_end}");
+    // Shards hold units when a request comes that needs nearly all there is.
+    let small = race(worker.port, 12, 100, &|_| (of("b", 1), 1));
+    assert_eq!(small, 100);
+    let mut client = worker.client();
+    let large = || decision(&mut client, &of("b", 450))["decision"] == "allow";
+    let since = Instant::now();
+    let tries =
+        std::iter::repeat_with(large).inspect(|_| thread::sleep(Duration::from_millis(100)));
+    // (What was stranded by a slow machine is at most what shards could hold.)
+    let admitted = tries.take(60).position(|is_admitted| is_admitted);
+    println!("a cost of 450 beside {small}: after {:?}, try {admitted:?}", since.elapsed());
+    let rest = race(worker.port, 4, 700, &|_| (of("b", 1), 1));
+    let large = if admitted.is_some() { 450 } else { 0 };
+    assert!(small + large + rest <= limit, "{small}, {large} and {rest}");
+}
+
+// Guards: quotas of a tenant, or of a tier, that share what another's leases hold; an entry that is
+// changed while shards hold units by the one before.
+#[test]
+fn tenants_and_tiers_have_budgets_of_their_own_over_the_same_shards() {
+    let gold =
+        json!({"name": "gold", "when": {"headers": {"x-plan": "gold"}}, "quotas": [year(200)]});
+    let rule = json!({"name": "org", "key": [{"header": "x-org"}], "on_missing": "shared", "shards": 4,
+        "quotas": [year(60)], "tiers": [gold]});
+    let site = json!({"name": "site", "key": [], "shards": 4, "quotas": [year(100_000)]});
+    let policy = json!({"version": 1, "tenant": {"header": "x-org"}, "rules": [rule, site]});
+    let worker = operated(policy).start();
+    let mut client = worker.client();
+    let own = |limit: u64| json!({"quotas": {"org": [year(limit)]}}).to_string();
+    let put = asks(ADMIN, "PUT", TENANT, &own(150)).header("if-none-match", "*");
+    assert_eq!(client.send(&put).status, 201);
+    let kinds = [
+        (json!({"x-org": "plain"}), 60),
+        (json!({"x-org": "rich", "x-plan": "gold"}), 200),
+        // An entry's own quotas stand above the tiers.
+        (json!({"x-org": "acme"}), 150),
+        // The same key as "rich", by the rule's own quotas: a budget of its own.
+        (json!({"x-org": "rich"}), 60),
+    ];
+    let all = |requests| {
+        thread::scope(|scope| {
+            let worker = &worker;
+            let race = |(fields, _): &(Value, u64)| {
+                let fields = fields.clone();
+                scope.spawn(move || race_of(worker, requests, &fields))
+            };
+            let threads: Vec<_> = kinds.iter().map(race).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a race")).collect::<Vec<_>>()
+        })
+    };
+    let at_once = all(250);
+    thread::sleep(ALL_LEASES);
+    let later = all(100);
+    println!("tenants: {at_once:?} at once, {later:?} later");
+    for ((fields, limit), admitted) in kinds.iter().zip(at_once.iter().zip(&later)) {
+        let admitted = admitted.0 + admitted.1;
+        assert!((limit / 2..=*limit).contains(&admitted), "{fields}: {admitted} of {limit}");
+    }
+    let (used, mut more) = (at_once[2] + later[2], 0);
+    for limit in [used + 60, used + 10] {
+        let tag = client.send(&asks(READER, "GET", TENANT, "")).header("etag").expect("an etag");
+        let put = asks(ADMIN, "PUT", TENANT, &own(limit)).header("if-match", tag);
+        more += thread::scope(|scope| {
+            let racing = scope.spawn(|| {
+                let pause = || thread::sleep(Duration::from_millis(100));
+                let each = |_| race_of(&worker, 12, &json!({"x-org": "acme"}));
+                (0..30).map(each).inspect(|_| pause()).sum::<u64>()
+            });
+            assert_eq!(client.send(&put).status, 200);
+            racing.join().expect("a race")
+        });
+        println!("an entry of {limit}: {more} more meanwhile");
+    }
+    assert!(more <= 60, "{more}");
+    // Every isolate knows the last entry, and what was leased by the one before is over.
+    thread::sleep(Duration::from_secs(6));
+    let last = race_of(&worker, 200, &json!({"x-org": "acme"}));
+    assert!(last <= 10_u64.saturating_sub(more), "{last} beside {more}");
+}
+
+// Guards: what is settled lower or higher than it was charged beside what shards hold.
+#[test]
+fn what_is_settled_beside_shards_stays_within_the_limit() {
+    let limit = 400;
+    let rule = json!({"name": "site", "key": [], "shards": 4, "quotas": [year(limit)],
+        "cost": {"header": "x-cost", "max": 50}});
+    let policy = json!({"version": 1, "rules": [rule]});
+    let worker = Setup::new(policy).binding("HASH_KEY", "the secret that names objects").start();
+    let settling = |number: u64| {
+        let mut client = worker.client();
+        let mut standing = 0;
+        for i in 0..30 {
+            let facts =
+                json!({"method": "GET", "path": "/", "headers": {"x-cost": "10"}, "settle": true});
+            let answer = decision(&mut client, &Request::post("/check", facts.to_string()));
+            let Some(id) = answer["id"].as_str() else { continue };
+            let cost = cost_of(number * 100 + i, 21) - 1;
+            let settle = json!({"id": id, "cost": cost}).to_string();
+            let settle = Request::post("/check/settle", settle);
+            let settled = tollgate_e2e::workerd::answer(&client.send(&settle));
+            standing += settled["charged"].as_u64().unwrap_or_else(|| panic!("{settled}"));
+        }
+        standing
+    };
+    let plain = check(&json!({"x-cost": "1"}));
+    let (settled, admitted) = thread::scope(|scope| {
+        let settling: Vec<_> = (0..4).map(|i| scope.spawn(move || settling(i))).collect();
+        let admitted = race(worker.port, 8, 600, &|_| (plain.clone(), 1));
+        (settling.into_iter().map(|it| it.join().expect("it settles")).sum::<u64>(), admitted)
+    });
+    thread::sleep(ALL_LEASES);
+    let later = race(worker.port, 4, limit + 100, &|_| (plain.clone(), 1));
+    println!("settled {settled}, admitted {admitted} and {later} of {limit}");
+    assert!(settled + admitted + later <= limit, "{settled}, {admitted} and {later}");
+    assert!(settled + admitted + later >= limit / 2, "{settled}, {admitted} and {later}");
+}
+
+// Guards: units that shards of before hold when their number is changed, or the limit: of both
+// policies together no more than the greater limit is admitted.
+#[test]
+fn shards_and_limits_that_change_admit_no_more_than_the_limit() {
+    let policy = |shards: u64, limit: u64| {
+        let mut rule = json!({"name": "site", "key": [], "quotas": [year(limit)]});
+        if shards > 0 {
+            rule["shards"] = json!(shards);
+        }
+        json!({"version": 1, "rules": [rule]})
+    };
+    let limit = 3_000;
+    let worker = operated(policy(8, limit)).start();
+    let (is_over, admitted) = (AtomicBool::new(false), AtomicU64::new(0));
+    let client = || {
+        let (mut client, request) = (worker.client(), check(&json!({})));
+        while !is_over.load(Ordering::Relaxed) {
+            let is_admitted = decision(&mut client, &request)["decision"] == "allow";
+            admitted.fetch_add(u64::from(is_admitted), Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    thread::scope(|scope| {
+        (0..8).for_each(|_| drop(scope.spawn(client)));
+        let mut operator = worker.client();
+        for (shards, limit) in [(2, 3_000), (0, 3_000), (32, 3_000), (8, 2_900), (2, 3_000)] {
+            thread::sleep(Duration::from_millis(700));
+            let put = policy(shards, limit).to_string();
+            let put = asks(ADMIN, "PUT", "/.well-known/tollgate/admin/policy", &put);
+            let put = operator.send(&put.header("if-match", "*"));
+            assert_eq!(put.status, 200, "{}", put.text());
+        }
+        thread::sleep(Duration::from_millis(700));
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let meanwhile = admitted.into_inner();
+    thread::sleep(ALL_LEASES + REMEMBERED);
+    let later = race_of(&worker, limit + 500, &json!({}));
+    println!("changed shards: {meanwhile} meanwhile, {later} later of {limit}");
+    assert!(meanwhile + later <= limit, "{meanwhile} and {later}");
+    // What is leased is charged in full when the limit changes: the half of what is left, twice.
+    assert!(meanwhile > 0 && meanwhile + later >= limit / 4, "{meanwhile} and {later}");
+}
+
+// Guards: a shard that looks after what it holds only when requests come: when they stop, what is
+// left of its last lease counts as spent, for the rest of the window.
+#[test]
+fn what_shards_have_left_goes_back_when_requests_stop() {
+    let limit = 100_000;
+    let rule = json!({"name": "site", "key": [], "shards": 2, "quotas": [year(limit)]});
+    let worker = operated(json!({"version": 1, "rules": [rule]})).start();
+    let mut client = worker.client();
+    let (mut admitted, mut stranded) = (0, vec![]);
+    for round in 0..6 {
+        // A lease that lasts, until a crowd uses it up and the next one is in hand.
+        for _ in 0..8 + round {
+            admitted += race_of(&worker, 12, &json!({}));
+            thread::sleep(Duration::from_millis(100));
+        }
+        admitted += race_of(&worker, 400, &json!({}));
+        thread::sleep(ALL_LEASES);
+        let told = asks(READER, "GET", "/.well-known/tollgate/admin/keys?rule=site", "");
+        let left = body(&client.send(&told))["quotas"][0]["remaining"].as_u64().expect("a number");
+        stranded.push(limit - left - admitted);
+        admitted = limit - left;
+    }
+    println!("stranded when requests stopped: {stranded:?}");
+    let whole = stranded.iter().filter(|units| **units == 0).count();
+    // A machine that stands still for a second strands what it held.
+    assert!(whole >= 4, "{stranded:?}");
+}
