@@ -97,12 +97,16 @@ pub fn rated(more: &Value) -> Value {
     rule
 }
 
-/// Sends requests from four clients until told to stop; how many were admitted, and sent. What has
-/// neither answer is counted as `others`.
+/// So many at once: who finds no unit in hand waits for one question with all others of its worker,
+/// so that a few clients would send no more than the authority answers.
+const CLIENTS: usize = 16;
+
+/// Sends requests from [`CLIENTS`] until told to stop; how many were admitted, and sent. `others`
+/// are answers that neither admit nor refuse, and may come.
 pub fn load(envoys: &[Envoy], is_over: &AtomicBool, others: &[u16]) -> (u64, u64) {
     let (admitted, sent) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
-        for envoy in envoys.iter().cycle().take(4) {
+        for envoy in envoys.iter().cycle().take(CLIENTS) {
             let (admitted, sent) = (&admitted, &sent);
             scope.spawn(move || {
                 let mut client = envoy.client();
@@ -166,7 +170,7 @@ impl Load {
     }
 }
 
-/// Eight seconds of as much as four connections send: never above the bound.
+/// Eight seconds of as much as [`CLIENTS`] send: never above the bound.
 fn measured(kind: Kind, envoys: &[Envoy]) -> Load {
     let asked = || envoys.iter().map(|envoy| fleet_stat(envoy, "asked")).sum::<u64>();
     let (before, is_over) = (asked(), AtomicBool::new(false));
