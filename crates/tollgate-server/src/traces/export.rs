@@ -5,6 +5,7 @@
 //! pause. What is not taken is counted and not sent again: a span is worth less than what a second
 //! try would hold up.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,13 +127,12 @@ impl Exporter {
             let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
             Ok(body.map_or(0, |body| rejected(&body.to_bytes())))
         };
-        // The connection is driven as long as its answer is waited for, and closed then.
+        let mut answer = pin!(answer);
+        // The connection is driven as long as its answer is waited for, and closed then. A collector
+        // that closes with its answer may end it before the answer was looked at.
         tokio::select! {
-            answered = answer => answered,
-            ended = connection => match ended {
-                Ok(()) => Err("the collector closed without an answer".to_owned()),
-                Err(why) => Err(told(&why)),
-            },
+            answered = &mut answer => answered,
+            _ = connection => answer.await,
         }
     }
 }
@@ -151,5 +151,50 @@ fn rejected(answer: &[u8]) -> usize {
         // Spans that were never sent are not rejected.
         Ok(()) => usize::try_from(count.cast_signed().max(0)).unwrap_or(0),
         Err(Malformed) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use tollgate_service::log::Share;
+
+    use super::super::options::Collector;
+    use super::*;
+
+    // An answer that is there together with the end of its connection, as a busy machine sees it:
+    // the runtime is held up between any two looks.
+    #[tokio::test]
+    async fn an_answer_that_comes_with_the_end_is_taken() {
+        const ROUNDS: usize = 20;
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten().take(ROUNDS) {
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream
+                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n\x0a\x02\x08\x03");
+            }
+        });
+        let busy = tokio::spawn(async {
+            loop {
+                std::thread::sleep(Duration::from_millis(5));
+                tokio::task::yield_now().await;
+            }
+        });
+        let collector = Collector::parse(&format!("http://{address}"), false);
+        let options = Options {
+            collector: collector.expect("an address"),
+            share: Share::DEFAULT,
+            service: String::new(),
+            attributes: Vec::new(),
+        };
+        let exporter = Exporter::new(mpsc::channel(1).1, options, Arc::default());
+        for _ in 0..ROUNDS {
+            assert_eq!(exporter.send(&[]).await, Ok(3));
+        }
+        busy.abort();
     }
 }
