@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::process::wait_until;
 use tollgate_e2e::workerd::{Setup, Workerd, answer};
 
 use crate::worker_admin::{ADMIN, READER, asks, body, operated};
@@ -275,4 +276,47 @@ fn what_shards_have_left_goes_back_when_requests_stop() {
     let whole = stranded.iter().filter(|units| **units == 0).count();
     // A machine that stands still for a second strands what it held.
     assert!(whole >= 4, "{stranded:?}");
+}
+
+// Guards: an operator who cannot see whether shards spare the key's object, and a key with much
+// left that is told as nearly used up because a shard holds few units of it.
+#[test]
+fn metrics_say_what_decided_the_requests_of_a_key_with_shards() {
+    let limit = 2_000;
+    let rule = json!({"name": "site", "key": [], "shards": 4, "quotas": [year(limit)]});
+    let token = "t0ken-of-prometheus";
+    let setup = operated(json!({"version": 1, "rules": [rule]})).binding("METRICS_TOKEN", token);
+    let worker = setup.binding("METRICS_INTERVAL_S", 1).start();
+    let scrape = |by: &str| {
+        let request = Request::get("/.well-known/tollgate/metrics");
+        let request = request.header("authorization", format!("Bearer {token}"));
+        let text = worker.client().send(&request).text();
+        let line = text.lines().find_map(|line| line.strip_prefix(by)).map(str::trim);
+        line.map_or(0, |number| number.parse::<u64>().unwrap_or_else(|_| panic!("{by}{number}")))
+    };
+    let by = |by: &str| scrape(&format!("tollgate_shard_requests_total{{by=\"{by}\"}}"));
+    let all = || ["held", "asked", "second", "refused"].map(by);
+    // A request that comes later brings what was counted before.
+    let wait_for = |count: u64| {
+        wait_until("all are counted", Duration::from_secs(60), || {
+            thread::sleep(Duration::from_millis(500));
+            (all().iter().sum::<u64>() >= count).then(all)
+        })
+    };
+    let admitted = race_of(&worker, 800, &json!({}));
+    assert_eq!(admitted, 800);
+    let [held, asked, second, refused] = wait_for(800);
+    println!("held {held}, asked {asked}, second {second}, refused {refused}");
+    assert_eq!((held + asked + second, refused), (800, 0));
+    assert!(held > 400, "{held}");
+    assert_eq!(scrape("tollgate_near_limit_total{rule=\"site\",quota=\"year\",tier=\"\"}"), 0);
+    let admitted = 800 + race_of(&worker, 1_400, &json!({}));
+    wait_until("refusals are counted", Duration::from_secs(60), || {
+        thread::sleep(Duration::from_millis(500));
+        let [held, asked, second, refused] = all();
+        (held + asked + second >= admitted && refused > 0).then_some(())
+    });
+    let [held, asked, second, refused] = all();
+    println!("held {held}, asked {asked}, second {second}, refused {refused}");
+    assert_eq!(held + asked + second, admitted);
 }

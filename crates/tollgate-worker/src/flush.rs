@@ -16,6 +16,7 @@ use crate::active::Active;
 use crate::js;
 use crate::objects::Objects;
 use crate::points::points;
+use crate::shard;
 use crate::tally::Trouble;
 
 /// How long the sums may take, which wait for others to write them together.
@@ -98,6 +99,7 @@ fn take(flush: &Flush, objects: &Objects, active: &Active) -> bool {
     }
     let sequence = state.sequence.get().saturating_add(1);
     state.sequence.set(sequence);
+    shard::count(&objects.counters);
     let delta = objects.counters.take(state.isolate.get(), sequence, active.in_force());
     let Some(delta) = delta else { return false };
     if let Some(analytics) = &flush.analytics {

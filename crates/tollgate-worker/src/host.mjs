@@ -185,11 +185,15 @@ class ShardedKey extends KeyObject {
     const first = Math.floor(Math.random() * this.#shards);
     this.#asked = shard(this.objects, this.name, first);
     const [isRefused, reply] = await this.#asked.spend(this.name, request);
-    if (!isRefused) return reply;
+    if (!isRefused) {
+      countShard(reply[0] === HELD ? 0 : 1, reply);
+      return reply;
+    }
     const other = (first + 1 + Math.floor(Math.random() * (this.#shards - 1))) % this.#shards;
     const another = shard(this.objects, this.name, other);
     // What cannot help leaves the refusal as it is.
     const inHand = await another.spendInHand(request).catch(() => undefined);
+    countShard(inHand === undefined ? 3 : 2, inHand ?? reply);
     if (inHand === undefined) return reply;
     this.#asked = another;
     return inHand;
@@ -198,6 +202,23 @@ class ShardedKey extends KeyObject {
   takeBack(request, reply) {
     return this.#asked.putBack(this.name, request, reply);
   }
+}
+
+/** What replies begin with: the key's own object decided, or what a shard held (`wire.rs`). */
+const DECIDED = 0;
+const HELD = 5;
+
+/** How many requests were paid from what a shard held, by the key's own object, by a second shard, and refused by that, too. */
+let shardCounts = new Uint32Array(4);
+
+function countShard(place, reply) {
+  if (reply[0] === DECIDED || reply[0] === HELD) shardCounts[place]++;
+}
+
+export function takeShardCounts() {
+  const counts = shardCounts;
+  shardCounts = new Uint32Array(4);
+  return counts;
 }
 
 /** Shards are objects of the same class as the key's own, and lie beside it. */

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Shard, ShardMode, Sharded, WireError};
+use tollgate_service::metrics::{Counters, Event};
 use wasm_bindgen::prelude::*;
 use worker::js_sys::{Array, Promise, Uint8Array};
 
@@ -18,6 +19,21 @@ extern "C" {
     /// Has so many shards of the object `name` give back what they hold; a text when that failed.
     #[wasm_bindgen(js_name = closeShards)]
     fn close_shards(objects: &JsValue, name: &str, shards: u32, timeout_ms: u32) -> Promise;
+
+    /// How many requests were decided by what, since this was last asked: in the order of
+    /// [`EVENTS`].
+    #[wasm_bindgen(js_name = takeShardCounts)]
+    fn take_shard_counts() -> Vec<u32>;
+}
+
+const EVENTS: [Event; 4] =
+    [Event::ShardHeld, Event::ShardAsked, Event::ShardSecond, Event::ShardRefused];
+
+/// Counts what became of the requests that went to shards.
+pub(crate) fn count(counters: &Counters) {
+    for (event, count) in EVENTS.into_iter().zip(take_shard_counts()) {
+        counters.add_many(event, count.into());
+    }
 }
 
 /// Has the shards of an object give back what they hold: an empty reply when they did.

@@ -41,6 +41,9 @@ pub struct RuleDecision<'a> {
     pub blocked_until: Option<Timestamp>,
     /// When it was decided, by the same clock; 0 where nothing was.
     pub at: Timestamp,
+    /// True when it was paid or refused by what a node or shard holds: what remains is in hand
+    /// there, and says nothing of what the key has left.
+    pub is_leased: bool,
     /// What each quota of the set said, in its order; empty when nothing was decided.
     pub quotas: &'a [Decision],
 }
@@ -61,6 +64,7 @@ impl<'a> Outcome<'a> {
                 partition: applied.partition,
                 by_entry: applied.by_entry,
                 blocked_until: applied.blocked_until,
+                is_leased: applied.is_leased,
                 at: outcome.at_of(applied),
                 quotas: outcome.quotas_of(applied),
             })

@@ -245,7 +245,8 @@ impl Block {
         if let Some(cell) = cell {
             *cell = cell.saturating_add(1);
         }
-        if matches!(result, RuleResult::Allowed | RuleResult::Delayed) {
+        let is_admitted = matches!(result, RuleResult::Allowed | RuleResult::Delayed);
+        if is_admitted && !decision.is_leased {
             for (near, quota) in self.near.iter_mut().zip(decision.quotas) {
                 let is_near = quota.remaining.saturating_mul(NEAR) <= quota.limit;
                 *near = near.saturating_add(u32::from(is_near));
@@ -289,7 +290,7 @@ mod tests {
 
     use super::*;
     use tollgate_core::Timestamp;
-    use tollgate_policy::{DescribedRequest, Plan, Surface};
+    use tollgate_policy::{Counts, DescribedRequest, Plan, Shard, ShardMode, Sharded, Surface};
 
     const POLICY: &str = r#"{"version": 1, "rules": [
         {"name": "api", "when": {"paths": ["/api"]}, "key": ["client_ip"],
@@ -319,6 +320,43 @@ mod tests {
         format!(
             r#"{{"method": "GET", "path": "{path}", "headers": {{"x-tier": "{tier}"}}, "client_ip": "192.0.2.1"}}"#
         )
+    }
+
+    // Guards: a key of which a shard holds a few units, told as nearly used up all the time.
+    #[test]
+    fn what_a_shard_holds_is_not_what_the_key_has_left() {
+        let policy = r#"{"version": 1, "rules": [{"name": "site", "key": [], "shards": 2, "quotas": [{"limit": 1000, "window": "1h"}]}]}"#;
+        let policy = Policy::compile(policy, Surface::Worker).expect("a policy");
+        let counters = Counters::new(false);
+        let (mut shard, mut counts, mut held) = (Shard::new(7), Counts::default(), 0);
+        let now = Timestamp::from_millis(1_780_000_000_000);
+        for _ in 0..20 {
+            let facts = request("/", "");
+            let facts = DescribedRequest::parse(facts.as_bytes()).expect("a request");
+            let (mut plan, mut bytes) = (Plan::new(), Vec::new());
+            policy.plan(&facts, &mut plan);
+            plan.partition(0).expect("one key").request(&policy, &mut bytes);
+            let reply = match shard.check(&bytes, ShardMode::Waits, now).expect("a request") {
+                Sharded::Ask(question) => {
+                    let reply = counts.answer(&question, now).expect("a question").reply;
+                    shard.heard(&question, Some(&reply), now).expect("a reply").0
+                }
+                Sharded::Answered(reply) => {
+                    held += 1;
+                    reply
+                }
+                other => panic!("{other:?}"),
+            };
+            let mut partition = plan.partition_mut(0).expect("one key");
+            partition.accept(&policy, &reply).expect("a reply");
+            counters.count(&policy, &plan.outcome(&policy), Span::ZERO);
+        }
+        assert!(held >= 5, "{held} from what it held");
+        let told = told(counters.take(1, 1, PolicyInForce::default()));
+        assert_eq!(
+            told,
+            ["tollgate_decisions_total site,,,allowed 20", "tollgate_requests_total passed 20"]
+        );
     }
 
     /// What is in a delta, as lines.

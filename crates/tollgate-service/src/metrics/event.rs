@@ -71,11 +71,19 @@ pub enum Event {
     LeaseConflict,
     /// A unit was leased to a node.
     LeaseUnit,
+    /// A shard paid a request from what it held.
+    ShardHeld,
+    /// A shard asked the key's own object, which admitted a request.
+    ShardAsked,
+    /// A second shard paid a request that the first one refused.
+    ShardSecond,
+    /// A second shard was asked in vain.
+    ShardRefused,
 }
 
 impl Event {
     /// Every event, in the order of [`Event::index`].
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 36] = [
         Self::Passed,
         Self::Delayed,
         Self::Refused,
@@ -108,6 +116,10 @@ impl Event {
         Self::LeaseQuestion,
         Self::LeaseConflict,
         Self::LeaseUnit,
+        Self::ShardHeld,
+        Self::ShardAsked,
+        Self::ShardSecond,
+        Self::ShardRefused,
     ];
 
     /// Its place in [`Event::ALL`].
@@ -153,6 +165,10 @@ impl Event {
             Self::LeaseQuestion => (Family::LeaseQuestions, &[]),
             Self::LeaseConflict => (Family::LeaseConflicts, &[]),
             Self::LeaseUnit => (Family::LeaseUnits, &[]),
+            Self::ShardHeld => (Family::ShardRequests, &["held"]),
+            Self::ShardAsked => (Family::ShardRequests, &["asked"]),
+            Self::ShardSecond => (Family::ShardRequests, &["second"]),
+            Self::ShardRefused => (Family::ShardRequests, &["refused"]),
         }
     }
 }

@@ -79,6 +79,8 @@ pub enum Family {
     LeaseConflicts,
     /// Units that were leased.
     LeaseUnits,
+    /// Requests of keys with shards.
+    ShardRequests,
 }
 
 /// One row of the table.
@@ -99,7 +101,7 @@ pub struct Description {
 }
 
 /// Every family, in the order of the text.
-pub static FAMILIES: [Description; 24] = [
+pub static FAMILIES: [Description; 25] = [
     Description {
         family: Family::Requests,
         code: 1,
@@ -124,7 +126,8 @@ pub static FAMILIES: [Description; 24] = [
         name: "tollgate_near_limit_total",
         kind: Kind::Counter,
         labels: &["rule", "quota", "tier"],
-        help: "Decisions that admitted a request and left at most a tenth of a quota",
+        help: "Decisions that admitted a request and left at most a tenth of a quota, without those \
+                 that a shard made by what it held",
     },
     Description {
         family: Family::Waits,
@@ -298,6 +301,16 @@ pub static FAMILIES: [Description; 24] = [
         kind: Kind::Counter,
         labels: &[],
         help: "Units leased to nodes",
+    },
+    Description {
+        family: Family::ShardRequests,
+        code: 25,
+        name: "tollgate_shard_requests_total",
+        kind: Kind::Counter,
+        labels: &["by"],
+        help: "Requests of keys with shards: paid from what a shard held (held), by the key's own \
+                 object that it asked (asked), by a second shard after the first one refused \
+                 (second), or refused although that was asked, too (refused)",
     },
 ];
 

@@ -84,7 +84,8 @@ impl Sums {
                 | Family::FlushFailures
                 | Family::LeaseQuestions
                 | Family::LeaseConflicts
-                | Family::LeaseUnits => self.events(family, &mut text),
+                | Family::LeaseUnits
+                | Family::ShardRequests => self.events(family, &mut text),
             }
         }
         if format == Format::OpenMetrics {
