@@ -128,8 +128,8 @@ impl Exporter {
             Ok(body.map_or(0, |body| rejected(&body.to_bytes())))
         };
         let mut answer = pin!(answer);
-        // The connection is driven as long as its answer is waited for, and closed then. A collector
-        // that closes with its answer may end it before the answer was looked at.
+        // The connection is driven as long as its answer is waited for, and closed then. One that
+        // the collector closes with its answer may end before the answer was looked at.
         tokio::select! {
             answered = &mut answer => answered,
             _ = connection => answer.await,
