@@ -207,6 +207,7 @@ impl Following {
             }
         };
         let mut state = self.write();
+        let changed_at_ms = state.changed_at_ms(now_ms);
         (state.checked_at_ms, state.failure) = (Some(now_ms), None);
         match compiled {
             None => {}
@@ -214,7 +215,7 @@ impl Following {
                 policy.set_version(current.generation);
                 self.warn(&policy, current.version, log);
                 let (version, source) = (current.version, current.source);
-                state.enforce(Active { policy: Arc::new(policy), version, source }, now_ms);
+                state.enforce(Active { policy: Arc::new(policy), version, source }, changed_at_ms);
                 state.refused = None;
             }
             Some(Err(problems)) => {
@@ -223,7 +224,7 @@ impl Following {
                     log.say(Level::Error, "policy_refused", line);
                 });
                 let last = state.active.counted_as(current.generation, state.active.version);
-                state.enforce(last, now_ms);
+                state.enforce(last, changed_at_ms);
                 state.refused = Some((current.version, problems));
             }
         }
@@ -247,10 +248,22 @@ impl Following {
     }
 }
 
+/// A check comes so long after the one before, unless that failed or nothing ran.
+const CHECKED_WITHIN_MS: u64 = 5_000;
+
 impl State {
-    fn enforce(&mut self, active: Active, now_ms: u64) {
-        self.fleet.follow(&active.policy, Timestamp::from_millis(now_ms));
+    /// `active` is enforced, in force since `changed_at_ms`.
+    fn enforce(&mut self, active: Active, changed_at_ms: u64) {
+        self.fleet.follow(&active.policy, Timestamp::from_millis(changed_at_ms));
         self.active = Arc::new(active);
+    }
+
+    /// Since when what a check finds at `now_ms` is taken to be in force, where it is another
+    /// policy: who had no store for an hour, or only the file until now, answers nodes of what was
+    /// replaced meanwhile no longer than others do.
+    fn changed_at_ms(&self, now_ms: u64) -> u64 {
+        let known_at_ms = self.checked_at_ms;
+        known_at_ms.map_or(0, |at| now_ms.min(at.saturating_add(CHECKED_WITHIN_MS)))
     }
 
     fn is_enforced(&self, current: &Current) -> bool {
@@ -275,4 +288,54 @@ fn of_file(file: &File, is_on: bool) -> Active {
         policy.set_version(FIRST_GENERATION);
     }
     Active { policy: Arc::new(policy), version: 0, source: Source::Deployed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use tollgate_policy::{LeaseQuestion, Surface};
+    use tollgate_service::lease::{CONTENT_TYPE, Lease};
+
+    fn text(limit: u32) -> String {
+        format!(
+            r#"{{"version": 1, "rules": [{{"name": "a", "key": ["client_ip"], "scope": "fleet", "quotas": [{{"limit": {limit}, "window": "1h"}}]}}]}}"#
+        )
+    }
+
+    fn policy(limit: u32) -> Policy {
+        Policy::compile(&text(limit), Surface::Server).expect("a policy")
+    }
+
+    /// True when nodes of the policy with this limit are answered.
+    fn answers(following: &Following, limit: u32, now_ms: u64) -> bool {
+        let (policy, mut body) = (policy(limit).fleet_fingerprint(), Vec::new());
+        LeaseQuestion { policy, ..LeaseQuestion::default() }.write(&mut body);
+        let now = Timestamp::from_millis(now_ms);
+        Lease::read(&following.fleet(), now, Some(CONTENT_TYPE), &body).is_ok()
+    }
+
+    // Guards: rules that were withdrawn long ago, by which nodes go on at a server that had no
+    // store meanwhile, or that was started with the file of then.
+    #[test]
+    fn who_hears_late_of_a_change_answers_the_policy_before_no_longer() {
+        let file = File::new(text(1), policy(1));
+        let following = Following::new(file, true, false, Spoken::default());
+        let log = Log::nowhere(Clock::start());
+        let start = 1_780_000_000_000;
+        let put = |version: u64, at_ms: u64| {
+            let limit = u32::try_from(version).expect("a small number");
+            let text = Some(text(limit));
+            let (generation, source, relieved) = (version, Source::Written, 0);
+            let current = Current { version, generation, source, relieved, text };
+            following.take(&current, b"", &log, at_ms);
+        };
+        put(2, start);
+        assert!(answers(&following, 2, start) && !answers(&following, 1, start), "only the file");
+        put(3, start + 5_000);
+        assert!(answers(&following, 2, start + 24_999) && !answers(&following, 2, start + 25_000));
+        let late = start + 3_600_000;
+        put(4, late);
+        assert!(answers(&following, 4, late) && !answers(&following, 3, late), "an hour ago");
+    }
 }
