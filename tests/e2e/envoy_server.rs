@@ -153,6 +153,8 @@ pub struct Setup {
     pub origin: u16,
     /// More endpoints of it.
     pub origins: Vec<u16>,
+    /// How much that cluster takes at once: thresholds of its circuit breaker.
+    pub breaker: Value,
     /// Its monotonic clock stands here, in nanoseconds, until the test sets it.
     pub clock_ns: Option<u64>,
 }
@@ -166,6 +168,7 @@ impl Setup {
             drain_s: 1,
             origin: 0,
             origins: vec![],
+            breaker: json!({}),
             clock_ns: None,
         }
     }
@@ -190,6 +193,7 @@ impl Setup {
                 "clusters": [{
                     "name": "origin",
                     "type": "STATIC",
+                    "circuit_breakers": {"thresholds": [self.breaker]},
                     "load_assignment": {"cluster_name": "origin", "endpoints": [
                         {"lb_endpoints": endpoints},
                     ]},

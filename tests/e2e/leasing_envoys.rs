@@ -22,6 +22,11 @@ pub fn policy(rules: &Value) -> Value {
 
 /// An Envoy whose filter asks the authority on `port`.
 pub fn envoy(policy: &Value, port: u16, fleet: &Value) -> Envoy {
+    setup(policy, port, fleet).start()
+}
+
+/// The same, not started yet.
+pub fn setup(policy: &Value, port: u16, fleet: &Value) -> EnvoySetup {
     let mut settings = json!({"cluster": "origin", "secret": FLEET_SECRET, "token": CHECK_TOKEN,
         "timeout": "2s"});
     let more = fleet.as_object().expect("settings").clone();
@@ -30,7 +35,7 @@ pub fn envoy(policy: &Value, port: u16, fleet: &Value) -> Envoy {
     let listener = Listener::new("main", vec![tollgate(&configuration, "vm", As::Text)]);
     let mut setup = EnvoySetup::new(2, vec![listener]);
     setup.origin = port;
-    setup.start()
+    setup
 }
 
 pub fn fleet_stat(envoy: &Envoy, name: &str) -> u64 {

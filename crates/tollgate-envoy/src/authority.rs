@@ -140,13 +140,11 @@ impl<H: Proxy> Authority<H> {
         sent.policy.count_asked(Asked::Sent, 1);
         let (policy, patience) = (Rc::clone(&sent.policy), sent.policy.patience());
         let until = now.saturating_add(patience).saturating_add(GIVEN_UP);
-        let calls = self.with(|state| {
+        self.with(|state| {
             state.breaker.asks();
             state.calls.insert(call, (until, sent));
-            state.calls.len()
         });
-        let times = (now, patience);
-        self.crowd.note(&self.host, policy.cluster(), calls.unwrap_or_default(), times);
+        self.crowd.note(&self.host, policy.cluster(), (now, patience));
         Ok(call)
     }
 

@@ -1,6 +1,6 @@
-//! Whether many questions are under way to one cluster, of all workers of this process: the host
-//! fails at once what is beyond the cluster's circuit breaker, and what no host of it could take,
-//! and does not say which.
+//! Whether questions are under way to one cluster, of all workers of this process: the host fails
+//! at once what is beyond the cluster's circuit breaker, and what no host of it could take, and
+//! does not say which.
 //!
 //! Invariant: a failure is taken for an overload only while questions of this process are under
 //! way, or were until two time-outs ago: an authority that is away is never taken for a busy one
@@ -14,31 +14,26 @@ use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
 use crate::shared_data::{INSERT, SharedData, Stored};
 
-/// So many questions of one worker are many: of 1,024, which a cluster takes by default, one of
-/// 128 workers has as many if they are all.
-const MANY: usize = 8;
-
 /// What this worker noted last.
 #[derive(Default)]
 pub struct Crowd {
-    noted_at: Cell<Timestamp>,
+    noted_at: Cell<Option<Timestamp>>,
 }
 
 impl Crowd {
-    /// So many questions of this worker are under way to `cluster` at `now`, each answered within
-    /// `patience`.
+    /// A question of this worker is under way to `cluster` at `now`, answered within `patience`.
+    /// One is enough: nobody says how few a circuit breaker takes.
     pub fn note(
         &self,
         shared: &impl SharedData,
         cluster: &str,
-        calls: usize,
         (now, patience): (Timestamp, Span),
     ) {
         let half = Span::from_nanos(patience.as_nanos() >> 1);
-        if calls < MANY || now.since(self.noted_at.get()) < half {
+        if self.noted_at.get().is_some_and(|noted_at| now.since(noted_at) < half) {
             return;
         }
-        self.noted_at.set(now);
+        self.noted_at.set(Some(now));
         let name = name(cluster);
         let cas = match shared.get(&name) {
             Stored::Value(_, cas) => cas,
@@ -50,7 +45,7 @@ impl Crowd {
         let _ = shared.set(&name, &until.as_nanos().to_le_bytes(), cas);
     }
 
-    /// True while any worker has many under way.
+    /// True while any worker has one under way.
     pub fn is_there(shared: &impl SharedData, cluster: &str, now: Timestamp) -> bool {
         let Stored::Value(bytes, _) = shared.get(&name(cluster)) else { return false };
         let until = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));

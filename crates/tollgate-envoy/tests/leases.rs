@@ -1071,6 +1071,23 @@ fn a_full_cluster_is_no_authority_that_is_away() {
     assert_eq!(process.counted("tollgate.fleet_failed"), 1);
 }
 
+// Guards: the same where the cluster takes so few questions that another worker's is the only one.
+#[test]
+fn a_cluster_that_takes_one_question_is_full_for_every_worker() {
+    let mut process = Process::new(&rule(r#""on_failure": "allow", "lease": 0, "#, 10), 2);
+    process.world.most_calls.set(1);
+    assert!(matches!(process.come(0, "a"), Came::Held(_)));
+    assert!(matches!(process.come(1, "b"), Came::Held(_)));
+    for _ in 0..10 {
+        process.answer_all();
+        process.wait(4);
+        (0..2).for_each(|worker| process.fire(worker));
+    }
+    assert_eq!(process.resumed().len(), 2);
+    assert_eq!(process.counted("tollgate.fleet_failed"), 0);
+    assert_eq!(process.counted("tollgate.fleet_overloaded"), 0);
+}
+
 // Guards: two workers that give back what the process holds of one key, and of which each takes the
 // answer to the other's question for none to its own: they would ask without end.
 #[test]
