@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "the tests of Envoy use the rest")]
 mod envoy_server;
 mod fleet_full;
+mod fleet_queue;
 mod fleet_stopped;
 #[allow(dead_code, reason = "the tests of the Worker use the rest")]
 mod leasing_envoys;
