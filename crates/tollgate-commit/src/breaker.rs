@@ -1,8 +1,8 @@
 //! The circuit breaker of one node: who is known not to answer is not waited for.
 //!
 //! Invariant: closed, every call goes; open, none does until its time is over; then one call at a
-//! time is a probe, and closes it or opens it for twice as long. Only silence and refused
-//! connections count: a node that says what is wrong has answered.
+//! time is a probe, and closes it or opens it for twice as long. Silence and refused connections
+//! count, and calls that are sent on without end: a node that says what is wrong has answered.
 
 use tollgate_core::Span;
 
@@ -59,6 +59,13 @@ impl Breaker {
         self.is_probed = false;
     }
 
+    /// A call was given up that was sent on again and again; true when this opened the circuit.
+    /// Nobody told yet whether it was a probe.
+    pub(crate) fn gave_up(&mut self, mono: Span, settings: &Settings) -> bool {
+        self.is_probed = self.open_until.is_some_and(|until| until <= mono);
+        self.failed(mono, settings)
+    }
+
     /// It did not answer; true when this opened the circuit.
     pub(crate) fn failed(&mut self, mono: Span, settings: &Settings) -> bool {
         self.failures = self.failures.saturating_add(1);
@@ -101,5 +108,24 @@ mod tests {
         }
         breaker.answered(&settings);
         assert_eq!(breaker.ask(ms(at)), Gate::Closed);
+    }
+
+    // Guards: a circuit that is probed without a pause by calls that are sent on without end.
+    #[test]
+    fn calls_that_are_given_up_open_it_for_longer_and_longer() {
+        let settings = Settings::default();
+        let ms = Span::from_millis;
+        let mut breaker = Breaker::new(&settings);
+        let opened: Vec<bool> = (0..5).map(|_| breaker.gave_up(ms(0), &settings)).collect();
+        assert_eq!(opened, [false, false, false, false, true]);
+        assert!(!breaker.gave_up(ms(50), &settings), "one that was under way changes nothing");
+        for (at, until) in [(100, 300), (300, 700)] {
+            for _ in 0..16 {
+                assert_eq!(breaker.ask(ms(at)), Gate::Probe);
+                breaker.untold();
+            }
+            assert!(!breaker.gave_up(ms(at), &settings));
+            assert_eq!(breaker.ask(ms(until - 1)), Gate::Open);
+        }
     }
 }

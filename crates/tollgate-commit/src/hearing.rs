@@ -78,9 +78,10 @@ impl<T> Committer<T> {
                 }
                 return;
             }
-            // It was not sent, or the node sends us to itself: that tells nothing of the node.
-            Reply::Elsewhere { lane: to } if *to == number => return lane.breaker.untold(),
-            Reply::Unknown(_) | Reply::Refused(_) | Reply::Stands(_) | Reply::Elsewhere { .. } => {}
+            // It was not sent, or the node sends us on, perhaps to itself: nodes may do that
+            // without end, so it tells nothing of this one.
+            Reply::Elsewhere { .. } => return lane.breaker.untold(),
+            Reply::Unknown(_) | Reply::Refused(_) | Reply::Stands(_) => {}
         }
         lane.breaker.answered(&self.settings);
     }

@@ -41,18 +41,19 @@ impl<T> Committer<T> {
                 }
             }
             Reply::OtherTime { stands, .. } => {
-                self.refused(name, flight, Some(stands.map(Seen::of_another)), Fault::Clock, out);
+                let stands = Some(stands.map(Seen::of_another));
+                self.refused((name, mono), flight, stands, Fault::Clock, out);
             }
             Reply::NoScript => {
                 Tally::add(&mut self.tally.scripts_missing);
-                self.refused(name, flight, None, Fault::Script, out);
+                self.refused((name, mono), flight, None, Fault::Script, out);
             }
             Reply::Elsewhere { lane } if flight.doubt.is_none() => {
                 self.know_lane(lane);
                 if let Some(key) = self.keys.get_mut(&name) {
                     key.lane = lane;
                 }
-                self.refused(name, flight, None, Fault::ClusterDown, out);
+                self.refused((name, mono), flight, None, Fault::ClusterDown, out);
             }
             // A look that went astray tells nothing.
             Reply::Elsewhere { .. } => {
@@ -97,10 +98,10 @@ impl<T> Committer<T> {
     }
 
     /// The engine did nothing because of the time, or for want of the script: it is decided again,
-    /// but not for ever.
+    /// but not for ever. Nodes that send calls on for ever are as good as away.
     fn refused(
         &mut self,
-        name: Name,
+        (name, mono): (Name, Span),
         flight: Flight<T>,
         stands: Option<Option<Seen>>,
         fault: Fault,
@@ -111,6 +112,10 @@ impl<T> Committer<T> {
         let is_nonsense = fault == Fault::Script && flight.has_script;
         if key.refusals > MAX_REFUSALS || is_nonsense {
             key.refusals = 0;
+            let lane = self.lanes.get_mut(key.lane).filter(|_| fault == Fault::ClusterDown);
+            if lane.is_some_and(|lane| lane.breaker.gave_up(mono, &self.settings)) {
+                Tally::add(&mut self.tally.opened);
+            }
             return self.not_done(name, flight, fault, out);
         }
         match stands {
