@@ -11,6 +11,7 @@ use tollgate_e2e::process::{free_port, wait_until};
 use tollgate_e2e::server::{CHECK_TOKEN, Setup, TollgateServer};
 
 use prost::Message;
+use rustix::process::Signal;
 
 const LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -200,4 +201,30 @@ fn spans_that_a_collector_rejects_are_counted_as_dropped() {
         // One of each batch; the two may come in one or in two.
         [(1, 1), (0, 2)].contains(&told).then_some(())
     });
+}
+
+// Guards: the last spans of every server that is replaced, and a collector that keeps one from
+// ending.
+#[test]
+fn what_waits_at_the_end_is_sent_within_the_deadline() {
+    const REQUESTS: usize = 700;
+    let parent = format!("00-{TRACE}-{ABOVE}-01");
+    let ended = |collector: &Collector, timeout: u64| {
+        let setup = traced(collector.port).set("drain_delay", 0);
+        let mut server = setup.set("drain_timeout", timeout).start();
+        let mut client = server.client();
+        for _ in 0..REQUESTS {
+            assert_eq!(client.send(&check(Some(&parent), CHECK_TOKEN)).status, 200);
+        }
+        drop(client);
+        server.signal(Signal::TERM);
+        assert!(server.server.wait_for_exit().success(), "{}", server.server.log());
+    };
+    let collector = Collector::start(Manner::Takes);
+    ended(&collector, 60);
+    let spans: Vec<Span> = collector.exports().into_iter().flat_map(|(_, spans)| spans).collect();
+    assert_eq!(spans.len(), 2 * REQUESTS, "two of each request, and the server is gone");
+    for manner in [Manner::Silent, Manner::Endless, Manner::Fails] {
+        ended(&Collector::start(manner), 1);
+    }
 }

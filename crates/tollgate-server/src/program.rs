@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tollgate_policy::{Problem, Problems};
 use tollgate_redis::{BadFile, Engine, Tls as EngineTls};
 use tollgate_service::health;
@@ -178,7 +180,7 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
             return false;
         }
     };
-    export(&gate, exporter);
+    let traces = export(&gate, exporter);
     let log = &gate.log;
     gate.following.warn(&gate.following.active().policy, 0, log);
     if gate.following.active().policy.has_fleet() && config.engine.is_none() {
@@ -215,18 +217,30 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
         log.event(Level::Info, "listening", &fields);
     }
     let reload = async || reload(&gate, &path, &hash_key).await;
-    let is_whole = server.serve(signals, reload).await;
+    let is_whole = server.serve(signals, reload, flush(traces)).await;
     gate.log.close();
     is_whole
 }
 
+/// What sends traces, and how it is told that the server ends.
+type Exporting = (watch::Sender<bool>, JoinHandle<()>);
+
 /// Sends traces beside everything else, where they are asked for.
-fn export(gate: &Arc<Gate>, exporter: Option<Exporter>) {
-    let Some(exporter) = exporter else { return };
+fn export(gate: &Arc<Gate>, exporter: Option<Exporter>) -> Option<Exporting> {
+    let exporter = exporter?;
     let gate = Arc::clone(gate);
-    tokio::spawn(async move {
-        exporter.run(|why| gate.log.say(Level::Warning, "traces_failed", why)).await;
+    let (end, ending) = watch::channel(false);
+    let sending = tokio::spawn(async move {
+        exporter.run(ending, |why| gate.log.say(Level::Warning, "traces_failed", why)).await;
     });
+    Some((end, sending))
+}
+
+/// Sends the traces that wait.
+async fn flush(traces: Option<Exporting>) {
+    let Some((end, sending)) = traces else { return };
+    end.send_replace(true);
+    let _ = sending.await;
 }
 
 /// What decides requests.

@@ -1,7 +1,8 @@
 //! The server: listeners, signals, and its end.
 //!
 //! Invariant: SIGTERM first makes the server unready, then it takes no more connections, then what
-//! is under way is answered, within a deadline; a second one ends it at once. SIGHUP reads the
+//! is under way is answered, and traces that wait are sent, within a deadline; a second one ends it
+//! at once. SIGHUP reads the
 //! policy file and the certificates again; what is wrong with them is logged and changes nothing.
 
 use std::net::SocketAddr;
@@ -64,9 +65,14 @@ impl Signals {
 }
 
 impl Server {
-    /// Serves until it is told to end; `reload` reads the policy file again. False when requests
-    /// were cut off.
-    pub(crate) async fn serve(self, mut signals: Signals, reload: impl AsyncFn()) -> bool {
+    /// Serves until it is told to end; `reload` reads the policy file again, `flush` is what is
+    /// done when all is answered. False when requests were cut off.
+    pub(crate) async fn serve(
+        self,
+        mut signals: Signals,
+        reload: impl AsyncFn(),
+        flush: impl Future<Output = ()>,
+    ) -> bool {
         let gate = Arc::clone(&self.http.gate);
         let most = self.http.limits.connections.min(Semaphore::MAX_PERMITS);
         let connections = Arc::new(Semaphore::new(most));
@@ -104,11 +110,16 @@ impl Server {
         let _ = accepting.await;
         drain.send_replace(true);
         let all = u32::try_from(most).unwrap_or(u32::MAX);
-        let is_whole = tokio::select! {
-            ended = connections.acquire_many(all) => ended.is_ok(),
-            () = tokio::time::sleep(deadline) => false,
-            () = signals.ended() => false,
+        let mut is_whole = false;
+        let finish = async {
+            is_whole = connections.acquire_many(all).await.is_ok();
+            flush.await;
         };
+        tokio::select! {
+            () = finish => {}
+            () = tokio::time::sleep(deadline) => {}
+            () = signals.ended() => {}
+        }
         ticking.abort();
         following.abort();
         let left = most.saturating_sub(connections.available_permits());

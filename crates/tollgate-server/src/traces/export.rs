@@ -16,8 +16,8 @@ use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 use tollgate_grpc::wire::{Malformed, each};
 
 use super::message::{Record, message};
@@ -53,11 +53,12 @@ impl Exporter {
         Self { records, options, tally }
     }
 
-    /// Sends what comes, for ever; `say` is told of failures, at most once for each pause.
-    pub(crate) async fn run(mut self, say: impl Fn(&str)) {
+    /// Sends what comes, until the server ends: then what has come by then, without a pause; a
+    /// failure after that is the last one. `say` is told of failures, at most once for each pause.
+    pub(crate) async fn run(mut self, mut end: watch::Receiver<bool>, say: impl Fn(&str)) {
         let mut pause = PAUSE;
         loop {
-            let batch = self.gather().await;
+            let batch = self.gather(&mut end).await;
             if batch.is_empty() {
                 return;
             }
@@ -71,16 +72,23 @@ impl Exporter {
                 Err(why) => {
                     self.tally.add_dropped(batch.len());
                     say(&why);
-                    sleep(pause).await;
+                    if *end.borrow() {
+                        return self.tally.add_dropped(self.records.len());
+                    }
+                    let _ = timeout(pause, ended(&mut end)).await;
                     pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
                 }
             }
         }
     }
 
-    async fn gather(&mut self) -> Vec<Record> {
+    /// A batch; nothing when there is none at the end.
+    async fn gather(&mut self, end: &mut watch::Receiver<bool>) -> Vec<Record> {
         let mut batch = Vec::new();
-        self.records.recv_many(&mut batch, MAX_BATCH).await;
+        tokio::select! {
+            _ = self.records.recv_many(&mut batch, MAX_BATCH) => {}
+            () = ended(end) => {}
+        }
         let more = async {
             while !batch.is_empty() && batch.len() < MAX_BATCH {
                 let room = MAX_BATCH.saturating_sub(batch.len());
@@ -90,7 +98,16 @@ impl Exporter {
             }
         };
         // Late is as good: what came until then is a batch.
-        let _ = timeout(GATHER, more).await;
+        tokio::select! {
+            _ = timeout(GATHER, more) => {}
+            () = ended(end) => {}
+        }
+        while *end.borrow()
+            && batch.len() < MAX_BATCH
+            && let Ok(record) = self.records.try_recv()
+        {
+            batch.push(record);
+        }
         batch
     }
 
@@ -135,6 +152,11 @@ impl Exporter {
             _ = connection => answer.await,
         }
     }
+}
+
+/// Until the server ends.
+async fn ended(end: &mut watch::Receiver<bool>) {
+    let _ = end.wait_for(|is_ending| *is_ending).await;
 }
 
 /// How many spans an answer says were not wanted (`ExportTracePartialSuccess.rejected_spans`); what
