@@ -140,3 +140,148 @@ fn nearest(quota: NearestQuota<'_>) -> Nearest<'_> {
         reset_seconds: quota.reset_seconds,
     }
 }
+
+#[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+mod tests {
+    use std::collections::HashMap;
+
+    use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::{TcpListener, TcpStream};
+    use tollgate_core::Timestamp;
+    use tollgate_grpc::status::Code;
+    use tollgate_redis::{Address, Engine, Options};
+    use tollgate_service::log::Share;
+
+    use super::*;
+    use crate::active::{Spoken, compile};
+    use crate::clock::Clock;
+    use crate::following::{File, Following};
+    use crate::gate::Parts;
+    use crate::log::Log;
+    use crate::store::Store;
+    use crate::store::redis::Redis;
+
+    /// One in a year of each user.
+    const POLICY: &str = r#"{"version": 1, "rules": [{"name": "user", "when": {"domain": "web"},
+        "key": [{"descriptor": "user"}],
+        "quotas": [{"algorithm": "fixed-window", "limit": 1, "window": "366d"}]}]}"#;
+
+    /// The words of a command; none at the end.
+    async fn command(read: &mut BufReader<TcpStream>) -> Option<Vec<Vec<u8>>> {
+        async fn number(read: &mut BufReader<TcpStream>) -> Option<usize> {
+            let mut line = String::new();
+            read.read_line(&mut line).await.ok()?;
+            line.get(1..)?.trim().parse().ok()
+        }
+        let mut words = Vec::new();
+        for _ in 0..number(read).await? {
+            let mut word = vec![0; number(read).await? + 2];
+            read.read_exact(&mut word).await.ok()?;
+            word.truncate(word.len() - 2);
+            words.push(word);
+        }
+        Some(words)
+    }
+
+    /// An engine of one connection that has the script and knows no clock but this one.
+    async fn engine(listener: TcpListener) {
+        const NOW_MS: u64 = 1_780_000_000_000;
+        let (stream, _) = listener.accept().await.expect("a connection");
+        let (mut read, mut values) = (BufReader::new(stream), HashMap::new());
+        while let Some(words) = command(&mut read).await {
+            let mut reply = match &*words[0] {
+                b"SCRIPT" => format!("$40\r\n{}\r\n", "a".repeat(40)).into_bytes(),
+                _ => {
+                    let [key, expected, new, life, at] = [3, 4, 5, 6, 7].map(|i| words[i].clone());
+                    let stands: Vec<u8> = values.get(&key).cloned().unwrap_or_default();
+                    let at: u64 = String::from_utf8(at).unwrap().parse().unwrap();
+                    let what = match (at == 0, stands == expected) {
+                        (true, _) => 2,
+                        (_, false) => 1,
+                        _ => 0,
+                    };
+                    match &*life {
+                        _ if what != 0 => {}
+                        b"-1" => {}
+                        b"0" => _ = values.remove(&key),
+                        _ => _ = values.insert(key, new),
+                    }
+                    let seconds = NOW_MS / 1_000;
+                    let count = if what == 0 { 3 } else { 4 };
+                    let mut reply =
+                        format!("*{count}\r\n:{what}\r\n$10\r\n{seconds}\r\n$1\r\n0\r\n")
+                            .into_bytes();
+                    if what != 0 {
+                        reply.extend(format!("${}\r\n", stands.len()).bytes());
+                        reply.extend([&stands[..], b"\r\n"].concat());
+                    }
+                    reply
+                }
+            };
+            if read.get_mut().write_all(&std::mem::take(&mut reply)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// A server whose store takes one question at a time.
+    async fn gate() -> Arc<Gate> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = format!("redis://{}", listener.local_addr().expect("bound"));
+        tokio::spawn(engine(listener));
+        let mut options = Options::new(Address::parse(&address).expect("an address"));
+        // However slow the machine is.
+        options.timeout = std::time::Duration::from_secs(60);
+        options.settings.tolerance_ms = 1 << 40;
+        (options.shards, options.settings.max_asks) = (1, 1);
+        let clock = Clock::showing(Timestamp::from_millis(1_780_000_000_000));
+        let policy = compile(POLICY, b"", Spoken::default()).expect("a policy");
+        let file = File::new(POLICY.to_owned(), policy);
+        Gate::new(Parts {
+            store: Store::Redis(Redis::new(Engine::new(options).expect("random bytes"), b"")),
+            clock,
+            log: Log::nowhere(clock),
+            following: Following::new(file, false, false, Spoken::default()),
+            hash_key: Vec::new(),
+            fleet_secret: None,
+            log_share: Share::DEFAULT,
+            is_uncounted: false,
+            seed: [9; 16],
+        })
+    }
+
+    /// A message about these users, each a descriptor of its own.
+    fn message(users: &[&str]) -> Vec<u8> {
+        let field = |number: u8, bytes: &[u8]| {
+            [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()], bytes].concat()
+        };
+        let entry = |user: &str| [field(1, b"user"), field(2, user.as_bytes())].concat();
+        let each = users.iter().flat_map(|user| field(2, &field(1, &entry(user))));
+        field(1, b"web").into_iter().chain(each).collect()
+    }
+
+    // Guards: a client that is charged by a call that ended without an answer, because another part
+    // of it came to too many. One thread: both are asked for before the store answers either.
+    #[tokio::test]
+    async fn what_was_charged_beside_an_overload_is_given_back() {
+        let gate = gate().await;
+        let ask = async |users: &[&str]| {
+            let answered = answer(&gate, &message(users), check::FOREVER).await;
+            answered.map(|bytes| bytes[..2].to_vec()).map_err(|status| status.code)
+        };
+        assert_eq!(ask(&["a", "b"]).await, Err(Code::Unavailable));
+        let engine = gate.store.engine().expect("an engine");
+        assert!(engine.tally().commits >= 2, "charged, and given back: {:?}", engine.tally());
+        for user in ["a", "b"] {
+            assert_eq!(ask(&[user]).await, Ok(vec![8, 1]), "{user} was charged nothing");
+            assert_eq!(ask(&[user]).await, Ok(vec![8, 2]), "{user} has had one");
+        }
+    }
+}
