@@ -16,6 +16,8 @@ use crate::worker_admin::{ADMIN, READER, asks, body, operated};
 const ALL_LEASES: Duration = Duration::from_millis(3_500);
 /// An isolate remembers no refusal for longer.
 const REMEMBERED: Duration = Duration::from_millis(1_100);
+/// Only makes a failure of whoever ends a race an end of it.
+const PATIENCE: Duration = Duration::from_secs(180);
 const TENANT: &str = "/.well-known/tollgate/admin/tenants/acme";
 
 fn year(limit: u64) -> Value {
@@ -220,9 +222,10 @@ fn shards_and_limits_that_change_admit_no_more_than_the_limit() {
     let limit = 3_000;
     let worker = operated(policy(8, limit)).start();
     let (is_over, admitted) = (AtomicBool::new(false), AtomicU64::new(0));
+    let since = Instant::now();
     let client = || {
         let (mut client, request) = (worker.client(), check(&json!({})));
-        while !is_over.load(Ordering::Relaxed) {
+        while !is_over.load(Ordering::Relaxed) && since.elapsed() < PATIENCE {
             let is_admitted = decision(&mut client, &request)["decision"] == "allow";
             admitted.fetch_add(u64::from(is_admitted), Ordering::Relaxed);
             thread::sleep(Duration::from_millis(10));
@@ -319,4 +322,57 @@ fn metrics_say_what_decided_the_requests_of_a_key_with_shards() {
     let [held, asked, second, refused] = all();
     println!("held {held}, asked {asked}, second {second}, refused {refused}");
     assert_eq!(held + asked + second, admitted);
+}
+
+// Guards: a shard that goes on with what it holds, or with an answer that was under way, after an
+// operator was told that the key is blocked.
+#[test]
+fn a_block_is_in_force_in_every_shard_when_it_is_answered() {
+    let rule = json!({"name": "site", "key": [], "shards": 8, "quotas": [year(1_000_000)]});
+    let worker = operated(json!({"version": 1, "rules": [rule]})).start();
+    let (is_blocked, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (admitted, late) = (AtomicU64::new(0), AtomicU64::new(0));
+    let since = Instant::now();
+    let client = || {
+        let (mut client, request) = (worker.client(), check(&json!({})));
+        while !is_over.load(Ordering::SeqCst) && since.elapsed() < PATIENCE {
+            let was_blocked = is_blocked.load(Ordering::SeqCst);
+            let is_admitted = decision(&mut client, &request)["decision"] == "allow";
+            // One that was sent before the block was answered, or answered after it was ended,
+            // says nothing.
+            let is_late = is_admitted && was_blocked && is_blocked.load(Ordering::SeqCst);
+            admitted.fetch_add(u64::from(is_admitted), Ordering::SeqCst);
+            late.fetch_add(u64::from(is_late), Ordering::SeqCst);
+        }
+    };
+    let change = |what: &str, until_ms: Option<u64>| {
+        let mut body = json!({"rule": "site", "key": []});
+        if let Some(until_ms) = until_ms {
+            body["until_ms"] = json!(until_ms);
+        }
+        let path = format!("/.well-known/tollgate/admin/keys/{what}");
+        let answer = worker.client().send(&asks(ADMIN, "POST", &path, &body.to_string()));
+        assert_eq!(answer.status, 204, "{}", answer.text());
+    };
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("a time").as_millis();
+    let in_an_hour = u64::try_from(now).expect("a time of this age") + 3_600_000;
+    let mut each = vec![];
+    thread::scope(|scope| {
+        (0..12).for_each(|_| drop(scope.spawn(client)));
+        for _ in 0..4 {
+            let before = admitted.load(Ordering::SeqCst);
+            wait_until("shards hold something", Duration::from_secs(60), || {
+                (admitted.load(Ordering::SeqCst) > before + 500).then_some(())
+            });
+            change("block", Some(in_an_hour));
+            is_blocked.store(true, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(700));
+            each.push(late.load(Ordering::SeqCst));
+            is_blocked.store(false, Ordering::SeqCst);
+            change("unblock", None);
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    println!("{} admitted, of these after a block: {each:?}", admitted.into_inner());
+    assert_eq!(each, [0; 4]);
 }

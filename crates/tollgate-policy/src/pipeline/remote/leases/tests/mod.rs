@@ -11,6 +11,7 @@ extern crate std;
 
 mod fleet;
 mod holding;
+mod hostile;
 mod model;
 mod oracle;
 #[path = "../../../../../tests/support/random.rs"]
