@@ -2,8 +2,9 @@
 
 use std::process::Command;
 
+use serde_json::json;
 use tollgate_e2e::process::TempDir;
-use tollgate_e2e::server::server_bin;
+use tollgate_e2e::server::{Setup, server_bin};
 
 const POLICY: &str = r#"{"version": 1, "rules": [{"name": "a", "key": [], "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
 
@@ -151,4 +152,53 @@ fn a_flag_goes_before_the_environment_and_that_before_the_file() {
     );
     let (status, _, err) = run(&dir, &["--no-such-flag"], &[]);
     assert!(status == Some(2) && err.contains("--no-such-flag"), "{err}");
+}
+
+// Guards: rules that count by the length of a body which no proxy tells, and nobody is told so; and
+// the same line about every other policy.
+#[test]
+fn rules_by_a_length_that_no_proxy_tells_are_named_at_the_start() {
+    let quotas = json!([{"limit": 1, "window": "1m"}]);
+    let policy = json!({"version": 1, "rules": [
+        {"name": "plain", "key": [{"header": "x-key"}], "quotas": quotas},
+        {"name": "by_key", "key": [{"header": "content-length"}], "quotas": quotas},
+        {"name": "when", "when": {"headers": {"Content-Length": "0"}}, "key": [], "quotas": quotas},
+        {"name": "twice", "when": {"headers": {"content-length": "1"}},
+            "key": [{"header": "content-length"}], "quotas": quotas},
+    ]})
+    .to_string();
+    let dir = TempDir::new("config");
+    write(&dir, "policy.json", &policy);
+    for (protocols, named_by) in [
+        ("nginx", Some("nginx")),
+        ("forward_auth", Some("forward_auth")),
+        ("ratelimit,ext_authz_http", Some("ext_authz_http")),
+        ("ratelimit,ext_authz", None),
+    ] {
+        let line = |(rule, name): (usize, &str), by: &str| {
+            format!(
+                "rules[{rule}]: \"{name}\" reads content-length: with {by} among the protocols that is what the \
+                 proxy sets as x-tollgate-content-length (forward_auth has none), and a request without it has \
+                 no length"
+            )
+        };
+        let expected: Vec<String> = [(1, "by_key"), (2, "when"), (3, "twice")]
+            .into_iter()
+            .filter_map(|rule| Some(line(rule, named_by?)))
+            .collect();
+        let arguments = ["--policy", "policy.json", "--check-config", "--protocols", protocols];
+        let (status, _, err) = run(&dir, &arguments, &[]);
+        let said: Vec<&str> = err.lines().filter(|line| line.contains("content-length")).collect();
+        let warned: Vec<String> = expected.iter().map(|line| format!("warning: {line}")).collect();
+        assert_eq!((status, said), (Some(0), warned.iter().map(String::as_str).collect()));
+        let server = Setup::new(&policy).set("protocols", protocols).start();
+        let logged: Vec<String> = server
+            .events("policy_warning")
+            .iter()
+            .map(|event| event["message"].as_str().expect("a text").to_owned())
+            .filter(|message| message.contains("content-length"))
+            .collect();
+        let warned: Vec<String> = expected.iter().map(|line| format!("policy 0: {line}")).collect();
+        assert_eq!(logged, warned, "{protocols}");
+    }
 }
