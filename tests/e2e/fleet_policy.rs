@@ -297,3 +297,21 @@ fn a_policy_of_1_mib_holds_workers_up_one_at_a_time() {
     assert!(stats.contains("plugin=(other).rule=(other).result=allowed"));
     assert_eq!([envoy.stat(FAILURES), envoy.stat(REFUSED)], [0, 0]);
 }
+
+// Guards: a version that goes on to be shown though no listener follows the server any more.
+#[test]
+fn a_plugin_that_stops_following_shows_no_version() {
+    const VERSION: &str = "wasmcustom.tollgate.policy_version.plugin=tollgate";
+    let server = server(&policy(1, 10), None);
+    put(&server, &policy(2, 10));
+    let mut setup = Setup::new(2, vec![Listener::new("main", vec![following(&policy(0, 3))])]);
+    (setup.origin, setup.dynamic) = (server.port, true);
+    let mut envoy = setup.start();
+    wait_for(&envoy, 2);
+    assert!(envoy.stat(VERSION) > 0);
+    let mut listener = Listener::new("main", vec![tollgate(&policy(8, 4), "vm", As::Text)]);
+    listener.port = envoy.ports[0];
+    assert!(envoy.replace_listeners(&[listener]));
+    wait_for(&envoy, 8);
+    wait_until("no version is shown", SOON, || (envoy.stat(VERSION) == 0).then_some(()));
+}

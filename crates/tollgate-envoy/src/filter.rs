@@ -105,10 +105,13 @@ impl<H: Proxy> Filter<H> {
         let Some(root) = self.root(id) else { return false };
         match self.configured(len) {
             Ok((policy, follower)) => {
+                let before = root.follower();
+                let plugin = policy.config.plugin.clone();
                 root.put(policy);
                 let follower = follower.map(Rc::new);
                 let wants_at = follower.as_ref().and_then(|follower| follower.wants_at());
                 root.follower.set(follower);
+                self.end_following(before, &plugin);
                 let now = self.host.now().unwrap_or_default();
                 root.timer.set(Wants::Following, wants_at, now);
                 true
@@ -295,6 +298,17 @@ impl<H: Proxy> Filter<H> {
         {
             policy.end_waiting(&root.waiting);
             root.authority.close();
+            self.end_following(root.follower(), &policy.config.plugin);
+        }
+    }
+
+    /// A root of the plugin of this label follows no server any more; others may.
+    fn end_following(&self, follower: Option<Rc<Follower<H>>>, plugin: &str) {
+        let Some(follower) = follower else { return };
+        let roots: Vec<_> = with(&self.roots, |roots| roots.values().map(Rc::clone).collect());
+        let is_of = |root: &Root<H>| root.policy().is_some_and(|it| it.config.plugin == plugin);
+        if !roots.iter().any(|root| root.follower().is_some() && is_of(root)) {
+            follower.end();
         }
     }
 

@@ -104,6 +104,11 @@ impl<H: Proxy> Follower<H> {
         (config, Some(follower))
     }
 
+    /// Nobody follows the server for this plugin any more: the gauge says so.
+    pub fn end(&self) {
+        self.metrics.set_version(0, &self.host);
+    }
+
     /// When it is to be called again.
     pub fn wants_at(&self) -> Option<Timestamp> {
         let state = self.state.take();
@@ -128,6 +133,8 @@ impl<H: Proxy> Follower<H> {
     }
 
     fn ask(&self, now: Timestamp) -> State {
+        // Another one of this plugin may have ended since.
+        self.metrics.set_version(self.version.get(), &self.host);
         let PolicyFrom { cluster, authority, path, token, timeout, .. } = &self.from;
         let mut headers = HeaderMapWriter::default();
         headers.push(":method", b"GET");

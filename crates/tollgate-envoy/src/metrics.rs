@@ -13,7 +13,7 @@
 //! machines have of memory, as of the last change of the others.
 //!
 //! Of a plugin that follows a server: the gauge `tollgate.policy_version.plugin=<plugin>`, the
-//! number of the policy in force, 0 for that of the configuration; and of all together
+//! number of the policy in force, 0 for that of the configuration and where none follows; and of all together
 //! `tollgate.policy_fetch_failures`, times that the server's could not be had, and
 //! `tollgate.policy_refused`, policies that were had and not taken, by each worker.
 //!

@@ -51,7 +51,7 @@ impl Process {
 /// One worker's host.
 struct World {
     process: Rc<Process>,
-    configuration: String,
+    configuration: RefCell<String>,
     key: Cell<&'static str>,
     tick_ms: Cell<u32>,
     has_cluster: Cell<bool>,
@@ -165,7 +165,7 @@ impl Proxy for Host {
     }
 
     fn configuration(&self, _len: usize) -> Vec<u8> {
-        self.0.configuration.clone().into_bytes()
+        self.0.configuration.borrow().clone().into_bytes()
     }
 
     fn plugin_scope(&self) -> Vec<u8> {
@@ -240,10 +240,10 @@ impl Worker {
     fn new(process: &Rc<Process>) -> Self {
         let world = Rc::new(World {
             process: Rc::clone(process),
-            configuration: format!(
+            configuration: RefCell::new(format!(
                 r#"{{"policy": {}, "policy_from": {{"cluster": "c", "token": "t0ken", "every": "8s", "timeout": "2s"}}}}"#,
                 policy(3)
-            ),
+            )),
             key: Cell::new("k"),
             tick_ms: Cell::new(0),
             has_cluster: Cell::new(true),
@@ -621,4 +621,40 @@ fn what_is_kept_and_cannot_be_enforced_holds_nobody_up() {
     }
     assert_eq!(worker.limit("b"), 50);
     assert_eq!(Worker::new(&process).limit("c"), 50, "it is what is kept now");
+}
+
+// Guards: a gauge that goes on showing the version of a server that nobody follows any more, and one
+// that shows nothing of a plugin that another root still follows for.
+#[test]
+fn a_plugin_that_stops_following_has_no_version() {
+    const VERSION: &str = "tollgate.policy_version.plugin=p";
+    const NEXT: u32 = 2;
+    let process = Rc::new(Process::default());
+    let workers = [Worker::new(&process), Worker::new(&process)];
+    for worker in &workers {
+        worker.takes(7, &policy(30));
+    }
+    assert_eq!(process.metric(VERSION), 7);
+    // Another listener's, with the same plugin: the first one follows still.
+    let still = format!(r#"{{"policy": {}}}"#, policy(5));
+    for worker in &workers {
+        *worker.world.configuration.borrow_mut() = still.clone();
+        worker.filter.on_context_create(NEXT, 0);
+        assert!(worker.filter.on_configure(NEXT, 1));
+        assert_eq!(process.metric(VERSION), 7);
+    }
+    // The first worker's root is gone, the other one's is not yet.
+    workers[0].filter.on_delete(ROOT);
+    assert_eq!(process.metric(VERSION), 0);
+    let (call, _) = workers[1].asks();
+    assert_eq!(process.metric(VERSION), 7, "it is there, and says so");
+    workers[1].answer(call, &[(":status", "304")], b"");
+    workers[1].filter.on_delete(ROOT);
+    assert_eq!(process.metric(VERSION), 0);
+    // Configured anew in the same root.
+    let worker = Worker::new(&process);
+    assert_eq!(process.metric(VERSION), 7, "what is kept");
+    *worker.world.configuration.borrow_mut() = still;
+    assert!(worker.filter.on_configure(ROOT, 1));
+    assert_eq!(process.metric(VERSION), 0);
 }
