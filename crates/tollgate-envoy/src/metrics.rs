@@ -13,8 +13,8 @@
 //! machines have of memory, as of the last change of the others.
 //!
 //! Of a plugin that follows a server: the gauge `tollgate.policy_version.plugin=<plugin>`, the
-//! number of the policy in force, 0 for that of the configuration and where none follows; and of all together
-//! `tollgate.policy_fetch_failures`, times that the server's could not be had, and
+//! number of the policy in force, 0 for that of the configuration and where none follows; and of
+//! all together `tollgate.policy_fetch_failures`, times that the server's could not be had, and
 //! `tollgate.policy_refused`, policies that were had and not taken, by each worker.
 //!
 //! The host frees no name, so there are at most so many (`metric_names`): a rule that comes then is

@@ -623,8 +623,8 @@ fn what_is_kept_and_cannot_be_enforced_holds_nobody_up() {
     assert_eq!(Worker::new(&process).limit("c"), 50, "it is what is kept now");
 }
 
-// Guards: a gauge that goes on showing the version of a server that nobody follows any more, and one
-// that shows nothing of a plugin that another root still follows for.
+// Guards: a gauge that goes on showing the version of a server that nobody follows any more, and
+// one that shows nothing of a plugin that another root still follows for.
 #[test]
 fn a_plugin_that_stops_following_has_no_version() {
     const VERSION: &str = "tollgate.policy_version.plugin=p";
