@@ -24,10 +24,11 @@ pub struct Redis {
     pub port: u16,
     /// Where nodes of a cluster speak with each other.
     pub bus_port: u16,
+    // Before its folder, in which its log is.
+    server: Server,
     dir: TempDir,
     arguments: Vec<String>,
     wall_ns: Option<i64>,
-    server: Server,
 }
 
 impl Redis {

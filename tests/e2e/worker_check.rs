@@ -165,7 +165,14 @@ fn a_batch_is_answered_one_by_one_in_order() {
     let answer = ask(&worker, &batch);
     assert_eq!(answer.as_object().map(|all| all.len()), Some(1), "{answer}");
     let answers = answer["answers"].as_array().expect("a list").clone();
-    assert_eq!((answers.len(), &answers[0]), (8, &alone));
+    // But for the seconds that passed in between.
+    let timeless = |answer: &Value| {
+        let text = answer.to_string();
+        let mut parts = text.split(";t=");
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |all, part| all + part.trim_start_matches(|it: char| it.is_ascii_digit()))
+    };
+    assert_eq!((answers.len(), timeless(&answers[0])), (8, timeless(&alone)));
     let detail = "7 is not a request method; use a token such as \"GET\"";
     assert_eq!(
         answers[2],

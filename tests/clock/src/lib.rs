@@ -12,7 +12,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use libc::{c_int, c_void, clockid_t, timespec, timeval};
+use libc::{c_int, c_void, clockid_t, time_t, timespec, timeval};
 
 const UNOPENED: c_int = -2;
 static FILE: AtomicI32 = AtomicI32::new(UNOPENED);
@@ -72,6 +72,22 @@ pub unsafe extern "C" fn gettimeofday(out: *mut timeval, _zone: *mut c_void) -> 
     // SAFETY: the caller's promise.
     unsafe { out.write(timeval { tv_sec: time.tv_sec, tv_usec: time.tv_nsec / 1_000 }) };
     status
+}
+
+/// The C library's function of this name, which Redis compares with the one above.
+///
+/// # Safety
+/// As there: `out` is null, or points to a `time_t` that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn time(out: *mut time_t) -> time_t {
+    let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` may be written.
+    unsafe { clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    if !out.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { out.write(now.tv_sec) };
+    }
+    now.tv_sec
 }
 
 /// What the file `clock` says; `None` without one.
