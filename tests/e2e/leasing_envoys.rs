@@ -28,7 +28,7 @@ pub fn envoy(policy: &Value, port: u16, fleet: &Value) -> Envoy {
 /// The same, not started yet.
 pub fn setup(policy: &Value, port: u16, fleet: &Value) -> EnvoySetup {
     let mut settings = json!({"cluster": "origin", "secret": FLEET_SECRET, "token": CHECK_TOKEN,
-        "timeout": "2s"});
+        "timeout": "10s"});
     let more = fleet.as_object().expect("settings").clone();
     settings.as_object_mut().expect("an object").extend(more);
     let configuration = json!({"policy": policy, "fleet": settings});
@@ -91,9 +91,10 @@ pub fn check_exact(kind: Kind) {
     }
 }
 
-/// How much is asked for in a second, and at once.
-pub const RATE: u64 = 400;
-pub const BURST: u64 = 100;
+/// How much is asked for in a second, and at once: so little that a busy machine, too, sends far
+/// more, and the burst bridges half a second in which it stands still.
+pub const RATE: u64 = 100;
+pub const BURST: u64 = 50;
 
 /// A rule of that rate.
 pub fn rated(more: &Value) -> Value {
@@ -147,8 +148,8 @@ pub fn check_leased(kind: Kind) {
     let envoys: Vec<Envoy> = (0..2).map(|_| envoy(&policy, authority.port(), &json!({}))).collect();
     wait_for_grants(&envoys);
     // A busy machine may send too little for an overload, or stand still: then once more.
-    let is_served = (0..3).any(|_| measured(kind, &envoys).is_served());
-    assert!(is_served, "three times too little was sent or admitted, or too much asked");
+    let is_served = (0..5).any(|_| measured(kind, &envoys).is_served());
+    assert!(is_served, "five times too little was sent or admitted, or too much asked");
     for envoy in &envoys {
         assert_eq!(fleet_stat(envoy, "failed"), 0);
         wait_until("nobody waits", SOON, || (fleet_stat(envoy, "paused") == 0).then_some(()));
@@ -170,7 +171,8 @@ impl Load {
         // Under overload a node asks when a unit comes back, which is so often a second however
         // many requests come: of many they are few.
         self.sent >= 2 * self.admitted
-            && self.admitted * 100 >= self.limit * 95
+            // What expires unspent would be a quarter of the limit.
+            && self.admitted * 100 >= self.limit * 85
             && self.questions < (4 * self.admitted).max(self.sent / 10)
     }
 }

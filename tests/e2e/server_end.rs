@@ -14,7 +14,7 @@ use tollgate_e2e::workerd::{answer, check_request};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn waiting() -> Setup {
-    let quota = json!({"limit": 1, "window": "3s", "burst": 1});
+    let quota = json!({"limit": 1, "window": "15s", "burst": 1});
     Setup::new(json!({"version": 1, "rules": [
         {"name": "waits", "when": {"paths": ["/w"]}, "key": [], "quotas": [quota], "action": {"delay": {"max": "60s"}}}]}))
 }
@@ -22,7 +22,7 @@ fn waiting() -> Setup {
 // Guards: a deployment that replaces the server loses no request.
 #[test]
 fn what_is_under_way_is_answered_and_nobody_new_is_served() {
-    let mut server = waiting().set("drain_delay", 2).start();
+    let mut server = waiting().set("drain_delay", 8).start();
     assert_eq!(
         answer(&server.client().send(&check_request("GET", "/w", "192.0.2.1")))["decision"],
         "allow"
@@ -32,7 +32,7 @@ fn what_is_under_way_is_answered_and_nobody_new_is_served() {
     let mut idle = server.client();
     idle.send(&Request::get("/.well-known/tollgate/health"));
     // The waiter has arrived when its connection is served beside the others'.
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_secs(3));
     server.signal(Signal::TERM);
     wait_until("unready", PATIENCE, || (server.probe("/ready") == 503).then_some(()));
     // Unready is before the end of everything: new connections are still served for a while.
@@ -54,7 +54,7 @@ fn a_deadline_ends_what_does_not_end() {
     for waiter in &mut waiters {
         waiter.start(&check_request("GET", "/w", "192.0.2.1")).expect("sent");
     }
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_secs(3));
     server.signal(Signal::TERM);
     assert_eq!(server.server.wait_for_exit().code(), Some(1));
     let cut = server.events("ended")[0]["connections_cut"].as_u64();

@@ -1,8 +1,8 @@
 //! The admin API of a Worker: the policy is read, put, rolled back and given back over HTTP, and
 //! kept in one object.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -284,6 +284,7 @@ fn what_was_acknowledged_outlives_a_kill() {
         let client = worker.client();
         let (port, killer) = (worker.port, Duration::from_millis(150 + 40 * round));
         drop(client);
+        let (wrote, first) = mpsc::channel();
         let writer = thread::spawn(move || {
             let mut last = None;
             let Ok(mut client) = Client::try_connect(port) else { return last };
@@ -293,10 +294,13 @@ fn what_was_acknowledged_outlives_a_kill() {
                 let Ok(response) = client.try_send(&request) else { break };
                 if response.status == 200 {
                     last = Some((body(&response)["version"].as_u64().expect("a version"), limit));
+                    let _ = wrote.send(());
                 }
             }
             last
         });
+        // In the midst of its work, however long the first write takes.
+        let _ = first.recv_timeout(Duration::from_secs(60));
         thread::sleep(killer);
         worker.kill();
         let last = writer.join().expect("the writer ends");

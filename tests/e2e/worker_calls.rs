@@ -140,7 +140,7 @@ export class Limiter extends Real {
 // all requests of clients whose own object is slow, which somebody may bring about.
 #[test]
 fn all_objects_of_a_request_have_one_time_out_together() {
-    const TIMEOUT: u64 = 3_000;
+    const TIMEOUT: u64 = 6_000;
     for on_failure in ["allow", "deny"] {
         let setup = Setup::new(policy(on_failure)).binding("OBJECT_TIMEOUT_MS", TIMEOUT);
         let worker = setup.front(TIMED).start();
@@ -149,8 +149,8 @@ fn all_objects_of_a_request_have_one_time_out_together() {
             let answered = answer(&worker.client().send(&request));
             let timers = worker.client().send(&Request::new("GET", "/").header("x-timers", "1"));
             let latest: f64 = timers.text().parse().expect("a number");
-            // Two time-outs one after the other are 6 s; the rest is for a busy machine.
-            assert!(latest < 4_500.0, "{on_failure}, {silent}: a timer rings after {latest} ms");
+            // Two time-outs one after the other are 12 s; the rest is for a busy machine.
+            assert!(latest < 11_000.0, "{on_failure}, {silent}: a timer rings after {latest} ms");
             answered
         };
         assert_eq!(left(&ask("none"), "vip"), 99);

@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
@@ -13,6 +14,9 @@ use tollgate_e2e::process::{READY_WITHIN, wait_until};
 use tollgate_e2e::workerd::{Setup, Workerd};
 
 use crate::worker_origin::serve;
+
+/// Longer than a client that breaks off is waited for.
+const ENOUGH: Duration = Duration::from_secs(30);
 
 /// So many failed logins of one client in a year.
 fn policy(limit: u32, charge: &Value) -> Value {
@@ -164,7 +168,7 @@ fn a_client_that_breaks_its_body_off_is_charged() {
                     return received.answer("404 Not Found", "", "");
                 }
                 begun.send(()).expect("the test waits");
-                thread::sleep(READY_WITHIN); // it has enough to work on, and is slow
+                thread::sleep(ENOUGH); // it has enough to work on, and is slow
             });
             let worker = Setup::new(policy(2, &charge)).binding("ORIGIN", origin).start();
             for _ in 0..2 {

@@ -32,7 +32,7 @@ export class Policies extends Real {
   call(request) {
     calls += 1;
     if (fault === "silent") return new Promise(() => setTimeout(() => {}, 60_000));
-    if (fault === "slow") return new Promise((resolve) => setTimeout(() => resolve(super.call(request)), 1500));
+    if (fault === "slow") return new Promise((resolve) => setTimeout(() => resolve(super.call(request)), 6_000));
     if (fault === "throws") throw new Error("storage is broken");
     if (fault === "garbage") return new Uint8Array([1, 2, 3]);
     const reply = super.call(request);
@@ -150,7 +150,7 @@ fn without_the_secret_nothing_is_asked() {
 // that go on without anybody noticing. Once it works again it is followed.
 #[test]
 fn without_the_policy_object_the_last_good_policy_stays() {
-    let setup = operated(limited(10)).binding("OBJECT_TIMEOUT_MS", 500).front(POLICIES);
+    let setup = operated(limited(10)).binding("OBJECT_TIMEOUT_MS", 4_000).front(POLICIES);
     let worker = setup.start();
     let mut client = worker.client();
     put(&mut client, &limited(20));
@@ -189,12 +189,12 @@ fn without_the_policy_object_the_last_good_policy_stays() {
 // same.
 #[test]
 fn a_slow_policy_object_is_followed() {
-    let setup = operated(limited(10)).binding("OBJECT_TIMEOUT_MS", 200).front(POLICIES);
+    let setup = operated(limited(10)).binding("OBJECT_TIMEOUT_MS", 3_500).front(POLICIES);
     let worker = setup.beside(limited(10)).start();
     put(&mut worker.client(), &limited(20));
     fault(&worker, "slow");
     let mut far = Client::connect(worker.ports[1]);
-    let patience = Instant::now() + Duration::from_secs(30);
+    let patience = Instant::now() + Duration::from_secs(90);
     let mut n = 0;
     while limit_of(&mut far, n) != "20" {
         assert!(Instant::now() < patience, "it is never followed");
@@ -350,7 +350,7 @@ fn a_stale_isolate_that_meets_a_newer_count_is_put_right() {
 fn what_cannot_be_planned_anew_is_decided_by_on_failure() {
     let mut first = rules(10);
     first["rules"][0]["on_failure"] = json!("deny");
-    let setup = operated(&first).binding("OBJECT_TIMEOUT_MS", 1000).front(POLICIES);
+    let setup = operated(&first).binding("OBJECT_TIMEOUT_MS", 5_000).front(POLICIES);
     let worker = setup.beside(&first).start();
     let (mut near, mut far) = (worker.client(), Client::connect(worker.ports[1]));
     assert_eq!(ask(&mut far, "/a", "192.0.2.1"), "allow 9 999");
@@ -382,7 +382,7 @@ fn assert_failed(client: &mut Client, path: &str, ip: &str) {
 fn a_new_isolate_without_the_policy_object_does_not_go_back() {
     let mut lax = rules(1000);
     lax["rules"][0]["on_failure"] = json!("deny");
-    let setup = operated(&lax).binding("OBJECT_TIMEOUT_MS", 500).front(POLICIES);
+    let setup = operated(&lax).binding("OBJECT_TIMEOUT_MS", 4_000).front(POLICIES);
     let worker = setup.beside(&lax).start();
     let mut near = worker.client();
     put(&mut near, &rules(1));

@@ -102,9 +102,10 @@ fn a_crash_forgets_no_lease() {
     let lost: u64 = nodes.iter().map(|node| node.lost).sum();
     println!("{admitted} of {LIMIT} admitted, {leased} of leases, {lost} direct ones lost");
     assert!(admitted <= LIMIT, "{admitted}");
-    // What was asked for and not answered is charged, and what was leased and not heard of.
-    assert!(admitted * 100 >= (LIMIT - lost) * 97, "{admitted} of {LIMIT} without {lost}");
-    assert!(leased > LIMIT / 2, "{leased} of {admitted}");
+    // What was asked for and not answered is charged, and what was leased and not heard of, or is
+    // held by a node that stands still for longer than its lease lives.
+    assert!(admitted * 100 >= (LIMIT - lost) * 75, "{admitted} of {LIMIT} without {lost}");
+    assert!(leased > LIMIT / 4, "{leased} of {admitted}");
     assert!(!is_checked(&authority, IP));
 }
 

@@ -250,7 +250,7 @@ pub fn run_slowly(mut node: Node, pause: Duration) -> Node {
         if node.admits() {
             admitted_at = Instant::now();
             std::thread::sleep(pause);
-        } else if admitted_at.elapsed() > Duration::from_secs(6) {
+        } else if admitted_at.elapsed() > Duration::from_secs(10) {
             break;
         } else {
             std::thread::sleep(Duration::from_millis(1));

@@ -148,7 +148,23 @@ impl Client {
     /// Sends and waits for the answer. A connection that the server closed after its last answer is
     /// opened anew.
     pub fn send(&mut self, request: &Request) -> Response {
+        self.renew_if_closed();
         self.try_send(request).unwrap_or_else(|e| panic!("no answer from port {}: {e}", self.port))
+    }
+
+    /// A server closes a connection that was idle for long, and the machine may have stood still so
+    /// long. Nothing is sent twice: this is before the request leaves.
+    fn renew_if_closed(&mut self) {
+        self.stream.set_nonblocking(true).expect("a socket");
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("a socket");
+        let is_open = match peeked {
+            Ok(read) => read > 0,
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        };
+        if !is_open && let Ok(fresh) = Self::open(self.port, self.preamble.clone()) {
+            *self = fresh;
+        }
     }
 
     /// The same, for a server that may be killed meanwhile.

@@ -31,7 +31,7 @@ use rustix::process::{
 use crate::ports;
 
 /// A server that is not ready within this time fails the test.
-pub const READY_WITHIN: Duration = Duration::from_secs(30);
+pub const READY_WITHIN: Duration = Duration::from_secs(90);
 
 /// The path in the environment variable `name`; a failed test that says which command sets it.
 pub fn required_path(name: &str, command: &str) -> PathBuf {
