@@ -10,6 +10,7 @@ mod fleet_engine_flood;
 mod fleet_engine_hostile;
 mod fleet_engine_nodes;
 mod fleet_engine_redis;
+mod fleet_engine_replicas;
 mod fleet_engine_tls;
 
 use std::sync::Arc;

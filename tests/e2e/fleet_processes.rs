@@ -15,6 +15,8 @@ mod fleet_budget;
 mod fleet_cluster;
 #[path = "fleet_losses.rs"]
 mod fleet_losses;
+#[path = "fleet_replicas.rs"]
+mod fleet_replicas;
 #[path = "fleet_settle.rs"]
 mod fleet_settle;
 #[path = "fleet_whole.rs"]

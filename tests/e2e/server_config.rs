@@ -113,6 +113,38 @@ fn what_is_wrong_with_tls_to_the_store_is_said_at_once() {
     );
 }
 
+// Guards: a wait for replicas that a call never sees the end of, and one that nobody does.
+#[test]
+fn what_is_wrong_with_replicas_of_the_store_is_said_at_once() {
+    let dir = TempDir::new("config");
+    write(&dir, "policy.json", POLICY);
+    let said = |more: &[&str]| {
+        let (status, out, err) =
+            run(&dir, &[&["--policy", "policy.json", "--check-config"], more].concat(), &[]);
+        assert_eq!(status == Some(0), err.is_empty(), "{out}{err}");
+        err
+    };
+    let store = "--store=redis://h";
+    assert_eq!(
+        said(&["--store-replicas=1"]),
+        "error: --store-replicas: is for a store that servers share; name it in store\n"
+    );
+    assert_eq!(
+        said(&[store, "--store-replicas=6", "--store-tolerance=0"]),
+        "error: --store-replicas: \"6\" is not a whole number from 0 to 5\n\
+         error: --store-tolerance: \"0\" is not a whole number from 1 to 10000\n"
+    );
+    assert_eq!(
+        said(&[store, "--store-replicas=1", "--store-replicas-timeout=250", "--listen=x"]),
+        "error: --store-replicas-timeout: must be shorter than store_timeout, which is 250\n\
+         error: --listen: \"x\" is not an address; use one such as \"127.0.0.1:8080\" or \
+         \"[::]:8080\"\n"
+    );
+    for right in [&["--store-replicas=0"][..], &[store, "--store-replicas=5"]] {
+        assert_eq!(said(right), "", "{right:?}");
+    }
+}
+
 #[test]
 fn files_that_are_named_are_checked_together() {
     let dir = TempDir::new("config");

@@ -58,6 +58,16 @@ impl Ask {
         })
     }
 
+    /// True when who asks again may be told what an earlier commit did, of which too few replicas
+    /// are known to have it: what is settled, and what an operator does.
+    pub(crate) fn tells_of_earlier(&self) -> bool {
+        match self {
+            Self::Check(request) => Counts::settles(request),
+            Self::Refund { .. } => false,
+            Self::Operate(_) => true,
+        }
+    }
+
     /// True when doing it twice is at most too strict. What an operator does may be repeated.
     pub(crate) fn is_repeatable(&self) -> bool {
         if mutation::is(Mutation::GivesBackAgain) {

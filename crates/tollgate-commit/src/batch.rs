@@ -27,12 +27,13 @@ impl Decided {
     }
 }
 
-/// Decides `asks` on what `stands` there.
+/// Decides `asks` on what `stands` there. Where a commit counts only when replicas have it, what
+/// tells of an earlier one is written again: a reply to nothing written says nothing of them.
 pub(crate) fn decide<'a>(
     stands: Option<&Seen>,
     asks: impl Iterator<Item = &'a Ask>,
     clock: &Clock,
-    tag: Tag,
+    (tag, is_replicated): (Tag, bool),
 ) -> Decided {
     let mut counts = match value::read(stands.map(|seen| &*seen.value)) {
         Ok(counts) => counts,
@@ -41,7 +42,7 @@ pub(crate) fn decide<'a>(
     let mut is_changed = false;
     let mut reply = |ask: &Ask| {
         let answered = ask.step(&mut counts, clock)?;
-        is_changed |= answered.is_changed;
+        is_changed |= answered.is_changed || is_replicated && ask.tells_of_earlier();
         Ok(answered.reply)
     };
     let replies = asks.map(&mut reply).collect();

@@ -76,6 +76,14 @@ pub enum Reply {
         /// The engine's clock.
         time: Timestamp,
     },
+    /// As [`Self::Done`], but it is not known that as many replicas have it as were asked for: what
+    /// is written stays, and nobody is answered by it.
+    Alone {
+        /// The engine's clock.
+        time: Timestamp,
+        /// What was wrong.
+        fault: Fault,
+    },
     /// Others stand there; nothing is written.
     Mismatch {
         /// These, or nothing.
@@ -110,9 +118,10 @@ impl Reply {
     #[must_use]
     pub const fn time(&self) -> Option<Timestamp> {
         match self {
-            Self::Done { time } | Self::Mismatch { time, .. } | Self::OtherTime { time, .. } => {
-                Some(*time)
-            }
+            Self::Done { time }
+            | Self::Alone { time, .. }
+            | Self::Mismatch { time, .. }
+            | Self::OtherTime { time, .. } => Some(*time),
             Self::Elsewhere { .. }
             | Self::Stands(_)
             | Self::NoScript
@@ -143,6 +152,8 @@ pub enum Fault {
     ReadOnly,
     /// Too few replicas follow it.
     TooFewReplicas,
+    /// It wrote, and too few replicas said in time that they have it.
+    Replicas,
     /// The cluster does not serve this key now.
     ClusterDown,
     /// It refuses who asks, or what.
@@ -157,7 +168,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Unreachable,
         Self::Tls,
         Self::Late,
@@ -167,6 +178,7 @@ impl Fault {
         Self::Loading,
         Self::ReadOnly,
         Self::TooFewReplicas,
+        Self::Replicas,
         Self::ClusterDown,
         Self::Forbidden,
         Self::Script,
@@ -187,6 +199,7 @@ impl Fault {
             Self::Loading => "loading",
             Self::ReadOnly => "read_only",
             Self::TooFewReplicas => "too_few_replicas",
+            Self::Replicas => "replicas",
             Self::ClusterDown => "cluster_down",
             Self::Forbidden => "forbidden",
             Self::Script => "script",

@@ -214,7 +214,8 @@ impl<T> Committer<T> {
         key.stands.take_if(|seen| seen.until <= now);
         let clock = Clock { now, steady_since: lane.steady.since(now), error: CLOCK_ERROR };
         let asks = batch.iter().map(|asked| &asked.ask);
-        let decided = batch::decide(key.stands.as_ref(), asks, &clock, tag);
+        let marks = (tag, self.settings.is_replicated);
+        let decided = batch::decide(key.stands.as_ref(), asks, &clock, marks);
         if !decided.needs_call() || answers_early(&decided.write) {
             key.stands = decided.leaves;
             let mut answers = decided.replies.into_iter();

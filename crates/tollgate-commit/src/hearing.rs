@@ -55,7 +55,7 @@ impl<T> Committer<T> {
     pub(crate) fn hear(&mut self, number: usize, sent: Span, reply: &Reply, mono: Span) {
         let Some(lane) = self.lanes.get_mut(number) else { return };
         match reply {
-            Reply::Done { time } | Reply::Mismatch { time, .. } => {
+            Reply::Done { time } | Reply::Alone { time, .. } | Reply::Mismatch { time, .. } => {
                 lane.clock.hear(*time, sent, mono);
                 lane.steady.hear(*time, sent, mono);
                 lane.window.done();

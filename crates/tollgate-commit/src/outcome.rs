@@ -32,6 +32,7 @@ impl<T> Committer<T> {
     ) -> bool {
         match reply {
             Reply::Done { .. } => self.done(name, flight, out),
+            Reply::Alone { fault, .. } => self.alone(name, flight, fault, out),
             Reply::Mismatch { stands, .. } => {
                 Tally::add(&mut self.tally.mismatches);
                 if mutation::is(Mutation::WinsEveryRace) {
@@ -82,6 +83,26 @@ impl<T> Committer<T> {
         }
     }
 
+    /// It stands there, and too few replicas are known to have it: the charge stays, and nobody of
+    /// the batch has an answer.
+    fn alone(&mut self, name: Name, flight: Flight<T>, fault: Fault, out: &mut Vec<Event<T>>) {
+        if let Some(key) = self.keys.get_mut(&name) {
+            key.stands = flight.decided.leaves;
+            key.refusals = 0;
+        }
+        for asked in flight.batch {
+            self.answer(asked, Err(Failed::Engine(fault)), None, out);
+        }
+    }
+
+    /// It is seen to stand there, after its own reply was lost.
+    fn found(&mut self, name: Name, flight: Flight<T>, out: &mut Vec<Event<T>>) {
+        if self.settings.is_replicated {
+            return self.alone(name, flight, Fault::Replicas, out);
+        }
+        self.done(name, flight, out);
+    }
+
     /// Other bytes stand there. They may be an earlier attempt's, or this one's that the network
     /// delivered twice.
     fn lost(
@@ -92,7 +113,7 @@ impl<T> Committer<T> {
         out: &mut Vec<Event<T>>,
     ) {
         if tag_there(stands.as_ref()) == Some(flight.tag) {
-            return self.done(name, flight, out);
+            return self.found(name, flight, out);
         }
         self.again(name, flight.batch, stands, out);
     }
@@ -180,7 +201,7 @@ impl<T> Committer<T> {
         let tag = tag_there(stands.as_ref());
         if tag == Some(flight.tag) {
             Tally::add(&mut self.tally.found_done);
-            return self.done(name, flight, out);
+            return self.found(name, flight, out);
         }
         let why = Failed::Engine(flight.doubt.unwrap_or(Fault::Nonsense));
         let wrote_nothing = flight.decided.write == Write::Keep;
@@ -232,6 +253,10 @@ impl<T> Committer<T> {
         let mut others = Vec::with_capacity(batch.len());
         for mut asked in batch {
             match asked.doubt.take_if(|doubt| Some(doubt.tag) == tag) {
+                Some(_) if self.settings.is_replicated => {
+                    Tally::add(&mut self.tally.found_done);
+                    self.answer(asked, Err(Failed::Engine(Fault::Replicas)), None, out);
+                }
                 Some(doubt) => {
                     Tally::add(&mut self.tally.found_done);
                     self.answer(asked, Ok(doubt.reply), Some(doubt.call), out);
@@ -246,4 +271,152 @@ impl<T> Committer<T> {
 /// Whose commit left the bytes that stand there, if they say so.
 fn tag_there(stands: Option<&Seen>) -> Option<Tag> {
     stands.and_then(|seen| tag_of(&seen.value)).copied()
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
+mod tests {
+    use std::sync::Arc;
+
+    use tollgate_core::Timestamp;
+    use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
+
+    use super::*;
+    use crate::ask::Ask;
+    use crate::call::Call;
+    use crate::settings::Settings;
+    use crate::value::TAG_LEN;
+
+    const NAME: Name = Name::new([1; 32]);
+    const TIME: Timestamp = Timestamp::from_millis(1_780_000_000_000);
+
+    fn ms(ms: u64) -> Span {
+        Span::from_millis(ms)
+    }
+
+    fn check(limit: u64) -> Ask {
+        let document = format!(
+            r#"{{"version": 1, "rules": [{{"name": "r", "key": [],
+                "quotas": [{{"limit": {limit}, "window": "1h"}}]}}]}}"#
+        );
+        let policy = Policy::compile(&document, Surface::Server).expect("a policy");
+        let mut plan = Plan::new();
+        let facts = DescribedRequest::parse(br#"{"method": "GET", "path": "/"}"#);
+        policy.plan(&facts.expect("a request"), &mut plan);
+        let mut request = Vec::new();
+        plan.partition(0).expect("one key").request(&policy, &mut request);
+        Ask::Check(request)
+    }
+
+    type Asked = (Committer<u32>, Vec<Event<u32>>);
+
+    /// One whose clock is set; so many ask `ask`, and what is sent then.
+    fn asked(asks: u32, ask: &Ask) -> (Asked, Call) {
+        let settings = Settings { is_replicated: true, ..Settings::default() };
+        let mut committer = Committer::new(settings, [0; TAG_LEN]);
+        let mut out = Vec::new();
+        for who in 0..asks {
+            committer.ask((NAME, 0), (ask.clone(), who), ms(1), &mut out);
+        }
+        let first = the_call(&mut out);
+        let reply = Reply::OtherTime { stands: None, time: TIME };
+        committer.reply(first.id, reply, ms(1), &mut out);
+        let call = the_call(&mut out);
+        ((committer, out), call)
+    }
+
+    fn the_call(out: &mut Vec<Event<u32>>) -> Call {
+        match out.pop() {
+            Some(Event::Call(call)) => call,
+            other => panic!("no call: {other:?}"),
+        }
+    }
+
+    fn written(call: &Call) -> Option<Arc<[u8]>> {
+        match &call.what {
+            What::Commit { write: Write::Put { value, .. }, .. } => Some(value.clone()),
+            _ => None,
+        }
+    }
+
+    fn too_few(who: u32) -> Event<u32> {
+        Event::Answer(who, Err(Failed::Engine(Fault::Replicas)))
+    }
+
+    /// Guards: an answer that rests on what a failover loses, a charge that is forgotten, and a
+    /// circuit that opens although the engine answers.
+    #[test]
+    fn a_commit_that_too_few_replicas_have_stays_and_answers_nobody() {
+        let ((mut committer, mut out), call) = asked(3, &check(5));
+        let left = written(&call).expect("it is charged");
+        let alone = Reply::Alone { time: TIME, fault: Fault::Replicas };
+        committer.reply(call.id, alone.clone(), ms(2), &mut out);
+        assert_eq!(out, [too_few(0), too_few(1), too_few(2)], "all of the batch");
+        assert_eq!((committer.tally().commits, committer.tally().failed), (0, 3));
+        for n in 0..20 {
+            out.clear();
+            let name = Name::new([9; 32]);
+            committer.ask((name, 0), (check(1_000), n), ms(3), &mut out);
+            let call = the_call(&mut out);
+            committer.reply(call.id, alone.clone(), ms(3), &mut out);
+        }
+        assert!(!committer.is_open(0), "it answers");
+        out.clear();
+        committer.ask((NAME, 0), (check(5), 7), ms(4), &mut out);
+        let next = the_call(&mut out);
+        let What::Commit { expected, .. } = &next.what else { panic!("{next:?}") };
+        assert_eq!(expected.as_deref(), Some(&*left), "decided on what was written");
+    }
+
+    /// Guards: a commit whose own reply was lost, found to stand there, which says nothing of
+    /// replicas.
+    #[test]
+    fn a_commit_that_is_only_found_answers_nobody_either() {
+        let ((mut committer, mut out), call) = asked(1, &check(5));
+        let stands = written(&call);
+        committer.reply(call.id, Reply::Unknown(Fault::Cut), ms(2), &mut out);
+        let look = the_call(&mut out);
+        committer.reply(look.id, Reply::Stands(stands), ms(3), &mut out);
+        assert_eq!(out, [too_few(0)]);
+        let ((mut committer, mut out), call) = asked(1, &check(5));
+        let stands = written(&call);
+        committer.reply(call.id, Reply::Mismatch { stands, time: TIME }, ms(2), &mut out);
+        assert_eq!(out, [too_few(0)], "the network delivered it twice");
+        // Decided again, and then the first attempt is found.
+        let ((mut committer, mut out), call) = asked(1, &check(5));
+        let first = written(&call);
+        committer.reply(call.id, Reply::Unknown(Fault::Cut), ms(2), &mut out);
+        let look = the_call(&mut out);
+        committer.reply(look.id, Reply::Stands(None), ms(3), &mut out);
+        let again = the_call(&mut out);
+        committer.reply(again.id, Reply::Mismatch { stands: first, time: TIME }, ms(4), &mut out);
+        assert_eq!(out, [too_few(0)]);
+    }
+
+    /// Guards: an operator, or who settles, that is told of what an earlier try did, which no
+    /// replica has: the second try changes nothing.
+    #[test]
+    fn what_tells_of_an_earlier_commit_is_written_again() {
+        let ((mut committer, mut out), call) = asked(1, &check(5));
+        let left = written(&call);
+        committer.reply(call.id, Reply::Done { time: TIME }, ms(2), &mut out);
+        let zeros = [0; 8];
+        let look = Ask::Operate([&b"tollgt\0K"[..], &zeros, &[1], &zeros, &zeros].concat());
+        committer.ask((NAME, 0), (look, 1), ms(3), &mut out);
+        let again = out.pop();
+        let Some(Event::Call(again)) = again else { panic!("{again:?}") };
+        assert!(written(&again).is_some_and(|value| Some(value) != left), "with a tag of its own");
+        // A refusal hands out nothing, and writes nothing.
+        let ((mut committer, mut out), call) = asked(1, &check(1));
+        committer.reply(call.id, Reply::Done { time: TIME }, ms(2), &mut out);
+        committer.ask((NAME, 0), (check(1), 1), ms(3), &mut out);
+        let Some(Event::Call(refusal)) = out.pop() else { panic!("no call") };
+        assert_eq!(written(&refusal), None);
+    }
 }

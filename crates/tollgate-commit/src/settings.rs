@@ -8,6 +8,9 @@ pub struct Settings {
     /// A decision is refused by the engine when its time and the engine's differ by more. In
     /// milliseconds, as the engine's numbers hold no nanoseconds since 1970.
     pub tolerance_ms: u64,
+    /// A commit counts only when replicas have it ([`Reply::Alone`](crate::Reply::Alone)). One that
+    /// is found to stand there says nothing of them.
+    pub is_replicated: bool,
     /// The most requests that wait for one key; the next is answered as overload.
     pub max_waiting: usize,
     /// The most requests that are under way for all keys together.
@@ -32,6 +35,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             tolerance_ms: 50,
+            is_replicated: false,
             max_waiting: 4_096,
             max_asks: 65_536,
             max_wait: Span::from_secs(5),

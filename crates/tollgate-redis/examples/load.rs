@@ -1,7 +1,8 @@
 //! What decisions on a Redis cost: CPU of this process and of the engine's, round trips, latency.
 //! Started by `cargo xtask bench fleet`, which starts the engine.
 //!
-//! Arguments: the engine's port, its process id, rounds. Output: a line for each way in each round:
+//! Arguments: the engine's port, its process id, rounds, and how many replicas must have a commit,
+//! if any. Output: a line for each way in each round:
 //! its name, requests, nanoseconds of this process and of the engine, calls, and two latencies in
 //! nanoseconds, the median and that of one in a hundred. Then for each way to count, what is
 //! admitted round the edge of a window: `edge`, its name, the limit, admitted. At last what a key
@@ -19,7 +20,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime};
 
 use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
-use tollgate_redis::{Address, Ask, Engine, Options, resp};
+use tollgate_redis::{Address, Ask, Engine, Options, Replicas, resp};
 
 const REQUESTS: usize = 20_000;
 
@@ -32,9 +33,7 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let options =
-        Options::new(Address::parse(&format!("redis://127.0.0.1:{port}")).expect("it is"));
-    let engine = Engine::new(options).expect("random bytes");
+    let engine = Engine::new(options(&port, arguments.next())).expect("random bytes");
     let stream = TcpStream::connect(format!("127.0.0.1:{port}")).expect("it is there");
     stream.set_nodelay(true).expect("a socket");
     let mut plain = Plain { stream, read: Vec::new(), number: None };
@@ -82,6 +81,17 @@ fn main() {
     let key = format!("tollgate:{}", engine.name(b"0 distinct_64 0"));
     println!("memory commit {}", plain.memory(&key));
     println!("memory incr_expire {}", plain.memory("domain_key_0_0_1780000000"));
+}
+
+/// The engine at a port, of which so many replicas must have a commit, if any.
+fn options(port: &str, replicas: Option<String>) -> Options {
+    let address = Address::parse(&format!("redis://127.0.0.1:{port}")).expect("it is");
+    let mut options = Options::new(address);
+    options.replicas = replicas.map(|count| Replicas {
+        count: count.parse().expect("a number"),
+        timeout: Duration::from_millis(100),
+    });
+    options
 }
 
 /// Of a window of a second.

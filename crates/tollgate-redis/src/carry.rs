@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use tollgate_commit::{Call, Fault, Name, Reply, SCRIPT, What, Write};
 
 use crate::node::{Node, Ready};
+use crate::replicas::Replicas;
 use crate::reply::{Heard, of_commit, of_error, of_read};
 use crate::resp::{Value, command};
 use crate::topology::Topology;
@@ -20,6 +21,8 @@ pub(crate) struct Carrier {
     pub(crate) prefix: String,
     /// How long a call may take, with the connection that it may need.
     pub(crate) timeout: Duration,
+    /// How many replicas must have a commit.
+    pub(crate) replicas: Option<Replicas>,
 }
 
 impl Carrier {
@@ -38,10 +41,10 @@ impl Carrier {
         let Some(node) = self.topology.node(call.lane) else {
             return (Reply::Refused(Fault::Unreachable), None);
         };
-        let mut went = Went::default();
+        let mut went = Went { replicas: self.replicas, ..Went::default() };
         let exchange = self.exchange(&node, call, &mut went);
         let exchanged = timeout(self.timeout, exchange).await;
-        let Went { is_sent, connection } = went;
+        let Went { is_sent, connection, .. } = went;
         let reply = match exchanged {
             Ok(Ok(reply)) => reply,
             Ok(Err(fault)) if is_sent => Reply::Unknown(fault),
@@ -105,6 +108,8 @@ struct Went {
     is_sent: bool,
     /// The connection to the node that it is for.
     connection: Option<u64>,
+    /// How many replicas must have what it writes.
+    replicas: Option<Replicas>,
 }
 
 /// Whether another node sent us.
@@ -139,6 +144,15 @@ async fn once(
         }
     };
     encode(&ready, call, key, &mut bytes);
+    if let Some(replicas) = went.replicas.filter(|_| writes(call)) {
+        let number = node.number_of(&ready);
+        let lent = node.lend(&ready).await?;
+        if redirected == Redirected::No && node.number_of(&ready) != number {
+            // It came to have keys of another one meanwhile.
+            return Ok(Heard::Reply(Reply::Elsewhere { lane: call.lane }));
+        }
+        return lent.commit((bytes, before), replicas, &mut went.is_sent).await;
+    }
     let reply = ready.connection.send(bytes, before).ok_or(Fault::Unreachable)?;
     went.is_sent = true;
     let value = reply.await.unwrap_or(Err(Fault::Cut))?;
@@ -146,6 +160,11 @@ async fn once(
         What::Commit { .. } => of_commit(&value),
         What::Read => of_read(value),
     })
+}
+
+/// True for a call after which something else may stand there.
+const fn writes(call: &Call) -> bool {
+    matches!(&call.what, What::Commit { write: Write::Put { .. } | Write::Delete, .. })
 }
 
 fn encode(ready: &Ready, call: &Call, key: &[u8], out: &mut Vec<u8>) {

@@ -18,6 +18,7 @@ use tollgate_core::{Span, Timestamp};
 use crate::carry::Carrier;
 use crate::observe::{Observer, RoundTrip, Tag, result};
 use crate::options::Options;
+use crate::replicas::MAX_CONNECTIONS;
 use crate::resp::Value;
 use crate::tls::{BadFile, Tls};
 use crate::topology::Topology;
@@ -26,6 +27,9 @@ use crate::watch::{Lost, Watch};
 
 /// A connection is cut when its oldest command waited for so many time-outs.
 const STALL: u32 = 4;
+
+/// The most committers where replicas must have commits: each sends eight calls at a time or more.
+const MAX_REPLICATED: usize = 4;
 
 /// Who waits for an answer.
 #[derive(Debug)]
@@ -59,9 +63,14 @@ impl Engine {
     /// # Errors
     /// The system has no random bytes.
     pub fn new(options: Options) -> Result<Self, getrandom::Error> {
-        let Options { address, tls, prefix, secret, timeout, mut settings, shards, observer } =
-            options;
-        let shards = shards.max(1);
+        let Options { address, tls, prefix, secret, timeout, replicas, .. } = options;
+        let Options { mut settings, mut shards, observer, .. } = options;
+        shards = shards.max(1);
+        if replicas.is_some() {
+            // As many calls at a time as there are connections, among all committers.
+            (settings.is_replicated, shards) = (true, shards.min(MAX_REPLICATED));
+            settings.max_calls = settings.max_calls.min(MAX_CONNECTIONS);
+        }
         let share = |whole: usize| whole.div_ceil(shards);
         settings.max_asks = share(settings.max_asks);
         settings.max_remembered = share(settings.max_remembered);
@@ -74,7 +83,7 @@ impl Engine {
         };
         let shards = (0..shards).map(committer).collect::<Result<_, _>>()?;
         let topology = Topology::new(address, tls.clone(), timeout.saturating_mul(STALL));
-        let carrier = Carrier { topology, prefix, timeout };
+        let carrier = Carrier { topology, prefix, timeout, replicas };
         let faults = [const { AtomicU64::new(0) }; Fault::ALL.len()];
         let told = RwLock::default();
         let (watch, emptied) = (tokio::sync::Mutex::default(), AtomicU64::new(0));
@@ -236,7 +245,7 @@ impl Inner {
             self.note(&reply);
             let told = result(&reply);
             let may_give_up = matches!(call.what, What::Commit { .. })
-                && !matches!(reply, Reply::Refused(_) | Reply::Unknown(_));
+                && !matches!(reply, Reply::Refused(_) | Reply::Unknown(_) | Reply::Alone { .. });
             if let (Some(connection), Some(time)) = (connection, reply.time()) {
                 self.tell_all((call.lane, connection), time, sent);
             }
@@ -320,7 +329,7 @@ impl Inner {
     /// Counts what went wrong, and looks whether keys are elsewhere by now.
     fn note(self: &Arc<Self>, reply: &Reply) {
         let fault = match reply {
-            Reply::Refused(fault) | Reply::Unknown(fault) => *fault,
+            Reply::Refused(fault) | Reply::Unknown(fault) | Reply::Alone { fault, .. } => *fault,
             Reply::Elsewhere { .. } => return self.refresh(),
             Reply::Done { .. }
             | Reply::Mismatch { .. }
@@ -342,6 +351,7 @@ impl Inner {
             | Fault::OutOfMemory
             | Fault::Loading
             | Fault::TooFewReplicas
+            | Fault::Replicas
             | Fault::Forbidden
             | Fault::Script
             | Fault::Clock

@@ -12,8 +12,10 @@ use tokio::time::{Instant, timeout};
 use tollgate_commit::{Fault, SCRIPT};
 
 use crate::connection::Connection;
+use crate::replicas::{Lent, Pool};
 use crate::resp::Value;
 use crate::tls::Tls;
+use crate::warning::field;
 
 /// What every connection begins with.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +53,8 @@ pub(crate) struct Ready {
     pub(crate) script: Vec<u8>,
     /// Which connection it is, of all that there ever were.
     number: u64,
+    /// What commits go by that replicas must have.
+    pool: Pool,
 }
 
 /// How many connections there were, and how often a node came to have what others had before.
@@ -105,7 +109,33 @@ impl Node {
         ready.as_ref().filter(|ready| !ready.connection.is_closed()).cloned()
     }
 
+    /// A connection for one commit that replicas must have, to the process that `ready` is to:
+    /// what is known by that one holds for no other.
+    pub(crate) async fn lend<'r>(&self, ready: &'r Ready) -> Result<Lent<'r>, Fault> {
+        let open = async {
+            let known = ready.pool.run_id.get_or_try_init(|| run_id(&ready.connection)).await?;
+            let connection = self.greeted().await?;
+            if run_id(&connection).await? == *known {
+                return Ok(connection);
+            }
+            let mut stands = self.ready.write().unwrap_or_else(PoisonError::into_inner);
+            stands.take_if(|stands| stands.number == ready.number);
+            Err(Fault::Unreachable)
+        };
+        ready.pool.lend(open).await
+    }
+
     async fn connect(&self) -> Result<Ready, Fault> {
+        let connection = self.greeted().await?;
+        let script = done(connection.ask(&[b"SCRIPT", b"LOAD", SCRIPT.as_bytes()]).await)?;
+        let script = script.bytes().unwrap_or_default().to_vec();
+        let is_hash = script.len() == 40 && script.iter().all(u8::is_ascii_hexdigit);
+        let (number, pool) = (next_number(), Pool::default());
+        if is_hash { Ok(Ready { connection, script, number, pool }) } else { Err(Fault::Nonsense) }
+    }
+
+    /// A connection that may ask.
+    async fn greeted(&self) -> Result<Connection, Fault> {
         let connection = connect(&self.address, &self.greeting).await?;
         let Greeting { user, password, database, .. } = &self.greeting;
         if let Some(password) = password {
@@ -119,12 +149,15 @@ impl Node {
             let database = database.to_string();
             done(connection.ask(&[b"SELECT", database.as_bytes()]).await)?;
         }
-        let script = done(connection.ask(&[b"SCRIPT", b"LOAD", SCRIPT.as_bytes()]).await)?;
-        let script = script.bytes().unwrap_or_default().to_vec();
-        let is_hash = script.len() == 40 && script.iter().all(u8::is_ascii_hexdigit);
-        let number = next_number();
-        if is_hash { Ok(Ready { connection, script, number }) } else { Err(Fault::Nonsense) }
+        Ok(connection)
     }
+}
+
+/// What the process calls itself that a connection is to.
+async fn run_id(connection: &Connection) -> Result<Vec<u8>, Fault> {
+    let info = done(connection.ask(&[b"INFO", b"server"]).await)?;
+    let info = String::from_utf8_lossy(info.bytes().unwrap_or_default()).into_owned();
+    field(&info, "run_id").map(|id| id.trim().into()).ok_or(Fault::Nonsense)
 }
 
 /// A connection to `address`, without a word.

@@ -47,6 +47,7 @@ pub trait Observer: Debug + Send + Sync {
 pub(crate) fn result(reply: &Reply) -> &'static str {
     match reply {
         Reply::Done { .. } => "done",
+        Reply::Alone { .. } => "alone",
         Reply::Mismatch { .. } => "race",
         Reply::OtherTime { .. } => "late",
         Reply::Stands(_) => "stands",

@@ -9,6 +9,7 @@ use tollgate_commit::Settings;
 
 use crate::address::Address;
 use crate::observe::Observer;
+use crate::replicas::Replicas;
 use crate::tls::Tls;
 
 /// What an operator says of an engine.
@@ -24,6 +25,8 @@ pub struct Options {
     pub secret: Vec<u8>,
     /// How long one call may take.
     pub timeout: Duration,
+    /// How many replicas must have a commit before it counts; nothing: the primary is enough.
+    pub replicas: Option<Replicas>,
     /// Bounds and tolerances.
     pub settings: Settings,
     /// How many threads decide at the same time, at the most.
@@ -42,6 +45,7 @@ impl Options {
             prefix: "tollgate:".to_owned(),
             secret: Vec::new(),
             timeout: Duration::from_millis(250),
+            replicas: None,
             settings: Settings::default(),
             shards: 4,
             observer: None,

@@ -66,7 +66,7 @@ impl Watch {
         carrier: &Carrier,
         mono: impl Fn() -> Span,
     ) -> Vec<Lost> {
-        let Carrier { topology, prefix, timeout } = carrier;
+        let Carrier { topology, prefix, timeout, .. } = carrier;
         let mut all = Vec::new();
         for (lane, slot) in topology.holders() {
             let (Some(node), Some(key)) = (topology.node(lane), self.key(prefix, slot)) else {

@@ -8,6 +8,7 @@
 mod command;
 mod traces;
 mod values;
+mod reader;
 mod sources;
 mod settings;
 pub mod networks;

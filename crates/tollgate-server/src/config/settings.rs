@@ -67,6 +67,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     row("store_timeout", "MS", Some("250"), "For one call to it"),
     row(
+        "store_replicas",
+        "NUMBER",
+        Some("0"),
+        "Replicas of it that must have a charge before it counts: 0, or 1 to 5; with too few, \
+         on_failure decides",
+    ),
+    row("store_replicas_timeout", "MS", Some("50"), "How long it waits for them"),
+    row(
         "store_tolerance",
         "MS",
         Some("50"),

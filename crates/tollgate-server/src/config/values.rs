@@ -5,11 +5,10 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate_policy::{Problem, Problems};
+use tollgate_policy::Problems;
 use tollgate_redis::{Address, TlsFiles};
 use tollgate_service::log::Share;
 use tollgate_service::{Token, Tokens};
@@ -17,6 +16,7 @@ use tollgate_service::{Token, Tokens};
 use crate::active::Spoken;
 use crate::admin::Operators;
 use crate::config::networks::Network;
+use crate::config::reader::Reader;
 use crate::peer::{CertifiedName, Peer};
 use crate::tls::Files;
 
@@ -125,59 +125,9 @@ pub struct Limits {
     pub idle_timeout: Duration,
 }
 
-/// Takes values one by one, and notes what is wrong.
-struct Reader<'a> {
-    sources: &'a Sources,
-    problems: &'a mut Problems,
-}
-
-impl Reader<'_> {
-    fn text(&self, name: &str) -> Option<String> {
-        self.sources.get(name).map(|given| given.text).filter(|text| !text.is_empty())
-    }
-
-    fn wrong(&mut self, name: &str, message: &str) {
-        let place = self.sources.get(name).map_or_else(|| name.to_owned(), |given| given.place);
-        self.problems.0.push(Problem::new(&place, message.to_owned()));
-    }
-
-    /// What `read` makes of a setting; `fallback`, and a mistake, when that is nothing.
-    fn read<T>(
-        &mut self,
-        name: &str,
-        wanted: &str,
-        fallback: T,
-        read: impl FnOnce(&str) -> Option<T>,
-    ) -> T {
-        let Some(text) = self.text(name) else { return fallback };
-        read(&text).unwrap_or_else(|| {
-            let shown: String = text.chars().take(80).collect();
-            self.wrong(name, &format!("{shown:?} {wanted}"));
-            fallback
-        })
-    }
-
-    fn number(&mut self, name: &str, range: RangeInclusive<usize>) -> usize {
-        let (least, most) = (*range.start(), *range.end());
-        let wanted = format!("is not a whole number from {least} to {most}");
-        self.read(name, &wanted, least, |text| text.parse().ok().filter(|n| range.contains(n)))
-    }
-
-    fn seconds(&mut self, name: &str, least: usize) -> Duration {
-        let seconds = self.number(name, least..=3600);
-        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
-    }
-
-    fn address(&mut self, name: &str) -> SocketAddr {
-        let wanted = "is not an address; use one such as \"127.0.0.1:8080\" or \"[::]:8080\"";
-        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        self.read(name, wanted, nowhere, |text| text.parse().ok())
-    }
-}
-
 impl Config {
     pub(super) fn read(sources: &Sources, problems: &mut Problems) -> Self {
-        let mut reader = Reader { sources, problems };
+        let mut reader = Reader::new(sources, problems);
         let r = &mut reader;
         let policy = r.text("policy").map(PathBuf::from);
         if policy.is_none() {
@@ -280,7 +230,12 @@ fn limits(r: &mut Reader<'_>) -> Limits {
 
 /// The engine that `store` names; none when that is memory.
 fn engine(r: &mut Reader<'_>) -> Option<tollgate_redis::Options> {
-    let text = r.text("store").filter(|text| text != "memory")?;
+    let Some(text) = r.text("store").filter(|text| text != "memory") else {
+        if r.number("store_replicas", 0..=5) > 0 {
+            r.wrong("store_replicas", "is for a store that servers share; name it in store");
+        }
+        return None;
+    };
     let mut address = match Address::parse(&text) {
         Ok(address) => address,
         Err(why) => {
@@ -304,10 +259,27 @@ fn engine(r: &mut Reader<'_>) -> Option<tollgate_redis::Options> {
     options.prefix = r.text("store_prefix").unwrap_or_default();
     let timeout = r.number("store_timeout", 10..=60_000);
     options.timeout = Duration::from_millis(u64::try_from(timeout).unwrap_or(u64::MAX));
+    options.replicas = replicas(r, timeout);
     let tolerance = r.number("store_tolerance", 1..=10_000);
     options.settings.tolerance_ms = u64::try_from(tolerance).unwrap_or(u64::MAX);
     options.secret = r.text("hash_key").map(|key| key.trim().into()).unwrap_or_default();
     Some(options)
+}
+
+/// How many replicas must have a commit, and how long the engine waits for them within a call of
+/// so many milliseconds.
+fn replicas(r: &mut Reader<'_>, timeout: usize) -> Option<tollgate_redis::Replicas> {
+    let count = u32::try_from(r.number("store_replicas", 0..=5)).unwrap_or(0);
+    let wait = r.number("store_replicas_timeout", 1..=59_999);
+    if count == 0 {
+        return None;
+    }
+    if wait >= timeout {
+        let message = format!("must be shorter than store_timeout, which is {timeout}");
+        r.wrong("store_replicas_timeout", &message);
+    }
+    let timeout = Duration::from_millis(u64::try_from(wait).unwrap_or(u64::MAX));
+    Some(tollgate_redis::Replicas { count, timeout })
 }
 
 /// The files for TLS to the engine: with `rediss://`, and only then.

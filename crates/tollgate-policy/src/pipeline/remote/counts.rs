@@ -81,6 +81,12 @@ impl Counts {
         request.and_then(Asked::read).is_ok_and(|asked| is_given_back(&asked))
     }
 
+    /// True for what [`Settlement::request`](crate::Settlement::request) says.
+    #[must_use]
+    pub fn settles(request: &[u8]) -> bool {
+        settles(request)
+    }
+
     /// Decides a request of [`Partition::request`](crate::Partition::request), or one of its kin,
     /// at a time, or settles what [`Settlement::request`](crate::Settlement::request) says. Where
     /// [`Leasing::write`](crate::Leasing::write) stands before it, takes in what is reported and

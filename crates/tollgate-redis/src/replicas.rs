@@ -1,0 +1,192 @@
+//! Commits that count only when replicas have them: what is said to the engine after such a
+//! commit, and the connections that it goes by.
+//!
+//! Invariant: `WAIT` tells of what its own connection wrote, and stops that connection; so one of
+//! these has one commit and its `WAIT` under way, and goes back only when both were answered. One
+//! that was left in between is closed. There are at most [`MAX_CONNECTIONS`] to a node at a time.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+use tollgate_commit::{Fault, Reply};
+use tollgate_core::Span;
+
+use crate::connection::Connection;
+use crate::reply::{Heard, of_commit, of_error};
+use crate::resp::{Value, command};
+
+/// So many to a node at the most. The committers together send no more commits than that at a time
+/// ([`Engine::new`](crate::Engine::new)): others wait there, undecided.
+pub(crate) const MAX_CONNECTIONS: u32 = 32;
+
+/// How many replicas must have a commit before it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replicas {
+    /// So many, at least one.
+    pub count: u32,
+    /// How long the engine waits for them: shorter than a call may take.
+    pub timeout: Duration,
+}
+
+impl Replicas {
+    /// What the engine is asked after a commit. Without a time-out it would wait for ever.
+    fn wait(self) -> Vec<u8> {
+        let timeout = self.timeout.as_millis().max(1).to_string();
+        let mut bytes = Vec::with_capacity(64);
+        command(&[b"WAIT", self.count.to_string().as_bytes(), timeout.as_bytes()], &mut bytes);
+        bytes
+    }
+
+    /// What became of a commit, by the reply to it and, so much later, that to its `WAIT`.
+    fn heard(self, commit: &Value, waited: Value, later: Duration) -> Heard {
+        let Heard::Reply(reply) = of_commit(commit) else { return of_commit(commit) };
+        // The clock was read when the script ran. Taken for a reading of the middle of both round
+        // trips, the time is put right by half of the second.
+        let half = u64::try_from(later.as_nanos().div_euclid(2)).unwrap_or(u64::MAX);
+        let half = Span::from_nanos(half);
+        Heard::Reply(match reply {
+            Reply::Done { time } => {
+                let time = time.saturating_add(half);
+                match self.fault(waited) {
+                    None => Reply::Done { time },
+                    Some(fault) => Reply::Alone { time, fault },
+                }
+            }
+            Reply::Mismatch { stands, time } => {
+                Reply::Mismatch { stands, time: time.saturating_add(half) }
+            }
+            Reply::OtherTime { stands, time } => {
+                Reply::OtherTime { stands, time: time.saturating_add(half) }
+            }
+            other => other,
+        })
+    }
+
+    /// What is wrong by a reply to `WAIT`, if anything is.
+    fn fault(self, waited: Value) -> Option<Fault> {
+        if let Value::Error(line) = &waited {
+            let is_forbidden = of_error(line) == Heard::Reply(Reply::Refused(Fault::Forbidden));
+            return Some(if is_forbidden { Fault::Forbidden } else { Fault::Replicas });
+        }
+        let has_enough = waited.number().is_some_and(|count| count >= u64::from(self.count));
+        if has_enough { None } else { Some(Fault::Replicas) }
+    }
+}
+
+/// The connections for commits of one node, as long as the connection lasts that all else goes by.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    free: Mutex<Vec<Connection>>,
+    places: Semaphore,
+    /// Which process it is: other connections must be to the same.
+    pub(crate) run_id: OnceCell<Vec<u8>>,
+}
+
+/// A connection that is lent to one commit.
+#[derive(Debug)]
+pub(crate) struct Lent<'p> {
+    pool: &'p Pool,
+    connection: Connection,
+    _place: SemaphorePermit<'p>,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        // No more than the most that there may be.
+        let places = usize::try_from(MAX_CONNECTIONS).unwrap_or(1);
+        let (free, run_id) = (Mutex::default(), OnceCell::new());
+        Self { free, places: Semaphore::new(places), run_id }
+    }
+}
+
+impl Pool {
+    /// Lends a connection, which `open` opens if none is free; waits for a place.
+    pub(crate) async fn lend(
+        &self,
+        open: impl Future<Output = Result<Connection, Fault>>,
+    ) -> Result<Lent<'_>, Fault> {
+        let place = self.places.acquire().await.map_err(|_| Fault::Unreachable)?;
+        let connection = match self.take() {
+            Some(connection) => connection,
+            None => open.await?,
+        };
+        Ok(Lent { pool: self, connection, _place: place })
+    }
+
+    fn take(&self) -> Option<Connection> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.retain(|connection| !connection.is_closed());
+        free.pop()
+    }
+}
+
+impl Lent<'_> {
+    /// Sends a commit, of which `before` other replies come first, and what waits for replicas.
+    /// `is_sent` becomes true when it may have gone.
+    pub(crate) async fn commit(
+        self,
+        (bytes, before): (Vec<u8>, u8),
+        replicas: Replicas,
+        is_sent: &mut bool,
+    ) -> Result<Heard, Fault> {
+        let commit = self.connection.send(bytes, before).ok_or(Fault::Unreachable)?;
+        *is_sent = true;
+        let waited = self.connection.send(replicas.wait(), 0);
+        let commit = commit.await.unwrap_or(Err(Fault::Cut))?;
+        let since = Instant::now();
+        let waited = waited.ok_or(Fault::Cut)?.await.unwrap_or(Err(Fault::Cut))?;
+        let heard = replicas.heard(&commit, waited, since.elapsed());
+        let Self { pool, connection, _place } = self;
+        pool.free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        Ok(heard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::Timestamp;
+
+    const TWO: Replicas = Replicas { count: 2, timeout: Duration::from_millis(70) };
+
+    fn commit(status: i64, rest: &[&[u8]]) -> Value {
+        let bulk = |bytes: &&[u8]| Value::Bulk(Some(bytes.to_vec()));
+        let time = [&b"1780000000"[..], b"0"];
+        let all = [Value::Int(status)].into_iter().chain(time.iter().chain(rest).map(bulk));
+        Value::Array(Some(all.collect()))
+    }
+
+    #[test]
+    fn a_commit_counts_by_the_reply_to_its_wait() {
+        let time = Timestamp::from_millis(1_780_000_000_010);
+        let alone = |fault| Heard::Reply(Reply::Alone { time, fault });
+        let later = Duration::from_millis(20);
+        for (waited, expected) in [
+            (Value::Int(2), Heard::Reply(Reply::Done { time })),
+            (Value::Int(3), Heard::Reply(Reply::Done { time })),
+            (Value::Int(1), alone(Fault::Replicas)),
+            (Value::Int(-1), alone(Fault::Replicas)),
+            (Value::Bulk(None), alone(Fault::Replicas)),
+            (Value::Error(b"UNBLOCKED force unblock".to_vec()), alone(Fault::Replicas)),
+            (Value::Error(b"NOPERM no permissions".to_vec()), alone(Fault::Forbidden)),
+        ] {
+            let heard = TWO.heard(&commit(0, &[]), waited.clone(), later);
+            assert_eq!(heard, expected, "{waited:?}");
+        }
+        // Nothing was written: what replicas have is of no account.
+        let heard = TWO.heard(&commit(1, &[b""]), Value::Int(0), later);
+        assert_eq!(heard, Heard::Reply(Reply::Mismatch { stands: None, time }));
+        let moved = Value::Error(b"MOVED 1 127.0.0.1:2".to_vec());
+        let heard = TWO.heard(&moved, Value::Int(0), later);
+        assert_eq!(heard, Heard::Moved("127.0.0.1:2".to_owned()));
+    }
+
+    #[test]
+    fn the_engine_never_waits_for_ever() {
+        assert_eq!(TWO.wait(), b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$2\r\n70\r\n");
+        let at_once = Replicas { timeout: Duration::ZERO, ..TWO };
+        assert!(at_once.wait().ends_with(b"$1\r\n1\r\n"));
+    }
+}
