@@ -4,6 +4,7 @@
 //! back because no replica said in time that it has it; connections without a bound; and a circuit
 //! that opens although the engine answers.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -95,7 +96,7 @@ fn connections_that_wait_for_replicas_are_bounded() {
             options.settings.max_wait = Span::from_millis(500);
         });
         let warm = |server: &Engine, _, i: usize| server.name(format!("warm {i}").as_bytes());
-        ask_all(&[server.clone()], 1, 20, warm).await;
+        ask_all(from_ref(&server), 1, 20, warm).await;
         replica.signal(Signal::STOP);
         let is_over = Arc::new(AtomicBool::new(false));
         let most = std::thread::scope(|scope| {
@@ -113,7 +114,7 @@ fn connections_that_wait_for_replicas_are_bounded() {
                     let each = |server: &Engine, client: usize, _| {
                         server.name(format!("{client}").as_bytes())
                     };
-                    ask_all(&[server.clone()], 1_000, 1, each).await.get()
+                    ask_all(from_ref(&server), 1_000, 1, each).await.get()
                 })
             });
             is_over.store(true, Ordering::Relaxed);

@@ -43,12 +43,9 @@ fn a_server_whose_replica_stands_still_does_what_on_failure_says() {
         (answer["decision"].as_str().expect("one").to_owned(), answer["status"].as_u64())
     };
     let fault = "tollgate_store_faults_total{fault=\"replicas\"}";
-    let passes = |rule: &str,
-                  ip: &str,
-                  ask: &mut dyn FnMut(&str, &str) -> (String, Option<u64>)| {
-        wait_until("a replica has it", READY_WITHIN, || (ask(rule, ip).0 == "allow").then_some(()));
-    };
-    passes("deny", "192.0.2.200", &mut ask);
+    wait_until("a replica has it", READY_WITHIN, || {
+        (ask("deny", "192.0.2.200").0 == "allow").then_some(())
+    });
     let before = told(&server, fault);
     replica.signal(Signal::STOP);
     for _ in 0..3 {
