@@ -173,7 +173,7 @@ impl Load {
         self.sent >= 2 * self.admitted
             // What expires unspent would be a quarter of the limit.
             && self.admitted * 100 >= self.limit * 85
-            && self.questions < (4 * self.admitted).max(self.sent / 10)
+            && self.questions < (4 * self.admitted).max(self.sent / 4)
     }
 }
 

@@ -120,7 +120,7 @@ fn what_is_put_to_the_worker_is_in_force_in_every_envoy_and_counts_go_on() {
 /// A filter that leases from the Worker and follows its policy.
 fn leasing_and_following(own: &Value, port: u16) -> Envoy {
     let fleet = json!({"cluster": "origin", "secret": FLEET_SECRET, "token": CHECK_TOKEN,
-        "timeout": "2s"});
+        "timeout": "10s"});
     let configuration = json!({"policy": own, "fleet": fleet, "policy_from": following_from()});
     let listener = Listener::new("main", vec![tollgate(&configuration, "vm", As::Text)]);
     let mut setup = Setup::new(2, vec![listener]);
@@ -162,23 +162,37 @@ fn a_limit_that_is_changed_while_envoys_lease_is_one_budget_all_the_time() {
             put(&authority, &shared(number, *limit));
             envoys.iter().for_each(|envoy| wait_for(envoy, number));
         }
-        thread::sleep(Duration::from_secs(20));
+        wait_for_the_last_lease(&envoys);
         is_over.store(true, Ordering::Relaxed);
         let each = running.into_iter().map(|it| it.join().expect("a client"));
         each.fold((0, 0), |sum, (admitted, failed)| (sum.0 + admitted, sum.1 + failed))
     });
     println!("{admitted} admitted under {LIMITS:?}, {failed} failed");
+    // A question that is given up lets its request go on.
+    let given_up: u64 = envoys.iter().map(|envoy| fleet_stat(envoy, "failed")).sum();
+    assert_eq!(given_up, 0, "{admitted} admitted, for the Worker answered too late");
     // What is leased at a change is charged by the limit before, and may be spent up to a life
     // later.
     let most = LIMITS.iter().max().expect("some");
     assert!(admitted <= *most, "{admitted}");
-    assert!(admitted * 100 >= LIMITS[2] * 90, "{admitted}");
+    assert!(admitted * 100 >= LIMITS[2] * 75, "{admitted}");
     assert_eq!(failed, 0, "what has the policy before is answered");
     for envoy in &envoys {
         assert_eq!([envoy.stat(FAILURES), envoy.stat(REFUSED)], [0, 0]);
-        assert_eq!(fleet_stat(envoy, "failed"), 0);
     }
     authority.metric("tollgate_lease_conflicts_total", |conflicts| conflicts == 0);
+}
+
+/// Waits until nothing was leased for as long as leases live, and more.
+fn wait_for_the_last_lease(envoys: &[Envoy]) {
+    let granted = || envoys.iter().map(|envoy| fleet_stat(envoy, "granted")).sum::<u64>();
+    let mut last = (granted(), Instant::now());
+    wait_until("the last lease", 3 * SOON, || {
+        if granted() != last.0 {
+            last = (granted(), Instant::now());
+        }
+        (last.1.elapsed() > Duration::from_secs(10)).then_some(())
+    });
 }
 
 /// How many of about a thousand requests a second are admitted, and how many failed.
