@@ -5,6 +5,7 @@
 //! fails costs is charges, never admissions, as far as it keeps what it acknowledged.
 
 mod fleet_cluster;
+mod fleet_engine_clocks;
 mod fleet_engine_faults;
 mod fleet_engine_flood;
 mod fleet_engine_hostile;
@@ -32,9 +33,13 @@ pub fn runtime() -> Runtime {
 
 /// What is asked of a key under `limit` in 366 days: one more comes back after hours.
 pub fn request(limit: u64) -> Vec<u8> {
+    request_under(&format!(r#"{{"limit": {limit}, "window": "366d"}}"#))
+}
+
+/// What is asked of a key under a quota.
+pub fn request_under(quota: &str) -> Vec<u8> {
     let document = format!(
-        r#"{{"version": 1, "rules": [{{"name": "r", "key": ["client_ip"],
-           "quotas": [{{"limit": {limit}, "window": "366d"}}]}}]}}"#
+        r#"{{"version": 1, "rules": [{{"name": "r", "key": ["client_ip"], "quotas": [{quota}]}}]}}"#
     );
     let policy = Policy::compile(&document, Surface::Library).expect("a policy");
     let body = br#"{"method": "GET", "path": "/", "client_ip": "192.0.2.1"}"#;
