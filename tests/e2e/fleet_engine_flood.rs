@@ -68,7 +68,8 @@ fn a_flood_of_fresh_keys_frees_nobody_and_takes_no_memory_here() {
                                 Err(Failed::Engine(Fault::OutOfMemory)) => break 1,
                                 // A machine that stands still: nothing was charged.
                                 Err(Failed::Overloaded) => {
-                                    counts[3].fetch_add(1, Ordering::Relaxed);
+                                    let again = counts[3].fetch_add(1, Ordering::Relaxed);
+                                    assert!(again < keys, "overloaded for ever");
                                 }
                                 other => panic!("neither charged nor full: {other:?}"),
                             }
