@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_e2e::authority::Kind;
-use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::http::Request;
 use tollgate_e2e::process::wait_until;
 use tollgate_e2e::server::{CHECK_TOKEN, FLEET_SECRET};
 use tollgate_e2e::workerd::answer;
@@ -133,8 +133,10 @@ pub fn load(envoys: &[Envoy], is_over: &AtomicBool, others: &[u16]) -> (u64, u64
 /// Waits until every Envoy has leased: a server leases nothing for 11 s after its start.
 pub fn wait_for_grants(envoys: &[Envoy]) {
     wait_until("a lease is granted", SOON, || {
-        let mut clients: Vec<Client> = envoys.iter().map(Envoy::client).collect();
-        for client in &mut clients {
+        for envoy in envoys {
+            // The burst comes back first: of what others have used up nobody is leased anything.
+            thread::sleep(Duration::from_millis(1_000 * BURST / RATE + 100));
+            let mut client = envoy.client();
             (0..40).for_each(|_| drop(client.send(&get("a"))));
         }
         envoys.iter().all(|envoy| fleet_stat(envoy, "granted") > 0).then_some(())
