@@ -1,6 +1,6 @@
 //! A real Redis of one test, and a proxy in front of it.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::process::Command;
 
@@ -149,7 +149,7 @@ impl Redis {
         let mut read = Vec::new();
         loop {
             let mut buffer = [0; 4_096];
-            let len = stream.read(&mut buffer).ok().filter(|len| *len > 0)?;
+            let len = process::read(&mut stream, &mut buffer).ok().filter(|len| *len > 0)?;
             read.extend_from_slice(&buffer[..len]);
             if let Some((value, _)) = resp::read(&read).expect("a reply") {
                 return Some(value);

@@ -1,12 +1,12 @@
 //! Hostile connections: too many, too slow, too long, or no HTTP at all.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tollgate_e2e::http::Request;
-use tollgate_e2e::process::{allow_open_files, wait_until};
+use tollgate_e2e::process::{self, allow_open_files, wait_until};
 use tollgate_e2e::server::{ADMIN_TOKEN, Setup, TollgateServer};
 use tollgate_e2e::workerd::{answer, check_request};
 
@@ -28,7 +28,7 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let (mut read, started) = (Vec::new(), Instant::now());
     let mut some = [0; 4096];
     loop {
-        match stream.read(&mut some) {
+        match process::read(stream, &mut some) {
             Ok(0) => return read,
             Ok(n) => read.extend_from_slice(&some[..n]),
             Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => return read,
@@ -78,7 +78,7 @@ fn an_address_has_a_part_of_the_connections() {
     wait_until("closed at once", PATIENCE, || {
         let mut one_more = connect(&server);
         one_more.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket");
-        matches!(one_more.read(&mut [0]), Ok(0)).then_some(())
+        matches!(process::read(&mut one_more, &mut [0]), Ok(0)).then_some(())
     });
     drop(held.pop());
     let metrics = wait_until("room", PATIENCE, || {
@@ -95,7 +95,7 @@ fn an_address_has_a_part_of_the_connections() {
     assert_ne!(metrics, "0");
     for stream in &mut held {
         stream.write_all(&Request::get("/.well-known/tollgate/health").to_bytes()).expect("sent");
-        assert!(stream.read(&mut [0; 64]).expect("who is served stays") > 0);
+        assert!(process::read(stream, &mut [0; 64]).expect("who is served stays") > 0);
     }
 }
 
@@ -174,7 +174,7 @@ fn what_is_no_http_is_refused_and_harms_nobody() {
 fn so_far(stream: &mut TcpStream, read: &mut Vec<u8>) {
     let mut some = [0; 4096];
     stream.set_nonblocking(true).expect("a socket");
-    while let Ok(n @ 1..) = stream.read(&mut some) {
+    while let Ok(n @ 1..) = process::read(stream, &mut some) {
         read.extend_from_slice(&some[..n]);
     }
 }

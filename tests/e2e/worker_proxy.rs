@@ -1,7 +1,7 @@
 //! In front of an origin: what is admitted passes as if nobody stood between, what is not gets the
 //! refusal of docs/fields.md, and the origin does not see it.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{ANSWER_WITHIN, Request, Response};
+use tollgate_e2e::process::read;
 use tollgate_e2e::workerd::{Setup, Workerd};
 
 use crate::worker_origin::{Received, serve};
@@ -155,7 +156,7 @@ fn read_until(stream: &mut TcpStream, seen: &mut String, end: &str) {
     let mut piece = [0; 4096];
     while !seen.contains(end) {
         let n =
-            stream.read(&mut piece).unwrap_or_else(|e| panic!("{end} did not come: {e}; {seen}"));
+            read(stream, &mut piece).unwrap_or_else(|e| panic!("{end} did not come: {e}; {seen}"));
         assert!(n > 0, "closed before {end}: {seen}");
         seen.push_str(&String::from_utf8_lossy(&piece[..n]));
     }

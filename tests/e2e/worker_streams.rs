@@ -1,7 +1,7 @@
 //! Origins that stall, that stream without end, that speak more than one answer: the Worker holds
 //! no body in memory, and nobody else waits.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate_e2e::http::{ANSWER_WITHIN, Client, Request};
-use tollgate_e2e::process::wait_until;
+use tollgate_e2e::process::{self, wait_until};
 use tollgate_e2e::workerd::{Setup, Workerd};
 
 use crate::worker_origin::{Received, serve};
@@ -144,7 +144,7 @@ fn a_gibibyte_passes_and_is_not_held() {
             assert!(held < HELD, "{held} bytes are held for a client that does not read");
             let mut piece = vec![0; MIB];
             while received < GIB {
-                let read = stream.read(&mut piece).expect("more");
+                let read = process::read(&mut stream, &mut piece).expect("more");
                 assert!(read > 0, "it ended after {received}");
                 received += read;
             }
@@ -202,7 +202,7 @@ fn an_upload_of_a_gibibyte_passes_and_is_not_held() {
             });
             let (mut answer, mut some) = (String::new(), [0; 4096]);
             while !answer.ends_with(&GIB.to_string()) {
-                let read = stream.read(&mut some).expect("an answer");
+                let read = process::read(&mut stream, &mut some).expect("an answer");
                 assert!(read > 0, "{answer}");
                 answer.push_str(&String::from_utf8_lossy(&some[..read]));
             }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use prost::Message;
 
-use crate::process::wait_until;
+use crate::process::{read, wait_until};
 
 /// `ExportTraceServiceRequest`.
 #[derive(Clone, PartialEq, Message)]
@@ -214,7 +214,7 @@ fn serve(mut stream: TcpStream, manner: Manner, all: &Mutex<Vec<Taken>>) {
                 break (head, came[end + 4..].to_vec());
             }
         }
-        match stream.read(&mut some) {
+        match read(&mut stream, &mut some) {
             Ok(read @ 1..) => came.extend_from_slice(&some[..read]),
             Ok(0) | Err(_) => return,
         }

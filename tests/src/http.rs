@@ -10,9 +10,11 @@
 //! assert_eq!((answer.status, answer.text()), (200, "hello\n".into()));
 //! ```
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
+
+use crate::process::read;
 
 /// No answer within this time fails the test: a request that hangs is a bug, not a slow machine.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(20);
@@ -214,7 +216,7 @@ impl Client {
 
     fn fill(&mut self) -> io::Result<usize> {
         let mut chunk = [0; 16 * 1024];
-        let n = self.stream.read(&mut chunk)?;
+        let n = read(&mut self.stream, &mut chunk)?;
         self.read.extend_from_slice(&chunk[..n]);
         Ok(n)
     }

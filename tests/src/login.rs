@@ -96,7 +96,10 @@ impl Seen {
         while is_there && self.is_held.load(SeqCst) {
             is_there = match connection.peek(&mut [0]) {
                 Ok(read) => read > 0,
-                Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+                Err(error) => matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ),
             };
         }
         connection.set_read_timeout(None).expect("no time-out");

@@ -16,6 +16,7 @@
 //! ```
 
 use std::fs::{self, File};
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -65,6 +66,21 @@ pub fn allow_open_files(wanted: u64) {
     if limit.current.is_some_and(|current| current < wanted) {
         let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
         setrlimit(Resource::Nofile, raised).expect("the limit of open files cannot be raised");
+    }
+}
+
+/// Reads as [`Read::read`] does, and once more where that was interrupted: who reads with a time-out
+/// is told so when the machine stood still and goes on (signal(7)).
+///
+/// # Errors
+///
+/// As there.
+pub fn read(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
     }
 }
 

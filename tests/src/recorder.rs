@@ -5,7 +5,7 @@
 //! Deliberately absent: any order between connections: the history has it by the commits' values.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,6 +15,7 @@ use std::time::Instant;
 use tollgate_redis::resp::{self, Value};
 
 use crate::history::{Commit, Said};
+use crate::process::read;
 
 /// What went through all recorders of an engine.
 #[derive(Clone, Default)]
@@ -165,7 +166,7 @@ fn carry(
     is_muted: impl Fn() -> bool,
 ) {
     let (mut held, mut buffer) = (Vec::new(), vec![0; 65_536]);
-    while let Ok(len) = from.read(&mut buffer) {
+    while let Ok(len) = read(&mut from, &mut buffer) {
         if len == 0 {
             break;
         }
