@@ -69,8 +69,8 @@ pub fn allow_open_files(wanted: u64) {
     }
 }
 
-/// Reads as [`Read::read`] does, and once more where that was interrupted: who reads with a time-out
-/// is told so when the machine stood still and goes on (signal(7)).
+/// Reads as [`Read::read`] does, and once more where that was interrupted: who reads with a
+/// time-out is told so when the machine stood still and goes on (signal(7)).
 ///
 /// # Errors
 ///
