@@ -146,7 +146,8 @@ fn a_server_that_was_set_back_is_not_followed() {
     put(&server, &policy(2, 20));
     wait_for(&envoy, 2);
     server.crash(); // nothing is kept: it has its file again, as version 1
-    wait_until("every worker has seen it", SOON, || (envoy.stat(REFUSED) >= 3).then_some(()));
+    // The main thread may have asked for nothing since the first policy: to it nothing is new.
+    wait_until("every worker has seen it", SOON, || (envoy.stat(REFUSED) >= 2).then_some(()));
     assert!(all_have(envoy.ports[0], 2));
     let log = envoy.server.log();
     let line = "has policy 1, and 2 is in force here, which stays";
