@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use crate::process::read;
 
-/// No answer within this time fails the test: a request that hangs is a bug, not a slow machine.
-pub const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+/// No answer within this time fails the test: a request that hangs is a bug, and no machine is so
+/// slow, even when the first of all waits for its server to be read from a disk.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 const MAX_HEADERS: usize = 128;
 

@@ -16,11 +16,13 @@
 //! ```
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,6 +38,7 @@ pub const READY_WITHIN: Duration = Duration::from_secs(90);
 
 /// The path in the environment variable `name`; a failed test that says which command sets it.
 pub fn required_path(name: &str, command: &str) -> PathBuf {
+    tell_failures_at_once();
     let value = std::env::var_os(name).filter(|value| !value.is_empty());
     let path = value.map(PathBuf::from);
     let path = path.unwrap_or_else(|| panic!("{name} is not set; run `{command}`, which sets it"));
@@ -45,6 +48,25 @@ pub fn required_path(name: &str, command: &str) -> PathBuf {
         path.display()
     );
     path
+}
+
+/// Says why a test failed when it fails, too: what the test harness shows at the end of a run of
+/// minutes is lost where the run is ended before, or only a part of what it printed is kept.
+fn tell_failures_at_once() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let shown_at_the_end = panic::take_hook();
+        panic::set_hook(Box::new(move |failure| {
+            let thread = thread::current();
+            tell(&format!("{}: {failure}", thread.name().unwrap_or("a thread")));
+            shown_at_the_end(failure);
+        }));
+    });
+}
+
+/// Prints `line` past the harness, which keeps what tests print by `eprintln`.
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// How often a test with a long form is done: what the environment variable `name` says, `short`
@@ -203,6 +225,7 @@ impl Server {
     /// Prints what became of it, for who reads why a test failed.
     fn tell(&mut self) {
         const LINES: usize = 40;
+        const LINES_AT_ONCE: usize = 5;
         let state = match self.child.try_wait() {
             Ok(None) => "runs".to_owned(),
             Ok(Some(status)) => format!("ended with {status}"),
@@ -210,8 +233,12 @@ impl Server {
         };
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
-        let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
-        eprintln!("the server {} {state}; its last lines:\n{}", self.pid(), last.join("\n"));
+        let last = |n: usize| lines.get(lines.len().saturating_sub(n)..).unwrap_or_default();
+        let told = |n: usize| {
+            format!("the server {} {state}; its last lines:\n{}", self.pid(), last(n).join("\n"))
+        };
+        tell(&told(LINES_AT_ONCE));
+        eprintln!("{}", told(LINES));
     }
 
     /// Resident memory in bytes, of the process itself.
