@@ -187,8 +187,10 @@ impl Setup {
             ["entry.mjs", "build/index.js", "build/index_bg.wasm", "build/operator_bg.wasm"]
         {
             let from = worker_dir().join(module);
-            fs::copy(&from, dir.path().join(module))
-                .unwrap_or_else(|e| panic!("cannot copy {}: {e}; run `{RUN}`", from.display()));
+            // Not `fs::copy`, which fails where the machine stood still meanwhile (EINTR).
+            let bytes = fs::read(&from)
+                .unwrap_or_else(|e| panic!("cannot read {}: {e}; run `{RUN}`", from.display()));
+            fs::write(dir.path().join(module), bytes).expect("the module is written");
         }
         for (i, policy) in self.policies.iter().enumerate() {
             let compiled = self.compiled.clone().unwrap_or_else(|| compiled(policy));

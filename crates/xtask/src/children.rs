@@ -12,7 +12,7 @@ use signal_hook::{
 };
 use std::{
     os::unix::process::CommandExt,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
     sync::Mutex,
     thread,
     time::{Duration, Instant},
@@ -60,6 +60,11 @@ pub fn spawn(command: &mut Command, stop: Stop) -> Result<Running> {
 impl Running {
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its standard output, if that was piped and nobody has taken it.
+    pub fn output(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
     }
 
     /// The exit status once the child has ended; `None` while it runs.

@@ -10,7 +10,7 @@ use crate::{
 };
 use std::{
     fs::{self, File},
-    io::Read,
+    io::{BufRead, BufReader, Read},
     path::Path,
     process::{Command, ExitStatus, Stdio},
     thread,
@@ -28,6 +28,26 @@ pub type Runner<'a> = &'a dyn Fn(&mut Command, &str) -> Result<()>;
 pub fn shown(command: &mut Command, fix: &str) -> Result<()> {
     let status = children::spawn(command, Stop::Group)?.wait()?;
     check(command, status, String::new(), fix)
+}
+
+/// Runs `command` on the terminal of the caller, and keeps the lines of its standard output that are
+/// `wanted`.
+pub fn watched(
+    command: &mut Command,
+    wanted: impl Fn(&str) -> bool,
+    fix: &str,
+) -> Result<(Result<()>, Vec<String>)> {
+    let mut running = children::spawn(command.stdout(Stdio::piped()), Stop::Group)?;
+    let mut kept = Vec::new();
+    for line in running.output().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
+        let line = line.or_problem("cannot read what a command says", "run it by hand")?;
+        println!("{line}");
+        if wanted(&line) {
+            kept.push(line);
+        }
+    }
+    let status = running.wait()?;
+    Ok((check(command, status, String::new(), fix), kept))
 }
 
 /// Runs `command` quietly and returns its standard output.

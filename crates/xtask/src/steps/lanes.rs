@@ -5,7 +5,10 @@
 //! says is never mixed with another one's: the first lane writes to the terminal, the second into
 //! logs that are shown whole when their step has ended.
 
-use super::step::{Lane, Step};
+use super::{
+    second_try,
+    step::{Lane, Step},
+};
 use crate::{
     children::{self, Stop},
     problem::{OrProblem, Result},
@@ -40,6 +43,7 @@ pub fn run(workspace: &Workspace, steps: &[&'static Step]) -> Result<()> {
     }
     // What could not be installed fails the steps that need it, not the others.
     tools::ensure(workspace, &wanted).err().iter().for_each(|problem| eprintln!("\n{problem}"));
+    second_try::forget(workspace);
     let started = Instant::now();
     let of = |lane| steps.iter().copied().filter(move |step| step.lane == lane);
     let ended = Mutex::new(Vec::new());
@@ -60,7 +64,7 @@ pub fn run(workspace: &Workspace, steps: &[&'static Step]) -> Result<()> {
     run_all(Lane::Alone, true);
     let mut ended = ended.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     ended.sort_by_key(|one| steps.iter().position(|step| std::ptr::eq(*step, one.step)));
-    summary(&ended, started.elapsed())
+    summary(&ended, started.elapsed(), &second_try::told(workspace))
 }
 
 fn run_step(workspace: &Workspace, step: &'static Step, terminal: bool) -> Ended {
@@ -108,7 +112,7 @@ fn log_of(workspace: &Workspace, step: &Step) -> PathBuf {
     workspace.out.join(format!("run/step-{name}.log"))
 }
 
-fn summary(ended: &[Ended], elapsed: Duration) -> Result<()> {
+fn summary(ended: &[Ended], elapsed: Duration, second_tries: &str) -> Result<()> {
     println!("\n{:<8}  {:<32}  {:<6}  time", "group", "step", "result");
     for Ended { step, passed, time } in ended {
         let (verdict, time) = (verdict(*passed), seconds(*time));
@@ -119,6 +123,9 @@ fn summary(ended: &[Ended], elapsed: Duration) -> Result<()> {
         children::processor_time().map(|used| format!(", {} of processors", seconds(used)));
     let used = processors.unwrap_or_default();
     println!("\n{} passed, {failed} failed, in {}{used}", ended.len() - failed, seconds(elapsed));
+    for name in second_tries.lines() {
+        println!("passed only at the second try, to be mended: {name}");
+    }
     if failed == 0 {
         return Ok(());
     }

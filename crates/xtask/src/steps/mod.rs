@@ -11,6 +11,7 @@ mod packages;
 mod page_types;
 mod readme;
 mod rust;
+mod second_try;
 mod servers;
 mod step;
 

@@ -4,7 +4,7 @@
 //! "envoy" run in the Envoy step, those with "fleet" in the fleet's, all others in the workerd
 //! step, so none is forgotten.
 
-use super::readme;
+use super::{readme, second_try};
 use crate::{
     build::{self, Product},
     children::{self, Stop},
@@ -107,16 +107,20 @@ fn e2e(workspace: &Workspace, also: &[&str], wanted: impl Fn(&str) -> bool) -> R
             "add the [[test]] to tests/Cargo.toml",
         ));
     }
-    // Optimised, because these tests are also clients that race each other.
-    let mut command = Command::new("cargo");
-    command
-        .current_dir(&workspace.root)
-        .args(["test", "-p", E2E, "--profile", "release-test"])
-        .args(also);
-    tests.iter().for_each(|test| {
-        command.args(["--test", test]);
-    });
-    run::shown(env::for_tests(workspace, &mut command), "read the failed test")
+    let command = |names: &[String]| {
+        // Optimised, because these tests are also clients that race each other.
+        let mut command = Command::new("cargo");
+        command.current_dir(&workspace.root);
+        command.args(["test", "-p", E2E, "--profile", "release-test"]).args(also);
+        tests.iter().for_each(|test| {
+            command.args(["--test", test]);
+        });
+        if !names.is_empty() {
+            command.args(["--", "--exact", "--test-threads", "1"]).args(names);
+        }
+        command
+    };
+    second_try::run(workspace, command)
 }
 
 /// Starts `cargo xtask up` as a person would, sees what it shows, stops it, sees nothing left.
