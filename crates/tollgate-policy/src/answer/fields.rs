@@ -4,8 +4,6 @@
 //! rely on: who spreads `r` units over `t` seconds is never refused, who waits `Retry-After` is
 //! admitted. Seconds round up, and are never 0. Jitter only ever makes a wait longer.
 
-use core::fmt::Write;
-
 use base64ct::{Base64, Encoding};
 use tollgate_core::{Algorithm, Decision, Span};
 
@@ -67,15 +65,6 @@ pub(crate) struct FieldWriter<'a> {
     pub(crate) jitter: Span,
 }
 
-/// Writes into `text`, which cannot fail, and sends it.
-macro_rules! send {
-    ($sink:ident, $text:ident, $name:literal, $($format:tt)*) => {{
-        $text.clear();
-        let _ = write!($text, $($format)*);
-        $sink($name, $text.as_str());
-    }};
-}
-
 impl<'a> FieldWriter<'a> {
     /// The fields of every refusal. It is one client's and of the moment, so no cache may store it
     /// (RFC 6585, 4).
@@ -91,7 +80,8 @@ impl<'a> FieldWriter<'a> {
         }
         sink("cache-control", "no-store");
         if let Some(wait) = retry_after {
-            send!(sink, text, "retry-after", "{}", seconds(wait.saturating_add(self.jitter)));
+            let seconds = seconds(wait.saturating_add(self.jitter));
+            send_number("retry-after", seconds, text, sink);
         }
     }
 
@@ -106,26 +96,33 @@ impl<'a> FieldWriter<'a> {
     ) where
         I: Iterator<Item = Reported<'a>>,
     {
+        let generation = self.response.headers;
+        match generation {
+            HeaderGeneration::Off => return,
+            HeaderGeneration::Draft11 => return self.draft_11(reported, pk, text, sink),
+            HeaderGeneration::Draft7 | HeaderGeneration::Draft6 | HeaderGeneration::XRateLimit => {}
+        }
         let Some(nearest) = self.nearest(reported()) else { return };
-        let (limit, r, t) = (nearest.limit, nearest.remaining, nearest.reset_seconds);
-        match self.response.headers {
-            HeaderGeneration::Off => {}
-            HeaderGeneration::Draft11 => self.draft_11(reported, pk, text, sink),
-            HeaderGeneration::Draft7 => {
-                plain_policy(reported(), text, sink);
-                send!(sink, text, "ratelimit", "limit={limit}, remaining={r}, reset={t}");
+        let numbers = [nearest.limit, nearest.remaining, nearest.reset_seconds];
+        if generation != HeaderGeneration::XRateLimit {
+            plain_policy(reported(), text, sink);
+        }
+        if generation == HeaderGeneration::Draft7 {
+            text.clear();
+            for (name, number) in ["limit=", ", remaining=", ", reset="].into_iter().zip(numbers) {
+                text.push(name);
+                text.push_number(number);
             }
-            HeaderGeneration::Draft6 => {
-                plain_policy(reported(), text, sink);
-                send!(sink, text, "ratelimit-limit", "{limit}");
-                send!(sink, text, "ratelimit-remaining", "{r}");
-                send!(sink, text, "ratelimit-reset", "{t}");
-            }
+            return sink("ratelimit", text.as_str());
+        }
+        let names = match generation {
             HeaderGeneration::XRateLimit => {
-                send!(sink, text, "x-ratelimit-limit", "{limit}");
-                send!(sink, text, "x-ratelimit-remaining", "{r}");
-                send!(sink, text, "x-ratelimit-reset", "{t}");
+                ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"]
             }
+            _ => ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"],
+        };
+        for (name, number) in names.into_iter().zip(numbers) {
+            send_number(name, number, text, sink);
         }
     }
 
@@ -159,17 +156,23 @@ impl<'a> FieldWriter<'a> {
         for reported in reported() {
             begin_member(text);
             push_quoted(&reported.quota.name, text);
-            let _ = write!(text, ";q={}", reported.decision.limit);
+            text.push(";q=");
+            text.push_number(reported.decision.limit);
             push_window(reported.quota.window, text);
             self.push_partition_key(|| pk(reported.partition), text);
+        }
+        if text.is_empty() {
+            return; // none was decided
         }
         sink("ratelimit-policy", text.as_str());
         text.clear();
         for reported in reported() {
             begin_member(text);
             push_quoted(&reported.quota.name, text);
-            let _ =
-                write!(text, ";r={};t={}", available(&reported), self.effective_window(&reported));
+            text.push(";r=");
+            text.push_number(available(&reported));
+            text.push(";t=");
+            text.push_number(self.effective_window(&reported));
             self.push_partition_key(|| pk(reported.partition), text);
         }
         sink("ratelimit", text.as_str());
@@ -182,7 +185,9 @@ impl<'a> FieldWriter<'a> {
         }
         let mut buffer = [0; 12];
         if let Ok(encoded) = Base64::encode(&pk().to_be_bytes(), &mut buffer) {
-            let _ = write!(text, ";pk=:{encoded}:");
+            text.push(";pk=:");
+            text.push(encoded);
+            text.push(":");
         }
     }
 
@@ -226,7 +231,7 @@ fn plain_policy<'a>(reported: impl Iterator<Item = Reported<'a>>, text: &mut Tex
     text.clear();
     for reported in reported {
         begin_member(text);
-        let _ = write!(text, "{}", reported.decision.limit);
+        text.push_number(reported.decision.limit);
         push_window(reported.quota.window, text);
     }
     sink("ratelimit-policy", text.as_str());
@@ -242,7 +247,7 @@ fn available(reported: &Reported<'_>) -> u64 {
 
 fn begin_member(text: &mut Text) {
     if !text.is_empty() {
-        let _ = text.write_str(", ");
+        text.push(", ");
     }
 }
 
@@ -250,25 +255,30 @@ fn begin_member(text: &mut Text) {
 fn push_window(window: Span, text: &mut Text) {
     let secs = window.as_secs_ceil();
     if Span::from_secs(secs) == window {
-        let _ = write!(text, ";w={secs}");
+        text.push(";w=");
+        text.push_number(secs);
     }
 }
 
 /// `name` as a structured-field String (RFC 9651, 3.3.3), which is a JSON string too: names are
 /// %x20-7E.
-pub(crate) fn push_quoted(name: &str, text: &mut impl Write) {
-    let escaped = name.split_inclusive(['"', '\\']);
-    let _ = text.write_str("\"");
-    for part in escaped {
+fn push_quoted(name: &str, text: &mut Text) {
+    text.push("\"");
+    for part in name.split_inclusive(['"', '\\']) {
         match part.strip_suffix(['"', '\\']) {
             Some(plain) => {
-                let sign = part.get(plain.len()..).unwrap_or_default();
-                let _ = write!(text, "{plain}\\{sign}");
+                text.push(plain);
+                text.push("\\");
+                text.push(part.get(plain.len()..).unwrap_or_default());
             }
-            None => {
-                let _ = text.write_str(part);
-            }
+            None => text.push(part),
         }
     }
-    let _ = text.write_str("\"");
+    text.push("\"");
+}
+
+fn send_number(name: &'static str, number: u64, text: &mut Text, sink: Sink<'_>) {
+    text.clear();
+    text.push_number(number);
+    sink(name, text.as_str());
 }
