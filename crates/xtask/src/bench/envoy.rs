@@ -158,7 +158,7 @@ fn variants(noop: &Path, tollgate: &Path) -> Vec<Variant> {
     ]
 }
 
-fn policy(path: &str, key: &Value, quota: &Value) -> Value {
+pub fn policy(path: &str, key: &Value, quota: &Value) -> Value {
     json!({"version": 1, "rules": [
         {"name": "bench", "when": {"paths": [path]}, "key": key, "quotas": [quota]},
     ]})
@@ -200,7 +200,7 @@ fn native(bucket: &Value) -> Value {
     })
 }
 
-fn native_per_client(bucket: &Value) -> Value {
+pub fn native_per_client(bucket: &Value) -> Value {
     let mut filter = native(bucket);
     let config = &mut filter["typed_config"];
     config["rate_limits"] = json!([

@@ -11,6 +11,7 @@ pub mod cpu;
 mod decisions;
 mod effort;
 pub mod envoy;
+mod envoy_counted;
 pub mod figures;
 mod fleet;
 mod fleet_leases;
@@ -116,9 +117,10 @@ pub fn check(workspace: &Workspace) -> Result<()> {
 }
 
 fn check_asked(workspace: &Workspace, options: &Options) -> Result<()> {
-    let can = |part: &Part| matches!(part, Part::Core | Part::Policy | Part::Accuracy);
+    let can =
+        |part: &Part| matches!(part, Part::Core | Part::Policy | Part::Accuracy | Part::Envoy);
     if !options.parts.iter().all(can) {
-        let why = "only core and policy have ceilings, and accuracy a document";
+        let why = "only core, policy and envoy have ceilings, and accuracy a document";
         return Err(Problem::new("cannot check", why, "cargo xtask bench core policy --check"));
     }
     if options.parts.contains(&Part::Accuracy) {
@@ -126,6 +128,10 @@ fn check_asked(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     if options.parts.iter().any(|part| *part != Part::Accuracy) {
         tools::ensure(workspace, NEEDED_TO_CHECK)?;
+        if options.parts.contains(&Part::Envoy) {
+            tools::ensure(workspace, &[&tools::ENVOY])?;
+            build::build(workspace, Product::Envoy)?;
+        }
         check_parts(workspace, &options.parts)?;
     }
     Ok(())
@@ -146,6 +152,9 @@ fn check_parts(workspace: &Workspace, parts: &[Part]) -> Result<()> {
     }
     if parts.contains(&Part::Policy) {
         lookup::check(workspace)?;
+    }
+    if parts.contains(&Part::Envoy) {
+        envoy_counted::check(workspace)?;
     }
     Ok(())
 }

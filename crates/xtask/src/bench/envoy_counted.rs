@@ -1,0 +1,332 @@
+//! Envoy: instructions of one request, counted by callgrind, which sees what V8 has compiled, too:
+//! within 2 % the same however busy the machine is.
+//!
+//! Invariant: all rows are listeners of one Envoy with one worker and differ in the HTTP filter and
+//! in nothing else; each is asked the same requests, on so many connections at once that Envoy does
+//! not look for more work after each. What it does at its start and between the rows is not counted.
+
+use super::{
+    envoy::{bootstrap, native_per_client, policy, wasm},
+    figures::{Table, figure},
+};
+use crate::{
+    children::{self, Running, Stop},
+    problem::{OrProblem, Problem, Result},
+    run,
+    servers::{free_port, log_to},
+    tools::envoy::binary,
+    workspace::Workspace,
+};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{Ipv4Addr, TcpStream},
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Until the host has its caches, and a limiter that starts full refuses.
+const FIRST_TURNS: usize = 10;
+const COUNTED_TURNS: usize = 64;
+/// Each has one request under way in a turn.
+const CONNECTIONS: usize = 16;
+/// For Envoy's start: all of the filter is compiled by an emulated processor.
+const PATIENCE: Duration = Duration::from_secs(400);
+const PLENTY: u32 = 1_000_000_000;
+
+/// What each request carries besides `host` and the key.
+const USUAL: [&str; 8] = [
+    "user-agent: curl/8.5.0",
+    "accept: */*",
+    "accept-encoding: gzip, br",
+    "accept-language: en-GB,en;q=0.9",
+    "cookie: session=5f2b1c9e8d7a4f60b3c1",
+    "referer: https://shop.example/list",
+    "x-request-start: t=1700000000",
+    "cache-control: no-cache",
+];
+/// How many more fields a request has that came through a browser and other proxies.
+const MORE: usize = 20;
+
+/// One listener.
+struct Row {
+    label: &'static str,
+    filter: Option<Value>,
+    is_denied: bool,
+    has_more_fields: bool,
+    /// The row that it is compared with, and by how much it may cost more.
+    ceiling: Option<(usize, f64)>,
+}
+
+const NATIVE: usize = 1;
+const NATIVE_DENIED: usize = 2;
+const NATIVE_MORE: usize = 3;
+
+fn rows(module: &Path) -> Vec<Row> {
+    let plenty = json!({"max_tokens": PLENTY, "tokens_per_fill": PLENTY, "fill_interval": "1s"});
+    let one = json!({"max_tokens": 1, "tokens_per_fill": 1, "fill_interval": "86400s"});
+    let quota = json!({"limit": 1_000_000, "window": "1s"});
+    let day = json!({"limit": 1, "window": "1d"});
+    let (header, address) = (json!([{"header": "x-key"}]), json!(["client_ip"]));
+    // Machines of one id are one: more than four cannot be under callgrind.
+    let ours = |policy: Value| {
+        let mut filter = wasm(module, "counted", &policy);
+        filter["typed_config"]["config"]["root_id"] = policy["rules"][0]["name"].clone();
+        Some(filter)
+    };
+    let named = |name: &str, mut policy: Value| {
+        policy["rules"][0]["name"] = name.into();
+        ours(policy)
+    };
+    let row = |label, filter, ceiling| Row {
+        label,
+        filter,
+        is_denied: false,
+        has_more_fields: false,
+        ceiling,
+    };
+    let denied = |row| Row { is_denied: true, ..row };
+    let more = |row| Row { has_more_fields: true, ..row };
+    vec![
+        row("no filter", None, None),
+        row("native, per client", Some(native_per_client(&plenty)), None),
+        denied(row("native, denied", Some(native_per_client(&one)), None)),
+        more(row("native, per client, 20 more fields", Some(native_per_client(&plenty)), None)),
+        row(
+            "Tollgate, no rule concerned",
+            named("never", policy("/never", &header, &quota)),
+            Some((NATIVE, 1.15)),
+        ),
+        row(
+            "Tollgate, key: header",
+            named("header", policy("/**", &header, &quota)),
+            Some((NATIVE, 1.40)),
+        ),
+        row(
+            "Tollgate, key: client_ip",
+            named("address", policy("/**", &address, &quota)),
+            Some((NATIVE, 1.50)),
+        ),
+        denied(row(
+            "Tollgate, denied, key: header",
+            named("denied", policy("/**", &header, &day)),
+            Some((NATIVE_DENIED, 1.60)),
+        )),
+        more(row(
+            "Tollgate, key: header, 20 more fields",
+            named("more", policy("/**", &header, &quota)),
+            Some((NATIVE_MORE, 1.25)),
+        )),
+    ]
+}
+
+/// Counts all rows, and fails where one costs more than its ceiling.
+pub fn check(workspace: &Workspace) -> Result<()> {
+    let rows = rows(&workspace.envoy_wasm());
+    let counts = count(workspace, &rows)?;
+    println!("\n{}", table(&rows, &counts).markdown());
+    let exceeded: Vec<String> = (rows.iter().zip(&counts))
+        .filter_map(|(row, count)| {
+            let (base, most) = row.ceiling?;
+            let ratio = count / counts[base];
+            (ratio > most).then(|| format!("{}: {ratio:.3} of {most:.2}", row.label))
+        })
+        .collect();
+    if exceeded.is_empty() {
+        return Ok(());
+    }
+    let fix = "see what is hot in the filter; a ceiling is raised only for a reason";
+    Err(Problem::new("a request costs more than its ceiling", exceeded.join("\n"), fix))
+}
+
+fn table(rows: &[Row], counts: &[f64]) -> Table {
+    let heading = ["", "instructions", "added", "x native", "at most"];
+    let mut table = Table::new("Envoy: instructions of one request", &heading);
+    for (row, count) in rows.iter().zip(counts) {
+        let against =
+            |(base, most): (usize, f64)| (figure(count / counts[base], 3), figure(most, 2));
+        let (ratio, most) = row.ceiling.map_or((String::new(), String::new()), against);
+        let added = figure(count - counts[0], 0);
+        table.row([row.label.to_owned(), figure(*count, 0), added, ratio, most]);
+    }
+    table.note(
+        "Counted by callgrind: Envoy with one worker, `direct_response`, 11 fields, one client, 16 connections. \
+         Native is `local_ratelimit` per client with dynamic descriptors and its three fields; ours has two.",
+    );
+    table
+}
+
+/// Instructions of one request of each row.
+fn count(workspace: &Workspace, rows: &[Row]) -> Result<Vec<f64>> {
+    let folder = workspace.out.join("run/callgrind");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).or_problem("cannot create a folder", "free disk space")?;
+    let ports = rows.iter().map(|_| free_port()).collect::<Result<Vec<u16>>>()?;
+    let envoy = start(workspace, &folder, &config(rows, &ports))?;
+    let mut counts = Vec::new();
+    for (row, port) in rows.iter().zip(ports) {
+        let mut clients = (0..CONNECTIONS).map(|_| connected(port)).collect::<Result<Vec<_>>>()?;
+        ask(&mut clients, row, FIRST_TURNS)?;
+        dump(&envoy, &folder)?; // what was before
+        ask(&mut clients, row, COUNTED_TURNS)?;
+        counts.push(dump(&envoy, &folder)? / (COUNTED_TURNS * CONNECTIONS) as f64);
+    }
+    Ok(counts)
+}
+
+fn config(rows: &[Row], ports: &[u16]) -> Value {
+    let listener = |(row, port): (&Row, &u16)| {
+        let mut listener =
+            bootstrap(*port, row.filter.clone())["static_resources"]["listeners"][0].take();
+        listener["name"] = format!("counted-{port}").into();
+        listener
+    };
+    let listeners: Vec<Value> = rows.iter().zip(ports).map(listener).collect();
+    json!({"static_resources": {"listeners": listeners}})
+}
+
+fn start(workspace: &Workspace, folder: &Path, config: &Value) -> Result<Running> {
+    let file = folder.join("envoy.json");
+    let fix = "free disk space";
+    fs::write(&file, config.to_string()).or_problem("cannot write a configuration", fix)?;
+    let mut command = Command::new("valgrind");
+    command.arg("--tool=callgrind");
+    command.arg(format!("--callgrind-out-file={}", folder.join("out").display()));
+    command.arg(binary(workspace)).arg("-c").arg(&file);
+    command.args(["--log-level", "warn", "--use-dynamic-base-id", "--concurrency", "1"]);
+    command.args(["--drain-time-s", "1"]);
+    log_to(&mut command, &folder.join("envoy.log"))?;
+    children::spawn(&mut command, Stop::Group)
+}
+
+/// A keep-alive connection.
+struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+fn connected(port: u16) -> Result<Client> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+            Ok(stream) => {
+                let fix = "see whether the machine has sockets left";
+                let wait = stream.set_read_timeout(Some(PATIENCE));
+                wait.and_then(|()| stream.set_nodelay(true)).or_problem("no socket", fix)?;
+                return Ok(Client { stream: BufReader::new(stream) });
+            }
+            Err(error) if Instant::now() > deadline => {
+                let why = format!("{error}; see target/tollgate/run/callgrind/envoy.log");
+                return Err(Problem::new(
+                    "Envoy does not start under callgrind",
+                    why,
+                    "as it says",
+                ));
+            }
+            Err(_) => thread::sleep(Duration::from_millis(200)),
+        }
+    }
+}
+
+/// So many times a request on each connection and its whole answer, which must be the row's.
+fn ask(clients: &mut [Client], row: &Row, turns: usize) -> Result<()> {
+    let more = (0..MORE).filter(|_| row.has_more_fields);
+    let more = more.map(|i| format!("x-forwarded-part-{i}: some-value-of-{i}"));
+    let lines: Vec<String> = USUAL.iter().map(|line| (*line).to_owned()).chain(more).collect();
+    let lines = lines.join("\r\n");
+    let request =
+        format!("GET / HTTP/1.1\r\nhost: shop.example\r\nx-key: client-1\r\n{lines}\r\n\r\n");
+    for _ in 0..turns {
+        for client in &mut *clients {
+            let sent = client.stream.get_mut().write_all(request.as_bytes());
+            sent.or_problem(row.label, "read Envoy's log")?;
+        }
+        for client in &mut *clients {
+            let status = client.answer().or_problem(row.label, "read Envoy's log")?;
+            let wanted = if row.is_denied { "429" } else { "200" };
+            // What starts full refuses from the second request on.
+            if status != wanted && !(row.is_denied && status == "200") {
+                let why = format!("it answered {status}");
+                return Err(Problem::new(row.label, why, "see how its filter is configured"));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Client {
+    fn answer(&mut self) -> std::io::Result<String> {
+        let (mut status, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            if self.stream.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = line.trim_end();
+            if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
+                status = rest.get(..3).unwrap_or_default().to_owned();
+            } else if let Some(rest) = line.strip_prefix("content-length: ") {
+                length = rest.parse().unwrap_or(0);
+            } else if line.is_empty() {
+                break;
+            }
+        }
+        self.stream.by_ref().take(length).read_to_end(&mut Vec::new())?;
+        Ok(status)
+    }
+}
+
+/// Instructions since the last dump.
+fn dump(envoy: &Running, folder: &Path) -> Result<f64> {
+    let before = dumps(folder);
+    let mut control = Command::new("callgrind_control");
+    run::output(control.args(["--dump", &envoy.pid().to_string()]), "see valgrind's log")?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let new = dumps(folder).into_iter().find(|file| !before.contains(file));
+        if let Some(total) = new.and_then(|file| total(&fs::read_to_string(file).ok()?)) {
+            return Ok(total);
+        }
+        if Instant::now() > deadline {
+            let why = "callgrind_control was asked, and there is no new file";
+            return Err(Problem::new("callgrind counted nothing", why, "see valgrind's log"));
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn dumps(folder: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.to_string_lossy().contains("/out.")).collect()
+}
+
+/// The last line of a dump that is whole: `totals: 12345`.
+fn total(dump: &str) -> Option<f64> {
+    dump.lines().rev().find_map(|line| line.strip_prefix("totals: ")?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_that_others_are_compared_with_are_where_they_should_be() {
+        let rows = rows(Path::new("ours"));
+        assert_eq!(rows[NATIVE].label, "native, per client");
+        assert!(rows[NATIVE_DENIED].is_denied && rows[NATIVE_DENIED].ceiling.is_none());
+        assert!(rows[NATIVE_MORE].has_more_fields && rows[NATIVE_MORE].ceiling.is_none());
+        for row in &rows {
+            let Some((base, _)) = row.ceiling else { continue };
+            assert_eq!(row.is_denied, rows[base].is_denied, "{}", row.label);
+            assert_eq!(row.has_more_fields, rows[base].has_more_fields, "{}", row.label);
+        }
+    }
+
+    #[test]
+    fn reads_what_callgrind_counted() {
+        assert_eq!(total("events: Ir\nfn=(1)\n1 2\ntotals: 78300\n"), Some(78_300.0));
+        assert_eq!(total("events: Ir\nfn=(1)\n"), None);
+    }
+}
