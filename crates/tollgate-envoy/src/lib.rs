@@ -10,8 +10,8 @@
 //!   configuration), `facts` and `claims` (what a request is), `reply` and `metrics`.
 //! - `enforce`: load, decide, commit by compare-and-swap; `places`: the way to a key's bucket while
 //!   tables grow; `extents`: how far they reach; `directories`: what quotas their records are of;
-//!   `denial_cache`: what this worker saw denied; `waiting`: those who wait; `timer`: the host's,
-//!   for all who want to be called.
+//!   `denial_cache`: what this worker saw denied; `guesses`: what it wrote last, which need not be
+//!   read; `waiting`: those who wait; `timer`: the host's, for all who want to be called.
 //! - `follow`: a policy that comes from a server, with `kept` (the last good one), `turn` (who
 //!   compiles) and `said` (what the log was told of it).
 //! - `paused`: a request under rules of a fleet, with `lease` (how far it is); `authority`: what is
@@ -49,6 +49,7 @@ mod authority;
 mod breaker;
 mod crowd;
 mod follow;
+mod guesses;
 mod holdings;
 mod kept;
 mod lease;

@@ -68,8 +68,7 @@ pub fn find(
                 if bucket_of(fingerprint, level) != number {
                     continue;
                 }
-                let is_full = bucket.keys() >= table.size().ways();
-                if is_full && let Some((upper, since)) = bucket.upper_half(number, level) {
+                if let Some((upper, since)) = half_to_leave(table, number, level, &bucket) {
                     let halves = Halves { shared, table, level };
                     halves.split(upper, since, number, (&bytes, cas))?;
                     continue;
@@ -79,6 +78,29 @@ pub fn find(
         }
     }
     Err(Failure::Contended)
+}
+
+/// The bucket that is looked at first for this key.
+pub fn first(table: &Table, fingerprint: NonZeroU64) -> u32 {
+    bucket_of(fingerprint, table.extent().level)
+}
+
+/// True when the key is decided in the bucket `number`, and nothing is to be done before: [`find`]
+/// would find it.
+pub fn is_settled(
+    table: &Table,
+    fingerprint: NonZeroU64,
+    number: u32,
+    bucket: &Bucket<'_>,
+) -> bool {
+    let level = table.extent().level.max(bucket.level());
+    bucket_of(fingerprint, level) == number && half_to_leave(table, number, level, bucket).is_none()
+}
+
+/// The upper half that a full bucket is to be halved by, and the level since which it is one.
+fn half_to_leave(table: &Table, number: u32, level: u8, bucket: &Bucket<'_>) -> Option<(u32, u8)> {
+    let is_full = bucket.keys() >= table.size().ways();
+    if is_full { bucket.upper_half(number, level) } else { None }
 }
 
 /// The bucket in `bytes`; what is none is replaced by an empty one, unless somebody else was

@@ -3,40 +3,32 @@
 //! Invariant: what is told from memory is what the shared tables would say.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)]
 
+#[path = "support/host_map.rs"]
+mod host_map;
+
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_envoy::config::Config;
 use tollgate_envoy::enforce::{Enforcement, Scratch};
-use tollgate_envoy::shared_data::{INSERT, SharedData, Stored, Written};
+use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_policy::{Facts, Plan};
 
-/// A value with the number of its last write.
-type Numbered = (Vec<u8>, u32);
+use host_map::HostMap;
 
 /// The host's map.
 #[derive(Default)]
-struct Shared(RefCell<HashMap<Vec<u8>, Numbered>>);
+struct Shared(RefCell<HostMap>);
 
 impl SharedData for Shared {
     fn get(&self, name: &[u8]) -> Stored {
-        match self.0.borrow().get(name) {
-            Some((value, cas)) => Stored::Value(value.clone(), *cas),
-            None => Stored::Absent,
-        }
+        self.0.borrow().get(name)
     }
 
     fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
-        let mut map = self.0.borrow_mut();
-        let known = map.get(name).map_or(INSERT, |(_, cas)| *cas);
-        if known != cas {
-            return Written::Lost;
-        }
-        map.insert(name.to_vec(), (value.to_vec(), known.wrapping_add(2)));
-        Written::Done
+        self.0.borrow_mut().set(name, value, cas)
     }
 }
 
@@ -101,6 +93,6 @@ fn a_denial_of_a_fixed_cost_is_repeated_from_memory() {
     let (shared, mut worker) = (Shared::default(), Scratch::default());
     assert_eq!(decide(&config, &shared, &mut worker, 1000, ""), None);
     assert_eq!(decide(&config, &shared, &mut worker, 1010, ""), Some(50));
-    shared.0.borrow_mut().clear();
+    shared.0.borrow_mut().entries.clear();
     assert_eq!(decide(&config, &shared, &mut worker, 1020, ""), Some(40));
 }

@@ -4,6 +4,9 @@
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::as_conversions)]
 #![allow(clippy::type_complexity)]
 
+#[path = "support/host_map.rs"]
+mod host_map;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,14 +22,13 @@ use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_envoy::wire::header_map::HeaderMapWriter;
 use tollgate_table::Seed;
 
-/// A value with the number of its last write.
-type Numbered = (Vec<u8>, u32);
+use host_map::HostMap;
 
 /// What all workers share.
 #[derive(Default)]
 struct Process {
     now: Cell<Timestamp>,
-    shared: RefCell<HashMap<Vec<u8>, Numbered>>,
+    shared: RefCell<HostMap>,
     metrics: RefCell<Vec<(String, i64)>>,
     log: RefCell<Vec<String>>,
     random: Cell<u64>,
@@ -88,20 +90,11 @@ impl RequestSource for Host {
 
 impl SharedData for Host {
     fn get(&self, name: &[u8]) -> Stored {
-        match self.0.process.shared.borrow().get(name) {
-            Some((value, cas)) => Stored::Value(value.clone(), *cas),
-            None => Stored::Absent,
-        }
+        self.0.process.shared.borrow().get(name)
     }
 
     fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
-        let mut map = self.0.process.shared.borrow_mut();
-        let known = map.get(name).map(|(_, cas)| *cas);
-        if known.is_some_and(|known| known != cas) {
-            return Written::Lost;
-        }
-        map.insert(name.to_vec(), (value.to_vec(), known.unwrap_or(1) + 2));
-        Written::Done
+        self.0.process.shared.borrow_mut().set(name, value, cas)
     }
 }
 
@@ -490,18 +483,18 @@ fn workers_compile_one_after_the_other() {
     let until = process.now.get().saturating_add(Span::from_secs(9)).as_nanos().to_le_bytes();
     let taken = [&until[..], &[7; 16]].concat();
     let name = [tollgate_table::LAYOUT_VERSION, b't', b'u', b'r', b'n'].to_vec();
-    process.shared.borrow_mut().insert(name.clone(), (taken, 5));
+    process.shared.borrow_mut().put(&name, &taken);
     let began = process.now.get();
     for _ in 0..100 {
         worker.tick();
         assert_eq!(worker.limit("a"), 3);
-        process.shared.borrow_mut().retain(|name, _| name.len() != 13); // the key's count
+        process.shared.borrow_mut().entries.retain(|name, _| name.len() != 13); // the key's count
     }
     assert!(process.now.get().since(began) < Span::from_secs(9));
     process.pass(Span::from_secs(8));
     worker.tick();
     assert_eq!(worker.limit("b"), 9);
-    assert!(process.shared.borrow()[&name].0.is_empty(), "it gives its turn back");
+    assert!(process.shared.borrow().entries[&name].0.is_empty(), "it gives its turn back");
 }
 
 #[test]
@@ -607,7 +600,8 @@ fn what_is_kept_and_cannot_be_enforced_holds_nobody_up() {
     {
         let mut shared = process.shared.borrow_mut();
         let is_kept = |value: &[u8]| value.windows(12).any(|part| part == b"\"version\": 1");
-        let (value, _) = shared.values_mut().find(|(value, _)| is_kept(value)).expect("it is kept");
+        let (value, _) =
+            shared.entries.values_mut().find(|(value, _)| is_kept(value)).expect("it is kept");
         let at = value.windows(12).position(|part| part == b"\"version\": 1").expect("there");
         value[at + 11] = b'9';
     }

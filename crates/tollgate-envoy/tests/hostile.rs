@@ -6,8 +6,10 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
+#[path = "support/host_map.rs"]
+mod host_map;
+
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use tollgate_core::Timestamp;
@@ -20,6 +22,8 @@ use tollgate_envoy::reply::Reply;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_envoy::wire::header_map::HeaderMapWriter;
 use tollgate_table::Seed;
+
+use host_map::HostMap;
 
 /// SplitMix64.
 struct Random(Cell<u64>);
@@ -42,16 +46,13 @@ impl Random {
     }
 }
 
-/// A value with the number of its last write.
-type Numbered = (Vec<u8>, u32);
-
 struct World {
     random: Random,
     /// A call in so many fails, or says nonsense; 0: none does.
     faults: Cell<u64>,
     now_ns: Cell<u64>,
     has_clock: Cell<bool>,
-    shared: RefCell<HashMap<Vec<u8>, Numbered>>,
+    shared: RefCell<HostMap>,
     metrics: RefCell<Vec<(String, i64)>>,
     policies: Vec<String>,
     filter: RefCell<Weak<Filter<Hostile>>>,
@@ -144,23 +145,14 @@ impl SharedData for Hostile {
             let junk = Stored::Value(self.junk(), 1);
             return if self.0.random.one_in(2) { Stored::Unreachable } else { junk };
         }
-        match self.0.shared.borrow().get(name) {
-            Some((value, cas)) => Stored::Value(value.clone(), *cas),
-            None => Stored::Absent,
-        }
+        self.0.shared.borrow().get(name)
     }
 
     fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
         if self.fails() {
             return if self.0.random.one_in(2) { Written::Unreachable } else { Written::Lost };
         }
-        let mut map = self.0.shared.borrow_mut();
-        let known = map.get(name).map(|(_, cas)| *cas);
-        if known.is_some_and(|known| known != cas) {
-            return Written::Lost;
-        }
-        map.insert(name.to_vec(), (value.to_vec(), known.unwrap_or(1).wrapping_add(2)));
-        Written::Done
+        self.0.shared.borrow_mut().set(name, value, cas)
     }
 }
 

@@ -7,8 +7,11 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
+#[path = "support/host_map.rs"]
+mod host_map;
+
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
@@ -23,8 +26,7 @@ use tollgate_envoy::wire::header_map::HeaderMapWriter;
 use tollgate_policy::{Counts, LeaseQuestion, LeaseReply, Policy, Surface, WireError};
 use tollgate_table::Seed;
 
-/// A value with the number of its last write.
-type Numbered = (Vec<u8>, u32);
+use host_map::HostMap;
 
 /// One question that waits for its answer: the worker, the call, the body.
 struct Question {
@@ -39,7 +41,7 @@ struct World {
     now: Cell<Timestamp>,
     key: RefCell<String>,
     path: Cell<&'static str>,
-    shared: RefCell<HashMap<Vec<u8>, Numbered>>,
+    shared: RefCell<HostMap>,
     counters: RefCell<Vec<(String, i64)>>,
     random: Cell<u64>,
     calls: Cell<u32>,
@@ -97,10 +99,7 @@ impl RequestSource for Host {
 
 impl SharedData for Host {
     fn get(&self, name: &[u8]) -> Stored {
-        match self.world.shared.borrow().get(name) {
-            Some((value, cas)) => Stored::Value(value.clone(), *cas),
-            None => Stored::Absent,
-        }
+        self.world.shared.borrow().get(name)
     }
 
     fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
@@ -108,13 +107,7 @@ impl SharedData for Host {
             self.world.lost.set(lost);
             return Written::Lost;
         }
-        let mut map = self.world.shared.borrow_mut();
-        let known = map.get(name).map(|(_, cas)| *cas);
-        if known.is_some_and(|known| known != cas) {
-            return Written::Lost;
-        }
-        map.insert(name.to_vec(), (value.to_vec(), known.unwrap_or(1) + 2));
-        Written::Done
+        self.world.shared.borrow_mut().set(name, value, cas)
     }
 }
 

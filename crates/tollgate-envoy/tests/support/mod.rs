@@ -10,6 +10,8 @@
     reason = "tests; each test binary uses a part"
 )]
 
+pub mod host_map;
+
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,54 +26,58 @@ use tollgate_envoy::extents;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_policy::{Answer, Facts, Plan};
 
+use host_map::{HostMap, Numbered};
+
 /// The random key of the hash.
 pub const SEED: [u8; 16] = [7; 16];
 
-/// A value with the number of its last write.
-type Numbered = (Vec<u8>, u32);
-
-/// The host's map: an absent name takes any number, a present one only its own.
+/// The host's map, for any number of threads.
 #[derive(Default)]
-pub struct Shared(Mutex<HashMap<Vec<u8>, Numbered>>);
+pub struct Shared(Mutex<HostMap>);
 
 impl Shared {
     pub fn entries(&self) -> HashMap<Vec<u8>, Numbered> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().unwrap().entries.clone()
     }
 
     /// Bytes of all names and values.
     pub fn bytes(&self) -> usize {
-        self.0.lock().unwrap().iter().map(|(name, (value, _))| name.len() + value.len()).sum()
+        self.0
+            .lock()
+            .unwrap()
+            .entries
+            .iter()
+            .map(|(name, (value, _))| name.len() + value.len())
+            .sum()
+    }
+
+    /// The number of the last write.
+    pub fn latest(&self) -> u32 {
+        self.0.lock().unwrap().latest
+    }
+
+    /// As if so many writes had been made before.
+    pub fn set_latest(&self, number: u32) {
+        self.0.lock().unwrap().latest = number;
+    }
+
+    /// Another host's, with the same in it.
+    pub fn copy(&self) -> Self {
+        Self(Mutex::new(self.0.lock().unwrap().clone()))
     }
 
     pub fn put(&self, name: &[u8], value: &[u8]) {
-        self.0.lock().unwrap().insert(name.to_vec(), (value.to_vec(), 1));
+        self.0.lock().unwrap().put(name, value);
     }
 }
 
 impl SharedData for Shared {
     fn get(&self, name: &[u8]) -> Stored {
-        match self.0.lock().unwrap().get(name) {
-            Some((value, cas)) => Stored::Value(value.clone(), *cas),
-            None => Stored::Absent,
-        }
+        self.0.lock().unwrap().get(name)
     }
 
     fn set(&self, name: &[u8], value: &[u8], cas: u32) -> Written {
-        let mut map = self.0.lock().unwrap();
-        match map.get_mut(name) {
-            Some((_, own)) if *own != cas => Written::Lost,
-            Some((stored, own)) => {
-                stored.clear();
-                stored.extend_from_slice(value);
-                *own += 1;
-                Written::Done
-            }
-            None => {
-                map.insert(name.to_vec(), (value.to_vec(), 1));
-                Written::Done
-            }
-        }
+        self.0.lock().unwrap().set(name, value, cas)
     }
 }
 
