@@ -13,13 +13,15 @@ use tollgate_policy::waiting::{Full, Limits, Pace, Turn};
 use tollgate_policy::{Facts, Failure, Outcome, Plan, key_hash};
 use tollgate_table::{LAYOUT_VERSION, Seed, Table, digest};
 
+use crate::commit_stats::CommitStats;
 use crate::config::Config;
-use crate::enforce::{CommitStats, Enforcement, Scratch};
+use crate::enforce::Enforcement;
 use crate::extents;
 use crate::facts::RequestFacts;
 use crate::metrics::{Asked, Metrics, Wait};
 use crate::node_id::NodeId;
 use crate::proxy::Proxy;
+use crate::scratch::Scratch;
 use crate::shared_data::{INSERT, Stored};
 use crate::waiting::{Line, Waiting};
 

@@ -13,50 +13,15 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Failure, Partition, Plan};
 use tollgate_table::{Bucket, Seed, Table, claim};
 
+use crate::commit_stats::CommitStats;
 use crate::config::Config;
-use crate::denial_cache::DenialCache;
-use crate::guesses::Guesses;
 use crate::places;
+use crate::scratch::{Read, Scratch};
 use crate::shared_data::{INSERT, SharedData, Written};
 
 /// How often a commit is tried: 32 losses in a row need 32 other commits to the same bucket within
 /// some microseconds each; measured with four workers on one key, one in two hundred is lost once.
 pub const MAX_TRIES: u32 = 32;
-
-/// What happened besides the decision; for the metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CommitStats {
-    /// Commits that lost a race and were decided again.
-    pub retries: i64,
-    /// Live states that another key took the place of.
-    pub evictions: i64,
-    /// Those of them whose key had used half of a quota or more: somebody who was limited, or near
-    /// it.
-    pub evictions_half_used: i64,
-    /// Partitions that could not be read or written.
-    pub failures: i64,
-}
-
-/// A bucket as it was read, and where.
-#[derive(Default)]
-struct Read {
-    fingerprint: Option<NonZeroU64>,
-    bucket: u32,
-    bytes: Vec<u8>,
-    cas: u32,
-    /// It was not read: these are the bytes that this worker wrote last, under a guessed number.
-    is_guess: bool,
-    committed: bool,
-}
-
-/// Buffers that are used again for every request.
-#[derive(Default)]
-pub struct Scratch {
-    reads: Vec<Read>,
-    out: Vec<u8>,
-    denials: DenialCache,
-    guesses: Guesses,
-}
 
 /// One request's way through the tables.
 pub struct Enforcement<'a, S> {
@@ -80,19 +45,6 @@ enum Commit {
     /// Decided again after a lost race, and denied now.
     Denied,
     Failed(Failure),
-}
-
-impl CommitStats {
-    /// Both together.
-    #[must_use]
-    pub const fn with(&self, other: &Self) -> Self {
-        Self {
-            retries: self.retries.saturating_add(other.retries),
-            evictions: self.evictions.saturating_add(other.evictions),
-            evictions_half_used: self.evictions_half_used.saturating_add(other.evictions_half_used),
-            failures: self.failures.saturating_add(other.failures),
-        }
-    }
 }
 
 impl<S: SharedData> Enforcement<'_, S> {
@@ -308,17 +260,10 @@ impl<S: SharedData> Enforcement<'_, S> {
         let Some(table) = self.config.tables.get(group) else { return false };
         let Some(read) = self.scratch.reads.first_mut() else { return false };
         let Some(fingerprint) = read.fingerprint else { return false };
-        let number = places::first(table, fingerprint);
-        let Some((bytes, cas)) = self.scratch.guesses.take(group, number, self.now) else {
-            return false;
-        };
-        read.bytes = bytes;
+        let found = self.scratch.guesses.find(group, table, fingerprint, self.now);
+        let Some(place) = found else { return false };
+        (read.bucket, read.bytes, read.cas) = (place.bucket, place.bytes, place.cas);
         let Ok(bucket) = Bucket::parse(&read.bytes) else { return false };
-        // A bucket that is another's by now, or is to be halved first, is a matter of `places`.
-        if !places::is_settled(table, fingerprint, number, &bucket) {
-            return false;
-        }
-        (read.bucket, read.cas) = (number, cas);
         read.is_guess = partition.load_own(&self.config.policy, bucket.find(fingerprint));
         read.is_guess
     }

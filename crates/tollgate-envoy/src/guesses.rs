@@ -17,8 +17,12 @@
 //! than that, and the two that mean something else are never guessed: 0 (write blindly) and
 //! [`INSERT`]. Deliberately absent: any decision, and host calls.
 
-use tollgate_core::{Span, Timestamp};
+use core::num::NonZeroU64;
 
+use tollgate_core::{Span, Timestamp};
+use tollgate_table::{Bucket, Table};
+
+use crate::places::{self, Place};
 use crate::shared_data::INSERT;
 
 /// Buckets remembered by one worker for one policy; one that falls onto another's place replaces
@@ -61,9 +65,25 @@ struct Remembered {
 }
 
 impl Guesses {
+    /// Where the key is decided, as [`places::find`] would find it, if this worker wrote there last
+    /// and nothing is to be done before.
+    pub fn find(
+        &mut self,
+        group: usize,
+        table: &Table,
+        fingerprint: NonZeroU64,
+        now: Timestamp,
+    ) -> Option<Place> {
+        let bucket = places::first(table, fingerprint);
+        let (bytes, cas) = self.take(group, bucket, now)?;
+        let is_settled =
+            places::is_settled(table, fingerprint, bucket, &Bucket::parse(&bytes).ok()?);
+        is_settled.then_some(Place { bucket, bytes, cas })
+    }
+
     /// The bytes of a bucket and the number that they probably have. They are forgotten by that: a
     /// write will bring others.
-    pub fn take(&mut self, group: usize, bucket: u32, now: Timestamp) -> Option<(Vec<u8>, u32)> {
+    fn take(&mut self, group: usize, bucket: u32, now: Timestamp) -> Option<(Vec<u8>, u32)> {
         let guess = self.fresh(group, bucket, now)?.guess.take()?;
         self.may_guess().then_some(guess)
     }

@@ -11,7 +11,8 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{Failure, Holdings};
 use tollgate_table::{Bucket, Table};
 
-use crate::enforce::{CommitStats, MAX_TRIES};
+use crate::commit_stats::CommitStats;
+use crate::enforce::MAX_TRIES;
 use crate::places;
 use crate::proxy::Proxy;
 use crate::shared_data::Written;

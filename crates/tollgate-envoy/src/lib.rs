@@ -8,8 +8,9 @@
 //!   request that waits; `pending_response`: what goes onto a response.
 //! - `active_policy`: a policy in force, with `config` (the policy out of the plugin
 //!   configuration), `facts` and `claims` (what a request is), `reply` and `metrics`.
-//! - `enforce`: load, decide, commit by compare-and-swap; `places`: the way to a key's bucket while
-//!   tables grow; `extents`: how far they reach; `directories`: what quotas their records are of;
+//! - `enforce`: load, decide, commit by compare-and-swap, with `commit_stats` and `scratch` (what a
+//!   worker keeps between requests); `places`: the way to a key's bucket while tables grow;
+//!   `extents`: how far they reach; `directories`: what quotas their records are of;
 //!   `denial_cache`: what this worker saw denied; `guesses`: what it wrote last, which need not be
 //!   read; `waiting`: those who wait; `timer`: the host's, for all who want to be called.
 //! - `follow`: a policy that comes from a server, with `kept` (the last good one), `turn` (who
@@ -67,6 +68,7 @@ mod waiting;
 
 pub mod calls;
 pub mod claims;
+pub mod commit_stats;
 pub mod config;
 pub mod denial_cache;
 pub mod directories;
@@ -79,6 +81,7 @@ pub mod metrics;
 pub mod places;
 pub mod proxy;
 pub mod reply;
+pub mod scratch;
 pub mod shared_data;
 pub mod wire;
 

@@ -29,7 +29,7 @@
 use tollgate_core::Span;
 use tollgate_policy::{Outcome, Policy, Rule, RuleResult};
 
-use crate::enforce::CommitStats;
+use crate::commit_stats::CommitStats;
 use crate::metric_names::claim;
 use crate::shared_data::SharedData;
 

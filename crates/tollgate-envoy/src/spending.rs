@@ -13,7 +13,7 @@ use tollgate_policy::{
 use tollgate_table::Table;
 
 use crate::active_policy::ActivePolicy;
-use crate::enforce::CommitStats;
+use crate::commit_stats::CommitStats;
 use crate::holdings::{Change, change};
 use crate::metrics::Asked;
 use crate::proxy::Proxy;

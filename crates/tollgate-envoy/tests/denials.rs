@@ -12,7 +12,8 @@ use std::net::IpAddr;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_envoy::config::Config;
-use tollgate_envoy::enforce::{Enforcement, Scratch};
+use tollgate_envoy::enforce::Enforcement;
+use tollgate_envoy::scratch::Scratch;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_policy::{Facts, Plan};
 

@@ -30,8 +30,8 @@ pub fn shown(command: &mut Command, fix: &str) -> Result<()> {
     check(command, status, String::new(), fix)
 }
 
-/// Runs `command` on the terminal of the caller, and keeps the lines of its standard output that are
-/// `wanted`.
+/// Runs `command` on the terminal of the caller, and keeps the lines of its standard output that
+/// are `wanted`.
 pub fn watched(
     command: &mut Command,
     wanted: impl Fn(&str) -> bool,

@@ -20,9 +20,11 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 use tollgate_core::Timestamp;
+use tollgate_envoy::commit_stats::CommitStats;
 use tollgate_envoy::config::Config;
-use tollgate_envoy::enforce::{CommitStats, Enforcement, Scratch};
+use tollgate_envoy::enforce::Enforcement;
 use tollgate_envoy::extents;
+use tollgate_envoy::scratch::Scratch;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_policy::{Answer, Facts, Plan};
 

@@ -3,7 +3,8 @@
 //!
 //! Invariant: all rows are listeners of one Envoy with one worker and differ in the HTTP filter and
 //! in nothing else; each is asked the same requests, on so many connections at once that Envoy does
-//! not look for more work after each. What it does at its start and between the rows is not counted.
+//! not look for more work after each. What it does at its start and between the rows is not
+//! counted.
 
 use super::{
     envoy::{bootstrap, native_per_client, policy, wasm},

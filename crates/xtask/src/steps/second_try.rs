@@ -1,9 +1,9 @@
-//! Tests with real servers that fail once: tried again, alone, and named at the end of the whole run.
+//! Tests with real servers that fail once: tried again, alone, and named at the end of the run.
 //!
-//! A machine that stands still for a while, or a disk that does, fails one test of hundreds, and the
-//! other forty minutes would be for nothing. Invariant: what fails twice has failed, and so has a
-//! step in which more than [`FEW`] fail; who passes at the second try is told by name, with what the
-//! first one said above it, and is to be mended like any other.
+//! A machine that stands still for a while, or a disk that does, fails one test of hundreds, and
+//! the other forty minutes would be for nothing. Invariant: what fails twice has failed, and so has
+//! a step in which more than [`FEW`] fail; who passes at the second try is told by name, with what
+//! the first one said above it, and is to be mended like any other.
 
 use crate::{
     env,
