@@ -12,9 +12,10 @@
 //! few.
 //!
 //! Invariant: a number is never guessed that a later write of the bucket could have. Numbers wrap
-//! at 2^32, and a bucket that nobody wrote since then has one that looks later than all. So only
-//! the number of a bucket that this worker wrote within [`KEPT`] is believed, nothing is for longer
-//! than that, and the two that mean something else are never guessed: 0 (write blindly) and
+//! at 2^32: a bucket that nobody wrote since then has one that looks later than all, and what is
+//! known falls behind while others write, which makes it look later in the end. So only the number
+//! of a bucket that this worker wrote within [`KEPT`] is believed, nothing is for longer than that
+//! since it was told, and the two that mean something else are never guessed: 0 (write blindly) and
 //! [`INSERT`]. Deliberately absent: any decision, and host calls.
 
 use core::num::NonZeroU64;
@@ -47,7 +48,7 @@ const TRIED: u8 = 32;
 #[derive(Default)]
 pub struct Guesses {
     places: Vec<Option<Remembered>>,
-    /// The latest number that is known to have been given out, and when it was learnt.
+    /// The latest number that is known to have been given out, and when the host told one last.
     latest: Option<(u32, Timestamp)>,
     /// What wrong guesses have cost that right ones have not yet brought in.
     owed: u8,
@@ -102,17 +103,22 @@ impl Guesses {
     /// Remembers a bucket that was written under a number which the host keeps to itself. `bytes`
     /// are others afterwards.
     pub fn wrote(&mut self, group: usize, bucket: u32, bytes: &mut Vec<u8>, now: Timestamp) {
-        let number = self.latest(now).map(|latest| latest.wrapping_add(1));
-        self.latest = number.map(|number| (number, now));
+        let told = self.latest.filter(|(_, told_at)| is_fresh(*told_at, now));
+        self.latest = told.map(|(latest, told_at)| (latest.wrapping_add(1), told_at));
         if self.places.is_empty() {
             self.places.resize_with(PLACES, || None);
         }
         let Some(place) = self.places.get_mut(place_of(group, bucket)) else { return };
         let spare = place.take().and_then(|it| it.guess).map(|(bytes, _)| bytes);
+        let number = self.latest.map(|(number, _)| number);
         let number = number.filter(|number| !matches!(*number, 0 | INSERT));
-        let guess = number
-            .filter(|_| bytes.len() <= MAX_LEN)
-            .map(|number| (core::mem::replace(bytes, spare.unwrap_or_default()), number));
+        let guess = number.filter(|_| bytes.len() <= MAX_LEN).map(|number| {
+            // The buffer may be one that a long bucket has needed.
+            let is_long = bytes.capacity() > 2 * MAX_LEN;
+            let spare = spare.unwrap_or_default();
+            let written = if is_long { bytes.to_vec() } else { core::mem::replace(bytes, spare) };
+            (written, number)
+        });
         *place = Some(Remembered { group, bucket, at: now, guess });
     }
 
@@ -132,7 +138,7 @@ impl Guesses {
     }
 
     fn latest(&self, now: Timestamp) -> Option<u32> {
-        self.latest.filter(|(_, at)| is_fresh(*at, now)).map(|(number, _)| number)
+        self.latest.filter(|(_, told_at)| is_fresh(*told_at, now)).map(|(number, _)| number)
     }
 
     fn may_guess(&mut self) -> bool {
@@ -199,6 +205,22 @@ mod tests {
         let mut guesses = knowing(7);
         guesses.wrote(0, 5, &mut b"b".to_vec(), at(101));
         assert_eq!(guesses.take(0, 5, at(111)), None);
+        // Own writes tell nothing of others': what is known could fall behind by the whole circle.
+        let mut guesses = knowing(7);
+        assert_eq!(guess(&mut guesses, 105), Some(8));
+        assert_eq!(guess(&mut guesses, 109), Some(9));
+        assert_eq!(guess(&mut guesses, 110), None);
+    }
+
+    #[test]
+    fn what_is_kept_takes_no_more_than_it_is_long() {
+        let mut guesses = knowing(7);
+        let mut bytes = Vec::with_capacity(64 * MAX_LEN);
+        bytes.extend_from_slice(b"b");
+        guesses.wrote(0, 5, &mut bytes, at(100));
+        assert!(bytes.capacity() >= 64 * MAX_LEN, "the buffer stays where it is used again");
+        let (kept, _) = guesses.take(0, 5, at(100)).unwrap();
+        assert!(kept.capacity() <= MAX_LEN, "{}", kept.capacity());
     }
 
     #[test]
