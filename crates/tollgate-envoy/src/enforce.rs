@@ -212,7 +212,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    /// The key of the only partition of a policy whose denials are final; see [`DenialCache`].
+    /// The key of the only partition of a policy whose denials are final; see `denial_cache`.
     fn lone_key(&self) -> Option<NonZeroU64> {
         if self.config.has_final_denials { self.read(0)?.fingerprint } else { None }
     }
