@@ -36,7 +36,8 @@ use crate::ports;
 /// A server that is not ready within this time fails the test.
 pub const READY_WITHIN: Duration = Duration::from_secs(90);
 
-/// The path in the environment variable `name`; a failed test that says which command sets it.
+/// The path in the environment variable `name`; a failed test that says which command sets it. From
+/// here on, as every test with a server begins here, failures are told at once.
 pub fn required_path(name: &str, command: &str) -> PathBuf {
     tell_failures_at_once();
     let value = std::env::var_os(name).filter(|value| !value.is_empty());

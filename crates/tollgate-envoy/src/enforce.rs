@@ -260,11 +260,13 @@ impl<S: SharedData> Enforcement<'_, S> {
         let Some(table) = self.config.tables.get(group) else { return false };
         let Some(read) = self.scratch.reads.first_mut() else { return false };
         let Some(fingerprint) = read.fingerprint else { return false };
-        let found = self.scratch.guesses.find(group, table, fingerprint, self.now);
-        let Some(place) = found else { return false };
-        (read.bucket, read.bytes, read.cas) = (place.bucket, place.bytes, place.cas);
+        let number = places::first(table, fingerprint);
+        let written = self.scratch.guesses.take(group, number, self.now);
+        let Some((bytes, cas)) = written else { return false };
+        (read.bucket, read.bytes, read.cas) = (number, bytes, cas);
         let Ok(bucket) = Bucket::parse(&read.bytes) else { return false };
-        read.is_guess = partition.load_own(&self.config.policy, bucket.find(fingerprint));
+        read.is_guess = places::is_settled(table, fingerprint, number, &bucket)
+            && partition.load_own(&self.config.policy, bucket.find(fingerprint));
         read.is_guess
     }
 

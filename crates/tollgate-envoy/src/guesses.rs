@@ -18,12 +18,8 @@
 //! since it was told, and the two that mean something else are never guessed: 0 (write blindly) and
 //! [`INSERT`]. Deliberately absent: any decision, and host calls.
 
-use core::num::NonZeroU64;
-
 use tollgate_core::{Span, Timestamp};
-use tollgate_table::{Bucket, Table};
 
-use crate::places::{self, Place};
 use crate::shared_data::INSERT;
 
 /// Buckets remembered by one worker for one policy; one that falls onto another's place replaces
@@ -41,8 +37,8 @@ const KEPT: Span = Span::from_secs(10);
 const RIGHT: u8 = 4;
 /// After so many wrong ones it stops: so soon after others began to write.
 const MOST: u8 = 60;
-/// From then on one in so many is tried.
-const TRIED: u8 = 32;
+/// From then on so many are let go by before one is tried.
+const SKIPPED: u8 = 32;
 
 /// The last writes of one worker.
 #[derive(Default)]
@@ -66,25 +62,9 @@ struct Remembered {
 }
 
 impl Guesses {
-    /// Where the key is decided, as [`places::find`] would find it, if this worker wrote there last
-    /// and nothing is to be done before.
-    pub fn find(
-        &mut self,
-        group: usize,
-        table: &Table,
-        fingerprint: NonZeroU64,
-        now: Timestamp,
-    ) -> Option<Place> {
-        let bucket = places::first(table, fingerprint);
-        let (bytes, cas) = self.take(group, bucket, now)?;
-        let is_settled =
-            places::is_settled(table, fingerprint, bucket, &Bucket::parse(&bytes).ok()?);
-        is_settled.then_some(Place { bucket, bytes, cas })
-    }
-
     /// The bytes of a bucket and the number that they probably have. They are forgotten by that: a
     /// write will bring others.
-    fn take(&mut self, group: usize, bucket: u32, now: Timestamp) -> Option<(Vec<u8>, u32)> {
+    pub fn take(&mut self, group: usize, bucket: u32, now: Timestamp) -> Option<(Vec<u8>, u32)> {
         let guess = self.fresh(group, bucket, now)?.guess.take()?;
         self.may_guess().then_some(guess)
     }
@@ -95,7 +75,7 @@ impl Guesses {
             return; // it may be older than the wrap
         }
         let is_later = |latest: u32| number.wrapping_sub(latest) <= u32::MAX / 2;
-        if self.latest(now).is_none_or(is_later) {
+        if self.told(now).is_none_or(|(latest, _)| is_later(latest)) {
             self.latest = Some((number, now));
         }
     }
@@ -103,7 +83,7 @@ impl Guesses {
     /// Remembers a bucket that was written under a number which the host keeps to itself. `bytes`
     /// are others afterwards.
     pub fn wrote(&mut self, group: usize, bucket: u32, bytes: &mut Vec<u8>, now: Timestamp) {
-        let told = self.latest.filter(|(_, told_at)| is_fresh(*told_at, now));
+        let told = self.told(now);
         self.latest = told.map(|(latest, told_at)| (latest.wrapping_add(1), told_at));
         if self.places.is_empty() {
             self.places.resize_with(PLACES, || None);
@@ -137,16 +117,17 @@ impl Guesses {
         (it.group == group && it.bucket == bucket && is_fresh(it.at, now)).then_some(it)
     }
 
-    fn latest(&self, now: Timestamp) -> Option<u32> {
-        self.latest.filter(|(_, told_at)| is_fresh(*told_at, now)).map(|(number, _)| number)
+    /// The latest number, if the host told one just now.
+    fn told(&self, now: Timestamp) -> Option<(u32, Timestamp)> {
+        self.latest.filter(|(_, told_at)| is_fresh(*told_at, now))
     }
 
     fn may_guess(&mut self) -> bool {
         if self.owed < MOST {
             return true;
         }
-        self.skipped = self.skipped.checked_sub(1).unwrap_or(TRIED);
-        self.skipped == TRIED
+        self.skipped = self.skipped.checked_sub(1).unwrap_or(SKIPPED);
+        self.skipped == SKIPPED
     }
 }
 

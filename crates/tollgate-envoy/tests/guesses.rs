@@ -180,6 +180,24 @@ fn a_number_of_before_the_wrap_is_not_believed() {
     }
 }
 
+// Whoever guessed that something was left and lost is denied by what it read then, and need not
+// read that again.
+#[test]
+fn a_denial_after_a_lost_guess_is_remembered() {
+    let shared = Shared::default();
+    let document = policy(64, &quota(4, "fixed-window"));
+    let mut one = Worker::new(&document, &shared);
+    let mut other = Worker::new(&document, &shared);
+    let counted = Counted::new(&shared);
+    assert_eq!(one.passes(&counted, b"k", NOW, 3), 3);
+    assert!(other.ask(&shared, b"k", NOW).0);
+    assert_eq!(counted.losses.get(), 0);
+    assert!(!one.ask(&counted, b"k", NOW).0);
+    assert_eq!((counted.losses.get(), counted.reads.get()), (1, 3));
+    assert!(!one.ask(&counted, b"k", NOW).0);
+    assert_eq!(counted.reads.get(), 3);
+}
+
 // What another gave back is there for whoever remembers that nothing was left.
 #[test]
 fn a_denial_is_never_guessed() {
@@ -194,9 +212,10 @@ fn a_denial_is_never_guessed() {
     assert!(!one.ask(&shared, b"k", NOW).0);
 }
 
-// A guess that refuses is read, and what was read already beside it is decided anew with it.
+// Of several keys none is guessed: what one of them has used up by an old guess would refuse the
+// others, or leave them uncharged.
 #[test]
-fn what_was_read_beside_a_wrong_guess_is_charged() {
+fn several_keys_are_charged_together() {
     let quota = |limit: u32| json!([{"limit": limit, "window": "1d", "algorithm": "fixed-window"}]);
     let document = json!({"version": 1, "rules": [
         {"name": "each", "key": [{"header": "x-key"}], "quotas": quota(10)},
@@ -213,10 +232,10 @@ fn what_was_read_beside_a_wrong_guess_is_charged() {
     assert_eq!(shared.entries().len(), before + 1, "the key of its own is charged, too");
 }
 
-// The same the other way round: what was charged beside a guess that proves nothing is not charged
-// twice. Logs are too long to be remembered, so one of two is read.
+// The same the other way round: what is charged beside a shadow that denies is charged once. Logs
+// are too long to be remembered, so only one of the two could be guessed.
 #[test]
-fn what_was_read_beside_a_guess_is_charged_once() {
+fn several_keys_are_charged_once() {
     let document = json!({"version": 1, "rules": [
         {"name": "each", "key": [{"header": "x-key"}], "mode": "shadow",
             "quotas": [{"limit": 1, "window": "1d", "algorithm": "fixed-window"}]},

@@ -81,7 +81,7 @@ impl<'a> FieldWriter<'a> {
         sink("cache-control", "no-store");
         if let Some(wait) = retry_after {
             let seconds = seconds(wait.saturating_add(self.jitter));
-            send_number("retry-after", seconds, text, sink);
+            send_numbers(["retry-after"], [seconds], text, sink);
         }
     }
 
@@ -96,33 +96,35 @@ impl<'a> FieldWriter<'a> {
     ) where
         I: Iterator<Item = Reported<'a>>,
     {
-        let generation = self.response.headers;
-        match generation {
-            HeaderGeneration::Off => return,
-            HeaderGeneration::Draft11 => return self.draft_11(reported, pk, text, sink),
-            HeaderGeneration::Draft7 | HeaderGeneration::Draft6 | HeaderGeneration::XRateLimit => {}
-        }
-        let Some(nearest) = self.nearest(reported()) else { return };
-        let numbers = [nearest.limit, nearest.remaining, nearest.reset_seconds];
-        if generation != HeaderGeneration::XRateLimit {
-            plain_policy(reported(), text, sink);
-        }
-        if generation == HeaderGeneration::Draft7 {
-            text.clear();
-            for (name, number) in ["limit=", ", remaining=", ", reset="].into_iter().zip(numbers) {
-                text.push(name);
-                text.push_number(number);
-            }
-            return sink("ratelimit", text.as_str());
-        }
-        let names = match generation {
-            HeaderGeneration::XRateLimit => {
-                ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"]
-            }
-            _ => ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"],
+        let nearest = || {
+            let nearest = self.nearest(reported())?;
+            Some([nearest.limit, nearest.remaining, nearest.reset_seconds])
         };
-        for (name, number) in names.into_iter().zip(numbers) {
-            send_number(name, number, text, sink);
+        match self.response.headers {
+            HeaderGeneration::Off => {}
+            HeaderGeneration::Draft11 => self.draft_11(reported, pk, text, sink),
+            HeaderGeneration::Draft7 => {
+                let Some(numbers) = nearest() else { return };
+                plain_policy(reported(), text, sink);
+                text.clear();
+                let names = ["limit=", ", remaining=", ", reset="];
+                for (name, number) in names.into_iter().zip(numbers) {
+                    text.push(name);
+                    text.push_number(number);
+                }
+                sink("ratelimit", text.as_str());
+            }
+            HeaderGeneration::Draft6 => {
+                let Some(numbers) = nearest() else { return };
+                plain_policy(reported(), text, sink);
+                let names = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
+                send_numbers(names, numbers, text, sink);
+            }
+            HeaderGeneration::XRateLimit => {
+                let Some(numbers) = nearest() else { return };
+                let names = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+                send_numbers(names, numbers, text, sink);
+            }
         }
     }
 
@@ -277,8 +279,16 @@ fn push_quoted(name: &str, text: &mut Text) {
     text.push("\"");
 }
 
-fn send_number(name: &'static str, number: u64, text: &mut Text, sink: Sink<'_>) {
-    text.clear();
-    text.push_number(number);
-    sink(name, text.as_str());
+/// Each number as a field of its own.
+fn send_numbers<const N: usize>(
+    names: [&'static str; N],
+    numbers: [u64; N],
+    text: &mut Text,
+    sink: Sink<'_>,
+) {
+    for (name, number) in names.into_iter().zip(numbers) {
+        text.clear();
+        text.push_number(number);
+        sink(name, text.as_str());
+    }
 }

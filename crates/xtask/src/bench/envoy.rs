@@ -28,7 +28,7 @@ const MOST_CLIENTS: u32 = 100_000;
 /// Fewer than either limiter remembers.
 const MANY: u32 = 10_000;
 /// More than any load here asks for.
-const PLENTY: u32 = 1_000_000_000;
+pub const PLENTY: u32 = 1_000_000_000;
 
 /// Who sends the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
