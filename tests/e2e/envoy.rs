@@ -17,6 +17,7 @@ mod envoy_headers;
 mod envoy_host;
 mod envoy_hostile;
 mod envoy_identity;
+mod envoy_image;
 mod envoy_jwt;
 mod envoy_layers;
 mod envoy_limits;

@@ -7,7 +7,9 @@
 use crate::{
     bench::{self, Effort, Part},
     build::Product,
-    fuzz, load, steps, up,
+    fuzz, load,
+    release::Extent,
+    steps, up,
 };
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser, value_parser};
 use std::ffi::OsString;
@@ -23,6 +25,7 @@ pub enum Asked {
     Npm,
     /// With the port to serve it on.
     Playground(Option<u16>),
+    Release(Extent),
     Test(steps::Wanted),
     Tidy,
     Tools,
@@ -54,6 +57,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::E
         "notice" => Asked::Notice,
         "npm" => Asked::Npm,
         "playground" => Asked::Playground(of.get_one("serve").copied()),
+        "release" => Asked::Release(extent(of)),
         "test" => Asked::Test(wanted(of)),
         "tidy" => Asked::Tidy,
         "tools" => Asked::Tools,
@@ -114,6 +118,7 @@ fn program() -> Command {
                 .about("Build the Worker as an npm package into target/tollgate/npm/"),
         )
         .subcommand(playground_program())
+        .subcommand(release_program())
         .subcommand(
             Command::new("doctor")
                 .about("Say which tools are there, which are missing, and why they are needed"),
@@ -141,6 +146,12 @@ fn playground_program() -> Command {
                 .value_parser(value_parser!(u16).range(1..))
                 .help("Serve it on this port, to this machine only, until Ctrl-C"),
         )
+}
+
+fn release_program() -> Command {
+    Command::new("release")
+        .about("Build all that is released into target/release-artifacts, with sums and lists of parts")
+        .arg(flag("dry-run", "Publish nothing; without it the command says what publishing takes"))
 }
 
 fn test_program() -> Command {
@@ -226,6 +237,10 @@ fn parts(matches: &ArgMatches) -> Vec<Part> {
     if named.is_empty() { bench::ALL.map(|(_, part)| part).to_vec() } else { named }
 }
 
+fn extent(matches: &ArgMatches) -> Extent {
+    if matches.get_flag("dry-run") { Extent::DryRun } else { Extent::Whole }
+}
+
 fn products(matches: &ArgMatches) -> Vec<Product> {
     let wanted = matches.get_one::<String>("product");
     let of = |(name, _): &&(&str, Product)| wanted.is_none_or(|wanted| wanted == name);
@@ -291,6 +306,8 @@ mod tests {
         let (parts, effort) = (vec![Part::Accuracy], Effort { seconds: 2, rounds: 7 });
         let bench = bench::Options { parts, effort, check: true, log: Some("a.tsv".into()) };
         assert_eq!(asked_for, Asked::Bench(bench));
+        assert_eq!(asked("release").unwrap(), Asked::Release(Extent::Whole));
+        assert_eq!(asked("release --dry-run").unwrap(), Asked::Release(Extent::DryRun));
         assert_eq!(asked("build worker").unwrap(), Asked::Build(vec![Product::Worker]));
         let up = up::Options {
             envoy_port: 10000,

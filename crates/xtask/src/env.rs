@@ -11,6 +11,8 @@
 //! | `TOLLGATE_REDIS_BIN` | the redis-server binary |
 //! | `TOLLGATE_PROMTOOL_BIN` | Prometheus' checker of metrics |
 //! | `TOLLGATE_ENVOY_WASM` | the filter as it is shipped |
+//! | `TOLLGATE_IMAGES` | the folder with the filter's images |
+//! | `TOLLGATE_REGISTRY_BIN` | a registry of images |
 //! | `TOLLGATE_CLOCK` | the library that gives a server the clock of a test (`tests/clock`) |
 //! | `TOLLGATE_SERVER_BIN` | `tollgate-server` |
 //! | `TOLLGATE_WORKER_DIR` | the Worker as it is shipped: `entry.mjs` and the modules it imports |
@@ -41,6 +43,8 @@ pub fn for_tests<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut
         .env("TOLLGATE_REDIS_BIN", apt::redis(workspace))
         .env("TOLLGATE_PROMTOOL_BIN", apt::promtool(workspace))
         .env("TOLLGATE_ENVOY_WASM", workspace.envoy_wasm())
+        .env("TOLLGATE_IMAGES", workspace.images_dir())
+        .env("TOLLGATE_REGISTRY_BIN", apt::registry(workspace))
         .env("TOLLGATE_CLOCK", workspace.clock_library())
         .env("TOLLGATE_SERVER_BIN", workspace.server())
         .env("TOLLGATE_WORKER_DIR", workspace.worker_dir())

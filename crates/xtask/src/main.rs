@@ -10,11 +10,13 @@ mod children;
 mod doctor;
 mod env;
 mod fuzz;
+mod linked;
 mod load;
 mod metadata;
 mod notice;
 mod problem;
 mod progress;
+mod release;
 mod run;
 mod servers;
 mod steps;
@@ -53,6 +55,7 @@ fn dispatch(asked: Asked) -> Result<()> {
         Asked::Notice => notice::write(&workspace),
         Asked::Npm => build::npm::build(&workspace),
         Asked::Playground(port) => playground(&workspace, port),
+        Asked::Release(extent) => release::release(&workspace, extent),
         Asked::Test(wanted) => steps::test(&workspace, &wanted),
         Asked::Tidy => tidy::tidy(&workspace),
         Asked::Tools => tools::ensure(&workspace, &tools::ALL),

@@ -7,8 +7,8 @@
 //! named.
 
 use crate::{
+    linked::{self, NATIVE_TARGET, Name, Package, shown},
     problem::{OrProblem, Problem, Result},
-    run,
     tools::{self, page},
     versions::WASM_TARGET,
     workspace::Workspace,
@@ -18,12 +18,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 const FILE: &str = "NOTICE";
-/// Where the command line is listed for, so that the file does not depend on who writes it.
-const NATIVE_TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// What is shipped: the package, its target, and what people call it.
 const PRODUCTS: [(&str, &str, &str); 5] = [
@@ -54,16 +51,6 @@ COPYRIGHT-library.html of every Rust distribution. The Worker's and the playgrou
 writes, under Apache-2.0 or MIT.
 ";
 
-/// A package: name and version.
-type Name = (String, String);
-
-/// A package that is bundled.
-#[derive(Debug)]
-struct Bundled {
-    licence: String,
-    folder: PathBuf,
-}
-
 /// Writes the file anew.
 pub fn write(workspace: &Workspace) -> Result<()> {
     let text = text(workspace)?;
@@ -84,8 +71,10 @@ fn text(workspace: &Workspace) -> Result<String> {
     let mut text = HEAD.to_owned();
     let mut all = BTreeMap::new();
     for (package, target, title) in PRODUCTS {
-        let names = linked(workspace, package, target)?;
-        let known = packages(workspace, target)?;
+        let tree = linked::tree(workspace, package, target)?;
+        let names = tree.into_iter().filter(|(_, node)| !node.is_ours).map(|(name, _)| name);
+        let names: BTreeSet<Name> = names.collect();
+        let known = linked::packages(workspace, target)?;
         let list: Vec<String> = names.iter().map(shown).collect();
         text.push_str(&format!("\n{title} ({package})\n\n{}", listed(&list)));
         for name in names {
@@ -117,7 +106,7 @@ fn text(workspace: &Workspace) -> Result<String> {
 
 /// The licence of a package, and its words; none for Apache-2.0, unless the package has a notice of
 /// its own.
-fn words(name: &Name, bundled: &Bundled) -> Result<(String, String)> {
+fn words(name: &Name, bundled: &Package) -> Result<(String, String)> {
     let licence = chosen(&bundled.licence).ok_or_else(|| {
         let why = format!("{} is under {:?}", shown(name), bundled.licence);
         let fix = "read that licence; when it may be bundled, add it to ALLOWED in crates/xtask/src/notice.rs";
@@ -172,18 +161,8 @@ fn chosen(expression: &str) -> Option<String> {
     Some(parts.join(" AND "))
 }
 
-/// Who is linked into `package`, but for our own crates and what runs only while it is compiled.
-fn linked(workspace: &Workspace, package: &str, target: &str) -> Result<BTreeSet<Name>> {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root).args(["tree", "--locked", "--prefix", "none"]);
-    cargo.args(["--edges", "normal,no-proc-macro", "--format", "{p}"]);
-    cargo.args(["--package", package, "--target", target]);
-    let tree = run::output(&mut cargo, "make `cargo tree` work")?;
-    Ok(tree.lines().filter(|line| !line.contains("(/")).filter_map(name).collect())
-}
-
 /// The npm packages that are bundled into the page, by its lock file.
-fn scripts(workspace: &Workspace) -> Result<BTreeMap<Name, Bundled>> {
+fn scripts(workspace: &Workspace) -> Result<BTreeMap<Name, Package>> {
     tools::ensure(workspace, &[&tools::PAGE])?;
     let text = fs::read_to_string(workspace.root.join(PAGE_LOCK));
     let text = text.or_problem(format!("cannot read {PAGE_LOCK}"), "restore it with git")?;
@@ -193,46 +172,18 @@ fn scripts(workspace: &Workspace) -> Result<BTreeMap<Name, Bundled>> {
 }
 
 /// Whatever a lock file names that is not only for development.
-fn bundled(lock: &Value, modules: &Path) -> BTreeMap<Name, Bundled> {
+fn bundled(lock: &Value, modules: &Path) -> BTreeMap<Name, Package> {
     let packages = lock["packages"].as_object().into_iter().flatten();
     let shipped = packages.filter(|(_, package)| package["dev"] != true);
     shipped
         .filter_map(|(place, package)| {
             let name = place.strip_prefix("node_modules/")?;
             let field = |field: &str| package[field].as_str().unwrap_or_default().to_owned();
-            let bundled = Bundled { licence: field("license"), folder: modules.join(name) };
+            let folder = modules.join(name);
+            let bundled = Package { licence: field("license"), folder };
             Some(((name.to_owned(), field("version")), bundled))
         })
         .collect()
-}
-
-/// `serde v1.0.0 (*)`.
-fn name(line: &str) -> Option<Name> {
-    let mut words = line.split_whitespace();
-    let name = words.next()?.to_owned();
-    Some((name, words.next()?.trim_start_matches('v').to_owned()))
-}
-
-fn packages(workspace: &Workspace, target: &str) -> Result<BTreeMap<Name, Bundled>> {
-    const FIX: &str = "make `cargo metadata` work";
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root).args(["metadata", "--format-version", "1", "--locked"]);
-    cargo.args(["--filter-platform", target]);
-    let text = run::output(&mut cargo, FIX)?;
-    let document: Value = serde_json::from_str(&text).or_problem("cannot read metadata", FIX)?;
-    let packages = document["packages"].as_array().into_iter().flatten();
-    Ok(packages
-        .map(|package| {
-            let field = |name: &str| package[name].as_str().unwrap_or_default().to_owned();
-            let mut folder = PathBuf::from(field("manifest_path"));
-            folder.pop();
-            ((field("name"), field("version")), Bundled { licence: field("license"), folder })
-        })
-        .collect())
-}
-
-fn shown((name, version): &Name) -> String {
-    format!("{name} {version}")
 }
 
 /// One to a line, so that a difference shows who came and who left.
@@ -276,12 +227,5 @@ mod tests {
         let only = ("@a/b".to_owned(), "1.2.3".to_owned());
         assert_eq!(found.keys().collect::<Vec<_>>(), [&only]);
         assert_eq!(found[&only].folder, Path::new("/m/@a/b"));
-    }
-
-    #[test]
-    fn names_come_out_of_the_tree() {
-        let expected = Some(("serde".to_owned(), "1.0.0".to_owned()));
-        assert_eq!(name("serde v1.0.0 (*)"), expected);
-        assert_eq!(name("serde v1.0.0"), expected);
     }
 }

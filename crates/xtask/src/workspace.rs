@@ -76,6 +76,16 @@ impl Workspace {
         self.out.join("twin")
     }
 
+    /// What a release consists of.
+    pub fn release_dir(&self) -> PathBuf {
+        self.root.join("target/release-artifacts")
+    }
+
+    /// The filter's images, an OCI layout for each module.
+    pub fn images_dir(&self) -> PathBuf {
+        self.out.join("oci")
+    }
+
     /// The playground, as any server of static files can serve it.
     pub fn playground_dir(&self) -> PathBuf {
         self.out.join("playground")

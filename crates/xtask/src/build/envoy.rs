@@ -3,7 +3,7 @@
 //! Invariant: every callback that is exported costs CPU on every request, so the shipped module
 //! exports what `exports.txt` names and nothing else; a name that is missing fails the build.
 
-use super::{exports, product};
+use super::{exports, paths, product};
 use crate::{
     env,
     problem::{OrProblem, Result},
@@ -16,6 +16,9 @@ use std::{fs, path::Path, process::Command};
 
 /// What Envoy may call, one name a line; kept beside the callbacks, in the filter's own sources.
 const EXPORTS: &str = "crates/tollgate-envoy/src/exports.txt";
+
+/// What is shipped of it, in target/tollgate.
+pub const MODULES: [&str; 1] = ["tollgate-envoy.wasm"];
 
 /// What rustc 1.95 uses by default. Never `--all-features`: V8 refuses what that writes.
 const WASM_OPT: &[&str] = &[
@@ -36,6 +39,7 @@ pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&workspace.root);
     cargo.args(["build", "--release", "-p", "tollgate-envoy", "--target", WASM_TARGET]);
+    paths::hide(workspace, &mut cargo)?;
     run(&mut cargo, "fix what the compiler says")
 }
 

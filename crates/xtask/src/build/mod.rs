@@ -4,16 +4,20 @@
 //! decides how cargo compiles; the profiles in the root `Cargo.toml` do.
 
 pub mod admin_page;
+pub mod archive;
 pub mod envoy;
 pub mod exports;
 mod glue;
 pub mod halves;
+pub mod image;
 mod names;
 pub mod npm;
+mod paths;
 pub mod playground;
 pub mod product;
-pub mod server;
 pub mod purity;
+pub mod server;
+pub mod sha256;
 pub mod worker;
 pub mod worker_size;
 
@@ -32,6 +36,7 @@ pub fn build(workspace: &Workspace, product: Product) -> Result<()> {
         Product::Envoy => {
             envoy::compile(workspace, &run::shown)?;
             envoy::package(workspace)?;
+            image::build(workspace)?;
             envoy::print_sizes(workspace)
         }
         Product::Worker => {

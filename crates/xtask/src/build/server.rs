@@ -1,4 +1,4 @@
-//! `tollgate-server`: a native program, and nothing beside it.
+//! The native programs: `tollgate-server`, and for a release the command line.
 
 use crate::{
     problem::Result,
@@ -10,6 +10,14 @@ use std::process::Command;
 /// As end-to-end tests and benches run it: optimised, and quick to build.
 pub fn build(workspace: &Workspace) -> Result<()> {
     compile(workspace, &run::shown)
+}
+
+/// The command line in the same way. By itself: what two programs ask of a package is united where
+/// both are built at once, and the server would have features that only the other one wants.
+pub fn build_cli(workspace: &Workspace) -> Result<()> {
+    let mut command = Command::new("cargo");
+    command.current_dir(&workspace.root).args(["build", "-p", "tollgate-cli"]);
+    run::shown(command.args(["--profile", "release-test"]), "correct crates/tollgate-cli")
 }
 
 /// The same for `up`, beside other jobs.

@@ -9,7 +9,7 @@
 use super::{
     glue,
     halves::{self, Seconds},
-    names, product,
+    names, paths, product,
 };
 use crate::{
     env,
@@ -131,6 +131,7 @@ fn compile_crate(workspace: &Workspace, made: &Crate, run: Runner) -> Result<()>
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&workspace.root);
     cargo.args(["build", "--profile", PROFILE, "-p", made.package, "--target", WASM_TARGET]);
+    paths::hide(workspace, &mut cargo)?;
     run(&mut cargo, "fix what the compiler says")
 }
 

@@ -10,6 +10,7 @@ mod manifests;
 mod packages;
 mod page_types;
 mod readme;
+mod release;
 mod rust;
 mod second_try;
 mod servers;
@@ -64,6 +65,7 @@ const STEPS: &[Step] = &[
     built("workerd", "build the Worker", SERVERS, servers::build_worker),
     built("workerd", "wrangler deploy --dry-run", SERVERS, servers::dry_run),
     built("workerd", "pack the npm package", SERVERS, servers::npm_package),
+    built("release", "what is released, with its sums", RELEASED, release::check),
     served("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
     checked("server", "manifests and unit of fleet/", MANIFESTS, manifests::check),
     served("server", "end to end, tollgate-server", PROXIES, servers::e2e_server),
@@ -93,9 +95,12 @@ const END_TO_END: &[&Tool] = &[
     &tools::ENVOY,
     &tools::NGINX,
     &tools::PROMTOOL,
+    &tools::REGISTRY,
     &tools::TYPES,
     &tools::SCHEMATHESIS,
 ];
+const RELEASED: &[&Tool] =
+    &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::CYCLONEDX];
 const MANIFESTS: &[&Tool] = &[&tools::KUBERNETES_VALIDATE];
 /// Those that ask the server.
 const PROXIES: &[&Tool] = &[&tools::ENVOY, &tools::NGINX, &tools::CADDY];

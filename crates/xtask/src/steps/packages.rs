@@ -5,9 +5,9 @@
 //! Deliberately absent: the look at the registry that `cargo publish --dry-run` takes besides, so
 //! no network is needed.
 
-use super::rust::PUBLISHED;
 use crate::{
     problem::{OrProblem, Result},
+    release::names::{CRATES, VERSION},
     run,
     workspace::Workspace,
 };
@@ -19,22 +19,20 @@ use std::{
 };
 
 const FIX: &str = "see `include` in the Cargo.toml of the package";
-/// One version for all packages of the workspace.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub fn build(workspace: &Workspace) -> Result<()> {
     let mut pack = Command::new("cargo");
     pack.current_dir(&workspace.root);
     pack.args(["package", "--quiet", "--offline", "--allow-dirty", "--no-verify"]);
-    pack.args(PUBLISHED.iter().flat_map(|package| ["-p", package]));
+    pack.args(CRATES.iter().flat_map(|package| ["-p", package]));
     run::shown(&mut pack, FIX)?;
     let folder = workspace.out.join("packages");
     if folder.exists() {
         fs::remove_dir_all(&folder).or_problem("cannot unpack anew", "remove it by hand")?;
     }
     fs::create_dir_all(&folder).or_problem("cannot unpack", "make target/ writable")?;
-    PUBLISHED.iter().try_for_each(|package| unpack(workspace, &folder, package))?;
-    PUBLISHED.iter().try_for_each(|package| check(workspace, &folder, package))
+    CRATES.iter().try_for_each(|package| unpack(workspace, &folder, package))?;
+    CRATES.iter().try_for_each(|package| check(workspace, &folder, package))
 }
 
 fn unpack(workspace: &Workspace, folder: &Path, package: &str) -> Result<()> {
@@ -55,7 +53,7 @@ fn check(workspace: &Workspace, folder: &Path, package: &str) -> Result<()> {
     cargo.current_dir(folder.join(format!("{package}-{VERSION}")));
     cargo.env("CARGO_TARGET_DIR", &workspace.target);
     cargo.args(["check", "--quiet", "--offline", "--all-features"]);
-    let below = PUBLISHED.iter().take_while(|other| **other != package);
+    let below = CRATES.iter().take_while(|other| **other != package);
     for other in below {
         let patch = format!("patch.crates-io.{other}.path='../{other}-{VERSION}'");
         cargo.args(["--config", &patch]);

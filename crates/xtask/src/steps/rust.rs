@@ -3,7 +3,10 @@
 //! Invariant: a step whose test target is gone fails. Uses plain
 //! `cargo test`, because a fresh machine has nothing else.
 
-use crate::{env, metadata, problem::Result, run, versions::WASM_TARGET, workspace::Workspace};
+use crate::{
+    env, metadata, problem::Result, release::names::CRATES, run, versions::WASM_TARGET,
+    workspace::Workspace,
+};
 use std::process::Command;
 
 /// The end-to-end tests need running servers and are steps of their own.
@@ -26,8 +29,6 @@ const SHIPPED: [&str; 8] = [
     "tollgate-worker",
     "tollgate-playground",
 ];
-/// What is published.
-pub const PUBLISHED: [&str; 2] = ["tollgate-core", "tollgate-policy"];
 
 pub fn format(workspace: &Workspace) -> Result<()> {
     cargo(workspace, &["fmt", "--all", "--check"], "run `cargo fmt --all`")?;
@@ -92,7 +93,7 @@ pub fn release_laws(workspace: &Workspace) -> Result<()> {
 /// For who works on Tollgate, with what is private; and as docs.rs shows it, where a link to what
 /// is private leads nowhere.
 pub fn docs(workspace: &Workspace) -> Result<()> {
-    let published = PUBLISHED.iter().flat_map(|package| ["-p", package]);
+    let published = CRATES.iter().flat_map(|package| ["-p", package]);
     let published: Vec<&str> = published.chain(["--all-features"]).collect();
     for which in [&["--workspace", "--document-private-items"][..], &published] {
         let mut command = Command::new("cargo");

@@ -142,6 +142,24 @@ pub fn install_promtool(workspace: &Workspace, job: &Job) -> Result<()> {
     atomically(&workspace.tool("promtool"), |folder| download(folder, "prometheus", file, job))
 }
 
+/// A registry of images, one program that needs nothing else; its package would start a server.
+pub fn registry(workspace: &Workspace) -> PathBuf {
+    workspace.tool("docker-registry").join("usr/bin/docker-registry")
+}
+
+pub fn check_registry(workspace: &Workspace) -> State {
+    let registry = registry(workspace);
+    match run::succeeds(Command::new(&registry).arg("--version")) {
+        true => State::Present(shown(registry)),
+        false => State::Missing,
+    }
+}
+
+pub fn install_registry(workspace: &Workspace, job: &Job) -> Result<()> {
+    let (package, file) = ("docker-registry", "./usr/bin/docker-registry");
+    atomically(&workspace.tool(package), |folder| download(folder, package, file, job))
+}
+
 /// Unpacks `file` of a package, or all of it (`.`), into `folder`; nothing is installed.
 fn download(folder: &Path, package: &str, file: &str, job: &Job) -> Result<()> {
     let mut refresh = apt_get();

@@ -11,6 +11,7 @@ mod npm;
 pub mod page;
 pub mod place;
 pub mod python;
+mod tool;
 pub mod types;
 
 use crate::{
@@ -24,26 +25,18 @@ use std::{
     fs::{self, File},
     thread,
 };
+pub use tool::{Lane, Tool};
 
-/// Tools of different lanes are installed at the same time, those of one lane in table order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
-    Compile,
-    Download,
-}
-
-/// One row of the table.
-#[derive(Debug)]
-pub struct Tool {
-    pub name: &'static str,
-    pub version: &'static str,
-    pub needed_for: &'static str,
-    /// What a person can do when xtask cannot install it.
-    pub by_hand: &'static str,
-    pub lane: Lane,
-    pub check: fn(&Workspace) -> State,
-    pub install: fn(&Workspace, &Job) -> Result<()>,
-}
+/// What is the same of all packages of the distribution.
+const PACKAGED: Tool = Tool {
+    name: "",
+    version: "distribution's",
+    needed_for: "",
+    by_hand: "",
+    lane: Lane::Download,
+    check: |_| State::Missing,
+    install: |_, _| Ok(()),
+};
 
 pub static WASM_TARGET: Tool = Tool {
     name: "rust wasm target",
@@ -155,6 +148,16 @@ pub static KUBERNETES_VALIDATE: Tool = Tool {
     install: |workspace, job| python::KUBERNETES_VALIDATE.install(workspace, job),
 };
 
+pub static CYCLONEDX: Tool = Tool {
+    name: "cyclonedx",
+    version: "locked",
+    needed_for: "test release",
+    by_hand: "install Python 3.10 or newer with pip and see whether it reaches its index",
+    lane: Lane::Download,
+    check: |workspace| python::CYCLONEDX.check(workspace),
+    install: |workspace, job| python::CYCLONEDX.install(workspace, job),
+};
+
 pub static ENVOY: Tool = Tool {
     name: "envoy",
     version: versions::ENVOY,
@@ -167,62 +170,65 @@ pub static ENVOY: Tool = Tool {
 
 pub static NGINX: Tool = Tool {
     name: "nginx",
-    version: "distribution's",
     needed_for: "test envoy, test workerd, test server",
     by_hand: "see whether apt-get download nginx works",
-    lane: Lane::Download,
     check: apt::check_nginx,
     install: apt::install_nginx,
+    ..PACKAGED
 };
 
 pub static CADDY: Tool = Tool {
     name: "caddy",
-    version: "distribution's",
     needed_for: "test server",
     by_hand: "see whether apt-get download caddy works",
-    lane: Lane::Download,
     check: apt::check_caddy,
     install: apt::install_caddy,
+    ..PACKAGED
 };
 
 pub static REDIS: Tool = Tool {
     name: "redis",
-    version: "distribution's",
     needed_for: "test fleet, bench fleet",
     by_hand: "see whether apt-get download redis-tools works",
-    lane: Lane::Download,
     check: apt::check_redis,
     install: apt::install_redis,
+    ..PACKAGED
 };
 
 pub static PROMTOOL: Tool = Tool {
     name: "promtool",
-    version: "distribution's",
     needed_for: "test workerd",
     by_hand: "see whether apt-get download prometheus works",
-    lane: Lane::Download,
     check: apt::check_promtool,
     install: apt::install_promtool,
+    ..PACKAGED
+};
+
+pub static REGISTRY: Tool = Tool {
+    name: "docker-registry",
+    needed_for: "test envoy",
+    by_hand: "see whether apt-get download docker-registry works",
+    check: apt::check_registry,
+    install: apt::install_registry,
+    ..PACKAGED
 };
 
 pub static CHROMIUM: Tool = Tool {
     name: "chromium",
-    version: "distribution's",
     needed_for: "test browser",
     by_hand: "apt-get install chromium chromium-driver",
-    lane: Lane::Download,
     check: |_| apt::check_programs(&["chromium", "chromedriver"]),
     install: |_, job| apt::install(&["chromium", "chromium-driver"], job),
+    ..PACKAGED
 };
 
 pub static DOCKER: Tool = Tool {
     name: "docker",
-    version: "distribution's",
     needed_for: "test compose",
     by_hand: "apt-get install docker.io",
-    lane: Lane::Download,
     check: |_| apt::check_programs(&["docker", "dockerd"]),
     install: compose::install_docker,
+    ..PACKAGED
 };
 
 pub static COMPOSE: Tool = Tool {
@@ -247,35 +253,32 @@ pub static STAND_IN: Tool = Tool {
 
 pub static WRK: Tool = Tool {
     name: "wrk",
-    version: "distribution's",
     needed_for: "bench",
     by_hand: "apt-get install wrk",
-    lane: Lane::Download,
     check: |_| apt::check_programs(&["wrk"]),
     install: |_, job| apt::install(&["wrk"], job),
+    ..PACKAGED
 };
 
 pub static H2LOAD: Tool = Tool {
     name: "h2load",
-    version: "distribution's",
     needed_for: "load",
     by_hand: "apt-get install nghttp2-client",
-    lane: Lane::Download,
     check: |_| apt::check_programs(&["h2load"]),
     install: |_, job| apt::install(&["nghttp2-client"], job),
+    ..PACKAGED
 };
 
 pub static VALGRIND: Tool = Tool {
     name: "valgrind",
-    version: "distribution's",
     needed_for: "bench",
     by_hand: "apt-get install valgrind",
-    lane: Lane::Download,
     check: |_| apt::check_programs(&["valgrind"]),
     install: |_, job| apt::install(&["valgrind"], job),
+    ..PACKAGED
 };
 
-pub static ALL: [&Tool; 23] = [
+pub static ALL: [&Tool; 25] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &PAGE_BINDGEN,
@@ -287,10 +290,12 @@ pub static ALL: [&Tool; 23] = [
     &TYPES,
     &SCHEMATHESIS,
     &KUBERNETES_VALIDATE,
+    &CYCLONEDX,
     &ENVOY,
     &NGINX,
     &CADDY,
     &PROMTOOL,
+    &REGISTRY,
     &REDIS,
     &CHROMIUM,
     &DOCKER,

@@ -37,6 +37,9 @@ pub const SCHEMATHESIS: Packages = Packages { folder: "schemathesis", list: "req
 pub const KUBERNETES_VALIDATE: Packages =
     Packages { folder: "kubernetes-validate", list: "kubernetes.txt" };
 
+/// Has the schema of lists of parts.
+pub const CYCLONEDX: Packages = Packages { folder: "cyclonedx", list: "cyclonedx.txt" };
+
 impl Packages {
     /// What Python finds them by.
     pub fn path(self, workspace: &Workspace) -> PathBuf {

@@ -1,0 +1,108 @@
+//! Who is linked into what is shipped, as cargo says it.
+//!
+//! Invariant: the same Cargo.lock gives the same answer on every machine. Deliberately absent: what
+//! runs only while it is compiled, and whether some code of a package is really called.
+
+use crate::{
+    problem::{OrProblem, Result},
+    run,
+    workspace::Workspace,
+};
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    process::Command,
+};
+
+/// Where programs run that are built here; said, so that lists do not depend on who makes them.
+pub const NATIVE_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// A package: name and version.
+pub type Name = (String, String);
+
+/// What cargo knows of a package.
+#[derive(Debug)]
+pub struct Package {
+    pub licence: String,
+    pub folder: PathBuf,
+}
+
+/// A package that is linked.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    pub is_ours: bool,
+    /// Whom it imports itself.
+    pub imports: BTreeSet<Name>,
+}
+
+pub fn shown((name, version): &Name) -> String {
+    format!("{name} {version}")
+}
+
+/// Who is linked into `package`, itself among them.
+pub fn tree(workspace: &Workspace, package: &str, target: &str) -> Result<BTreeMap<Name, Node>> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&workspace.root).args(["tree", "--locked", "--prefix", "depth"]);
+    cargo.args(["--edges", "normal,no-proc-macro", "--format", " {p}"]);
+    cargo.args(["--package", package, "--target", target]);
+    Ok(read(&run::output(&mut cargo, "make `cargo tree` work")?))
+}
+
+/// Lines such as `2 serde v1.0.0 (*)`, each below the last one of a smaller depth.
+fn read(text: &str) -> BTreeMap<Name, Node> {
+    let mut nodes: BTreeMap<Name, Node> = BTreeMap::new();
+    let mut above: Vec<Name> = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let depth = words.next().and_then(|depth| depth.parse().ok());
+        let (Some(depth), Some(name), Some(version)) = (depth, words.next(), words.next()) else {
+            continue;
+        };
+        let name = (name.to_owned(), version.trim_start_matches('v').to_owned());
+        above.truncate(depth);
+        if let Some(importer) = above.last().and_then(|importer| nodes.get_mut(importer)) {
+            importer.imports.insert(name.clone());
+        }
+        nodes.entry(name.clone()).or_default().is_ours = line.contains("(/");
+        above.push(name);
+    }
+    nodes
+}
+
+/// All packages that may be linked for `target`.
+pub fn packages(workspace: &Workspace, target: &str) -> Result<BTreeMap<Name, Package>> {
+    const FIX: &str = "make `cargo metadata` work";
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(&workspace.root).args(["metadata", "--format-version", "1", "--locked"]);
+    cargo.args(["--filter-platform", target]);
+    let text = run::output(&mut cargo, FIX)?;
+    let document: Value = serde_json::from_str(&text).or_problem("cannot read metadata", FIX)?;
+    let packages = document["packages"].as_array().into_iter().flatten();
+    Ok(packages
+        .map(|package| {
+            let field = |name: &str| package[name].as_str().unwrap_or_default().to_owned();
+            let mut folder = PathBuf::from(field("manifest_path"));
+            folder.pop();
+            ((field("name"), field("version")), Package { licence: field("license"), folder })
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_imports_whom_comes_out_of_the_tree() {
+        let nodes = read("0 a v0.1.0 (/w/a)\n1 b v1.0.0\n2 c v2.0.0\n1 d v3.0.0\n2 b v1.0.0 (*)\n");
+        let name = |name: &str, version: &str| (name.to_owned(), version.to_owned());
+        let imports = |of: &Name| nodes[of].imports.iter().map(shown).collect::<Vec<_>>();
+        let (a, b) = (name("a", "0.1.0"), name("b", "1.0.0"));
+        let (c, d) = (name("c", "2.0.0"), name("d", "3.0.0"));
+        assert_eq!(imports(&a), ["b 1.0.0", "d 3.0.0"]);
+        assert_eq!(imports(&b), ["c 2.0.0"]);
+        assert_eq!(imports(&d), ["b 1.0.0"]);
+        assert!(nodes[&a].is_ours && !nodes[&b].is_ours && nodes[&c].imports.is_empty());
+    }
+}

@@ -1,0 +1,87 @@
+//! `cargo xtask release`: everything that a release consists of, in one folder, with its sums.
+//!
+//! Invariant: what is in it is what was tested: the modules, packages and programs that the steps
+//! of `cargo xtask test` build and run. Archives, lists and sums are the same in every run on the
+//! same files. Deliberately absent: publishing.
+
+pub mod inside;
+pub mod names;
+mod parts;
+mod sbom;
+pub mod sums;
+
+use crate::{
+    build::{self, Product, npm, server},
+    problem::{OrProblem, Problem, Result},
+    run,
+    tools::place::atomically,
+    workspace::Workspace,
+};
+use names::{CRATES, SUMS};
+use std::{fs, path::Path, process::Command};
+
+/// How much is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Make everything, publish nothing.
+    DryRun,
+    Whole,
+}
+
+pub fn release(workspace: &Workspace, extent: Extent) -> Result<()> {
+    if extent == Extent::Whole {
+        let why = "publishing is a decision of a person with accounts. It would take:\n\
+                   - a clean work tree at a tag of the version, and `publish = false` taken out of Cargo.toml\n\
+                   - a token of crates.io: cargo publish -p tollgate-core, then -p tollgate-policy\n\
+                   - a token of npm: npm publish tollgate-worker-*.tgz --provenance\n\
+                   - an account of an OCI registry: push the *.oci.tar, tagged with the version\n\
+                   - a key that signs SHA256SUMS, and a page where the files are downloaded";
+        let fix = "run `cargo xtask release --dry-run`, look at target/release-artifacts, then publish by hand";
+        return Err(Problem::new("nothing is published from here", why, fix));
+    }
+    build(workspace)?;
+    let folder = workspace.release_dir();
+    assemble(workspace, &folder)?;
+    let text = sums::read(&folder)?;
+    print!("{text}");
+    println!("{} files in {}", text.lines().count(), folder.display());
+    Ok(())
+}
+
+/// Builds what is there to be released; what the tests have built is not built again.
+pub fn build(workspace: &Workspace) -> Result<()> {
+    build::build(workspace, Product::Envoy)?;
+    build::build(workspace, Product::Worker)?;
+    npm::pack(workspace)?;
+    server::build(workspace)?;
+    server::build_cli(workspace)?;
+    let mut pack = Command::new("cargo");
+    pack.current_dir(&workspace.root);
+    pack.args(["package", "--quiet", "--offline", "--allow-dirty", "--no-verify"]);
+    // A folder of its own: the step that checks packages packs at the same time.
+    pack.arg("--target-dir").arg(workspace.out.join("crates"));
+    pack.args(CRATES.iter().flat_map(|package| ["-p", package]));
+    run::shown(&mut pack, "see `include` in the Cargo.toml of the package")
+}
+
+/// Fills `folder` with what was built.
+pub fn assemble(workspace: &Workspace, folder: &Path) -> Result<()> {
+    const FIX: &str = "free disk space";
+    atomically(folder, |partial| {
+        let write = |name: &str, bytes: &[u8]| {
+            let what = || format!("cannot write {name}");
+            fs::write(partial.join(name), bytes).or_problem(what(), FIX)
+        };
+        for part in parts::all(workspace)? {
+            for file in &part.files {
+                write(&file.name, &file.bytes)?;
+                parts::allow(&partial.join(&file.name), file.kind)?;
+            }
+            if let Some(linked) = &part.linked {
+                let text = sbom::document(workspace, linked, &part.files)?;
+                write(&format!("{}.cdx.json", part.name), text.as_bytes())?;
+            }
+        }
+        write(SUMS, sums::of(partial)?.as_bytes())
+    })
+}

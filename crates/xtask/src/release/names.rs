@@ -1,0 +1,8 @@
+//! What is released under which names.
+
+/// What is published on crates.io.
+pub const CRATES: [&str; 2] = ["tollgate-core", "tollgate-policy"];
+/// One version for all packages of the workspace.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Sums of all other files.
+pub const SUMS: &str = "SHA256SUMS";

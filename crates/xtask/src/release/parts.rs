@@ -1,0 +1,188 @@
+//! What a release consists of: each part with its files, and who is linked into them.
+//!
+//! Invariant: this list is the only one. A file that is missing is an error that says what builds
+//! it.
+
+use super::names::{CRATES, VERSION};
+use crate::{
+    build::{
+        archive::{Entry, gzip, tar},
+        envoy, worker,
+    },
+    linked::NATIVE_TARGET,
+    problem::{OrProblem, Result},
+    versions::WASM_TARGET,
+    workspace::Workspace,
+};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+/// Programs and their packages.
+const PROGRAMS: [(&str, &str); 2] =
+    [("tollgate", "tollgate-cli"), ("tollgate-server", "tollgate-server")];
+/// The folders with container files and what they mount.
+const CONTAINERS: [&str; 2] = ["envoy", "fleet"];
+const TEXTS: [&str; 2] = ["LICENSE", "NOTICE"];
+const FIX: &str = "run `cargo xtask release --dry-run`, which builds everything first";
+
+pub struct Part {
+    /// What its list of parts is called by.
+    pub name: String,
+    pub files: Vec<File>,
+    /// None where nothing is compiled.
+    pub linked: Option<Linked>,
+}
+
+pub struct File {
+    pub name: String,
+    pub bytes: Vec<u8>,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Data,
+    Program,
+}
+
+/// Whom to ask cargo about.
+pub struct Linked {
+    pub package: &'static str,
+    pub target: &'static str,
+    /// A word of CycloneDX.
+    pub kind: &'static str,
+}
+
+pub fn all(workspace: &Workspace) -> Result<Vec<Part>> {
+    let mut parts = vec![];
+    for module in envoy::MODULES {
+        parts.push(filter(workspace, module)?);
+    }
+    parts.push(worker_modules(workspace)?);
+    for (program, package) in PROGRAMS {
+        let name = format!("{program}-{VERSION}-{NATIVE_TARGET}");
+        let file = workspace.target.join("release-test").join(program);
+        let files = vec![File { kind: Kind::Program, ..data(name.clone(), &file)? }];
+        let linked = Linked { package, target: NATIVE_TARGET, kind: "application" };
+        parts.push(Part { name, files, linked: Some(linked) });
+    }
+    for package in CRATES {
+        let name = format!("{package}-{VERSION}");
+        let file = workspace.out.join(format!("crates/package/{name}.crate"));
+        let files = vec![data(format!("{name}.crate"), &file)?];
+        let linked = Linked { package, target: NATIVE_TARGET, kind: "library" };
+        parts.push(Part { name, files, linked: Some(linked) });
+    }
+    parts.push(containers(workspace)?);
+    let texts = TEXTS.map(|text| data(text.to_owned(), &workspace.root.join(text)));
+    let files = texts.into_iter().collect::<Result<_>>()?;
+    parts.push(Part { name: "texts".to_owned(), files, linked: None });
+    Ok(parts)
+}
+
+/// A module, and the same as an image.
+fn filter(workspace: &Workspace, module: &str) -> Result<Part> {
+    let name = module.trim_end_matches(".wasm").to_owned();
+    let image = entries(&workspace.images_dir().join(&name), "")?;
+    let files = vec![
+        data(module.to_owned(), &workspace.out.join(module))?,
+        File { name: format!("{name}.oci.tar"), bytes: tar(&image)?, kind: Kind::Data },
+    ];
+    let linked = Linked { package: "tollgate-envoy", target: WASM_TARGET, kind: "application" };
+    Ok(Part { name, files, linked: Some(linked) })
+}
+
+/// What `wrangler deploy` uploads, with the file that tells it so; and the npm package.
+fn worker_modules(workspace: &Workspace) -> Result<Part> {
+    let mut modules = entries(&workspace.worker_dir(), "")?;
+    let text = fs::read_to_string(workspace.root.join("wrangler.toml"));
+    let text = text.or_problem("cannot read wrangler.toml", "restore it with git")?;
+    modules.push(Entry { name: "wrangler.toml".to_owned(), bytes: built(&text).into_bytes() });
+    for text in TEXTS {
+        modules.push(entry(text.to_owned(), &workspace.root.join(text))?);
+    }
+    let npm = workspace.npm_package();
+    let npm_name = npm.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = format!("tollgate-worker-modules-{VERSION}.tar.gz");
+    let files =
+        vec![File { name, bytes: gzip(&tar(&modules)?)?, kind: Kind::Data }, data(npm_name, &npm)?];
+    let linked = Linked { package: "tollgate-worker", target: WASM_TARGET, kind: "application" };
+    Ok(Part { name: format!("tollgate-worker-{VERSION}"), files, linked: Some(linked) })
+}
+
+/// The configuration for modules that are built and lie beside it.
+fn built(wrangler: &str) -> String {
+    let main = format!("main = \"crates/tollgate-worker/{}\"", worker::MAIN);
+    let text = wrangler.replace(&main, &format!("main = \"{}\"", worker::MAIN));
+    let mut is_build = false;
+    let kept = text.lines().filter(|line| {
+        is_build = line.starts_with("[build]") || is_build && !line.trim().is_empty();
+        !is_build
+    });
+    kept.map(|line| format!("{line}\n")).collect()
+}
+
+/// As they lie in the repository, with the modules where they are mounted from.
+fn containers(workspace: &Workspace) -> Result<Part> {
+    let mut all = vec![];
+    for folder in CONTAINERS {
+        all.extend(entries(&workspace.root.join(folder), &format!("{folder}/"))?);
+    }
+    for module in envoy::MODULES {
+        all.push(entry(format!("target/tollgate/{module}"), &workspace.out.join(module))?);
+    }
+    let name = format!("tollgate-containers-{VERSION}");
+    let bytes = gzip(&tar(&all)?)?;
+    let files = vec![File { name: format!("{name}.tar.gz"), bytes, kind: Kind::Data }];
+    Ok(Part { name, files, linked: None })
+}
+
+/// Every file below `folder`, in the order of names.
+fn entries(folder: &Path, prefix: &str) -> Result<Vec<Entry>> {
+    let read = fs::read_dir(folder).or_problem(format!("cannot read {}", folder.display()), FIX)?;
+    let mut paths: Vec<PathBuf> = read.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let mut all = vec![];
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match path.is_dir() {
+            true => all.extend(entries(&path, &format!("{prefix}{name}/"))?),
+            false => all.push(entry(format!("{prefix}{name}"), &path)?),
+        }
+    }
+    Ok(all)
+}
+
+fn entry(name: String, file: &Path) -> Result<Entry> {
+    Ok(Entry { name, bytes: read(file)? })
+}
+
+fn data(name: String, file: &Path) -> Result<File> {
+    Ok(File { name, bytes: read(file)?, kind: Kind::Data })
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    fs::read(file).or_problem(format!("cannot read {}", file.display()), FIX)
+}
+
+/// A program may be run.
+pub fn allow(file: &Path, kind: Kind) -> Result<()> {
+    let mode = if kind == Kind::Program { 0o755 } else { 0o644 };
+    let set = fs::set_permissions(file, fs::Permissions::from_mode(mode));
+    set.or_problem("cannot set permissions", "see the file system of target/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards: who unpacks the modules deploys them, and builds nothing.
+    #[test]
+    fn wrangler_finds_the_modules_beside_its_file() {
+        let text = "a = 1\nmain = \"crates/tollgate-worker/entry.mjs\"\n\n[build]\ncommand = \"x\"\n\n[[rules]]\nb = 2\n";
+        assert_eq!(built(text), "a = 1\nmain = \"entry.mjs\"\n\n\n[[rules]]\nb = 2\n");
+    }
+}

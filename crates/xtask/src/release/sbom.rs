@@ -1,0 +1,140 @@
+//! A list of parts: who is linked into the files of a release, as CycloneDX 1.6 in JSON.
+//!
+//! Invariant: the same commit, Cargo.lock and files give the same bytes. Licences are what packages
+//! say themselves, sums of packages those of Cargo.lock.
+
+use super::{
+    names::VERSION,
+    parts::{File, Linked},
+};
+use crate::{
+    build::sha256,
+    linked::{self, Name, Node, Package},
+    problem::{OrProblem, Result},
+    run,
+    workspace::Workspace,
+};
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, fs, process::Command};
+
+pub fn document(workspace: &Workspace, of: &Linked, files: &[File]) -> Result<String> {
+    let tree = linked::tree(workspace, of.package, of.target)?;
+    let known = linked::packages(workspace, of.target)?;
+    let sums = sums_of_packages(workspace)?;
+    let main = (of.package.to_owned(), VERSION.to_owned());
+    let std = standard_library()?;
+    let others = tree.iter().filter(|(name, _)| **name != main);
+    let mut components: Vec<Value> =
+        others.map(|(name, node)| component(name, node, &known, &sums)).collect();
+    components.push(std.clone());
+    let mut edges: Vec<Value> = tree
+        .iter()
+        .map(|(name, node)| {
+            let mut imports: Vec<Value> = node.imports.iter().map(|one| purl(one).into()).collect();
+            imports.push(std["bom-ref"].clone());
+            json!({"ref": purl(name), "dependsOn": imports})
+        })
+        .collect();
+    edges.push(json!({"ref": std["bom-ref"]}));
+    let files: Vec<Value> = files
+        .iter()
+        .map(|file| json!({"type": "file", "name": file.name, "hashes": hash(&sha256::hex(&file.bytes))}))
+        .collect();
+    let mut metadata = json!({
+        "tools": {"components": [{"type": "application", "name": "cargo xtask release", "version": VERSION}]},
+        "component": {
+            "type": of.kind,
+            "bom-ref": purl(&main),
+            "name": of.package,
+            "version": VERSION,
+            "purl": purl(&main),
+            "licenses": [{"expression": "Apache-2.0"}],
+            "components": files,
+        },
+        "properties": [{"name": "tollgate:target", "value": of.target}],
+    });
+    if let Some(time) = committed_at(workspace) {
+        metadata["timestamp"] = time.into();
+    }
+    let document = json!({
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": metadata,
+        "components": components,
+        "dependencies": edges,
+    });
+    Ok(format!("{document:#}\n"))
+}
+
+fn component(
+    name: &Name,
+    node: &Node,
+    known: &BTreeMap<Name, Package>,
+    sums: &BTreeMap<Name, String>,
+) -> Value {
+    let mut value = json!({
+        "type": "library",
+        "bom-ref": purl(name),
+        "name": name.0,
+        "version": name.1,
+        "purl": purl(name),
+    });
+    if let Some(package) = known.get(name).filter(|package| !package.licence.is_empty()) {
+        // As it was once written.
+        let expression = package.licence.replace('/', " OR ");
+        value["licenses"] = json!([{"expression": expression}]);
+    }
+    if let Some(sum) = sums.get(name).filter(|_| !node.is_ours) {
+        value["hashes"] = hash(sum);
+    }
+    value
+}
+
+fn hash(hex: &str) -> Value {
+    json!([{"alg": "SHA-256", "content": hex}])
+}
+
+/// The name that tools know a package by.
+fn purl((name, version): &Name) -> String {
+    format!("pkg:cargo/{name}@{version}")
+}
+
+/// What rustc links by itself.
+fn standard_library() -> Result<Value> {
+    let said = run::output(Command::new("rustc").arg("-vV"), "install Rust through rustup")?;
+    let version = said.lines().find_map(|line| line.strip_prefix("release: ")).unwrap_or_default();
+    let purl = format!("pkg:generic/rust-std@{version}");
+    Ok(json!({
+        "type": "library",
+        "bom-ref": purl,
+        "name": "rust-std",
+        "version": version,
+        "purl": purl,
+        "licenses": [{"expression": "MIT OR Apache-2.0"}],
+    }))
+}
+
+/// When what is built was committed; none outside a repository.
+fn committed_at(workspace: &Workspace) -> Option<String> {
+    let mut git = Command::new("git");
+    git.current_dir(&workspace.root).env("TZ", "UTC");
+    git.args(["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"]);
+    let said = run::output(&mut git, "see git").ok()?;
+    Some(said.trim().to_owned()).filter(|time| !time.is_empty())
+}
+
+fn sums_of_packages(workspace: &Workspace) -> Result<BTreeMap<Name, String>> {
+    const FIX: &str = "restore Cargo.lock with git";
+    let text = fs::read_to_string(workspace.root.join("Cargo.lock"));
+    let text = text.or_problem("cannot read Cargo.lock", FIX)?;
+    let lock: toml::Table = text.parse().or_problem("cannot read Cargo.lock", FIX)?;
+    let packages = lock.get("package").and_then(|list| list.as_array()).into_iter().flatten();
+    Ok(packages
+        .filter_map(|package| {
+            let field = |name: &str| Some(package.get(name)?.as_str()?.to_owned());
+            Some(((field("name")?, field("version")?), field("checksum")?))
+        })
+        .collect())
+}

@@ -1,0 +1,175 @@
+//! What a release consists of: whole, the same each time, with true sums and lists of parts.
+//!
+//! Invariant: programs judge that are not ours (`sha256sum`, the schema of CycloneDX by its own
+//! library, wrangler), and each must also refuse a copy with a mistake. Nothing is published.
+
+use crate::{
+    build::{archive, envoy::MODULES},
+    env,
+    problem::{OrProblem, Problem, Result},
+    release::{
+        self, inside,
+        names::{SUMS, VERSION},
+        sums,
+    },
+    run,
+    tools::{node, place::remove_all, python},
+    workspace::Workspace,
+};
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const FIX: &str = "see crates/xtask/src/release";
+
+pub fn check(workspace: &Workspace) -> Result<()> {
+    release::build(workspace)?;
+    let folder = workspace.release_dir();
+    release::assemble(workspace, &folder)?;
+    let again = workspace.out.join("run/release-again");
+    fs::create_dir_all(workspace.out.join("run")).or_problem("cannot make a folder", FIX)?;
+    release::assemble(workspace, &again)?;
+    let same = sums::read(&folder)? == sums::read(&again)?;
+    wanted(same, "two runs on the same files give other bytes")?;
+    check_sums(&again)?;
+    remove_all(&again)?;
+    check_modules(workspace, &folder)?;
+    check_parts(workspace, &folder)?;
+    deployable(workspace, &folder)?;
+    println!("{} files in {}", sums::names(&folder)?.len(), folder.display());
+    Ok(())
+}
+
+fn wanted(is_so: bool, otherwise: impl Into<String>) -> Result<()> {
+    if is_so { Ok(()) } else { Err(Problem::new("the release is not right", otherwise, FIX)) }
+}
+
+/// Every file but the sums has one, and a changed file is found.
+fn check_sums(folder: &Path) -> Result<()> {
+    let are_true = || {
+        let mut command = Command::new("sha256sum");
+        run::succeeds(command.current_dir(folder).args(["--strict", "--quiet", "-c", SUMS]))
+    };
+    wanted(are_true(), "`sha256sum -c` finds a wrong sum")?;
+    let lines = sums::read(folder)?;
+    let listed: Vec<&str> =
+        lines.lines().filter_map(|line| Some(line.split_once("  ")?.1)).collect();
+    let there: Vec<String> = sums::names(folder)?.into_iter().filter(|name| name != SUMS).collect();
+    wanted(listed == there, format!("listed: {listed:?}; there: {there:?}"))?;
+    let changed = folder.join(MODULES[0]);
+    let mut bytes = fs::read(&changed).or_problem("no module", FIX)?;
+    bytes.push(0);
+    fs::write(&changed, bytes).or_problem("cannot change a copy", FIX)?;
+    wanted(!are_true(), "`sha256sum -c` does not find that a module was changed")
+}
+
+/// The modules are those that end-to-end tests run, also inside of the images.
+fn check_modules(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let read = |file: PathBuf| fs::read(&file).or_problem(format!("no {}", file.display()), FIX);
+    for module in MODULES {
+        let tested = read(workspace.out.join(module))?;
+        wanted(read(folder.join(module))? == tested, format!("{module} is not the tested one"))?;
+        let entry = archive::Entry { name: "plugin.wasm".to_owned(), bytes: tested };
+        let layer = archive::gzip(&archive::tar(&[entry])?)?;
+        let image = read(folder.join(module.replace(".wasm", ".oci.tar")))?;
+        let is_in = image.windows(layer.len()).step_by(512).any(|part| part == layer);
+        wanted(is_in, format!("the image does not hold the tested {module}"))?;
+    }
+    Ok(())
+}
+
+/// Lists are valid, and name whoever is in the code.
+fn check_parts(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let names = sums::names(folder)?;
+    let lists: Vec<&String> = names.iter().filter(|name| name.ends_with(".cdx.json")).collect();
+    let paths: Vec<PathBuf> = lists.iter().map(|name| folder.join(name)).collect();
+    judged(workspace, &paths)?;
+    let locked = locked(workspace)?;
+    let mut seen = 0;
+    for list in lists {
+        let text = fs::read(folder.join(list)).or_problem("cannot read a list", FIX)?;
+        let list: Value = serde_json::from_slice(&text).or_problem("cannot read a list", FIX)?;
+        let named = |value: &Value| value["name"].as_str().unwrap_or_default().replace('-', "_");
+        let parts = list["components"].as_array().into_iter().flatten().map(named);
+        let main = &list["metadata"]["component"];
+        let parts: BTreeSet<String> = parts.chain([named(main)]).collect();
+        for file in main["components"].as_array().into_iter().flatten() {
+            let name = file["name"].as_str().unwrap_or_default();
+            // In an archive names are compressed, and in an image the module's.
+            if name.contains(".tar") || name.ends_with(".tgz") || name.ends_with(".crate") {
+                continue;
+            }
+            // What is shipped of a module has no names any more; it had them when it was linked.
+            let file = match name.strip_suffix(".wasm") {
+                Some(stem) => workspace.out.join(format!("{stem}.linked.wasm")),
+                None => folder.join(name),
+            };
+            let bytes = fs::read(file).or_problem("cannot read a file", FIX)?;
+            let inside = inside::crates(&bytes);
+            let inside: BTreeSet<&String> =
+                inside.iter().filter(|name| locked.contains(*name)).collect();
+            let absent: Vec<_> = inside.iter().filter(|name| !parts.contains(**name)).collect();
+            wanted(absent.is_empty(), format!("the list of {name} lacks {absent:?}"))?;
+            seen += inside.len();
+        }
+    }
+    wanted(seen > 20, format!("only {seen} packages were found in files by their symbols"))
+}
+
+/// Names of packages in Cargo.lock, as the compiler writes them.
+fn locked(workspace: &Workspace) -> Result<BTreeSet<String>> {
+    let text = fs::read_to_string(workspace.root.join("Cargo.lock"));
+    let text = text.or_problem("cannot read Cargo.lock", "restore it with git")?;
+    let names = text.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    Ok(names.map(|name| name.replace('-', "_")).collect())
+}
+
+const JUDGE: &str = "
+import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+judge = JsonStrictValidator(SchemaVersion.V1_6)
+for name in sys.argv[1:]:
+    problem = judge.validate_str(open(name).read())
+    if problem is not None: sys.exit(f'{name}: {problem}'[:2000])
+";
+
+/// By the official schema.
+fn judged(workspace: &Workspace, lists: &[PathBuf]) -> Result<()> {
+    let judge = |lists: &[PathBuf]| {
+        let mut python = Command::new("python3");
+        python.env("PYTHONPATH", python::CYCLONEDX.path(workspace));
+        run::captured(python.args(["-c", JUDGE]).args(lists))
+    };
+    let (status, said, complaints) = judge(lists)?;
+    wanted(status.success(), said + &complaints)?;
+    let first = lists.first().map(fs::read_to_string).transpose();
+    let text = first.or_problem("cannot read a list", FIX)?.unwrap_or_default();
+    let broken = workspace.out.join("run/broken.cdx.json");
+    for (right, wrong) in [("\"library\"", "\"books\""), ("SHA-256", "SHA-257")] {
+        wanted(text.contains(right), format!("no list says {right}"))?;
+        fs::write(&broken, text.replacen(right, wrong, 1)).or_problem("cannot write", FIX)?;
+        let (status, _, _) = judge(std::slice::from_ref(&broken))?;
+        wanted(!status.success(), format!("a list with {wrong} is taken for valid"))?;
+    }
+    Ok(())
+}
+
+/// What is in the Worker's archive can be deployed as it is unpacked.
+fn deployable(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let unpacked = workspace.out.join("run/release-worker");
+    remove_all(&unpacked)?;
+    fs::create_dir_all(&unpacked).or_problem("cannot make a folder", FIX)?;
+    let archive = format!("tollgate-worker-modules-{}.tar.gz", VERSION);
+    let mut tar = Command::new("tar");
+    tar.arg("-xzf").arg(folder.join(archive)).arg("-C").arg(&unpacked);
+    run::output(&mut tar, "install tar")?;
+    let mut wrangler = Command::new(node::bin(workspace).join("wrangler"));
+    wrangler.current_dir(&unpacked).args(["deploy", "--dry-run", "--outdir", "dry"]);
+    let said = run::output(env::with_tools(workspace, &mut wrangler), "see wrangler.toml")?;
+    wanted(said.contains("--dry-run: exiting now"), said)
+}
