@@ -25,6 +25,7 @@ mod envoy_module;
 mod envoy_origins;
 mod envoy_policy;
 mod envoy_reload;
+mod envoy_seen;
 mod envoy_server;
 mod envoy_settings;
 mod envoy_succession;

@@ -41,11 +41,23 @@ fn play(filter: &mut Filter, event: &Event, expected: &Expected) -> Seen {
     let mut now = expected.at_ms * MS;
     let headers = headers(&event.request);
     let pairs: Vec<_> = headers.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
+    // Time has passed since the last request: the timer has fired.
+    assert!(filter.tick(now).is_empty(), "nobody waits");
     let (mut answer, mut waits_ms) = (filter.request(now, &pairs), vec![]);
+    let mut waits = expected.seen.waits_ms.iter();
     while let Answer::Held(id) = answer {
-        let wait = u64::from(filter.tick_ms());
-        assert!(filter.tick(now + (wait - 1) * MS).is_empty(), "let go early: {event:?}");
-        now += wait * MS;
+        let wait = *waits.next().unwrap_or_else(|| panic!("held for too long: {event:?}"));
+        let due = now + wait * MS;
+        // The timer fires for other reasons, too: counts are handed over.
+        loop {
+            now += u64::from(filter.tick_ms()) * MS;
+            if now >= due {
+                break;
+            }
+            assert!(filter.tick(now).is_empty(), "let go early: {event:?}");
+        }
+        assert_eq!(now, due, "let go late: {event:?}");
+        assert!(filter.tick(now - MS).is_empty(), "let go early: {event:?}");
         waits_ms.push(wait);
         answer = match (filter.tick(now).as_slice(), filter.take_reply()) {
             ([resumed], None) if *resumed == id => Answer::Passed(filter.respond(id)),

@@ -157,6 +157,8 @@ pub struct Setup {
     pub breaker: Value,
     /// Its monotonic clock stands here, in nanoseconds, until the test sets it.
     pub clock_ns: Option<u64>,
+    /// What else its bootstrap says.
+    pub bootstrap: Value,
 }
 
 impl Setup {
@@ -170,6 +172,7 @@ impl Setup {
             origins: vec![],
             breaker: json!({}),
             clock_ns: None,
+            bootstrap: json!({}),
         }
     }
 
@@ -207,6 +210,8 @@ impl Setup {
             }});
             write_lds(dir, &self.listeners, 1);
         }
+        let more = self.bootstrap.as_object().expect("parts of a bootstrap").clone();
+        config.as_object_mut().expect("an object").extend(more);
         let path = dir.path().join("envoy.json");
         fs::write(&path, config.to_string()).expect("no configuration file");
         path
@@ -267,6 +272,27 @@ fn set_clock(dir: &TempDir, clock_ns: u64) {
     written.expect("the clock is set");
 }
 
+/// Who has counted something that is in no counter yet.
+const UNCOUNTED: &str = "wasmcustom.tollgate.uncounted";
+
+/// After so long it is.
+const HANDED_OVER_NS: u64 = 150_000_000;
+
+/// What is shown at once.
+const GAUGES: [&str; 7] = [
+    "wasmcustom.tollgate.waiting:",
+    "wasmcustom.tollgate.waiting_bytes:",
+    "wasmcustom.tollgate.memory_bytes:",
+    "wasmcustom.tollgate.fleet_paused:",
+    "wasmcustom.tollgate.policy_",
+    "http.",
+    "listener",
+];
+
+fn number(value: &str) -> Option<u64> {
+    value.strip_prefix(": ")?.parse().ok()
+}
+
 /// In a bootstrap a listener has no `@type`, in a discovery response it must.
 fn without_type(mut listener: Value) -> Value {
     listener.as_object_mut().expect("an object").remove("@type");
@@ -324,17 +350,56 @@ impl Envoy {
 
     /// The counter or gauge with this name; 0 when there is none.
     pub fn stat(&self, name: &str) -> u64 {
-        let answer = Client::connect(self.admin).send(&Request::get("/stats"));
-        let text = answer.text();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        line.map_or(0, |value| value.parse().expect("a number"))
+        let stats = if GAUGES.iter().any(|gauge| format!("{name}:").starts_with(gauge)) {
+            self.stats()
+        } else {
+            self.counted()
+        };
+        stats.lines().find_map(|line| number(line.strip_prefix(name)?)).unwrap_or(0)
     }
 
-    /// `tollgate.decisions` of a rule.
+    /// `tollgate.decisions` of a rule, by whichever quota.
     pub fn decisions(&self, rule: &str, result: &str) -> u64 {
-        self.stat(&format!(
-            "wasmcustom.tollgate.decisions.plugin=tollgate.rule={rule}.result={result}"
-        ))
+        let rule = format!("wasmcustom.tollgate.decisions.plugin=tollgate.rule={rule}.");
+        let result = format!(".result={result}: ");
+        let of = |line: &str| {
+            // The dot between the two may be the same one.
+            let rest = line.strip_prefix(rule.as_str().strip_suffix('.')?)?;
+            rest.starts_with('.').then_some(())?;
+            let (_, value) = rest.split_once(&result)?;
+            value.parse::<u64>().ok()
+        };
+        self.counted().lines().filter_map(of).sum()
+    }
+
+    /// All counters and gauges.
+    pub fn stats(&self) -> String {
+        Client::connect(self.admin).send(&Request::get("/stats")).text().to_owned()
+    }
+
+    /// The same once every worker has handed over what it counted, which it does a tenth of a
+    /// second later; where the test is the clock, that goes on for it.
+    pub fn counted(&self) -> String {
+        let mut stats = String::new();
+        process::wait_until("the workers hand over their counts", process::READY_WITHIN, || {
+            stats = self.stats();
+            let mut lines = stats.lines();
+            let waits = lines.find_map(|line| number(line.strip_prefix(UNCOUNTED)?));
+            if waits.is_some_and(|waits| waits > 0) {
+                self.pass_time(HANDED_OVER_NS);
+                return None;
+            }
+            Some(())
+        });
+        stats
+    }
+
+    /// Moves the test's clock on, if it is one.
+    fn pass_time(&self, ns: u64) {
+        let read = std::fs::read(self.dir.path().join("clock")).ok();
+        if let Some(now) = read.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes) {
+            self.set_clock(now + ns);
+        }
     }
 
     /// Replaces the listeners, as a control plane would, and waits until Envoy took or refused

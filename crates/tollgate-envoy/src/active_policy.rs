@@ -11,18 +11,20 @@ use std::rc::Rc;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Limits, Pace, Turn};
 use tollgate_policy::{Facts, Failure, Outcome, Plan, key_hash};
-use tollgate_table::{LAYOUT_VERSION, Seed, Table, digest};
+use tollgate_table::{Seed, Table, digest};
 
 use crate::commit_stats::CommitStats;
 use crate::config::Config;
 use crate::enforce::Enforcement;
 use crate::extents;
 use crate::facts::RequestFacts;
-use crate::metrics::{Asked, Metrics, Wait};
+use crate::metrics::{Asked, Wait};
 use crate::node_id::NodeId;
+use crate::observer::Observer;
 use crate::proxy::Proxy;
 use crate::scratch::Scratch;
-use crate::shared_data::{INSERT, Stored};
+use crate::shared_seed;
+use crate::tally::Tally;
 use crate::waiting::{Line, Waiting};
 
 /// Plans kept for the next requests; more streams than these at once only allocate.
@@ -36,15 +38,12 @@ const LOCAL_PROXY: &str = "tollgate: a proxy on this machine sends requests, and
 /// sends may be longer.
 const LONGEST_KEY: usize = 1024;
 
-/// Tries to agree on a seed: every failed one means that somebody else set it.
-const SEED_TRIES: u32 = 8;
-
 /// A policy in force, with the buffers that its requests use again.
 pub struct ActivePolicy<H> {
     pub(crate) host: H,
     pub(crate) config: Config,
     pub(crate) seed: Seed,
-    pub(crate) metrics: Metrics,
+    pub(crate) observer: Observer<H>,
     /// Who asks for the counts of a fleet, if rules have them.
     pub(crate) node: Option<NodeId>,
     /// What the authority is to count by.
@@ -73,13 +72,18 @@ impl<H: Proxy> ActivePolicy<H> {
     ///
     /// # Errors
     /// Why it cannot be: the host's fault, and for now.
-    pub fn activate(host: H, mut config: Config, says: Option<&H>) -> Result<Self, &'static str> {
+    pub fn activate(
+        host: H,
+        mut config: Config,
+        says: Option<&H>,
+        tally: &Rc<Tally<H>>,
+    ) -> Result<Self, &'static str> {
         let agreed = (
-            agree_on_seed(&host),
+            shared_seed::agree(&host),
             extents::agree(&host, &mut config),
             config.directories.agree(&host, &config.policy, &config.tables),
         );
-        let (Some(seed), Some(lines), Some(lost)) = agreed else {
+        let (Some((seed, is_new)), Some(lines), Some(lost)) = agreed else {
             return Err("the host gives no random seed or no shared data");
         };
         if let Some(log) = says {
@@ -96,7 +100,7 @@ impl<H: Proxy> ActivePolicy<H> {
             node => node.flatten(),
         };
         let fleet_fingerprint = config.policy.fleet_fingerprint();
-        let metrics = Metrics::define(&config.policy, &config.plugin, &host);
+        let observer = Observer::new(host.clone(), &config, is_new, tally);
         let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
         let (plans, scratch) = (Cell::default(), Cell::default());
         let warned = Cell::new(false);
@@ -104,7 +108,7 @@ impl<H: Proxy> ActivePolicy<H> {
             host,
             config,
             seed,
-            metrics,
+            observer,
             node,
             fleet_fingerprint,
             payload,
@@ -171,17 +175,21 @@ impl<H: Proxy> ActivePolicy<H> {
             Some(now) => self.enforce(plan, now, |enforcement| enforcement.run()),
             None => self.fail(plan),
         };
-        self.metrics.add(&stats, &self.host);
+        self.add(&stats);
     }
 
     /// Counts the last word on a request, which came this long after the request.
     pub fn count(&self, plan: &Plan, waited: Span) {
-        self.metrics.count(&self.outcome(plan), waited, &self.host);
+        self.observer.count(plan, &self.outcome(plan), waited);
+    }
+
+    pub(crate) fn add(&self, stats: &CommitStats) {
+        self.observer.add(stats);
     }
 
     /// Counts a request that could not be decided.
     pub fn count_failure(&self) {
-        self.metrics.add(&CommitStats { failures: 1, ..CommitStats::default() }, &self.host);
+        self.add(&CommitStats { failures: 1, ..CommitStats::default() });
     }
 
     /// Charges and gives back what the response brings about.
@@ -196,7 +204,7 @@ impl<H: Proxy> ActivePolicy<H> {
         let Some(now) = self.host.now() else { return self.count_failure() }; // nothing is charged
         if plan.settle(&self.config.policy, status) {
             let stats = self.enforce(plan, now, |enforcement| enforcement.charge());
-            self.metrics.add(&stats, &self.host);
+            self.add(&stats);
         }
     }
 
@@ -218,7 +226,7 @@ impl<H: Proxy> ActivePolicy<H> {
             is_back = enforcement.take_back(&mut stats);
             stats
         });
-        self.metrics.add(&stats, &self.host);
+        self.add(&stats);
         is_back
     }
 
@@ -226,7 +234,7 @@ impl<H: Proxy> ActivePolicy<H> {
     pub fn look(&self, plan: &mut Plan, now: Timestamp) {
         let look = |plan: &mut Plan, config: &Config| plan.look(&config.policy, now);
         let stats = self.enforce(plan, now, |enforcement| enforcement.look(look));
-        self.metrics.add(&stats, &self.host);
+        self.add(&stats);
     }
 
     /// Gives a request the time `at`, which another one was charged for; false when its state
@@ -240,7 +248,7 @@ impl<H: Proxy> ActivePolicy<H> {
             }
         };
         let stats = self.enforce(plan, now, |enforcement| enforcement.look(give));
-        self.metrics.add(&stats, &self.host);
+        self.add(&stats);
         is_given
     }
 
@@ -286,17 +294,17 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// Counts what happened to a request that waits, or would.
     pub fn count_wait(&self, wait: Wait) {
-        self.metrics.count_wait(wait, &self.host);
+        self.observer.count_wait(wait);
     }
 
     /// Sets the timer and the gauges of those who wait.
     pub fn settle_waiting(&self, waiting: &Waiting<H>, now: Timestamp) {
-        waiting.settle(now, &self.metrics);
+        waiting.settle(now, &self.observer.metrics);
     }
 
     /// Takes what waits at a root that ends out of the gauges.
     pub fn end_waiting(&self, waiting: &Waiting<H>) {
-        waiting.end(&self.metrics);
+        waiting.end(&self.observer.metrics);
     }
 
     fn fail(&self, plan: &mut Plan) -> CommitStats {
@@ -307,7 +315,7 @@ impl<H: Proxy> ActivePolicy<H> {
 
     /// Counts what became of so many questions to the authority.
     pub fn count_asked(&self, asked: Asked, count: usize) {
-        self.metrics.count_asked(asked, count, &self.host);
+        self.observer.count_asked(asked, count);
     }
 
     /// Decides in the shared tables.
@@ -357,20 +365,4 @@ impl<H: Proxy> ActivePolicy<H> {
 /// The content type of a gRPC request's refusal; `None` for any other request.
 pub fn grpc_type<H: Proxy>(facts: &RequestFacts<H>) -> Option<&'static str> {
     facts.header("content-type").and_then(|kind| tollgate_policy::grpc_content_type(&kind))
-}
-
-/// The hash's key, the same for every worker: who comes first writes it.
-fn agree_on_seed<H: Proxy>(host: &H) -> Option<Seed> {
-    const NAME: &[u8] = &[LAYOUT_VERSION, b's', b'e', b'e', b'd'];
-    for _ in 0..SEED_TRIES {
-        match host.get(NAME) {
-            Stored::Value(bytes, cas) => match Seed::try_from(bytes) {
-                Ok(seed) => return Some(seed),
-                Err(_) => host.set(NAME, &host.random_seed()?, cas),
-            },
-            Stored::Absent => host.set(NAME, &host.random_seed()?, INSERT),
-            Stored::Unreachable => return None,
-        };
-    }
-    None
 }

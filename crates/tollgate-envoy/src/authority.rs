@@ -372,7 +372,7 @@ impl<H: Proxy> Authority<H> {
         });
         let Some((next_at, paused)) = state else { return };
         self.timer.set(Wants::Asking, next_at, now);
-        self.gauge.set(policy.metrics.paused().or(self.gauge.get()));
+        self.gauge.set(policy.observer.metrics.paused().or(self.gauge.get()));
         self.report(i64::try_from(paused).unwrap_or(i64::MAX));
     }
 }

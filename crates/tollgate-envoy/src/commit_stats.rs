@@ -2,6 +2,8 @@
 //!
 //! Invariant: pure; counting saturates. Deliberately absent: how it is shown, which is `metrics`.
 
+use tollgate_table::Bucket;
+
 /// What happened besides the decision; for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitStats {
@@ -14,9 +16,25 @@ pub struct CommitStats {
     pub evictions_half_used: i64,
     /// Partitions that could not be read or written.
     pub failures: i64,
+    /// Requests refused by a remembered denial.
+    pub remembered: i64,
+    /// Keys that are in the tables now and were not; fewer are less than 0.
+    pub new_keys: i64,
 }
 
 impl CommitStats {
+    /// A bucket that had so many keys is `bytes` now; `lost` when a live key lost its place there,
+    /// and whether that one had used half of a quota.
+    pub fn wrote(&mut self, before: usize, bytes: &[u8], lost: Option<bool>) {
+        let number = |keys: usize| i64::try_from(keys).unwrap_or(i64::MAX);
+        let now = Bucket::parse(bytes).map_or(before, |bucket| bucket.keys());
+        let more = number(now).saturating_sub(number(before));
+        self.new_keys = self.new_keys.saturating_add(more);
+        self.evictions = self.evictions.saturating_add(lost.is_some().into());
+        self.evictions_half_used =
+            self.evictions_half_used.saturating_add((lost == Some(true)).into());
+    }
+
     /// Both together.
     #[must_use]
     pub const fn with(&self, other: &Self) -> Self {
@@ -25,6 +43,8 @@ impl CommitStats {
             evictions: self.evictions.saturating_add(other.evictions),
             evictions_half_used: self.evictions_half_used.saturating_add(other.evictions_half_used),
             failures: self.failures.saturating_add(other.failures),
+            remembered: self.remembered.saturating_add(other.remembered),
+            new_keys: self.new_keys.saturating_add(other.new_keys),
         }
     }
 }

@@ -53,6 +53,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         let mut stats = CommitStats::default();
         self.locate();
         if self.is_denied_as_before() {
+            stats.remembered = 1;
             return stats;
         }
         self.decide(&mut stats);
@@ -371,6 +372,7 @@ impl<S: SharedData> Enforcement<'_, S> {
             let known = self.config.directories.knowing(self.shared, policy, of, value);
             claim(policy, group, &known, value, now)
         };
+        let before = bucket.keys();
         let lost = bucket.with(way, table.size().ways(), claim_of, out);
         let written = self.shared.set(&table.name(read.bucket), out, read.cas);
         let guesses = &mut self.scratch.guesses;
@@ -378,13 +380,9 @@ impl<S: SharedData> Enforcement<'_, S> {
             guesses.was(written == Written::Done);
         }
         if written == Written::Done {
+            stats.wrote(before, out, lost.map(|lost| lost.is_half_used()));
             guesses.wrote(partition.group(), read.bucket, out, now);
             self.set_committed(index, true);
-            if let Some(lost) = lost {
-                stats.evictions = stats.evictions.saturating_add(1);
-                stats.evictions_half_used =
-                    stats.evictions_half_used.saturating_add(lost.is_half_used().into());
-            }
         }
         written
     }

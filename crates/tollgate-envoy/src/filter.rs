@@ -24,6 +24,7 @@ use crate::proxy::Proxy;
 use crate::question::{KeyAnswer, Sent};
 use crate::reply::Reply;
 use crate::retry::{Held, Pending};
+use crate::tally::Tally;
 use crate::timer::{Timer, Wants};
 use crate::waiting::Waiting;
 
@@ -66,6 +67,7 @@ struct Root<H> {
     policy: Cell<Option<Rc<ActivePolicy<H>>>>,
     follower: Cell<Option<Rc<Follower<H>>>>,
     timer: Rc<Timer<H>>,
+    tally: Rc<Tally<H>>,
     waiting: Rc<Waiting<H>>,
     authority: Rc<Authority<H>>,
 }
@@ -103,7 +105,7 @@ impl<H: Proxy> Filter<H> {
     /// Takes the configuration of a root, `len` bytes; false when it is refused.
     pub fn on_configure(&self, id: u32, len: usize) -> bool {
         let Some(root) = self.root(id) else { return false };
-        match self.configured(len) {
+        match self.configured(&root, len) {
             Ok((policy, follower)) => {
                 let before = root.follower();
                 let plugin = policy.config.plugin.clone();
@@ -126,12 +128,12 @@ impl<H: Proxy> Filter<H> {
     }
 
     /// What a configuration of `len` bytes puts in force, and who follows its server.
-    fn configured(&self, len: usize) -> Result<Configured<H>, Vec<String>> {
+    fn configured(&self, root: &Root<H>, len: usize) -> Result<Configured<H>, Vec<String>> {
         let host = &self.host;
         let scope = host.plugin_scope();
         let config = Config::compile(&host.configuration(len), &scope)?;
-        let (config, follower) = Follower::begin(host, config, scope);
-        let policy = ActivePolicy::activate(host.clone(), config, Some(host));
+        let (config, follower) = Follower::begin(host, config, scope, &root.tally);
+        let policy = ActivePolicy::activate(host.clone(), config, Some(host), &root.tally);
         Ok((policy.map_err(|why| vec![why.to_owned()])?, follower))
     }
 
@@ -157,7 +159,9 @@ impl<H: Proxy> Filter<H> {
         root.timer.has_fired();
         // First of all: a call belongs to the current context, which is still the root.
         self.follow(&root);
+        root.tally.flush();
         let (Some(now), Some(policy)) = (self.host.now(), root.policy()) else { return };
+        policy.observer.tick(now);
         let mut turns = TURNS_PER_TICK;
         while turns > 0 {
             turns = turns.saturating_sub(1);
@@ -177,7 +181,7 @@ impl<H: Proxy> Filter<H> {
                         root.waiting.with(|queue| queue.done(ticket, now, None));
                     }
                 }
-                Some((Due::Go(stream), _)) => drop(self.give_turn(stream, Held::go)),
+                Some((Due::Go(stream), _)) => drop(self.give_turn(stream, Held::go_after_wait)),
                 Some((Due::Over(stream, wait), _)) => {
                     self.give_turn(stream, |held| held.give_up(wait, now));
                 }
@@ -226,7 +230,10 @@ impl<H: Proxy> Filter<H> {
         }
         let facts = policy.facts();
         let plan = match policy.plan(&facts) {
-            Planned::Nothing => return Flow::Continue,
+            Planned::Nothing => {
+                policy.observer.count_unlimited();
+                return Flow::Continue;
+            }
             Planned::Unreadable => return self.give_up(&policy),
             Planned::Plan(plan) => plan,
         };
@@ -297,7 +304,9 @@ impl<H: Proxy> Filter<H> {
             && let Some(policy) = root.policy()
         {
             policy.end_waiting(&root.waiting);
+            policy.observer.end();
             root.authority.close();
+            root.tally.end();
             self.end_following(root.follower(), &policy.config.plugin);
         }
     }
@@ -310,6 +319,12 @@ impl<H: Proxy> Filter<H> {
         if !roots.iter().any(|root| root.follower().is_some() && is_of(root)) {
             follower.end();
         }
+    }
+
+    /// Hands over to the host what was counted: for who reads its counters without a timer.
+    pub fn flush(&self) {
+        let roots: Vec<_> = with(&self.roots, |roots| roots.values().map(Rc::clone).collect());
+        roots.iter().for_each(|root| root.tally.flush());
     }
 
     /// How many contexts there are.
@@ -350,17 +365,20 @@ impl<H: Proxy> Filter<H> {
 impl<H: Proxy> Root<H> {
     fn new(host: H, id: u32) -> Self {
         let timer = Rc::new(Timer::new(host.clone()));
+        let tally = Rc::new(Tally::new(host.clone(), Rc::clone(&timer)));
         let waiting = Rc::new(Waiting::new(host.clone(), Rc::clone(&timer)));
         let authority = Rc::new(Authority::new(host, id, Rc::clone(&timer)));
         let (policy, follower) = (Cell::new(None), Cell::new(None));
-        Self { policy, follower, timer, waiting, authority }
+        Self { policy, follower, timer, tally, waiting, authority }
     }
 
     /// From now on this policy decides requests that come; those under way have theirs.
     fn put(&self, policy: ActivePolicy<H>) {
         self.waiting.set_limits(policy.limits());
         self.authority.set_limits(policy.limits());
-        self.policy.set(Some(Rc::new(policy)));
+        if let Some(before) = self.policy.replace(Some(Rc::new(policy))) {
+            before.observer.end();
+        }
     }
 
     fn follower(&self) -> Option<Rc<Follower<H>>> {

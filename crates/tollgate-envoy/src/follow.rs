@@ -7,6 +7,7 @@
 //! (`directories`), and of requests under way: they end under the policy that they began with.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Fleet, MAX_DOCUMENT, PolicyFrom};
@@ -18,6 +19,7 @@ use crate::kept::{Given, Keep, Kept};
 use crate::metrics::FollowMetrics;
 use crate::proxy::Proxy;
 use crate::said::Said;
+use crate::tally::Tally;
 use crate::turn::Turn;
 use crate::wire::header_map::HeaderMapWriter;
 
@@ -46,6 +48,7 @@ enum State {
 /// One plugin that follows a server.
 pub struct Follower<H> {
     host: H,
+    tally: Rc<Tally<H>>,
     from: PolicyFrom,
     fleet: Option<Fleet>,
     scope: Vec<u8>,
@@ -70,7 +73,12 @@ pub struct Follower<H> {
 impl<H: Proxy> Follower<H> {
     /// What a plugin begins with that is configured with `own`: the last good policy of its server,
     /// if this process has one, else its own; and who follows the server, if it has one.
-    pub fn begin(host: &H, own: Config, scope: Vec<u8>) -> (Config, Option<Self>) {
+    pub fn begin(
+        host: &H,
+        own: Config,
+        scope: Vec<u8>,
+        tally: &Rc<Tally<H>>,
+    ) -> (Config, Option<Self>) {
         let Some(from) = own.policy_from.clone() else { return (own, None) };
         let kept = Kept::new(&scope, &from);
         let metrics = FollowMetrics::define(&own.plugin, host);
@@ -80,12 +88,16 @@ impl<H: Proxy> Follower<H> {
             Some((config, given))
         });
         let (config, version, tag) = match last {
-            Some((config, given)) => (config, given.version, given.tag),
+            Some((mut config, given)) => {
+                config.policy.set_version(given.version);
+                (config, given.version, given.tag)
+            }
             None => (own, 0, Vec::new()),
         };
         metrics.set_version(version, host);
         let follower = Self {
             host: host.clone(),
+            tally: Rc::clone(tally),
             failures: Said::new(*b"err", &scope, &from),
             changes: Said::new(*b"new", &scope, &from),
             from,
@@ -259,7 +271,10 @@ impl<H: Proxy> Follower<H> {
 
     fn compile(&self, given: Given, now: Timestamp) -> (State, Option<ActivePolicy<H>>) {
         let config = match Config::followed(&given.text, self.fleet.clone(), &self.scope) {
-            Ok(config) => config,
+            Ok(mut config) => {
+                config.policy.set_version(given.version);
+                config
+            }
             Err(problems) => {
                 let version = given.version;
                 let line = |it: &String| format!("has policy {version}, refused: {it}");
@@ -288,7 +303,7 @@ impl<H: Proxy> Follower<H> {
         }
         let is_first = self.changes.is_new(&self.host, &given.tag);
         let says = is_first.then_some(&self.host);
-        match ActivePolicy::activate(self.host.clone(), config, says) {
+        match ActivePolicy::activate(self.host.clone(), config, says, &self.tally) {
             Ok(policy) => {
                 self.version.set(given.version);
                 self.metrics.set_version(given.version, &self.host);

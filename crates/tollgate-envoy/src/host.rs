@@ -31,6 +31,7 @@ const CALL_RESPONSE_HEADERS: u32 = 6;
 const CALL_RESPONSE_BODY: u32 = 4;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const HTTP_REQUEST: u32 = 0;
+const INFO_LEVEL: u32 = 2;
 const WARN_LEVEL: u32 = 3;
 const ERROR_LEVEL: u32 = 4;
 const CRITICAL_LEVEL: u32 = 5;
@@ -74,6 +75,12 @@ unsafe extern "C" {
         path_len: usize,
         bytes: *mut *mut u8,
         len: *mut usize,
+    ) -> u32;
+    fn proxy_set_property(
+        path: *const u8,
+        path_len: usize,
+        value: *const u8,
+        value_len: usize,
     ) -> u32;
     fn proxy_get_shared_data(
         name: *const u8,
@@ -157,6 +164,16 @@ impl Proxy for Host {
 
     fn log_warning(&self, text: &str) {
         log(WARN_LEVEL, text);
+    }
+
+    fn log_info(&self, text: &str) {
+        log(INFO_LEVEL, text);
+    }
+
+    fn set_filter_state(&self, name: &str, value: &str) {
+        // SAFETY: the host reads both during the call. What it does not take, no log shows.
+        let _ =
+            unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
     }
 
     fn set_request_header(&self, name: &str, value: &str) {

@@ -4,11 +4,12 @@
 //! count stops no request. Deliberately absent: names.
 #![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature")]
 
+use crate::counters::Counters;
 use crate::host::{Host, OK};
-use crate::metrics::Counters;
 
 const COUNTER: u32 = 0;
 const GAUGE: u32 = 1;
+const HISTOGRAM: u32 = 2;
 
 #[link(wasm_import_module = "env")]
 unsafe extern "C" {
@@ -26,14 +27,18 @@ impl Counters for Host {
         define(GAUGE, name)
     }
 
+    fn define_histogram(&self, name: &str) -> Option<u32> {
+        define(HISTOGRAM, name)
+    }
+
     fn add(&self, counter: u32, by: i64) {
         // SAFETY: plain numbers. A counter that does not count must not stop a request.
         let _ = unsafe { proxy_increment_metric(counter, by) };
     }
 
-    fn record(&self, gauge: u32, value: u64) {
+    fn record(&self, metric: u32, value: u64) {
         // SAFETY: plain numbers, as above.
-        let _ = unsafe { proxy_record_metric(gauge, value) };
+        let _ = unsafe { proxy_record_metric(metric, value) };
     }
 }
 

@@ -7,12 +7,16 @@
 //! - `filter`: contexts and their callbacks; `arrival`: a request's first decision; `retry`: a
 //!   request that waits; `pending_response`: what goes onto a response.
 //! - `active_policy`: a policy in force, with `config` (the policy out of the plugin
-//!   configuration), `facts` and `claims` (what a request is), `reply` and `metrics`.
-//! - `enforce`: load, decide, commit by compare-and-swap, with `commit_stats` and `scratch` (what a
-//!   worker keeps between requests); `places`: the way to a key's bucket while tables grow;
-//!   `extents`: how far they reach; `directories`: what quotas their records are of;
-//!   `denial_cache`: what this worker saw denied; `guesses`: what it wrote last, which need not be
-//!   read; `waiting`: those who wait; `timer`: the host's, for all who want to be called.
+//!   configuration), `facts` and `claims` (what a request is) and `reply`.
+//! - What an operator sees: `observer`, with `metrics`, `rule_metrics`, `metric_names` (how many
+//!   there may be), `labels`, `tally` (what is counted until it is handed over), `access_log` and
+//!   `refused_keys`.
+//! - `enforce`: load, decide, commit by compare-and-swap, with `commit_stats` and `scratch` (what
+//!   a worker keeps between requests); `places`: the way to a key's bucket while tables grow;
+//!   `shared_seed`: what their hash is keyed with; `extents`: how far they reach; `directories`:
+//!   what quotas their records are of; `denial_cache`: what this worker saw denied; `guesses`:
+//!   what it wrote last, which need not be read; `waiting`: those who wait; `timer`: the host's,
+//!   for all who want to be called.
 //! - `follow`: a policy that comes from a server, with `kept` (the last good one), `turn` (who
 //!   compiles) and `said` (what the log was told of it).
 //! - `paused`: a request under rules of a fleet, with `lease` (how far it is); `authority`: what is
@@ -43,6 +47,7 @@ mod memory;
 #[global_allocator]
 static ALLOCATOR: memory::Counted = memory::Counted;
 
+mod access_log;
 mod active_policy;
 mod agenda;
 mod arrival;
@@ -53,15 +58,21 @@ mod follow;
 mod guesses;
 mod holdings;
 mod kept;
+mod labels;
 mod lease;
 mod node_id;
+mod observer;
 mod paused;
 mod pauses;
 mod pending_response;
 mod question;
+mod refused_keys;
 mod retry;
+mod rule_metrics;
 mod said;
+mod shared_seed;
 mod spending;
+mod tally;
 mod timer;
 mod turn;
 mod waiting;
@@ -70,6 +81,7 @@ pub mod calls;
 pub mod claims;
 pub mod commit_stats;
 pub mod config;
+pub mod counters;
 pub mod denial_cache;
 pub mod directories;
 pub mod enforce;

@@ -32,7 +32,7 @@ impl<H: Proxy> PendingResponse<H> {
         plan: Box<Plan>,
         grpc: Option<&'static str>,
     ) -> Self {
-        host.reply(&Reply::new(&policy.outcome(&plan), grpc));
+        host.reply(&Reply::new(&policy.outcome(&plan), &policy.observer.labels, grpc));
         if let Some(content_type) = grpc {
             return Self::Trailers(policy, plan, content_type);
         }

@@ -8,8 +8,8 @@ use tollgate_core::Timestamp;
 use tollgate_table::Seed;
 
 use crate::calls::Calls;
+use crate::counters::Counters;
 use crate::facts::RequestSource;
-use crate::metrics::Counters;
 use crate::reply::Reply;
 use crate::shared_data::SharedData;
 
@@ -28,6 +28,10 @@ pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
     fn log_error(&self, text: &str);
     /// One line in the host's log, at warning level.
     fn log_warning(&self, text: &str);
+    /// One line in the host's log, at its usual level.
+    fn log_info(&self, text: &str);
+    /// Sets a value of the request of the current context that the host's access log can read.
+    fn set_filter_state(&self, name: &str, value: &str);
     /// Sets a header of the request that goes on; what the client sent under that name is replaced.
     fn set_request_header(&self, name: &str, value: &str);
     /// Sets a header of the response; what stood under that name is replaced.

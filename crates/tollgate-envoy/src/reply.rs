@@ -4,8 +4,11 @@
 //! Deliberately absent: host calls, and the fields of a gRPC answer, which go onto it when it
 //! comes.
 
+use std::borrow::Cow;
+
 use tollgate_policy::{Answer, Outcome};
 
+use crate::labels::Labels;
 use crate::wire::header_map::HeaderMapWriter;
 
 /// What answers the request instead of the origin.
@@ -15,7 +18,7 @@ pub struct Reply {
     /// The gRPC status; -1, which is none, for HTTP.
     pub grpc_status: i32,
     /// For the access log: `%RESPONSE_CODE_DETAILS%`.
-    pub details: &'static str,
+    pub details: Cow<'static, str>,
     /// In the host's serialisation of a map.
     pub headers: Vec<u8>,
     /// The body.
@@ -32,14 +35,14 @@ impl Reply {
         Self {
             status: 503,
             grpc_status: -1,
-            details: "tollgate_overloaded",
+            details: "tollgate_overloaded".into(),
             headers: headers.finish(),
             body: Vec::new(),
         }
     }
 
     /// The answer to a request that `outcome` refuses, or to one of `grpc`'s content type.
-    pub fn new(outcome: &Outcome<'_>, grpc: Option<&'static str>) -> Self {
+    pub fn new(outcome: &Outcome<'_>, labels: &Labels, grpc: Option<&'static str>) -> Self {
         let mut headers = HeaderMapWriter::default();
         let status = match outcome.final_answer() {
             Answer::Refuse { status } => status,
@@ -54,9 +57,16 @@ impl Reply {
         Self {
             status: if grpc.is_some() { 200 } else { status },
             grpc_status: grpc.map_or(-1, |_| outcome.grpc().code.into()),
-            details: if outcome.is_failure() { "tollgate_failure" } else { "tollgate_denied" },
+            details: details(outcome, labels),
             headers: headers.finish(),
             body: if grpc.is_some() { Vec::new() } else { outcome.body().into_bytes() },
         }
     }
+}
+
+/// `tollgate_denied{login}`: the rule that refuses, as the metrics call it.
+fn details(outcome: &Outcome<'_>, labels: &Labels) -> Cow<'static, str> {
+    let word = if outcome.is_failure() { "tollgate_failure{" } else { "tollgate_denied{" };
+    let rule = outcome.refused_by().map_or("", |rule| labels.rule(rule));
+    [word, rule, "}"].concat().into()
 }

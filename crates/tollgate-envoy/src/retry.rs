@@ -150,7 +150,9 @@ impl<H: Proxy> Held<H> {
 
     /// Its turn comes at `now`: it goes on, is refused, or waits on.
     pub fn take_turn(mut self, now: Timestamp) -> Pending<H> {
-        let Some(Seated { ticket, turn: Some(turn) }) = self.seat else { return self.go() };
+        let Some(Seated { ticket, turn: Some(turn) }) = self.seat else {
+            return self.go_after_wait();
+        };
         if !self.host.enter(self.id) {
             self.abandon(); // its client has left
             return Pending::NOTHING;
@@ -172,7 +174,7 @@ impl<H: Proxy> Held<H> {
             Answer::Pass | Answer::Delay(_) if self.policy.has_fleet() => self.lease(now),
             Answer::Pass => {
                 self.let_through(waited);
-                self.go()
+                self.go_after_wait()
             }
             Answer::Delay(wait) => self.wait_for(now.saturating_add(wait), now),
             Answer::Retry(wait) => self.reject_waiting(Full::Late(wait), now),
@@ -201,7 +203,15 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    /// Its time has come.
+    /// Its time has come, for which it waited.
+    pub fn go_after_wait(self) -> Pending<H> {
+        if let Some(now) = self.host.now() {
+            self.policy.observer.count_waited(now.since(self.since));
+        }
+        self.go()
+    }
+
+    /// It goes on.
     pub fn go(self) -> Pending<H> {
         self.host.resume(self.id);
         Pending::Response(PendingResponse::Fields(self.policy, self.plan))

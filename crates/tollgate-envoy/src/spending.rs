@@ -120,7 +120,7 @@ impl<H: Proxy> ActivePolicy<H> {
         if let Leasing::Wait(_) | Leasing::Closed | Leasing::Refused = leasing {
             self.unwind(plan, core::mem::take(&mut purse), &mut stats);
         }
-        self.metrics.add(&stats, &self.host);
+        self.add(&stats);
         (leasing, purse)
     }
 
@@ -153,7 +153,7 @@ impl<H: Proxy> ActivePolicy<H> {
     pub fn put_back(&self, plan: &mut Plan, purse: Purse) {
         let mut stats = CommitStats::default();
         self.unwind(plan, purse, &mut stats);
-        self.metrics.add(&stats, &self.host);
+        self.add(&stats);
     }
 
     fn unwind(&self, plan: &mut Plan, purse: Purse, stats: &mut CommitStats) {
@@ -182,7 +182,7 @@ impl<H: Proxy> ActivePolicy<H> {
     pub fn unask(&self, asked: &AskedKey) -> Option<Timestamp> {
         let mut stats = CommitStats::default();
         let next = self.withdraw(asked, &mut stats);
-        self.metrics.add(&stats, &self.host);
+        self.add(&stats);
         next
     }
 
@@ -226,7 +226,7 @@ impl<H: Proxy> ActivePolicy<H> {
             due.map(|at| if leased.is_some() { at } else { at.max(now.saturating_add(SOON)) })
         });
         let granted = leased.unwrap_or_default().iter().filter(|leased| leased.is_ok()).count();
-        self.metrics.add(&stats, &self.host);
+        self.add(&stats);
         self.count_asked(Asked::Granted, granted);
         self.count_asked(Asked::Refused, refused.len());
         next.flatten()
@@ -276,7 +276,7 @@ impl<H: Proxy> ActivePolicy<H> {
             let next = next_look(holdings, asked);
             if is_due { Ok(rules) } else { Err(next) }
         });
-        self.metrics.add(&stats, &self.host);
+        self.add(&stats);
         let rules = looked.unwrap_or(Err(None))?;
         let LeaseKey { group, hash, .. } = asked.key;
         let key = LeaseKey { group, hash, rules };
@@ -311,7 +311,7 @@ impl<H: Proxy> ActivePolicy<H> {
             plan.take_up(i);
             is_whole &= self.alone(plan, i, now, &mut stats);
         }
-        self.metrics.add(&stats, &self.host);
+        self.add(&stats);
         is_whole
     }
 

@@ -18,16 +18,23 @@ pub enum Wants {
     Asking,
     /// The policy, which may have changed where it comes from.
     Following,
+    /// What was counted, and is to be handed over.
+    Counting,
+    /// What the log is to be told.
+    Telling,
 }
 
 impl Wants {
-    const ALL: [Self; 3] = [Self::Waiting, Self::Asking, Self::Following];
+    const ALL: [Self; 5] =
+        [Self::Waiting, Self::Asking, Self::Following, Self::Counting, Self::Telling];
 
     const fn index(self) -> usize {
         match self {
             Self::Waiting => 0,
             Self::Asking => 1,
             Self::Following => 2,
+            Self::Counting => 3,
+            Self::Telling => 4,
         }
     }
 }

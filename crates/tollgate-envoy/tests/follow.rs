@@ -13,9 +13,9 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_envoy::calls::{Calls, HttpCall, NotSent};
+use tollgate_envoy::counters::Counters;
 use tollgate_envoy::facts::RequestSource;
 use tollgate_envoy::filter::{Filter, Flow};
-use tollgate_envoy::metrics::Counters;
 use tollgate_envoy::proxy::Proxy;
 use tollgate_envoy::reply::Reply;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
@@ -135,6 +135,10 @@ impl Counters for Host {
         self.define(name)
     }
 
+    fn define_histogram(&self, name: &str) -> Option<u32> {
+        self.define_gauge(name)
+    }
+
     fn add(&self, counter: u32, by: i64) {
         self.0.process.metrics.borrow_mut()[usize::try_from(counter).unwrap()].1 += by;
     }
@@ -172,6 +176,10 @@ impl Proxy for Host {
     fn log_warning(&self, text: &str) {
         self.0.process.log.borrow_mut().push(text.into());
     }
+
+    fn log_info(&self, _text: &str) {}
+
+    fn set_filter_state(&self, _name: &str, _value: &str) {}
 
     fn set_request_header(&self, _name: &str, _value: &str) {}
 

@@ -14,9 +14,9 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_envoy::calls::{Calls, HttpCall, NotSent};
+use tollgate_envoy::counters::Counters;
 use tollgate_envoy::facts::RequestSource;
 use tollgate_envoy::filter::{Filter, Flow};
-use tollgate_envoy::metrics::Counters;
 use tollgate_envoy::proxy::Proxy;
 use tollgate_envoy::reply::Reply;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
@@ -34,6 +34,7 @@ struct World {
     client: Cell<u8>,
     now: Cell<Timestamp>,
     tick_ms: Cell<u32>,
+    log: RefCell<Vec<String>>,
     shared: RefCell<HostMap>,
     reads: Cell<u64>,
     /// Those that stand.
@@ -113,6 +114,10 @@ impl Counters for Host {
         None
     }
 
+    fn define_histogram(&self, name: &str) -> Option<u32> {
+        self.define_gauge(name)
+    }
+
     fn add(&self, counter: u32, by: i64) {
         let mut counters = self.0.counters.borrow_mut();
         counters.get_mut(usize::try_from(counter).unwrap()).unwrap().1 += by;
@@ -143,6 +148,12 @@ impl Proxy for Host {
     }
 
     fn log_warning(&self, _text: &str) {}
+
+    fn log_info(&self, text: &str) {
+        self.0.log.borrow_mut().push(text.to_owned());
+    }
+
+    fn set_filter_state(&self, _name: &str, _value: &str) {}
 
     fn set_request_header(&self, _name: &str, _value: &str) {}
 
@@ -318,7 +329,8 @@ fn a_request_that_waits_for_another_rule_takes_that_rules_pace() {
     }
     assert_eq!(*world.resumed.borrow(), [FIRST + 1]);
     assert_eq!(world.now.get(), Timestamp::from_millis(4_000));
-    assert_eq!((ticks, world.reads.get()), (2, 4), "decided after one second and after three");
+    // The first one hands over what was counted.
+    assert_eq!((ticks, world.reads.get()), (3, 4), "decided after one second and after three");
 }
 
 /// A `leaky-queue` of one a second for everybody, and a day's quota of the same key for `/both`.
@@ -341,8 +353,12 @@ fn a_place_that_was_taken_back_is_given_to_one() {
     }
     let mut went = Vec::new();
     while filter.waiting() > 0 {
+        let before = world.resumed.borrow().len();
         tick(&filter, &world);
-        went.push((world.now.get().as_nanos() / 1_000_000, world.resumed.borrow().len()));
+        let resumed = world.resumed.borrow().len();
+        if resumed > before {
+            went.push((world.now.get().as_nanos() / 1_000_000, resumed));
+        }
     }
     assert_eq!(went, [(2_000, 1), (3_000, 2), (4_000, 3)]);
 }
@@ -357,6 +373,66 @@ fn who_may_not_wait_is_counted_as_denied() {
         come(&filter, &world, FIRST + id, "/");
     }
     assert_eq!(*world.refused.borrow(), [429]);
-    let counted = |result: &str| world.counted(&format!("rule=queue.result={result}"));
-    assert_eq!((counted("allowed"), counted("delayed"), counted("denied")), (1, 1, 1));
+    tick(&filter, &world);
+    let counted = |result: &str| world.counted(&format!("rule=queue.{result}"));
+    let all = ("result=allowed", "quota=queue.result=delayed", "result=denied");
+    assert_eq!((counted(all.0), counted(all.1), counted(all.2)), (1, 1, 1));
+    assert_eq!(counted("quota=queue.result=denied"), 0, "no quota denies who would have to wait");
+}
+
+// Guards: counts that are lost, or told twice: with the timer, with a root that ends before it
+// fires, and with a policy that is replaced.
+#[test]
+fn what_is_counted_is_handed_over_once() {
+    let (filter, world) = filter("1s", "{}");
+    let passed = || world.counted("rule=free.result=allowed");
+    let mut id = FIRST;
+    let mut come = |count: u32| {
+        for _ in 0..count {
+            id += 1;
+            assert_eq!(come(&filter, &world, id, "/free"), Flow::Continue);
+            filter.on_delete(id);
+        }
+    };
+    come(3);
+    assert_eq!((passed(), world.tick_ms.get()), (0, 100), "not yet");
+    tick(&filter, &world);
+    assert_eq!((passed(), world.tick_ms.get()), (3, 0), "and nothing is left to do");
+    come(2);
+    assert!(filter.on_configure(ROOT, 100), "the counters of the next policy are the same");
+    come(1);
+    filter.flush();
+    let all = world.counters.borrow();
+    let sum = all.iter().filter(|(name, _)| name.ends_with("rule=free.result=allowed"));
+    assert_eq!(sum.map(|(_, count)| count).sum::<i64>(), 6);
+    drop(all);
+    come(4);
+    filter.on_delete(ROOT);
+    let all = world.counters.borrow();
+    let sum = all.iter().filter(|(name, _)| name.ends_with("rule=free.result=allowed"));
+    assert_eq!(sum.map(|(_, count)| count).sum::<i64>(), 10);
+}
+
+// Guards: a line for every refusal, and none at all.
+#[test]
+fn the_log_is_told_once_a_minute_who_is_refused() {
+    let policy = r#"{"version": 1, "rules": [{"name": "r", "key": ["client_ip"],
+        "quotas": [{"limit": 1, "window": "1d"}]}]}"#;
+    let (filter, world) = with_policy(policy.to_owned());
+    for id in 0..100 {
+        come(&filter, &world, FIRST + id, "/");
+        filter.on_delete(FIRST + id);
+    }
+    assert!(world.log.borrow().is_empty());
+    tick(&filter, &world);
+    assert_eq!(world.tick_ms.get(), 59_900, "a minute after the first one");
+    tick(&filter, &world);
+    let log = world.log.take();
+    let [line] = log.as_slice() else { panic!("{log:?}") };
+    assert!(line.starts_with("tollgate: plugin p: 99 refused in 60 s; most of them: rule=r pk="));
+    assert!(line.ends_with("= 99"), "{line}");
+    assert_eq!(world.tick_ms.get(), 0, "nobody is refused any more");
+    come(&filter, &world, FIRST, "/");
+    filter.on_delete(ROOT);
+    assert_eq!(world.log.borrow().len(), 1, "the last ones are told when the root ends");
 }

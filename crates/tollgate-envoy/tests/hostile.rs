@@ -14,9 +14,9 @@ use std::rc::{Rc, Weak};
 
 use tollgate_core::Timestamp;
 use tollgate_envoy::calls::{Calls, HttpCall, NotSent};
+use tollgate_envoy::counters::Counters;
 use tollgate_envoy::facts::RequestSource;
 use tollgate_envoy::filter::{Filter, Flow};
-use tollgate_envoy::metrics::Counters;
 use tollgate_envoy::proxy::Proxy;
 use tollgate_envoy::reply::Reply;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
@@ -194,6 +194,10 @@ impl Counters for Hostile {
         self.define(name)
     }
 
+    fn define_histogram(&self, name: &str) -> Option<u32> {
+        self.define_gauge(name)
+    }
+
     fn add(&self, counter: u32, by: i64) {
         self.0.metrics.borrow_mut()[usize::try_from(counter).unwrap()].1 += by;
     }
@@ -238,6 +242,14 @@ impl Proxy for Hostile {
     }
 
     fn log_warning(&self, _text: &str) {
+        self.fails();
+    }
+
+    fn log_info(&self, _text: &str) {
+        self.fails();
+    }
+
+    fn set_filter_state(&self, _name: &str, _value: &str) {
         self.fails();
     }
 
@@ -438,6 +450,7 @@ fn a_response_that_cannot_be_charged_without_a_clock_is_counted() {
                 filter.on_response_headers(2);
             }
             filter.on_delete(2);
+            filter.flush();
             assert_eq!(metric(&world, "tollgate.failures"), failures, "{has_response}");
         }
     }

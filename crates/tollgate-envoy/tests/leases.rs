@@ -16,9 +16,9 @@ use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_envoy::calls::{Calls, HttpCall, NotSent};
+use tollgate_envoy::counters::Counters;
 use tollgate_envoy::facts::RequestSource;
 use tollgate_envoy::filter::{Filter, Flow};
-use tollgate_envoy::metrics::Counters;
 use tollgate_envoy::proxy::Proxy;
 use tollgate_envoy::reply::Reply;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
@@ -160,6 +160,10 @@ impl Counters for Host {
         self.define(name)
     }
 
+    fn define_histogram(&self, name: &str) -> Option<u32> {
+        self.define_gauge(name)
+    }
+
     fn add(&self, counter: u32, by: i64) {
         self.world.counters.borrow_mut()[usize::try_from(counter).unwrap()].1 += by;
     }
@@ -193,6 +197,10 @@ impl Proxy for Host {
     }
 
     fn log_warning(&self, _text: &str) {}
+
+    fn log_info(&self, _text: &str) {}
+
+    fn set_filter_state(&self, _name: &str, _value: &str) {}
 
     fn set_request_header(&self, _name: &str, _value: &str) {}
 
@@ -403,6 +411,7 @@ impl Process {
     }
 
     fn counted(&self, name: &str) -> i64 {
+        self.workers.iter().for_each(|(filter, _)| filter.flush());
         let counters = self.world.counters.borrow();
         counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value)
     }
@@ -443,7 +452,7 @@ fn without_leases_every_request_asks_and_the_authority_decides() {
     assert_eq!(process.counted("tollgate.fleet_asked"), 6);
     assert_eq!(process.counted("tollgate.fleet_refused"), 1);
     assert_eq!(process.counted("tollgate.fleet_paused"), 0);
-    assert_eq!(process.counted("tollgate.decisions.plugin=p.rule=r.result=denied"), 15);
+    assert_eq!(process.counted("tollgate.decisions.plugin=p.rule=r.quota=r.result=denied"), 15);
     // After a second the denial is no longer remembered.
     process.wait(1_001);
     assert!(matches!(process.come(0, "a"), Came::Held(_)));

@@ -7,7 +7,6 @@ use tollgate_policy::{Answer, Outcome, Policy, RuleDecision};
 
 use crate::log::{Kind, Line};
 use crate::metrics::TENANT;
-use crate::said::said_by;
 
 /// The line without what only the caller knows.
 #[must_use]
@@ -19,7 +18,7 @@ pub fn line<'a>(
 ) -> Line<'a> {
     let set = decision.set;
     let is_tenants = decision.quota_set >= policy.quota_sets().len();
-    let quota = said_by(decision, decision.result);
+    let quota = decision.said_by(decision.result);
     let name = quota.and_then(|quota| set.quotas().get(quota));
     let said = quota.and_then(|quota| decision.quotas.get(quota));
     let answer = outcome.final_answer();

@@ -44,7 +44,6 @@ mod unauthorized;
 mod events;
 pub mod metrics;
 pub mod log;
-mod said;
 
 pub use access::{Access, Actor, Tokens};
 pub use answer::{Answer, Fields, HEALTH_PATH};

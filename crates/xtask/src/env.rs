@@ -9,6 +9,7 @@
 //! | `TOLLGATE_NGINX_BIN` | the nginx binary, an origin of tests |
 //! | `TOLLGATE_CADDY_BIN` | the Caddy binary, a proxy that asks |
 //! | `TOLLGATE_REDIS_BIN` | the redis-server binary |
+//! | `TOLLGATE_PROMETHEUS_BIN` | the prometheus binary |
 //! | `TOLLGATE_PROMTOOL_BIN` | Prometheus' checker of metrics |
 //! | `TOLLGATE_ENVOY_WASM` | the filter as it is shipped |
 //! | `TOLLGATE_IMAGES` | the folder with the filter's images |
@@ -41,6 +42,7 @@ pub fn for_tests<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut
         .env("TOLLGATE_NGINX_BIN", apt::nginx(workspace))
         .env("TOLLGATE_CADDY_BIN", apt::caddy(workspace))
         .env("TOLLGATE_REDIS_BIN", apt::redis(workspace))
+        .env("TOLLGATE_PROMETHEUS_BIN", apt::prometheus(workspace))
         .env("TOLLGATE_PROMTOOL_BIN", apt::promtool(workspace))
         .env("TOLLGATE_ENVOY_WASM", workspace.envoy_wasm())
         .env("TOLLGATE_IMAGES", workspace.images_dir())

@@ -62,14 +62,17 @@ pub struct Outcome<'a> {
     pub(crate) policy: &'a Policy,
     /// Why the request is refused, if it is.
     pub(crate) cause: Option<Cause<'a>>,
+    /// The index of the rule that refuses it.
+    refused_by: Option<u16>,
 }
 
 impl Plan {
     /// What was decided.
     #[must_use]
     pub fn outcome<'a>(&'a self, policy: &'a Policy) -> Outcome<'a> {
-        let undecided = Outcome { plan: self, policy, cause: None };
-        Outcome { cause: undecided.find_cause(), ..undecided }
+        let undecided = Outcome { plan: self, policy, cause: None, refused_by: None };
+        let (cause, refused_by) = undecided.find_cause().unzip();
+        Outcome { cause, refused_by, ..undecided }
     }
 }
 
@@ -148,6 +151,13 @@ impl<'a> Outcome<'a> {
     #[must_use]
     pub fn is_failure(&self) -> bool {
         self.cause == Some(Cause::Failure)
+    }
+
+    /// The index in [`Policy::rules`] of the rule that refuses the request: the one whose answer it
+    /// gets.
+    #[must_use]
+    pub fn refused_by(&self) -> Option<usize> {
+        self.refused_by.map(usize::from)
     }
 
     /// How long until the same request is admitted, if nobody else uses its keys: the longest of
@@ -250,21 +260,25 @@ impl<'a> Outcome<'a> {
 
     /// Why the request is refused, if it is: it cannot be read, or else the first rule that denies;
     /// a quota's word goes before a failure's.
-    fn find_cause(&self) -> Option<Cause<'a>> {
+    fn find_cause(&self) -> Option<(Cause<'a>, u16)> {
         let binding = || self.plan.applied.iter().filter(|applied| applied.binding);
-        if let Some(malformed) = binding().find_map(|applied| applied.malformed) {
-            return Some(Cause::Malformed(malformed));
+        let malformed = |it: &AppliedRule| Some((Cause::Malformed(it.malformed?), it.rule));
+        if let Some(cause) = binding().find_map(malformed) {
+            return Some(cause);
         }
-        match self.plan.rejected_waiting {
-            Some(Full::Worker(_)) => return Some(Cause::Busy),
-            Some(Full::Key(_) | Full::Late(_)) => return Some(Cause::Quota(None)),
-            None => {}
+        if let Some(full) = self.plan.rejected_waiting {
+            let cause = match full {
+                Full::Worker(_) => Cause::Busy,
+                Full::Key(_) | Full::Late(_) => Cause::Quota(None),
+            };
+            let waits = self.plan.applied.iter().find(|applied| applied.rejected_waiting);
+            return Some((cause, waits.or_else(|| binding().next())?.rule));
         }
         let mut failure = None;
         for applied in binding() {
             match (self.result(applied), self.rule(applied)) {
                 (RuleResult::Denied | RuleResult::Blocked, Some(rule)) => {
-                    return Some(match &rule.action {
+                    let cause = match &rule.action {
                         Action::Respond(reply) => Cause::Silent(reply),
                         Action::Deny(reply) if applied.partition.is_some() => {
                             Cause::Quota(reply.as_ref())
@@ -274,10 +288,11 @@ impl<'a> Outcome<'a> {
                         }
                         Action::Deny(reply) => Cause::MissingKey(reply.as_ref()),
                         Action::Delay(_) | Action::Mark(_) => Cause::MissingKey(None),
-                    });
+                    };
+                    return Some((cause, applied.rule));
                 }
                 (RuleResult::Failed, Some(rule)) if rule.on_failure == OnFailure::Deny => {
-                    failure = Some(Cause::Failure);
+                    failure = failure.or(Some((Cause::Failure, applied.rule)));
                 }
                 _ => {}
             }

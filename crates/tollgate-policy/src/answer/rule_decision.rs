@@ -5,13 +5,17 @@
 
 use alloc::string::String;
 
-use tollgate_core::{Decision, Timestamp};
+use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
 use crate::pipeline::key_hashes::pk_text;
 use crate::pipeline::plan::{AppliedRule, Full};
 use crate::policy::group::QuotaSet;
+
+/// A quota is nearly used up when at most this part of it is left: 80 % are used, where
+/// envoyproxy/ratelimit counts its `near_limit` as well.
+const NEAR: u64 = 5;
 
 /// What one rule that applied said.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +52,45 @@ pub struct RuleDecision<'a> {
     pub quotas: &'a [Decision],
 }
 
+impl RuleDecision<'_> {
+    /// The index in [`RuleDecision::quotas`] of the quota that `result` is about, for metrics and
+    /// logs: of those that deny the one that does so for longest, or of those that delay.
+    #[must_use]
+    pub fn said_by(&self, result: RuleResult) -> Option<usize> {
+        let quotas = self.quotas.iter().enumerate();
+        match result {
+            RuleResult::Denied
+            | RuleResult::Blocked
+            | RuleResult::Marked
+            | RuleResult::Shadowed => {
+                let denies = quotas.filter(|(_, quota)| !quota.is_admitted());
+                // Without a time it is for ever. Of several alike the first.
+                let wait = |after: Option<Span>| after.unwrap_or(Span::MAX);
+                denies.rev().max_by_key(|(_, quota)| wait(quota.retry_after)).map(|(i, _)| i)
+            }
+            RuleResult::Delayed => {
+                let delay = |verdict: Verdict| match verdict {
+                    Verdict::Delay(wait) => Some(wait),
+                    Verdict::Allow | Verdict::Deny => None,
+                };
+                let delays = quotas.filter_map(|(i, quota)| Some((i, delay(quota.verdict)?)));
+                delays.rev().max_by_key(|(_, wait)| *wait).map(|(quota, _)| quota)
+            }
+            RuleResult::Allowed | RuleResult::Failed | RuleResult::Malformed => None,
+        }
+    }
+
+    /// The indices in [`RuleDecision::quotas`] of those that admitted the request and of which at
+    /// most a fifth is left, when the rule's result is `result`. None of what a node or shard
+    /// holds.
+    pub fn nearly_used_up(&self, result: RuleResult) -> impl Iterator<Item = usize> {
+        let is_admitted = matches!(result, RuleResult::Allowed | RuleResult::Delayed);
+        let quotas = if is_admitted && !self.is_leased { self.quotas } else { &[] };
+        let is_near = |quota: &Decision| quota.remaining.saturating_mul(NEAR) <= quota.limit;
+        quotas.iter().enumerate().filter(move |(_, quota)| is_near(quota)).map(|(i, _)| i)
+    }
+}
+
 impl<'a> Outcome<'a> {
     /// What each rule that applied decided, in the order of [`Outcome::rules`].
     pub fn decisions(&self) -> impl Iterator<Item = RuleDecision<'a>> + use<'a> {
@@ -75,6 +118,12 @@ impl<'a> Outcome<'a> {
     #[must_use]
     pub const fn is_waiting_full(&self) -> bool {
         matches!(self.plan.rejected_waiting, Some(Full::Key(_) | Full::Worker(_)))
+    }
+
+    /// The keyed hash of a partition's key, whose text is [`Outcome::partition_key_hash`].
+    #[must_use]
+    pub fn partition_pk(&self, partition: usize) -> Option<u64> {
+        self.plan.partition(partition).map(|it| it.pk(&self.policy.response))
     }
 
     /// The keyed hash of a partition's key as clients are told it (`pk`), in base64: for a log. It

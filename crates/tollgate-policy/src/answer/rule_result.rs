@@ -2,6 +2,13 @@
 //!
 //! Invariant: the words are part of metric names on every surface, so they never change.
 
+use tollgate_core::Algorithm;
+
+use crate::document::action::Action;
+use crate::document::mode::{Mode, Share};
+use crate::policy::group::QuotaSet;
+use crate::policy::rule::Rule;
+
 /// What one rule said, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleResult {
@@ -35,6 +42,28 @@ impl RuleResult {
         Self::Malformed,
         Self::Blocked,
     ];
+
+    /// What `rule` can say of a request that is over the limit of `set`, which is its own or a
+    /// tier's; each once, in the order of [`RuleResult::ALL`].
+    pub fn over_limit(rule: &Rule, set: &QuotaSet) -> impl Iterator<Item = Self> {
+        let (is_enforced, is_watched) = match rule.mode {
+            Mode::Enforce | Mode::EnforcePercent(Share { percent: 100.., .. }) => (true, false),
+            Mode::Shadow | Mode::EnforcePercent(Share { percent: 0, .. }) => (false, true),
+            Mode::EnforcePercent(_) => (true, true),
+        };
+        let marks = matches!(rule.action, Action::Mark(_));
+        let mut algorithms = set.quotas().iter().map(|quota| quota.limiter().algorithm());
+        let waits =
+            rule.is_waited_for() || algorithms.any(|algorithm| algorithm == Algorithm::LeakyQueue);
+        let may = move |result: &Self| match result {
+            Self::Denied => is_enforced && !marks,
+            Self::Delayed => waits,
+            Self::Marked => is_enforced && marks,
+            Self::Shadowed => is_watched,
+            Self::Allowed | Self::Failed | Self::Malformed | Self::Blocked => false,
+        };
+        Self::ALL.into_iter().filter(may)
+    }
 
     /// Its place in [`RuleResult::ALL`].
     #[must_use]

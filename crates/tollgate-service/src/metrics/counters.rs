@@ -22,10 +22,6 @@ use super::policy::PolicyInForce;
 use super::series::{MAX_SERIES, Series, TENANT};
 use super::waits::{INFINITE, SUM, WAIT_BOUNDS_MS, wait_bucket};
 use crate::log::Kind;
-use crate::said::said_by;
-
-/// A quota is nearly used up when at most this part of it is left.
-const NEAR: u64 = 10;
 
 /// The counters of one isolate, or of a part of a server.
 #[derive(Debug)]
@@ -238,18 +234,16 @@ impl Block {
     }
 
     fn count(&mut self, decision: &RuleDecision<'_>, result: RuleResult) {
-        let row = said_by(decision, result).map_or(0, |quota| quota.saturating_add(1));
+        let row = decision.said_by(result).map_or(0, |quota| quota.saturating_add(1));
         // A tenant's own quotas have no rows: their names are data.
         let row = if row < self.results.len() { row } else { 0 };
         let cell = self.results.get_mut(row).and_then(|row| row.get_mut(result.index()));
         if let Some(cell) = cell {
             *cell = cell.saturating_add(1);
         }
-        let is_admitted = matches!(result, RuleResult::Allowed | RuleResult::Delayed);
-        if is_admitted && !decision.is_leased {
-            for (near, quota) in self.near.iter_mut().zip(decision.quotas) {
-                let is_near = quota.remaining.saturating_mul(NEAR) <= quota.limit;
-                *near = near.saturating_add(u32::from(is_near));
+        for quota in decision.nearly_used_up(result) {
+            if let Some(near) = self.near.get_mut(quota) {
+                *near = near.saturating_add(1);
             }
         }
     }

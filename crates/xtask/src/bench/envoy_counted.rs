@@ -111,7 +111,7 @@ fn rows(module: &Path) -> Vec<Row> {
         denied(row(
             "Tollgate, denied, key: header",
             named("denied", policy("/**", &header, &day)),
-            Some((NATIVE_DENIED, 1.52)),
+            Some((NATIVE_DENIED, 1.61)),
         )),
         more(row(
             "Tollgate, key: header, 20 more fields",

@@ -94,7 +94,7 @@ const END_TO_END: &[&Tool] = &[
     &tools::NODE,
     &tools::ENVOY,
     &tools::NGINX,
-    &tools::PROMTOOL,
+    &tools::PROMETHEUS,
     &tools::REGISTRY,
     &tools::TYPES,
     &tools::SCHEMATHESIS,

@@ -124,22 +124,28 @@ pub fn install_redis(workspace: &Workspace, job: &Job) -> Result<()> {
     })
 }
 
-/// Prometheus' checker of metrics, which needs nothing else; its package would start a server.
-pub fn promtool(workspace: &Workspace) -> PathBuf {
-    workspace.tool("promtool").join("usr/bin/promtool")
+/// Prometheus, which needs nothing else; its package, installed, would start a server.
+pub fn prometheus(workspace: &Workspace) -> PathBuf {
+    workspace.tool("prometheus").join("usr/bin/prometheus")
 }
 
-pub fn check_promtool(workspace: &Workspace) -> State {
-    let promtool = promtool(workspace);
-    match run::succeeds(Command::new(&promtool).arg("--version")) {
-        true => State::Present(shown(promtool)),
+/// Its checker of metrics, rules and queries.
+pub fn promtool(workspace: &Workspace) -> PathBuf {
+    workspace.tool("prometheus").join("usr/bin/promtool")
+}
+
+pub fn check_prometheus(workspace: &Workspace) -> State {
+    let programs = [prometheus(workspace), promtool(workspace)];
+    let runs = |program: &PathBuf| run::succeeds(Command::new(program).arg("--version"));
+    match programs.iter().all(runs) {
+        true => State::Present(shown(prometheus(workspace))),
         false => State::Missing,
     }
 }
 
-pub fn install_promtool(workspace: &Workspace, job: &Job) -> Result<()> {
-    let file = "./usr/bin/promtool";
-    atomically(&workspace.tool("promtool"), |folder| download(folder, "prometheus", file, job))
+pub fn install_prometheus(workspace: &Workspace, job: &Job) -> Result<()> {
+    let files = "./usr/bin/prometheus ./usr/bin/promtool";
+    atomically(&workspace.tool("prometheus"), |folder| download(folder, "prometheus", files, job))
 }
 
 /// A registry of images, one program that needs nothing else; its package would start a server.
@@ -160,8 +166,8 @@ pub fn install_registry(workspace: &Workspace, job: &Job) -> Result<()> {
     atomically(&workspace.tool(package), |folder| download(folder, package, file, job))
 }
 
-/// Unpacks `file` of a package, or all of it (`.`), into `folder`; nothing is installed.
-fn download(folder: &Path, package: &str, file: &str, job: &Job) -> Result<()> {
+/// Unpacks `files` of a package, or all of it (`.`), into `folder`; nothing is installed.
+fn download(folder: &Path, package: &str, files: &str, job: &Job) -> Result<()> {
     let mut refresh = apt_get();
     refresh.args(["update", "-q"]);
     let mut download = apt_get();
@@ -172,7 +178,7 @@ fn download(folder: &Path, package: &str, file: &str, job: &Job) -> Result<()> {
     }
     let mut unpack = Command::new("sh");
     let script = format!(
-        "dpkg --fsys-tarfile {package}_*.deb > all.tar && tar -xf all.tar {file} && rm all.tar {package}_*.deb"
+        "dpkg --fsys-tarfile {package}_*.deb > all.tar && tar -xf all.tar {files} && rm all.tar {package}_*.deb"
     );
     unpack.current_dir(folder).args(["-c", &script]);
     run::logged(&mut unpack, job, FIX)

@@ -195,12 +195,12 @@ pub static REDIS: Tool = Tool {
     ..PACKAGED
 };
 
-pub static PROMTOOL: Tool = Tool {
-    name: "promtool",
-    needed_for: "test workerd",
+pub static PROMETHEUS: Tool = Tool {
+    name: "prometheus",
+    needed_for: "test envoy, test workerd",
     by_hand: "see whether apt-get download prometheus works",
-    check: apt::check_promtool,
-    install: apt::install_promtool,
+    check: apt::check_prometheus,
+    install: apt::install_prometheus,
     ..PACKAGED
 };
 
@@ -294,7 +294,7 @@ pub static ALL: [&Tool; 25] = [
     &ENVOY,
     &NGINX,
     &CADDY,
-    &PROMTOOL,
+    &PROMETHEUS,
     &REGISTRY,
     &REDIS,
     &CHROMIUM,
