@@ -28,6 +28,7 @@ mod envoy_reload;
 mod envoy_seen;
 mod envoy_server;
 mod envoy_settings;
+mod envoy_shipped;
 mod envoy_succession;
 mod envoy_values;
 mod envoy_waiting;

@@ -348,6 +348,18 @@ impl Envoy {
         (0..count).map(|_| self.client()).collect()
     }
 
+    /// Major and minor of its version: `(1, 40)`.
+    #[allow(dead_code, reason = "the tests of a fleet do not use it")]
+    pub fn version(&self) -> (u32, u32) {
+        let answer = Client::connect(self.admin).send(&Request::get("/server_info"));
+        let info: Value = serde_json::from_str(&answer.text()).expect("JSON");
+        // A hash, the version, and how it was built.
+        let version = info["version"].as_str().and_then(|all| all.split('/').nth(1));
+        let mut numbers =
+            version.expect("a version").split('.').map(|it| it.parse().expect("a number"));
+        (numbers.next().expect("a major one"), numbers.next().expect("a minor one"))
+    }
+
     /// The counter or gauge with this name; 0 when there is none.
     pub fn stat(&self, name: &str) -> u64 {
         let stats = if GAUGES.iter().any(|gauge| format!("{name}:").starts_with(gauge)) {

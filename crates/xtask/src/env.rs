@@ -27,15 +27,19 @@
 //! test`".
 
 use crate::{
-    tools::{apt, cargo_tools, envoy, node, python, types},
+    tools::{apt, cargo_tools, envoy::Release, node, python, types},
     workspace::Workspace,
 };
 use std::{env, ffi::OsString, path::PathBuf, process::Command};
 
 /// Tells a test where the real servers and the products are.
-pub fn for_tests<'a>(workspace: &Workspace, command: &'a mut Command) -> &'a mut Command {
+pub fn for_tests<'a>(
+    workspace: &Workspace,
+    envoy: Release,
+    command: &'a mut Command,
+) -> &'a mut Command {
     command
-        .env("TOLLGATE_ENVOY_BIN", envoy::binary(workspace))
+        .env("TOLLGATE_ENVOY_BIN", envoy.binary(workspace))
         .env("TOLLGATE_WORKERD_BIN", node::workerd(workspace))
         .env("TOLLGATE_NODE_BIN", node::node(workspace))
         .env("TOLLGATE_NODE_MODULES", node::modules(workspace))

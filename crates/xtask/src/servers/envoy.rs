@@ -8,7 +8,7 @@ use crate::{
     children::{self, Stop},
     problem::{OrProblem, Problem, Result},
     run,
-    tools::envoy::binary,
+    tools::envoy::{CURRENT, Release},
     workspace::Workspace,
 };
 use std::{
@@ -43,7 +43,7 @@ pub struct Ports {
 pub fn start(workspace: &Workspace, options: Options) -> Result<Server> {
     let config = write_config(workspace, options.name, &options.config)?;
     let log = config.with_extension("log");
-    let mut command = Command::new(binary(workspace));
+    let mut command = Command::new(CURRENT.binary(workspace));
     command.arg("-c").arg(&config).args(["--log-level", "warn", "--use-dynamic-base-id"]);
     command.args(["--concurrency", &options.concurrency.to_string(), "--drain-time-s", "1"]);
     log_to(&mut command, &log)?;
@@ -53,9 +53,9 @@ pub fn start(workspace: &Workspace, options: Options) -> Result<Server> {
 }
 
 /// Lets Envoy itself check a configuration; it really loads and configures the filter.
-pub fn validate(workspace: &Workspace, name: &str, config: &str) -> Result<()> {
+pub fn validate(workspace: &Workspace, envoy: Release, name: &str, config: &str) -> Result<()> {
     let config = write_config(workspace, name, config)?;
-    let mut command = Command::new(binary(workspace));
+    let mut command = Command::new(envoy.binary(workspace));
     command.args(["--mode", "validate", "--log-level", "warn", "-c"]).arg(config);
     run::output(&mut command, "correct the configuration or the filter").map(drop)
 }

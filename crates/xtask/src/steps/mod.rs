@@ -7,6 +7,7 @@ mod browser;
 mod compose;
 mod lanes;
 mod manifests;
+mod older_envoys;
 mod packages;
 mod page_types;
 mod readme;
@@ -62,6 +63,7 @@ const STEPS: &[Step] = &[
     built("envoy", "build the filter", TARGET, servers::build_envoy),
     built("envoy", "envoy.yaml is valid", SERVERS, servers::validate),
     served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
+    served("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
     built("workerd", "build the Worker", SERVERS, servers::build_worker),
     built("workerd", "wrangler deploy --dry-run", SERVERS, servers::dry_run),
     built("workerd", "pack the npm package", SERVERS, servers::npm_package),
@@ -101,6 +103,8 @@ const END_TO_END: &[&Tool] = &[
 ];
 const RELEASED: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::CYCLONEDX];
+/// The filter itself is built by an earlier step.
+const OLDER: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::OLDER_ENVOYS];
 const MANIFESTS: &[&Tool] = &[&tools::KUBERNETES_VALIDATE];
 /// Those that ask the server.
 const PROXIES: &[&Tool] = &[&tools::ENVOY, &tools::NGINX, &tools::CADDY];

@@ -6,12 +6,16 @@
 //! the first one said above it, and is to be mended like any other.
 
 use crate::{
-    env,
-    problem::{OrProblem, Result},
+    problem::{OrProblem, Problem, Result},
     run,
     workspace::Workspace,
 };
-use std::{fs, io::Write, path::PathBuf, process::Command};
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+    process::Command,
+};
 
 /// More failures than these are no accident.
 const FEW: usize = 3;
@@ -20,37 +24,46 @@ const FIX: &str = "read the failed test";
 const PASSED: &str = " ... ok";
 const FAILED: &str = " ... FAILED";
 
-/// Runs all tests of `command`, and once more those by name that failed.
-pub fn run(workspace: &Workspace, command: impl Fn(&[String]) -> Command) -> Result<()> {
+/// Runs the tests of `command`, which ends before its `--`: those that are named, or all. Those
+/// that failed are run once more.
+pub fn run(ws: &Workspace, wanted: &[&str], command: impl Fn() -> Command) -> Result<()> {
     // All files of tests, also behind one that fails.
-    let mut all = command(&[]);
-    let (result, names) = ended(workspace, all.arg("--no-fail-fast"), FAILED)?;
+    let mut first = command();
+    first.arg("--no-fail-fast");
+    if !wanted.is_empty() {
+        first.args(["--", "--exact"]).args(wanted);
+    }
+    let (result, ended) = ended(&mut first)?;
+    if let Some(lost) = wanted.iter().find(|name| !ended.iter().any(|(it, _)| it == *name)) {
+        result?;
+        let fix = "name the test that took its place";
+        return Err(Problem::new("a test did not run", format!("there is no {lost}"), fix));
+    }
+    let names: Vec<String> =
+        ended.into_iter().filter(|(_, passed)| !passed).map(|(name, _)| name).collect();
     if result.is_ok() || names.is_empty() || names.len() > FEW {
         return result;
     }
     println!("\n=== tried once more, alone: {}", names.join(", "));
-    let (again, passed) = ended(workspace, &mut command(&names), PASSED)?;
+    let mut second = command();
+    second.args(["--", "--exact", "--test-threads", "1"]).args(&names);
+    let (again, ended) = self::ended(&mut second)?;
     again?;
-    if names.iter().any(|name| !passed.contains(name)) {
+    if names.iter().any(|name| !ended.contains(&(name.clone(), true))) {
         return result; // one of them was not found by its name
     }
-    let mut file = (fs::File::options().create(true).append(true).open(names_of(workspace)))
-        .or_problem("cannot note a second try", "free disk space")?;
-    names
-        .iter()
-        .try_for_each(|name| writeln!(file, "{name}"))
-        .or_problem("cannot note a second try", "free disk space")
+    note(ws, &names).or_problem("cannot note a second try", "free disk space")
 }
 
-/// Runs tests; how that ended, and which of them ended in this way.
-fn ended(
-    workspace: &Workspace,
-    command: &mut Command,
-    way: &str,
-) -> Result<(Result<()>, Vec<String>)> {
-    let is_wanted = |line: &str| name_of(line, way).is_some();
-    let (result, lines) = run::watched(env::for_tests(workspace, command), is_wanted, FIX)?;
-    Ok((result, lines.iter().filter_map(|line| name_of(line, way)).collect()))
+/// Runs tests; how that went, and which of them ended, with whether they passed.
+fn ended(command: &mut Command) -> Result<(Result<()>, Vec<(String, bool)>)> {
+    let (result, lines) = run::watched(command, |line| name_of(line).is_some(), FIX)?;
+    Ok((result, lines.iter().filter_map(|line| name_of(line)).collect()))
+}
+
+fn note(workspace: &Workspace, names: &[String]) -> io::Result<()> {
+    let mut file = fs::File::options().create(true).append(true).open(names_of(workspace))?;
+    names.iter().try_for_each(|name| writeln!(file, "{name}"))
 }
 
 /// Nobody has tried twice so far.
@@ -67,10 +80,12 @@ fn names_of(workspace: &Workspace) -> PathBuf {
     workspace.out.join("run/second-tries.log")
 }
 
-/// Of the line `test worker::is_exact ... ok`, also behind what another test has printed.
-fn name_of(line: &str, way: &str) -> Option<String> {
-    let name = line.strip_suffix(way)?.rsplit_once("test ")?.1;
-    Some(name.to_owned())
+/// Of the line `test worker::is_exact ... ok`, also behind what another test has printed; with
+/// whether it passed.
+fn name_of(line: &str) -> Option<(String, bool)> {
+    let ended = |way, passed| Some((line.strip_suffix(way)?.rsplit_once("test ")?.1, passed));
+    let (name, passed) = ended(PASSED, true).or_else(|| ended(FAILED, false))?;
+    Some((name.to_owned(), passed))
 }
 
 #[cfg(test)]
@@ -79,9 +94,12 @@ mod tests {
 
     #[test]
     fn finds_who_failed() {
-        let name = |line| name_of(line, FAILED).unwrap_or_default();
-        assert_eq!(name("test worker::is_exact ... FAILED"), "worker::is_exact");
-        assert_eq!(name("test worker::is_exact ... ok"), "");
-        assert_eq!(name("test result: FAILED. 5 passed; 1 failed"), "");
+        let of = |line| name_of(line);
+        assert_eq!(
+            of("test worker::is_exact ... FAILED"),
+            Some(("worker::is_exact".into(), false))
+        );
+        assert_eq!(of("test worker::is_exact ... ok"), Some(("worker::is_exact".into(), true)));
+        assert_eq!(of("test result: FAILED. 5 passed; 1 failed"), None);
     }
 }

