@@ -21,6 +21,7 @@ mod envoy_image;
 mod envoy_jwt;
 mod envoy_layers;
 mod envoy_limits;
+mod envoy_migrate;
 mod envoy_module;
 mod envoy_origins;
 mod envoy_policy;
