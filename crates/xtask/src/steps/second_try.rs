@@ -55,8 +55,11 @@ pub fn run(ws: &Workspace, wanted: &[&str], command: impl Fn() -> Command) -> Re
     note(ws, &names).or_problem("cannot note a second try", "free disk space")
 }
 
-/// Runs tests; how that went, and which of them ended, with whether they passed.
-fn ended(command: &mut Command) -> Result<(Result<()>, Vec<(String, bool)>)> {
+/// A test that ended, and whether it passed.
+type Ended = (String, bool);
+
+/// Runs tests; how that went, and which of them ended.
+fn ended(command: &mut Command) -> Result<(Result<()>, Vec<Ended>)> {
     let (result, lines) = run::watched(command, |line| name_of(line).is_some(), FIX)?;
     Ok((result, lines.iter().filter_map(|line| name_of(line)).collect()))
 }
