@@ -7,6 +7,8 @@ mod browser;
 mod compose;
 mod lanes;
 mod manifests;
+mod mesh_fields;
+mod meshes;
 mod older_envoys;
 mod packages;
 mod page_types;
@@ -62,6 +64,7 @@ const STEPS: &[Step] = &[
     served("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     built("envoy", "build the filter", TARGET, servers::build_envoy),
     built("envoy", "envoy.yaml is valid", SERVERS, servers::validate),
+    built("envoy", "manifests of meshes in envoy/", MESHES, meshes::check),
     served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
     served("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
     built("workerd", "build the Worker", SERVERS, servers::build_worker),
@@ -105,6 +108,8 @@ const RELEASED: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::CYCLONEDX];
 /// The filter itself is built by an earlier step.
 const OLDER: &[&Tool] = &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::OLDER_ENVOYS];
+const MESHES: &[&Tool] =
+    &[&tools::WASM_TARGET, &tools::NODE, &tools::ENVOY, &tools::KUBERNETES_VALIDATE];
 const MANIFESTS: &[&Tool] = &[&tools::KUBERNETES_VALIDATE];
 /// Those that ask the server.
 const PROXIES: &[&Tool] = &[&tools::ENVOY, &tools::NGINX, &tools::CADDY];
