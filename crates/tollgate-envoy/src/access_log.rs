@@ -21,13 +21,13 @@ const MOST_RULES: usize = 8;
 /// What is said of a request that has waited so long; nothing when all rules allow it.
 pub fn told(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64) -> String {
     let mut text = String::with_capacity(128);
-    let said = outcome.decisions().zip(outcome.rules_after(waited));
-    let said = said.filter(|(_, (_, result))| *result != RuleResult::Allowed);
-    for (decision, (_, result)) in said.take(MOST_RULES) {
+    let said = outcome.decisions_after(waited);
+    let said = said.filter(|decision| decision.result != RuleResult::Allowed);
+    for decision in said.take(MOST_RULES) {
         if !text.is_empty() {
             text.push_str(", ");
         }
-        tell(&decision, result, waited, labels, &mut text);
+        tell(&decision, waited, labels, &mut text);
         if let Some(pk) = decision.partition.and_then(|index| outcome.partition_pk(index)) {
             push(&mut text, " pk=", &pk_text(pk));
         }
@@ -36,30 +36,24 @@ pub fn told(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64) 
     text
 }
 
-fn tell(
-    decision: &RuleDecision<'_>,
-    result: RuleResult,
-    waited: Span,
-    labels: &Labels,
-    text: &mut String,
-) {
+fn tell(decision: &RuleDecision<'_>, waited: Span, labels: &Labels, text: &mut String) {
     push(text, "rule=", labels.rule(decision.rule));
     let set = labels.set(decision.quota_set);
     if let Some(tier) = set.and_then(|set| set.tier.as_deref()) {
         push(text, " tier=", tier);
     }
-    let quota = decision.said_by(result);
+    let quota = decision.said_by();
     if let Some(label) = quota.and_then(|quota| set?.quotas.get(quota)) {
         push(text, " quota=", label);
     }
-    push(text, " result=", result.label());
+    push(text, " result=", decision.result.label());
     // What is left where it is nearest to its end, when no quota is named.
     let remaining = |quota: usize| decision.quotas.get(quota).map(|quota| quota.remaining);
     let least = || decision.quotas.iter().map(|quota| quota.remaining).min();
     if let Some(remaining) = quota.map_or_else(least, remaining) {
         push_number(text, " remaining=", remaining);
     }
-    if result == RuleResult::Delayed {
+    if decision.result == RuleResult::Delayed {
         let verdict = quota.and_then(|quota| decision.quotas.get(quota)).map(|it| it.verdict);
         let wait = if let Some(Verdict::Delay(wait)) = verdict { wait } else { Span::ZERO };
         push_number(text, " wait_ms=", waited.saturating_add(wait).as_millis_ceil());

@@ -74,11 +74,12 @@ impl RuleMetrics {
     /// true when one said something else than that it allows it.
     pub fn count<H: Proxy>(&self, outcome: &Outcome<'_>, waited: Span, tally: &Tally<H>) -> bool {
         let mut is_notable = false;
-        for (decision, (_, result)) in outcome.decisions().zip(outcome.rules_after(waited)) {
+        for decision in outcome.decisions_after(waited) {
+            let result = decision.result;
             is_notable |= result != RuleResult::Allowed;
             let Some(set) = self.sets.get(decision.quota_set) else { continue };
-            tally.add(set.counter(&decision, result).or(self.other(result)), 1);
-            for quota in decision.nearly_used_up(result) {
+            tally.add(set.counter(&decision).or_else(|| self.other(result)), 1);
+            for quota in decision.nearly_used_up() {
                 tally.add(set.quotas.get(quota).and_then(|quota| quota.near), 1);
             }
         }
@@ -91,9 +92,9 @@ impl RuleMetrics {
 }
 
 impl SetMetrics {
-    fn counter(&self, decision: &RuleDecision<'_>, result: RuleResult) -> Option<Counter> {
-        let quota = decision.said_by(result).and_then(|quota| self.quotas.get(quota));
-        let of = |results: &Results| *results.get(result.index())?;
+    fn counter(&self, decision: &RuleDecision<'_>) -> Option<Counter> {
+        let quota = decision.said_by().and_then(|quota| self.quotas.get(quota));
+        let of = |results: &Results| *results.get(decision.result.index())?;
         quota.and_then(|quota| of(&quota.results)).or_else(|| of(&self.results))
     }
 }

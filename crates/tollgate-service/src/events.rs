@@ -18,7 +18,7 @@ pub fn line<'a>(
 ) -> Line<'a> {
     let set = decision.set;
     let is_tenants = decision.quota_set >= policy.quota_sets().len();
-    let quota = decision.said_by(decision.result);
+    let quota = decision.said_by();
     let name = quota.and_then(|quota| set.quotas().get(quota));
     let said = quota.and_then(|quota| decision.quotas.get(quota));
     let answer = outcome.final_answer();

@@ -128,13 +128,12 @@ impl<'n> Decided<'n> {
     /// What each rule that applied said, in the order of the document.
     pub fn rules(&self) -> impl Iterator<Item = RuleDecided<'n>> + use<'n> {
         let (plan, places, outcome) = (self.plan, self.places, self.outcome());
-        let results = outcome.rules_after(self.waited());
-        outcome.decisions().zip(results).map(move |(said, (_, result))| {
+        outcome.decisions_after(self.waited()).map(move |said| {
             let place = said.partition.and_then(|i| places.get(i));
             RuleDecided {
                 rule: said.rule,
                 quota_set: said.quota_set,
-                result,
+                result: said.result,
                 cost: said.cost,
                 is_binding: said.is_binding,
                 key_hash: place.map(|place| place.key_hash()),

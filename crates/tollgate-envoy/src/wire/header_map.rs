@@ -50,6 +50,10 @@ fn take<'a>(bytes: &mut &'a [u8], len: u32) -> Option<&'a [u8]> {
     Some(text)
 }
 
+/// As long as a refusal with all its fields mostly is.
+const PAIRS: usize = 8;
+const BYTES: usize = 384;
+
 /// A map in the making.
 #[derive(Default)]
 pub struct HeaderMapWriter {
@@ -61,6 +65,10 @@ pub struct HeaderMapWriter {
 impl HeaderMapWriter {
     /// Appends one pair.
     pub fn push(&mut self, name: &str, value: &[u8]) {
+        if self.count == 0 {
+            self.lengths.reserve(PAIRS.saturating_mul(8));
+            self.bytes.reserve(BYTES);
+        }
         self.count = self.count.saturating_add(1);
         for part in [name.as_bytes(), value] {
             let len = u32::try_from(part.len()).unwrap_or(u32::MAX);

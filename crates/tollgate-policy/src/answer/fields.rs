@@ -266,6 +266,10 @@ fn push_window(window: Span, text: &mut Text) {
 /// %x20-7E.
 fn push_quoted(name: &str, text: &mut Text) {
     text.push("\"");
+    if !name.bytes().any(|byte| matches!(byte, b'"' | b'\\')) {
+        text.push(name);
+        return text.push("\"");
+    }
     for part in name.split_inclusive(['"', '\\']) {
         match part.strip_suffix(['"', '\\']) {
             Some(plain) => {

@@ -197,20 +197,6 @@ impl<'a> Outcome<'a> {
             .map(move |applied| (usize::from(applied.rule), outcome.result(applied)))
     }
 
-    /// The same for a request that has waited this long for [`Answer::Retry`]: a rule that lets
-    /// requests wait has then delayed it, not allowed it at once.
-    pub fn rules_after(&self, waited: Span) -> impl Iterator<Item = (usize, RuleResult)> + use<'a> {
-        let policy = self.policy;
-        self.rules().map(move |(index, result)| {
-            let action = policy.rules.get(index).map(|rule| &rule.action);
-            let has_waited = waited > Span::ZERO && matches!(action, Some(Action::Delay(_)));
-            match result {
-                RuleResult::Allowed if has_waited => (index, RuleResult::Delayed),
-                _ => (index, result),
-            }
-        })
-    }
-
     /// True when the rule sets its mark, if it has one. A request that it cannot read gets it, too:
     /// else any spelling that nobody can count would take the mark off.
     fn is_marked(&self, applied: &'a AppliedRule) -> bool {

@@ -6,7 +6,11 @@
 use alloc::format;
 use alloc::string::String;
 
+use crate::answer::text::Text;
 use crate::json::problem::Problems;
+
+/// Bytes of a refusal by one quota with a usual name.
+const USUAL: usize = 256;
 
 /// The media type of what is written here.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -52,11 +56,16 @@ impl ProblemDetails<'_> {
 
     /// The members that every problem has.
     fn begin(&self) -> String {
-        let mut out = String::from("{\"type\":");
+        let mut out = String::with_capacity(USUAL);
+        out.push_str("{\"type\":");
         push_text(self.kind, &mut out);
         out.push_str(",\"title\":");
         push_text(self.title, &mut out);
-        out.push_str(&format!(",\"status\":{},\"detail\":", self.status));
+        out.push_str(",\"status\":");
+        let mut status = Text::new();
+        status.push_number(self.status.into());
+        out.push_str(status.as_str());
+        out.push_str(",\"detail\":");
         push_text(self.detail, &mut out);
         out
     }
@@ -88,12 +97,24 @@ fn list<T>(
 
 /// `text` as a JSON string (RFC 8259, section 7).
 fn push_text(text: &str, out: &mut String) {
+    let is_special = |c: char| matches!(c, '"' | '\\' | '\0'..='\x1f');
     out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            '\0'..='\x1f' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            _ => out.push(c),
+    // None of them, as almost always: looked for byte by byte, since no part of a longer character
+    // is one.
+    if !text.bytes().any(|byte| is_special(char::from(byte))) {
+        out.push_str(text);
+        return out.push('"');
+    }
+    for part in text.split_inclusive(is_special) {
+        match part.chars().next_back().filter(|last| is_special(*last)) {
+            None => out.push_str(part),
+            Some(special) => {
+                out.push_str(part.strip_suffix(special).unwrap_or_default());
+                match special {
+                    '"' | '\\' => out.extend(['\\', special]),
+                    _ => out.push_str(&format!("\\u{:04x}", u32::from(special))),
+                }
+            }
         }
     }
     out.push('"');

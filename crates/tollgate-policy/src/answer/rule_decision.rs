@@ -9,6 +9,7 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::answer::outcome::Outcome;
 use crate::answer::rule_result::RuleResult;
+use crate::document::action::Action;
 use crate::pipeline::key_hashes::pk_text;
 use crate::pipeline::plan::{AppliedRule, Full};
 use crate::policy::group::QuotaSet;
@@ -53,12 +54,12 @@ pub struct RuleDecision<'a> {
 }
 
 impl RuleDecision<'_> {
-    /// The index in [`RuleDecision::quotas`] of the quota that `result` is about, for metrics and
+    /// The index in [`RuleDecision::quotas`] of the quota that the result is about, for metrics and
     /// logs: of those that deny the one that does so for longest, or of those that delay.
     #[must_use]
-    pub fn said_by(&self, result: RuleResult) -> Option<usize> {
+    pub fn said_by(&self) -> Option<usize> {
         let quotas = self.quotas.iter().enumerate();
-        match result {
+        match self.result {
             RuleResult::Denied
             | RuleResult::Blocked
             | RuleResult::Marked
@@ -81,10 +82,9 @@ impl RuleDecision<'_> {
     }
 
     /// The indices in [`RuleDecision::quotas`] of those that admitted the request and of which at
-    /// most a fifth is left, when the rule's result is `result`. None of what a node or shard
-    /// holds.
-    pub fn nearly_used_up(&self, result: RuleResult) -> impl Iterator<Item = usize> {
-        let is_admitted = matches!(result, RuleResult::Allowed | RuleResult::Delayed);
+    /// most a fifth is left. None of what a node or shard holds.
+    pub fn nearly_used_up(&self) -> impl Iterator<Item = usize> {
+        let is_admitted = matches!(self.result, RuleResult::Allowed | RuleResult::Delayed);
         let quotas = if is_admitted && !self.is_leased { self.quotas } else { &[] };
         let is_near = |quota: &Decision| quota.remaining.saturating_mul(NEAR) <= quota.limit;
         quotas.iter().enumerate().filter(move |(_, quota)| is_near(quota)).map(|(i, _)| i)
@@ -111,6 +111,39 @@ impl<'a> Outcome<'a> {
                 at: outcome.at_of(applied),
                 quotas: outcome.quotas_of(applied),
             })
+        })
+    }
+
+    /// [`Outcome::rules`] for a request that has waited this long for [`Answer::Retry`]: a rule that
+    /// lets requests wait has then delayed it, not allowed it at once.
+    ///
+    /// [`Answer::Retry`]: crate::Answer::Retry
+    pub fn rules_after(&self, waited: Span) -> impl Iterator<Item = (usize, RuleResult)> + use<'a> {
+        let outcome = *self;
+        self.rules().map(move |(index, result)| (index, outcome.after(waited, index, result)))
+    }
+
+    /// The result of the rule of this index for a request that has waited so long.
+    fn after(&self, waited: Span, rule: usize, result: RuleResult) -> RuleResult {
+        let waits = || {
+            let action = self.policy.rules.get(rule).map(|rule| &rule.action);
+            matches!(action, Some(Action::Delay(_)))
+        };
+        match result {
+            RuleResult::Allowed if waited > Span::ZERO && waits() => RuleResult::Delayed,
+            _ => result,
+        }
+    }
+
+    /// [`Outcome::decisions`] with the results of [`Outcome::rules_after`].
+    pub fn decisions_after(
+        &self,
+        waited: Span,
+    ) -> impl Iterator<Item = RuleDecision<'a>> + use<'a> {
+        let outcome = *self;
+        self.decisions().map(move |decision| RuleDecision {
+            result: outcome.after(waited, decision.rule, decision.result),
+            ..decision
         })
     }
 

@@ -91,10 +91,10 @@ impl Counters {
         self.count_answer(outcome, waited);
         let mut rules = (!self.is_off).then(|| self.rules.try_borrow_mut().ok()).flatten();
         let mut is_notable = false;
-        for (decision, (_, result)) in outcome.decisions().zip(outcome.rules_after(waited)) {
-            is_notable |= Kind::of(result, decision.is_binding).is_some();
+        for decision in outcome.decisions_after(waited) {
+            is_notable |= Kind::of(decision.result, decision.is_binding).is_some();
             if let Some(rules) = &mut rules {
-                rules.count(policy, &decision, result);
+                rules.count(policy, &decision);
             }
         }
         is_notable
@@ -162,13 +162,13 @@ impl Waits {
 }
 
 impl Rules {
-    fn count(&mut self, policy: &Policy, decision: &RuleDecision<'_>, result: RuleResult) {
+    fn count(&mut self, policy: &Policy, decision: &RuleDecision<'_>) {
         let of = (policy.version(), policy.fingerprint());
         if of != (self.policy.version, self.policy.fingerprint) {
             // A request that was planned before the policy changed does not change it back.
             if of.0 < self.policy.version {
                 let Some(mut block) = Block::new(policy, decision) else { return };
-                block.count(decision, result);
+                block.count(decision);
                 self.has_earlier = true;
                 return self.end(&mut block);
             }
@@ -190,7 +190,7 @@ impl Rules {
             *slot = Block::new(policy, decision).map(Box::new);
         }
         if let Some(block) = slot {
-            block.count(decision, result);
+            block.count(decision);
         }
     }
 
@@ -233,15 +233,15 @@ impl Block {
         Some(Self { rule, tier, quotas, results, near })
     }
 
-    fn count(&mut self, decision: &RuleDecision<'_>, result: RuleResult) {
-        let row = decision.said_by(result).map_or(0, |quota| quota.saturating_add(1));
+    fn count(&mut self, decision: &RuleDecision<'_>) {
+        let row = decision.said_by().map_or(0, |quota| quota.saturating_add(1));
         // A tenant's own quotas have no rows: their names are data.
         let row = if row < self.results.len() { row } else { 0 };
-        let cell = self.results.get_mut(row).and_then(|row| row.get_mut(result.index()));
+        let cell = self.results.get_mut(row).and_then(|row| row.get_mut(decision.result.index()));
         if let Some(cell) = cell {
             *cell = cell.saturating_add(1);
         }
-        for quota in decision.nearly_used_up(result) {
+        for quota in decision.nearly_used_up() {
             if let Some(near) = self.near.get_mut(quota) {
                 *near = near.saturating_add(1);
             }
