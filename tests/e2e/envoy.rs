@@ -8,6 +8,7 @@ mod envoy_cases_real;
 mod envoy_charging;
 mod envoy_check;
 mod envoy_compile;
+mod envoy_compiled;
 mod envoy_config;
 mod envoy_day;
 mod envoy_exact;

@@ -121,10 +121,11 @@ fn no_header_traps_and_none_can_hide() {
     assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 0);
 }
 
-// What an operator may write: JSON in a string, or YAML, which Envoy hands over as protobuf.
+// What an operator may write: JSON in a string or as bytes, or YAML, which Envoy hands over as
+// protobuf. So may a compiled policy be, which is what the slim module is tried with.
 #[test]
-fn text_and_struct_are_the_same_policy() {
-    let answers = [As::Text, As::Struct].map(|form| {
+fn text_struct_and_bytes_are_the_same_policy() {
+    let answers = [As::Text, As::Struct, As::Bytes].map(|form| {
         let filters = vec![tollgate(&layered(), "vm", form)];
         let envoy = Setup::new(1, vec![Listener::new("main", filters)]).start();
         let mut client = envoy.client();
@@ -134,5 +135,6 @@ fn text_and_struct_are_the_same_policy() {
         })
     });
     assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0], answers[2]);
     assert_eq!(answers[0][2].0, 429);
 }

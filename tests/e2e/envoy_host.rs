@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use wasmi::{Caller, Config, Engine, Extern, Instance, Linker, Memory, Module, Store, Val};
 
-use crate::envoy_server::filter_wasm;
+use crate::envoy_server::{compiled, filter_wasm, reads_documents};
 
 const OK: u32 = 0;
 const NOT_FOUND: u32 = 1;
@@ -179,14 +179,21 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// A worker that shares `shared`, with `policy` configured.
+    /// A worker that shares `shared`, with `policy` configured, compiled where the module reads no
+    /// documents.
     pub fn new(policy: &Value, shared: &Shared) -> Self {
         let mut filter = Self::without_policy(shared);
-        assert!(filter.configure(policy.to_string().as_bytes()), "{:?}", filter.log());
+        let mut configuration = Vec::new();
+        match if reads_documents() { None } else { compiled(policy) } {
+            Some(plugin) => plugin.write_compiled(&mut configuration),
+            None => configuration = policy.to_string().into_bytes(),
+        }
+        assert!(filter.configure(&configuration), "{:?}", filter.log());
         filter
     }
 
-    fn without_policy(shared: &Shared) -> Self {
+    /// A worker that is not configured yet.
+    pub fn without_policy(shared: &Shared) -> Self {
         Self::instantiate(&FILTER, shared, None)
     }
 

@@ -10,9 +10,11 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use base64ct::{Base64, Encoding};
 use serde_json::{Value, json};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::process::{self, Server, TempDir};
+use tollgate_policy::{Plugin, Surface};
 
 const RUN: &str = "cargo xtask test envoy";
 
@@ -24,25 +26,67 @@ pub fn filter_wasm() -> PathBuf {
     process::required_path("TOLLGATE_ENVOY_WASM", RUN)
 }
 
+/// True unless the module under test is the slim one, which takes compiled policies alone.
+pub fn reads_documents() -> bool {
+    filter_wasm().file_stem().is_none_or(|name| name != "tollgate-envoy-slim")
+}
+
+/// What was compiled of a plugin's configuration; `None` where it is to be refused, or follows a
+/// server.
+pub fn compiled(policy: &Value) -> Option<Plugin> {
+    let plugin = Plugin::compile(&policy.to_string(), Surface::Envoy).ok()?;
+    plugin.policy_from.is_none().then_some(plugin)
+}
+
 /// How a policy is written into the plugin's configuration.
 #[derive(Clone, Copy, Debug)]
 pub enum As {
     Text,
     Struct,
+    #[allow(dead_code, reason = "the tests of a fleet use one form")]
+    Bytes,
 }
 
-/// The filter with a policy.
+impl As {
+    /// A document, as it is.
+    fn document(self, policy: &Value) -> Value {
+        match self {
+            Self::Text => value_of("StringValue", &json!(policy.to_string())),
+            Self::Struct => value_of("Struct", policy),
+            Self::Bytes => {
+                value_of("BytesValue", &json!(Base64::encode_string(policy.to_string().as_bytes())))
+            }
+        }
+    }
+
+    /// A compiled policy.
+    pub fn compiled(self, plugin: &Plugin) -> Value {
+        let text = plugin.to_compiled_text();
+        match self {
+            Self::Text => value_of("StringValue", &json!(text)),
+            Self::Struct => value_of("Struct", &json!({"compiled": text})),
+            // In JSON the bytes are base64, too.
+            Self::Bytes => value_of("BytesValue", &json!(text)),
+        }
+    }
+}
+
+fn value_of(message: &str, value: &Value) -> Value {
+    json!({"@type": format!("type.googleapis.com/google.protobuf.{message}"), "value": value})
+}
+
+/// The filter with a policy, compiled where the module under test reads no documents.
 pub fn tollgate(policy: &Value, vm_id: &str, form: As) -> Value {
-    let configuration = match form {
-        As::Text => json!({
-            "@type": "type.googleapis.com/google.protobuf.StringValue",
-            "value": policy.to_string(),
-        }),
-        As::Struct => json!({
-            "@type": "type.googleapis.com/google.protobuf.Struct",
-            "value": policy,
-        }),
+    let plugin = if reads_documents() { None } else { compiled(policy) };
+    let configuration = match plugin {
+        Some(plugin) => form.compiled(&plugin),
+        None => form.document(policy),
     };
+    configured(&configuration, vm_id)
+}
+
+/// The filter with a configuration, of whatever form.
+pub fn configured(configuration: &Value, vm_id: &str) -> Value {
     json!({
         "name": "tollgate",
         "typed_config": {

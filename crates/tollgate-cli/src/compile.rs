@@ -8,16 +8,17 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::{Plugin, Surface};
 
 use crate::end::End;
-use crate::source::{self, Compiled, Source};
+use crate::source::{self, Source};
 use crate::values::surface_parser;
 use crate::{command, output};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompileArgs {
-    /// The policy in JSON or YAML; - reads the standard input
+    /// The policy in JSON or YAML, for envoy also with "fleet" beside it; - reads the standard
+    /// input
     pub(crate) policy: PathBuf,
     /// Where it is enforced
     #[arg(long, value_parser = surface_parser())]
@@ -26,40 +27,46 @@ pub(crate) struct CompileArgs {
     /// becomes a module for a Worker
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write the bytes as text, for a configuration of Envoy: the value of a StringValue or a
+    /// BytesValue, or of the field "compiled" of a Struct
+    #[arg(long)]
+    pub(crate) base64: bool,
 }
 
 /// Compiles and writes; warnings go to the standard error.
 pub(crate) fn run(args: &CompileArgs) -> Result<(), End> {
     let (file, source) = source::load(&args.policy)?;
     let compiled = match source {
-        Source::Policy(document) => source::compile(&document, &[args.surface]),
-        Source::Fault(fault) => Compiled::failed(fault, &[args.surface]),
+        Source::Policy(document) => source::compile_plugin(&document, args.surface),
+        Source::Fault(fault) => Err(vec![fault.into()]),
         Source::Envoy(_) => {
             return Err(End::Misuse(format!(
                 "{file} is a configuration of Envoy; give the policy"
             )));
         }
     };
-    let Some((_, policy)) = compiled.policies.first() else {
-        return Err(command::refuse(&compiled.problems, &file));
-    };
-    command::warn(&compiled.warnings, &file);
+    let (plugin, warnings) = compiled.map_err(|problems| command::refuse(&problems, &file))?;
+    command::warn(&warnings, &file);
     let mut bytes = Vec::new();
-    policy.write_compiled(&mut bytes);
-    if let Err(why) = Policy::read_compiled(&bytes, args.surface) {
+    plugin.write_compiled(&mut bytes);
+    if let Err(why) = Plugin::read_compiled(&bytes, args.surface) {
         return Err(End::Misuse(format!("what was compiled {why}; that is a mistake of ours")));
+    }
+    if args.base64 {
+        bytes = format!("{}\n", plugin.to_compiled_text()).into();
     }
     match &args.output {
         Some(path) => {
             if path.extension().is_some_and(|extension| extension == "mjs") {
-                bytes = format!("export default \"{}\";\n", policy.to_compiled_text()).into();
+                bytes = format!("export default \"{}\";\n", plugin.to_compiled_text()).into();
             }
             replace(path, &bytes).map_err(|error| End::UnwrittenFile(path.clone(), error))?;
             let surface = args.surface.name();
             output::raw(&format!("{}: {} bytes, for {surface}\n", path.display(), bytes.len()))
         }
-        None if std::io::stdout().is_terminal() => {
-            Err(End::Misuse("what is compiled is no text; name a file with -o".to_owned()))
+        None if !args.base64 && std::io::stdout().is_terminal() => {
+            let message = "what is compiled is no text; name a file with -o, or ask for --base64";
+            Err(End::Misuse(message.to_owned()))
         }
         None => output::bytes(&bytes),
     }

@@ -236,6 +236,9 @@ fn policy(config: &Node, reading: Reading) -> Result<Document, Fault> {
             "google.protobuf.Struct" | "google.protobuf.StringValue" | "google.protobuf.BytesValue",
             None,
         ) => none(line),
+        ("google.protobuf.Struct", Some(value)) if is_compiled_field(value, reading) => {
+            compiled(value.line)
+        }
         ("google.protobuf.Struct", Some(value)) => from_struct(value, reading),
         ("google.protobuf.StringValue", Some(value)) => from_text(value, reading),
         ("google.protobuf.BytesValue", Some(value)) => from_bytes(value),
@@ -265,6 +268,19 @@ fn alone(document: Document) -> Result<Document, Fault> {
     let (root, begins) = (policy.clone(), Some(policy.line.saturating_add(lines_before)));
     let tree = Some(Tree { root, reading, lines_before });
     Ok(Document { json: json(policy, reading), tree, begins })
+}
+
+/// True for an object that is nothing but a compiled policy, as text.
+fn is_compiled_field(value: &Node, reading: Reading) -> bool {
+    let [field] = value.fields() else { return false };
+    let Kind::Scalar(scalar) = &field.value.kind else { return false };
+    field.name == "compiled" && matches!(reading.value(scalar), Value::Text(_))
+}
+
+/// What was compiled was checked then.
+fn compiled<T>(line: usize) -> Result<T, Fault> {
+    let message = "a compiled policy stands here, which no person reads; check the document that it was made of";
+    fault(line, message)
 }
 
 fn from_struct(value: &Node, reading: Reading) -> Result<Document, Fault> {
@@ -301,6 +317,9 @@ fn from_text(value: &Node, reading: Reading) -> Result<Document, Fault> {
     if text.is_empty() {
         return fault(value.line, "the plugin has no configuration; put the policy there");
     }
+    if Plugin::is_compiled(text.as_bytes()) {
+        return compiled(value.line);
+    }
     let tree = || Node::parse(text).ok();
     let is_yaml = || tree().is_some_and(|root| !root.fields().is_empty());
     if !text.trim_ascii_start().starts_with('{') && is_yaml() {
@@ -331,6 +350,9 @@ fn from_bytes(value: &Node) -> Result<Document, Fault> {
         .or_else(|_| Base64Unpadded::decode_vec(text))
         .or_else(|_| Base64Url::decode_vec(text))
         .or_else(|_| Base64UrlUnpadded::decode_vec(text));
+    if decoded.as_ref().is_ok_and(|bytes| Plugin::is_compiled(bytes)) {
+        return compiled(value.line);
+    }
     match decoded.map(String::from_utf8) {
         Ok(Ok(json)) => from_json(json, value.line, None),
         Ok(Err(_)) => fault(value.line, "the policy is not UTF-8"),

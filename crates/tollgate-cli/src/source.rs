@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::de::IgnoredAny;
-use tollgate_policy::{BOOLEAN_HINT, Policy, Problem, Problems, Surface};
+use tollgate_policy::{BOOLEAN_HINT, Plugin, Policy, Problem, Problems, Surface};
 
 use crate::document::Document;
 use crate::end::End;
@@ -121,6 +121,37 @@ pub(crate) fn compile(document: &Document, surfaces: &[Surface]) -> Compiled {
         warnings: find(&warnings),
         policies,
     }
+}
+
+/// Compiles what `surface` is configured with, and says what is legal and hardly meant: a policy,
+/// or of a proxy one and whom it asks beside it. Else what is wrong with it.
+pub(crate) fn compile_plugin(
+    document: &Document,
+    surface: Surface,
+) -> Result<(Plugin, Vec<Finding>), Vec<Finding>> {
+    let find = |found: Problems| merge(&[(surface, found)], 1, document);
+    let compiled = match surface {
+        Surface::Envoy => Plugin::compile(&document.json, surface),
+        Surface::Worker | Surface::Library | Surface::Server => {
+            let alone = |policy| Plugin { policy, fleet: None, policy_from: None };
+            Policy::compile(&document.json, surface).map(alone)
+        }
+    };
+    let plugin = compiled.map_err(|found| find(with_hints(document, found, surface)))?;
+    if plugin.policy_from.is_some() {
+        return Err(vec![Finding {
+            file: None,
+            surface: None,
+            line: document.line("policy_from"),
+            path: "policy_from".to_owned(),
+            message:
+                "what a server gives is a document, which who takes a compiled policy need not \
+                      read; leave it out, or give the filter the document"
+                    .to_owned(),
+        }]);
+    }
+    let warnings = find(plugin.policy.warnings().clone());
+    Ok((plugin, warnings))
 }
 
 impl Compiled {

@@ -11,7 +11,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::{Plugin, Policy, Surface};
 
 use support::{tollgate, tollgate_reading};
 
@@ -60,6 +60,57 @@ fn a_module_has_the_same_bytes_as_text() {
     let text = Policy::compile(GOOD, Surface::Worker).unwrap().to_compiled_text();
     let module = fs::read_to_string(folder.join("p.mjs")).unwrap();
     assert_eq!(module, format!("export default \"{text}\";\n"));
+}
+
+// Guards: a filter that cannot ask for the counts of its fleet, because what it is told beside the
+// policy was lost when it was compiled.
+#[test]
+fn a_proxy_is_told_whom_it_asks_as_text_too() {
+    let folder = folder("fleet");
+    let fleet = r#"{"cluster": "authority", "secret": "0123456789abcdef"}"#;
+    let document = format!(r#"{{"policy": {GOOD}, "fleet": {fleet}}}"#);
+    fs::write(folder.join("plugin.json"), &document).unwrap();
+    let ran = tollgate(&folder, &["compile", "plugin.json", "--surface", "envoy", "--base64"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let text = Plugin::compile(&document, Surface::Envoy).unwrap().to_compiled_text();
+    assert_eq!(ran.stdout, format!("{text}\n"));
+    let read = Plugin::read_compiled(ran.stdout.as_bytes(), Surface::Envoy).unwrap();
+    assert_eq!(read.fleet.unwrap().cluster, "authority");
+    // Of no other surface, nor with a server to follow.
+    let ran = tollgate(&folder, &["compile", "plugin.json", "--surface", "worker", "--base64"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    let follows =
+        document.replace("\"fleet\"", "\"policy_from\"").replace(fleet, r#"{"cluster": "a"}"#);
+    fs::write(folder.join("plugin.json"), follows).unwrap();
+    let ran = tollgate(&folder, &["compile", "plugin.json", "--surface", "envoy", "--base64"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(
+        ran.stderr.contains("policy_from: what a server gives is a document"),
+        "{}",
+        ran.stderr
+    );
+}
+
+// Guards: "not JSON" about a policy that is good.
+#[test]
+fn a_compiled_policy_in_a_configuration_of_envoy_is_called_what_it_is() {
+    let folder = folder("configured");
+    let text = Policy::compile(GOOD, Surface::Envoy).unwrap().to_compiled_text();
+    let object = format!("{{compiled: {text}}}");
+    let forms = [("StringValue", &text), ("BytesValue", &text), ("Struct", &object)];
+    for (form, value) in forms {
+        let config = format!(
+            "http_filters:\n- name: tollgate\n  typed_config:\n    \"@type\": \
+             type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm\n    config:\n      \
+             configuration:\n        \"@type\": type.googleapis.com/google.protobuf.{form}\n        \
+             value: {value}\n"
+        );
+        fs::write(folder.join("envoy.yaml"), config).unwrap();
+        let ran = tollgate(&folder, &["check", "envoy.yaml"]);
+        assert_eq!(ran.code, 1);
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(said.contains("a compiled policy stands here"), "{form}: {said}");
+    }
 }
 
 #[test]

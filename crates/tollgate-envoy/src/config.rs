@@ -6,12 +6,19 @@
 
 use tollgate_core::Algorithm;
 use tollgate_policy::{
-    CompiledQuota, Fleet, Group, Plugin, Policy, PolicyFrom, Problems, Scope, Surface, metric_label,
+    CompiledQuota, Fleet, Group, Plugin, Policy, PolicyFrom, Scope, Surface, metric_label,
 };
 use tollgate_table::Table;
 
 use crate::directories::Directories;
-use crate::wire::structpb;
+#[cfg(feature = "document")]
+use crate::document;
+use crate::given;
+
+/// What the slim module says of everything but a compiled policy.
+#[cfg(not(feature = "document"))]
+const NOT_COMPILED: &str = "this module reads no documents; give it what \"tollgate compile policy.json \
+    --surface envoy --base64\" writes, or load tollgate-envoy.wasm instead of tollgate-envoy-slim.wasm";
 
 /// A policy in force.
 pub struct Config {
@@ -34,16 +41,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Compiles a plugin configuration, a policy or one and whom to ask beside it: JSON text
+    /// Reads a plugin configuration: a compiled policy in one of the forms of [`given::compiled`],
+    /// or, where documents are read, a policy or one and whom to ask beside it: JSON text
     /// (`StringValue`, `BytesValue`) or a serialised `google.protobuf.Struct` (YAML inside the
     /// Envoy configuration). `scope` is the plugin's own name, see [`Table::new`].
     ///
     /// # Errors
     /// Every problem, one line each.
     pub fn compile(configuration: &[u8], scope: &[u8]) -> Result<Self, Vec<String>> {
-        let text = document(configuration).map_err(|problem| vec![problem])?;
-        let Plugin { policy, fleet, policy_from } =
-            Plugin::compile(&text, Surface::Envoy).map_err(|problems| lines(&problems))?;
+        let Plugin { policy, fleet, policy_from } = plugin(configuration)?;
         Ok(Self { policy_from, ..Self::of(policy, fleet, scope)? })
     }
 
@@ -51,9 +57,9 @@ impl Config {
     ///
     /// # Errors
     /// Every problem, one line each.
+    #[cfg(feature = "document")]
     pub fn followed(text: &str, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {
-        let policy = Policy::compile(text, Surface::Envoy).map_err(|problems| lines(&problems))?;
-        Self::of(policy, fleet, scope)
+        Self::of(document::policy(text)?, fleet, scope)
     }
 
     fn of(policy: Policy, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {
@@ -80,8 +86,18 @@ impl Config {
     }
 }
 
-fn lines(problems: &Problems) -> Vec<String> {
-    problems.0.iter().map(ToString::to_string).collect()
+fn plugin(configuration: &[u8]) -> Result<Plugin, Vec<String>> {
+    if configuration.is_empty() {
+        return Err(vec!["the plugin has no configuration; put the policy there".into()]);
+    }
+    if let Some(compiled) = given::compiled(configuration) {
+        let read = Plugin::read_compiled(&compiled, Surface::Envoy);
+        return read.map_err(|why| vec![format!("the compiled policy {why}")]);
+    }
+    #[cfg(feature = "document")]
+    return document::plugin(configuration);
+    #[cfg(not(feature = "document"))]
+    return Err(vec![NOT_COMPILED.into()]);
 }
 
 /// What the filter cannot keep of what rules say of a fleet.
@@ -125,22 +141,6 @@ fn plugin_label(scope: &[u8]) -> String {
         .map_or_else(|| "tollgate".into(), |name| metric_label(&String::from_utf8_lossy(name)))
 }
 
-/// The policy's JSON text.
-///
-/// JSON holds no control characters but white space. A serialised `Struct` with at least one field
-/// always holds others (the tag of a map entry's value is 0x12), although it may begin like white
-/// space.
-fn document(configuration: &[u8]) -> Result<String, String> {
-    if configuration.is_empty() {
-        return Err("the plugin has no configuration; put the policy there".into());
-    }
-    if configuration.iter().any(|byte| *byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')) {
-        return structpb::to_json(configuration).map_err(|error| error.message().into());
-    }
-    let text = core::str::from_utf8(configuration);
-    text.map(Into::into).map_err(|_| "the policy is not UTF-8".into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +160,7 @@ mod tests {
     }
 
     // Guards: twelve filters that each admit the whole limit, though the policy says one count.
+    #[cfg(feature = "document")]
     #[test]
     fn a_count_of_the_fleet_is_refused_without_an_authority() {
         let policy = br#"{"version": 1, "rules": [
@@ -172,24 +173,44 @@ mod tests {
         );
     }
 
+    // Guards: an authority that is lost when the policy is compiled, or is asked otherwise.
     #[test]
-    fn text_is_taken_as_it_is() {
-        for text in ["{}", " \r\n\t{\"a\":\n1}", "not json"] {
-            assert_eq!(document(text.as_bytes()), Ok(text.into()));
-        }
+    fn whom_to_ask_is_compiled_with_the_policy() {
+        let document = r#"{"fleet": {"cluster": "a", "path": "/l", "token": "t", "secret": "0123456789abcdef"},
+            "policy": {"version": 1, "rules": [{"name": "r", "key": [], "scope": "fleet",
+                "quotas": [{"limit": 1, "window": "1s"}]}]}}"#;
+        let plugin = Plugin::compile(document, Surface::Envoy).unwrap();
+        let config = Config::compile(plugin.to_compiled_text().as_bytes(), b"").ok().unwrap();
+        let (read, written) = (config.fleet.unwrap(), plugin.fleet.unwrap());
+        assert_eq!(format!("{read:?}"), format!("{written:?}"));
+        assert_eq!((&*read.cluster, &*read.path), ("a", "/l"));
+        assert!(config.has_fleet);
     }
 
-    #[test]
-    fn a_struct_is_known_by_its_control_bytes() {
-        // {"version": 1}: it begins with a line feed, like an indented text might.
-        let bytes = b"\n\x14\n\x07version\x12\x09\x11\0\0\0\0\0\0\xf0\x3f";
-        assert_eq!(document(bytes), Ok("{\"version\":1}".into()));
-        assert!(document(b"\n\x14\n\x07version").is_err());
+    fn refused(configuration: &[u8]) -> Vec<String> {
+        Config::compile(configuration, b"").err().expect("it is refused")
     }
 
+    const DAMAGED: &str =
+        "the compiled policy is damaged: it was cut or changed; compile the policy again";
+
+    // Guards: what an operator is told who gives the wrong file, in each module.
     #[test]
-    fn nothing_and_no_text_are_refused() {
-        assert!(document(b"").is_err());
-        assert_eq!(document(b"{\"\xff\"}"), Err("the policy is not UTF-8".into()));
+    fn what_is_no_policy_is_refused_in_words() {
+        assert_eq!(refused(b""), ["the plugin has no configuration; put the policy there"]);
+        assert_eq!(refused(b"\0tollgate"), [DAMAGED]);
+        assert_eq!(refused(b"AHRvbGxnYXRl"), [DAMAGED]);
+        assert_eq!(refused(b"{\"compiled\": \"AHRvbGxnYXRl\"}"), [DAMAGED]);
+        assert_eq!(
+            refused(b"{\"compiled\": \"\"}"),
+            ["the compiled policy is no compiled policy; make one with \"tollgate compile\""]
+        );
+    }
+
+    #[cfg(not(feature = "document"))]
+    #[test]
+    fn a_document_is_refused_with_what_to_do() {
+        assert_eq!(refused(b"{\"version\": 1, \"rules\": []}"), [NOT_COMPILED]);
+        assert_eq!(refused(b"\n\x14\n\x07version\x12\x09\x11\0\0\0\0\0\0\xf0\x3f"), [NOT_COMPILED]);
     }
 }

@@ -17,6 +17,9 @@
 //!   what quotas their records are of; `denial_cache`: what this worker saw denied; `guesses`:
 //!   what it wrote last, which need not be read; `waiting`: those who wait; `timer`: the host's,
 //!   for all who want to be called.
+//! - `given`: what a configuration is; `document`: what is compiled here. Without the feature
+//!   `document`, which makes the slim module, only what was compiled before is read, and `unread`
+//!   stands where `follow` does.
 //! - `follow`: a policy that comes from a server, with `kept` (the last good one), `turn` (who
 //!   compiles) and `said` (what the log was told of it).
 //! - `paused`: a request under rules of a fleet, with `lease` (how far it is); `authority`: what is
@@ -54,9 +57,17 @@ mod arrival;
 mod authority;
 mod breaker;
 mod crowd;
+#[cfg(feature = "document")]
+mod document;
+#[cfg(feature = "document")]
 mod follow;
+#[cfg(not(feature = "document"))]
+#[path = "unread.rs"]
+mod follow;
+mod given;
 mod guesses;
 mod holdings;
+#[cfg(feature = "document")]
 mod kept;
 mod labels;
 mod lease;
@@ -69,11 +80,13 @@ mod question;
 mod refused_keys;
 mod retry;
 mod rule_metrics;
+#[cfg(feature = "document")]
 mod said;
 mod shared_seed;
 mod spending;
 mod tally;
 mod timer;
+#[cfg(feature = "document")]
 mod turn;
 mod waiting;
 

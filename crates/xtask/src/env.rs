@@ -11,7 +11,7 @@
 //! | `TOLLGATE_REDIS_BIN` | the redis-server binary |
 //! | `TOLLGATE_PROMETHEUS_BIN` | the prometheus binary |
 //! | `TOLLGATE_PROMTOOL_BIN` | Prometheus' checker of metrics |
-//! | `TOLLGATE_ENVOY_WASM` | the filter as it is shipped |
+//! | `TOLLGATE_ENVOY_WASM` | the filter as it is shipped, either module |
 //! | `TOLLGATE_IMAGES` | the folder with the filter's images |
 //! | `TOLLGATE_REGISTRY_BIN` | a registry of images |
 //! | `TOLLGATE_CLOCK` | the library that gives a server the clock of a test (`tests/clock`) |

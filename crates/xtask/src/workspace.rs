@@ -51,6 +51,11 @@ impl Workspace {
         self.out.join("tollgate-envoy.wasm")
     }
 
+    /// The one that takes compiled policies alone.
+    pub fn envoy_slim_wasm(&self) -> PathBuf {
+        self.out.join("tollgate-envoy-slim.wasm")
+    }
+
     /// What end-to-end tests preload into Envoy, built by their step.
     pub fn clock_library(&self) -> PathBuf {
         self.target.join("release-test/libtollgate_clock.so")

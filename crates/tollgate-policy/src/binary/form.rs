@@ -168,6 +168,12 @@ impl PolicyForm {
         }
     }
 
+    /// The policy that `rest` is, up to its end.
+    pub(super) fn read_last(mut rest: Bytes<'_>, surface: Surface) -> Option<Policy> {
+        let form = Self::read(&mut rest).filter(|_| rest.0.is_empty());
+        form.filter(Self::is_within_bounds)?.policy(surface)
+    }
+
     /// The policy that is spelled so, which is [within bounds](Self::is_within_bounds); `None`
     /// where its rules or groups do not fit together.
     pub(super) fn policy(self, surface: Surface) -> Option<Policy> {

@@ -10,7 +10,7 @@
 //! | 1 | [`VERSION`] |
 //! | 8 | the shape: a hash of the names and kinds of everything that follows |
 //! | 1 | the surface |
-//! | | the policy: `form.rs`, `rule_form.rs` |
+//! | | the policy: `form.rs`, `rule_form.rs`; before it, for a proxy, whom it asks: `plugin_form.rs` |
 //! | 8 | the checksum of all before it, SipHash-1-3 |
 //!
 //! Numbers of eight bytes are little-endian.
@@ -29,6 +29,7 @@
 
 mod coded;
 mod form;
+mod plugin_form;
 mod rule_form;
 mod values;
 
@@ -117,14 +118,7 @@ impl Policy {
     /// They hold everything that the document says, the keys of tokens and the salts among it, so
     /// they are as secret as that is.
     pub fn write_compiled(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(MAGIC);
-        out.push(VERSION);
-        out.extend(SHAPE.to_le_bytes());
-        self.surface.write(out);
-        PolicyForm::of(self).write(out);
-        let sum = checksum(out.get(start..).unwrap_or_default());
-        out.extend(sum.to_le_bytes());
+        sealed(MAGIC, SHAPE, self.surface, out, |out| PolicyForm::of(self).write(out));
     }
 
     /// The same bytes as text, in base64 with padding, for configurations that are text.
@@ -186,24 +180,54 @@ impl Policy {
     /// # Ok::<(), tollgate_policy::Problems>(())
     /// ```
     pub fn read_compiled(bytes: &[u8], surface: Surface) -> Result<Self, NotCompiled> {
-        let mut rest = Bytes(bytes.strip_prefix(MAGIC).ok_or(NotCompiled::Other)?);
-        let version = rest.byte().ok_or(NotCompiled::Damaged)?;
-        let shape = rest.array().ok_or(NotCompiled::Damaged)?;
-        if version != VERSION || u64::from_le_bytes(shape) != SHAPE {
-            return Err(NotCompiled::OtherVersion);
-        }
-        let (checked, sum) = bytes.split_last_chunk().ok_or(NotCompiled::Damaged)?;
-        let body = rest.0.split_last_chunk::<8>().map(|(body, _)| body);
-        let is_whole = bytes.len() <= MAX_COMPILED && checksum(checked) == u64::from_le_bytes(*sum);
-        let mut rest = Bytes(body.filter(|_| is_whole).ok_or(NotCompiled::Damaged)?);
-        let compiled_for = Surface::read(&mut rest).ok_or(NotCompiled::Impossible)?;
-        if compiled_for != surface {
-            return Err(NotCompiled::OtherSurface { compiled_for, wanted: surface });
-        }
-        let form = PolicyForm::read(&mut rest).filter(|_| rest.0.is_empty());
-        let form = form.filter(PolicyForm::is_within_bounds);
-        form.and_then(|form| form.policy(surface)).ok_or(NotCompiled::Impossible)
+        let Whole(rest) = opened(MAGIC, SHAPE, bytes, surface)?;
+        PolicyForm::read_last(rest, surface).ok_or(NotCompiled::Impossible)
     }
+}
+
+/// Appends a header, what `body` writes, and the checksum of both.
+fn sealed(
+    magic: &[u8; 9],
+    shape: u64,
+    surface: Surface,
+    out: &mut Vec<u8>,
+    body: impl FnOnce(&mut Vec<u8>),
+) {
+    let start = out.len();
+    out.extend_from_slice(magic);
+    out.push(VERSION);
+    out.extend(shape.to_le_bytes());
+    surface.write(out);
+    body(out);
+    let sum = checksum(out.get(start..).unwrap_or_default());
+    out.extend(sum.to_le_bytes());
+}
+
+/// What stands between a header and a checksum that are as they must be.
+struct Whole<'a>(Bytes<'a>);
+
+/// Checks the header and the checksum of what [`sealed`] wrote for `surface`.
+fn opened<'a>(
+    magic: &[u8; 9],
+    shape: u64,
+    bytes: &'a [u8],
+    surface: Surface,
+) -> Result<Whole<'a>, NotCompiled> {
+    let mut rest = Bytes(bytes.strip_prefix(magic).ok_or(NotCompiled::Other)?);
+    let version = rest.byte().ok_or(NotCompiled::Damaged)?;
+    let written = rest.array().ok_or(NotCompiled::Damaged)?;
+    if version != VERSION || u64::from_le_bytes(written) != shape {
+        return Err(NotCompiled::OtherVersion);
+    }
+    let (checked, sum) = bytes.split_last_chunk().ok_or(NotCompiled::Damaged)?;
+    let body = rest.0.split_last_chunk::<8>().map(|(body, _)| body);
+    let is_whole = bytes.len() <= MAX_COMPILED && checksum(checked) == u64::from_le_bytes(*sum);
+    let mut rest = Bytes(body.filter(|_| is_whole).ok_or(NotCompiled::Damaged)?);
+    let compiled_for = Surface::read(&mut rest).ok_or(NotCompiled::Impossible)?;
+    if compiled_for != surface {
+        return Err(NotCompiled::OtherSurface { compiled_for, wanted: surface });
+    }
+    Ok(Whole(rest))
 }
 
 /// The checksum of a compiled policy: its key tells it from every other hash here.

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::*;
+use crate::compile::plugin::Plugin;
 
 /// Everything that a document may say on one surface or another.
 const FULL: &str = r#"{
@@ -94,7 +95,7 @@ fn all(policy: &Policy) -> String {
     format!("{without:#?}")
 }
 
-fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = checksum(&bytes);
     bytes.extend(sum.to_le_bytes());
     bytes
@@ -179,7 +180,7 @@ fn a_byte_that_is_changed_with_its_checksum_gives_none_or_one_that_is_written_so
             for value in [0, 1, 2, 0x7f, 0x80, 0xff, body[i].wrapping_add(1), body[i] ^ 0x20] {
                 let mut changed = body.to_vec();
                 changed[i] = value;
-                let changed = sealed(changed);
+                let changed = resealed(changed);
                 for surface in Surface::ALL {
                     if let Ok(policy) = Policy::read_compiled(&changed, surface) {
                         assert_eq!(written(&policy), changed, "byte {i}");
@@ -201,7 +202,7 @@ fn whatever_is_cut_out_of_the_middle_gives_none_or_one_that_is_written_so() {
         for len in [1, 2, 9] {
             let mut cut = body.to_vec();
             cut.drain(i..(i + len).min(body.len()));
-            let cut = sealed(cut);
+            let cut = resealed(cut);
             if let Ok(policy) = Policy::read_compiled(&cut, Surface::Worker) {
                 assert_eq!(written(&policy), cut);
             }
@@ -219,13 +220,13 @@ fn it_says_why_not() {
     let mut other = bytes[..bytes.len() - 8].to_vec();
     other[9] += 1;
     assert!(!Policy::is_compiled_here(&other) && Policy::is_compiled_here(&bytes));
-    assert_eq!(why(&sealed(other), Surface::Envoy), NotCompiled::OtherVersion);
+    assert_eq!(why(&resealed(other), Surface::Envoy), NotCompiled::OtherVersion);
     let mut long = bytes[..bytes.len() - 8].to_vec();
     long.resize(MAX_COMPILED, 0);
-    assert_eq!(why(&sealed(long), Surface::Envoy), NotCompiled::Damaged, "too long");
+    assert_eq!(why(&resealed(long), Surface::Envoy), NotCompiled::Damaged, "too long");
     let mut more = bytes[..bytes.len() - 8].to_vec();
     more.push(0);
-    assert_eq!(why(&sealed(more), Surface::Envoy), NotCompiled::Impossible);
+    assert_eq!(why(&resealed(more), Surface::Envoy), NotCompiled::Impossible);
     for why in [
         NotCompiled::Other,
         NotCompiled::OtherVersion,
@@ -263,4 +264,84 @@ fn the_longest_document_has_room() {
     let read = Policy::read_compiled(&bytes, Surface::Worker).unwrap();
     assert_eq!(read.quota_sets().len(), policy.quota_sets().len());
     assert_eq!(written(&read), bytes);
+}
+
+/// A proxy that asks an authority.
+fn asking() -> Plugin {
+    let document = format!(
+        r#"{{"policy": {FLEET}, "fleet": {{"cluster": "a", "path": "/l", "token": "t",
+        "secret": "0123456789abcdef", "timeout": "1s"}}}}"#
+    );
+    Plugin::compile(&document, Surface::Envoy).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn plugin_in_words(Plugin { policy, fleet, policy_from }: &Plugin) -> String {
+    format!("{} {fleet:#?} {policy_from:#?}", all(policy))
+}
+
+#[test]
+fn whom_a_proxy_asks_is_read_as_it_was_written() {
+    let plugin = asking();
+    let mut bytes = Vec::new();
+    plugin.write_compiled(&mut bytes);
+    let text = plugin.to_compiled_text();
+    let (head, tail) = text.split_at(text.len() / 2);
+    let folded = format!(" {head}\n\t{tail}\r\n");
+    for given in [&bytes[..], text.as_bytes(), folded.as_bytes()] {
+        assert!(Plugin::is_compiled(given));
+        let read = Plugin::read_compiled(given, Surface::Envoy).unwrap();
+        assert_eq!(plugin_in_words(&read), plugin_in_words(&plugin));
+        let again = read.to_compiled_text();
+        assert_eq!(again, text, "there is one spelling");
+    }
+    let policy = Plugin { fleet: None, ..plugin };
+    let mut alone = Vec::new();
+    policy.write_compiled(&mut alone);
+    assert_eq!(alone, written(&policy.policy));
+    let read = Plugin::read_compiled(policy.to_compiled_text().as_bytes(), Surface::Envoy).unwrap();
+    assert!(read.fleet.is_none());
+    assert_eq!(all(&read.policy), all(&policy.policy));
+}
+
+// Guards: a cut or changed byte that is taken for a policy, or traps, and a text that is none.
+#[test]
+fn no_changed_plugin_is_read() {
+    let mut bytes = Vec::new();
+    asking().write_compiled(&mut bytes);
+    for len in 0..bytes.len() {
+        assert!(Plugin::read_compiled(&bytes[..len], Surface::Envoy).is_err(), "{len}");
+    }
+    for at in 0..bytes.len() {
+        bytes[at] ^= 1;
+        assert!(Plugin::read_compiled(&bytes, Surface::Envoy).is_err(), "{at}");
+        let body = bytes[..bytes.len() - 8].to_vec();
+        let _ = Plugin::read_compiled(&resealed(body), Surface::Envoy); // no trap
+        bytes[at] ^= 1;
+    }
+    let refused = |given: &[u8], surface| Plugin::read_compiled(given, surface).unwrap_err();
+    assert_eq!(refused(b"AHRvbGxwbHVn!", Surface::Envoy), NotCompiled::Damaged);
+    assert_eq!(refused(b"{}", Surface::Envoy), NotCompiled::Other);
+    let text = asking().to_compiled_text();
+    let other = refused(text.as_bytes(), Surface::Worker);
+    let (compiled_for, wanted) = (Surface::Envoy, Surface::Worker);
+    assert_eq!(other, NotCompiled::OtherSurface { compiled_for, wanted });
+    assert!(!Plugin::is_compiled(b"{\"version\": 1}"));
+}
+
+// Guards: a header of a question with a line break in it, because the bytes are believed.
+#[test]
+fn what_no_document_can_say_of_an_authority_is_refused() {
+    let changed = |change: fn(&mut crate::compile::plugin::Fleet)| {
+        let mut plugin = asking();
+        change(plugin.fleet.as_mut().unwrap());
+        let text = plugin.to_compiled_text();
+        Plugin::read_compiled(text.as_bytes(), Surface::Envoy).err()
+    };
+    assert_eq!(changed(|_| {}), None);
+    let impossible = Some(NotCompiled::Impossible);
+    assert_eq!(changed(|fleet| fleet.cluster = String::new()), impossible);
+    assert_eq!(changed(|fleet| fleet.authority.push('\n')), impossible);
+    assert_eq!(changed(|fleet| fleet.path = "p".repeat(1025)), impossible);
+    assert_eq!(changed(|fleet| fleet.token = Some("a b".into())), impossible);
+    assert_eq!(changed(|fleet| fleet.timeout = tollgate_core::Span::from_secs(11)), impossible);
 }

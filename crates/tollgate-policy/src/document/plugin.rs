@@ -76,8 +76,7 @@ pub(crate) struct Visible<const MIN: usize, const MAX: usize>(pub(crate) String)
 impl<const MIN: usize, const MAX: usize> FromNode for Visible<MIN, MAX> {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         if let Node::Text(text) = node
-            && (MIN..=MAX).contains(&text.len())
-            && text.bytes().all(|byte| byte.is_ascii_graphic())
+            && is_visible(text, MIN, MAX)
         {
             return Some(Self(text.clone()));
         }
@@ -89,13 +88,18 @@ impl<const MIN: usize, const MAX: usize> FromNode for Visible<MIN, MAX> {
     schema!({"type": "string", "minLength": MIN, "maxLength": MAX, "pattern": "^[!-~]*$"});
 }
 
+/// True for a text of `min` to `max` visible characters.
+pub(crate) fn is_visible(text: &str, min: usize, max: usize) -> bool {
+    (min..=max).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// For how long an answer is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeout(pub(crate) Span);
 
 /// Nothing answers sooner; and no client waits longer for the first byte.
-const MIN_TIMEOUT: Span = Span::from_millis(1);
-const MAX_TIMEOUT: Span = Span::from_secs(10);
+pub(crate) const MIN_TIMEOUT: Span = Span::from_millis(1);
+pub(crate) const MAX_TIMEOUT: Span = Span::from_secs(10);
 
 impl FromNode for Timeout {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {

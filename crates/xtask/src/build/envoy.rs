@@ -18,7 +18,22 @@ use std::{fs, path::Path, process::Command};
 const EXPORTS: &str = "crates/tollgate-envoy/src/exports.txt";
 
 /// What is shipped of it, in target/tollgate.
-pub const MODULES: [&str; 1] = ["tollgate-envoy.wasm"];
+pub const MODULES: [&str; 2] = [FILTER.file, SLIM.file];
+
+/// How a module is compiled: profiles of the root `Cargo.toml` that differ in their folders.
+struct Module {
+    file: &'static str,
+    profile: &'static str,
+    features: &'static [&'static str],
+}
+
+const FILTER: Module = Module { file: "tollgate-envoy.wasm", profile: "filter", features: &[] };
+/// It takes compiled policies alone.
+const SLIM: Module = Module {
+    file: "tollgate-envoy-slim.wasm",
+    profile: "slim",
+    features: &["--no-default-features"],
+};
 
 /// What rustc 1.95 uses by default. Never `--all-features`: V8 refuses what that writes.
 const WASM_OPT: &[&str] = &[
@@ -36,32 +51,40 @@ const WASM_OPT: &[&str] = &[
 
 pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
     tools::ensure(workspace, &[&tools::WASM_TARGET])?;
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(&workspace.root);
-    cargo.args(["build", "--release", "-p", "tollgate-envoy", "--target", WASM_TARGET]);
-    paths::hide(workspace, &mut cargo)?;
-    run(&mut cargo, "fix what the compiler says")
+    [FILTER, SLIM].iter().try_for_each(|module| {
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(&workspace.root);
+        cargo.args(["build", "--profile", module.profile, "-p", "tollgate-envoy"]);
+        cargo.args(["--target", WASM_TARGET]).args(module.features);
+        paths::hide(workspace, &mut cargo)?;
+        run(&mut cargo, "fix what the compiler says")
+    })
 }
 
 /// Makes what Envoy loads out of what was compiled, unless it is there.
 pub fn package(workspace: &Workspace) -> Result<()> {
     tools::ensure(workspace, tools::FOR_ENVOY_BUILD)?;
-    let linked = workspace.target.join(WASM_TARGET).join("release/tollgate_envoy.wasm");
     fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
+    [FILTER, SLIM].iter().try_for_each(|module| package_one(workspace, module))
+}
+
+fn package_one(workspace: &Workspace, Module { file, profile, .. }: &Module) -> Result<()> {
+    let linked = workspace.target.join(WASM_TARGET).join(profile).join("tollgate_envoy.wasm");
     let module = strip(workspace, &linked)?;
-    let stripped = workspace.out.join("tollgate-envoy.linked.wasm");
-    let stamp = workspace.out.join("tollgate-envoy.stamp");
+    let made = workspace.out.join(file);
+    let stripped = made.with_extension("linked.wasm");
+    let stamp = made.with_extension("stamp");
     let how = format!("{BINARYEN} {}", WASM_OPT.join(" "));
-    if !product::is_made(&stamp, &module, &how, &[workspace.envoy_wasm()]) {
+    if !product::is_made(&stamp, &module, &how, std::slice::from_ref(&made)) {
         fs::write(&stripped, &module).or_problem("cannot write the filter", "free disk space")?;
-        optimise(workspace, &stripped, &workspace.envoy_wasm())?;
+        optimise(workspace, &stripped, &made)?;
         product::remember(&stamp, &module, &how)?;
     }
     Ok(())
 }
 
 pub fn print_sizes(workspace: &Workspace) -> Result<()> {
-    product::print_sizes(workspace, &workspace.envoy_wasm())
+    MODULES.iter().try_for_each(|file| product::print_sizes(workspace, &workspace.out.join(file)))
 }
 
 /// The linked module without the exports that Envoy need not call.

@@ -67,6 +67,7 @@ const STEPS: &[Step] = &[
     built("envoy", "manifests of meshes in envoy/", MESHES, meshes::check),
     served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
     served("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
+    served("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
     built("workerd", "build the Worker", SERVERS, servers::build_worker),
     built("workerd", "wrangler deploy --dry-run", SERVERS, servers::dry_run),
     built("workerd", "pack the npm package", SERVERS, servers::npm_package),

@@ -123,6 +123,38 @@ fn e2e(workspace: &Workspace, also: &[&str], wanted: impl Fn(&str) -> bool) -> R
     })
 }
 
+/// What the slim module is tried with: forms and refusals, the vectors, the random cases, answers
+/// and races, each of which depends on what was read of a policy. The others try code that both
+/// modules have behind that, and would take as long once more.
+const OF_SLIM: [&str; 17] = [
+    "envoy_answers::a_refusal_says_what_the_draft_says",
+    "envoy_answers::no_header_traps_and_none_can_hide",
+    "envoy_answers::text_struct_and_bytes_are_the_same_policy",
+    "envoy_answers::the_fields_of_the_origin_stay",
+    "envoy_cases::every_case_in_the_module",
+    "envoy_compiled::a_compiled_policy_is_taken_in_every_form",
+    "envoy_compiled::a_document_is_read_or_refused_with_what_to_do",
+    "envoy_compiled::an_object_of_json_and_a_folded_text_are_taken",
+    "envoy_compiled::no_compiled_configuration_traps",
+    "envoy_compiled::what_is_no_policy_of_this_module_is_refused_in_words",
+    "envoy_config::a_reload_keeps_the_counts",
+    "envoy_exact::a_hot_key_is_exact_with_four_workers",
+    "envoy_exact::fresh_keys_are_exact_with_two_workers",
+    "envoy_jwt::users_are_counted_by_a_verified_claim",
+    "envoy_module::a_denial_is_repeated_from_memory_and_exactly",
+    "envoy_module::a_lost_race_gives_back_what_was_committed",
+    "envoy_module::the_vectors_hold_in_the_module",
+];
+
+/// Tests of the filter, of the module that takes compiled policies alone.
+pub fn e2e_envoy_slim(workspace: &Workspace) -> Result<()> {
+    second_try::run(workspace, &OF_SLIM, || {
+        let mut command = tests_of(workspace, CURRENT, &["envoy"]);
+        command.env("TOLLGATE_ENVOY_WASM", workspace.envoy_slim_wasm());
+        command
+    })
+}
+
 /// The end-to-end tests of these targets, with this Envoy.
 pub(super) fn tests_of<T: AsRef<OsStr>>(ws: &Workspace, envoy: Release, targets: &[T]) -> Command {
     // Optimised, because these tests are also clients that race each other.

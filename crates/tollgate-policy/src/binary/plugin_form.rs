@@ -1,0 +1,125 @@
+//! A compiled policy with whom a proxy asks beside it, and what of either stands in a
+//! configuration: bytes, or the same as text.
+//!
+//! Invariant: a plugin that asks nobody is spelled as its policy alone, so there is one spelling of
+//! each. Deliberately absent: `policy_from`, because what a server gives is a document, and who
+//! reads documents can read its own.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use base64ct::{Base64, Encoding};
+use tollgate_core::Span;
+
+use crate::binary::coded::{Coded, fields, shape};
+use crate::binary::form::PolicyForm;
+use crate::binary::{MAGIC, MAX_COMPILED, NotCompiled, Whole, opened, sealed};
+use crate::compile::plugin::{Fleet, Plugin};
+use crate::document::plugin::{MAX_TIMEOUT, MIN_TIMEOUT, is_visible};
+use crate::policy::compiled::Policy;
+use crate::policy::surface::Surface;
+
+/// As long as that of a policy, and begun alike, so that texts of both begin alike.
+const PLUGIN_MAGIC: &[u8; 9] = b"\0tollplug";
+
+/// What the base64 of both begins with: that of their first five bytes, but for two bits.
+const TEXT_MAGIC: &[u8] = b"AHRvbGx";
+
+/// The shape of what stands between the header and the checksum.
+const PLUGIN_SHAPE: u64 = shape(&["plugin"], &[Surface::SHAPE, Fleet::SHAPE, PolicyForm::SHAPE]);
+
+fields!(Fleet {
+    cluster: String,
+    authority: String,
+    path: String,
+    token: Option<String>,
+    secret: [u8; 16],
+    timeout: Span,
+} if |it| {
+    is_visible(&it.cluster, 1, 256)
+        && is_visible(&it.authority, 1, 256)
+        && is_visible(&it.path, 1, 1024)
+        && it.token.as_ref().is_none_or(|token| is_visible(token, 1, 4096))
+        && (MIN_TIMEOUT..=MAX_TIMEOUT).contains(&it.timeout)
+});
+
+impl Plugin {
+    /// Appends the plugin to `out` as bytes that [`Plugin::read_compiled`] reads, without
+    /// `policy_from`. They are as secret as the document: the token and the secret for keys stand
+    /// in them.
+    pub fn write_compiled(&self, out: &mut Vec<u8>) {
+        let Self { policy, fleet, policy_from: _ } = self;
+        let Some(fleet) = fleet else { return policy.write_compiled(out) };
+        sealed(PLUGIN_MAGIC, PLUGIN_SHAPE, policy.surface, out, |out| {
+            fleet.write(out);
+            PolicyForm::of(policy).write(out);
+        });
+    }
+
+    /// The same bytes as text, in base64 with padding, for configurations that are text.
+    #[must_use]
+    pub fn to_compiled_text(&self) -> String {
+        let mut bytes = Vec::new();
+        self.write_compiled(&mut bytes);
+        let mut text = vec![0; Base64::encoded_len(&bytes)];
+        Base64::encode(&bytes, &mut text).map(Into::into).unwrap_or_default()
+    }
+
+    /// True for what is meant to be a compiled policy or plugin, as bytes or as text, whether it is
+    /// one or not: no document begins so.
+    #[must_use]
+    pub fn is_compiled(given: &[u8]) -> bool {
+        given.starts_with(MAGIC)
+            || given.starts_with(PLUGIN_MAGIC)
+            || given.trim_ascii_start().starts_with(TEXT_MAGIC)
+    }
+
+    /// Reads what [`Plugin::write_compiled`] or [`Policy::write_compiled`] wrote for `surface`: the
+    /// bytes, or their text, with white space anywhere in it. Anything is accepted, and refused
+    /// unless every byte is as it was written.
+    ///
+    /// # Errors
+    /// Why it is no policy for `surface`; a sentence that begins after its subject.
+    ///
+    /// ```
+    /// use tollgate_policy::{Plugin, Surface};
+    ///
+    /// let document = r#"{"fleet": {"cluster": "authority", "secret": "0123456789abcdef"},
+    ///     "policy": {"version": 1, "rules": [{"name": "each", "key": ["client_ip"], "scope":
+    /// "fleet",
+    ///         "quotas": [{"limit": 10, "window": "1m"}]}]}}"#;
+    /// let plugin = Plugin::compile(document, Surface::Envoy)?;
+    /// let text = plugin.to_compiled_text();
+    /// let read = Plugin::read_compiled(text.as_bytes(), Surface::Envoy).unwrap();
+    /// assert_eq!(read.fleet.map(|fleet| fleet.cluster), Some("authority".into()));
+    /// # Ok::<(), tollgate_policy::Problems>(())
+    /// ```
+    pub fn read_compiled(given: &[u8], surface: Surface) -> Result<Self, NotCompiled> {
+        if !given.starts_with(b"\0") && Self::is_compiled(given) {
+            return Self::read_bytes(&bytes_of(given).ok_or(NotCompiled::Damaged)?, surface);
+        }
+        Self::read_bytes(given, surface)
+    }
+
+    fn read_bytes(bytes: &[u8], surface: Surface) -> Result<Self, NotCompiled> {
+        if !bytes.starts_with(PLUGIN_MAGIC) {
+            let policy = Policy::read_compiled(bytes, surface)?;
+            return Ok(Self { policy, fleet: None, policy_from: None });
+        }
+        let Whole(mut rest) = opened(PLUGIN_MAGIC, PLUGIN_SHAPE, bytes, surface)?;
+        let fleet = Fleet::read(&mut rest).ok_or(NotCompiled::Impossible)?;
+        let policy = PolicyForm::read_last(rest, surface).ok_or(NotCompiled::Impossible)?;
+        Ok(Self { policy, fleet: Some(fleet), policy_from: None })
+    }
+}
+
+/// What a text is of; `None` where it is not in base64, or too long.
+fn bytes_of(text: &[u8]) -> Option<Vec<u8>> {
+    let text: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let len = text.len().checked_div(4)?.checked_mul(3)?;
+    let mut bytes = vec![0; Some(len).filter(|len| *len <= MAX_COMPILED.saturating_add(3))?];
+    let len = Base64::decode(&text, &mut bytes).ok()?.len();
+    bytes.truncate(len);
+    Some(bytes)
+}
