@@ -155,9 +155,10 @@ impl Client {
         self.try_send(request).unwrap_or_else(|e| panic!("no answer from port {}: {e}", self.port))
     }
 
-    /// A server closes a connection that was idle for long, and the machine may have stood still so
-    /// long. Nothing is sent twice: this is before the request leaves.
-    fn renew_if_closed(&mut self) {
+    /// Opens the connection anew if the server has closed it: it was idle for long (the machine may
+    /// have stood still so long), or the server drains. Nothing is sent twice: this is before a
+    /// request leaves.
+    pub fn renew_if_closed(&mut self) {
         self.stream.set_nonblocking(true).expect("a socket");
         let peeked = self.stream.peek(&mut [0]);
         self.stream.set_nonblocking(false).expect("a socket");
