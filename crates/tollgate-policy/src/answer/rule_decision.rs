@@ -114,8 +114,8 @@ impl<'a> Outcome<'a> {
         })
     }
 
-    /// [`Outcome::rules`] for a request that has waited this long for [`Answer::Retry`]: a rule that
-    /// lets requests wait has then delayed it, not allowed it at once.
+    /// [`Outcome::rules`] for a request that has waited this long for [`Answer::Retry`]: a rule
+    /// that lets requests wait has then delayed it, not allowed it at once.
     ///
     /// [`Answer::Retry`]: crate::Answer::Retry
     pub fn rules_after(&self, waited: Span) -> impl Iterator<Item = (usize, RuleResult)> + use<'a> {
