@@ -1,6 +1,6 @@
 //! Documents: what the configuration says in JSON or YAML, and what a server gives, compiled here.
 //!
-//! Invariant: the slim module has nothing of this; it is the larger half of the other one.
+//! Invariant: the slim module has nothing of this; it is a quarter of the other one's code.
 
 use tollgate_policy::{Plugin, Policy, Problems, Surface};
 

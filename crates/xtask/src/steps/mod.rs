@@ -176,6 +176,17 @@ mod tests {
         assert!(chosen(&["nothing"]).is_err());
     }
 
+    // Guards: a test that is renamed, which the steps that name it find half an hour later.
+    #[test]
+    fn tests_that_are_named_are_there() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e");
+        for name in older_envoys::TESTS.iter().chain(&servers::OF_SLIM) {
+            let (file, test) = name.split_once("::").expect("a module and a test");
+            let text = std::fs::read_to_string(folder.join(format!("{file}.rs"))).expect(file);
+            assert!(text.contains(&format!("\nfn {test}(")), "there is no {name}");
+        }
+    }
+
     /// Each is started by its name, and whoever has only Rust can run the quick ones.
     #[test]
     fn names_are_unique_within_a_list_and_quick_steps_need_no_tool() {

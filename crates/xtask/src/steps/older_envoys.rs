@@ -10,10 +10,10 @@ use crate::{build, build::Product, problem::Result, tools::envoy, workspace::Wor
 const TARGET: &[&str] = &["envoy"];
 
 /// What touches the host: each a matter in which another version could behave otherwise.
-const TESTS: &[&str] = &[
+pub(super) const TESTS: &[&str] = &[
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
-    "envoy_answers::text_and_struct_are_the_same_policy",
+    "envoy_answers::text_struct_and_bytes_are_the_same_policy",
     "envoy_charging::every_place_of_a_success_comes_back",
     "envoy_config::a_bad_policy_refuses_to_start",
     "envoy_config::a_reload_keeps_the_counts",

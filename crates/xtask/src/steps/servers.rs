@@ -126,7 +126,7 @@ fn e2e(workspace: &Workspace, also: &[&str], wanted: impl Fn(&str) -> bool) -> R
 /// What the slim module is tried with: forms and refusals, the vectors, the random cases, answers
 /// and races, each of which depends on what was read of a policy. The others try code that both
 /// modules have behind that, and would take as long once more.
-const OF_SLIM: [&str; 17] = [
+pub(super) const OF_SLIM: [&str; 17] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
     "envoy_answers::text_struct_and_bytes_are_the_same_policy",
