@@ -356,6 +356,11 @@ fn number(value: &str) -> Option<u64> {
     value.strip_prefix(": ")?.parse().ok()
 }
 
+/// Of the counter or gauge with this name; 0 when there is none.
+fn value(stats: &str, name: &str) -> u64 {
+    stats.lines().find_map(|line| number(line.strip_prefix(name)?)).unwrap_or(0)
+}
+
 /// In a bootstrap a listener has no `@type`, in a discovery response it must.
 fn without_type(mut listener: Value) -> Value {
     listener.as_object_mut().expect("an object").remove("@type");
@@ -438,12 +443,16 @@ impl Envoy {
     pub fn stat(&self, name: &str) -> u64 {
         let is_gauge = GAUGES.iter().any(|gauge| format!("{name}:").starts_with(gauge));
         // What Envoy counts itself is always there.
-        let stats = if is_gauge || !name.starts_with("wasmcustom.") {
-            self.stats()
-        } else {
-            self.counted()
-        };
-        stats.lines().find_map(|line| number(line.strip_prefix(name)?)).unwrap_or(0)
+        if is_gauge || !name.starts_with("wasmcustom.") {
+            return self.shown(name);
+        }
+        value(&self.counted(), name)
+    }
+
+    /// The same as Envoy shows it now, whether or not the workers have handed over what they
+    /// counted.
+    pub fn shown(&self, name: &str) -> u64 {
+        value(&self.stats(), name)
     }
 
     /// `tollgate.decisions` of a rule, by whichever quota.

@@ -124,8 +124,9 @@ fn connections_that_wait_for_replicas_are_bounded() {
             assert!(failed >= 32 && overloaded > 0, "{asked:?}");
             watching.join().expect("it ends")
         });
-        // Of the pool, that of all else, and the one that asks for this number.
-        assert!((8..=34).contains(&most), "{most} connections");
+        // Of the pool, that of all else, the one that asks for this number, and the one that asked
+        // before, whose end the primary may see only after this.
+        assert!((8..=35).contains(&most), "{most} connections");
         assert_eq!(server.tally().opened, 0);
         replica.signal(Signal::CONT);
     });

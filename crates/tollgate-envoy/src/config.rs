@@ -41,7 +41,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads a plugin configuration: a compiled policy in one of the forms of [`given::compiled`],
+    /// Reads a plugin configuration: a compiled policy in one of the forms of `given::compiled`,
     /// or, where documents are read, a policy or one and whom to ask beside it: JSON text
     /// (`StringValue`, `BytesValue`) or a serialised `google.protobuf.Struct` (YAML inside the
     /// Envoy configuration). `scope` is the plugin's own name, see [`Table::new`].

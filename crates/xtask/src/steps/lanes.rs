@@ -1,13 +1,12 @@
-//! Steps side by side: each is a process of its own, in one of two lanes, and those with servers
-//! alone after them.
+//! Steps side by side: each is a process of its own, in one of the lanes of which two run at a time.
 //!
 //! Invariant: a failed step never hides a later one, and the last line counts both. What a step
-//! says is never mixed with another one's: the first lane writes to the terminal, the second into
-//! logs that are shown whole when their step has ended.
+//! says is never mixed with another one's: of two lanes the first writes to the terminal, the
+//! second into logs that are shown whole when their step has ended.
 
 use super::{
     second_try,
-    step::{Lane, Step},
+    step::{SIDE_BY_SIDE, Step},
 };
 use crate::{
     children::{self, Stop},
@@ -47,21 +46,22 @@ pub fn run(workspace: &Workspace, steps: &[&'static Step]) -> Result<()> {
     let started = Instant::now();
     let of = |lane| steps.iter().copied().filter(move |step| step.lane == lane);
     let ended = Mutex::new(Vec::new());
-    let run_all = |lane, terminal: bool| {
+    let run_all = &|lane, terminal: bool| {
         for step in of(lane) {
             let one = run_step(workspace, step, terminal);
             ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(one);
         }
     };
-    let is_pair = of(Lane::Debug).next().is_some() && of(Lane::Release).next().is_some();
-    thread::scope(|scope| {
-        let release = scope.spawn(|| run_all(Lane::Release, !is_pair));
-        if !is_pair {
-            release.join().ok();
-        }
-        run_all(Lane::Debug, true);
-    });
-    run_all(Lane::Alone, true);
+    for (first, second) in SIDE_BY_SIDE {
+        let second = second.filter(|lane| of(*lane).next().is_some());
+        let is_pair = of(first).next().is_some();
+        thread::scope(|scope| {
+            if let Some(second) = second {
+                scope.spawn(move || run_all(second, !is_pair));
+            }
+            run_all(first, true);
+        });
+    }
     let mut ended = ended.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     ended.sort_by_key(|one| steps.iter().position(|step| std::ptr::eq(*step, one.step)));
     summary(&ended, started.elapsed(), &second_try::told(workspace))

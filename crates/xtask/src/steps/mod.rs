@@ -25,7 +25,7 @@ use crate::{
     tools::{self, Tool},
     workspace::Workspace,
 };
-use step::{Step, built, checked, served};
+use step::{Step, alone, built, checked, patient, served};
 
 /// What asks for nothing but Rust, and is not in the whole test because that has more of the same.
 const QUICK: &[Step] = &[
@@ -59,15 +59,15 @@ const STEPS: &[Step] = &[
     checked("browser", "the page's own scripts", ON_NODE, browser::scripts),
     checked("browser", "the types of the pages", TYPED, page_types::check),
     built("browser", "build the playground", tools::FOR_PLAYGROUND, browser::build),
-    served("browser", "the playground in Chromium", PLAYGROUND, browser::test),
+    patient("browser", "the playground in Chromium", PLAYGROUND, browser::test),
     built("browser", "build the admin page and the Worker", ADMIN_PAGE, browser::build_admin),
-    served("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
+    patient("browser", "the admin page in Chromium", ADMIN_PAGE, browser::test_admin),
     built("envoy", "build the filter", TARGET, servers::build_envoy),
     built("envoy", "envoy.yaml is valid", SERVERS, servers::validate),
     built("envoy", "manifests of meshes in envoy/", MESHES, meshes::check),
     served("envoy", "end to end, Envoy", END_TO_END, servers::e2e_envoy),
-    served("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
-    served("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
+    patient("envoy", "the filter on Envoy 1.36, 1.37 and 1.39", OLDER, older_envoys::test),
+    patient("envoy", "end to end, the slim module", END_TO_END, servers::e2e_envoy_slim),
     built("workerd", "build the Worker", SERVERS, servers::build_worker),
     built("workerd", "wrangler deploy --dry-run", SERVERS, servers::dry_run),
     built("workerd", "pack the npm package", SERVERS, servers::npm_package),
@@ -76,9 +76,9 @@ const STEPS: &[Step] = &[
     checked("server", "manifests and unit of fleet/", MANIFESTS, manifests::check),
     served("server", "end to end, tollgate-server", PROXIES, servers::e2e_server),
     served("fleet", "end to end, a shared engine", FLEET, servers::e2e_fleet),
-    served("up", "cargo xtask up", SERVERS, servers::up),
-    served("load", "both products under load", load::NEEDS, load::briefly),
-    served("compose", "compose files and READMEs", COMPOSE, compose::compose),
+    alone("up", "cargo xtask up", SERVERS, servers::up),
+    alone("load", "both products under load", load::NEEDS, load::briefly),
+    alone("compose", "compose files and READMEs", COMPOSE, compose::compose),
 ];
 
 const TARGET: &[&Tool] = &[&tools::WASM_TARGET];

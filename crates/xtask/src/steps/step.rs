@@ -24,9 +24,18 @@ pub enum Lane {
     Debug,
     /// What ships, what is tested as it ships, and what other compilers make.
     Release,
-    /// Nothing beside it: servers under load, with tests that are their clients.
+    /// Real servers, with tests that are their clients.
+    Served,
+    /// The same, of tests that wait for what is to come and say nothing of times and rates.
+    Patient,
+    /// Nothing beside it: it is measured, or uses ports that others have.
     Alone,
 }
+
+/// Which lanes run beside each other, one pair after the other. What the second one says is shown
+/// when a step of it has ended.
+pub const SIDE_BY_SIDE: [(Lane, Option<Lane>); 3] =
+    [(Lane::Debug, Some(Lane::Release)), (Lane::Served, Some(Lane::Patient)), (Lane::Alone, None)];
 
 /// A step of cargo's debug folder.
 pub const fn checked(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
@@ -38,7 +47,17 @@ pub const fn built(group: &'static str, name: &'static str, needs: Needs, run: R
     Step { group, name, needs, run, lane: Lane::Release }
 }
 
-/// A step with real servers, alone on the machine.
+/// A step with real servers, after all that builds much.
 pub const fn served(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
+    Step { group, name, needs, run, lane: Lane::Served }
+}
+
+/// A step with real servers that may be slow, beside the ones above.
+pub const fn patient(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
+    Step { group, name, needs, run, lane: Lane::Patient }
+}
+
+/// A step alone on the machine, at the end.
+pub const fn alone(group: &'static str, name: &'static str, needs: Needs, run: Run) -> Step {
     Step { group, name, needs, run, lane: Lane::Alone }
 }
