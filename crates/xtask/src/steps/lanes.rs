@@ -1,4 +1,5 @@
-//! Steps side by side: each is a process of its own, in one of the lanes of which two run at a time.
+//! Steps side by side: each is a process of its own, in one of the lanes, of which two run at a
+//! time.
 //!
 //! Invariant: a failed step never hides a later one, and the last line counts both. What a step
 //! says is never mixed with another one's: of two lanes the first writes to the terminal, the
