@@ -32,6 +32,7 @@ mod envoy_migrate;
 mod envoy_module;
 mod envoy_origins;
 mod envoy_policy;
+mod envoy_priority;
 mod envoy_reload;
 mod envoy_seen;
 mod envoy_server;

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Pace, Seat, Ticket, Turn};
+use tollgate_policy::waiting::{Full, Pace, Seat, Spot, Ticket, Turn};
 use tollgate_policy::{Answer, Paid, Plan};
 
 use crate::active_policy::ActivePolicy;
@@ -100,10 +100,10 @@ impl<H: Proxy> Held<H> {
 
     /// Waits for the time `at` that a `leaky-queue` has given it; gives it back when it may not.
     pub fn wait_for(mut self, at: Timestamp, now: Timestamp) -> Pending<H> {
-        let line = self.policy.place(&self.plan).map(|place| (self.line_of(&place), place.cost));
+        let place = self.policy.place(&self.plan);
         self.plan.shrink();
-        let (bytes, id) = (self.bytes(), self.id);
-        match self.waiting.with(|queue| queue.hold(now, line, at, bytes, id)) {
+        let (spot, id) = (self.spot(place.as_ref()), self.id);
+        match self.waiting.with(|queue| queue.hold(now, spot, at, id)) {
             Some(Ok(ticket)) => {
                 self.let_through(now.since(self.since));
                 self.seated(ticket, None, now)
@@ -115,10 +115,9 @@ impl<H: Proxy> Held<H> {
 
     /// Waits for the time that a client left which went before; its plan says so already.
     pub fn wait_for_spare(mut self, place: Turn, now: Timestamp) -> Pending<H> {
-        let line = (self.line_of(&place), place.cost);
         self.plan.shrink();
-        let (bytes, id) = (self.bytes(), self.id);
-        match self.waiting.with(|queue| queue.hold_spare(now, line, bytes, id)) {
+        let (spot, id) = (self.spot(Some(&place)), self.id);
+        match self.waiting.with(|queue| queue.hold_spare(now, spot, id)) {
             Some(Ok(ticket)) => {
                 self.let_through(now.since(self.since));
                 self.seated(ticket, None, now)
@@ -145,7 +144,19 @@ impl<H: Proxy> Held<H> {
 
     fn seat_in(&self, turn: &Turn) -> Seat<crate::waiting::Line> {
         let deadline = self.since.saturating_add(turn.max);
-        Seat { key: self.line_of(turn), cost: turn.cost, deadline, bytes: self.bytes() }
+        let Turn { cost, rank, .. } = *turn;
+        Seat { key: self.line_of(turn), cost, deadline, rank, bytes: self.bytes() }
+    }
+
+    /// Where it waits for its time: beside others, if it has one place alone.
+    fn spot(&self, place: Option<&Turn>) -> Spot<crate::waiting::Line> {
+        let max = place.map_or(Span::MAX, |place| place.max);
+        Spot {
+            line: place.map(|place| (self.line_of(place), place.cost)),
+            deadline: self.since.saturating_add(max),
+            rank: place.map_or(0, |place| place.rank),
+            bytes: self.bytes(),
+        }
     }
 
     /// Its turn comes at `now`: it goes on, is refused, or waits on.

@@ -103,6 +103,10 @@ fn every_condition_names_what_it_reads_wherever_it_stands() {
         for (by, fields) in [
             ("when", format!(r#""when": {condition}"#)),
             ("unless", format!(r#""unless": {condition}"#)),
+            (
+                "priority",
+                format!(r#""action": {{"delay": {{"max": "1s", "priority": [{condition}]}}}}"#),
+            ),
             ("tier t", format!(r#""tiers": [{{"name": "t", "when": {condition}, {quotas}}}]"#)),
         ] {
             let policy = rule(&format!(r#"{fields}, "key": []"#));

@@ -72,6 +72,25 @@ fn a_kept_plan_is_decided_again_as_it_came() {
     assert_ne!(paid.turns(&policy).next().unwrap().record, turn.record);
 }
 
+// Guards: a request that says two things and is let go first for one of them.
+#[test]
+fn a_request_stands_by_the_first_conditions_that_surely_hold() {
+    let policy = policy(
+        r#"{"version": 1, "repeated": "first", "rules": [{"name": "turn", "key": [],
+        "action": {"delay": {"max": "10s", "priority": [
+            {"headers": {"x-plan": "gold"}}, {"headers": {"x-plan": "silver"}, "methods": ["GET"]}]}},
+        "quotas": [{"limit": 4, "window": "4s"}]}]}"#,
+    );
+    let rank = |request: &Request| {
+        let plan = planned(&policy, request);
+        plan.turns(&policy).next().unwrap().rank
+    };
+    let of = |plan: &str| get("/", "192.0.2.1").header("x-plan", plan);
+    assert_eq!([rank(&of("gold")), rank(&of("silver")), rank(&of("free"))], [0, 1, 2]);
+    assert_eq!(rank(&get("/", "192.0.2.1")), 2);
+    assert_eq!(rank(&of("gold").header("x-plan", "free")), 2, "whichever it means");
+}
+
 #[test]
 fn what_is_kept_is_small_and_counted() {
     let policy = policy(

@@ -210,6 +210,7 @@ fn seat(gate: &Gate, plan: &Plan, turn: Turn, wait: (Timestamp, Span)) -> Seat<L
         key: line(gate, plan, turn),
         cost: turn.cost,
         deadline: since.saturating_add(turn.max.min(patience)),
+        rank: turn.rank,
         bytes: plan.held_bytes().saturating_add(REQUEST_BYTES),
     }
 }

@@ -7,7 +7,7 @@
 use std::mem;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Seat, Ticket, Turn};
+use tollgate_policy::waiting::{Full, Seat, Spot, Ticket, Turn};
 use tollgate_policy::{Answer, Plan};
 
 use crate::decided::{Arrival, Fate};
@@ -81,8 +81,14 @@ impl Node {
         let place = self.plan.place(&self.policy);
         let line = place.map(|place| (self.line(&place), place.cost));
         let waiter = self.stand_up(arrival, None);
-        let bytes = waiter.bytes();
-        match self.queue.hold(now, line, at, bytes, waiter) {
+        let max = place.map_or(Span::MAX, |place| place.max);
+        let spot = Spot {
+            line,
+            deadline: arrival.at.saturating_add(max),
+            rank: place.map_or(0, |place| place.rank),
+            bytes: waiter.bytes(),
+        };
+        match self.queue.hold(now, spot, at, waiter) {
             Ok(ticket) => {
                 self.seated = Some(ticket);
                 Fate::Delayed(at.since(arrival.at))
@@ -164,7 +170,8 @@ impl Node {
 
     fn seat(&self, waiter: &Waiter, turn: &Turn) -> Seat<Line> {
         let deadline = waiter.arrival.at.saturating_add(turn.max);
-        Seat { key: self.line(turn), cost: turn.cost, deadline, bytes: waiter.bytes() }
+        let Turn { cost, rank, .. } = *turn;
+        Seat { key: self.line(turn), cost, deadline, rank, bytes: waiter.bytes() }
     }
 
     /// The request of `plan` as it waits; there is another plan for the next one.

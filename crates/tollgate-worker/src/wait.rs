@@ -11,7 +11,7 @@
 //! again in time is forgotten, and its turn is the next one's.
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::{Full, Poll, Seat, Ticket, Turn};
+use tollgate_policy::waiting::{Full, Poll, Seat, Spot, Ticket, Turn};
 use tollgate_policy::{Answer, Plan, Policy};
 
 use crate::charging::decide_once;
@@ -184,10 +184,15 @@ impl Waiter<'_> {
         let plan = &mut *self.plan;
         plan.shrink();
         let place = plan.place(self.policy);
-        let line = place.map(|place| (line(self.objects, plan, place), place.cost));
-        let bytes = plan.held_bytes().saturating_add(REQUEST_BYTES);
+        // Nobody goes before others here, so no deadline is looked at.
+        let spot = Spot {
+            line: place.map(|place| (line(self.objects, plan, place), place.cost)),
+            deadline: Timestamp::MAX,
+            rank: 0,
+            bytes: plan.held_bytes().saturating_add(REQUEST_BYTES),
+        };
         let at = now.saturating_add(wait);
-        let held = self.objects.lines.queue.borrow_mut().hold(now, line, at, bytes, now);
+        let held = self.objects.lines.queue.borrow_mut().hold(now, spot, at, now);
         held.map_err(|(full, _)| full)
     }
 }
@@ -201,6 +206,7 @@ fn seat(objects: &Objects, plan: &Plan, turn: Turn, since: Timestamp) -> Seat<Li
         key: line(objects, plan, turn),
         cost: turn.cost,
         deadline: since.saturating_add(turn.max),
+        rank: turn.rank,
         bytes: plan.held_bytes().saturating_add(REQUEST_BYTES),
     }
 }

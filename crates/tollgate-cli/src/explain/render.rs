@@ -105,6 +105,10 @@ fn verdict_text(verdict: &VerdictReport, out: &mut Page) {
     if !verdict.enforced {
         line(out, 2, "mode", "not enforced for this key: counted only, and the client is not told");
     }
+    if let Some(priority) = verdict.priority {
+        let said = if priority == 1 { ", the first to go" } else { "" };
+        line(out, 2, "in line", &format!("priority {priority}{said}"));
+    }
     for quota in &verdict.quotas {
         line(out, 2, "quota", &format!("\"{}\" {}", quota.name, quota.words));
     }

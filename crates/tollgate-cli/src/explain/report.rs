@@ -93,6 +93,9 @@ pub(super) struct VerdictReport {
     /// Only the surface knows which keys the rule is enforced for; `enforced` is as if for this
     /// one.
     pub(super) chosen_in_secret: bool,
+    /// Its priority among those that wait, from 1; absent where the rule has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) priority: Option<u8>,
     pub(super) quotas: Vec<QuotaReport>,
 }
 
@@ -258,6 +261,7 @@ fn verdict_report(
             .rules()
             .get(verdict.rule)
             .is_some_and(tollgate_policy::Rule::chooses_keys),
+        priority: verdict.priority,
         quotas: verdict.quotas.iter().map(|(name, decision)| quota(name, decision, set)).collect(),
     }
 }

@@ -298,13 +298,11 @@ impl<'a> Outcome<'a> {
             if !matches!(self.result(applied), RuleResult::Denied | RuleResult::Blocked) {
                 continue;
             }
-            let Some(Action::Delay(max)) = self.rule(applied).map(|rule| &rule.action) else {
-                return None;
-            };
+            let max = self.rule(applied).and_then(Rule::longest_wait)?;
             for reported in self.of_rule(applied).filter(|r| !r.decision.is_admitted()) {
                 let wait = reported.decision.retry_after?;
                 let is_queue = reported.quota.limiter.algorithm() == Algorithm::LeakyQueue;
-                if is_queue || waited.saturating_add(wait) > *max {
+                if is_queue || waited.saturating_add(wait) > max {
                     return None;
                 }
                 longest = longest.max(Some(wait));

@@ -60,6 +60,7 @@ const FULL: &str = r#"{
 const ENVOY: &str = r#"{"version": 1, "geo": {"country_header": "X-Country", "asn_header": "x-asn"},
   "client_ip": {"source": {"header": "X-Real"}, "trusted_hops": 2},
   "rules": [{"name": "r", "key": ["route", "country"], "when": {"routes": ["a", ""], "asns": [1]},
+    "action": {"delay": {"max": "2s", "priority": [{"headers": {"x-plan": "gold"}}, {"asns": [7]}]}},
     "quotas": [{"name": "q", "limit": 1, "window": "1s"}]}]}"#;
 
 /// Counts of a fleet, and those of a node beside them.

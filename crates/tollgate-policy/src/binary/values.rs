@@ -12,7 +12,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tollgate_core::{Limiter, Span};
 
 use crate::binary::coded::{Bytes, Coded, fields, shape, variants, wrapped};
-use crate::document::action::{Action, MarkDoc, Reply, Text};
+use crate::document::action::{Action, Delay, MAX_PRIORITIES, MarkDoc, Reply, Text};
 use crate::document::charging::{Charging, OnAbort, ResponseChargeDoc, StatusPattern, Statuses};
 use crate::document::client_ip::Source;
 use crate::document::conditions::{Condition, Conditions};
@@ -146,10 +146,15 @@ fields!(Share { percent: u32, hash_key: Option<[u8; 16]>, } if |share| share.per
 
 variants!(Action {
     0 => Deny(reply: Option<Reply>),
-    1 => Delay(longest: Span),
+    1 => Delay(delay: Delay),
     2 => Mark(mark: Box<MarkDoc>),
     3 => Respond(reply: Reply),
-} if |action| !matches!(action, Self::Delay(longest) if *longest > MAX_WAIT));
+});
+fields!(Delay { max: Span, priority: Vec<Conditions>, } if |it| {
+    it.max <= MAX_WAIT
+        && it.priority.len() <= MAX_PRIORITIES
+        && it.priority.iter().all(|conditions| !conditions.0.is_empty())
+});
 fields!(Reply { status: Bounded<200, 599>, body: Option<Text>, });
 fields!(MarkDoc { header: MarkHeader, value: Text });
 

@@ -72,6 +72,28 @@ pub(super) fn errors(document: &Document, surface: &Traits, root: &At<'_>) {
                 need_errors(when, document, surface, &at.field("tiers").item(j).field("when"));
             }
         }
+        let delay_at = at.field("action");
+        let delay_at = delay_at.field("delay");
+        priority_errors(rule, document, surface, &delay_at.field("priority"));
+    }
+}
+
+/// Priorities of nobody in particular, or where nobody heeds them.
+fn priority_errors(rule: &RuleDoc, document: &Document, surface: &Traits, at: &At<'_>) {
+    let priorities = rule.priorities();
+    if let (Some(message), false) = (surface.no_priority, priorities.is_empty()) {
+        at.problem(message.into());
+        return;
+    }
+    for (i, conditions) in priorities.iter().enumerate() {
+        let at = at.item(i);
+        if conditions.0.is_empty() {
+            at.problem(
+                "is for everybody, so it puts nobody first; name a condition, or leave it out"
+                    .into(),
+            );
+        }
+        need_errors(conditions, document, surface, &at);
     }
 }
 

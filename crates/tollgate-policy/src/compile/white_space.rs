@@ -24,6 +24,9 @@ pub(super) fn of_rule(rule: &RuleDoc, at: &At<'_>) {
             of_conditions(conditions, &at.field(name));
         }
     }
+    for (i, conditions) in rule.priorities().iter().enumerate() {
+        of_conditions(conditions, &at.field("action").field("delay").field("priority").item(i));
+    }
     for (i, tier) in rule.tiers().iter().enumerate() {
         let at = at.field("tiers");
         if let Some(when) = &tier.when {

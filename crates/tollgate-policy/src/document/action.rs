@@ -5,8 +5,12 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
+
 use tollgate_core::Span;
 
+use crate::document::conditions::Conditions;
+use crate::document::lists::{AtMost, NonEmpty};
 use crate::document::mark_header::MarkHeader;
 use crate::document::scalar::{Bounded, Wait};
 use crate::json::node::Node;
@@ -14,13 +18,16 @@ use crate::json::place::At;
 use crate::json::quote::quoted;
 use crate::json::reader::{FromNode, record, schema};
 
+/// The most priorities of those that wait, besides that of all others.
+pub(crate) const MAX_PRIORITIES: usize = 7;
+
 /// What happens to a request over the limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     /// It is refused: with 429, or with a status and a body.
     Deny(Option<Reply>),
-    /// It waits until it is admitted, at most this long; then it is refused with 429.
-    Delay(Span),
+    /// It waits until it is admitted.
+    Delay(Delay),
     /// It passes with a header for the origin.
     Mark(Box<MarkDoc>),
     /// It is answered without being processed, and not told why.
@@ -39,11 +46,44 @@ record! {
 }
 
 record! {
-    /// How long a request may wait.
-    #[derive(PartialEq, Eq)]
+    /// How long a request may wait, and who goes first.
     DelayDoc {
         /// At most this long.
         max: Wait,
+        /// Who goes first of those that wait for one key: requests with the first conditions, then
+        /// those with the next, and then all others.
+        priority: Option<Priorities>,
+    }
+}
+
+/// Who goes first: at least one and at most so many.
+#[derive(Clone, Debug)]
+pub(crate) struct Priorities(Vec<Conditions>);
+
+impl FromNode for Priorities {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let AtMost(list) = AtMost::<MAX_PRIORITIES, Conditions>::read(node, at)?;
+        NonEmpty::checked(list, at).map(|list| Self(list.0))
+    }
+
+    schema!({
+        "type": "array", "minItems": 1, "maxItems": MAX_PRIORITIES, "items": Conditions::schema()
+    });
+}
+
+/// How long a request may wait, and who goes first.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Delay {
+    /// At most this long; then it is refused with 429.
+    pub(crate) max: Span,
+    /// Requests with the first conditions go first, and those with none of them last.
+    pub(crate) priority: Vec<Conditions>,
+}
+
+impl From<DelayDoc> for Delay {
+    fn from(doc: DelayDoc) -> Self {
+        let priority = doc.priority.map_or_else(Vec::new, |list| list.0);
+        Self { max: doc.max.0, priority }
     }
 }
 
@@ -86,7 +126,7 @@ impl FromNode for Action {
                 match doc {
                     _ if fields.len() != 1 => at.wrong(node, WANTED),
                     ActionDoc { deny: Some(reply), .. } => Some(Self::Deny(Some(reply))),
-                    ActionDoc { delay: Some(delay), .. } => Some(Self::Delay(delay.max.0)),
+                    ActionDoc { delay: Some(delay), .. } => Some(Self::Delay(delay.into())),
                     ActionDoc { mark: Some(mark), .. } => Some(Self::Mark(Box::new(mark))),
                     ActionDoc { respond: Some(reply), .. } => Some(Self::Respond(reply)),
                     ActionDoc { .. } => at.wrong(node, WANTED),

@@ -40,14 +40,21 @@ pub(crate) fn within(most: usize, len: usize, at: &At<'_>) -> Option<()> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NonEmpty<T>(pub(crate) Vec<T>);
 
-impl<T: FromNode> FromNode for NonEmpty<T> {
-    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
-        let AtMost(list) = AtMost::<MAX_VALUES, T>::read(node, at)?;
+impl<T> NonEmpty<T> {
+    /// `None` after noting that there is nothing in it.
+    pub(crate) fn checked(list: Vec<T>, at: &At<'_>) -> Option<Self> {
         if list.is_empty() {
             at.problem("is empty; give at least one, or leave it out".into());
             return None;
         }
         Some(Self(list))
+    }
+}
+
+impl<T: FromNode> FromNode for NonEmpty<T> {
+    fn read(node: &Node, at: &At<'_>) -> Option<Self> {
+        let AtMost(list) = AtMost::<MAX_VALUES, T>::read(node, at)?;
+        Self::checked(list, at)
     }
 
     schema!({"type": "array", "minItems": 1, "maxItems": MAX_VALUES, "items": T::schema()});

@@ -73,6 +73,14 @@ impl RuleDoc {
         self.tiers.as_ref().map_or(&[], |list| &list.0)
     }
 
+    /// Whose requests go first of those that wait.
+    pub(crate) fn priorities(&self) -> &[Conditions] {
+        match &self.action {
+            Some(Action::Delay(delay)) => &delay.priority,
+            _ => &[],
+        }
+    }
+
     /// Whose count it is; as if each node had its own, where that could not be read.
     pub(crate) fn scope(&self) -> Scope {
         self.scope.as_ref().and_then(|scope| scope.0).unwrap_or(Scope::Local)

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
-use crate::document::action::{Action, Reply};
+use crate::document::action::{Action, Delay, Reply};
 use crate::document::charging::{Charging, StatusPattern};
 use crate::document::client_ip::Source;
 use crate::document::conditions::Conditions;
@@ -253,12 +253,13 @@ fn action(policy: &Policy, action: &Action) -> String {
     match action {
         Action::Deny(None) => "refuse with 429".to_owned(),
         Action::Deny(Some(reply)) => format!("refuse with {}", answer(reply)),
-        Action::Delay(longest) => {
+        Action::Delay(Delay { max, priority }) => {
             let Limits { per_key, total, bytes } = policy.waiting();
             format!(
-                "wait in line at most {}, then refuse with 429; a worker holds {per_key} requests of a key, \
+                "wait in line at most {}, then refuse with 429; {}a worker holds {per_key} requests of a key, \
                  {total} in all, {bytes} bytes",
-                span(*longest)
+                span(*max),
+                first_go(priority),
             )
         }
         Action::Mark(mark) => format!("pass on with {}: {}", mark.header.0, mark.value.0),
@@ -266,6 +267,15 @@ fn action(policy: &Policy, action: &Action) -> String {
             format!("answer {} without saying why, and do not pass on", answer(reply))
         }
     }
+}
+
+/// `first go requests with header x-plan "gold", then all others; `
+fn first_go(priority: &[Conditions]) -> String {
+    if priority.is_empty() {
+        return String::new();
+    }
+    let those = joined(priority.iter().map(requests_with), ", then ");
+    format!("first go {those}, then all others; ")
 }
 
 fn answer(reply: &Reply) -> String {

@@ -22,7 +22,7 @@ use crate::document::rule::OnMissing;
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
 use crate::pipeline::partition::Partition;
-use crate::pipeline::plan::Due;
+use crate::pipeline::plan::{AppliedRule, Due};
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
 use crate::request::key::{write_key, write_part};
@@ -65,6 +65,8 @@ pub struct RuleVerdict<'a> {
     pub is_enforced: bool,
     /// True when the rule charges when the response is known, and holds nothing until then.
     pub is_deferred: bool,
+    /// Its priority among those that wait, from 1, where the rule has some.
+    pub priority: Option<u8>,
     /// The name of every quota that was decided, and its decision.
     pub quotas: Vec<(&'a str, Decision)>,
 }
@@ -156,8 +158,14 @@ impl<'a> Outcome<'a> {
             result: self.result(applied),
             is_enforced: applied.enforced,
             is_deferred: applied.due == Due::Later,
+            priority: self.priority(applied),
             quotas: self.of_rule(applied).map(|r| (r.quota.name(), *r.decision)).collect(),
         });
         verdicts.collect()
+    }
+
+    fn priority(&self, applied: &AppliedRule) -> Option<u8> {
+        let rule = self.policy.rules.get(usize::from(applied.rule))?;
+        (!rule.priorities().is_empty()).then(|| applied.rank.saturating_add(1))
     }
 }

@@ -117,6 +117,9 @@ impl Policy {
                 self.conditions(Reader::Tier(i, name), when, reads);
             }
         }
+        for conditions in rule.priorities() {
+            self.conditions(Reader::Condition(i, "priority"), conditions, reads);
+        }
         let by = Reader::Cost(i);
         match &rule.cost {
             Cost::Fixed(_) => {}

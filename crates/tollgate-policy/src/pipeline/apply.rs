@@ -126,6 +126,7 @@ impl Policy {
             enforced,
             binding: enforced && !matches!(rule.action, Action::Mark(_)),
             due: if malformed.is_none() { rule.due() } else { Due::Now },
+            rank: rule.rank_of(request),
             charged: None,
             rejected_waiting: false,
             blocked_until: None,
@@ -210,6 +211,13 @@ impl Rule {
             Mode::Shadow => false,
             Mode::EnforcePercent(share) => share.holds(self.name(), key, secret),
         }
+    }
+
+    /// The priority of this request where it waits: 0 goes first.
+    fn rank_of<F: Facts>(&self, request: &Request<'_, F>) -> u8 {
+        let priorities = self.priorities();
+        let found = priorities.iter().position(|conditions| conditions.surely_hold(request));
+        u8::try_from(found.unwrap_or(priorities.len())).unwrap_or(u8::MAX)
     }
 
     /// The quotas for this request: the first tier that is for it, or the rule's own. What its

@@ -86,6 +86,8 @@ pub(crate) struct AppliedRule {
     /// A denial of this rule stops the request: it is enforced, and does more than mark.
     pub(crate) binding: bool,
     pub(crate) due: Due,
+    /// Its priority among those that wait for the same: 0 goes first.
+    pub(crate) rank: u8,
     /// This request's cost is in the partition's value, since then.
     pub(crate) charged: Option<Timestamp>,
     /// It would have to wait for this rule and may not.

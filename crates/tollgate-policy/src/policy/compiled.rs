@@ -199,7 +199,7 @@ impl Policy {
     fn all_conditions(&self) -> impl Iterator<Item = &Conditions> {
         let of_rules = self.rules.iter().flat_map(|rule| {
             let tiers = rule.tiers.iter().filter_map(|tier| tier.when.as_ref());
-            rule.when.iter().chain(&rule.unless).chain(tiers)
+            rule.when.iter().chain(&rule.unless).chain(tiers).chain(rule.priorities())
         });
         self.exempt.iter().chain(of_rules)
     }

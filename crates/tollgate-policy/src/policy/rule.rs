@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
-use crate::document::action::Action;
+use crate::document::action::{Action, Delay};
 use crate::document::charging::Charging;
 use crate::document::conditions::Conditions;
 use crate::document::cost::Cost;
@@ -171,8 +171,17 @@ impl Rule {
     /// How long a request may wait for this rule, if the rule says so.
     pub(crate) const fn longest_wait(&self) -> Option<Span> {
         match self.action {
-            Action::Delay(longest) => Some(longest),
+            Action::Delay(Delay { max, .. }) => Some(max),
             Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => None,
+        }
+    }
+
+    /// Whose requests go first of those that wait for one key; those with none of these conditions
+    /// go last.
+    pub(crate) fn priorities(&self) -> &[Conditions] {
+        match &self.action {
+            Action::Delay(delay) => &delay.priority,
+            Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => &[],
         }
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Traits {
     pub(crate) longest_value: usize,
     /// What is wrong with tenants there; nothing where entries have a store.
     pub(crate) no_tenants: Option<&'static str>,
+    /// What is wrong with priorities of who waits there; nothing where one queue holds them all.
+    pub(crate) no_priority: Option<&'static str>,
     /// What is wrong with counts of the fleet there; nothing where they are kept or asked for.
     pub(crate) no_fleet: Option<&'static str>,
     /// Counts of the fleet are kept by somebody else, who may not answer.
@@ -88,6 +90,7 @@ const ENVOY: Traits = Traits {
         "is for surfaces with a store of tenants, which Envoy is not; leave it out, and write a tier with \
          \"key_values\"",
     ),
+    no_priority: None,
     // Whether an authority is configured, the filter says.
     no_fleet: None,
     asks_authority: true,
@@ -112,6 +115,10 @@ const WORKER: Traits = Traits {
     has_objects: true,
     longest_value: usize::MAX,
     no_tenants: None,
+    no_priority: Some(
+        "is for the Envoy filter and programs with the library; in the Worker requests that wait go in the order in \
+         which they came, so leave it out",
+    ),
     no_fleet: None,
     asks_authority: false,
     is_one_node: true,
@@ -134,6 +141,7 @@ const LIBRARY: Traits = Traits {
     has_objects: false,
     longest_value: usize::MAX,
     no_tenants: None,
+    no_priority: None,
     no_fleet: Some(
         "\"fleet\" needs an authority, and a library asks none; use {\"share\": 12}, or let the program ask a \
          tollgate-server",
@@ -158,6 +166,10 @@ const SERVER: Traits = Traits {
     has_objects: false,
     longest_value: usize::MAX,
     no_tenants: None,
+    no_priority: Some(
+        "is for the Envoy filter and programs with the library; in a server requests that wait go in the order in \
+         which they came, so leave it out",
+    ),
     no_fleet: None,
     asks_authority: false,
     is_one_node: false,

@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Decision, Span, Timestamp, Verdict};
 
-use crate::document::action::Action;
 use crate::pipeline::key_hashes::KeyHashes;
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::plan::{AppliedRule, Due, Full, Plan, denies};
@@ -62,8 +61,9 @@ impl Plan {
         }
         let record = policy.line_of(applied)?;
         let rule = policy.rules.get(usize::from(applied.rule))?;
-        let max = if let Action::Delay(max) = rule.action { max } else { Span::MAX };
-        Some(Turn { partition: applied.partition?, record, cost: applied.cost, max })
+        let max = rule.longest_wait().unwrap_or(Span::MAX);
+        let AppliedRule { cost, rank, .. } = *applied;
+        Some(Turn { partition: applied.partition?, record, cost, max, rank })
     }
 
     /// Bytes that the plan holds, with itself.
@@ -103,10 +103,13 @@ impl Plan {
         let mut found = None;
         for applied in self.applied.iter().filter(|applied| applied.charged.is_some()) {
             for reported in self.outcome(policy).of_rule(applied) {
-                if let Verdict::Delay(max) = reported.decision.verdict {
+                if let Verdict::Delay(_) = reported.decision.verdict {
                     let record = policy.line_of(applied)?;
-                    let place =
-                        Turn { partition: applied.partition?, record, cost: applied.cost, max };
+                    let rule = policy.rules.get(usize::from(applied.rule))?;
+                    let max = rule.longest_wait().unwrap_or(Span::MAX);
+                    let AppliedRule { cost, rank, .. } = *applied;
+                    let partition = applied.partition?;
+                    let place = Turn { partition, record, cost, max, rank };
                     if found.replace(place).is_some() {
                         return None;
                     }

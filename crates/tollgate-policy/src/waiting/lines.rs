@@ -3,18 +3,17 @@
 //! Invariant: whoever is in `waiters` is in the `order` of exactly one line, and the line's `cost`
 //! and the queue's `bytes` say so; a line without anybody, and without a spare time, is closed.
 
-use alloc::collections::BTreeSet;
-
-use tollgate_core::Timestamp;
+use tollgate_core::{Span, Timestamp};
 
 use crate::pipeline::plan::Full;
 
 use super::agenda::Wake;
+use super::order::Order;
 use super::pace::Pace;
 use super::places::Places;
 use super::queue::{
-    Due, Kind, LINE_BYTES, Line, Queue, SOONEST_RETURN, Seat, TIME_BYTES, Ticket, WAITER_BYTES,
-    Waiter,
+    Due, Kind, LINE_BYTES, Line, Queue, SOONEST_RETURN, Seat, Spot, TIME_BYTES, Ticket,
+    WAITER_BYTES, Waiter,
 };
 
 /// How a line is found: by key, and by cost if it is one of places.
@@ -89,7 +88,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         if let Some(name) = &key {
             self.by_key.insert(name.clone(), id);
         }
-        let order = BTreeSet::new();
+        let order = Order::default();
         self.lines.insert(id, Line { key, order, cost: 0, kind, entry: None, bytes: LINE_BYTES });
         self.bytes = self.bytes.saturating_add(LINE_BYTES);
         id
@@ -112,11 +111,19 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
     }
 
-    /// Lets a waiter stand in its line.
-    pub(super) fn stand(&mut self, ticket: u64, mut waiter: Waiter<T>, now: Timestamp) {
+    /// Lets a waiter stand in its line: as the first, or by its rank and ticket.
+    pub(super) fn stand(
+        &mut self,
+        ticket: u64,
+        mut waiter: Waiter<T>,
+        now: Timestamp,
+        is_first: bool,
+    ) {
         let id = waiter.line;
+        let passed = if is_first { None } else { self.passed(ticket, &waiter, now) };
         let Some(line) = self.lines.get_mut(&id) else { return };
-        line.order.insert(ticket);
+        let next = if is_first { line.order.first() } else { passed };
+        line.order.insert(ticket, next);
         line.cost = line.cost.saturating_add(waiter.cost.into());
         if matches!(line.kind, Kind::Turns { .. }) {
             waiter.entry = Some(self.agenda.add(waiter.deadline, Wake::Deadline(ticket)));
@@ -124,6 +131,39 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         self.bytes = self.bytes.saturating_add(waiter.bytes);
         self.waiters.insert(ticket, waiter);
         self.schedule(id, now);
+    }
+
+    /// Before whom a waiter goes: past those at the end of its line that came later, and those of
+    /// lower priority that are let go in time all the same.
+    fn passed(&self, ticket: u64, waiter: &Waiter<T>, now: Timestamp) -> Option<u64> {
+        let line = self.lines.get(&waiter.line)?;
+        let mut times = match &line.kind {
+            Kind::Places(places) => Some(places.last_first()),
+            Kind::Turns { .. } => None,
+        };
+        let (mut ahead, mut found) = (line.cost, None);
+        for id in line.order.last_first() {
+            let Some(other) = self.waiters.get(&id) else { break };
+            ahead = ahead.saturating_sub(other.cost.into());
+            // The last time is this waiter's, and each other one that of who stands before.
+            let time = times.as_mut().and_then(Iterator::next);
+            let yields = || match &line.kind {
+                Kind::Places(_) => time.is_some_and(|time| time <= other.deadline),
+                Kind::Turns { deciding, .. } if *deciding == Some(id) => false,
+                Kind::Turns { pace, .. } => {
+                    let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);
+                    let ahead = ahead.saturating_add(waiter.cost);
+                    let fits_at = pace.as_ref().map(|pace| pace.fits_at(ahead, other.cost));
+                    fits_at.unwrap_or(now) <= latest(now, other.deadline)
+                }
+            };
+            let came_later = id > ticket && other.rank >= waiter.rank;
+            if !came_later && (other.rank <= waiter.rank || !yields()) {
+                break;
+            }
+            found = Some(id);
+        }
+        found
     }
 
     /// Takes a waiter out of its line, of which the quotas may have said something newer.
@@ -137,7 +177,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         self.agenda.remove(waiter.entry);
         self.bytes = self.bytes.saturating_sub(waiter.bytes);
         if let Some(line) = self.lines.get_mut(&waiter.line) {
-            line.order.remove(&ticket);
+            line.order.remove(ticket);
             line.cost = line.cost.saturating_sub(waiter.cost.into());
             if let Kind::Turns { deciding, .. } = &mut line.kind {
                 deciding.take_if(|deciding| *deciding == ticket);
@@ -151,7 +191,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     /// Enters the time at which the first of a line comes up, or closes the line.
     pub(super) fn schedule(&mut self, id: u64, now: Timestamp) {
         let Some(line) = self.lines.get_mut(&id) else { return };
-        let first = line.order.first().and_then(|ticket| self.waiters.get(ticket));
+        let first = line.order.first().and_then(|ticket| self.waiters.get(&ticket));
         let fits_at = match (&line.kind, first) {
             (Kind::Places(places), _) => places.first(),
             (Kind::Turns { pace, .. }, Some(first)) => {
@@ -191,7 +231,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     pub(super) fn wake(&mut self, id: u64, now: Timestamp) -> Option<Due<T>> {
         let line = self.lines.get_mut(&id)?;
         line.entry = None;
-        let first = line.order.first().copied();
+        let first = line.order.first();
         match &mut line.kind {
             Kind::Turns { deciding, .. } => {
                 let ticket = first?;
@@ -222,11 +262,11 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     pub(super) fn take_place(
         &mut self,
         now: Timestamp,
-        line: Option<(K, u64)>,
+        spot: Spot<K>,
         at: Option<Timestamp>,
-        bytes: usize,
         value: T,
     ) -> Result<Ticket, (Full, T)> {
+        let Spot { line, deadline, rank, bytes } = spot;
         let name = line.map(|(key, cost)| (key, Some(cost)));
         let known = name.as_ref().and_then(|name| self.by_key.get(name)).copied();
         let wait = at.unwrap_or(now).since(now).max(SOONEST_RETURN);
@@ -246,9 +286,16 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         }
         let ticket = self.issue();
         let bytes = bytes.saturating_add(WAITER_BYTES);
-        let deadline = Timestamp::MAX;
-        let waiter = Waiter { line: id, cost: 0, deadline, entry: None, bytes, value };
-        self.stand(ticket, waiter, now);
+        let waiter = Waiter { line: id, cost: 0, deadline, rank, entry: None, bytes, value };
+        self.stand(ticket, waiter, now, false);
         Ok(Ticket(ticket))
     }
+}
+
+/// Until when one is to be let go that others go past: an eighth of its patience is left for what
+/// nobody foretells, a late timer and others that use the key.
+fn latest(now: Timestamp, deadline: Timestamp) -> Timestamp {
+    let patience = deadline.since(now);
+    let spare = Span::from_nanos(patience.as_nanos() / 8);
+    now.saturating_add(patience.saturating_sub(spare))
 }

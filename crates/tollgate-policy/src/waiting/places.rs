@@ -1,7 +1,7 @@
 //! The times that a `leaky-queue` has given out for one key and one cost.
 //!
-//! Invariant: there is one taken time for every waiter, the first waiter's is the soonest, and so
-//! on; a spare time, which is charged but nobody's, is never before a taken one.
+//! Invariant: there is one taken time for every waiter, the first of the line has the soonest, and
+//! so on; a spare time, which is charged but nobody's, is never before a taken one.
 
 use alloc::collections::BTreeMap;
 
@@ -54,6 +54,12 @@ impl Places {
     /// The time of the waiter behind `ahead` others.
     pub(super) fn nth(&self, ahead: usize) -> Option<Timestamp> {
         self.taken.nth(ahead)
+    }
+
+    /// The taken times, the last one first.
+    pub(super) fn last_first(&self) -> impl Iterator<Item = Timestamp> {
+        let times = self.taken.numbers.iter().rev();
+        times.flat_map(|(at, number)| core::iter::repeat_n(*at, *number))
     }
 
     /// Takes the soonest time; false when nobody has it.

@@ -32,7 +32,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         let (id, cost, deadline) = (waiter.line, waiter.cost, waiter.deadline);
         let Some(line) = self.lines.get_mut(&id) else { return Poll::Over(Span::ZERO) };
         let turn = match &mut line.kind {
-            Kind::Places(places) => match places.nth(line.order.range(..ticket.0).count()) {
+            Kind::Places(places) => match places.nth(line.order.before(ticket.0).count()) {
                 Some(at) if at > now => return Poll::Wait(at),
                 _ => {
                     places.go();
@@ -41,11 +41,11 @@ impl<K: Ord + Clone, T> Queue<K, T> {
                 }
             },
             Kind::Turns { pace, .. } => {
-                let before = line.order.range(..ticket.0);
-                let ahead = before.filter_map(|ticket| self.waiters.get(ticket)).map(|w| w.cost);
+                let before = line.order.before(ticket.0);
+                let ahead = before.filter_map(|ticket| self.waiters.get(&ticket)).map(|w| w.cost);
                 let ahead = ahead.fold(0, u64::saturating_add);
                 let fits_at = pace.as_ref().map_or(now, |pace| pace.fits_at(ahead, cost));
-                let is_first = line.order.first() == Some(&ticket.0);
+                let is_first = line.order.first() == Some(ticket.0);
                 let first_at = line.entry.map_or(now, |(at, ..)| at);
                 (is_first && line.entry.is_some(), fits_at.max(first_at))
             }

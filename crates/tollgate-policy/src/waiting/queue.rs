@@ -3,10 +3,10 @@
 //!
 //! Invariant: a line that is not being decided has exactly one entry, for its first waiter; a
 //! waiter that waits for its turn and is not being decided has one, for its deadline. `bytes` is
-//! the sum of what the waiters and the lines were counted with. Order within a line is by ticket,
-//! and tickets only grow.
+//! the sum of what the waiters and the lines were counted with. Within a line those of one rank go
+//! by ticket, and tickets only grow.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 
 use tollgate_core::{Span, Timestamp};
 
@@ -14,6 +14,7 @@ use crate::pipeline::plan::Full;
 use crate::policy::limits::Limits;
 
 use super::agenda::{Agenda, Entry, Wake};
+use super::order::Order;
 use super::pace::Pace;
 use super::places::Places;
 
@@ -39,6 +40,22 @@ pub struct Seat<K> {
     pub cost: u64,
     /// It waits until then at the latest.
     pub deadline: Timestamp,
+    /// Its priority: 0 goes first.
+    pub rank: u8,
+    /// Bytes that it holds.
+    pub bytes: usize,
+}
+
+/// Where a request wants to wait for a time of a `leaky-queue`.
+#[derive(Clone, Copy, Debug)]
+pub struct Spot<K> {
+    /// Whose times they are: a key and a cost; `None` when it has more than one such time, which
+    /// nobody else can use.
+    pub line: Option<(K, u64)>,
+    /// It waits until then at the latest.
+    pub deadline: Timestamp,
+    /// Its priority: 0 goes first.
+    pub rank: u8,
     /// Bytes that it holds.
     pub bytes: usize,
 }
@@ -84,6 +101,7 @@ pub(super) struct Waiter<T> {
     pub(super) line: u64,
     pub(super) cost: u64,
     pub(super) deadline: Timestamp,
+    pub(super) rank: u8,
     pub(super) entry: Option<Entry>,
     pub(super) bytes: usize,
     pub(super) value: T,
@@ -92,7 +110,7 @@ pub(super) struct Waiter<T> {
 #[derive(Debug)]
 pub(super) struct Line<K> {
     pub(super) key: Option<(K, Option<u64>)>,
-    pub(super) order: BTreeSet<u64>,
+    pub(super) order: Order,
     /// What all of them cost.
     pub(super) cost: u128,
     pub(super) kind: Kind,
@@ -191,16 +209,17 @@ impl<K: Ord + Clone, T> Queue<K, T> {
             line,
             cost: seat.cost,
             deadline: seat.deadline,
+            rank: seat.rank,
             entry: None,
             bytes: seat.bytes.saturating_add(WAITER_BYTES),
             value,
         };
-        self.stand(ticket, waiter, now);
+        self.stand(ticket, waiter, now, false);
         Ok(Ticket(ticket))
     }
 
-    /// A waiter that was decided again must wait on: in the line of `key`, which may be another
-    /// one, in the order of its ticket. Its deadline may be another one now.
+    /// A waiter that was decided again must wait on: as the first of its line, or in another one,
+    /// in the order of its ticket there. Its deadline may be another one now.
     ///
     /// # Errors
     /// It may not wait on, and has left.
@@ -212,6 +231,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         pace: Pace,
     ) -> Result<(), Option<(Full, T)>> {
         let mut waiter = self.unseat(ticket.0, now, None).ok_or(None)?;
+        let stood_in = waiter.line;
         let name = (seat.key, None);
         let known = self.by_key.get(&name).copied();
         let fits_at = pace.fits_at(0, seat.cost); // those who came after it are not ahead of it
@@ -228,9 +248,11 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         waiter.line = known.unwrap_or_else(|| self.open(Some(name), Kind::turns()));
         waiter.cost = seat.cost;
         waiter.deadline = seat.deadline;
+        waiter.rank = seat.rank;
         waiter.bytes = seat.bytes.saturating_add(WAITER_BYTES);
         self.set_pace(waiter.line, Some(pace));
-        self.stand(ticket.0, waiter, now);
+        let is_first = waiter.line == stood_in;
+        self.stand(ticket.0, waiter, now, is_first);
         Ok(())
     }
 
@@ -240,20 +262,18 @@ impl<K: Ord + Clone, T> Queue<K, T> {
         self.unseat(ticket.0, now, pace).map(|waiter| waiter.value)
     }
 
-    /// Lets a request wait for the time that a `leaky-queue` has given it. `line` is whose: a key
-    /// and a cost; `None` when it has more than one such time, which nobody else can use.
+    /// Lets a request wait for the time that a `leaky-queue` has given it.
     ///
     /// # Errors
     /// It may not wait.
     pub fn hold(
         &mut self,
         now: Timestamp,
-        line: Option<(K, u64)>,
+        spot: Spot<K>,
         at: Timestamp,
-        bytes: usize,
         value: T,
     ) -> Result<Ticket, (Full, T)> {
-        self.take_place(now, line, Some(at), bytes, value)
+        self.take_place(now, spot, Some(at), value)
     }
 
     /// The time that is spare in this line: it was charged to a waiter that left.
@@ -272,14 +292,13 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     pub fn hold_spare(
         &mut self,
         now: Timestamp,
-        line: (K, u64),
-        bytes: usize,
+        spot: Spot<K>,
         value: T,
     ) -> Result<Ticket, (Full, T)> {
-        if self.spare(&line).is_none() {
+        if spot.line.as_ref().and_then(|line| self.spare(line)).is_none() {
             return Err((Full::Key(SOONEST_RETURN), value));
         }
-        self.take_place(now, Some(line), None, bytes, value)
+        self.take_place(now, spot, None, value)
     }
 
     /// A time that [`Queue::leave`] freed could not be taken back from the stored value, because
@@ -335,3 +354,6 @@ mod line;
 #[cfg(test)]
 #[path = "tests/model.rs"]
 mod model;
+#[cfg(test)]
+#[path = "tests/priority.rs"]
+mod priority;

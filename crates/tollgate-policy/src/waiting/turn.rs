@@ -6,7 +6,6 @@
 use tollgate_core::{Algorithm, Span, Timestamp};
 
 use crate::answer::outcome::Outcome;
-use crate::document::action::Action;
 use crate::pipeline::plan::{AppliedRule, Due, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
@@ -24,6 +23,8 @@ pub struct Turn {
     pub cost: u64,
     /// How long the rule lets it wait in all, from when it came.
     pub max: Span,
+    /// Its priority among those that wait there: 0 goes first.
+    pub rank: u8,
 }
 
 impl Turn {
@@ -87,12 +88,13 @@ impl Outcome<'_> {
 /// instead.
 fn turn(policy: &Policy, applied: &AppliedRule) -> Option<Turn> {
     let rule = policy.rules.get(usize::from(applied.rule))?;
-    let Action::Delay(max) = rule.action else { return None };
+    let max = rule.longest_wait()?;
     let hands_out_times =
         |quota: &CompiledQuota| matches!(quota.limiter.algorithm(), Algorithm::LeakyQueue);
     if !applied.binding || policy.quotas(applied).iter().all(hands_out_times) {
         return None;
     }
     let record = policy.line_of(applied)?;
-    Some(Turn { partition: applied.partition?, record, cost: applied.cost, max })
+    let AppliedRule { cost, rank, .. } = *applied;
+    Some(Turn { partition: applied.partition?, record, cost, max, rank })
 }

@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 
 use super::super::{Limits, Pace, Poll};
-use super::{Due, Full, Queue, Seat};
+use super::{Due, Full, Queue, Seat, Spot};
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
 fn seat(key: u8, deadline: u64) -> Seat<u8> {
-    Seat { key, cost: 1, deadline: at(deadline), bytes: 100 }
+    Seat { key, cost: 1, deadline: at(deadline), rank: 0, bytes: 100 }
 }
 
 /// One key of "2 per second, burst 2", by GCRA: a unit every 500 ms.
@@ -81,7 +81,8 @@ fn whoever_cannot_be_let_through_in_time_is_refused_at_once() {
 fn whoever_has_a_place_is_told_to_wait_for_its_own() {
     let mut queue = Queue::new(Limits::default());
     let places = [2_000, 3_000, 3_000, 4_000];
-    let mut hold = |millis: &u64| queue.hold(at(1_000), Some((1_u8, 1)), at(*millis), 100, ());
+    let spot = Spot { line: Some((1_u8, 1)), deadline: Timestamp::MAX, rank: 0, bytes: 100 };
+    let mut hold = |millis: &u64| queue.hold(at(1_000), spot, at(*millis), ());
     let tickets: Vec<_> = places.iter().map(|millis| hold(millis).unwrap()).collect();
     let told = |queue: &mut Queue<u8, ()>, now: u64| -> Vec<_> {
         tickets.iter().map(|ticket| queue.poll(*ticket, at(now))).collect()

@@ -16,7 +16,9 @@ use alloc::vec::Vec;
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 
 use super::super::{Limits, Pace, Poll};
-use super::{Due, Freed, Full, Kind, LINE_BYTES, Queue, Seat, TIME_BYTES, Ticket, WAITER_BYTES};
+use super::{
+    Due, Freed, Full, Kind, LINE_BYTES, Queue, Seat, Spot, TIME_BYTES, Ticket, WAITER_BYTES,
+};
 
 const SEEDS: u64 = if cfg!(debug_assertions) { 1_000 } else { 20_000 };
 const STEPS: usize = 80;
@@ -159,7 +161,7 @@ impl World {
         let gone_at = self.keys[key].gone_at(self.now, costs);
         let count = ahead().count();
         let held = self.queue.bytes();
-        let seat = Seat { key, cost, deadline: at(deadline), bytes };
+        let seat = Seat { key, cost, deadline: at(deadline), rank: 0, bytes };
         let (who, limits) = (self.came, self.queue.limits);
         match self.queue.join(at(self.now), seat, pace, who) {
             Ok(ticket) => {
@@ -261,6 +263,7 @@ impl World {
             key: first.key,
             cost: first.cost,
             deadline: at(first.deadline),
+            rank: 0,
             bytes: first.bytes,
         };
         if let Err(full) = self.queue.again(ticket, at(self.now), seat, pace) {
@@ -343,6 +346,7 @@ fn lines_are_as_the_model_says_by_asking() {
 #[test]
 fn places_are_as_the_model_says() {
     const LINE: (u8, u64) = (1, 1);
+    const SPOT: Spot<u8> = Spot { line: Some(LINE), deadline: Timestamp::MAX, rank: 0, bytes: 10 };
     for seed in 0..SEEDS {
         let mut random = Random::new(seed);
         let limits = Limits { per_key: 8, total: 12, bytes: 1 << 20 };
@@ -354,14 +358,14 @@ fn places_are_as_the_model_says() {
             match random.below(8) {
                 0..=3 if queue.spare(&LINE).is_some() => {
                     assert_eq!(queue.spare(&LINE), times.get(waits.len()).map(|time| at(*time)));
-                    if let Ok(ticket) = queue.hold_spare(at(now), LINE, 10, who) {
+                    if let Ok(ticket) = queue.hold_spare(at(now), SPOT, who) {
                         waits.push((who, ticket));
                     }
                 }
                 0..=3 => {
                     assert_eq!(times.len(), waits.len());
                     next = next.max(now) + 10;
-                    match queue.hold(at(now), Some(LINE), at(next), 10, who) {
+                    match queue.hold(at(now), SPOT, at(next), who) {
                         Ok(ticket) => {
                             times.push(next);
                             waits.push((who, ticket));
