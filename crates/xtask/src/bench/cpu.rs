@@ -20,14 +20,24 @@ pub fn used_ns(pid: u32) -> Result<u64> {
 
 /// The most memory that a process ever had resident, in KiB.
 pub fn peak_memory_kib(pid: u32) -> Result<u64> {
+    memory_kib(pid, "VmHWM:")
+}
+
+/// The memory that a process has resident now, in KiB.
+pub fn resident_memory_kib(pid: u32) -> Result<u64> {
+    memory_kib(pid, "VmRSS:")
+}
+
+fn memory_kib(pid: u32, which: &str) -> Result<u64> {
     let fix = "see whether the server still runs";
     let what = || format!("cannot read the memory of process {pid}");
     let text = fs::read_to_string(format!("/proc/{pid}/status")).or_problem(what(), fix)?;
-    peak_in(&text).ok_or_else(|| Problem::new(what(), "no VmHWM is told", fix))
+    let why = || format!("no {which} is told");
+    memory_in(&text, which).ok_or_else(|| Problem::new(what(), why(), fix))
 }
 
-fn peak_in(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+fn memory_in(status: &str, which: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(which))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
@@ -116,7 +126,10 @@ mod tests {
         assert!(before > 0);
         assert!(used_ns(u32::MAX).is_err());
         assert!(peak_memory_kib(std::process::id()).unwrap() > 100);
-        assert_eq!(peak_in("Name:\tx\nVmHWM:\t   1234 kB\n"), Some(1234));
-        assert_eq!(peak_in("Name:\tx\n"), None);
+        assert!(resident_memory_kib(std::process::id()).unwrap() > 100);
+        let status = "Name:\tx\nVmHWM:\t   1234 kB\nVmRSS:\t   12 kB\n";
+        assert_eq!(memory_in(status, "VmHWM:"), Some(1234));
+        assert_eq!(memory_in(status, "VmRSS:"), Some(12));
+        assert_eq!(memory_in("Name:\tx\n", "VmRSS:"), None);
     }
 }

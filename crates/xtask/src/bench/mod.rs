@@ -19,6 +19,7 @@ mod load;
 mod lookup;
 mod noop;
 mod replay;
+mod start;
 mod worker;
 mod worker_start;
 mod wrk;
@@ -45,10 +46,11 @@ pub enum Part {
     Accuracy,
     Replay,
     Fleet,
+    Start,
 }
 
 /// By the names that the command line has for them.
-pub const ALL: [(&str, Part); 8] = [
+pub const ALL: [(&str, Part); 9] = [
     ("core", Part::Core),
     ("policy", Part::Policy),
     ("sizes", Part::Sizes),
@@ -57,6 +59,7 @@ pub const ALL: [(&str, Part); 8] = [
     ("accuracy", Part::Accuracy),
     ("replay", Part::Replay),
     ("fleet", Part::Fleet),
+    ("start", Part::Start),
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -77,7 +80,7 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
     let wanted = tools_for(&options.parts);
     tools::ensure(workspace, &wanted)?;
     let wants = |parts: &[Part]| options.parts.iter().any(|part| parts.contains(part));
-    if wants(&[Part::Sizes, Part::Envoy, Part::Fleet]) {
+    if wants(&[Part::Sizes, Part::Envoy, Part::Fleet, Part::Start]) {
         build::build(workspace, Product::Envoy)?;
     }
     if wants(&[Part::Sizes, Part::Worker]) {
@@ -98,6 +101,7 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
                 let servers = fleet::measure(workspace, options.effort)?;
                 format!("{servers}\n{}", fleet_leases::measure(workspace, options.effort)?)
             }
+            Part::Start => start::measure(workspace, options.effort)?,
         };
         println!("\n{text}");
         document = format!("{document}\n{text}");
@@ -164,6 +168,7 @@ fn tools_for(parts: &[Part]) -> Vec<&'static Tool> {
         Part::Core | Part::Policy => vec![&tools::VALGRIND],
         Part::Sizes | Part::Accuracy | Part::Replay => vec![],
         Part::Envoy => vec![&tools::ENVOY, &tools::WRK],
+        Part::Start => vec![&tools::ENVOY],
         Part::Fleet => vec![&tools::REDIS, &tools::ENVOY, &tools::WRK],
         Part::Worker => vec![&tools::ENVOY, &tools::NODE, &tools::WRK],
     };
@@ -204,6 +209,7 @@ fn sizes(workspace: &Workspace) -> Result<String> {
     let mut table = Table::new("Sizes", &["module", "bytes", "gzipped"]);
     let products = [
         ("Envoy filter", workspace.envoy_wasm()),
+        ("Envoy filter, slim", workspace.envoy_slim_wasm()),
         ("Worker, for every request", workspace.worker_dir().join(build::worker::FIRST)),
         ("Worker, for operators", workspace.worker_dir().join(build::worker::SECOND)),
     ];

@@ -6,6 +6,7 @@
 pub mod admin_page;
 pub mod archive;
 pub mod envoy;
+pub mod envoy_size;
 pub mod exports;
 mod glue;
 pub mod halves;

@@ -36,7 +36,8 @@ const E2E: &str = "tollgate-e2e";
 const UP_PATIENCE: Duration = Duration::from_secs(600);
 
 pub fn build_envoy(workspace: &Workspace) -> Result<()> {
-    build::build(workspace, Product::Envoy)
+    build::build(workspace, Product::Envoy)?;
+    build::envoy_size::check(workspace)
 }
 
 pub fn build_worker(workspace: &Workspace) -> Result<()> {

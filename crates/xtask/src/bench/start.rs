@@ -1,0 +1,133 @@
+//! Envoy: how long it takes from nothing to its first answer with each module, and how much memory
+//! it has then. V8 compiles all of a module before.
+//!
+//! Invariant: a start is a new Envoy with one worker; the rows differ in the module and in nothing
+//! else and take turns. CPU time holds on a busy machine, the time on the clock only on an idle
+//! one.
+
+use super::{
+    cpu,
+    effort::Effort,
+    envoy::{bootstrap, policy, wasm},
+    figures::{Table, figure, grouped, median, paired_difference},
+    noop,
+};
+use crate::{
+    build::product,
+    problem::{OrProblem, Result},
+    servers::{
+        envoy::{self, Options},
+        free_port,
+    },
+    workspace::Workspace,
+};
+use serde_json::{Value, json};
+use std::{fs, path::PathBuf, time::Instant};
+use tollgate_policy::{Plugin, Surface};
+
+/// One module, with what it is configured with.
+struct Row {
+    label: &'static str,
+    module: Option<PathBuf>,
+    configuration: Value,
+    /// What each start took.
+    starts: Vec<Start>,
+}
+
+struct Start {
+    clock_ms: f64,
+    cpu_ms: f64,
+    resident_mib: f64,
+}
+
+pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
+    let mut rows = rows(workspace)?;
+    let count = rows.len();
+    for round in 0..effort.rounds as usize {
+        eprintln!("  start: round {} of {}", round + 1, effort.rounds);
+        for place in 0..count {
+            let row = &mut rows[(round + place) % count];
+            row.starts.push(start(workspace, row)?);
+        }
+    }
+    table(&rows, effort.rounds).map(|table| table.markdown())
+}
+
+fn rows(workspace: &Workspace) -> Result<Vec<Row>> {
+    let quota = json!({"limit": 1_000_000, "window": "1s"});
+    let document = policy("/**", &json!([{"header": "x-key"}]), &quota);
+    let compiled = Plugin::compile(&document.to_string(), Surface::Envoy);
+    let compiled = compiled.or_problem("cannot compile a policy", "correct it")?;
+    let compiled = json!({"compiled": compiled.to_compiled_text()});
+    let empty = workspace.out.join("run/noop.wasm");
+    let fix = "free disk space";
+    fs::create_dir_all(workspace.out.join("run")).or_problem("cannot create a folder", fix)?;
+    fs::write(&empty, noop::module()).or_problem("cannot write the no-op filter", fix)?;
+    let row =
+        |label, module, configuration| Row { label, module, configuration, starts: Vec::new() };
+    Ok(vec![
+        row("no filter", None, Value::Null),
+        row("an empty module", Some(empty), json!({})),
+        row("the slim module", Some(workspace.envoy_slim_wasm()), compiled),
+        row("the default module", Some(workspace.envoy_wasm()), document),
+    ])
+}
+
+fn start(workspace: &Workspace, row: &Row) -> Result<Start> {
+    let port = free_port()?;
+    let filter = row.module.as_ref().map(|module| wasm(module, "start", &row.configuration));
+    let config = bootstrap(port, filter).to_string();
+    let options = Options { name: "start", config, ready: (port, "/"), concurrency: 1 };
+    let begun = Instant::now();
+    let server = envoy::start(workspace, options)?;
+    let clock_ms = begun.elapsed().as_secs_f64() * 1000.0;
+    let pid = server.running.pid();
+    let cpu_ms = cpu::used_ns(pid)? as f64 / 1_000_000.0;
+    let resident_mib = cpu::resident_memory_kib(pid)? as f64 / 1024.0;
+    Ok(Start { clock_ms, cpu_ms, resident_mib })
+}
+
+fn table(rows: &[Row], rounds: u32) -> Result<Table> {
+    let heading =
+        ["", "bytes", "gzipped", "first answer, ms", "over no filter", "CPU, ms", "resident, MiB"];
+    let mut table = Table::new("Envoy: start", &heading);
+    let all = |row: &Row, of: fn(&Start) -> f64| row.starts.iter().map(of).collect::<Vec<f64>>();
+    let clock = |row: &Row| all(row, |it| it.clock_ms);
+    let Some(none) = rows.first().map(clock) else { return Ok(table) };
+    for row in rows {
+        let sizes = row.module.as_ref().map(|module| product::sizes(module)).transpose()?;
+        let (bytes, zipped) = sizes
+            .map_or_else(Default::default, |(bytes, zipped)| (grouped(bytes), grouped(zipped)));
+        table.row([
+            row.label.to_owned(),
+            bytes,
+            zipped,
+            figure(median(&clock(row)), 0),
+            figure(paired_difference(&clock(row), &none), 0),
+            figure(median(&all(row, |it| it.cpu_ms)), 0),
+            figure(median(&all(row, |it| it.resident_mib)), 0),
+        ]);
+    }
+    table.note(&format!(
+        "Medians of {rounds} starts in turns: from the start of the process with one worker to the \
+         answer to a request through the filter; CPU until then, memory then."
+    ));
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_row_is_what_the_others_are_compared_with() {
+        let start = |clock_ms| Start { clock_ms, cpu_ms: 1.0, resident_mib: 64.0 };
+        let row = |label, starts| Row { label, module: None, configuration: Value::Null, starts };
+        let rows = [
+            row("no filter", vec![start(90.0), start(100.0), start(190.0)]),
+            row("other", vec![start(190.0), start(200.0), start(300.0)]),
+        ];
+        let text = table(&rows, 3).unwrap().markdown();
+        assert!(text.contains("| other |  |  | 200 | 100 | 1 | 64 |"), "{text}");
+    }
+}
