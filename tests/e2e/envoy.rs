@@ -34,6 +34,7 @@ mod envoy_origins;
 mod envoy_policy;
 mod envoy_priority;
 mod envoy_reload;
+mod envoy_routes;
 mod envoy_seen;
 mod envoy_server;
 mod envoy_settings;

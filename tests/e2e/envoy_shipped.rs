@@ -92,7 +92,11 @@ fn ask(client: &mut Client, path: &str) -> (u16, String) {
 // Guards: a route without limits, a route with a policy of its own, all others, in one listener.
 #[test]
 fn routes_have_policies_of_their_own() {
-    let envoy = Shipped::start(&["per-route.yaml"]);
+    ["per-route.yaml", "per-route-filters.yaml"].into_iter().for_each(try_routes);
+}
+
+fn try_routes(file: &str) {
+    let envoy = Shipped::start(&[file]);
     let mut client = envoy.client();
     for _ in 0..20 {
         assert_eq!(ask(&mut client, "/healthz"), (200, String::new()), "off");
@@ -109,8 +113,8 @@ fn routes_have_policies_of_their_own() {
     assert_eq!(ask(&mut client, "/healthz"), (200, String::new()), "still off");
 }
 
-// Guards: what `per-route.yaml` says of Envoy, that there is no other way. Should one of the
-// versions take it, there is a better one.
+// Guards: what `per-route.yaml` says of Envoy, that a route cannot bring its policy. Should one of
+// the versions take it, there is a better way.
 #[test]
 fn a_route_takes_no_configuration_of_the_filter() {
     let policy = json!({"version": 1, "rules": [{

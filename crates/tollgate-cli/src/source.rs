@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::de::IgnoredAny;
-use tollgate_policy::{BOOLEAN_HINT, Plugin, Policy, Problem, Problems, Surface};
+use tollgate_policy::{BOOLEAN_HINT, NamedPolicy, Plugin, Policy, Problem, Problems, Surface};
 
 use crate::document::Document;
 use crate::end::End;
@@ -133,8 +133,7 @@ pub(crate) fn compile_plugin(
     let compiled = match surface {
         Surface::Envoy => Plugin::compile(&document.json, surface),
         Surface::Worker | Surface::Library | Surface::Server => {
-            let alone = |policy| Plugin { policy, fleet: None, policy_from: None };
-            Policy::compile(&document.json, surface).map(alone)
+            Policy::compile(&document.json, surface).map(Plugin::alone)
         }
     };
     let plugin = compiled.map_err(|found| find(with_hints(document, found, surface)))?;
@@ -150,7 +149,15 @@ pub(crate) fn compile_plugin(
                     .to_owned(),
         }]);
     }
-    let warnings = find(plugin.policy.warnings().clone());
+    let mut warnings = plugin.policy.warnings().clone();
+    for NamedPolicy { name, policy } in &plugin.named {
+        let named = policy.warnings().0.iter().map(|warning| Problem {
+            path: format!("policies.{name}.{}", warning.path),
+            ..warning.clone()
+        });
+        warnings.0.extend(named);
+    }
+    let warnings = find(warnings);
     Ok((plugin, warnings))
 }
 

@@ -22,6 +22,7 @@ use crate::metrics::{Asked, Wait};
 use crate::node_id::NodeId;
 use crate::observer::Observer;
 use crate::proxy::Proxy;
+use crate::routes::Routes;
 use crate::scratch::Scratch;
 use crate::shared_seed;
 use crate::tally::Tally;
@@ -55,6 +56,10 @@ pub struct ActivePolicy<H> {
     scratch: Cell<Scratch>,
     /// True once the log says that a proxy of this machine makes all clients one.
     warned: Cell<bool>,
+    /// The policies of routes that name one.
+    pub(crate) routes: Routes<Self>,
+    /// What tells its lines from those of the other policies of its root; 0 of one alone.
+    line_salt: u64,
 }
 
 /// Which rules apply to a request.
@@ -103,7 +108,14 @@ impl<H: Proxy> ActivePolicy<H> {
         let observer = Observer::new(host.clone(), &config, is_new, tally);
         let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
         let (plans, scratch) = (Cell::default(), Cell::default());
-        let warned = Cell::new(false);
+        let (warned, line_salt) = (Cell::new(false), 0);
+        let named = core::mem::take(&mut config.named).into_iter();
+        let named = named.map(|(name, config)| {
+            let mut policy = Self::activate(host.clone(), config, says, tally)?;
+            policy.line_salt = Table::fingerprint(&seed, name.as_bytes()).get();
+            Ok((name.into(), Rc::new(policy)))
+        });
+        let routes = Routes::new(named.collect::<Result<_, _>>()?);
         Ok(Self {
             host,
             config,
@@ -115,6 +127,8 @@ impl<H: Proxy> ActivePolicy<H> {
             plans,
             scratch,
             warned,
+            routes,
+            line_salt,
         })
     }
 
@@ -287,9 +301,22 @@ impl<H: Proxy> ActivePolicy<H> {
         plan.move_place(&self.config.policy, at);
     }
 
+    /// Says in the log what it is time for, of all policies of the root.
+    pub fn tick(&self, now: Timestamp) {
+        let of_routes = self.routes.policies().filter_map(|policy| policy.observer.tick(now));
+        let next_at = of_routes.chain(self.observer.tick(now)).min();
+        self.observer.wake_at(next_at, now);
+    }
+
+    /// It decides no new requests, nor do those that routes name.
+    pub fn end(&self) {
+        self.observer.end();
+        self.routes.policies().for_each(|policy| policy.observer.end());
+    }
+
     /// Whose line it is.
     pub fn line(&self, plan: &Plan, turn: &Turn) -> Line {
-        (turn.record, Table::fingerprint(&self.seed, turn.key(plan)).get())
+        (turn.record, Table::fingerprint(&self.seed, turn.key(plan)).get() ^ self.line_salt)
     }
 
     /// Counts what happened to a request that waits, or would.

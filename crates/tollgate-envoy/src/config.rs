@@ -6,7 +6,8 @@
 
 use tollgate_core::Algorithm;
 use tollgate_policy::{
-    CompiledQuota, Fleet, Group, Plugin, Policy, PolicyFrom, Scope, Surface, metric_label,
+    CompiledQuota, Fleet, Group, NamedPolicy, Plugin, Policy, PolicyFrom, Scope, Surface,
+    metric_label,
 };
 use tollgate_table::Table;
 
@@ -32,6 +33,8 @@ pub struct Config {
     pub fleet: Option<Fleet>,
     /// Whom to ask for later policies.
     pub policy_from: Option<PolicyFrom>,
+    /// The policies of routes that name one, by their names.
+    pub named: Vec<(String, Config)>,
     /// True when rules count for a fleet.
     pub has_fleet: bool,
     /// What the plugin is called in the metrics.
@@ -49,8 +52,21 @@ impl Config {
     /// # Errors
     /// Every problem, one line each.
     pub fn compile(configuration: &[u8], scope: &[u8]) -> Result<Self, Vec<String>> {
-        let Plugin { policy, fleet, policy_from } = plugin(configuration)?;
-        Ok(Self { policy_from, ..Self::of(policy, fleet, scope)? })
+        let Plugin { policy, named, fleet, policy_from } = plugin(configuration)?;
+        let named =
+            named.into_iter().map(|named| Self::of_name(named, scope)).collect::<Result<_, _>>()?;
+        Ok(Self { policy_from, named, ..Self::of(policy, fleet, scope)? })
+    }
+
+    /// A policy that routes name: what it counts is found by the name, too.
+    fn of_name(named: NamedPolicy, scope: &[u8]) -> Result<(String, Self), Vec<String>> {
+        let NamedPolicy { name, policy } = named;
+        let scope_of_name = [scope, b"\0", name.as_bytes()].concat();
+        let config = Self::of(policy, None, &scope_of_name).map_err(|lines| {
+            lines.iter().map(|line| ["policies.", &name, ".", line].concat()).collect::<Vec<_>>()
+        })?;
+        let plugin = [&plugin_label(scope), "_", &name].concat();
+        Ok((name, Self { plugin, ..config }))
     }
 
     /// Compiles a policy that a server gave, for a plugin that is otherwise configured as before.
@@ -72,13 +88,14 @@ impl Config {
         let tables = policy.groups().iter().map(table).collect();
         let has_final_denials = has_final_denials(&policy);
         let (directories, plugin) = (Directories::default(), plugin_label(scope));
-        let policy_from = None;
+        let (policy_from, named) = (None, Vec::new());
         Ok(Self {
             policy,
             tables,
             directories,
             fleet,
             policy_from,
+            named,
             has_fleet,
             plugin,
             has_final_denials,

@@ -17,6 +17,7 @@ use crate::active_policy::{ActivePolicy, Planned};
 use crate::arrival::Arrival;
 use crate::authority::Authority;
 use crate::config::Config;
+pub use crate::flow::Flow;
 use crate::follow::Follower;
 use crate::metrics::Wait;
 use crate::pending_response::PendingResponse;
@@ -24,6 +25,7 @@ use crate::proxy::Proxy;
 use crate::question::{KeyAnswer, Sent};
 use crate::reply::Reply;
 use crate::retry::{Held, Pending};
+use crate::routes::Chosen;
 use crate::tally::Tally;
 use crate::timer::{Timer, Wants};
 use crate::waiting::Waiting;
@@ -32,28 +34,6 @@ use crate::waiting::Waiting;
 /// refusal inside that of the one before, so 400 of them end the stack of its thread; the rest has
 /// its turn a millisecond later.
 pub const TURNS_PER_TICK: usize = 32;
-
-/// What the host is to do with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    /// It goes on.
-    Continue,
-    /// It stops, its body and trailers too.
-    Stop,
-}
-
-impl Flow {
-    /// The ABI's number for it. Not 1, which stops the headers alone under
-    /// `allow_on_headers_stop_iteration`: the body would take the request on. 4 stops everything,
-    /// whatever the operator has set.
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        match self {
-            Self::Continue => 0,
-            Self::Stop => 4,
-        }
-    }
-}
 
 /// All contexts of one virtual machine.
 pub struct Filter<H> {
@@ -161,7 +141,7 @@ impl<H: Proxy> Filter<H> {
         self.follow(&root);
         root.tally.flush();
         let (Some(now), Some(policy)) = (self.host.now(), root.policy()) else { return };
-        policy.observer.tick(now);
+        policy.tick(now);
         let mut turns = TURNS_PER_TICK;
         while turns > 0 {
             turns = turns.saturating_sub(1);
@@ -226,15 +206,20 @@ impl<H: Proxy> Filter<H> {
         let Some(root) = root else { return Flow::Continue };
         let Some(policy) = root.policy() else { return Flow::Continue };
         if self.host.is_memory_short() {
-            return self.give_up(&policy);
+            return self.give_up(&policy, &Reply::overloaded());
         }
+        let policy = match policy.routes.choose(&self.host) {
+            Chosen::Usual => policy,
+            Chosen::Named(chosen) => chosen,
+            Chosen::Unknown => return self.give_up(&policy, &Reply::unknown_policy()),
+        };
         let facts = policy.facts();
         let plan = match policy.plan(&facts) {
             Planned::Nothing => {
                 policy.observer.count_unlimited();
                 return Flow::Continue;
             }
-            Planned::Unreadable => return self.give_up(&policy),
+            Planned::Unreadable => return self.give_up(&policy, &Reply::overloaded()),
             Planned::Plan(plan) => plan,
         };
         let Root { waiting, authority, .. } = &*root;
@@ -251,9 +236,9 @@ impl<H: Proxy> Filter<H> {
 
     /// Refuses a request about which nothing can be known. Not `on_failure`: nobody knows whose it
     /// would be.
-    fn give_up(&self, policy: &ActivePolicy<H>) -> Flow {
+    fn give_up(&self, policy: &ActivePolicy<H>, reply: &Reply) -> Flow {
         policy.count_failure();
-        self.host.reply(&Reply::overloaded());
+        self.host.reply(reply);
         Flow::Stop
     }
 
@@ -304,7 +289,7 @@ impl<H: Proxy> Filter<H> {
             && let Some(policy) = root.policy()
         {
             policy.end_waiting(&root.waiting);
-            policy.observer.end();
+            policy.end();
             root.authority.close();
             root.tally.end();
             self.end_following(root.follower(), &policy.config.plugin);
@@ -377,7 +362,7 @@ impl<H: Proxy> Root<H> {
         self.waiting.set_limits(policy.limits());
         self.authority.set_limits(policy.limits());
         if let Some(before) = self.policy.replace(Some(Rc::new(policy))) {
-            before.observer.end();
+            before.end();
         }
     }
 

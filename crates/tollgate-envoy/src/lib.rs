@@ -4,10 +4,11 @@
 //! what is taken; these exist in the wasm build alone. The rest runs over any `proxy` and is tested
 //! natively, from the top down:
 //!
-//! - `filter`: contexts and their callbacks; `arrival`: a request's first decision; `retry`: a
-//!   request that waits; `pending_response`: what goes onto a response.
+//! - `filter`: contexts and their callbacks, with `flow`; `arrival`: a request's first decision;
+//!   `retry`: a request that waits; `pending_response`: what goes onto a response.
 //! - `active_policy`: a policy in force, with `config` (the policy out of the plugin
-//!   configuration), `facts` and `claims` (what a request is) and `reply`.
+//!   configuration), `routes` (those of routes that name one), `facts` and `claims` (what a
+//!   request is) and `reply`.
 //! - What an operator sees: `observer`, with `metrics`, `rule_metrics`, `metric_names` (how many
 //!   there may be), `labels`, `tally` (what is counted until it is handed over), `access_log` and
 //!   `refused_keys`.
@@ -59,6 +60,7 @@ mod breaker;
 mod crowd;
 #[cfg(feature = "document")]
 mod document;
+mod flow;
 #[cfg(feature = "document")]
 mod follow;
 #[cfg(not(feature = "document"))]
@@ -79,6 +81,7 @@ mod pending_response;
 mod question;
 mod refused_keys;
 mod retry;
+mod routes;
 mod rule_metrics;
 #[cfg(feature = "document")]
 mod said;

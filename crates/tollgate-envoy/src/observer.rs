@@ -93,12 +93,17 @@ impl<H: Proxy> Observer<H> {
         self.metrics.count_asked(asked, count, &self.tally);
     }
 
-    /// Says in the log who was refused most, when it is time for that.
-    pub fn tick(&self, now: Timestamp) {
+    /// Says in the log who was refused most, when it is time for that; when it will be.
+    pub fn tick(&self, now: Timestamp) -> Option<Timestamp> {
         if self.tell_at.get().is_some_and(|at| at <= now) {
             self.tell_refused(TELL_AFTER);
         }
-        self.tally.timer.set(Wants::Telling, self.tell_at.get(), now);
+        self.tell_at.get()
+    }
+
+    /// The root is called then, for this policy and the others that it has.
+    pub fn wake_at(&self, at: Option<Timestamp>, now: Timestamp) {
+        self.tally.timer.set(Wants::Telling, at, now);
     }
 
     /// The policy decides no new requests: what the log is still to be told is said now. Those that
@@ -126,7 +131,9 @@ impl<H: Proxy> Observer<H> {
         {
             let at = now.saturating_add(TELL_AFTER);
             self.tell_at.set(Some(at));
-            self.tally.timer.set(Wants::Telling, Some(at), now);
+            // Another policy of this root may have something to tell before.
+            let first = self.tally.timer.wanted(Wants::Telling).map_or(at, |other| other.min(at));
+            self.tally.timer.set(Wants::Telling, Some(first), now);
         }
     }
 

@@ -32,13 +32,19 @@ impl Reply {
     pub fn overloaded() -> Self {
         let mut headers = HeaderMapWriter::default();
         headers.push("retry-after", b"1");
-        Self {
-            status: 503,
-            grpc_status: -1,
-            details: "tollgate_overloaded".into(),
-            headers: headers.finish(),
-            body: Vec::new(),
-        }
+        Self { headers: headers.finish(), ..Self::bare(503, "tollgate_overloaded") }
+    }
+
+    /// The answer to a request whose route names a policy that is not there: a mistake of the
+    /// operator, which no later try mends.
+    #[must_use]
+    pub fn unknown_policy() -> Self {
+        Self::bare(500, "tollgate_unknown_policy")
+    }
+
+    fn bare(status: u16, details: &'static str) -> Self {
+        let (headers, body) = (HeaderMapWriter::default().finish(), Vec::new());
+        Self { status, grpc_status: -1, details: details.into(), headers, body }
     }
 
     /// The answer to a request that `outcome` refuses, or to one of `grpc`'s content type.

@@ -58,6 +58,11 @@ impl<H: Proxy> Timer<H> {
         self.set_for.set(Some(Timestamp::ZERO));
     }
 
+    /// When `who` wants to be called.
+    pub fn wanted(&self, who: Wants) -> Option<Timestamp> {
+        self.wanted.get(who.index()).and_then(Cell::get)
+    }
+
     /// From now on `who` wants to be called at `at`, or not at all.
     pub fn set(&self, who: Wants, at: Option<Timestamp>, now: Timestamp) {
         if let Some(wanted) = self.wanted.get(who.index()) {

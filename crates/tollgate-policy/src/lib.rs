@@ -88,7 +88,7 @@ pub use answer::problem_details::{PROBLEM_JSON, ProblemDetails};
 pub use answer::rule_decision::RuleDecision;
 pub use answer::rule_result::RuleResult;
 pub use binary::{MAX_COMPILED, NotCompiled};
-pub use compile::plugin::{Fleet, Plugin, PolicyFrom};
+pub use compile::plugin::{Fleet, NamedPolicy, Plugin, PolicyFrom};
 pub use compile::tenant::{MAX_TENANT_ENTRY, MAX_TENANT_ID, TenantEntry};
 pub use decimal::decimal;
 pub use denials::{Denials, FRESH};

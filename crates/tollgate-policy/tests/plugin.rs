@@ -140,3 +140,38 @@ fn masked_keys_are_for_surfaces_that_verify_nothing() {
         assert!(Policy::compile(&masked(bad), Surface::Envoy).is_err(), "{bad}");
     }
 }
+
+// Guards: a route's policy that is not compiled as a policy is, or a mistake in it that nobody is
+// told.
+#[test]
+fn policies_for_some_routes_stand_beside_the_policy() {
+    let document = format!(
+        r#"{{"policy": {POLICY}, "policies": {{"partners": {POLICY}, "b-2_C": {POLICY}}}}}"#
+    );
+    let plugin = Plugin::compile(&document, Surface::Envoy).unwrap();
+    let names: Vec<&str> = plugin.named.iter().map(|it| &*it.name).collect();
+    assert_eq!(names, ["partners", "b-2_C"]);
+    let alone = Policy::compile(POLICY, Surface::Envoy).unwrap();
+    let quotas = |policy: &Policy| policy.public_fingerprint();
+    assert!(plugin.named.iter().all(|it| quotas(&it.policy) == quotas(&alone)));
+    let bad = POLICY.replace("\"1m\"", "\"0s\"");
+    assert_eq!(
+        problems(&format!(
+            r#"{{"policies": {{"a b": {POLICY}, "c": {POLICY}, "c": {bad}}},
+                "fleet": {{"cluster": "c", "secret": "0123456789abcdef"}}}}"#
+        )),
+        [
+            r#"policies: cannot stand beside "fleet" and "policy_from": they are for one policy; leave them out, or give each policy a filter of its own"#,
+            r#"policies."a b": is no name; use 1 to 64 of a-z, A-Z, 0-9, "-" and "_""#,
+            r#"policies.c: is given twice; give it once"#,
+            r#"policies.c.rules[0].quotas[0].window: "0s" is too short; use 1ms to 366d"#,
+            r#"policy: missing; it is for the routes that name none of "policies""#,
+        ]
+    );
+    for (policies, why) in [
+        ("{}", "policies: has 0 policies; give 1 to 32"),
+        ("[]", "policies: a list is not an object of names and their policies"),
+    ] {
+        assert_eq!(problems(&format!(r#"{{"policy": {POLICY}, "policies": {policies}}}"#)), [why]);
+    }
+}

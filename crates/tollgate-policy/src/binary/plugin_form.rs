@@ -1,5 +1,5 @@
-//! A compiled policy with whom a proxy asks beside it, and what of either stands in a
-//! configuration: bytes, or the same as text.
+//! A compiled policy with whom a proxy asks beside it, or with others for some routes, and what of
+//! either stands in a configuration: bytes, or the same as text.
 //!
 //! Invariant: a plugin that asks nobody is spelled as its policy alone, so there is one spelling of
 //! each. Deliberately absent: `policy_from`, because what a server gives is a document, and who
@@ -15,7 +15,7 @@ use tollgate_core::Span;
 use crate::binary::coded::{Coded, fields, shape};
 use crate::binary::form::PolicyForm;
 use crate::binary::{MAGIC, MAX_COMPILED, NotCompiled, Whole, opened, sealed};
-use crate::compile::plugin::{Fleet, Plugin};
+use crate::compile::plugin::{Fleet, NamedPolicy, Plugin};
 use crate::document::plugin::{MAX_TIMEOUT, MIN_TIMEOUT, is_visible};
 use crate::policy::compiled::Policy;
 use crate::policy::surface::Surface;
@@ -23,11 +23,45 @@ use crate::policy::surface::Surface;
 /// As long as that of a policy, and begun alike, so that texts of both begin alike.
 const PLUGIN_MAGIC: &[u8; 9] = b"\0tollplug";
 
-/// What the base64 of both begins with: that of their first five bytes, but for two bits.
+/// The same of several policies.
+const MANY_MAGIC: &[u8; 9] = b"\0tollmany";
+
+/// What the base64 of all begins with: that of their first five bytes, but for two bits.
 const TEXT_MAGIC: &[u8] = b"AHRvbGx";
 
 /// The shape of what stands between the header and the checksum.
 const PLUGIN_SHAPE: u64 = shape(&["plugin"], &[Surface::SHAPE, Fleet::SHAPE, PolicyForm::SHAPE]);
+
+/// The same of several policies.
+const MANY_SHAPE: u64 = shape(&["many"], &[Surface::SHAPE, ManyForm::SHAPE]);
+
+fields! {
+    struct ManyForm { policy: PolicyForm, named: Vec<NamedForm>, }
+}
+
+fields! {
+    struct NamedForm { name: String, policy: PolicyForm, } if |it| NamedPolicy::is_name(&it.name)
+}
+
+impl ManyForm {
+    fn of(policy: &Policy, named: &[NamedPolicy]) -> Self {
+        let form = |NamedPolicy { name, policy }: &NamedPolicy| NamedForm {
+            name: name.clone(),
+            policy: PolicyForm::of(policy),
+        };
+        Self { policy: PolicyForm::of(policy), named: named.iter().map(form).collect() }
+    }
+
+    fn plugin(self, surface: Surface) -> Option<Plugin> {
+        let policy =
+            |form: PolicyForm| Some(form).filter(PolicyForm::is_within_bounds)?.policy(surface);
+        let named =
+            |NamedForm { name, policy: form }| Some(NamedPolicy { name, policy: policy(form)? });
+        let named = self.named.into_iter().map(named).collect::<Option<Vec<_>>>()?;
+        let plugin = Plugin { named, ..Plugin::alone(policy(self.policy)?) };
+        NamedPolicy::are_apart(&plugin.named).then_some(plugin)
+    }
+}
 
 fields!(Fleet {
     cluster: String,
@@ -49,7 +83,13 @@ impl Plugin {
     /// `policy_from`. They are as secret as the document: the token and the secret for keys stand
     /// in them.
     pub fn write_compiled(&self, out: &mut Vec<u8>) {
-        let Self { policy, fleet, policy_from: _ } = self;
+        let Self { policy, named, fleet, policy_from: _ } = self;
+        if !named.is_empty() {
+            debug_assert!(fleet.is_none(), "there is no document that says both");
+            return sealed(MANY_MAGIC, MANY_SHAPE, policy.surface, out, |out| {
+                ManyForm::of(policy, named).write(out);
+            });
+        }
         let Some(fleet) = fleet else { return policy.write_compiled(out) };
         sealed(PLUGIN_MAGIC, PLUGIN_SHAPE, policy.surface, out, |out| {
             fleet.write(out);
@@ -72,6 +112,7 @@ impl Plugin {
     pub fn is_compiled(given: &[u8]) -> bool {
         given.starts_with(MAGIC)
             || given.starts_with(PLUGIN_MAGIC)
+            || given.starts_with(MANY_MAGIC)
             || given.trim_ascii_start().starts_with(TEXT_MAGIC)
     }
 
@@ -103,14 +144,18 @@ impl Plugin {
     }
 
     fn read_bytes(bytes: &[u8], surface: Surface) -> Result<Self, NotCompiled> {
+        if bytes.starts_with(MANY_MAGIC) {
+            let Whole(mut rest) = opened(MANY_MAGIC, MANY_SHAPE, bytes, surface)?;
+            let form = ManyForm::read(&mut rest).filter(|_| rest.0.is_empty());
+            return form.and_then(|form| form.plugin(surface)).ok_or(NotCompiled::Impossible);
+        }
         if !bytes.starts_with(PLUGIN_MAGIC) {
-            let policy = Policy::read_compiled(bytes, surface)?;
-            return Ok(Self { policy, fleet: None, policy_from: None });
+            return Policy::read_compiled(bytes, surface).map(Self::alone);
         }
         let Whole(mut rest) = opened(PLUGIN_MAGIC, PLUGIN_SHAPE, bytes, surface)?;
         let fleet = Fleet::read(&mut rest).ok_or(NotCompiled::Impossible)?;
         let policy = PolicyForm::read_last(rest, surface).ok_or(NotCompiled::Impossible)?;
-        Ok(Self { policy, fleet: Some(fleet), policy_from: None })
+        Ok(Self { fleet: Some(fleet), ..Self::alone(policy) })
     }
 }
 

@@ -276,8 +276,9 @@ fn asking() -> Plugin {
     Plugin::compile(&document, Surface::Envoy).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-fn plugin_in_words(Plugin { policy, fleet, policy_from }: &Plugin) -> String {
-    format!("{} {fleet:#?} {policy_from:#?}", all(policy))
+fn plugin_in_words(Plugin { policy, named, fleet, policy_from }: &Plugin) -> String {
+    let named: Vec<_> = named.iter().map(|it| (&it.name, all(&it.policy))).collect();
+    format!("{} {named:?} {fleet:#?} {policy_from:#?}", all(policy))
 }
 
 #[test]
@@ -345,4 +346,65 @@ fn what_no_document_can_say_of_an_authority_is_refused() {
     assert_eq!(changed(|fleet| fleet.path = "p".repeat(1025)), impossible);
     assert_eq!(changed(|fleet| fleet.token = Some("a b".into())), impossible);
     assert_eq!(changed(|fleet| fleet.timeout = tollgate_core::Span::from_secs(11)), impossible);
+}
+
+/// A proxy with a policy for some routes.
+fn choosing() -> Plugin {
+    let policy = |name: &str, limit: u32| {
+        format!(
+            r#"{{"version": 1, "rules": [{{"name": "{name}", "key": ["client_ip"],
+            "quotas": [{{"limit": {limit}, "window": "1m"}}]}}]}}"#
+        )
+    };
+    let (all, partners, staff) = (policy("all", 1), policy("all", 20), policy("staff", 300));
+    let document =
+        format!(r#"{{"policy": {all}, "policies": {{"partners": {partners}, "staff": {staff}}}}}"#);
+    Plugin::compile(&document, Surface::Envoy).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+// Guards: a policy for some routes that is lost when it is compiled, or comes under another name.
+#[test]
+fn policies_of_routes_are_read_as_they_were_written() {
+    let plugin = choosing();
+    let names: Vec<&str> = plugin.named.iter().map(|it| &*it.name).collect();
+    assert_eq!(names, ["partners", "staff"]);
+    let text = plugin.to_compiled_text();
+    assert!(Plugin::is_compiled(text.as_bytes()));
+    let read = Plugin::read_compiled(text.as_bytes(), Surface::Envoy).unwrap();
+    assert_eq!(plugin_in_words(&read), plugin_in_words(&plugin));
+    assert_eq!(read.to_compiled_text(), text, "there is one spelling");
+    let mut bytes = Vec::new();
+    plugin.write_compiled(&mut bytes);
+    assert!(Plugin::is_compiled(&bytes));
+    for at in 0..bytes.len() {
+        assert!(Plugin::read_compiled(&bytes[..at], Surface::Envoy).is_err(), "{at}");
+        bytes[at] ^= 1;
+        assert!(Plugin::read_compiled(&bytes, Surface::Envoy).is_err(), "{at}");
+        let body = bytes[..bytes.len() - 8].to_vec();
+        let _ = Plugin::read_compiled(&resealed(body), Surface::Envoy); // no trap
+        bytes[at] ^= 1;
+    }
+}
+
+// Guards: bytes by which a route gets the policy of another one.
+#[test]
+fn names_that_no_document_can_give_are_refused() {
+    let changed = |change: fn(&mut Plugin)| {
+        let mut plugin = choosing();
+        change(&mut plugin);
+        Plugin::read_compiled(plugin.to_compiled_text().as_bytes(), Surface::Envoy).err()
+    };
+    assert_eq!(changed(|_| {}), None);
+    let impossible = Some(NotCompiled::Impossible);
+    assert_eq!(changed(|plugin| plugin.named[0].name = "staff".into()), impossible);
+    assert_eq!(changed(|plugin| plugin.named[0].name = String::new()), impossible);
+    assert_eq!(changed(|plugin| plugin.named[0].name = "a.b".into()), impossible);
+    let more = |plugin: &mut Plugin| {
+        for i in 0..31 {
+            let mut one = plugin.named[0].clone();
+            one.name = format!("p{i}");
+            plugin.named.push(one);
+        }
+    };
+    assert_eq!(changed(more), impossible);
 }

@@ -1,11 +1,14 @@
-//! A proxy's plugin configuration: a policy, and beside it whom the plugin asks.
+//! A proxy's plugin configuration: a policy, and beside it other policies for some routes, or whom
+//! the plugin asks.
 //!
-//! Invariant: a document without the field `policy` is a policy, as it always was. All mistakes of
-//! both parts are reported at once.
+//! Invariant: a document without the fields `policy` and `policies` is a policy, as it always was.
+//! All mistakes of all parts are reported at once.
 
 use core::cell::RefCell;
 
+use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use tollgate_core::Span;
 
 use crate::document::plugin::{FleetDoc, PolicyFromDoc};
@@ -20,6 +23,11 @@ use crate::policy::surface::Surface;
 /// Unless the configuration says it: many times what an authority nearby takes.
 const TIMEOUT: Span = Span::from_millis(250);
 
+/// The most policies that routes may name: each has tables of its own.
+const MAX_NAMED: usize = 32;
+/// The longest name of one.
+const MAX_NAME: usize = 64;
+
 /// Where servers and Workers have the policy in force.
 const POLICY_PATH: &str = "/.well-known/tollgate/admin/policy";
 /// Unless the configuration says it: between two questions for a policy, and for one to come.
@@ -29,12 +37,23 @@ const POLICY_TIMEOUT: Span = Span::from_secs(5);
 /// What a plugin is configured with.
 #[derive(Clone, Debug)]
 pub struct Plugin {
-    /// The policy.
+    /// The policy; beside others, that of the routes that name none.
     pub policy: Policy,
+    /// Those that a route names: none, or up to 32, each name once.
+    pub named: Vec<NamedPolicy>,
     /// Whom to ask for the counts of a fleet.
     pub fleet: Option<Fleet>,
     /// Whom to ask for later policies.
     pub policy_from: Option<PolicyFrom>,
+}
+
+/// A policy that a route chooses by its name.
+#[derive(Clone, Debug)]
+pub struct NamedPolicy {
+    /// 1 to 64 letters, digits, `-` and `_`.
+    pub name: String,
+    /// What is enforced there, and nothing else.
+    pub policy: Policy,
 }
 
 /// The server that a plugin takes its policy from, once that answers.
@@ -72,8 +91,8 @@ pub struct Fleet {
 }
 
 impl Plugin {
-    /// Compiles a plugin configuration: a policy, or an object with the fields `policy`, `fleet`
-    /// and `policy_from`.
+    /// Compiles a plugin configuration: a policy, or an object with the field `policy` and beside
+    /// it `policies`, or `fleet` and `policy_from`.
     ///
     /// # Errors
     /// Every mistake at once, in the document's order, each with its path.
@@ -82,32 +101,89 @@ impl Plugin {
         let Node::Object(fields) = &node else {
             return Policy::compile(document, surface).map(Self::alone);
         };
-        if !fields.iter().any(|(name, _)| name == "policy") {
+        if !fields.iter().any(|(name, _)| name == "policy" || name == "policies") {
             return Policy::compile_node(&node, document, surface).map(Self::alone);
         }
         let noted = RefCell::new(Noted::default());
         let root = At::root(&noted);
-        let read = Fields::open(&node, &root, &["policy", "fleet", "policy_from"]);
+        let read = Fields::open(&node, &root, &["policy", "policies", "fleet", "policy_from"]);
         let fleet = read.as_ref().and_then(|read| read.read::<Option<FleetDoc>>("fleet", &root));
         let from = read.as_ref();
         let from = from.and_then(|it| it.read::<Option<PolicyFromDoc>>("policy_from", &root));
+        let others = read.as_ref().and_then(|read| read.node("policies"));
+        let at = root.field("policies");
+        let named = others.map(|others| named(others, document, surface, &at));
+        let is_asking = |(name, _): &(String, Node)| name == "fleet" || name == "policy_from";
+        if others.is_some() && fields.iter().any(is_asking) {
+            at.problem("cannot stand beside \"fleet\" and \"policy_from\": they are for one policy; leave them out, or give each policy a filter of its own".into());
+        }
         let inner = read.and_then(|read| read.node("policy"));
-        let policy = inner.and_then(|inner| {
-            let at = root.field("policy");
-            Policy::compile_at(inner, document, surface, &at)
-        });
+        let at = root.field("policy");
+        if inner.is_none() {
+            at.problem("missing; it is for the routes that name none of \"policies\"".into());
+        }
+        let policy = inner.and_then(|inner| Policy::compile_at(inner, document, surface, &at));
         let problems = noted.into_inner().in_order(&node);
         match policy {
             Some(policy) if problems.0.is_empty() => {
                 let policy_from = from.flatten().map(PolicyFrom::new);
-                Ok(Self { policy, fleet: fleet.flatten().map(Fleet::new), policy_from })
+                let (named, fleet) = (named.unwrap_or_default(), fleet.flatten().map(Fleet::new));
+                Ok(Self { policy, named, fleet, policy_from })
             }
             _ => Err(problems),
         }
     }
 
-    const fn alone(policy: Policy) -> Self {
-        Self { policy, fleet: None, policy_from: None }
+    /// A policy, and nothing beside it.
+    #[must_use]
+    pub const fn alone(policy: Policy) -> Self {
+        Self { policy, named: Vec::new(), fleet: None, policy_from: None }
+    }
+}
+
+/// What `node` says that routes may choose; good only where nothing was noted.
+fn named(node: &Node, document: &str, surface: Surface, at: &At<'_>) -> Vec<NamedPolicy> {
+    let Node::Object(fields) = node else {
+        let _: Option<()> = at.wrong(node, "an object of names and their policies");
+        return Vec::new();
+    };
+    if !(1..=MAX_NAMED).contains(&fields.len()) {
+        at.problem(format!("has {} policies; give 1 to {MAX_NAMED}", fields.len()));
+        return Vec::new();
+    }
+    let read = fields.iter().enumerate().filter_map(|(i, (name, node))| {
+        let at = at.own(name);
+        if !NamedPolicy::is_name(name) {
+            at.problem(format!(
+                "is no name; use 1 to {MAX_NAME} of a-z, A-Z, 0-9, \"-\" and \"_\""
+            ));
+        }
+        if fields.iter().take(i).any(|(earlier, _)| earlier == name) {
+            at.problem("is given twice; give it once".into());
+        }
+        let policy = Policy::compile_at(node, document, surface, &at)?;
+        Some(NamedPolicy { name: name.clone(), policy })
+    });
+    read.collect()
+}
+
+impl NamedPolicy {
+    /// True for what a policy may be called.
+    pub(crate) fn is_name(name: &str) -> bool {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_plain)
+    }
+
+    /// True when there are no more of them than may be, and each name is there once.
+    pub(crate) fn are_apart(all: &[Self]) -> bool {
+        let mut rest = all;
+        while let Some((one, others)) = rest.split_first() {
+            if others.iter().any(|other| other.name == one.name) {
+                return false;
+            }
+            rest = others;
+        }
+        (1..=MAX_NAMED).contains(&all.len())
     }
 }
 

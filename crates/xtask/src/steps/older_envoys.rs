@@ -53,6 +53,7 @@ pub(super) const TESTS: &[&str] = &[
     "envoy_policy::tiers_replace_the_quotas",
     "envoy_policy::who_is_over_the_limit_waits_and_passes",
     "envoy_policy::who_waits_in_vain_is_refused",
+    "envoy_routes::a_route_has_the_policy_that_it_names",
     "envoy_shipped::a_route_takes_no_configuration_of_the_filter",
     "envoy_shipped::policies_come_from_files",
     "envoy_shipped::routes_have_policies_of_their_own",

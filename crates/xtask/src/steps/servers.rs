@@ -127,7 +127,7 @@ fn e2e(workspace: &Workspace, also: &[&str], wanted: impl Fn(&str) -> bool) -> R
 /// What the slim module is tried with: forms and refusals, the vectors, the random cases, answers
 /// and races, each of which depends on what was read of a policy. The others try code that both
 /// modules have behind that, and would take as long once more.
-pub(super) const OF_SLIM: [&str; 17] = [
+pub(super) const OF_SLIM: [&str; 19] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
     "envoy_answers::text_struct_and_bytes_are_the_same_policy",
@@ -145,6 +145,8 @@ pub(super) const OF_SLIM: [&str; 17] = [
     "envoy_module::a_denial_is_repeated_from_memory_and_exactly",
     "envoy_module::a_lost_race_gives_back_what_was_committed",
     "envoy_module::the_vectors_hold_in_the_module",
+    "envoy_routes::a_route_has_the_policy_that_it_names",
+    "envoy_routes::lines_of_policies_are_apart",
 ];
 
 /// Tests of the filter, of the module that takes compiled policies alone.
