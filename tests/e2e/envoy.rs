@@ -31,6 +31,7 @@ mod envoy_limits;
 mod envoy_migrate;
 mod envoy_module;
 mod envoy_origins;
+mod envoy_pace;
 mod envoy_policy;
 mod envoy_priority;
 mod envoy_reload;
