@@ -2,8 +2,8 @@
 //!
 //! Invariant: whatever is compared was measured in the same run, in turns, on the same machine; a
 //! ratio is taken within a round, so that a slow minute of the machine falls out. What is measured
-//! is CPU time and instructions. Latencies are not: on a shared machine they measure the
-//! neighbours.
+//! is CPU time and instructions. Latencies are not, but of a start and of a reload, which are
+//! nothing else: on a shared machine they measure the neighbours.
 
 mod accuracy;
 mod callgrind;
@@ -18,6 +18,7 @@ mod fleet_leases;
 mod load;
 mod lookup;
 mod noop;
+mod reload;
 mod replay;
 mod start;
 mod worker;
@@ -101,7 +102,10 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
                 let servers = fleet::measure(workspace, options.effort)?;
                 format!("{servers}\n{}", fleet_leases::measure(workspace, options.effort)?)
             }
-            Part::Start => start::measure(workspace, options.effort)?,
+            Part::Start => {
+                let starts = start::measure(workspace, options.effort)?;
+                format!("{starts}\n{}", reload::measure(workspace)?)
+            }
         };
         println!("\n{text}");
         document = format!("{document}\n{text}");

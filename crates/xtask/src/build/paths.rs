@@ -9,8 +9,9 @@ use std::{collections::BTreeSet, path::PathBuf, process::Command};
 /// Instead of the folder where cargo keeps the sources of a registry.
 const INSTEAD: &str = "/crates";
 
-/// Tells the compiler of modules what to write instead.
-pub fn hide(workspace: &Workspace, cargo: &mut Command) -> Result<()> {
+/// Tells the compiler of modules what to write instead, and `more` of its options: all of them
+/// stand in one variable.
+pub fn hide(workspace: &Workspace, cargo: &mut Command, more: &[&str]) -> Result<()> {
     let packages = linked::packages(workspace, WASM_TARGET)?;
     let theirs = packages.into_values().map(|package| package.folder);
     let theirs = theirs.filter(|folder| !folder.starts_with(&workspace.root));
@@ -18,7 +19,8 @@ pub fn hide(workspace: &Workspace, cargo: &mut Command) -> Result<()> {
         theirs.filter_map(|folder| folder.parent().map(PathBuf::from)).collect();
     let flags =
         folders.iter().map(|folder| format!("--remap-path-prefix={}={INSTEAD}", folder.display()));
+    let flags: Vec<String> = flags.chain(more.iter().map(|flag| (*flag).to_owned())).collect();
     // The separator of this variable: a path may have spaces.
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.collect::<Vec<_>>().join("\u{1f}"));
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
     Ok(())
 }

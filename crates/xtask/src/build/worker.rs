@@ -131,7 +131,7 @@ fn compile_crate(workspace: &Workspace, made: &Crate, run: Runner) -> Result<()>
     let mut cargo = Command::new("cargo");
     cargo.current_dir(&workspace.root);
     cargo.args(["build", "--profile", PROFILE, "-p", made.package, "--target", WASM_TARGET]);
-    paths::hide(workspace, &mut cargo)?;
+    paths::hide(workspace, &mut cargo, &[])?;
     run(&mut cargo, "fix what the compiler says")
 }
 

@@ -185,6 +185,11 @@ mod tests {
             let text = std::fs::read_to_string(folder.join(format!("{file}.rs"))).expect(file);
             assert!(text.contains(&format!("\nfn {test}(")), "there is no {name}");
         }
+        let file = folder.join(servers::FLEET_LEASES).with_extension("rs");
+        let text = std::fs::read_to_string(file).expect("the tests of a fleet");
+        for test in servers::FLEET_OF_SLIM {
+            assert!(text.contains(&format!("\nfn {test}(")), "there is no {test}");
+        }
     }
 
     /// Each is started by its name, and whoever has only Rust can run the quick ones.

@@ -101,8 +101,22 @@ pub fn e2e_fleet(workspace: &Workspace) -> Result<()> {
     build_clock(workspace)?;
     build::build(workspace, Product::Envoy)?;
     build::server::build(workspace)?;
-    e2e(workspace, &[], |name| name.contains("fleet"))
+    e2e(workspace, &[], |name| name.contains("fleet"))?;
+    second_try::run(workspace, &FLEET_OF_SLIM, || {
+        let mut command = tests_of(workspace, CURRENT, &[FLEET_LEASES]);
+        command.env("TOLLGATE_ENVOY_WASM", workspace.envoy_slim_wasm());
+        command
+    })
 }
+
+pub(super) const FLEET_LEASES: &str = "fleet_leases";
+
+/// The same with whom to ask compiled beside the policy, in the module that reads nothing else.
+pub(super) const FLEET_OF_SLIM: [&str; 3] = [
+    "with_leases_two_proxies_admit_the_limit_and_no_more",
+    "without_leases_two_proxies_admit_exactly_what_one_limiter_would",
+    "without_the_authority_each_rule_says_what_becomes_of_requests",
+];
 
 fn e2e(workspace: &Workspace, also: &[&str], wanted: impl Fn(&str) -> bool) -> Result<()> {
     let packages = metadata::packages(workspace)?;

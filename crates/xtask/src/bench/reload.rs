@@ -1,0 +1,203 @@
+//! Envoy: what clients feel of another policy, while they send.
+//!
+//! Invariant: each connection has a time for every request, and a latency is counted from that time
+//! on, so what a request waited behind a slow one before it is not lost. Rows differ in the module
+//! and in how the policy comes, and every change is another policy. These are latencies: on a busy
+//! machine they are the neighbours', and only the difference to the row above says something.
+
+use super::{
+    envoy::{bootstrap, wasm},
+    figures::{Table, figure},
+};
+use crate::{
+    problem::{OrProblem, Problem, Result},
+    servers::{
+        envoy::{self, Options},
+        free_port,
+    },
+    workspace::Workspace,
+};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{Ipv4Addr, TcpStream},
+    path::Path,
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+use tollgate_policy::{Plugin, Surface};
+
+const CONNECTIONS: u32 = 8;
+/// Of one connection: 2,000 requests a second in all, half of what one worker can do at its ease.
+const EVERY: Duration = Duration::from_millis(4);
+const CHANGES: u32 = 10;
+const BETWEEN_CHANGES: Duration = Duration::from_secs(1);
+/// So long after a file was moved into place a request counts as one during the reload.
+const DURING: Duration = Duration::from_millis(250);
+const RULES: u32 = 100;
+
+/// One request: when it was due, and how long its answer took.
+type Sample = (Instant, Duration);
+
+pub fn measure(workspace: &Workspace) -> Result<String> {
+    let heading = ["", "requests", "p50, ms", "p99, ms", "most, ms"];
+    let mut table = Table::new("Envoy: requests while policies change", &heading);
+    for (name, module, is_slim) in
+        [("default", workspace.envoy_wasm(), false), ("slim", workspace.envoy_slim_wasm(), true)]
+    {
+        eprintln!("  reload: {name}");
+        let (samples, changes) = run(workspace, &module, is_slim)?;
+        let is_during = |at: Instant| {
+            changes.iter().any(|change| at >= *change && at.duration_since(*change) < DURING)
+        };
+        let (during, before): (Vec<Sample>, Vec<Sample>) =
+            samples.into_iter().partition(|(at, _)| is_during(*at));
+        table.row(row(&format!("{name}, between changes"), &before));
+        table.row(row(&format!("{name}, during one"), &during));
+    }
+    table.note(&format!(
+        "Two workers, {CONNECTIONS} connections, 2,000 requests a second, each with a time of its own; {CHANGES} \
+         changes of a policy with {RULES} rules by ECDS, and {} ms after each count as during it.",
+        DURING.as_millis(),
+    ));
+    Ok(table.markdown())
+}
+
+fn row(label: &str, samples: &[Sample]) -> [String; 5] {
+    let mut ms: Vec<f64> =
+        samples.iter().map(|(_, latency)| latency.as_secs_f64() * 1000.0).collect();
+    ms.sort_by(f64::total_cmp);
+    let [p50, p99, most] = [0.5, 0.99, 1.0].map(|part| figure(quantile(&ms, part), 2));
+    [label.to_owned(), ms.len().to_string(), p50, p99, most]
+}
+
+/// The least that so large a part of `sorted` does not exceed; `NaN` of nothing.
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let place = (sorted.len() as f64 * part).ceil() as usize;
+    sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+/// All requests, and when a policy was put into place.
+fn run(workspace: &Workspace, module: &Path, is_slim: bool) -> Result<(Vec<Sample>, Vec<Instant>)> {
+    let folder = workspace.out.join("run/reload");
+    fs::create_dir_all(&folder).or_problem("cannot create a folder", "free disk space")?;
+    let file = folder.join("ecds.json");
+    put(&file, module, is_slim, 0)?;
+    let port = free_port()?;
+    let found = json!({"name": "tollgate", "config_discovery": {
+        "config_source": {"path_config_source": {"path": file}, "resource_api_version": "V3"},
+        "type_urls": ["type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm"],
+    }});
+    let mut config = bootstrap(port, Some(found));
+    config["node"] = json!({"id": "bench", "cluster": "bench"});
+    let options =
+        Options { name: "reload", config: config.to_string(), ready: (port, "/"), concurrency: 2 };
+    let _server = envoy::start(workspace, options)?;
+    let samples = Mutex::new(Vec::new());
+    let mut changes = Vec::new();
+    let begin = Instant::now() + Duration::from_millis(100);
+    let end = begin + BETWEEN_CHANGES * (CHANGES + 1);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..CONNECTIONS)
+            .map(|number| {
+                let (samples, first) = (&samples, begin + EVERY * number / CONNECTIONS);
+                scope.spawn(move || {
+                    let own = client(port, first, end)?;
+                    samples.lock().map(|mut all| all.extend(own)).map_err(|_| stopped())
+                })
+            })
+            .collect();
+        for number in 1..=CHANGES {
+            let at = begin + BETWEEN_CHANGES * number;
+            thread::sleep(at.saturating_duration_since(Instant::now()));
+            changes.push(Instant::now());
+            put(&file, module, is_slim, number)?;
+        }
+        clients.into_iter().try_for_each(|client| client.join().map_err(|_| stopped())?)
+    })?;
+    Ok((samples.into_inner().unwrap_or_default(), changes))
+}
+
+fn stopped() -> Problem {
+    Problem::new("a client stopped", "it panicked", "read what it said above")
+}
+
+/// Asks at its times, and says how long each answer took.
+fn client(port: u16, first: Instant, end: Instant) -> Result<Vec<Sample>> {
+    let fix = "read Envoy's log in target/tollgate/run";
+    let stream =
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).or_problem("no connection", fix)?;
+    stream.set_nodelay(true).or_problem("no connection", fix)?;
+    let mut stream = BufReader::new(stream);
+    let mut samples = Vec::new();
+    let mut due = first;
+    while due < end {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let request = b"GET /path-7/x HTTP/1.1\r\nhost: bench\r\nx-key: client-1\r\n\r\n";
+        let answered = stream.get_mut().write_all(request).and_then(|()| answer(&mut stream));
+        answered.or_problem("a request has no answer", fix)?;
+        samples.push((due, due.elapsed()));
+        due += EVERY;
+    }
+    Ok(samples)
+}
+
+/// Reads an answer that must be a good one.
+fn answer(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
+    let (mut line, mut length, mut is_first) = (String::new(), 0, true);
+    loop {
+        line.clear();
+        stream.read_line(&mut line)?;
+        if is_first && !line.starts_with("HTTP/1.1 200") {
+            return Err(std::io::Error::other(format!("it is answered {line:?}")));
+        }
+        is_first = false;
+        if let Some(rest) = line.strip_prefix("content-length: ") {
+            length = rest.trim().parse().unwrap_or(0);
+        }
+        if line == "\r\n" {
+            return stream.by_ref().take(length).read_to_end(&mut Vec::new()).map(drop);
+        }
+    }
+}
+
+/// Moves the filter with policy `number` into place.
+fn put(file: &Path, module: &Path, is_slim: bool, number: u32) -> Result<()> {
+    let rule = |i: u32| {
+        json!({
+            "name": format!("rule-{i}"), "when": {"paths": [format!("/path-{i}/**")]},
+            "key": [{"header": "x-key"}],
+            "quotas": [{"limit": 1_000_000 + number, "window": "1s"}],
+        })
+    };
+    let document = json!({"version": 1, "rules": (0..RULES).map(rule).collect::<Vec<Value>>()});
+    let configuration = if is_slim {
+        let plugin = Plugin::compile(&document.to_string(), Surface::Envoy);
+        json!({"compiled": plugin.or_problem("cannot compile", "correct it")?.to_compiled_text()})
+    } else {
+        document
+    };
+    let filter = wasm(module, "reload", &configuration);
+    let response = json!({"version_info": number.to_string(), "resources": [{
+        "@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
+        "name": "tollgate", "typed_config": filter["typed_config"],
+    }]});
+    let partial = file.with_extension("partial");
+    let written = fs::write(&partial, response.to_string());
+    written.and_then(|()| fs::rename(&partial, file)).or_problem("cannot write", "free disk space")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_samples() {
+        let sorted: Vec<f64> = (1..=200).map(f64::from).collect();
+        let all = [0.5, 0.99, 1.0].map(|part| figure(quantile(&sorted, part), 0));
+        assert_eq!(all, ["100", "198", "200"]);
+        assert!(quantile(&[], 0.5).is_nan());
+    }
+}
