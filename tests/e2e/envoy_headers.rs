@@ -179,6 +179,11 @@ fn what_is_switched_off_is_not_sent() {
     assert_eq!((denied.header("retry-after"), denied.text()), (Some("30".into()), String::new()));
     assert_eq!(denied.header("content-type"), None);
 
+    let envoy = start(&json!({"policy": false}));
+    for answer in answers(&envoy, "k") {
+        assert_eq!(names(&answer), ["ratelimit"]);
+    }
+
     let envoy = start(&json!({"on_allow": false, "body": "text", "jitter": "5s"}));
     let [_, allowed, denied] = answers(&envoy, "k");
     assert_eq!((names(&allowed), names(&denied).len()), (vec![], 2));

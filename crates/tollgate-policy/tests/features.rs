@@ -615,6 +615,15 @@ fn response_settings() {
     let (first, denied) = first_and_denied(r#"{"headers": "off"}"#);
     assert!(first.is_empty());
     assert_eq!(denied.header("retry-after"), Some("60"));
+    for headers in ["draft-11", "draft-7", "draft-6"] {
+        let response = |more: &str| format!(r#"{{"headers": "{headers}"{more}}}"#);
+        let (mut with, mut denied_with) = first_and_denied(&response(""));
+        let (first, denied) = first_and_denied(&response(r#", "policy": false"#));
+        let is_other = |(name, _): &(&str, String)| *name != "ratelimit-policy";
+        with.retain(is_other);
+        denied_with.headers.retain(is_other);
+        assert_eq!((&first, &denied.headers), (&with, &denied_with.headers), "{headers}");
+    }
     let (first, denied) = first_and_denied(r#"{"on_allow": false}"#);
     assert!(first.is_empty());
     assert!(denied.header("ratelimit").is_some());

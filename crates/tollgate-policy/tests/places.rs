@@ -20,7 +20,7 @@ fn full() -> Value {
             {"kty": "oct", "alg": "HS256", "kid": "1", "k": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"},
             {"kty": "EC", "alg": "ES256", "crv": "P-256", "x": "x", "y": "y"},
             {"kty": "RSA", "alg": "RS256", "n": "n", "e": "AQAB"}]},
-        "response": {"headers": "draft-7", "jitter": "2s", "on_allow": true, "partition_key": true, "body": "text"},
+        "response": {"headers": "draft-7", "policy": false, "jitter": "2s", "on_allow": true, "partition_key": true, "body": "text"},
         "exempt": [{"client_cidrs": ["192.0.2.0/24"]}],
         "rules": [{
             "name": "login",

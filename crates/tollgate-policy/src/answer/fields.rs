@@ -105,7 +105,7 @@ impl<'a> FieldWriter<'a> {
             HeaderGeneration::Draft11 => self.draft_11(reported, pk, text, sink),
             HeaderGeneration::Draft7 => {
                 let Some(numbers) = nearest() else { return };
-                plain_policy(reported(), text, sink);
+                self.plain_policy(reported(), text, sink);
                 text.clear();
                 let names = ["limit=", ", remaining=", ", reset="];
                 for (name, number) in names.into_iter().zip(numbers) {
@@ -116,7 +116,7 @@ impl<'a> FieldWriter<'a> {
             }
             HeaderGeneration::Draft6 => {
                 let Some(numbers) = nearest() else { return };
-                plain_policy(reported(), text, sink);
+                self.plain_policy(reported(), text, sink);
                 let names = ["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"];
                 send_numbers(names, numbers, text, sink);
             }
@@ -155,19 +155,21 @@ impl<'a> FieldWriter<'a> {
         I: Iterator<Item = Reported<'a>>,
     {
         text.clear();
-        for reported in reported() {
-            begin_member(text);
-            push_quoted(&reported.quota.name, text);
-            text.push(";q=");
-            text.push_number(reported.decision.limit);
-            push_window(reported.quota.window, text);
-            self.push_partition_key(|| pk(reported.partition), text);
+        if self.response.policy {
+            for reported in reported() {
+                begin_member(text);
+                push_quoted(&reported.quota.name, text);
+                text.push(";q=");
+                text.push_number(reported.decision.limit);
+                push_window(reported.quota.window, text);
+                self.push_partition_key(|| pk(reported.partition), text);
+            }
+            if text.is_empty() {
+                return; // none was decided
+            }
+            sink("ratelimit-policy", text.as_str());
+            text.clear();
         }
-        if text.is_empty() {
-            return; // none was decided
-        }
-        sink("ratelimit-policy", text.as_str());
-        text.clear();
         for reported in reported() {
             begin_member(text);
             push_quoted(&reported.quota.name, text);
@@ -177,7 +179,28 @@ impl<'a> FieldWriter<'a> {
             text.push_number(self.effective_window(&reported));
             self.push_partition_key(|| pk(reported.partition), text);
         }
-        sink("ratelimit", text.as_str());
+        if !text.is_empty() {
+            sink("ratelimit", text.as_str());
+        }
+    }
+
+    /// `RateLimit-Policy` of drafts 6 and 7: `100;w=60, 1000;w=86400`.
+    fn plain_policy(
+        self,
+        reported: impl Iterator<Item = Reported<'a>>,
+        text: &mut Text,
+        sink: Sink<'_>,
+    ) {
+        if !self.response.policy {
+            return;
+        }
+        text.clear();
+        for reported in reported {
+            begin_member(text);
+            text.push_number(reported.decision.limit);
+            push_window(reported.quota.window, text);
+        }
+        sink("ratelimit-policy", text.as_str());
     }
 
     /// `;pk=:...:`.
@@ -226,17 +249,6 @@ fn regrown_after(units: u64, limit: u64, window: Span) -> Span {
     let product = u128::from(units).saturating_mul(u128::from(window.as_nanos()));
     let nanos = product.checked_div(u128::from(limit)).unwrap_or(0);
     Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
-/// `RateLimit-Policy` of drafts 6 and 7: `100;w=60, 1000;w=86400`.
-fn plain_policy<'a>(reported: impl Iterator<Item = Reported<'a>>, text: &mut Text, sink: Sink<'_>) {
-    text.clear();
-    for reported in reported {
-        begin_member(text);
-        text.push_number(reported.decision.limit);
-        push_window(reported.quota.window, text);
-    }
-    sink("ratelimit-policy", text.as_str());
 }
 
 /// `r`: what may be used now; nothing while the quota denies.

@@ -90,6 +90,7 @@ fields!(Prefixes { ipv4: u32, ipv6: u32, } if |it| it.ipv4 <= 32 && it.ipv6 <= 1
 fields! {
     struct ResponseForm {
         headers: HeaderGeneration,
+        policy: bool,
         on_allow: bool,
         body: BodyFormat,
         jitter: Span,
@@ -296,13 +297,14 @@ impl SettingsForm {
 
 impl ResponseForm {
     fn of(response: &Response) -> Self {
-        let Response { headers, on_allow, body, jitter, partition_key, hash_key: _ } = *response;
-        Self { headers, on_allow, body, jitter, partition_key }
+        let Response { headers, policy, on_allow, body, jitter, partition_key, hash_key: _ } =
+            *response;
+        Self { headers, policy, on_allow, body, jitter, partition_key }
     }
 
     fn response(self) -> Response {
-        let Self { headers, on_allow, body, jitter, partition_key } = self;
-        Response { headers, on_allow, body, jitter, partition_key, hash_key: None }
+        let Self { headers, policy, on_allow, body, jitter, partition_key } = self;
+        Response { headers, policy, on_allow, body, jitter, partition_key, hash_key: None }
     }
 }
 

@@ -16,7 +16,7 @@ const FULL: &str = r#"{
     "keys": [{"kty": "oct", "alg": "HS256", "kid": "1", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U"}]},
   "tenant": {"jwt_claim": "org"},
   "repeated": "last",
-  "response": {"headers": "draft-7", "on_allow": false, "body": "text", "jitter": "2s", "partition_key": true},
+  "response": {"headers": "draft-7", "policy": false, "on_allow": false, "body": "text", "jitter": "2s", "partition_key": true},
   "waiting": {"per_key": 7, "total": 70, "bytes": 65536},
   "on_failure": "deny",
   "escaped_slashes": "literal",

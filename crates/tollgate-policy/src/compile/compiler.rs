@@ -90,6 +90,7 @@ impl Compiler {
             settings: settings(document, &traits),
             response: Response {
                 headers: response.and_then(|r| r.headers).unwrap_or(HeaderGeneration::Draft11),
+                policy: response.and_then(|r| r.policy).unwrap_or(true),
                 on_allow: response.and_then(|r| r.on_allow).unwrap_or(true),
                 body: response.and_then(|r| r.body).unwrap_or(BodyFormat::ProblemJson),
                 jitter: response.and_then(|r| r.jitter).map_or(Span::ZERO, |w| w.0),

@@ -68,6 +68,9 @@ record! {
     ResponseDoc {
         /// The generation of header fields; draft-11 by default.
         headers: Option<HeaderGeneration>,
+        /// Send RateLimit-Policy beside RateLimit; true by default. The other generations have no
+        /// such field.
+        policy: Option<bool>,
         /// Send the fields on allowed responses too; true by default.
         on_allow: Option<bool>,
         /// The body of a refusal; problem+json by default.

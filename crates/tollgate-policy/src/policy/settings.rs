@@ -29,6 +29,8 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) headers: HeaderGeneration,
+    /// `RateLimit-Policy` goes with the fields of the drafts.
+    pub(crate) policy: bool,
     pub(crate) on_allow: bool,
     pub(crate) body: BodyFormat,
     pub(crate) jitter: tollgate_core::Span,

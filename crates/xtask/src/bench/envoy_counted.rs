@@ -70,6 +70,14 @@ impl Row {
     ) -> Self {
         Self { label, filter, is_denied: false, has_more_fields: false, ceiling }
     }
+
+    fn denied(self) -> Self {
+        Self { is_denied: true, ..self }
+    }
+
+    fn with_more_fields(self) -> Self {
+        Self { has_more_fields: true, ..self }
+    }
 }
 
 const NATIVE: usize = 1;
@@ -80,56 +88,71 @@ const BY_HEADER: usize = 5;
 const MANY_RULES: usize = 1_000;
 
 fn rows(module: &Path) -> Vec<Row> {
+    natives().into_iter().chain(ours(module)).chain(of_many(module)).collect()
+}
+
+/// What ours are compared with.
+fn natives() -> [Row; BY_HEADER - 1] {
     let plenty = json!({"max_tokens": PLENTY, "tokens_per_fill": PLENTY, "fill_interval": "1s"});
     let one = json!({"max_tokens": 1, "tokens_per_fill": 1, "fill_interval": "86400s"});
-    let quota = json!({"limit": 1_000_000, "window": "1s"});
-    let day = json!({"limit": 1, "window": "1d"});
-    let (header, address) = (json!([{"header": "x-key"}]), json!(["client_ip"]));
-    let named = |name: &str, policy: Value| Some(named(module, name, policy));
-    let row = Row::new;
-    let denied = |row| Row { is_denied: true, ..row };
-    let more = |row| Row { has_more_fields: true, ..row };
-    vec![
-        row("no filter", None, None),
-        row("native, per client", Some(native_per_client(&plenty)), None),
-        denied(row("native, denied", Some(native_per_client(&one)), None)),
-        more(row("native, per client, 20 more fields", Some(native_per_client(&plenty)), None)),
-        row(
-            "Tollgate, no rule concerned",
-            named("never", policy("/never", &header, &quota)),
-            Some((NATIVE, 1.11)),
-        ),
-        row(
-            "Tollgate, key: header",
-            named("header", policy("/**", &header, &quota)),
-            Some((NATIVE, 1.31)),
-        ),
-        row(
-            "Tollgate, key: client_ip",
-            named("address", policy("/**", &address, &quota)),
-            Some((NATIVE, 1.41)),
-        ),
-        denied(row(
-            "Tollgate, denied, key: header",
-            named("denied", policy("/**", &header, &day)),
-            Some((NATIVE_DENIED, 1.54)),
-        )),
-        more(row(
-            "Tollgate, key: header, 20 more fields",
-            named("more", policy("/**", &header, &quota)),
-            Some((NATIVE_MORE, 1.17)),
-        )),
-        row(
-            "Tollgate, key: header, 1,000 rules",
-            named("many", one_of_many(&header, &quota, |i| json!([{"header": format!("x-{i}")}]))),
-            Some((BY_HEADER, 1.03)),
-        ),
-        // All states of one key's definition stand in one value, which is copied whole.
-        row(
-            "Tollgate, key: header, 1,000 rules with this key",
-            named("same", one_of_many(&header, &quota, |_| header.clone())),
-            Some((BY_HEADER, 1.95)),
-        ),
+    let native = |label, bucket| Row::new(label, Some(native_per_client(bucket)), None);
+    [
+        Row::new("no filter", None, None),
+        native("native, per client", &plenty),
+        native("native, denied", &one).denied(),
+        native("native, per client, 20 more fields", &plenty).with_more_fields(),
+    ]
+}
+
+/// One rule by a header, that admits.
+fn by_header() -> Value {
+    policy("/**", &json!([{"header": "x-key"}]), &json!({"limit": 1_000_000, "window": "1s"}))
+}
+
+/// One rule by a header, that refuses.
+fn denying() -> Value {
+    policy("/**", &json!([{"header": "x-key"}]), &json!({"limit": 1, "window": "1d"}))
+}
+
+fn ours(module: &Path) -> [Row; 7] {
+    let row = |label, name, policy, ceiling| {
+        Row::new(label, Some(named(module, name, policy)), Some(ceiling))
+    };
+    let with = |mut policy: Value, place: &str, value: Value| {
+        *policy.pointer_mut(place).expect("it is there") = value;
+        policy
+    };
+    let answering = |mut policy: Value, response: Value| {
+        policy["response"] = response;
+        policy
+    };
+    let never = with(by_header(), "/rules/0/when/paths", json!(["/never"]));
+    let by_address = with(by_header(), "/rules/0/key", json!(["client_ip"]));
+    let one_field = answering(by_header(), json!({"policy": false}));
+    let no_body = answering(denying(), json!({"body": "none"}));
+    [
+        row("Tollgate, no rule concerned", "never", never, (NATIVE, 1.11)),
+        row("Tollgate, key: header", "header", by_header(), (NATIVE, 1.33)),
+        row("Tollgate, key: header, one field", "one", one_field, (NATIVE, 1.29)),
+        row("Tollgate, key: client_ip", "address", by_address, (NATIVE, 1.42)),
+        row("Tollgate, denied", "denied", denying(), (NATIVE_DENIED, 1.56)).denied(),
+        row("Tollgate, denied, no body", "bare", no_body, (NATIVE_DENIED, 1.42)).denied(),
+        row("Tollgate, key: header, 20 more fields", "more", by_header(), (NATIVE_MORE, 1.17))
+            .with_more_fields(),
+    ]
+}
+
+/// As many rules as a policy may have, of which one concerns the requests.
+fn of_many(module: &Path) -> [Row; 2] {
+    let own = one_of_many(|i| json!([{"header": format!("x-{i}")}]));
+    // All states of one key's definition stand in one value, which is copied whole.
+    let same = one_of_many(|_| json!([{"header": "x-key"}]));
+    let row = |label, name, policy, most| {
+        Row::new(label, Some(named(module, name, policy)), Some((BY_HEADER, most)))
+    };
+    [
+        row("Tollgate, key: header, 1,000 rules", "many", own, 1.03),
+        row("Tollgate, key: header, 1,000 rules with this key", "same", same, 1.95),
     ]
 }
 
@@ -143,15 +166,18 @@ fn named(module: &Path, name: &str, mut policy: Value) -> Value {
 }
 
 /// The first concerns the requests, the others have paths of their own.
-fn one_of_many(key: &Value, quota: &Value, key_of: impl Fn(usize) -> Value) -> Value {
-    let mut all = policy("/", key, quota);
+fn one_of_many(key_of: impl Fn(usize) -> Value) -> Value {
+    let mut all = by_header();
     let others = (1..MANY_RULES).map(|i| {
-        let mut rule = policy(&format!("/part-{i}/**"), &key_of(i), quota)["rules"][0].take();
+        let mut rule = by_header()["rules"][0].take();
         rule["name"] = format!("part-{i}").into();
+        rule["when"]["paths"] = json!([format!("/part-{i}/**")]);
+        rule["key"] = key_of(i);
         rule
     });
     if let Some(rules) = all["rules"].as_array_mut() {
         rules.extend(others);
+        rules[0]["when"]["paths"] = json!(["/"]);
     }
     all
 }
