@@ -131,6 +131,41 @@ fn a_line_goes_in_order_and_everybody_is_told_how_it_ended() {
     assert_eq!(told, [at(1), at(2)]);
 }
 
+/// A request of one client that says its plan.
+struct Paid(&'static str);
+
+impl Facts for Paid {
+    fn method(&self) -> Cow<'_, [u8]> {
+        b"GET"[..].into()
+    }
+    fn target(&self) -> Cow<'_, [u8]> {
+        b"/"[..].into()
+    }
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        (name == "x-plan").then(|| self.0.as_bytes().into())
+    }
+    fn peer(&self) -> Option<IpAddr> {
+        Some(Ipv4Addr::LOCALHOST.into())
+    }
+}
+
+// Guards: a simulation that tells of other waits than the filter's.
+#[test]
+fn those_of_a_higher_priority_have_their_turn_first() {
+    let mut node = node(
+        r#"{"name": "turns", "key": [], "quotas": [{"limit": 1, "window": "1s", "burst": 1}],
+            "action": {"delay": {"max": "1m", "priority": [{"headers": {"x-plan": "gold"}}]}}}"#,
+    );
+    for plan in ["free", "free", "gold", "free", "gold"] {
+        node.decide(&Paid(plan), ms(1_000), 200);
+    }
+    let mut told = Vec::new();
+    while let Some(decided) = node.resume(ms(60_000)) {
+        told.push((decided.arrival().number, decided.waited().as_secs_ceil()));
+    }
+    assert_eq!(told, [(2, 1), (4, 2), (1, 3), (3, 4)]);
+}
+
 #[test]
 fn who_waits_too_long_behind_others_is_refused_and_charged_nothing() {
     let mut node = node(

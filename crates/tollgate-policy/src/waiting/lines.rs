@@ -16,6 +16,9 @@ use super::queue::{
     WAITER_BYTES, Waiter,
 };
 
+/// How many one that comes goes past at the most: a quarter of a millisecond at the worst.
+pub(super) const MOST_PASSED: usize = 4_096;
+
 /// How a line is found: by key, and by cost if it is one of places.
 type Name<K> = (K, Option<u64>);
 
@@ -142,7 +145,7 @@ impl<K: Ord + Clone, T> Queue<K, T> {
             Kind::Turns { .. } => None,
         };
         let (mut ahead, mut found) = (line.cost, None);
-        for id in line.order.last_first() {
+        for id in line.order.last_first().take(MOST_PASSED) {
             let Some(other) = self.waiters.get(&id) else { break };
             ahead = ahead.saturating_sub(other.cost.into());
             // The last time is this waiter's, and each other one that of who stands before.

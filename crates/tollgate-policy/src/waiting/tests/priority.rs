@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Algorithm, Limiter, Quota, Span, Timestamp};
 
+use super::super::lines::MOST_PASSED;
 use super::super::{Limits, Pace};
 use super::{Due, Queue, Seat, Spot, Ticket};
 
@@ -343,4 +344,22 @@ fn nobody_starves() {
     let first_second = turns.went.iter().filter(|(went, _)| waited(went) <= Span::from_secs(1));
     let of_them_low = first_second.filter(|(_, who)| (1..100).contains(who)).count();
     assert!(of_them_low <= 3, "{of_them_low} of a low priority were first");
+}
+
+// Guards: a worker that stands still for each one that comes, in a line that an operator lets grow
+// without measure.
+#[test]
+fn nobody_goes_past_more_than_so_many() {
+    let limits = Limits { per_key: 1 << 20, total: 1 << 20, bytes: 1 << 30 };
+    let mut queue: Queue<u8, usize> = Queue::new(limits);
+    let spot = |rank| Spot { line: Some(LINE), deadline: Timestamp::MAX, rank, bytes: 10 };
+    let length = MOST_PASSED + 10;
+    for (who, time) in (0..length).zip(2_000..) {
+        queue.hold(at(1_000), spot(1), at(time), who).unwrap();
+    }
+    queue.hold(at(1_000), spot(0), at(100_000), length).unwrap();
+    let gone = core::iter::from_fn(|| queue.pop(at(200_000)));
+    let gone = gone.map(|due| if let Due::Go(who) = due { who } else { panic!("{due:?}") });
+    let gone: Vec<usize> = gone.take(12).collect();
+    assert_eq!(gone, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, length, 10]);
 }
