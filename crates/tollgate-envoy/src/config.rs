@@ -4,16 +4,15 @@
 //! Invariant: a configuration either compiles as a whole or is refused with every problem, one line
 //! each; nothing is corrected silently. Deliberately absent: host calls.
 
-use tollgate_core::Algorithm;
 use tollgate_policy::{
-    CompiledQuota, Fleet, Group, NamedPolicy, Plugin, Policy, PolicyFrom, Scope, Surface,
-    metric_label,
+    Fleet, Group, NamedPolicy, Plugin, Policy, PolicyFrom, Scope, Surface, metric_label,
 };
 use tollgate_table::Table;
 
 use crate::directories::Directories;
 #[cfg(feature = "document")]
 use crate::document;
+use crate::final_denials::FinalDenials;
 use crate::given;
 
 /// What the slim module says of everything but a compiled policy.
@@ -39,8 +38,8 @@ pub struct Config {
     pub has_fleet: bool,
     /// What the plugin is called in the metrics.
     pub plugin: String,
-    /// True when nobody is admitted between a denial and its `retry_after`.
-    pub has_final_denials: bool,
+    /// Which denials may be repeated without a look.
+    pub final_denials: FinalDenials,
 }
 
 impl Config {
@@ -86,7 +85,7 @@ impl Config {
         }
         let table = |group: &Group| Table::new(scope, group.identity(), group.table_size());
         let tables = policy.groups().iter().map(table).collect();
-        let has_final_denials = has_final_denials(&policy);
+        let final_denials = FinalDenials::of(&policy);
         let (directories, plugin) = (Directories::default(), plugin_label(scope));
         let (policy_from, named) = (None, Vec::new());
         Ok(Self {
@@ -98,7 +97,7 @@ impl Config {
             named,
             has_fleet,
             plugin,
-            has_final_denials,
+            final_denials,
         })
     }
 }
@@ -135,18 +134,6 @@ fn unkept(policy: &Policy, has_authority: bool) -> Vec<String> {
         })
     });
     unkept.collect()
-}
-
-/// True for one rule whose requests cost the same and that takes no place back, neither because of
-/// a response nor because whoever waits for it (`leaky-queue`) leaves.
-fn has_final_denials(policy: &Policy) -> bool {
-    let [rule] = policy.rules() else { return false };
-    if policy.has_fleet() {
-        return false;
-    }
-    let mut quotas = policy.quota_sets().iter().flat_map(|set| set.quotas());
-    let is_queue = |quota: &CompiledQuota| quota.limiter().algorithm() == Algorithm::LeakyQueue;
-    rule.has_fixed_cost() && !rule.gives_back() && !quotas.any(is_queue)
 }
 
 /// The plugin's name, or else its `root_id`, as a part of a metric's name; `tollgate` when it has

@@ -3,11 +3,10 @@
 //! A denial changes nothing, and until its `retry_after` nobody else is admitted, so the value
 //! stays as it was: a request that is denied on the remembered value is denied on the present one,
 //! with the same numbers. Invariant: only denials are taken from here, never admissions, and only
-//! under a policy of one rule with one cost. With several rules of one key the others' quotas go on
-//! being charged, and with several costs another worker may admit a cheaper request: the numbers
-//! would be old. With several keys, where places are held (`reserve`) or waited for
-//! (`leaky-queue`), a charge may be given back, and the denial was false. That time goes forward is
-//! the monotonic clock's promise.
+//! those that are final (`final_denials`) and under the number under which they were remembered.
+//! With several costs another worker may admit a cheaper request, and the numbers would be old.
+//! Where places are held (`reserve`) or waited for (`leaky-queue`), a charge may be given back, and
+//! the denial was false. That time goes forward is the monotonic clock's promise.
 //!
 //! Deliberately absent: any decision; the policy decides on the value like on a loaded one.
 
@@ -19,45 +18,61 @@ const PLACES: u64 = 4096;
 /// Longer values (logs) are not remembered: 4096 of them would be 32 MB.
 const MAX_VALUE_LEN: usize = 256;
 
-/// Values on which a request was denied, by the fingerprint of the key.
+/// Values on which a request was denied, by the group and the fingerprint of the key.
 #[derive(Default)]
 pub struct DenialCache {
-    places: Vec<Option<(NonZeroU64, Vec<u8>)>>,
+    places: Vec<Option<Denial>>,
+}
+
+struct Denial {
+    group: usize,
+    key: NonZeroU64,
+    /// The number under which it holds; `None` when the key was denied, and on what is not known.
+    since: Option<u32>,
+    value: Vec<u8>,
 }
 
 impl DenialCache {
-    /// The value on which the key was denied last.
-    pub fn get(&self, key: NonZeroU64) -> Option<&[u8]> {
-        let (known, value) = self.places.get(place(key))?.as_ref()?;
-        (*known == key).then_some(value)
+    /// True when the key was denied last.
+    pub fn knows(&self, group: usize, key: NonZeroU64) -> bool {
+        self.find(group, key).is_some()
+    }
+
+    /// The value on which the key was denied last, under this number.
+    pub fn get(&self, group: usize, key: NonZeroU64, since: u32) -> Option<&[u8]> {
+        let denial = self.find(group, key)?;
+        (denial.since == Some(since)).then_some(&*denial.value)
     }
 
     /// Remembers `value`, on which the key was just denied.
-    pub fn put(&mut self, key: NonZeroU64, value: &[u8]) {
+    pub fn put(&mut self, group: usize, key: NonZeroU64, value: &[u8], since: Option<u32>) {
         if value.len() > MAX_VALUE_LEN {
-            return;
+            return self.forget(group, key);
         }
         if self.places.is_empty() {
-            self.places.resize(usize::try_from(PLACES).unwrap_or(0), None);
+            self.places.resize_with(usize::try_from(PLACES).unwrap_or(0), || None);
         }
         let Some(place) = self.places.get_mut(place(key)) else { return };
-        match place {
-            Some((known, bytes)) => {
-                *known = key;
-                bytes.clear();
-                bytes.extend_from_slice(value);
-            }
-            None => *place = Some((key, value.to_vec())),
+        let denial = place.get_or_insert_with(|| Denial { group, key, since, value: Vec::new() });
+        (denial.group, denial.key, denial.since) = (group, key, since);
+        denial.value.clear();
+        if since.is_some() {
+            denial.value.extend_from_slice(value);
         }
     }
 
     /// Forgets the key: it was admitted.
-    pub fn forget(&mut self, key: NonZeroU64) {
-        if self.get(key).is_some()
+    pub fn forget(&mut self, group: usize, key: NonZeroU64) {
+        if self.knows(group, key)
             && let Some(place) = self.places.get_mut(place(key))
         {
             *place = None;
         }
+    }
+
+    fn find(&self, group: usize, key: NonZeroU64) -> Option<&Denial> {
+        let denial = self.places.get(place(key))?.as_ref()?;
+        (denial.group == group && denial.key == key).then_some(denial)
     }
 }
 
@@ -77,21 +92,39 @@ mod tests {
     #[test]
     fn a_key_is_found_until_another_takes_its_place() {
         let mut denials = DenialCache::default();
-        assert_eq!(denials.get(key(5)), None);
-        denials.put(key(5), b"five");
-        assert_eq!(denials.get(key(5)), Some(&b"five"[..]));
-        assert_eq!(denials.get(key(5 + 4096)), None);
-        denials.put(key(5 + 4096), b"other");
-        assert_eq!(denials.get(key(5)), None);
-        assert_eq!(denials.get(key(5 + 4096)), Some(&b"other"[..]));
+        assert_eq!(denials.get(0, key(5), 0), None);
+        denials.put(0, key(5), b"five", Some(0));
+        assert_eq!(denials.get(0, key(5), 0), Some(&b"five"[..]));
+        assert_eq!(denials.get(0, key(5 + 4096), 0), None);
+        denials.put(0, key(5 + 4096), b"other", Some(0));
+        assert_eq!(denials.get(0, key(5), 0), None);
+        assert_eq!(denials.get(0, key(5 + 4096), 0), Some(&b"other"[..]));
+    }
+
+    // Guards: rules with other keys that happen to have the same bytes, and what was taken back.
+    #[test]
+    fn a_denial_is_of_its_group_and_number() {
+        let mut denials = DenialCache::default();
+        denials.put(1, key(5), b"five", None);
+        assert!(denials.knows(1, key(5)) && !denials.knows(0, key(5)));
+        assert_eq!(denials.get(1, key(5), 0), None, "on what is not known");
+        denials.put(1, key(5), b"five", Some(7));
+        assert_eq!(denials.get(1, key(5), 7), Some(&b"five"[..]));
+        assert_eq!((denials.get(1, key(5), 8), denials.get(0, key(5), 7)), (None, None));
+        denials.forget(0, key(5));
+        assert!(denials.knows(1, key(5)));
+        denials.forget(1, key(5));
+        assert!(!denials.knows(1, key(5)));
     }
 
     #[test]
     fn long_values_are_not_kept() {
         let mut denials = DenialCache::default();
-        denials.put(key(5), &[0; MAX_VALUE_LEN + 1]);
-        assert_eq!(denials.get(key(5)), None);
-        denials.put(key(5), &[0; MAX_VALUE_LEN]);
-        assert!(denials.get(key(5)).is_some());
+        for since in [None, Some(0)] {
+            denials.put(0, key(5), &[0; MAX_VALUE_LEN + 1], since);
+            assert!(!denials.knows(0, key(5)));
+        }
+        denials.put(0, key(5), &[0; MAX_VALUE_LEN], Some(0));
+        assert!(denials.knows(0, key(5)));
     }
 }

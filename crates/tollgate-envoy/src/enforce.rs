@@ -7,8 +7,6 @@
 //! Deliberately absent: any decision; those are the policy's. No host calls either: [`SharedData`]
 //! stands for them.
 
-use core::num::NonZeroU64;
-
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Failure, Partition, Plan};
 use tollgate_table::{Bucket, Seed, Table, claim};
@@ -52,16 +50,17 @@ impl<S: SharedData> Enforcement<'_, S> {
     pub fn run(&mut self) -> CommitStats {
         let mut stats = CommitStats::default();
         self.locate();
-        if self.is_denied_as_before() {
+        let since = self.refunds_before();
+        if self.is_denied_as_before(since) {
             stats.remembered = 1;
             return stats;
         }
         self.decide(&mut stats);
-        self.remember_denial();
+        self.remember_denial(since);
         for index in 0..self.plan.len() {
             if self.commit_one(index, &mut stats) {
                 self.refund_committed(&mut stats);
-                self.remember_denial();
+                self.remember_denial(since);
                 break;
             }
         }
@@ -192,32 +191,6 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    /// Decides on the value of an earlier denial, if there is one; true when that denies still.
-    fn is_denied_as_before(&mut self) -> bool {
-        let Some(key) = self.lone_key() else { return false };
-        let Some(value) = self.scratch.denials.get(key) else { return false };
-        let Some(mut partition) = self.plan.partition_mut(0) else { return false };
-        partition.load(&self.config.policy, Some(value));
-        self.plan.decide(&self.config.policy, self.now);
-        matches!(self.answer(), Answer::Refuse { .. })
-    }
-
-    /// Remembers the value of a denial by a quota, and forgets it after an admission.
-    fn remember_denial(&mut self) {
-        let Some(key) = self.lone_key() else { return };
-        let is_denied = self.plan.outcome(&self.config.policy).violated().next().is_some();
-        if let Some(partition) = self.plan.partition(0).filter(|_| is_denied) {
-            self.scratch.denials.put(key, partition.value());
-        } else {
-            self.scratch.denials.forget(key);
-        }
-    }
-
-    /// The key of the only partition of a policy whose denials are final; see `denial_cache`.
-    fn lone_key(&self) -> Option<NonZeroU64> {
-        if self.config.has_final_denials { self.read(0)?.fingerprint } else { None }
-    }
-
     fn answer(&self) -> Answer {
         self.plan.outcome(&self.config.policy).answer()
     }
@@ -229,7 +202,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         }
     }
 
-    fn read(&self, index: usize) -> Option<&Read> {
+    pub(crate) fn read(&self, index: usize) -> Option<&Read> {
         self.scratch.reads.get(index)
     }
 
@@ -238,7 +211,7 @@ impl<S: SharedData> Enforcement<'_, S> {
         self.plan.partition(index).is_some_and(says)
     }
 
-    fn is_changed(&self, index: usize) -> bool {
+    pub(crate) fn is_changed(&self, index: usize) -> bool {
         self.is(index, |partition| partition.changed())
     }
 
@@ -338,6 +311,7 @@ impl<S: SharedData> Enforcement<'_, S> {
             match self.write(index, stats) {
                 Written::Done => {
                     self.set_committed(index, false);
+                    self.note_refund(index);
                     if let Some(mut partition) = self.plan.partition_mut(index) {
                         partition.refunded(&self.config.policy, self.now);
                     }

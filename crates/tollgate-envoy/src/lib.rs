@@ -15,9 +15,10 @@
 //! - `enforce`: load, decide, commit by compare-and-swap, with `commit_stats` and `scratch` (what
 //!   a worker keeps between requests); `places`: the way to a key's bucket while tables grow;
 //!   `shared_seed`: what their hash is keyed with; `extents`: how far they reach; `directories`:
-//!   what quotas their records are of; `denial_cache`: what this worker saw denied; `guesses`:
-//!   what it wrote last, which need not be read; `waiting`: those who wait; `timer`: the host's,
-//!   for all who want to be called.
+//!   what quotas their records are of; `repeated`: denials from memory, with `denial_cache` (what
+//!   this worker saw denied) and `final_denials` (what may be repeated); `guesses`: what it wrote
+//!   last, which need not be read; `waiting`: those who wait; `timer`: the host's, for all who want
+//!   to be called.
 //! - `given`: what a configuration is; `document`: what is compiled here. Without the feature
 //!   `document`, which makes the slim module, only what was compiled before is read, and `unread`
 //!   stands where `follow` does.
@@ -80,6 +81,7 @@ mod pauses;
 mod pending_response;
 mod question;
 mod refused_keys;
+mod repeated;
 mod retry;
 mod routes;
 mod rule_metrics;
@@ -104,6 +106,7 @@ pub mod enforce;
 pub mod extents;
 pub mod facts;
 pub mod filter;
+pub mod final_denials;
 pub mod metric_names;
 pub mod metrics;
 pub mod places;

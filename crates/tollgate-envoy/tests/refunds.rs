@@ -56,3 +56,38 @@ fn a_place_that_is_free_again_is_no_longer_denied() {
     assert!(other.take_back(&shared, NOON), "it was the last place");
     assert!(worker.ask(&shared, b"client", NOON).0);
 }
+
+// Guards: a denial that is repeated until tomorrow, although what refused was a charge of a request
+// that another key then refused, and that was taken back a moment later.
+#[test]
+fn what_was_denied_beside_a_charge_that_was_taken_back_is_looked_at_again() {
+    let of_day =
+        |limit: u32| json!([{"limit": limit, "window": "1d", "algorithm": "fixed-window"}]);
+    let policy = json!({"version": 1, "rules": [
+        {"name": "each", "key": [{"header": "x-key"}], "quotas": of_day(1)},
+        {"name": "all", "when": {"paths": ["/all"]}, "key": [], "quotas": of_day(1)},
+    ]});
+    let shared = Shared::default();
+    let new = || Worker::new(&policy, &shared);
+    let (mut worker, mut other, mut third) = (new(), new(), new());
+    let mut denied = Vec::new();
+    // Both keys are read, and the first is charged; then somebody else uses up the second.
+    let mut meanwhile = |call: usize| {
+        if call == 3 {
+            assert!(third.told(&shared, ("/all", b"another"), NOON).0.starts_with("Pass"));
+            denied.extend((0..3).map(|_| worker.told(&shared, ("/", b"client"), NOON)));
+        }
+    };
+    let interrupted = Interrupted {
+        shared: &shared,
+        meanwhile: RefCell::new(&mut meanwhile),
+        calls: RefCell::default(),
+    };
+    let (said, _) = other.told(&interrupted, ("/all", b"client"), NOON);
+    assert!(said.starts_with("Refuse"), "{said}");
+    let remembered: Vec<bool> = denied.iter().map(|(_, remembered)| *remembered).collect();
+    assert_eq!(remembered, [false, false, true], "{denied:?}");
+    assert!(denied.iter().all(|(said, _)| said.starts_with("Refuse")), "{denied:?}");
+    let (said, _) = worker.told(&shared, ("/", b"client"), NOON);
+    assert!(said.starts_with("Pass"), "{said}");
+}

@@ -129,6 +129,16 @@ impl Table {
         }
         name
     }
+
+    /// The name of what is written, without any bytes, whenever a charge was taken back: its number
+    /// says whether one was. Of no other length than this one is any name of ours.
+    pub fn refunds_name(&self) -> [u8; 11] {
+        let mut name = [b'r'; 11];
+        for (byte, part) in name.iter_mut().zip(self.extent_name()) {
+            *byte = part;
+        }
+        name
+    }
 }
 
 impl Extent {

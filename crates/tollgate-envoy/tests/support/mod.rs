@@ -111,8 +111,8 @@ impl SharedData for Interrupted<'_> {
     }
 }
 
-/// A request of the client `key`.
-struct Of<'a>(&'a [u8]);
+/// A request of the client `key` for a path.
+struct Of<'a>(&'a [u8], &'static str);
 
 impl Facts for Of<'_> {
     fn method(&self) -> Cow<'_, [u8]> {
@@ -120,7 +120,7 @@ impl Facts for Of<'_> {
     }
 
     fn target(&self) -> Cow<'_, [u8]> {
-        b"/".into()
+        self.1.as_bytes().into()
     }
 
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
@@ -173,10 +173,28 @@ impl Worker {
 
     /// One request; true when it passes.
     pub fn ask(&mut self, shared: &impl SharedData, key: &[u8], now: u64) -> (bool, CommitStats) {
-        self.config.policy.plan(&Of(key), &mut self.plan);
+        self.config.policy.plan(&Of(key, "/"), &mut self.plan);
         let stats = self.enforcement(shared, now).run();
         let answer = self.plan.outcome(&self.config.policy).answer();
         (matches!(answer, Answer::Pass | Answer::Delay(_)), stats)
+    }
+
+    /// All that is said to a request of `key` for `path`, and whether it was said from memory.
+    pub fn told(
+        &mut self,
+        shared: &impl SharedData,
+        (path, key): (&'static str, &[u8]),
+        now: u64,
+    ) -> (String, bool) {
+        self.config.policy.plan(&Of(key, path), &mut self.plan);
+        let stats = self.enforcement(shared, now).run();
+        let outcome = self.plan.outcome(&self.config.policy);
+        let mut said = format!("{:?}", outcome.answer());
+        outcome.headers(&mut |name, value| said.push_str(&format!("\n{name}: {value}")));
+        for (rule, result) in outcome.rules() {
+            said.push_str(&format!("\nrule {rule}: {result:?}"));
+        }
+        (said, stats.remembered > 0)
     }
 
     /// The request that was asked about last will not go on, whatever was decided.
@@ -197,7 +215,7 @@ impl Worker {
 
     /// What is hashed of a request of `key`.
     pub fn key_of(&mut self, key: &[u8]) -> Vec<u8> {
-        self.config.policy.plan(&Of(key), &mut self.plan);
+        self.config.policy.plan(&Of(key, "/"), &mut self.plan);
         self.plan.partition(0).unwrap().key().to_vec()
     }
 

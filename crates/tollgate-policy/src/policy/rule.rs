@@ -162,6 +162,13 @@ impl Rule {
         is_enforced && matches!(self.action, Action::Deny(_) | Action::Respond(_))
     }
 
+    /// True when every request of its key counts in the same quotas of it, and may be refused by
+    /// them: what it refuses, no rule of that key is charged for.
+    #[must_use]
+    pub const fn refuses_for_all(&self) -> bool {
+        self.when.is_none() && self.unless.is_none() && self.tiers.is_empty() && self.refuses()
+    }
+
     /// True when a request that is over the limit waits (`"action": {"delay": ...}`).
     #[must_use]
     pub const fn is_waited_for(&self) -> bool {
