@@ -85,7 +85,7 @@ fn a_line_goes_at_the_rate_of_its_quota() {
             // Between the second and the fifth second, while those before still wait.
             let after = Duration::from_millis(2_000 + i.wrapping_mul(7_919) % 3_000);
             let fate = if i % 4 == 3 { Fate::LeavesAfter(after) } else { Fate::Stays };
-            let is_http2 = i % 8 != 0;
+            let is_http2 = !i.is_multiple_of(8);
             Member { request: Arc::new(Request::get("/")), is_http2, fate }
         };
         let crowd = (0..count).map(member).collect();
