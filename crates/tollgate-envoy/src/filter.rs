@@ -38,7 +38,8 @@ pub const TURNS_PER_TICK: usize = 32;
 /// All contexts of one virtual machine.
 pub struct Filter<H> {
     host: H,
-    roots: Cell<BTreeMap<u32, Rc<Root<H>>>>,
+    /// By their numbers; there are few.
+    roots: Cell<Vec<(u32, Rc<Root<H>>)>>,
     streams: Cell<BTreeMap<u32, Stream<H>>>,
 }
 
@@ -64,7 +65,7 @@ struct Stream<H> {
 impl<H: Proxy> Filter<H> {
     /// A filter without contexts.
     pub const fn new(host: H) -> Self {
-        Self { host, roots: Cell::new(BTreeMap::new()), streams: Cell::new(BTreeMap::new()) }
+        Self { host, roots: Cell::new(Vec::new()), streams: Cell::new(BTreeMap::new()) }
     }
 
     /// A context begins: a root if it has no parent, else a stream of that root. One that is there
@@ -73,7 +74,9 @@ impl<H: Proxy> Filter<H> {
         if parent == 0 {
             let root = || Rc::new(Root::new(self.host.clone(), id));
             with(&self.roots, |roots| {
-                roots.entry(id).or_insert_with(root);
+                if !roots.iter().any(|(known, _)| *known == id) {
+                    roots.push((id, root()));
+                }
             });
         } else if let Some(root) = self.root(parent) {
             with(&self.streams, |streams| {
@@ -285,7 +288,7 @@ impl<H: Proxy> Filter<H> {
         if let Some(stream) = with(&self.streams, |streams| streams.remove(&id)) {
             stream.pending.end();
         }
-        if let Some(root) = with(&self.roots, |roots| roots.remove(&id))
+        if let Some(root) = with(&self.roots, |roots| take(roots, id))
             && let Some(policy) = root.policy()
         {
             policy.end_waiting(&root.waiting);
@@ -299,7 +302,8 @@ impl<H: Proxy> Filter<H> {
     /// A root of the plugin of this label follows no server any more; others may.
     fn end_following(&self, follower: Option<Rc<Follower<H>>>, plugin: &str) {
         let Some(follower) = follower else { return };
-        let roots: Vec<_> = with(&self.roots, |roots| roots.values().map(Rc::clone).collect());
+        let roots: Vec<_> =
+            with(&self.roots, |roots| roots.iter().map(|(_, root)| Rc::clone(root)).collect());
         let is_of = |root: &Root<H>| root.policy().is_some_and(|it| it.config.plugin == plugin);
         if !roots.iter().any(|root| root.follower().is_some() && is_of(root)) {
             follower.end();
@@ -308,7 +312,8 @@ impl<H: Proxy> Filter<H> {
 
     /// Hands over to the host what was counted: for who reads its counters without a timer.
     pub fn flush(&self) {
-        let roots: Vec<_> = with(&self.roots, |roots| roots.values().map(Rc::clone).collect());
+        let roots: Vec<_> =
+            with(&self.roots, |roots| roots.iter().map(|(_, root)| Rc::clone(root)).collect());
         roots.iter().for_each(|root| root.tally.flush());
     }
 
@@ -320,14 +325,18 @@ impl<H: Proxy> Filter<H> {
 
     /// How many requests wait.
     pub fn waiting(&self) -> usize {
-        let roots: Vec<_> = with(&self.roots, |roots| roots.values().map(Rc::clone).collect());
+        let roots: Vec<_> =
+            with(&self.roots, |roots| roots.iter().map(|(_, root)| Rc::clone(root)).collect());
         roots.iter().fold(0, |sum, root| {
             sum.saturating_add(root.waiting.len()).saturating_add(root.authority.len())
         })
     }
 
     fn root(&self, id: u32) -> Option<Rc<Root<H>>> {
-        with(&self.roots, |roots| roots.get(&id).map(Rc::clone))
+        with(&self.roots, |roots| {
+            let mut found = roots.iter().filter(|(known, _)| *known == id);
+            found.next().map(|(_, root)| Rc::clone(root))
+        })
     }
 
     fn take_pending(&self, id: u32) -> Option<Pending<H>> {
@@ -373,6 +382,12 @@ impl<H: Proxy> Root<H> {
     fn policy(&self) -> Option<Rc<ActivePolicy<H>>> {
         with(&self.policy, |policy| policy.as_ref().map(Rc::clone))
     }
+}
+
+/// Takes the root of this number out.
+fn take<T>(roots: &mut Vec<(u32, T)>, id: u32) -> Option<T> {
+    let place = roots.iter().position(|(known, _)| *known == id)?;
+    Some(roots.remove(place).1)
 }
 
 /// Acts on what a cell holds. No host call belongs into `act`: whoever calls back finds the cell

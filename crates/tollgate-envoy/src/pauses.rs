@@ -114,7 +114,11 @@ impl Pauses {
     /// The first of every line may. Lines that were to have their turn already stay ahead: else
     /// only the first ones would have it, and who stands in the last ones would wait for ever.
     pub fn wake(&mut self) {
-        let known: BTreeSet<Place> = self.ready.iter().copied().collect();
+        // One by one: collected they would be sorted, by a sort of their own.
+        let mut known = BTreeSet::new();
+        for place in &self.ready {
+            known.insert(*place);
+        }
         self.ready.extend(self.lines.keys().filter(|place| !known.contains(place)));
     }
 

@@ -63,9 +63,13 @@ impl RefusedKeys {
     /// What the log is told of so many seconds: how many were refused, and the keys that were most
     /// often.
     pub fn line(mut self, labels: &Labels, seconds: u64) -> String {
-        self.places.sort_by_key(|place| Reverse(place.count));
         let mut line = format!("{} refused in {seconds} s", self.all);
-        for (i, place) in self.places.iter().take(TOLD).enumerate() {
+        for i in 0..TOLD {
+            // Whoever is next of those few, instead of a sort of their own.
+            let places = self.places.iter().enumerate();
+            let next = places.min_by_key(|(_, place)| Reverse(place.count)).map(|(at, _)| at);
+            let Some(next) = next else { break };
+            let place = self.places.remove(next);
             let before = if i == 0 { "; most of them:" } else { "," };
             let (rule, pk) = (labels.rule(place.rule), pk_text(place.pk));
             let least = place.count.saturating_sub(place.taken_over);

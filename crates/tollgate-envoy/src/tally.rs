@@ -30,7 +30,8 @@ pub struct Counter(usize);
 struct Counts {
     /// For each counter the host's number, and how much is here.
     here: Vec<(u32, i64)>,
-    places: BTreeMap<u32, usize>,
+    /// Places by the host's numbers: both as wide as those of other maps, so that it is one code.
+    places: BTreeMap<u64, u64>,
     /// Those of which something is here.
     changed: Vec<usize>,
 }
@@ -58,13 +59,13 @@ impl<H: Proxy> Tally<H> {
         }
         let number = self.host.define(name)?;
         self.with(|counts| {
-            if let Some(place) = counts.places.get(&number) {
-                return Some(Counter(*place));
+            if let Some(place) = counts.places.get(&number.into()) {
+                return usize::try_from(*place).ok().map(Counter);
             }
             let place = counts.here.len();
             (place < MAX_NAMES).then(|| {
                 counts.here.push((number, 0));
-                counts.places.insert(number, place);
+                counts.places.insert(number.into(), place.try_into().unwrap_or(u64::MAX));
                 Counter(place)
             })
         })

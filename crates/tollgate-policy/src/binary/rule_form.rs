@@ -260,7 +260,12 @@ impl TierForm {
 
     fn add(self, to: &mut Adding<'_>) -> Option<Tier> {
         let Self { name, priority, when, repeated, key_values, set } = self;
-        let key_values: BTreeSet<Vec<u8>> = key_values.into_iter().collect();
+        // One by one: collected they would be sorted, by a sort of their own.
+        let mut distinct = BTreeSet::new();
+        for value in key_values {
+            distinct.insert(value);
+        }
+        let key_values = distinct;
         let addresses = Tier::addresses_of(&key_values, to.policy.settings.prefixes);
         let set = set.add(Some(name), to)?;
         Some(Tier { priority, when, repeated, key_values, addresses, set })
