@@ -136,8 +136,8 @@ fn ours(module: &Path) -> [Row; 7] {
         row("Tollgate, key: header, one field", "one", one_field, (NATIVE, 1.29)),
         row("Tollgate, key: client_ip", "address", by_address, (NATIVE, 1.42)),
         row("Tollgate, denied", "denied", denying(), (NATIVE_DENIED, 1.56)).denied(),
-        row("Tollgate, denied, no body", "bare", no_body, (NATIVE_DENIED, 1.42)).denied(),
-        row("Tollgate, key: header, 20 more fields", "more", by_header(), (NATIVE_MORE, 1.17))
+        row("Tollgate, denied, no body", "bare", no_body, (NATIVE_DENIED, 1.44)).denied(),
+        row("Tollgate, key: header, 20 more fields", "more", by_header(), (NATIVE_MORE, 1.19))
             .with_more_fields(),
     ]
 }
