@@ -282,6 +282,21 @@ fn nothing_is_asked_that_was_not_said() {
     }
 }
 
+// Guards: a path that is fetched although no request can fail by it, and a target without a path,
+// or with several readings, that such a rule then does not apply to.
+#[test]
+fn a_rule_for_all_paths_asks_for_none() {
+    let policy = rule(r#""when": {"paths": ["/x", "/**"]}, "key": ["client_ip"]"#);
+    for target in ["/", "/x", "/a/b?c", "*", "", "//h/a%2f..", "/a\\..", "http://h"] {
+        let request = get(target, "192.0.2.1");
+        let noting = Noting { request: &request, asked: RefCell::default() };
+        let mut plan = Plan::new();
+        policy.plan(&noting, &mut plan);
+        assert_eq!(*noting.asked.borrow(), ["client_ip".to_owned()].into(), "{target}");
+        assert!(!plan.is_empty(), "{target}");
+    }
+}
+
 #[test]
 fn a_key_is_shown_part_by_part() {
     let policy = compile(

@@ -94,7 +94,7 @@ fn a_request_stands_by_the_first_conditions_that_surely_hold() {
 #[test]
 fn what_is_kept_is_small_and_counted() {
     let policy = policy(
-        r#"{"version": 1, "rules": [{"name": "turn", "when": {"paths": ["/**"]}, "key": ["client_ip"],
+        r#"{"version": 1, "rules": [{"name": "turn", "when": {"paths": ["/*"]}, "key": ["client_ip"],
         "action": {"delay": {"max": "10s"}}, "quotas": [{"limit": 1, "window": "1s", "algorithm": "sliding-log"}]}]}"#,
     );
     let long = format!("/{}", "a".repeat(60_000));

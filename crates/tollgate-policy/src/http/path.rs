@@ -40,6 +40,12 @@ pub(crate) enum Segment {
     Capture(String),
 }
 
+/// True when one of the patterns is `/**`, which every path matches in every reading, so that none
+/// need be read.
+pub(crate) fn all(patterns: &[Pattern]) -> bool {
+    patterns.iter().any(|pattern| pattern.rest && pattern.segments.is_empty())
+}
+
 impl Pattern {
     /// Reads `/users/{id}/*/**`; the error says why not.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {

@@ -12,6 +12,7 @@ use crate::document::client_ip::Source;
 use crate::document::conditions::Conditions;
 use crate::document::key::KeyPart;
 use crate::document::root::HeaderGeneration;
+use crate::http::path::all;
 use crate::json::problem::Problems;
 use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
 use crate::policy::index::Index;
@@ -189,17 +190,25 @@ impl Policy {
             group.value_len = end;
         }
         let of_path = |part: &KeyPart| matches!(part, KeyPart::Path | KeyPart::PathParam(_));
-        self.settings.reads_path =
-            self.all_conditions().any(|c| c.paths().is_some()) || self.all_key_parts().any(of_path);
+        let of_rules = self.rules.iter().filter_map(|rule| rule.when.as_ref());
+        self.settings.reads_path = of_rules.filter_map(Conditions::paths).any(|it| !all(it))
+            || self.other_conditions().any(|c| c.paths().is_some())
+            || self.all_key_parts().any(of_path);
         self.settings.reads_host = self.all_conditions().any(|c| c.hosts().is_some())
             || self.all_key_parts().any(|part| *part == KeyPart::Host);
     }
 
     /// All conditions that a request may be asked.
     fn all_conditions(&self) -> impl Iterator<Item = &Conditions> {
+        let of_rules = self.rules.iter().filter_map(|rule| rule.when.as_ref());
+        of_rules.chain(self.other_conditions())
+    }
+
+    /// Those that are no rule's `when`.
+    fn other_conditions(&self) -> impl Iterator<Item = &Conditions> {
         let of_rules = self.rules.iter().flat_map(|rule| {
             let tiers = rule.tiers.iter().filter_map(|tier| tier.when.as_ref());
-            rule.when.iter().chain(&rule.unless).chain(tiers).chain(rule.priorities())
+            rule.unless.iter().chain(tiers).chain(rule.priorities())
         });
         self.exempt.iter().chain(of_rules)
     }

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 
 use crate::document::conditions::Conditions;
 use crate::document::wanted::Host;
-use crate::http::path::{Pattern, Segment};
+use crate::http::path::{Pattern, Segment, all};
 
 /// Every rule, under the most telling of its conditions.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Index {
     /// Bytes of the longest of them: more of a host is not looked up, or a host of dots would take
     /// time by its square.
     longest_suffix: usize,
-    /// Rules with neither a path nor a host condition.
+    /// Rules with neither a path nor a host condition, or for all paths.
     always: Vec<u16>,
 }
 
@@ -48,7 +48,11 @@ impl Index {
     /// Adds `rule`, and says which of its conditions a look-up will have checked.
     pub(crate) fn insert(&mut self, when: Option<&Conditions>, rule: u16) -> IndexedBy {
         if let Some(paths) = when.and_then(Conditions::paths) {
-            paths.iter().for_each(|pattern| self.insert_path(pattern, rule));
+            if all(paths) {
+                self.always.push(rule);
+            } else {
+                paths.iter().for_each(|pattern| self.insert_path(pattern, rule));
+            }
             return IndexedBy::Path;
         }
         if let Some(hosts) = when.and_then(Conditions::hosts) {

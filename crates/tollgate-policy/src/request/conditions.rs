@@ -7,6 +7,7 @@ use alloc::borrow::Cow;
 use crate::document::conditions::{Condition, Conditions};
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
+use crate::http::path::all;
 use crate::policy::index::IndexedBy;
 use crate::request::lazy::Request;
 use crate::request::matching::{Reading, fact_matches, header_matches, query_matches};
@@ -63,6 +64,7 @@ impl Condition {
                 let host = request.host()?;
                 list.iter().any(|wanted| wanted.matches(host))
             }
+            Self::Paths(list) if all(list) => true,
             Self::Paths(list) => {
                 let paths = request.paths();
                 let matches = |path| list.iter().any(|p| p.matches(path).is_some());
