@@ -7,7 +7,7 @@ use alloc::borrow::Cow;
 use crate::document::conditions::{Condition, Conditions};
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
-use crate::http::path::all;
+use crate::http::path::{Pattern, all};
 use crate::policy::index::IndexedBy;
 use crate::request::lazy::Request;
 use crate::request::matching::{Reading, fact_matches, header_matches, query_matches};
@@ -64,16 +64,7 @@ impl Condition {
                 let host = request.host()?;
                 list.iter().any(|wanted| wanted.matches(host))
             }
-            Self::Paths(list) if all(list) => true,
-            Self::Paths(list) => {
-                let paths = request.paths();
-                let matches = |path| list.iter().any(|p| p.matches(path).is_some());
-                match reading {
-                    Reading::Any => paths.all().any(matches),
-                    Reading::Every => paths.all().all(matches),
-                    Reading::Main(..) => matches(paths.main()),
-                }
-            }
+            Self::Paths(list) => all(list) || path_matches(list, request, reading),
             Self::Header(name, wanted) => match request.facts.header(&name.0) {
                 Some(value) => header_matches(&name.0, &value, wanted, reading)?,
                 None => false,
@@ -111,5 +102,15 @@ impl Condition {
                 fact_matches(request.asn(), is_one, reading)?
             }
         })
+    }
+}
+
+fn path_matches<F: Facts>(list: &[Pattern], request: &Request<'_, F>, reading: Reading) -> bool {
+    let paths = request.paths();
+    let matches = |path| list.iter().any(|pattern| pattern.matches(path).is_some());
+    match reading {
+        Reading::Any => paths.all().any(matches),
+        Reading::Every => paths.all().all(matches),
+        Reading::Main(..) => matches(paths.main()),
     }
 }
