@@ -35,9 +35,35 @@ pub const PLENTY: u32 = 1_000_000_000;
 enum Clients {
     /// One key: the state is always in the processor's cache.
     One,
+    /// One whose requests carry what browsers and other proxies add.
+    Real,
     /// [`MANY`] keys in turn.
     Many,
 }
+
+/// What real requests carry besides.
+const REAL: [&str; 20] = [
+    "accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+    "accept-encoding: gzip, deflate, br, zstd",
+    "accept-language: en-GB,en;q=0.9,de;q=0.8",
+    "authorization: Bearer 0123456789abcdef0123456789abcdef",
+    "cache-control: no-cache",
+    "cookie: session=5f2b1c9e8d7a4f60b3c1; theme=dark; consent=all",
+    "dnt: 1",
+    "forwarded: for=192.0.2.43;proto=https",
+    "priority: u=0, i",
+    "referer: https://shop.example/list",
+    "sec-ch-ua-mobile: ?0",
+    "sec-fetch-dest: document",
+    "sec-fetch-mode: navigate",
+    "sec-fetch-site: same-origin",
+    "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "upgrade-insecure-requests: 1",
+    "user-agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+    "via: 1.1 edge.example",
+    "x-forwarded-port: 443",
+    "x-request-start: t=1700000000",
+];
 
 /// One row of the table.
 struct Variant {
@@ -63,7 +89,7 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let mut table = load::table("Envoy: one request", &names, &costs, &bases);
     table.note(
         "One worker, `direct_response`, wrk with 16 keep-alive connections, one client where none are \
-         named. Every figure is the median of the rounds; what is added and the ratios are taken within \
+         named, 20 fields more where they are said. Every figure is the median of the rounds; what is added and the ratios are taken within \
          a round. Native is `local_ratelimit`, per client with dynamic descriptors and X-RateLimit fields.",
     );
     Ok(table.markdown())
@@ -96,6 +122,10 @@ fn start(workspace: &Workspace, variant: Variant) -> Result<Subject> {
     let server = seated(Seat::Server, || envoy::start(workspace, options))?;
     let requests = match variant.clients {
         Clients::One => Requests { path: "/", headers: vec!["x-key: client-1"], script: None },
+        Clients::Real => {
+            let headers = ["x-key: client-1"].into_iter().chain(REAL).collect();
+            Requests { path: "/", headers, script: None }
+        }
         Clients::Many => {
             let script = workspace.out.join("run/bench-many.lua");
             fs::write(&script, many_clients()).or_problem("cannot write a script", "free space")?;
@@ -128,6 +158,7 @@ fn variants(noop: &Path, tollgate: &Path) -> Vec<Variant> {
         expect: Expect::Passed,
     };
     let many = |row| Variant { clients: Clients::Many, ..row };
+    let real = |row| Variant { clients: Clients::Real, ..row };
     let denied = |row| Variant { expect: Expect::Refused, ..row };
     let by_header = || policy("/**", &header, &quota);
     let native_label = "native, per client";
@@ -149,6 +180,8 @@ fn variants(noop: &Path, tollgate: &Path) -> Vec<Variant> {
         ),
         many(row("bench-native-many", "native, 10,000 clients", native_per_client(&plenty))),
         many(row("bench-many", "Tollgate, 10,000 clients", ours("many", by_header()))),
+        real(row("bench-native-real", "native, 20 more fields", native_per_client(&plenty))),
+        real(row("bench-real", "Tollgate, 20 more fields", ours("real", by_header()))),
         denied(row("bench-native-denied", "native, denied", native_per_client(&one))),
         denied(row(
             "bench-denied",

@@ -114,7 +114,7 @@ fn denying() -> Value {
     policy("/**", &json!([{"header": "x-key"}]), &json!({"limit": 1, "window": "1d"}))
 }
 
-fn ours(module: &Path) -> [Row; 7] {
+fn ours(module: &Path) -> [Row; 8] {
     let row = |label, name, policy, ceiling| {
         Row::new(label, Some(named(module, name, policy)), Some(ceiling))
     };
@@ -127,17 +127,25 @@ fn ours(module: &Path) -> [Row; 7] {
         policy
     };
     let never = with(by_header(), "/rules/0/when/paths", json!(["/never"]));
+    let never_of_more = never.clone();
     let by_address = with(by_header(), "/rules/0/key", json!(["client_ip"]));
     let one_field = answering(by_header(), json!({"policy": false}));
     let no_body = answering(denying(), json!({"body": "none"}));
     [
         row("Tollgate, no rule concerned", "never", never, (NATIVE, 1.11)),
-        row("Tollgate, key: header", "header", by_header(), (NATIVE, 1.33)),
-        row("Tollgate, key: header, one field", "one", one_field, (NATIVE, 1.29)),
-        row("Tollgate, key: client_ip", "address", by_address, (NATIVE, 1.42)),
-        row("Tollgate, denied", "denied", denying(), (NATIVE_DENIED, 1.56)).denied(),
-        row("Tollgate, denied, no body", "bare", no_body, (NATIVE_DENIED, 1.44)).denied(),
-        row("Tollgate, key: header, 20 more fields", "more", by_header(), (NATIVE_MORE, 1.19))
+        row("Tollgate, key: header", "header", by_header(), (NATIVE, 1.32)),
+        row("Tollgate, key: header, one field", "one", one_field, (NATIVE, 1.28)),
+        row("Tollgate, key: client_ip", "address", by_address, (NATIVE, 1.30)),
+        row("Tollgate, denied", "denied", denying(), (NATIVE_DENIED, 1.55)).denied(),
+        row("Tollgate, denied, no body", "bare", no_body, (NATIVE_DENIED, 1.43)).denied(),
+        row(
+            "Tollgate, no rule concerned, 20 more fields",
+            "never-more",
+            never_of_more,
+            (NATIVE_MORE, 1.06),
+        )
+        .with_more_fields(),
+        row("Tollgate, key: header, 20 more fields", "more", by_header(), (NATIVE_MORE, 1.18))
             .with_more_fields(),
     ]
 }
@@ -152,7 +160,7 @@ fn of_many(module: &Path) -> [Row; 2] {
     };
     [
         row("Tollgate, key: header, 1,000 rules", "many", own, 1.03),
-        row("Tollgate, key: header, 1,000 rules with this key", "same", same, 1.99),
+        row("Tollgate, key: header, 1,000 rules with this key", "same", same, 2.03),
     ]
 }
 
