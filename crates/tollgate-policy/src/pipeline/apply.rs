@@ -215,9 +215,10 @@ impl Rule {
 
     /// The priority of this request where it waits: 0 goes first.
     fn rank_of<F: Facts>(&self, request: &Request<'_, F>) -> u8 {
-        let priorities = self.priorities();
-        let found = priorities.iter().position(|conditions| conditions.surely_hold(request));
-        u8::try_from(found.unwrap_or(priorities.len())).unwrap_or(u8::MAX)
+        match self.priorities() {
+            [] => 0,
+            priorities => rank_among(priorities, request),
+        }
     }
 
     /// The quotas for this request: the first tier that is for it, or the rule's own. What its
@@ -275,6 +276,12 @@ impl Cost {
             }
         })
     }
+}
+
+#[inline(never)] // next to no rule has priorities
+fn rank_among<F: Facts>(priorities: &[Conditions], request: &Request<'_, F>) -> u8 {
+    let found = priorities.iter().position(|conditions| conditions.surely_hold(request));
+    u8::try_from(found.unwrap_or(priorities.len())).unwrap_or(u8::MAX)
 }
 
 /// The number that `digits` are; what has more digits than fit is still a number, the greatest.
