@@ -567,6 +567,35 @@ fn a_queue_delays_up_to_its_length_and_no_longer_than_the_action_says() {
     assert_eq!(bounded.check(&at("/"), 1000).answer, delay(1));
 }
 
+// Guards: a rule that only watches, of which metrics and logs say that it held requests up.
+#[test]
+fn a_shadow_delays_nobody_and_does_not_say_so() {
+    let queue = r#"{"limit": 1, "window": "1s", "burst": 4, "algorithm": "leaky-queue"}"#;
+    let mut surface = Surfaced::new(&rule(&format!(r#""mode": "shadow", "quotas": [{queue}]"#)));
+    for result in [RuleResult::Allowed, RuleResult::Shadowed] {
+        assert_eq!(surface.check(&at("/"), 0).answer, Answer::Pass);
+        let outcome = surface.plan.outcome(&surface.policy);
+        let said = outcome.decisions().next().unwrap();
+        assert_eq!(said.result, result);
+        assert_eq!(said.said_by(), (result == RuleResult::Shadowed).then_some(0));
+    }
+    // Another rule held the request up.
+    let delay = r#""key": [], "action": {"delay": {"max": "2s"}}"#;
+    let mut surface = Surfaced::new(&format!(
+        r#"{{"version": 1, "rules": [
+            {{"name": "slow", {delay}, "quotas": [{{"limit": 1, "window": "1s"}}]}},
+            {{"name": "watch", "mode": "shadow", {delay}, "quotas": [{{"limit": 9, "window": "1s"}}]}}]}}"#
+    ));
+    surface.check(&at("/"), 0);
+    surface.check(&at("/"), 1000);
+    let outcome = surface.plan.outcome(&surface.policy);
+    let waited = Span::from_secs(1);
+    let expected = [(0, RuleResult::Delayed), (1, RuleResult::Allowed)];
+    assert_eq!(outcome.rules_after(waited).collect::<Vec<_>>(), expected);
+    let decided = outcome.decisions_after(waited).map(|it| (it.rule, it.result));
+    assert_eq!(decided.collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn a_rule_that_marks_or_shadows_refuses_nothing_for_others() {
     let mut surface = Surfaced::new(

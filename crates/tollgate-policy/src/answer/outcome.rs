@@ -238,7 +238,7 @@ impl<'a> Outcome<'a> {
         }
         let waits = |r: &Reported<'_>| matches!(r.decision.verdict, Verdict::Delay(_));
         if self.of_rule(applied).any(|r| waits(&r)) {
-            RuleResult::Delayed
+            if applied.enforced { RuleResult::Delayed } else { RuleResult::Shadowed }
         } else {
             RuleResult::Allowed
         }

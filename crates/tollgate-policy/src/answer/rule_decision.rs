@@ -13,6 +13,7 @@ use crate::document::action::Action;
 use crate::pipeline::key_hashes::pk_text;
 use crate::pipeline::plan::{AppliedRule, Full};
 use crate::policy::group::QuotaSet;
+use crate::policy::quota::CompiledQuota;
 
 /// A quota is nearly used up when at most this part of it is left: 80 % are used, where
 /// envoyproxy/ratelimit counts its `near_limit` as well.
@@ -55,10 +56,16 @@ pub struct RuleDecision<'a> {
 
 impl RuleDecision<'_> {
     /// The index in [`RuleDecision::quotas`] of the quota that the result is about, for metrics and
-    /// logs: of those that deny the one that does so for longest, or of those that delay.
+    /// logs: of those that deny the one that does so for longest, or else of those that delay.
     #[must_use]
     pub fn said_by(&self) -> Option<usize> {
         let quotas = self.quotas.iter().enumerate();
+        let delay = |verdict: Verdict| match verdict {
+            Verdict::Delay(wait) => Some(wait),
+            Verdict::Allow | Verdict::Deny => None,
+        };
+        let delays = quotas.clone().filter_map(|(i, quota)| Some((i, delay(quota.verdict)?)));
+        let delays = || delays.rev().max_by_key(|(_, wait)| *wait).map(|(quota, _)| quota);
         match self.result {
             RuleResult::Denied
             | RuleResult::Blocked
@@ -67,27 +74,26 @@ impl RuleDecision<'_> {
                 let denies = quotas.filter(|(_, quota)| !quota.is_admitted());
                 // Without a time it is for ever. Of several alike the first.
                 let wait = |after: Option<Span>| after.unwrap_or(Span::MAX);
-                denies.rev().max_by_key(|(_, quota)| wait(quota.retry_after)).map(|(i, _)| i)
+                let longest = denies.rev().max_by_key(|(_, quota)| wait(quota.retry_after));
+                longest.map(|(i, _)| i).or_else(delays)
             }
-            RuleResult::Delayed => {
-                let delay = |verdict: Verdict| match verdict {
-                    Verdict::Delay(wait) => Some(wait),
-                    Verdict::Allow | Verdict::Deny => None,
-                };
-                let delays = quotas.filter_map(|(i, quota)| Some((i, delay(quota.verdict)?)));
-                delays.rev().max_by_key(|(_, wait)| *wait).map(|(quota, _)| quota)
-            }
+            RuleResult::Delayed => delays(),
             RuleResult::Allowed | RuleResult::Failed | RuleResult::Malformed => None,
         }
     }
 
     /// The indices in [`RuleDecision::quotas`] of those that admitted the request and of which at
-    /// most a fifth is left. None of what a node or shard holds.
+    /// most a fifth is left: of the limit, or of the burst where that is less and no more can ever
+    /// be left. None of what a node or shard holds.
     pub fn nearly_used_up(&self) -> impl Iterator<Item = usize> {
         let is_admitted = matches!(self.result, RuleResult::Allowed | RuleResult::Delayed);
         let quotas = if is_admitted && !self.is_leased { self.quotas } else { &[] };
-        let is_near = |quota: &Decision| quota.remaining.saturating_mul(NEAR) <= quota.limit;
-        quotas.iter().enumerate().filter(move |(_, quota)| is_near(quota)).map(|(i, _)| i)
+        let is_near = |(quota, of): (&Decision, &CompiledQuota)| {
+            let most = quota.limit.min(of.limiter().capacity());
+            quota.remaining.saturating_mul(NEAR) <= most
+        };
+        let quotas = quotas.iter().zip(self.set.quotas()).enumerate();
+        quotas.filter(move |(_, quota)| is_near(*quota)).map(|(i, _)| i)
     }
 }
 
@@ -120,14 +126,24 @@ impl<'a> Outcome<'a> {
     /// [`Answer::Retry`]: crate::Answer::Retry
     pub fn rules_after(&self, waited: Span) -> impl Iterator<Item = (usize, RuleResult)> + use<'a> {
         let outcome = *self;
-        self.rules().map(move |(index, result)| (index, outcome.after(waited, index, result)))
+        let asked = self.plan.applied.iter().filter(|applied| !applied.is_unasked);
+        asked.map(move |applied| {
+            let (index, result) = (applied.rule.into(), outcome.result(applied));
+            (index, outcome.after(waited, (index, applied.enforced), result))
+        })
     }
 
-    /// The result of the rule of this index for a request that has waited so long.
-    fn after(&self, waited: Span, rule: usize, result: RuleResult) -> RuleResult {
+    /// The result of the rule of this index, which is enforced or not, for a request that has
+    /// waited so long.
+    fn after(
+        &self,
+        waited: Span,
+        (rule, enforced): (usize, bool),
+        result: RuleResult,
+    ) -> RuleResult {
         let waits = || {
             let action = self.policy.rules.get(rule).map(|rule| &rule.action);
-            matches!(action, Some(Action::Delay(_)))
+            enforced && matches!(action, Some(Action::Delay(_)))
         };
         match result {
             RuleResult::Allowed if waited > Span::ZERO && waits() => RuleResult::Delayed,
@@ -142,7 +158,8 @@ impl<'a> Outcome<'a> {
     ) -> impl Iterator<Item = RuleDecision<'a>> + use<'a> {
         let outcome = *self;
         self.decisions().map(move |decision| RuleDecision {
-            result: outcome.after(waited, decision.rule, decision.result),
+            // What delays and is enforced is binding.
+            result: outcome.after(waited, (decision.rule, decision.is_binding), decision.result),
             ..decision
         })
     }
@@ -187,6 +204,7 @@ impl<'a> Outcome<'a> {
 #[cfg(test)]
 mod tests {
     use alloc::borrow::Cow;
+    use alloc::format;
     use alloc::vec::Vec;
     use core::net::{IpAddr, Ipv4Addr};
 
@@ -242,5 +260,36 @@ mod tests {
         assert_eq!(said[0], (0, 0, RuleResult::Allowed, 2, [true, true].to_vec()));
         assert_eq!(said[2], (0, 0, RuleResult::Denied, 2, [true, false].to_vec()));
         assert_eq!([&said[1], &said[3]], [&token, &token]);
+    }
+
+    // Guards: a quota with a small burst whose every request is near the limit, so that the metric
+    // says nothing. What is left is counted against what can be left.
+    #[test]
+    fn near_the_limit_is_a_fifth_of_what_a_key_can_have() {
+        for (quota, near) in [
+            (r#""limit": 100, "window": "1m", "burst": 10"#, [8, 9, 10].as_slice()),
+            (r#""limit": 10, "window": "1m""#, &[8, 9, 10]),
+            (r#""limit": 4, "window": "1m", "algorithm": "fixed-window""#, &[4]),
+            (r#""limit": 1, "window": "1m""#, &[1]),
+        ] {
+            let document = format!(
+                r#"{{"version": 1, "rules": [{{"name": "r", "key": [], "quotas": [{{{quota}}}]}}]}}"#
+            );
+            let policy = Policy::compile(&document, Surface::Library).expect("a policy");
+            let (mut plan, mut stored, mut seen) = (Plan::new(), Vec::new(), Vec::new());
+            for request in 1..=12 {
+                policy.plan(&Get, &mut plan);
+                plan.each_partition(|p| p.load(&policy, Some(&stored)));
+                plan.decide(&policy, Timestamp::from_millis(1));
+                if let Some(partition) = plan.partition(0).filter(|p| p.changed()) {
+                    stored = partition.value().to_vec();
+                }
+                let outcome = plan.outcome(&policy);
+                if outcome.decisions().any(|rule| rule.nearly_used_up().next().is_some()) {
+                    seen.push(request);
+                }
+            }
+            assert_eq!(seen, near, "{quota}");
+        }
     }
 }

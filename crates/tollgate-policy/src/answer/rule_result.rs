@@ -57,7 +57,7 @@ impl RuleResult {
             rule.is_waited_for() || algorithms.any(|algorithm| algorithm == Algorithm::LeakyQueue);
         let may = move |result: &Self| match result {
             Self::Denied => is_enforced && !marks,
-            Self::Delayed => waits,
+            Self::Delayed => is_enforced && waits,
             Self::Marked => is_enforced && marks,
             Self::Shadowed => is_watched,
             Self::Allowed | Self::Failed | Self::Malformed | Self::Blocked => false,

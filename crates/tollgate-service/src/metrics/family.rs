@@ -126,8 +126,8 @@ pub static FAMILIES: [Description; 25] = [
         name: "tollgate_near_limit_total",
         kind: Kind::Counter,
         labels: &["rule", "quota", "tier"],
-        help: "Decisions that admitted a request and left at most a fifth of a quota, without those \
-                 that a shard made by what it held",
+        help: "Decisions that admitted a request and left at most a fifth of a quota, or of its \
+               burst where that is less, without those that a shard made by what it held",
     },
     Description {
         family: Family::Waits,
