@@ -74,6 +74,9 @@ fn a_route_has_the_policy_that_it_names() {
         }
     }
     assert_eq!(envoy.stat("wasmcustom.tollgate.failures"), 8);
+    // An alert looks at this one.
+    assert_eq!(envoy.stat("wasmcustom.tollgate.failed_requests.on_failure=deny"), 8);
+    assert_eq!(envoy.stat("wasmcustom.tollgate.requests.answer=refused"), 7 + 3 + 5 + 8);
     let said = envoy.server.log().matches("names a policy that is not among").count();
     assert!((1..=2).contains(&said), "each worker says it once: {said}");
 }

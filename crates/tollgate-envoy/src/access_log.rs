@@ -15,6 +15,9 @@ use crate::labels::Labels;
 /// The name of the filter state, behind the host's own `wasm.`.
 pub const FILTER_STATE: &str = "tollgate";
 
+/// What is said of a request that was refused before any rule was asked.
+pub const GIVEN_UP: &str = "result=failed";
+
 /// So many rules have their words.
 const MOST_RULES: usize = 8;
 

@@ -201,7 +201,7 @@ impl<H: Proxy> ActivePolicy<H> {
         self.observer.add(stats);
     }
 
-    /// Counts a request that could not be decided.
+    /// Counts what could not be decided or charged.
     pub fn count_failure(&self) {
         self.add(&CommitStats { failures: 1, ..CommitStats::default() });
     }

@@ -240,7 +240,7 @@ impl<H: Proxy> Filter<H> {
     /// Refuses a request about which nothing can be known. Not `on_failure`: nobody knows whose it
     /// would be.
     fn give_up(&self, policy: &ActivePolicy<H>, reply: &Reply) -> Flow {
-        policy.count_failure();
+        policy.observer.count_given_up();
         self.host.reply(reply);
         Flow::Stop
     }

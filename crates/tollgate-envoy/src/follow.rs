@@ -26,6 +26,8 @@ use crate::wire::header_map::HeaderMapWriter;
 /// Until a server has answered for the first time it is asked this often, if it is asked less often
 /// later.
 const FIRST_EVERY: Span = Span::from_secs(1);
+/// So soon it is asked again that did not answer, if it is asked less often otherwise.
+const AGAIN_AFTER: Span = Span::from_secs(60);
 /// An answer that is this late will not come: the host gives one of its own when the time is over.
 const GIVEN_UP: Span = Span::from_secs(5);
 /// When another worker compiles, until this one looks again.
@@ -329,7 +331,7 @@ impl<H: Proxy> Follower<H> {
         if self.failures.is_new(&self.host, why.as_bytes()) {
             self.say(&format!("no policy could be had: {why}; the last one stays"));
         }
-        self.rest(now)
+        self.rest_at_most(AGAIN_AFTER, now)
     }
 
     fn succeeded(&self) {
@@ -358,7 +360,12 @@ impl<H: Proxy> Follower<H> {
     /// Until it is asked again: a little sooner than it has to be, each worker at a time of its
     /// own.
     fn rest(&self, now: Timestamp) -> State {
-        let every = self.from.every;
+        self.rest_at_most(self.from.every, now)
+    }
+
+    /// The same, and at most so long.
+    fn rest_at_most(&self, most: Span, now: Timestamp) -> State {
+        let every = self.from.every.min(most);
         let every = if self.has_answered.get() { every } else { every.min(FIRST_EVERY) };
         let seed = self.host.random_seed().unwrap_or_default();
         let random = seed.first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes));

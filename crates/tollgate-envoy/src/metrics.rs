@@ -8,7 +8,8 @@
 //! `tollgate.table_keys.plugin=<plugin>` and `tollgate.table_room`, gauges: keys that the tables
 //! hold, idle ones among them, and how many they may. Of all plugins together:
 //! `tollgate.requests.answer=<answer>`; `tollgate.failed_requests.on_failure=<allow or deny>`,
-//! which `on_failure` decided; `tollgate.remembered_denials`, refused without a look into the
+//! which `on_failure` decided, and under `deny` those that were refused before any rule was asked
+//! (no memory, an unknown policy); `tollgate.remembered_denials`, refused without a look into the
 //! tables; `tollgate.cas_retries`, commits that lost a race and were decided again;
 //! `tollgate.evictions`, live keys that left a full bucket to another, and
 //! `tollgate.evictions_half_used`, those of them that had used half of a quota or more (while it
@@ -34,7 +35,7 @@
 //! way; and the gauge `tollgate.fleet_paused`, requests that wait for an answer.
 
 use tollgate_core::Span;
-use tollgate_policy::{Answer, Outcome, Policy};
+use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
 use tollgate_table::Table;
 
 use crate::commit_stats::CommitStats;
@@ -189,7 +190,9 @@ impl Metrics {
             Answer::Pass => Answered::Passed,
         };
         self.answered(answered, tally);
-        if has_failed {
+        // What fails at a shadow alone, `on_failure` decides nothing about.
+        let is_binding = |it: RuleDecision<'_>| it.is_binding && it.result == RuleResult::Failed;
+        if has_failed && outcome.decisions().any(is_binding) {
             let [allowed, denied] = self.failed_requests;
             match answer {
                 Answer::Pass | Answer::Delay(_) => tally.add(allowed, 1),
@@ -217,6 +220,13 @@ impl Metrics {
     /// Counts a request that no rule applied to.
     pub fn count_unlimited<H: Proxy>(&self, tally: &Tally<H>) {
         self.answered(Answered::Unlimited, tally);
+    }
+
+    /// Counts a request that is refused because nothing can be known about it.
+    pub fn count_given_up<H: Proxy>(&self, tally: &Tally<H>) {
+        self.answered(Answered::Refused, tally);
+        let [_, denied] = self.failed_requests;
+        tally.add(denied, 1);
     }
 
     fn answered<H: Proxy>(&self, answered: Answered, tally: &Tally<H>) {

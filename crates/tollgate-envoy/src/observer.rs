@@ -73,6 +73,13 @@ impl<H: Proxy> Observer<H> {
         self.metrics.count_unlimited(&self.tally);
     }
 
+    /// A request that is refused because nothing can be known about it.
+    pub fn count_given_up(&self) {
+        self.add(&CommitStats { failures: 1, ..CommitStats::default() });
+        self.metrics.count_given_up(&self.tally);
+        self.host.set_filter_state(FILTER_STATE, access_log::GIVEN_UP);
+    }
+
     /// What happened besides.
     pub fn add(&self, stats: &CommitStats) {
         self.metrics.add(stats, &self.host, &self.tally);

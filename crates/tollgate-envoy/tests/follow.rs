@@ -660,3 +660,21 @@ fn a_plugin_that_stops_following_has_no_version() {
     assert!(worker.filter.on_configure(ROOT, 1));
     assert_eq!(process.metric(VERSION), 0);
 }
+
+// Guards: one question that had no answer, and an hour until the next one; and failures so rare
+// that no alert about a server that does not answer can last.
+#[test]
+fn who_has_no_answer_asks_again_within_a_minute() {
+    let process = Rc::new(Process::default());
+    let worker = Worker::new(&process);
+    let rarely = worker.world.configuration.borrow().replace("8s", "1h");
+    *worker.world.configuration.borrow_mut() = rarely;
+    assert!(worker.filter.on_configure(ROOT, 1));
+    worker.takes(1, &policy(9));
+    for (status, at_most) in [("304", 3_600_000), ("503", 60_000), ("304", 3_600_000)] {
+        let (call, _) = worker.asks();
+        worker.answer(call, &[(":status", status)], b"");
+        let ms = worker.world.tick_ms.get();
+        assert!((at_most / 8 * 7..=at_most).contains(&ms), "{status}: {ms}");
+    }
+}

@@ -52,6 +52,8 @@ struct World {
     faults: Cell<u64>,
     now_ns: Cell<u64>,
     has_clock: Cell<bool>,
+    is_short: Cell<bool>,
+    is_unreachable: Cell<bool>,
     shared: RefCell<HostMap>,
     metrics: RefCell<Vec<(String, i64)>>,
     policies: Vec<String>,
@@ -144,6 +146,9 @@ impl SharedData for Hostile {
         if self.fails() {
             let junk = Stored::Value(self.junk(), 1);
             return if self.0.random.one_in(2) { Stored::Unreachable } else { junk };
+        }
+        if self.0.is_unreachable.get() {
+            return Stored::Unreachable;
         }
         self.0.shared.borrow().get(name)
     }
@@ -294,7 +299,7 @@ impl Proxy for Hostile {
     }
 
     fn is_memory_short(&self) -> bool {
-        self.fails()
+        self.fails() || self.0.is_short.get()
     }
 }
 
@@ -338,6 +343,8 @@ fn world(seed: u64, faults: u64, policies: Vec<String>) -> (Rc<Filter<Hostile>>,
         faults: Cell::new(faults),
         now_ns: Cell::new(1),
         has_clock: Cell::new(true),
+        is_short: Cell::new(false),
+        is_unreachable: Cell::new(false),
         shared: RefCell::default(),
         metrics: RefCell::default(),
         policies,
@@ -453,5 +460,51 @@ fn a_response_that_cannot_be_charged_without_a_clock_is_counted() {
             filter.flush();
             assert_eq!(metric(&world, "tollgate.failures"), failures, "{has_response}");
         }
+    }
+}
+
+fn one_request(filter: &Filter<Hostile>) -> Flow {
+    filter.on_context_create(2, 1);
+    let flow = filter.on_request_headers(2);
+    filter.on_response_headers(2);
+    filter.on_delete(2);
+    filter.flush();
+    flow
+}
+
+// Guards: a worker without memory that refuses everybody, and no metric that an alert looks at says
+// so.
+#[test]
+fn a_refusal_for_want_of_memory_is_counted_as_one() {
+    let limited = r#"{"version": 1, "rules": [{"name": "r", "key": [], "quotas": [
+        {"limit": 20, "window": "1h"}]}]}"#;
+    let (filter, world) = world(7, 0, vec![limited.into()]);
+    filter.on_context_create(1, 0);
+    assert!(filter.on_configure(1, 100));
+    assert_eq!(one_request(&filter), Flow::Continue);
+    world.is_short.set(true);
+    assert_eq!(one_request(&filter), Flow::Stop);
+    let of = |name: &str| metric(&world, &format!("tollgate.{name}"));
+    assert_eq!([of("requests.answer=passed"), of("requests.answer=refused")], [1, 1]);
+    assert_eq!(of("failed_requests.on_failure=deny"), 1);
+    assert_eq!(of("failed_requests.on_failure=allow"), 0);
+}
+
+// Guards: an operator who is woken because limits are not enforced, by a rule that enforces none.
+#[test]
+fn on_failure_decides_about_no_request_that_a_shadow_alone_fails_at() {
+    for (mode, decided) in [("shadow", 0), ("enforce", 1)] {
+        let watched = format!(
+            r#"{{"version": 1, "rules": [{{"name": "r", "key": [], "mode": "{mode}",
+                "on_failure": "allow", "quotas": [{{"limit": 20, "window": "1h"}}]}}]}}"#
+        );
+        let (filter, world) = world(7, 0, vec![watched]);
+        filter.on_context_create(1, 0);
+        assert!(filter.on_configure(1, 100));
+        world.is_unreachable.set(true);
+        assert_eq!(one_request(&filter), Flow::Continue);
+        let of = |name: &str| metric(&world, &format!("tollgate.{name}"));
+        assert_eq!(of("decisions.plugin=p.rule=r.result=failed"), 1, "{mode}");
+        assert_eq!(of("failed_requests.on_failure=allow"), decided, "{mode}");
     }
 }
