@@ -1,4 +1,5 @@
-//! Any bytes as a compiled policy: they are refused, or are one that decides any request.
+//! Any bytes as a compiled policy, or as a compiled plugin with a fleet or several policies: they
+//! are refused, or are one that decides any request.
 //!
 //! A corpus file is what stands between the shape and the checksum of a compiled policy, the
 //! surface first; the body puts the rest round it, so that the fuzzer gets past the checksum.
@@ -8,7 +9,7 @@
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
-use tollgate_policy::{Policy, Surface};
+use tollgate_policy::{Plugin, Policy, Surface};
 
 use super::policy::decided;
 use super::request::Request;
@@ -22,9 +23,20 @@ const REQUESTS: [&[u8]; 3] = [
     b"get /login/%2F/.. 192.0.2.1\nhost: a.example.com\nhost: b\nx-key: a\nx-key: b",
 ];
 
-/// Reads the bytes as they are, and as the body of a compiled policy.
+/// Plugins that are compiled otherwise than a policy alone.
+const PLUGINS: [&str; 2] = [
+    r#"{"fleet": {"cluster": "c", "secret": "0123456789abcdef"}, "policy": {"version": 1, "rules": []}}"#,
+    r#"{"policies": {"a": {"version": 1, "rules": []}}, "policy": {"version": 1, "rules": []}}"#,
+];
+
+/// Reads the bytes as they are, and as the body of a compiled policy and of compiled plugins.
 pub fn check(bytes: &[u8]) {
-    for bytes in [bytes, &sealed(bytes)] {
+    for plugin in PLUGINS {
+        check_plugin(&sealed(compiled(plugin, Surface::Envoy), bytes));
+    }
+    let none = compiled(r#"{"version": 1, "rules": []}"#, Surface::Worker);
+    for bytes in [bytes, &sealed(none, bytes)] {
+        check_plugin(bytes);
         for surface in Surface::ALL {
             if let Ok(policy) = Policy::read_compiled(bytes, surface) {
                 let mut again = Vec::new();
@@ -37,6 +49,18 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
+fn check_plugin(bytes: &[u8]) {
+    let Ok(plugin) = Plugin::read_compiled(bytes, Surface::Envoy) else { return };
+    let mut again = Vec::new();
+    plugin.write_compiled(&mut again);
+    // The same may be given as text.
+    assert!(again == bytes || !bytes.starts_with(b"\0"), "it is written otherwise");
+    let named = plugin.named.iter().map(|named| &named.policy);
+    for policy in named.chain([&plugin.policy]) {
+        REQUESTS.iter().for_each(|request| decided(policy, &Request::read(request)));
+    }
+}
+
 /// What a corpus file holds of a policy.
 #[allow(dead_code)] // only the replay asks
 pub fn body(policy: &Policy) -> Vec<u8> {
@@ -45,10 +69,15 @@ pub fn body(policy: &Policy) -> Vec<u8> {
     bytes[BEFORE..bytes.len() - 8].to_vec()
 }
 
-fn sealed(body: &[u8]) -> Vec<u8> {
-    let none = r#"{"version": 1, "rules": []}"#;
+fn compiled(document: &str, surface: Surface) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Policy::compile(none, Surface::Worker).expect("a policy").write_compiled(&mut bytes);
+    Plugin::compile(document, surface).expect("a plugin").write_compiled(&mut bytes);
+    bytes
+}
+
+/// `body` in place of what `like` has.
+fn sealed(like: Vec<u8>, body: &[u8]) -> Vec<u8> {
+    let mut bytes = like;
     bytes.truncate(BEFORE);
     bytes.extend_from_slice(body);
     let mut hasher = SipHasher13::new_with_keys(0, 2);
