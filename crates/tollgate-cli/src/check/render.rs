@@ -96,11 +96,13 @@ fn memory_lines(rule: &RuleReport, out: &mut Page) {
         [] => String::new(),
         others => format!(", shared with rule \"{}\"", others.join("\", \"")),
     };
+    // What is not charged takes nothing.
+    let most = if memory.sparse { "at most " } else { "" };
     let value = words::bytes(memory.value_bytes.try_into().unwrap_or(u64::MAX));
     if let Some(envoy) = &memory.envoy {
         let (key, table) = (words::bytes(envoy.bytes_per_key), words::bytes(envoy.table_bytes));
         let capacity = envoy.capacity;
-        let text = format!("{key} a key, {table} for {capacity} keys in Envoy{shared}");
+        let text = format!("{most}{key} a key, {table} for {capacity} keys in Envoy{shared}");
         line(out, 2, "table", &text);
     }
     if let Some(worker) = &memory.worker {
@@ -112,7 +114,7 @@ fn memory_lines(rule: &RuleReport, out: &mut Page) {
         line(out, 2, "object", &text);
     }
     if memory.envoy.is_none() && memory.worker.is_none() {
-        line(out, 2, "value", &format!("{value} a key{shared}"));
+        line(out, 2, "value", &format!("{most}{value} a key{shared}"));
     }
 }
 

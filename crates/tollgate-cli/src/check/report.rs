@@ -111,6 +111,9 @@ pub(super) struct MemoryReport {
     /// Rules with the same key: all their counts lie in one stored value.
     pub(super) shared_with: Vec<String>,
     pub(super) value_bytes: usize,
+    /// A key takes the bytes of the rules that it uses, and those of all at most.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub(super) sparse: bool,
     pub(super) envoy: Option<EnvoyReport>,
     pub(super) worker: Option<WorkerReport>,
 }
@@ -223,6 +226,7 @@ fn memory(policy: &Policy, i: usize, rule: &Rule, surfaces: &[Surface]) -> Optio
     Some(MemoryReport {
         shared_with: others.map(|(_, other)| other.name().to_owned()).collect(),
         value_bytes: group.value_len(),
+        sparse: group.is_sparse(),
         envoy: surfaces.contains(&Surface::Envoy).then(|| EnvoyReport {
             capacity: group.capacity(),
             bytes_per_key: group.table_size().bytes_per_key(),

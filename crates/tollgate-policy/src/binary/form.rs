@@ -318,6 +318,7 @@ impl GroupForm {
             is_fleet,
             shards,
             sets: _,
+            by_id: _,
             value_len: _,
             fallback: _, // follows from that of its sets
         } = group.clone();
@@ -334,6 +335,7 @@ impl GroupForm {
             is_fleet,
             shards,
             sets: Vec::new(),
+            by_id: Vec::new(),
             value_len: 0,
             fallback: None,
         }

@@ -258,6 +258,7 @@ impl Compiler {
                 is_fleet: scope == Scope::Fleet,
                 shards,
                 sets: Vec::new(),
+                by_id: Vec::new(),
                 value_len: 0,
                 fallback: None,
             };

@@ -244,6 +244,7 @@ impl Policy {
         };
         let before: usize = earlier.iter().filter(in_group).map(QuotaSet::record_len).sum();
         let offset = group.value_len.checked_add(before)?.checked_add(RECORD_HEADER)?;
+        let offset = (!group.is_sparse()).then_some(offset);
         let len = quotas.last().and_then(CompiledQuota::end)?;
         // Three names: of no rule's own quotas, and of no tier, whatever it is called.
         let stable_id = stable_hash(&[compiled.name.as_bytes(), b"", b"tenant"]);

@@ -6,15 +6,18 @@
 //! or holds a place. What is given back was charged, and is given back once, however often its
 //! commit loses a race.
 
+use alloc::vec::Vec;
+
 use tollgate_core::{Decision, Timestamp};
 
 use crate::document::charging::Charging;
 use crate::document::on_failure::OnFailure;
 use crate::pipeline::counted::Counted;
 use crate::pipeline::partition::PartitionMut;
-use crate::pipeline::partitions::Status;
+use crate::pipeline::partitions::{Status, Stored};
 use crate::pipeline::plan::{AppliedRule, Due, Plan, denies};
 use crate::policy::compiled::Policy;
+use crate::policy::group::{PLACED_UP_TO, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
 use crate::policy::rule::Rule;
@@ -30,7 +33,10 @@ impl Plan {
             only.redecide(policy, now);
             return;
         }
-        self.each_partition(|partition| admitted &= partition.peek(policy, now));
+        self.each_partition(|partition| {
+            partition.forget_idle(policy, now);
+            admitted &= partition.peek(policy, now);
+        });
         self.each_partition(|partition| partition.record(policy, now, admitted));
     }
 
@@ -102,6 +108,7 @@ impl PartitionMut<'_> {
     /// the others stay charged. False when it denies now: then the others' charges are to be
     /// refunded.
     pub fn redecide(&mut self, policy: &Policy, now: Timestamp) -> bool {
+        self.forget_idle(policy, now);
         if let Some(admitted) = self.decide_at_once(policy, now) {
             return admitted;
         }
@@ -135,6 +142,20 @@ impl PartitionMut<'_> {
         stored.status = Status::Uncharged;
     }
 
+    /// Makes room in a long value before a record more comes into it: what is idle leaves.
+    fn forget_idle(&mut self, policy: &Policy, now: Timestamp) {
+        let Self { index, stored, applied, .. } = self;
+        let Stored { group, tenant, value, status, .. } = &mut **stored;
+        let group = policy.groups.get(usize::from(*group));
+        let Some(group) = group.filter(|it| it.is_sparse() && status.is_loaded()) else { return };
+        let mut rules = applied.iter().filter(|applied| applied.counts_in(*index));
+        let is_new = |set: &QuotaSet| record::states(set, value).is_none();
+        if value.len() > PLACED_UP_TO && rules.any(|it| policy.applied_set(it).is_some_and(is_new))
+        {
+            record::forget_idle(policy, group, tenant.as_deref(), value, now);
+        }
+    }
+
     /// Asks and charges in one where that is the same question: one quota of one rule is all that
     /// counts here, and what it admits is charged now. `None` where it is not, and nothing is
     /// decided.
@@ -148,9 +169,10 @@ impl PartitionMut<'_> {
         let ([quota], true, None) = (&*set.quotas, is_charged_now, rule.longest_wait()) else {
             return None;
         };
-        let states = record::states_mut(set, &mut stored.value);
-        let state =
-            states.filter(|_| stored.status.is_loaded()).and_then(|s| quota.state_mut(s))?;
+        if !stored.status.is_loaded() {
+            return None;
+        }
+        let state = quota.state_mut(record::states_mut(set, &mut stored.value)?)?;
         let decision = decisions.get_mut(applied.first_decision)?;
         *decision = quota.limiter.check(state, now, applied.cost);
         let charged = decision.is_admitted();
@@ -216,7 +238,7 @@ impl PartitionMut<'_> {
 fn take_back(
     policy: &Policy,
     applied: &AppliedRule,
-    value: &mut [u8],
+    value: &mut Vec<u8>,
     decisions: &mut [Decision],
     now: Timestamp,
 ) -> bool {
@@ -230,7 +252,7 @@ fn take_back(
 fn counted_in<'a>(
     policy: &'a Policy,
     applied: &'a AppliedRule,
-    value: &'a mut [u8],
+    value: &'a mut Vec<u8>,
     decisions: &'a mut [Decision],
 ) -> Option<Counted<'a, CompiledQuota>> {
     let set = policy.applied_set(applied)?;

@@ -21,8 +21,8 @@ use crate::policy::table_size::MAX_VALUE_LEN;
 
 /// Where the record of a set lies in a value that is not in the policy's layout.
 pub(crate) struct Moved<'k> {
-    /// Where its states begin.
-    pub(crate) offset: usize,
+    /// Where its states begin; `None` where values are sparse.
+    pub(crate) offset: Option<usize>,
     /// The newer quotas that wrote it; `None` for the policy's own.
     pub(crate) newer: Option<&'k KnownSet>,
 }
@@ -65,13 +65,17 @@ pub(crate) fn load<'k>(
         let newer = found.as_ref().map(|found| found.known);
         let newer = newer.filter(|newer| newer.generation > known.generation_of(set));
         has_newer |= newer.is_some();
+        if own_states.is_none() && found.is_none() && set.offset.is_none() {
+            moved.push(Moved { offset: None, newer });
+            continue;
+        }
         let (id, len) = newer.map_or_else(
             || (set.id_in(set.version), set.len),
             |newer| (newer.set.id_in(newer.set.version()), newer.set.states_len()),
         );
         write_header(id, len, value);
         let offset = value.len();
-        moved.push(Moved { offset, newer });
+        moved.push(Moved { offset: set.offset.map(|_| offset), newer });
         match (own_states, &found) {
             (Some(states), None) => value.extend_from_slice(&states),
             (_, Some(found)) if newer.is_some() => value.extend_from_slice(&found.states),

@@ -180,14 +180,7 @@ impl Policy {
     /// whether requests are asked for a path and a host.
     pub(crate) fn complete(&mut self) {
         for group in &mut self.groups {
-            let mut end = 0_usize;
-            for set in &group.sets {
-                if let Some(set) = self.sets.get_mut(usize::from(*set)) {
-                    set.offset = end.saturating_add(RECORD_HEADER);
-                    end = set.offset.saturating_add(set.len);
-                }
-            }
-            group.value_len = end;
+            group.lay_out(&mut self.sets);
         }
         let of_path = |part: &KeyPart| matches!(part, KeyPart::Path | KeyPart::PathParam(_));
         let of_rules = self.rules.iter().filter_map(|rule| rule.when.as_ref());
@@ -225,7 +218,8 @@ impl Policy {
         let is_group = |i: u16| usize::from(i) < self.groups.len();
         let set = |i: u16| self.sets.get(usize::from(i));
         let fits = |set: &QuotaSet, len: usize| {
-            let is_record = set.offset.checked_add(set.len).is_some_and(|end| end <= len);
+            let offset = set.offset.unwrap_or(RECORD_HEADER); // somewhere
+            let is_record = offset.checked_add(set.len).is_some_and(|end| end <= len);
             is_record && set.quotas.iter().all(|m| m.end().is_some_and(|end| end <= set.len))
         };
         self.rules.iter().all(|rule| {

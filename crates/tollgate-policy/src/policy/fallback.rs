@@ -55,6 +55,7 @@ impl Policy {
             is_fleet: false,
             shards: None,
             sets: Vec::new(),
+            by_id: Vec::new(),
             value_len: 0,
             fallback: None,
         };

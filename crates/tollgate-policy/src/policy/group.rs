@@ -1,17 +1,25 @@
 //! Rules that count by the same key, and their quotas: what one stored value is made of.
 //!
 //! Invariant: the records of a group lie one after the other in the order of its sets; `offset` and
-//! `len` say where.
+//! `len` say where. Where that would be long, a value has the records alone that something was
+//! charged to, in any order, and each is found by its identity: a key that uses 3 rules of 1,000
+//! takes, and costs, what 3 rules take.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::document::key::Key;
+use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
+use crate::sort::sort_by;
 use crate::stable_hash::stable_hash;
 
 /// Bytes before a record's states.
 pub(crate) const RECORD_HEADER: usize = 8;
+
+/// The longest value in which every record has its place, in bytes: up to here a bucket of Envoy's
+/// table takes sixteen of them, and to look for some of a few records costs more than to copy all.
+pub(crate) const PLACED_UP_TO: usize = 512;
 
 /// Sets the identities of two versions apart in all their bits: 2^32 divided by the golden ratio,
 /// which is odd.
@@ -30,6 +38,8 @@ pub struct Group {
     /// Over so many objects the requests of one key are spread.
     pub(crate) shards: Option<u32>,
     pub(crate) sets: Vec<u16>,
+    /// Of a sparse group: its sets by what their records say, in the order of that.
+    pub(crate) by_id: Vec<(u32, u16)>,
     pub(crate) value_len: usize,
     /// The group in which a node counts while no authority answers.
     pub(crate) fallback: Option<u16>,
@@ -49,8 +59,9 @@ pub struct QuotaSet {
     pub(crate) record_id: u32,
     /// The version of the states: the latest that changed the layout of one of them.
     pub(crate) version: u8,
-    /// Where the record's states begin in the value.
-    pub(crate) offset: usize,
+    /// Where the record's states begin in the value; `None` where that is said by the value alone,
+    /// because it has few of all records.
+    pub(crate) offset: Option<usize>,
     /// Bytes of all states.
     pub(crate) len: usize,
     pub(crate) quotas: Vec<CompiledQuota>,
@@ -99,10 +110,44 @@ impl Group {
         self.key.is_empty()
     }
 
-    /// Bytes of one stored value, a multiple of 4.
+    /// Bytes of one stored value, a multiple of 4; where it [is sparse](Group::is_sparse), at most.
     #[must_use]
     pub const fn value_len(&self) -> usize {
         self.value_len
+    }
+
+    /// True where a stored value has the records alone that something was charged to.
+    #[must_use]
+    pub const fn is_sparse(&self) -> bool {
+        !self.by_id.is_empty()
+    }
+
+    /// Gives each record its place in a value, or none where values are sparse.
+    pub(crate) fn lay_out(&mut self, sets: &mut [QuotaSet]) {
+        self.value_len = 0;
+        let mut by_id = Vec::new();
+        for index in &self.sets {
+            let Some(set) = sets.get_mut(usize::from(*index)) else { continue };
+            let offset = self.value_len.saturating_add(RECORD_HEADER);
+            self.value_len = offset.saturating_add(set.len);
+            set.offset = Some(offset);
+            by_id.push((set.id_in(set.version), *index));
+        }
+        self.by_id.clear();
+        if self.value_len <= PLACED_UP_TO || by_id.len() == 1 {
+            return;
+        }
+        for index in &self.sets {
+            sets.get_mut(usize::from(*index)).into_iter().for_each(|set| set.offset = None);
+        }
+        sort_by(&mut by_id, |(one, _), (other, _)| one.cmp(other));
+        self.by_id = by_id;
+    }
+
+    /// The set whose record says this in a sparse value.
+    pub(crate) fn by_id<'a>(&self, policy: &'a Policy, id: u32) -> Option<&'a QuotaSet> {
+        let place = self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        policy.sets.get(usize::from(self.by_id.get(place)?.1))
     }
 }
 
@@ -123,7 +168,7 @@ impl QuotaSet {
             of_tenant: false,
             record_id,
             version: Self::version_of(&quotas),
-            offset: 0,
+            offset: None,
             len: quotas.last().and_then(CompiledQuota::end).unwrap_or(0),
             quotas,
             fallback: None,

@@ -57,7 +57,7 @@ impl Policy {
         if has_conditions || !is_charged_at_once || may_wait || delays {
             return None;
         }
-        let start = set.offset.checked_add(quota.offset)?;
+        let start = set.offset?.checked_add(quota.offset)?;
         Some(LoneQuota {
             rule: 0,
             quota_set: rule.set.into(),

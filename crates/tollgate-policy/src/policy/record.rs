@@ -5,7 +5,8 @@
 //! Invariant: a record is read only by the quotas that wrote it, so changing one rule never resets
 //! or misreads another's states; whatever bytes are loaded, what is decided on has the current
 //! layout. States of an earlier version are converted wherever they are read, and written anew with
-//! the next charge.
+//! the next charge. A value in the current layout has every record in its place or, where the group
+//! [is sparse](Group::is_sparse), those that something was charged to.
 
 use alloc::borrow::Cow;
 use alloc::vec;
@@ -126,17 +127,27 @@ impl Group {
         value: &[u8],
         mut each: impl FnMut(StateIn<'_>),
     ) {
-        for set in self.sets_in(policy) {
-            // Wherever it lies: a value may be of an earlier policy's layout.
-            let states = states(set, value).map(Cow::Borrowed);
-            let Some(states) = states.or_else(|| find(value, set)) else { continue };
+        let mut each_of = |set: &QuotaSet, states: &[u8]| {
             for quota in &set.quotas {
-                if let Some(state) = quota.state(&states) {
+                if let Some(state) = quota.state(states) {
                     each(StateIn { rule: Some(set.rule), limiter: &quota.limiter, state });
                 }
             }
+        };
+        let current = current(policy, self, None, value);
+        if let Some(current) = current.filter(|_| self.is_sparse()) {
+            for (id, states) in records(current) {
+                self.by_id(policy, id).into_iter().for_each(|set| each_of(set, states));
+            }
+            return;
         }
-        if known.is_empty() || current(policy, self, None, value).is_some() {
+        for set in self.sets_in(policy) {
+            // Wherever it lies: a value may be of an earlier policy's layout.
+            let states = states(set, value).map(Cow::Borrowed);
+            let states = states.or_else(|| find(value, set));
+            states.into_iter().for_each(|states| each_of(set, &states));
+        }
+        if known.is_empty() || current.is_some() {
             return;
         }
         for (id, states) in records(value) {
@@ -172,7 +183,7 @@ pub fn is_value(stored: &[u8]) -> bool {
 }
 
 /// Brings `stored` into the current layout of `group`, in `value`; nothing stored is all zero
-/// states.
+/// states, of which a sparse group has none.
 pub(crate) fn load(
     policy: &Policy,
     group: &Group,
@@ -185,29 +196,62 @@ pub(crate) fn load(
         value.extend_from_slice(current);
         return;
     }
+    if group.is_sparse() && stored.is_empty() {
+        return;
+    }
     for set in sets(policy, group, tenant) {
-        write_header(set.id_in(set.version), set.len, value);
         let found = if stored.is_empty() { None } else { find(stored, set) };
         match found {
-            Some(states) => value.extend_from_slice(&states),
-            None => value.extend(iter::repeat_n(0, set.len)),
+            Some(states) => append(set, &states, value),
+            None if set.offset.is_some() => append_zeros(set, value),
+            None => {}
         }
     }
 }
 
+/// Forgets what of a sparse value decides at `now` like never seen: without it a value would have a
+/// record of every rule in the end.
+pub(crate) fn forget_idle(
+    policy: &Policy,
+    group: &Group,
+    tenant: Option<&Tenant>,
+    value: &mut Vec<u8>,
+    now: Timestamp,
+) {
+    let mut kept = Vec::with_capacity(value.len());
+    for (id, states) in records(value) {
+        // Of a rule that the policy does not have nobody can say here.
+        let is_idle = own_by_id(policy, group, tenant, id).is_some_and(|set| {
+            let mut all = set.quotas.iter();
+            all.all(|it| it.state(states).is_some_and(|state| it.limiter.idle_at(state) <= now))
+        });
+        if !is_idle {
+            write_header(id, states.len(), &mut kept);
+            kept.extend_from_slice(states);
+        }
+    }
+    *value = kept;
+}
+
 /// The states of `set` in a value of the current layout.
 pub(crate) fn states<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> {
-    let header = set.offset.checked_sub(RECORD_HEADER)?;
+    let Some(offset) = set.offset else { return appended(set, value) };
+    let header = offset.checked_sub(RECORD_HEADER)?;
     let (id, _) = record_header(value.get(header..)?)?;
     if id != set.id_in(set.version) {
         return None;
     }
-    value.get(set.offset..set.offset.checked_add(set.len)?)
+    value.get(offset..offset.checked_add(set.len)?)
 }
 
-/// The states of `set` in a value of the current layout, to be written.
-pub(crate) fn states_mut<'v>(set: &QuotaSet, value: &'v mut [u8]) -> Option<&'v mut [u8]> {
-    value.get_mut(set.offset..set.offset.checked_add(set.len)?)
+/// The states of `set` in a value of the current layout, to be written; in a sparse one all zero
+/// where there were none.
+pub(crate) fn states_mut<'v>(set: &QuotaSet, value: &'v mut Vec<u8>) -> Option<&'v mut [u8]> {
+    let offset = set.offset.or_else(|| offset_of(set, value)).unwrap_or_else(|| {
+        append_zeros(set, value);
+        value.len().saturating_sub(set.len)
+    });
+    value.get_mut(offset..offset.checked_add(set.len)?)
 }
 
 /// Appends the record of `set` with these states, which are of the current layout, to `value`.
@@ -216,13 +260,18 @@ pub(crate) fn append(set: &QuotaSet, states: &[u8], value: &mut Vec<u8>) {
     value.extend_from_slice(states);
 }
 
+fn append_zeros(set: &QuotaSet, value: &mut Vec<u8>) {
+    write_header(set.id_in(set.version), set.len, value);
+    value.extend(iter::repeat_n(0, set.len));
+}
+
 /// The states of `set` among records that were [appended](append), in any order.
 pub(crate) fn appended<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> {
     record(value, set.id_in(set.version), set.len)
 }
 
 /// `stored` without the zeros that fill its last word, when every record lies where the current
-/// layout has it.
+/// layout has it; of a sparse group, when every record is its own.
 pub(crate) fn current<'s>(
     policy: &Policy,
     group: &Group,
@@ -230,13 +279,50 @@ pub(crate) fn current<'s>(
     stored: &'s [u8],
 ) -> Option<&'s [u8]> {
     let len = match tenant {
+        _ if group.is_sparse() => records(stored).map(|(_, states)| record_len(states)).sum(),
         None => group.value_len,
         Some(_) => sets(policy, group, tenant).map(QuotaSet::record_len).sum(),
     };
     let (value, rest) = stored.split_at_checked(len)?;
     let is_filled = rest.len() < WORD && rest.iter().all(|byte| *byte == 0);
-    let is_own = || sets(policy, group, tenant).all(|set| states(set, value).is_some());
+    let is_own = || {
+        if !group.is_sparse() {
+            return sets(policy, group, tenant).all(|set| states(set, value).is_some());
+        }
+        records(value).all(|(id, states)| {
+            let set = own_by_id(policy, group, tenant, id);
+            set.is_some_and(|set| set.len == states.len())
+        })
+    };
     (is_filled && is_own()).then_some(value)
+}
+
+const fn record_len(states: &[u8]) -> usize {
+    states.len().saturating_add(RECORD_HEADER)
+}
+
+/// What says this of itself in a sparse value of `group`: one of its sets, or of the tenant's.
+fn own_by_id<'a>(
+    policy: &'a Policy,
+    group: &Group,
+    tenant: Option<&'a Tenant>,
+    id: u32,
+) -> Option<&'a QuotaSet> {
+    let mut of_tenant = tenant.into_iter().flat_map(|tenant| &tenant.sets);
+    let own = group.by_id(policy, id);
+    own.or_else(|| of_tenant.find(|set| set.id_in(set.version) == id))
+}
+
+/// Where the states of `set` begin among records in any order.
+fn offset_of(set: &QuotaSet, value: &[u8]) -> Option<usize> {
+    let mut offset = RECORD_HEADER;
+    for (id, states) in records(value) {
+        if id == set.id_in(set.version) && states.len() == set.len {
+            return Some(offset);
+        }
+        offset = offset.saturating_add(record_len(states));
+    }
+    None
 }
 
 /// What may count in a value of `group`, in the order of its records: the group's quotas, then

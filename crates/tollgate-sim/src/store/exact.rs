@@ -5,8 +5,8 @@
 //! so nothing is ever swept at once, and of `n` keys that are live at most about `4 n` are held.
 //!
 //! A place is the 16 bytes of the keyed hash of its key, or zeros when it is free, then the value:
-//! one cache line for a small one. Values of tenants with quotas of their own are longer than the
-//! others of their group: they are few, and lie apart.
+//! one cache line for a small one. Values that have no length of their group's, of tenants with
+//! quotas of their own and those that have few of many records, lie apart.
 
 use hashbrown::HashTable;
 use tollgate_core::{Span, Timestamp};
@@ -14,7 +14,7 @@ use tollgate_policy::{Partition, Policy};
 
 /// Bytes of the hash before a value.
 const OWNER: usize = 16;
-/// Longer values from which on idle ones are forgotten, each time that their number has doubled.
+/// Values of other lengths from which on idle ones are forgotten, each time that their number has doubled.
 const FEW_LONG: usize = 4_096;
 /// Places that a new key looks at.
 const LOOKS: usize = 2;
@@ -23,7 +23,7 @@ const LOOKS: usize = 2;
 #[derive(Debug)]
 pub(super) struct Exact {
     shelves: Vec<Shelf>,
-    /// Longer values. (An ordered map would be 2 KB more of the page.)
+    /// Values of other lengths. (An ordered map would be 2 KB more of the page.)
     long: HashTable<Long>,
     /// How many of them there may be before idle ones are forgotten.
     room: usize,
@@ -129,7 +129,7 @@ impl Exact {
     ) -> Option<u32> {
         let group = partition.group();
         let compiled = policy.groups().get(group)?;
-        if partition.value().len() != compiled.value_len() {
+        if compiled.is_sparse() || partition.value().len() != compiled.value_len() {
             self.insert_long(policy, partition, key, now);
             return None;
         }
@@ -147,7 +147,7 @@ impl Exact {
         shelf.insert(key, partition.value())
     }
 
-    /// Stores a value that is longer than the others of its group; when there are twice as many as
+    /// Stores a value that has not the length of its group's; when there are twice as many as
     /// were live the last time, those are let go that are idle at `now`.
     fn insert_long(
         &mut self,
