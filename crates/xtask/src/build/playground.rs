@@ -139,13 +139,15 @@ pub fn package(workspace: &Workspace) -> Result<()> {
             .map(drop)
             .or_problem("cannot copy NOTICE", "restore it with git")
     })?;
+    // The zlib of servers makes a hundredth more of a module than the library that counts here.
+    at_once = at_once.saturating_add(at_once.div_ceil(100));
     if at_once > FIRST_LOAD {
         print_sizes(workspace)?;
-        let why = format!("{at_once} bytes, gzipped, are fetched before the user acts");
+        let why = format!("up to {at_once} bytes, gzipped, are fetched before the user acts");
         let fix = format!("import less of it at once, until at most {FIRST_LOAD} are left");
         return Err(Problem::new("the playground is too large", why, fix));
     }
-    println!("  {at_once} of {FIRST_LOAD} bytes, gzipped, are fetched before the user acts");
+    println!("  up to {at_once} of {FIRST_LOAD} bytes, gzipped, are fetched before the user acts");
     atomically(&workspace.out.join(ASSETS_FOLDER), |folder| {
         files(&workspace.playground_dir())?.iter().try_for_each(|file| {
             let to = folder.join(file.file_name().unwrap_or_default());

@@ -72,7 +72,7 @@ const STEPS: &[Step] = &[
     built("workerd", "wrangler deploy --dry-run", SERVERS, servers::dry_run),
     built("workerd", "pack the npm package", SERVERS, servers::npm_package),
     built("release", "what is released, with its sums", RELEASED, release::check),
-    served("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
+    patient("workerd", "end to end, workerd", END_TO_END, servers::e2e_workerd),
     checked("server", "manifests and unit of fleet/", MANIFESTS, manifests::check),
     served("server", "end to end, tollgate-server", PROXIES, servers::e2e_server),
     served("fleet", "end to end, a shared engine", FLEET, servers::e2e_fleet),

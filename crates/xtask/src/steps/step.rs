@@ -26,7 +26,7 @@ pub enum Lane {
     Release,
     /// Real servers, with tests that are their clients.
     Served,
-    /// The same, of tests that wait for what is to come and say nothing of times and rates.
+    /// The same, of tests that wait for what is to come and say little of times and rates.
     Patient,
     /// Nothing beside it: it is measured, or uses ports that others have.
     Alone,
