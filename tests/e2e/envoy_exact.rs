@@ -88,3 +88,39 @@ fn a_hot_key_is_exact_with_two_workers() {
 fn a_hot_key_is_exact_with_four_workers() {
     a_hot_key_is_exact(4);
 }
+
+/// Many rules by one key: its value has few of their records, and workers add others beside each
+/// other. 960 requests for each of 20 rules of 100, of which each admits 50.
+#[test]
+fn rules_of_one_key_are_exact_with_four_workers() {
+    const CLIENTS: usize = 16;
+    const REQUESTS: usize = 19_200;
+    const USED: usize = 20;
+    let rule = |of: usize| {
+        json!({
+            "name": format!("r{of}"),
+            "when": {"paths": [format!("/{of}")]},
+            "key": [{"header": "x-key"}],
+            "quotas": [{"limit": 50, "window": "1d"}],
+        })
+    };
+    let policy = json!({"version": 1, "rules": (0..100).map(rule).collect::<Vec<_>>()});
+    let envoy = Setup::policy(4, &policy).start();
+    thread::scope(|scope| {
+        for started in 0..CLIENTS {
+            let envoy = &envoy;
+            scope.spawn(move || {
+                let mut client = envoy.client();
+                for sent in 0..REQUESTS / CLIENTS {
+                    let path = format!("/{}", (started + sent) % USED * 5);
+                    client.send(&Request::get(&path).header("x-key", "a"));
+                }
+            });
+        }
+    });
+    for used in 0..USED {
+        let rule = format!("r{}", used * 5);
+        assert_eq!(envoy.decisions(&rule, "allowed"), 50, "{rule}");
+        assert_eq!(envoy.decisions(&rule, "denied"), 910, "{rule}");
+    }
+}

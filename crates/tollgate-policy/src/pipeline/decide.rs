@@ -21,6 +21,7 @@ use crate::policy::group::{PLACED_UP_TO, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
 use crate::policy::rule::Rule;
+use crate::policy::sparse;
 
 impl Plan {
     /// Decides all loaded partitions together at `now`: every cost is charged, or none is.
@@ -152,7 +153,7 @@ impl PartitionMut<'_> {
         let is_new = |set: &QuotaSet| record::states(set, value).is_none();
         if value.len() > PLACED_UP_TO && rules.any(|it| policy.applied_set(it).is_some_and(is_new))
         {
-            record::forget_idle(policy, group, tenant.as_deref(), value, now);
+            sparse::forget_idle(policy, group, tenant.as_deref(), value, now);
         }
     }
 

@@ -9,7 +9,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::document::key::Key;
-use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use crate::sort::sort_by;
 use crate::stable_hash::stable_hash;
@@ -144,10 +143,10 @@ impl Group {
         self.by_id = by_id;
     }
 
-    /// The set whose record says this in a sparse value.
-    pub(crate) fn by_id<'a>(&self, policy: &'a Policy, id: u32) -> Option<&'a QuotaSet> {
+    /// The index of the set whose record says this in a sparse value.
+    pub(crate) fn by_id(&self, id: u32) -> Option<usize> {
         let place = self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        policy.sets.get(usize::from(self.by_id.get(place)?.1))
+        self.by_id.get(place).map(|(_, set)| usize::from(*set))
     }
 }
 

@@ -1,12 +1,11 @@
 //! Stored values: the records of a group's rules, one after the other.
 //!
-//! A record is a header of 8 bytes (the identity of the rule and its quotas, marked by the version
-//! of the states' layout, then the length of the states, both little-endian `u32`) and the states.
-//! Invariant: a record is read only by the quotas that wrote it, so changing one rule never resets
-//! or misreads another's states; whatever bytes are loaded, what is decided on has the current
-//! layout. States of an earlier version are converted wherever they are read, and written anew with
-//! the next charge. A value in the current layout has every record in its place or, where the group
-//! [is sparse](Group::is_sparse), those that something was charged to.
+//! A record's identity is that of the rule and its quotas, marked by the version of the states'
+//! layout. Invariant: a record is read only by the quotas that wrote it, so changing one rule never
+//! resets or misreads another's states; whatever bytes are loaded, what is decided on has the
+//! current layout. States of an earlier version are converted wherever they are read, and written
+//! anew with the next charge. A value in the current layout has every record in its place or, where
+//! the group [is sparse](Group::is_sparse), those that something was charged to.
 
 use alloc::borrow::Cow;
 use alloc::vec;
@@ -19,7 +18,8 @@ use crate::document::mode::Mode;
 use crate::policy::compiled::Policy;
 use crate::policy::directory::Directory;
 use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
-use crate::policy::table_size::WORD;
+use crate::policy::records::{filled, record_header, records, write_header};
+use crate::policy::sparse;
 use crate::policy::tenant::Tenant;
 
 /// How much of its quotas a value has used: who has the least is forgotten first.
@@ -137,7 +137,8 @@ impl Group {
         let current = current(policy, self, None, value);
         if let Some(current) = current.filter(|_| self.is_sparse()) {
             for (id, states) in records(current) {
-                self.by_id(policy, id).into_iter().for_each(|set| each_of(set, states));
+                let set = self.by_id(id).and_then(|set| policy.sets.get(set));
+                set.into_iter().for_each(|set| each_of(set, states));
             }
             return;
         }
@@ -167,21 +168,6 @@ impl Group {
     }
 }
 
-/// True for bytes that a policy stored, this one or an earlier one: at least one record, and whole
-/// ones. What is not was never a value, or was damaged, and a surface fails it with
-/// [`Failure::Corrupt`](crate::Failure::Corrupt).
-#[must_use]
-pub fn is_value(stored: &[u8]) -> bool {
-    let mut rest = stored;
-    while let Some((_, len)) = record_header(rest) {
-        let Some(after) = len.checked_add(RECORD_HEADER).and_then(|end| rest.get(end..)) else {
-            return false;
-        };
-        rest = after;
-    }
-    rest.is_empty() && !stored.is_empty()
-}
-
 /// Brings `stored` into the current layout of `group`, in `value`; nothing stored is all zero
 /// states, of which a sparse group has none.
 pub(crate) fn load(
@@ -209,30 +195,6 @@ pub(crate) fn load(
     }
 }
 
-/// Forgets what of a sparse value decides at `now` like never seen: without it a value would have a
-/// record of every rule in the end.
-pub(crate) fn forget_idle(
-    policy: &Policy,
-    group: &Group,
-    tenant: Option<&Tenant>,
-    value: &mut Vec<u8>,
-    now: Timestamp,
-) {
-    let mut kept = Vec::with_capacity(value.len());
-    for (id, states) in records(value) {
-        // Of a rule that the policy does not have nobody can say here.
-        let is_idle = own_by_id(policy, group, tenant, id).is_some_and(|set| {
-            let mut all = set.quotas.iter();
-            all.all(|it| it.state(states).is_some_and(|state| it.limiter.idle_at(state) <= now))
-        });
-        if !is_idle {
-            write_header(id, states.len(), &mut kept);
-            kept.extend_from_slice(states);
-        }
-    }
-    *value = kept;
-}
-
 /// The states of `set` in a value of the current layout.
 pub(crate) fn states<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> {
     let Some(offset) = set.offset else { return appended(set, value) };
@@ -247,7 +209,7 @@ pub(crate) fn states<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> {
 /// The states of `set` in a value of the current layout, to be written; in a sparse one all zero
 /// where there were none.
 pub(crate) fn states_mut<'v>(set: &QuotaSet, value: &'v mut Vec<u8>) -> Option<&'v mut [u8]> {
-    let offset = set.offset.or_else(|| offset_of(set, value)).unwrap_or_else(|| {
+    let offset = set.offset.or_else(|| sparse::offset_of(set, value)).unwrap_or_else(|| {
         append_zeros(set, value);
         value.len().saturating_sub(set.len)
     });
@@ -278,51 +240,15 @@ pub(crate) fn current<'s>(
     tenant: Option<&Tenant>,
     stored: &'s [u8],
 ) -> Option<&'s [u8]> {
+    if group.is_sparse() {
+        return sparse::current(policy, group, tenant, stored);
+    }
     let len = match tenant {
-        _ if group.is_sparse() => records(stored).map(|(_, states)| record_len(states)).sum(),
         None => group.value_len,
         Some(_) => sets(policy, group, tenant).map(QuotaSet::record_len).sum(),
     };
-    let (value, rest) = stored.split_at_checked(len)?;
-    let is_filled = rest.len() < WORD && rest.iter().all(|byte| *byte == 0);
-    let is_own = || {
-        if !group.is_sparse() {
-            return sets(policy, group, tenant).all(|set| states(set, value).is_some());
-        }
-        records(value).all(|(id, states)| {
-            let set = own_by_id(policy, group, tenant, id);
-            set.is_some_and(|set| set.len == states.len())
-        })
-    };
-    (is_filled && is_own()).then_some(value)
-}
-
-const fn record_len(states: &[u8]) -> usize {
-    states.len().saturating_add(RECORD_HEADER)
-}
-
-/// What says this of itself in a sparse value of `group`: one of its sets, or of the tenant's.
-fn own_by_id<'a>(
-    policy: &'a Policy,
-    group: &Group,
-    tenant: Option<&'a Tenant>,
-    id: u32,
-) -> Option<&'a QuotaSet> {
-    let mut of_tenant = tenant.into_iter().flat_map(|tenant| &tenant.sets);
-    let own = group.by_id(policy, id);
-    own.or_else(|| of_tenant.find(|set| set.id_in(set.version) == id))
-}
-
-/// Where the states of `set` begin among records in any order.
-fn offset_of(set: &QuotaSet, value: &[u8]) -> Option<usize> {
-    let mut offset = RECORD_HEADER;
-    for (id, states) in records(value) {
-        if id == set.id_in(set.version) && states.len() == set.len {
-            return Some(offset);
-        }
-        offset = offset.saturating_add(record_len(states));
-    }
-    None
+    let value = filled(stored, len)?;
+    sets(policy, group, tenant).all(|set| states(set, value).is_some()).then_some(value)
 }
 
 /// What may count in a value of `group`, in the order of its records: the group's quotas, then
@@ -381,17 +307,6 @@ fn record(stored: &[u8], wanted_id: u32, wanted_len: usize) -> Option<&[u8]> {
     records(stored).find(is_wanted).map(|(_, states)| states)
 }
 
-/// Identity and states of every record, up to what is none.
-pub(crate) fn records(stored: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
-    let mut rest = stored;
-    iter::from_fn(move || {
-        let (id, len) = record_header(rest)?;
-        let (record, others) = rest.split_at_checked(RECORD_HEADER.checked_add(len)?)?;
-        rest = others;
-        Some((id, record.get(RECORD_HEADER..)?))
-    })
-}
-
 /// The states of `set` that were `earlier` in the layout of `version`.
 fn converted(set: &QuotaSet, version: u8, earlier: &[u8]) -> Option<Vec<u8>> {
     let (mut states, mut rest) = (vec![0; set.len], earlier);
@@ -401,18 +316,4 @@ fn converted(set: &QuotaSet, version: u8, earlier: &[u8]) -> Option<Vec<u8>> {
         rest = is_state.then_some(others)?;
     }
     Some(states)
-}
-
-/// Appends what a record begins with: its identity, and the length of its states.
-pub(crate) fn write_header(id: u32, len: usize, value: &mut Vec<u8>) {
-    value.extend(id.to_le_bytes());
-    value.extend(u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
-}
-
-/// Identity and length of the record that begins `bytes`; `None` at the end or in zeros.
-fn record_header(bytes: &[u8]) -> Option<(u32, usize)> {
-    let (id, rest) = bytes.split_first_chunk::<4>()?;
-    let (len, _) = rest.split_first_chunk::<4>()?;
-    let id = u32::from_le_bytes(*id);
-    (id != 0).then_some((id, usize::try_from(u32::from_le_bytes(*len)).ok()?))
 }

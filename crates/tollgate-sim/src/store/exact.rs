@@ -14,7 +14,8 @@ use tollgate_policy::{Partition, Policy};
 
 /// Bytes of the hash before a value.
 const OWNER: usize = 16;
-/// Values of other lengths from which on idle ones are forgotten, each time that their number has doubled.
+/// Values of other lengths from which on idle ones are forgotten, each time that their number has
+/// doubled.
 const FEW_LONG: usize = 4_096;
 /// Places that a new key looks at.
 const LOOKS: usize = 2;

@@ -21,7 +21,8 @@ use crate::pipeline::remote::wire::{
 };
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
-use crate::policy::record::{self, is_value};
+use crate::policy::record;
+use crate::policy::records::is_value;
 
 impl Counts {
     /// True for a request that [`Counts::answer`] reads; any other is of format 1, or of nobody.
