@@ -198,8 +198,7 @@ impl KnownSet {
         self.set == set.to_stored()
     }
 
-    /// This set in the place of `own`, which has the same name, with its states at
-    /// `offset`.
+    /// This set in the place of `own`, which has the same name, with its states at `offset`.
     pub(crate) fn in_place_of(&self, own: &QuotaSet, offset: Option<usize>) -> QuotaSet {
         let quotas = self.set.quotas().iter().zip(&self.names).map(|(quota, name)| CompiledQuota {
             name: name.clone(),
