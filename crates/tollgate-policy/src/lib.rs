@@ -144,12 +144,12 @@ pub use policy::label::metric_label;
 pub use policy::lone::LoneQuota;
 pub use policy::quota::CompiledQuota;
 pub use policy::record::UsedShare;
-pub use policy::records::is_value;
+pub use policy::records::{WORD, is_value};
 pub use policy::rule::Rule;
 pub use policy::stored_set::{StoredQuota, StoredSet, carry_set};
 pub use policy::surface::Surface;
 pub use policy::table_size::{
-    BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER, WORD,
+    BUCKET_HEADER, BUCKET_NAME, MAX_VALUE_LEN, MAX_WAYS, TableSize, WAY_HEADER,
 };
 pub use policy::tenant::Tenant;
 pub use request::check_request::{DescribedRequest, DescribedRequests};

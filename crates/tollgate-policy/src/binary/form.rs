@@ -319,6 +319,7 @@ impl GroupForm {
             shards,
             sets: _,
             by_id: _,
+            blank: _,
             value_len: _,
             fallback: _, // follows from that of its sets
         } = group.clone();
@@ -336,6 +337,7 @@ impl GroupForm {
             shards,
             sets: Vec::new(),
             by_id: Vec::new(),
+            blank: Vec::new(),
             value_len: 0,
             fallback: None,
         }

@@ -259,6 +259,7 @@ impl Compiler {
                 shards,
                 sets: Vec::new(),
                 by_id: Vec::new(),
+                blank: Vec::new(),
                 value_len: 0,
                 fallback: None,
             };

@@ -145,14 +145,20 @@ impl PartitionMut<'_> {
 
     /// Makes room in a long value before a record more comes into it: what is idle leaves.
     fn forget_idle(&mut self, policy: &Policy, now: Timestamp) {
+        if self.stored.value.len() > PLACED_UP_TO {
+            self.forget_idle_of_many(policy, now);
+        }
+    }
+
+    #[cold]
+    fn forget_idle_of_many(&mut self, policy: &Policy, now: Timestamp) {
         let Self { index, stored, applied, .. } = self;
         let Stored { group, tenant, value, status, .. } = &mut **stored;
         let group = policy.groups.get(usize::from(*group));
         let Some(group) = group.filter(|it| it.is_sparse() && status.is_loaded()) else { return };
         let mut rules = applied.iter().filter(|applied| applied.counts_in(*index));
         let is_new = |set: &QuotaSet| record::states(set, value).is_none();
-        if value.len() > PLACED_UP_TO && rules.any(|it| policy.applied_set(it).is_some_and(is_new))
-        {
+        if rules.any(|it| policy.applied_set(it).is_some_and(is_new)) {
             sparse::forget_idle(policy, group, tenant.as_deref(), value, now);
         }
     }

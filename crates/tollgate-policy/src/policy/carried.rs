@@ -14,9 +14,9 @@ use core::iter;
 use tollgate_core::Timestamp;
 
 use crate::policy::directory::{Directory, KnownSet};
-use crate::policy::group::{QuotaSet, RECORD_HEADER};
+use crate::policy::group::QuotaSet;
 use crate::policy::record::find;
-use crate::policy::records::{records, write_header};
+use crate::policy::records::{RECORD_HEADER, records, write_header};
 use crate::policy::stored_set::carry_set;
 use crate::policy::table_size::MAX_VALUE_LEN;
 

@@ -56,6 +56,7 @@ impl Policy {
             shards: None,
             sets: Vec::new(),
             by_id: Vec::new(),
+            blank: Vec::new(),
             value_len: 0,
             fallback: None,
         };

@@ -10,11 +10,9 @@ use alloc::vec::Vec;
 
 use crate::document::key::Key;
 use crate::policy::quota::CompiledQuota;
+use crate::policy::records::{RECORD_HEADER, write_zeros};
 use crate::sort::sort_by;
 use crate::stable_hash::stable_hash;
-
-/// Bytes before a record's states.
-pub(crate) const RECORD_HEADER: usize = 8;
 
 /// The longest value in which every record has its place, in bytes: up to here a bucket of Envoy's
 /// table takes sixteen of them, and to look for some of a few records costs more than to copy all.
@@ -39,6 +37,8 @@ pub struct Group {
     pub(crate) sets: Vec<u16>,
     /// Of a sparse group: its sets by what their records say, in the order of that.
     pub(crate) by_id: Vec<(u32, u16)>,
+    /// What a key begins with that was never seen: every record in its place, all zero, or none.
+    pub(crate) blank: Vec<u8>,
     pub(crate) value_len: usize,
     /// The group in which a node counts while no authority answers.
     pub(crate) fallback: Option<u16>,
@@ -124,6 +124,7 @@ impl Group {
     /// Gives each record its place in a value, or none where values are sparse.
     pub(crate) fn lay_out(&mut self, sets: &mut [QuotaSet]) {
         self.value_len = 0;
+        self.blank.clear();
         let mut by_id = Vec::new();
         for index in &self.sets {
             let Some(set) = sets.get_mut(usize::from(*index)) else { continue };
@@ -134,6 +135,8 @@ impl Group {
         }
         self.by_id.clear();
         if self.value_len <= PLACED_UP_TO || by_id.len() == 1 {
+            let own = self.sets.iter().filter_map(|index| sets.get(usize::from(*index)));
+            own.for_each(|set| write_zeros(set.id_in(set.version), set.len, &mut self.blank));
             return;
         }
         for index in &self.sets {

@@ -10,15 +10,16 @@
 use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::iter;
 
 use tollgate_core::{FULLY_USED, Limiter, Span, Timestamp};
 
 use crate::document::mode::Mode;
 use crate::policy::compiled::Policy;
 use crate::policy::directory::Directory;
-use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
-use crate::policy::records::{filled, record_header, records, write_header};
+use crate::policy::group::{Group, QuotaSet};
+use crate::policy::records::{
+    RECORD_HEADER, filled, record_header, records, write_header, write_zeros,
+};
 use crate::policy::sparse;
 use crate::policy::tenant::Tenant;
 
@@ -178,18 +179,19 @@ pub(crate) fn load(
     value: &mut Vec<u8>,
 ) {
     value.clear();
-    if let Some(current) = current(policy, group, tenant, stored) {
-        value.extend_from_slice(current);
+    if stored.is_empty() && tenant.is_none() {
+        value.extend_from_slice(&group.blank);
         return;
     }
-    if group.is_sparse() && stored.is_empty() {
+    if let Some(current) = current(policy, group, tenant, stored) {
+        value.extend_from_slice(current);
         return;
     }
     for set in sets(policy, group, tenant) {
         let found = if stored.is_empty() { None } else { find(stored, set) };
         match found {
             Some(states) => append(set, &states, value),
-            None if set.offset.is_some() => append_zeros(set, value),
+            None if set.offset.is_some() => write_zeros(set.id_in(set.version), set.len, value),
             None => {}
         }
     }
@@ -209,10 +211,7 @@ pub(crate) fn states<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> {
 /// The states of `set` in a value of the current layout, to be written; in a sparse one all zero
 /// where there were none.
 pub(crate) fn states_mut<'v>(set: &QuotaSet, value: &'v mut Vec<u8>) -> Option<&'v mut [u8]> {
-    let offset = set.offset.or_else(|| sparse::offset_of(set, value)).unwrap_or_else(|| {
-        append_zeros(set, value);
-        value.len().saturating_sub(set.len)
-    });
+    let offset = set.offset.unwrap_or_else(|| sparse::offset_of(set, value));
     value.get_mut(offset..offset.checked_add(set.len)?)
 }
 
@@ -220,11 +219,6 @@ pub(crate) fn states_mut<'v>(set: &QuotaSet, value: &'v mut Vec<u8>) -> Option<&
 pub(crate) fn append(set: &QuotaSet, states: &[u8], value: &mut Vec<u8>) {
     write_header(set.id_in(set.version), set.len, value);
     value.extend_from_slice(states);
-}
-
-fn append_zeros(set: &QuotaSet, value: &mut Vec<u8>) {
-    write_header(set.id_in(set.version), set.len, value);
-    value.extend(iter::repeat_n(0, set.len));
 }
 
 /// The states of `set` among records that were [appended](append), in any order.

@@ -6,8 +6,11 @@
 use alloc::vec::Vec;
 use core::iter;
 
-use crate::policy::group::RECORD_HEADER;
-use crate::policy::table_size::WORD;
+/// The unit in which values are stored, in bytes.
+pub const WORD: usize = 8;
+
+/// Bytes before a record's states.
+pub(crate) const RECORD_HEADER: usize = 8;
 
 /// True for bytes that a policy stored, this one or an earlier one: at least one record, and whole
 /// ones. What is not was never a value, or was damaged, and a surface fails it with
@@ -50,6 +53,12 @@ pub(crate) const fn record_len(states: &[u8]) -> usize {
 pub(crate) fn write_header(id: u32, len: usize, value: &mut Vec<u8>) {
     value.extend(id.to_le_bytes());
     value.extend(u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+/// Appends a record that nothing was charged to: all zero states.
+pub(crate) fn write_zeros(id: u32, len: usize, value: &mut Vec<u8>) {
+    write_header(id, len, value);
+    value.extend(iter::repeat_n(0, len));
 }
 
 /// Identity and length of the record that begins `bytes`; `None` at the end or in zeros.

@@ -10,8 +10,10 @@ use alloc::vec::Vec;
 use tollgate_core::Timestamp;
 
 use crate::policy::compiled::Policy;
-use crate::policy::group::{Group, QuotaSet, RECORD_HEADER};
-use crate::policy::records::{filled, record_len, records, write_header};
+use crate::policy::group::{Group, QuotaSet};
+use crate::policy::records::{
+    RECORD_HEADER, filled, record_len, records, write_header, write_zeros,
+};
 use crate::policy::tenant::Tenant;
 
 /// `stored` without the zeros that fill its last word, when all its records are of the group or the
@@ -41,16 +43,18 @@ fn own_by_id<'a>(
     own.or_else(|| of_tenant.find(|set| set.id_in(set.version) == id))
 }
 
-/// Where the states of `set` begin among records in any order.
-pub(crate) fn offset_of(set: &QuotaSet, value: &[u8]) -> Option<usize> {
+/// Where the states of `set` begin in a sparse value, which has them from now on.
+#[cold] // beside values in which every record has its place
+pub(crate) fn offset_of(set: &QuotaSet, value: &mut Vec<u8>) -> usize {
     let mut offset = RECORD_HEADER;
     for (id, states) in records(value) {
         if id == set.id_in(set.version) && states.len() == set.len {
-            return Some(offset);
+            return offset;
         }
         offset = offset.saturating_add(record_len(states));
     }
-    None
+    write_zeros(set.id_in(set.version), set.len, value);
+    value.len().saturating_sub(set.len)
 }
 
 /// Forgets what of a sparse value decides at `now` like never seen: without it a value would have a

@@ -6,6 +6,7 @@
 //! host's own map adds to each bucket is not counted: it is the host's and changes with it.
 
 use crate::policy::group::Group;
+use crate::policy::records::WORD;
 
 /// Bytes of a bucket's name.
 pub const BUCKET_NAME: usize = 13;
@@ -13,8 +14,6 @@ pub const BUCKET_NAME: usize = 13;
 pub const BUCKET_HEADER: usize = 2;
 /// Bytes before each value in a bucket.
 pub const WAY_HEADER: usize = 10;
-/// The unit in which values are stored, in bytes.
-pub const WORD: usize = 8;
 /// The longest value that a bucket can hold: 65,535 words.
 pub const MAX_VALUE_LEN: usize = 65_535 * WORD;
 

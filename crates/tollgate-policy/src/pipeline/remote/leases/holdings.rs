@@ -14,7 +14,8 @@ use tollgate_core::Timestamp;
 
 use crate::pipeline::remote::leases::node::Holding;
 use crate::pipeline::remote::wire::{Reader, WireError};
-use crate::policy::table_size::{LONGEST_HOLDING, WORD};
+use crate::policy::records::WORD;
+use crate::policy::table_size::LONGEST_HOLDING;
 
 /// The version of these bytes.
 const LAYOUT: u8 = 1;
