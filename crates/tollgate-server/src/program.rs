@@ -302,9 +302,14 @@ fn store(
     Memory::open(clock, config.table, seed, data).map(Store::Memory)
 }
 
-/// Says what an operator should know of the engine, if there is one. A server whose engine does not
-/// answer starts all the same: `on_failure` decides meanwhile.
+/// Says what an operator should know of the store. A server whose engine does not answer starts all
+/// the same, and `on_failure` decides meanwhile; so does one whose disk is full, which denies
+/// changes until there is room.
 async fn greet(gate: &Gate) {
+    if let Some(why) = gate.store.unwritable() {
+        let message = format!("{why}; changes are denied until it can be written");
+        gate.log.say(Level::Error, "data_unwritable", &message);
+    }
     let Some(engine) = gate.store.engine() else { return };
     match engine.greet().await {
         Ok(warnings) => {

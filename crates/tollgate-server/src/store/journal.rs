@@ -1,129 +1,184 @@
-//! Rules on disk: one file that begins with everything and goes on with every change.
+//! Rules on disk: one file that begins with everything and continues with every change.
 //!
-//! Invariant: what was answered was written and synchronised before. A change is one line, with a
-//! hash of it, so a line that was cut off by the end of the process or of the machine is known: it
-//! was never answered, and is dropped. A line that is wrong anywhere else is damage, and the server
-//! does not start. The file is written anew, atomically, when it is opened and when its changes are
-//! longer than what it begins with. One process has it at a time. Nobody else may read it: policies
-//! hold keys of tokens.
-
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+//! Invariant: a change is on the disk, synchronised, before it is made in memory and answered. A
+//! change is one line with a hash of it, so a line that was cut off by the end of the process or of
+//! the machine is known: it was never answered, and is dropped. Any other line that is wrong, or
+//! that does not apply to what is before it, is damage, and the server does not start.
+//!
+//! What fails half-way leaves bytes that are not known, so nothing is written behind them: the next
+//! change first rewrites the whole file, atomically, and is denied while that fails. The file is
+//! also rewritten when it is opened, which may fail (the disk may be full), and when its changes
+//! are longer than what it begins with.
 
 use sha2::{Digest, Sha256};
-use tollgate_service::{MemoryLimits, MemoryStore, StoreCall};
+use tollgate_service::{MemoryLimits, MemoryStore};
 
-/// The file, what it is written to first, and what says that somebody has it.
+use crate::store::folder::Folder;
+
+/// The file, and what replaces it.
 const NAME: &str = "rules";
 const NEW: &str = "rules.new";
-const LOCK: &str = "lock";
 
-/// Changes that are always kept before the file is written anew.
-const LEAST_CHANGES: u64 = 4 << 20;
-
-/// The file, open for more.
+/// The file, open for more changes.
 #[derive(Debug)]
-pub(super) struct Journal {
-    folder: PathBuf,
-    file: File,
-    /// Bytes of what it begins with, and of all.
-    begins: u64,
-    len: u64,
-    /// A line that failed could not be removed: nothing may stand behind it.
-    is_broken: bool,
-    /// Held as long as this is.
-    _lock: File,
+pub(super) struct Journal<F: Folder> {
+    folder: F,
+    /// Bytes of changes that are always kept before the file is rewritten.
+    least_changes: u64,
+    /// The file and how long it is; none while it is to be rewritten before anything else.
+    file: Option<(F::File, Lengths)>,
 }
 
-impl Journal {
-    /// Opens the file in `folder`, which is made if it is not there, and says what it holds.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    /// Bytes of the line that has everything.
+    begins: u64,
+    /// Bytes of all lines.
+    all: u64,
+}
+
+/// A file of rules that was read.
+pub(super) struct Opened<F: Folder> {
+    pub(super) journal: Journal<F>,
+    /// The rules in it.
+    pub(super) store: MemoryStore,
+    /// Why no change can be written, if none can.
+    pub(super) unwritable: Option<String>,
+}
+
+impl<F: Folder> Journal<F> {
+    /// Reads the file in `folder`. It is not rewritten for less than `least_changes` bytes of
+    /// changes.
     ///
     /// # Errors
-    /// It cannot be read or written, another process has it, or it is damaged.
-    pub(super) fn open(folder: &Path, limits: MemoryLimits) -> Result<(Self, MemoryStore), String> {
-        let told = |why: &dyn std::fmt::Display| format!("data: {}: {why}", folder.display());
-        std::fs::create_dir_all(folder).map_err(|why| told(&why))?;
-        let lock = create(&folder.join(LOCK)).map_err(|why| told(&why))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(told(&"another process has it")),
-            Err(TryLockError::Error(why)) => return Err(told(&why)),
-        }
-        let mut bytes = Vec::new();
-        match File::open(folder.join(NAME)) {
-            Ok(mut file) => drop(file.read_to_end(&mut bytes).map_err(|why| told(&why))?),
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => {}
-            Err(why) => return Err(told(&why)),
-        }
-        let store = replay(&bytes, limits).map_err(|why| told(&why))?;
-        let (file, begins) = write_anew(folder, &store.to_json()).map_err(|why| told(&why))?;
-        let folder = folder.to_owned();
-        Ok((Self { folder, file, begins, len: begins, is_broken: false, _lock: lock }, store))
+    /// It cannot be read, or it is damaged.
+    pub(super) fn open(
+        folder: F,
+        limits: MemoryLimits,
+        least_changes: u64,
+    ) -> Result<Opened<F>, String> {
+        let bytes = folder.read(NAME).map_err(|why| format!("{NAME} cannot be read: {why}"))?;
+        let store = match bytes {
+            Some(bytes) => replay(&bytes, limits)?,
+            None => MemoryStore::new(limits),
+        };
+        let mut journal = Self { folder, least_changes, file: None };
+        let unwritable = journal.rewrite(&store.to_json()).err().map(unwritable);
+        Ok(Opened { journal, store, unwritable })
     }
 
-    /// Writes a change that the store has taken; `all` is the store as JSON then, and is seldom
-    /// wanted.
+    /// Writes a change, as JSON, that is made when this returns; `before` is the store as JSON
+    /// without it, and is seldom wanted.
     ///
     /// # Errors
-    /// It could not be written; whether it is there after a restart is not known.
+    /// It could not be written, and must not be made. It is not there after a restart, unless the
+    /// disk failed while it removed it.
     pub(super) fn append(
         &mut self,
-        call: &StoreCall,
-        all: impl FnOnce() -> String,
+        change: &str,
+        before: impl FnOnce() -> String,
     ) -> Result<(), String> {
-        if self.is_broken {
-            return Err("the file of rules is broken; see the log, and restart".to_owned());
+        let (mut file, lengths) = self.ready(before)?;
+        let line = line(change);
+        let wrote = self.folder.write(&mut file, line.as_bytes());
+        match wrote.and_then(|()| self.folder.sync(&file)) {
+            Ok(()) => {
+                let all = lengths.all.saturating_add(len(&line));
+                self.file = Some((file, Lengths { all, ..lengths }));
+                Ok(())
+            }
+            Err(why) => {
+                // What was denied must not be there after a restart.
+                let cut = self.folder.cut(&file, lengths.all);
+                let _ = cut.and_then(|()| self.folder.sync(&file));
+                Err(unwritable(why))
+            }
         }
-        let line = line(&call.to_json());
-        let wrote = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
-        if let Err(why) = wrote {
-            self.is_broken = self.file.set_len(self.len).is_err();
-            return Err(format!("the file of rules cannot be written: {why}"));
-        }
-        let added = u64::try_from(line.len()).unwrap_or(u64::MAX);
-        self.len = self.len.saturating_add(added);
-        let changes = self.len.saturating_sub(self.begins);
-        if changes > LEAST_CHANGES.max(self.begins)
-            // Else it is tried again with the next change.
-            && let Ok((file, begins)) = write_anew(&self.folder, &all())
-        {
-            (self.file, self.begins, self.len) = (file, begins, begins);
-        }
+    }
+
+    /// The file, with nothing in it that is not known. It is kept again when a change was written.
+    fn ready(&mut self, all: impl FnOnce() -> String) -> Result<(F::File, Lengths), String> {
+        let rewritten = if self.is_due() { self.rewrite(&all()) } else { Ok(()) };
+        // A file that is only long is appended to when it cannot be rewritten.
+        let kept = self.file.take();
+        kept.ok_or_else(|| match rewritten {
+            Err(why) => unwritable(why),
+            Ok(()) => format!("{NAME} is not open"),
+        })
+    }
+
+    /// True when the file is to be rewritten before the next change.
+    fn is_due(&self) -> bool {
+        self.file.as_ref().is_none_or(|(_, Lengths { begins, all })| {
+            all.saturating_sub(*begins) > self.least_changes.max(*begins)
+        })
+    }
+
+    /// Puts a file that begins with everything in the place of the file.
+    fn rewrite(&mut self, all: &str) -> std::io::Result<()> {
+        let line = line(all);
+        let file = self.write_new(&line).inspect_err(|_| {
+            // Half of it takes the place that the next try wants.
+            let _ = self.folder.remove(NEW);
+        })?;
+        // From here on it is not known which of the two files has the name.
+        self.file = None;
+        self.folder.rename(NEW, NAME)?;
+        self.folder.sync_names()?;
+        let begins = len(&line);
+        self.file = Some((file, Lengths { begins, all: begins }));
         Ok(())
+    }
+
+    fn write_new(&self, line: &str) -> std::io::Result<F::File> {
+        let mut file = self.folder.create(NEW)?;
+        self.folder.write(&mut file, line.as_bytes())?;
+        self.folder.sync(&file)?;
+        Ok(file)
     }
 }
 
-/// What the file's lines make.
+fn unwritable(why: std::io::Error) -> String {
+    format!("{NAME} cannot be written: {why}")
+}
+
+/// The rules that the lines of a file make.
 fn replay(bytes: &[u8], limits: MemoryLimits) -> Result<MemoryStore, String> {
-    let mut store = MemoryStore::new(limits);
-    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
-    while let Some((i, raw)) = lines.next() {
-        let read = checked(raw).and_then(|json| match i {
-            0 => MemoryStore::from_json(limits, json).map(|kept| store = kept),
-            _ => {
-                StoreCall::from_json(json.as_bytes()).and_then(|call| store.answer(&call)).map(drop)
-            }
-        });
-        let is_cut_off = i > 0 && lines.peek().is_none() && checked(raw).is_none();
-        if read.is_none() && !is_cut_off {
-            let number = i.saturating_add(1);
-            return Err(format!("line {number} of {NAME} is damaged; restore the file"));
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    let first = whole(lines.next().unwrap_or_default());
+    let store = first.and_then(|json| MemoryStore::from_json(limits, json).ok_or(DAMAGED));
+    let mut store = store.map_err(|why| damage(1, why))?;
+    for (line, number) in lines.zip(2_usize..) {
+        if line.last() != Some(&b'\n') {
+            // The last one, cut off.
+            break;
         }
+        let replayed = whole(line).and_then(|json| store.replay(json.as_bytes()));
+        replayed.map_err(|why| damage(number, why))?;
     }
     Ok(store)
+}
+
+const DAMAGED: &str = "is damaged";
+
+fn damage(number: usize, why: &str) -> String {
+    format!("line {number} of {NAME} {why}; restore the file")
 }
 
 fn line(json: &str) -> String {
     format!("{:016x} {json}\n", hash(json))
 }
 
-/// The JSON of a line that is whole.
-fn checked(line: &[u8]) -> Option<&str> {
-    let line = str::from_utf8(line).ok()?.strip_suffix('\n')?;
-    let (given, json) = line.split_once(' ')?;
-    (u64::from_str_radix(given, 16).ok()? == hash(json)).then_some(json)
+fn len(line: &str) -> u64 {
+    u64::try_from(line.len()).unwrap_or(u64::MAX)
+}
+
+/// The JSON of a line, when the line is as it was written.
+fn whole(line: &[u8]) -> Result<&str, &'static str> {
+    let text = str::from_utf8(line).ok().and_then(|line| line.strip_suffix('\n'));
+    let parts = text.and_then(|text| text.split_once(' '));
+    let is_hash = |given: &str, json| u64::from_str_radix(given, 16) == Ok(hash(json));
+    parts.filter(|(given, json)| is_hash(given, json)).map(|(_, json)| json).ok_or(DAMAGED)
 }
 
 fn hash(json: &str) -> u64 {
@@ -131,116 +186,138 @@ fn hash(json: &str) -> u64 {
     digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-/// Writes everything to a new file, and puts it in the place of the one before.
-fn write_anew(folder: &Path, all: &str) -> std::io::Result<(File, u64)> {
-    let (new, name) = (folder.join(NEW), folder.join(NAME));
-    let line = line(all);
-    let mut file = create(&new)?;
-    file.set_len(0)?;
-    file.write_all(line.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&new, &name)?;
-    File::open(folder)?.sync_all()?;
-    let file = OpenOptions::new().append(true).open(&name)?;
-    Ok((file, u64::try_from(line.len()).unwrap_or(u64::MAX)))
-}
-
-fn create(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_service::{Expect, StoreReply, TenantCall, TenantReply};
+    use crate::store::failing::{Failing, Left};
+    use crate::store::folder::OnDisk;
+    use tollgate_service::{Expect, StoreCall, TenantCall};
 
-    fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("tollgate-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        folder
+    const LEAST: u64 = 4 << 20;
+
+    fn put(id: &str, entry: &str) -> StoreCall {
+        let (id, entry, expect) = (id.to_owned(), entry.to_owned(), Expect::Nothing);
+        StoreCall::Tenants(TenantCall::Put { id, entry, expect })
     }
 
-    fn put(id: &str) -> StoreCall {
-        let (id, entry) = (id.to_owned(), "{}".to_owned());
-        StoreCall::Tenants(TenantCall::Put { id, entry, expect: Expect::Nothing })
+    fn opened<F: Folder>(folder: F) -> Result<Opened<F>, String> {
+        Journal::open(folder, MemoryLimits::default(), LEAST)
     }
 
-    fn tenants(store: &mut MemoryStore) -> usize {
-        let call = StoreCall::Tenants(TenantCall::List { after: None, limit: 1000 });
-        match store.answer(&call) {
-            Some(StoreReply::Tenants(TenantReply::List { entries, .. })) => entries.len(),
-            other => panic!("{other:?}"),
+    /// A file with these changes, and the rules that it makes.
+    fn written(changes: &[StoreCall]) -> (Failing, String) {
+        let folder = Failing::default();
+        let Opened { mut journal, mut store, .. } = opened(folder.clone()).expect("opened");
+        for change in changes {
+            journal.append(&change.to_json(), || store.to_json()).expect("written");
+            store.answer(change);
         }
+        (folder, store.to_json())
     }
 
-    fn write(journal: &mut Journal, store: &mut MemoryStore, id: &str) {
-        let before = store.changes();
-        let _ = store.answer(&put(id));
-        assert!(store.changes() > before);
-        journal.append(&put(id), || store.to_json()).expect("written");
+    /// Why a file is refused, in which `damage` was done; it is not touched.
+    fn refused(changes: &[StoreCall], damage: impl FnOnce(&mut Vec<u8>)) -> String {
+        let (folder, _) = written(changes);
+        folder.damage(NAME, damage);
+        let before = folder.read(NAME).expect("read");
+        let why = opened(folder.clone()).err().expect("it is damaged");
+        assert_eq!(folder.read(NAME).expect("read"), before, "it was touched");
+        why
+    }
+
+    fn ends_of_lines(bytes: &[u8]) -> Vec<usize> {
+        let behind = (1..).zip(bytes).filter(|(_, byte)| **byte == b'\n');
+        behind.map(|(end, _)| end).collect()
     }
 
     #[test]
-    fn what_was_written_is_there_again_and_a_line_cut_off_anywhere_is_not() {
-        let folder = folder("journal");
-        let limits = MemoryLimits::default();
-        let (mut journal, mut store) = Journal::open(&folder, limits).expect("opened");
-        let busy = Journal::open(&folder, limits).expect_err("it is taken");
-        assert!(busy.ends_with("another process has it"), "{busy}");
-        write(&mut journal, &mut store, "a");
-        write(&mut journal, &mut store, "b");
-        drop(journal);
-        let whole = std::fs::read(folder.join(NAME)).expect("read");
-        let second = whole.iter().rposition(|byte| *byte == b'\n').expect("a line");
-        let before = whole[..second].iter().rposition(|byte| *byte == b'\n').expect("a line") + 1;
-        for end in before..=whole.len() {
-            std::fs::write(folder.join(NAME), &whole[..end]).expect("written");
-            let (_journal, mut store) = Journal::open(&folder, limits).expect("opened");
-            assert_eq!(tenants(&mut store), if end == whole.len() { 2 } else { 1 }, "{end}");
+    fn a_last_line_cut_off_anywhere_was_never_answered() {
+        let (_, one) = written(&[put("a", "1")]);
+        let (folder, two) = written(&[put("a", "1"), put("b", "2")]);
+        let whole = folder.read(NAME).expect("read").expect("a file");
+        let ends = ends_of_lines(&whole);
+        for end in ends[1]..=whole.len() {
+            let folder = folder.left(Left::Written);
+            folder.damage(NAME, |bytes| bytes.truncate(end));
+            let store = opened(folder).expect("opened").store;
+            let expected = if end == whole.len() { &two } else { &one };
+            assert_eq!(&store.to_json(), expected, "{end}");
         }
-        std::fs::remove_dir_all(&folder).expect("removed");
     }
 
     #[test]
-    fn damage_is_said_and_nothing_is_lost_for_it() {
-        let folder = folder("damage");
-        let limits = MemoryLimits::default();
-        let (mut journal, mut store) = Journal::open(&folder, limits).expect("opened");
-        write(&mut journal, &mut store, "a");
-        write(&mut journal, &mut store, "b");
-        drop(journal);
-        let mut bytes = std::fs::read(folder.join(NAME)).expect("read");
-        let at = bytes.iter().position(|byte| *byte == b'\n').expect("a line") + 30;
-        bytes[at] ^= 1;
-        std::fs::write(folder.join(NAME), &bytes).expect("written");
-        let why = Journal::open(&folder, limits).expect_err("damaged");
-        assert!(why.ends_with("line 2 of rules is damaged; restore the file"), "{why}");
-        assert_eq!(std::fs::read(folder.join(NAME)).expect("read"), bytes, "it was touched");
-        std::fs::remove_dir_all(&folder).expect("removed");
+    fn damage_stops_the_start_and_is_named() {
+        let changes = [put("a", "1"), put("b", "2")];
+        let flipped = |line: usize, at: usize| {
+            move |bytes: &mut Vec<u8>| {
+                let begin = ends_of_lines(bytes)[line - 1];
+                bytes[begin + at] ^= 1;
+            }
+        };
+        for (line, at) in [(1, 3), (1, 30), (2, 3), (2, 30)] {
+            let why = refused(&changes, flipped(line, at));
+            let number = line + 1;
+            assert_eq!(why, format!("line {number} of rules is damaged; restore the file"));
+        }
+        let of_nothing = "line 1 of rules is damaged; restore the file";
+        assert_eq!(refused(&changes, Vec::clear), of_nothing);
+        assert_eq!(refused(&changes, |bytes| bytes.truncate(9)), of_nothing);
+        assert_eq!(refused(&changes, |bytes| bytes[20] = b'!'), of_nothing);
+    }
+
+    // Guards: a change that a restart silently leaves out, because the one before it is missing.
+    #[test]
+    fn a_line_that_does_not_apply_is_damage() {
+        let delete = |id: &str| {
+            StoreCall::Tenants(TenantCall::Delete { id: id.to_owned(), expect: Expect::Anything })
+        };
+        let changes = [put("a", "1"), delete("a"), put("b", "2")];
+        let without_first = refused(&changes, |bytes| {
+            let ends = ends_of_lines(bytes);
+            bytes.drain(ends[0]..ends[1]);
+        });
+        let expected = "line 2 of rules does not apply to the changes before it; restore the file";
+        assert_eq!(without_first, expected);
+        let later = line("{\"later\":1}");
+        let unknown = refused(&changes, |bytes| bytes.extend_from_slice(later.as_bytes()));
+        let expected = "line 5 of rules is not a change that this version knows; restore the file";
+        assert_eq!(unknown, expected);
     }
 
     #[test]
     fn the_file_does_not_grow_without_end() {
-        let folder = folder("anew");
-        let limits = MemoryLimits::default();
-        let (mut journal, mut store) = Journal::open(&folder, limits).expect("opened");
+        let Opened { mut journal, mut store, .. } = opened(Failing::default()).expect("opened");
         let delete =
             StoreCall::Tenants(TenantCall::Delete { id: "a".into(), expect: Expect::Anything });
-        let long = StoreCall::Tenants(TenantCall::Put {
-            id: "a".to_owned(),
-            entry: "x".repeat(500_000),
-            expect: Expect::Nothing,
-        });
-        for _ in 0..20 {
-            for call in [&long, &delete] {
-                let _ = store.answer(call);
-                journal.append(call, || store.to_json()).expect("written");
-            }
+        let long = put("a", &"x".repeat(500_000));
+        for change in [&long, &delete].into_iter().cycle().take(20) {
+            journal.append(&change.to_json(), || store.to_json()).expect("written");
+            store.answer(change);
         }
-        assert!(journal.len < 2 * LEAST_CHANGES, "{}", journal.len);
-        drop(journal);
-        let (_journal, mut again) = Journal::open(&folder, limits).expect("opened");
-        assert_eq!((tenants(&mut again), again.changes()), (0, store.changes()));
-        std::fs::remove_dir_all(&folder).expect("removed");
+        let len = journal.file.as_ref().map(|(_, lengths)| lengths.all).expect("written");
+        assert!(len < 2 * LEAST, "{len}");
+        let again = opened(journal.folder.left(Left::Synced)).expect("opened").store;
+        assert_eq!(again.to_json(), store.to_json());
+    }
+
+    #[test]
+    fn one_process_has_the_folder() {
+        let name = format!("tollgate-journal-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        let (change, json) = (put("a", "1"), {
+            let folder = OnDisk::open(&path).expect("opened");
+            assert_eq!(OnDisk::open(&path).err().as_deref(), Some("another process has it"));
+            let Opened { mut journal, mut store, unwritable } = opened(folder).expect("opened");
+            assert_eq!(unwritable, None);
+            let change = put("a", "1");
+            journal.append(&change.to_json(), || store.to_json()).expect("written");
+            store.answer(&change);
+            store.to_json()
+        });
+        let mut store = opened(OnDisk::open(&path).expect("it is free")).expect("opened").store;
+        assert_eq!((store.to_json(), store.would_change(&change)), (json, false));
+        assert!(store.answer(&change).is_some());
+        std::fs::remove_dir_all(&path).expect("removed");
     }
 }

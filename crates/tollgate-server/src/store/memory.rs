@@ -1,20 +1,20 @@
 //! The store in this process: a bounded table of counts, and the rules.
 //!
-//! Invariant: each call is one step. What is written of rules is in the journal, if there is one,
-//! before it is answered; whoever reads meanwhile may see it already. Deliberately absent: counts
-//! on disk.
+//! Invariant: each call is one step. Deliberately absent: counts on disk.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 use tollgate_policy::{self as policy, CLOCK_ERROR};
 use tollgate_service::settle::Sealer;
-use tollgate_service::{MemoryLimits, MemoryStore, PolicyCall, StoreCall, StoreReply, TenantCall};
+use tollgate_service::{MemoryLimits, MemoryStore, StoreCall, StoreReply};
 
 use crate::clock::Clock;
 use crate::store::ask::{Ask, Name, NoReply};
-use crate::store::journal::Journal;
+use crate::store::folder::OnDisk;
+use crate::store::journal::{Journal, Opened};
+use crate::store::rules::Rules;
 use crate::store::table::{Held, Table, TableLimits};
 
 /// The store.
@@ -23,21 +23,18 @@ pub struct Memory {
     table: Table,
     /// Of the table's seed: an id is worth something as long as the counts are there.
     sealer: Option<Sealer>,
-    rules: Arc<Rules>,
+    rules: Arc<Rules<OnDisk>>,
+    /// Why no change of the rules can be kept, since the start.
+    unwritable: Option<String>,
 }
+
+/// Bytes of changes that are always kept before the file of rules is rewritten.
+const LEAST_CHANGES: u64 = 4 << 20;
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Memory").field("held", &self.held()).finish_non_exhaustive()
     }
-}
-
-/// The rules, and where they are kept, if they are.
-#[derive(Debug)]
-struct Rules {
-    store: Mutex<MemoryStore>,
-    /// Locked before the store by whoever writes.
-    journal: Option<Mutex<Journal>>,
 }
 
 impl Memory {
@@ -53,16 +50,25 @@ impl Memory {
         data: Option<&Path>,
     ) -> Result<Self, String> {
         let of_rules = MemoryLimits::default();
-        let (journal, store) = match data {
-            Some(folder) => {
-                let (journal, store) = Journal::open(folder, of_rules)?;
-                (Some(Mutex::new(journal)), store)
+        let (rules, unwritable) = match data {
+            Some(path) => {
+                let wrong = |why| format!("data: {}: {why}", path.display());
+                let folder = OnDisk::open(path).map_err(wrong)?;
+                let opened = Journal::open(folder, of_rules, LEAST_CHANGES).map_err(wrong)?;
+                let Opened { journal, store, unwritable } = opened;
+                (Rules::new(store, Some(journal)), unwritable.map(wrong))
             }
-            None => (None, MemoryStore::new(of_rules)),
+            None => (Rules::new(MemoryStore::new(of_rules), None), None),
         };
-        let rules = Arc::new(Rules { store: Mutex::new(store), journal });
         let sealer = Sealer::new(&seed, b"memory");
-        Ok(Self { clock, table: Table::new(limits, seed), sealer, rules })
+        let (table, rules) = (Table::new(limits, seed), Arc::new(rules));
+        Ok(Self { clock, table, sealer, rules, unwritable })
+    }
+
+    /// Why no change of the rules could be kept when the server began, if none could.
+    #[must_use]
+    pub fn unwritable(&self) -> Option<&str> {
+        self.unwritable.as_deref()
     }
 
     pub(super) fn name_of(&self, key: &[u8]) -> Name {
@@ -86,12 +92,12 @@ impl Memory {
     }
 
     pub(super) async fn rules(&self, call: &StoreCall) -> StoreReply {
-        if self.rules.journal.is_none() || is_read(call) {
-            return self.rules.step(call);
+        if let Some(reply) = self.rules.answer_at_once(call) {
+            return reply;
         }
         // It waits for the disk, and so not in the way of requests.
         let (rules, call) = (Arc::clone(&self.rules), call.clone());
-        let written = tokio::task::spawn_blocking(move || rules.write(&call)).await;
+        let written = tokio::task::spawn_blocking(move || rules.answer(&call)).await;
         written.unwrap_or_else(|why| StoreReply::Failed(why.to_string()))
     }
 
@@ -101,44 +107,5 @@ impl Memory {
 
     pub(super) fn held(&self) -> Held {
         self.table.held()
-    }
-}
-
-/// True for what changes nothing, or is no matter of rules.
-const fn is_read(call: &StoreCall) -> bool {
-    match call {
-        // The first read with a file numbers it.
-        StoreCall::Policy(
-            PolicyCall::Read { .. } | PolicyCall::Change(_) | PolicyCall::NoteKey(_),
-        ) => false,
-        StoreCall::Tenants(TenantCall::Put { .. } | TenantCall::Delete { .. }) => false,
-        StoreCall::Policy(
-            PolicyCall::History { .. } | PolicyCall::KeyHistory { .. } | PolicyCall::Version { .. },
-        )
-        | StoreCall::Tenants(TenantCall::Get { .. } | TenantCall::List { .. })
-        | StoreCall::Keys(_)
-        | StoreCall::Metrics(_) => true,
-    }
-}
-
-impl Rules {
-    fn step(&self, call: &StoreCall) -> StoreReply {
-        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = || StoreReply::Failed("it is no matter of rules".to_owned());
-        store.answer(call).unwrap_or_else(failed)
-    }
-
-    fn write(&self, call: &StoreCall) -> StoreReply {
-        let Some(journal) = &self.journal else { return self.step(call) };
-        let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = || self.store.lock().unwrap_or_else(PoisonError::into_inner).changes();
-        let before = changes();
-        let reply = self.step(call);
-        if changes() == before {
-            return reply;
-        }
-        // Nobody else writes meanwhile: whoever does holds the journal.
-        let all = || self.store.lock().unwrap_or_else(PoisonError::into_inner).to_json();
-        journal.append(call, all).map_or_else(StoreReply::Failed, |()| reply)
     }
 }

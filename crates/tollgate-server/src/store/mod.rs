@@ -8,9 +8,13 @@
 //! each of them for every operation.
 
 mod ask;
+#[cfg(test)]
+mod failing;
+mod folder;
 mod journal;
 pub mod memory;
 pub mod redis;
+mod rules;
 pub mod table;
 
 use tollgate_core::Timestamp;
@@ -85,6 +89,15 @@ impl Store {
         match self {
             Self::Memory(memory) => memory.held(),
             Self::Redis(_) => table::Held::default(),
+        }
+    }
+
+    /// Why no change of the rules could be kept when the server began, if none could.
+    #[must_use]
+    pub fn unwritable(&self) -> Option<&str> {
+        match self {
+            Self::Memory(memory) => memory.unwritable(),
+            Self::Redis(_) => None,
         }
     }
 

@@ -93,27 +93,17 @@ impl Redis {
             if let Err(why) = rules.catch_up(&self.engine).await {
                 return StoreReply::Failed(why);
             }
-            let before = rules.store.changes();
-            let Some(reply) = rules.store.answer(call) else {
-                return StoreReply::Failed("it is no matter of rules".to_owned());
-            };
-            if rules.store.changes() == before {
-                return reply;
+            if rules.store.would_change(call) {
+                match rules.append(&self.engine, call).await {
+                    Ok(true) => {}
+                    // Another server appended meanwhile.
+                    Ok(false) => continue,
+                    // It may be an entry all the same: the next call finds it.
+                    Err(fault) => return StoreReply::Failed(told(fault)),
+                }
             }
-            let entry = call.to_json();
-            let appended = match rules.entries < MAX_ENTRIES {
-                true => self.engine.append(LOG, rules.entries, entry.as_bytes()).await,
-                false => Err(Fault::OutOfMemory),
-            };
-            if appended == Ok(true) {
-                rules.entries = rules.entries.saturating_add(1);
-                return reply;
-            }
-            // What was changed here is no entry, or nobody knows: read all of it again.
-            *rules = Rules::default();
-            if let Err(fault) = appended {
-                return StoreReply::Failed(told(fault));
-            }
+            let failed = || StoreReply::Failed("it is not a matter of rules".to_owned());
+            return rules.store.answer(call).unwrap_or_else(failed);
         }
         StoreReply::Failed("others change the rules all the time".to_owned())
     }
@@ -126,6 +116,17 @@ impl Default for Rules {
 }
 
 impl Rules {
+    /// Appends a change, which is to be made when this is true; false when another server appended
+    /// first.
+    async fn append(&mut self, engine: &Engine, call: &StoreCall) -> Result<bool, Fault> {
+        if self.entries >= MAX_ENTRIES {
+            return Err(Fault::OutOfMemory);
+        }
+        let is_appended = engine.append(LOG, self.entries, call.to_json().as_bytes()).await?;
+        self.entries = self.entries.saturating_add(u64::from(is_appended));
+        Ok(is_appended)
+    }
+
     /// Replays what others appended.
     async fn catch_up(&mut self, engine: &Engine) -> Result<(), String> {
         let length = engine.length(LOG).await.map_err(told)?;
@@ -139,10 +140,8 @@ impl Rules {
             }
             for entry in entries {
                 let number = self.entries;
-                let call = StoreCall::from_json(&entry);
-                let replayed = call.and_then(|call| self.store.answer(&call));
-                if replayed.is_none() {
-                    return Err(format!("entry {number} of the rules in the engine is damaged"));
+                if let Err(why) = self.store.replay(&entry) {
+                    return Err(format!("entry {number} of the rules in the engine {why}"));
                 }
                 self.entries = number.saturating_add(1);
             }

@@ -84,6 +84,21 @@ impl Policies {
         }
     }
 
+    /// True when `call` would change something.
+    pub(crate) fn would_change(&self, call: &PolicyCall) -> bool {
+        match call {
+            PolicyCall::Read { deployed, seen, .. } => {
+                let is_new = self.in_force(deployed.fingerprint).is_none();
+                self.lost_after(*seen).is_some() || (is_new && deployed.text.is_some())
+            }
+            PolicyCall::Change(change) => self.version_for(change) == change.expects,
+            PolicyCall::NoteKey(_) => true,
+            PolicyCall::KeyHistory { .. }
+            | PolicyCall::History { .. }
+            | PolicyCall::Version { .. } => false,
+        }
+    }
+
     fn read(&mut self, deployed: &Deployed, known: Option<u64>, now_ms: u64) -> PolicyReply {
         let Some(version) = self.in_force(deployed.fingerprint) else {
             let Some(text) = &deployed.text else { return PolicyReply::SendText };
@@ -106,7 +121,7 @@ impl Policies {
     }
 
     fn change(&mut self, change: &Change) -> PolicyReply {
-        let in_force = self.in_force(change.deployed).unwrap_or(self.last);
+        let in_force = self.version_for(change);
         if in_force != change.expects {
             return PolicyReply::Conflict { version: in_force };
         }
@@ -131,16 +146,25 @@ impl Policies {
         PolicyReply::Changed { version }
     }
 
+    /// The version that `change` must name.
+    fn version_for(&self, change: &Change) -> u64 {
+        self.in_force(change.deployed).unwrap_or(self.last)
+    }
+
     fn generation(&self) -> u64 {
         self.changed.max(1)
+    }
+
+    /// The generation that was `seen`, when this store does not know of it and may have lost it.
+    fn lost_after(&self, seen: Option<u64>) -> Option<u64> {
+        let latest = self.last.saturating_add(MAX_AHEAD);
+        seen.filter(|seen| *seen > self.generation() && *seen <= latest)
     }
 
     /// Counts are of a generation that this store does not know of: it was lost, and numbers what
     /// is in force anew, above that one.
     fn catch_up(&mut self, seen: Option<u64>, now_ms: u64) {
-        let latest = self.last.saturating_add(MAX_AHEAD);
-        let is_lost = |seen: &u64| *seen > self.generation() && *seen <= latest;
-        let Some(seen) = seen.filter(is_lost) else { return };
+        let Some(seen) = self.lost_after(seen) else { return };
         self.last = self.last.max(seen);
         self.deployed.clear();
         let text = self.written.and_then(|written| self.text(written)).cloned();

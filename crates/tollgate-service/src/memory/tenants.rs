@@ -45,15 +45,32 @@ impl Tenants {
         }
     }
 
+    /// True when `call` would change something.
+    pub(crate) fn would_change(&self, call: &TenantCall) -> bool {
+        match call {
+            TenantCall::Put { id, expect, .. } => {
+                let found = self.entries.get(id);
+                is_expected(found, expect) && self.has_room(found)
+            }
+            TenantCall::Delete { id, expect } => is_expected(self.entries.get(id), expect),
+            TenantCall::Get { .. } | TenantCall::List { .. } => false,
+        }
+    }
+
+    /// True when an entry can be written where `found` is now.
+    fn has_room(&self, found: Option<&StoredTenant>) -> bool {
+        found.is_some() || self.entries.len() < self.limits.tenants
+    }
+
     fn put(&mut self, id: &str, entry: &str, expect: &Expect) -> TenantReply {
         let found = self.entries.get(id);
         if !is_expected(found, expect) {
             return TenantReply::Unexpected(found.cloned());
         }
-        let is_new = found.is_none();
-        if is_new && self.entries.len() >= self.limits.tenants {
+        if !self.has_room(found) {
             return TenantReply::Full;
         }
+        let is_new = found.is_none();
         self.last_revision = self.last_revision.saturating_add(1);
         let revision = self.last_revision;
         let (id, entry) = (id.to_string(), entry.to_string());
