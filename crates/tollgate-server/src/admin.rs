@@ -138,7 +138,7 @@ async fn ask(gate: &Gate, call: &StoreCall) -> StoreReply {
             let reply = gate.store.rules(call).await;
             let policy = gate.following.active();
             if let Some(key) = policy.policy.tenant_id(id) {
-                gate.tenants.forget(&key);
+                gate.tenants.forget(&key, gate.clock.now());
             }
             reply
         }

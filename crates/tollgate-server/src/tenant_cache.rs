@@ -1,9 +1,9 @@
 //! What the server remembers of tenants' entries, and that there is none of a tenant.
 //!
-//! Invariant: it holds a bounded number of tenants, whoever names how many, in sets that a keyed
-//! hash chooses, so nobody knows whom he pushes out. What is remembered is right for [`FRESH`], and
-//! what this server itself changed is forgotten at once; when it cannot be asked anew it is used
-//! for [`STALE`] at most.
+//! Invariant: it holds at most 1,024 x 8 tenants, however many names clients send, in sets that a
+//! keyed hash chooses, so a client cannot choose which tenant it evicts, and a flood of names
+//! evicts none that comes again ([`TenantSet`]). What this server itself changed is forgotten at
+//! once.
 
 use std::hash::Hasher;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,27 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use siphasher::sip::SipHasher13;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Policy, Tenant, TenantEntry};
-
-/// An entry is not asked for anew for so long.
-const FRESH: Span = Span::from_secs(5);
-/// What cannot be asked for anew is used for so long.
-const STALE: Span = Span::from_secs(600);
+use tollgate_service::{Look, TenantSet};
 
 const SETS: usize = 1024;
-const WAYS: usize = 8;
 
 /// The entries, as the server knows them.
 #[derive(Debug)]
 pub(crate) struct TenantCache {
     seed: [u8; 16],
-    sets: Vec<Mutex<Vec<Known>>>,
-}
-
-#[derive(Debug)]
-struct Known {
-    id: Box<[u8]>,
-    asked_at: Timestamp,
-    entry: Option<Arc<Entry>>,
+    sets: Vec<Mutex<TenantSet<Arc<Entry>>>>,
 }
 
 /// An entry, and what it is under the policy that it was last asked for.
@@ -70,46 +58,88 @@ impl TenantCache {
 
     /// What is known of a tenant at `now`, while it is fresh.
     pub(crate) fn fresh(&self, id: &[u8], now: Timestamp) -> Option<Found> {
-        self.find(id, now, FRESH)
+        // Each request asks for itself: the store is near, and answers at once.
+        match self.with(id, |set| set.look(id, now, Span::ZERO))? {
+            Look::Known(found) => Some(found),
+            Look::Ask | Look::Wait | Look::Unknown => None,
+        }
     }
 
     /// What may still be used when it cannot be asked for.
     pub(crate) fn stale(&self, id: &[u8], now: Timestamp) -> Option<Found> {
-        self.find(id, now, STALE)
+        match self.with(id, |set| set.last(id, now))? {
+            Look::Known(found) => Some(found),
+            Look::Ask | Look::Wait | Look::Unknown => None,
+        }
     }
 
-    fn find(&self, id: &[u8], now: Timestamp, span: Span) -> Option<Found> {
-        self.with(id, |set| {
-            let known = set.iter().find(|known| *known.id == *id)?;
-            (now < known.asked_at.saturating_add(span)).then(|| known.entry.clone())
-        })?
-    }
-
-    /// The store was asked at `asked_at`, and said this.
+    /// The store was asked at `asked_at`, and answered this.
     pub(crate) fn put(&self, id: &[u8], asked_at: Timestamp, entry: Found) {
-        self.with(id, |set| {
-            set.retain(|known| *known.id != *id);
-            if set.len() >= WAYS {
-                let oldest = set.iter().enumerate().min_by_key(|(_, known)| known.asked_at);
-                if let Some((i, _)) = oldest {
-                    set.swap_remove(i);
-                }
-            }
-            set.push(Known { id: id.into(), asked_at, entry });
-        });
+        self.with(id, |set| set.answer(id, asked_at, entry));
     }
 
-    /// The tenant was changed here.
-    pub(crate) fn forget(&self, id: &[u8]) {
-        self.with(id, |set| set.retain(|known| *known.id != *id));
+    /// The tenant was changed here at `now`.
+    pub(crate) fn forget(&self, id: &[u8], now: Timestamp) {
+        self.with(id, |set| set.forget(id, now));
     }
 
-    fn with<T>(&self, id: &[u8], step: impl FnOnce(&mut Vec<Known>) -> T) -> Option<T> {
+    fn with<T>(&self, id: &[u8], step: impl FnOnce(&mut TenantSet<Arc<Entry>>) -> T) -> Option<T> {
         let mut hasher = SipHasher13::new_with_key(&self.seed);
         hasher.write(id);
         let sets = u64::try_from(self.sets.len()).unwrap_or(u64::MAX);
         let number = usize::try_from(hasher.finish().checked_rem(sets)?).ok()?;
         let set = self.sets.get(number)?;
         Some(step(&mut set.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Timestamp {
+        Timestamp::from_millis(1_000_000).saturating_add(Span::from_millis(millis))
+    }
+
+    fn gold() -> Found {
+        let entry = TenantEntry::read(br#"{"tier": "gold"}"#).expect("an entry");
+        Some(Arc::new(Entry::new(entry)))
+    }
+
+    // Guards: a flood of unknown names that makes every request of real tenants ask the store, and
+    // forgets the quotas of all tenants while the store does not answer.
+    #[test]
+    fn a_flood_of_unknown_names_evicts_no_tenant_that_comes_again() {
+        let cache = TenantCache::new([7; 16]);
+        let tenants: Vec<String> = (0..500).map(|i| format!("tenant {i}")).collect();
+        for name in &tenants {
+            assert!(cache.fresh(name.as_bytes(), at(0)).is_none());
+            cache.put(name.as_bytes(), at(0), gold());
+            assert!(cache.fresh(name.as_bytes(), at(1)).is_some(), "it comes again");
+        }
+        for i in 0..100_000 {
+            let name = format!("flood {i}");
+            assert!(cache.fresh(name.as_bytes(), at(10)).is_none());
+            cache.put(name.as_bytes(), at(10), None);
+        }
+        let is_known = |name: &&String| cache.fresh(name.as_bytes(), at(20)).is_some();
+        assert_eq!(tenants.iter().filter(is_known).count(), tenants.len());
+        let is_kept = |name: &&String| cache.stale(name.as_bytes(), at(500_000)).is_some();
+        assert_eq!(tenants.iter().filter(is_kept).count(), tenants.len());
+        let held: usize = cache.sets.iter().map(|set| set.lock().expect("free").len()).sum();
+        assert!(held <= SETS * TenantSet::<Arc<Entry>>::WAYS, "{held}");
+    }
+
+    #[test]
+    fn what_was_changed_here_is_asked_for_again() {
+        let cache = TenantCache::new([7; 16]);
+        cache.put(b"a", at(0), gold());
+        assert!(cache.fresh(b"a", at(1)).is_some_and(|found| found.is_some()));
+        cache.forget(b"a", at(2));
+        // What was asked for before the change may be what was there before it.
+        cache.put(b"a", at(1), gold());
+        assert!(cache.fresh(b"a", at(3)).is_none() && cache.stale(b"a", at(3)).is_none());
+        cache.put(b"a", at(4), None);
+        assert!(cache.fresh(b"a", at(5)).is_some_and(|found| found.is_none()));
     }
 }

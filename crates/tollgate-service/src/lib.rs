@@ -23,6 +23,7 @@ mod asked;
 mod service;
 pub mod deployment;
 mod memory;
+mod tenant_set;
 mod store;
 mod access;
 mod open_api;
@@ -66,4 +67,5 @@ pub use store::policy::{
 };
 pub use store::tenants::{Expect, StoredTenant, TenantCall, TenantReply};
 pub use store::{StoreCall, StoreReply};
+pub use tenant_set::{Look, TenantSet};
 pub use unauthorized::{Api, Unauthorized};

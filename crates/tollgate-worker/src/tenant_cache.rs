@@ -1,10 +1,8 @@
 //! What an isolate remembers of tenants' entries, and that there is none of a tenant.
 //!
-//! Invariant: it holds at most 512 x 8 tenants, whoever names how many. A tenant's name
-//! falls into a set by a keyed hash, so nobody knows whom he pushes out; and of a set only a part
-//! is for those who were asked for once, so a spray of names pushes out names of its own kind and
-//! never those who come again. What is remembered is right for [`FRESH`]; when it cannot be asked
-//! anew it is used for [`STALE`] at most. Deliberately absent: asking; that is `tenants`'.
+//! Invariant: it holds at most 512 x 8 tenants, however many names clients send, in sets that a
+//! keyed hash chooses, so a client cannot choose which tenant it evicts, and a flood of names
+//! evicts none that comes again ([`TenantSet`]). Deliberately absent: asking; that is `tenants`'.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,38 +12,19 @@ use std::sync::Arc;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Policy, Tenant, TenantEntry};
-
-/// An entry is not asked for anew for so long.
-const FRESH: Span = Span::from_secs(5);
-/// What cannot be asked for anew is used for so long.
-const STALE: Span = Span::from_secs(600);
-/// From one question that failed to the next one about the same tenant.
-const RETRY: Span = Span::from_secs(1);
+use tollgate_service::TenantSet;
 
 /// The sets are numbered from 0: 512 of them.
 const LAST_SET: u64 = 511;
-const WAYS: usize = 8;
-/// Of a set, those who came again; the others are for whoever comes for the first time.
-const KEPT_WAYS: usize = 6;
 
 /// What an isolate knows of tenants.
 pub(crate) struct TenantCache {
     seed: [u64; 2],
-    sets: BTreeMap<u64, Vec<Known>>,
+    sets: BTreeMap<u64, TenantSet<Rc<Entry>>>,
 }
 
-/// What it knows of one.
-struct Known {
-    id: Box<[u8]>,
-    /// It was asked for more than once.
-    is_back: bool,
-    used_at: Timestamp,
-    /// When it was answered, what it was: nothing while it never was.
-    answered: Option<(Timestamp, Option<Rc<Entry>>)>,
-    /// The question that is under way since.
-    asking_since: Option<Timestamp>,
-    failed_at: Option<Timestamp>,
-}
+/// What is known of a tenant, and what is to be done.
+pub(crate) type Look = tollgate_service::Look<Rc<Entry>>;
 
 /// An entry, and what it is under the policy that it was last asked for.
 pub(crate) struct Entry {
@@ -53,18 +32,6 @@ pub(crate) struct Entry {
     pub(crate) revision: u64,
     /// With the fingerprint of that policy.
     compiled: RefCell<Option<(u64, Arc<Tenant>)>>,
-}
-
-/// What is known of a tenant, and what is to be done.
-pub(crate) enum Look {
-    /// This is its entry, or it has none.
-    Known(Option<Rc<Entry>>),
-    /// Ask for it: nobody does.
-    Ask,
-    /// Somebody asks: wait for that.
-    Wait,
-    /// It could not be asked for, and nothing is known of it.
-    Unknown,
 }
 
 impl Entry {
@@ -84,26 +51,6 @@ impl Entry {
     }
 }
 
-/// True when `at` is less than `span` ago. A clock that was set back makes nothing young.
-fn is_within(at: Timestamp, span: Span, now: Timestamp) -> bool {
-    at <= now && now < at.saturating_add(span)
-}
-
-impl Known {
-    fn new(id: &[u8], now: Timestamp) -> Self {
-        let (answered, asking_since, failed_at) = (None, None, None);
-        Self { id: id.into(), is_back: false, used_at: now, answered, asking_since, failed_at }
-    }
-
-    /// What may still be used at `now` when it cannot be asked for.
-    fn last(&self, now: Timestamp) -> Look {
-        match &self.answered {
-            Some((at, entry)) if is_within(*at, STALE, now) => Look::Known(entry.clone()),
-            _ => Look::Unknown,
-        }
-    }
-}
-
 impl TenantCache {
     /// An empty one; `seed` is known to nobody else.
     pub(crate) const fn new(seed: [u64; 2]) -> Self {
@@ -113,106 +60,47 @@ impl TenantCache {
     /// What is known of the tenant `id` at `now`. A question that is under way for longer than
     /// `patience` was stopped with its request.
     pub(crate) fn look(&mut self, id: &[u8], now: Timestamp, patience: Span) -> Look {
-        self.update(id, now, |known| {
-            known.used_at = now;
-            if let Some((at, entry)) = &known.answered
-                && is_within(*at, FRESH, now)
-            {
-                known.is_back = true;
-                return Look::Known(entry.clone());
-            }
-            if known.failed_at.is_some_and(|at| is_within(at, RETRY, now)) {
-                return known.last(now);
-            }
-            if known.asking_since.is_some_and(|at| is_within(at, patience, now)) {
-                return Look::Wait;
-            }
-            known.is_back |= known.answered.is_some();
-            known.asking_since = Some(now);
-            Look::Ask
-        })
+        self.set(id).look(id, now, patience)
     }
 
     /// What was answered last, however long ago: to be planned with, if somebody else says whether
     /// it is so.
     pub(crate) fn guess(&mut self, id: &[u8], now: Timestamp) -> Option<Rc<Entry>> {
-        self.update(id, now, |known| known.answered.as_ref()?.1.clone())
+        self.set(id).guess(id, now)
     }
 
     /// What was [guessed](Self::guess) was so at `asked_at`.
     pub(crate) fn confirm(&mut self, id: &[u8], asked_at: Timestamp, revision: u64) {
-        self.update(id, asked_at, |known| {
-            known.asking_since = None;
-            known.failed_at = None;
-            let entry = known.answered.as_ref().and_then(|(_, entry)| entry.clone());
-            // Else it was answered otherwise meanwhile, by what was asked later.
-            if entry.as_ref().map_or(0, |entry| entry.revision) == revision {
-                known.answered = Some((asked_at, entry));
-            }
-        });
+        let is_same = |entry: Option<&Rc<Entry>>| entry.map_or(0, |it| it.revision) == revision;
+        self.set(id).confirm(id, asked_at, is_same);
     }
 
     /// The question about `id` came to nothing, and it was nobody's fault.
     pub(crate) fn release(&mut self, id: &[u8], now: Timestamp) {
-        self.update(id, now, |known| known.asking_since = None);
+        self.set(id).release(id, now);
     }
 
     /// What may still be used at `now` when it cannot be asked for.
     pub(crate) fn last(&mut self, id: &[u8], now: Timestamp) -> Look {
-        self.update(id, now, |known| known.last(now))
+        self.set(id).last(id, now)
     }
 
     /// The question about `id`, sent at `asked_at`, was answered.
     pub(crate) fn answer(&mut self, id: &[u8], asked_at: Timestamp, entry: Option<Rc<Entry>>) {
-        self.update(id, asked_at, |known| {
-            known.answered = Some((asked_at, entry));
-            known.asking_since = None;
-            known.failed_at = None;
-        });
+        self.set(id).answer(id, asked_at, entry);
     }
 
     /// The question about `id` was not answered.
     pub(crate) fn fail(&mut self, id: &[u8], now: Timestamp) {
-        self.update(id, now, |known| {
-            known.asking_since = None;
-            known.failed_at = Some(now);
-        });
+        self.set(id).fail(id, now);
     }
 
-    /// Calls `step` with the place of `id`, made where it has none: in that of whoever came once
-    /// and longest ago.
-    fn update<T>(&mut self, id: &[u8], now: Timestamp, step: impl FnOnce(&mut Known) -> T) -> T {
+    fn set(&mut self, id: &[u8]) -> &mut TenantSet<Rc<Entry>> {
         let mut hasher = DefaultHasher::new();
         self.seed.iter().for_each(|half| hasher.write_u64(*half));
         hasher.write(id);
-        let set = self.sets.entry(hasher.finish() & LAST_SET).or_default();
-        let found = set.iter().position(|known| *known.id == *id);
-        let mut known = match found {
-            Some(at) => set.swap_remove(at),
-            None => {
-                if set.len() >= WAYS {
-                    let (at, _) = oldest(set, false).unzip();
-                    set.swap_remove(at.unwrap_or_default());
-                }
-                Known::new(id, now)
-            }
-        };
-        let done = step(&mut known);
-        set.push(known);
-        // Whoever comes again is kept; of too many of these who has not come for longest is not.
-        if set.iter().filter(|known| known.is_back).count() > KEPT_WAYS
-            && let Some((_, oldest)) = oldest(set, true)
-        {
-            oldest.is_back = false;
-        }
-        done
+        self.sets.entry(hasher.finish() & LAST_SET).or_default()
     }
-}
-
-/// Who of those that came again, or of those that did not, has not come for longest.
-fn oldest(set: &mut [Known], is_back: bool) -> Option<(usize, &mut Known)> {
-    let them = set.iter_mut().enumerate().filter(|(_, known)| known.is_back == is_back);
-    them.min_by_key(|(_, known)| known.used_at)
 }
 
 #[cfg(test)]
@@ -305,7 +193,7 @@ mod tests {
             assert_eq!(look(&mut cache, &name, 10), "ask");
             cache.answer(name.as_bytes(), at(10), None);
         }
-        assert!(cache.sets.values().all(|set| set.len() <= WAYS));
+        assert!(cache.sets.values().all(|set| set.len() <= TenantSet::<Rc<Entry>>::WAYS));
         assert!(cache.sets.keys().all(|set| *set <= LAST_SET));
         let known = hot.iter().filter(|name| look(&mut cache, name, 20) == "entry").count();
         assert_eq!(known, hot.len());
@@ -316,7 +204,7 @@ mod tests {
             look(&mut cache, &name, 30);
             cache.answer(name.as_bytes(), at(30), None);
         }
-        assert!(cache.sets.values().all(|set| set.len() <= WAYS));
+        assert!(cache.sets.values().all(|set| set.len() <= TenantSet::<Rc<Entry>>::WAYS));
     }
 
     #[test]
