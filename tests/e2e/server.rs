@@ -12,5 +12,6 @@ mod server_exact;
 mod server_forward;
 mod server_leases;
 mod server_grpc;
+mod server_ready;
 mod server_tls;
 mod server_traces;

@@ -49,6 +49,11 @@ impl Breaker {
         self.open_until.is_some()
     }
 
+    /// True while no call may go at `mono`, not even to see whether the node is there again.
+    pub(crate) fn is_open_at(&self, mono: Span) -> bool {
+        self.open_until.is_some_and(|until| mono < until)
+    }
+
     /// The node answered.
     pub(crate) const fn answered(&mut self, settings: &Settings) {
         *self = Self::new(settings);
@@ -96,6 +101,7 @@ mod tests {
         breaker.answered(&settings);
         let opened: Vec<bool> = (0..6).map(|_| breaker.failed(ms(0), &settings)).collect();
         assert_eq!(opened, [false, false, false, false, true, false], "five in a row");
+        assert!(breaker.is_open_at(ms(99)) && !breaker.is_open_at(ms(100)));
         assert_eq!(breaker.ask(ms(99)), Gate::Open);
         assert_eq!(breaker.ask(ms(100)), Gate::Probe);
         assert_eq!(breaker.ask(ms(100)), Gate::Open, "one at a time");

@@ -111,6 +111,12 @@ impl<T> Committer<T> {
         self.lanes.get(lane).is_some_and(|lane| lane.breaker.is_open())
     }
 
+    /// True while the circuit of some node is open at `mono`: its keys are not decided.
+    #[must_use]
+    pub fn is_cut_off(&self, mono: Span) -> bool {
+        self.lanes.iter().any(|lane| lane.breaker.is_open_at(mono))
+    }
+
     /// Somebody asks something of the key `name` on the node `lane`, at `mono`.
     pub fn ask(
         &mut self,

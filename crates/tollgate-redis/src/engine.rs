@@ -23,7 +23,7 @@ use crate::resp::Value;
 use crate::tls::{BadFile, Tls};
 use crate::topology::Topology;
 use crate::warning::Warning;
-use crate::watch::{Lost, Watch};
+use crate::watch::{Looks, Lost};
 
 /// A connection is cut when its oldest command waited for so many time-outs.
 const STALL: u32 = 4;
@@ -52,8 +52,7 @@ struct Inner {
     /// By lane, the connection of which all committers were told.
     told: RwLock<Vec<u64>>,
     faults: [AtomicU64; Fault::ALL.len()],
-    watch: tokio::sync::Mutex<Watch>,
-    emptied: AtomicU64,
+    looks: Looks,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -85,11 +84,8 @@ impl Engine {
         let topology = Topology::new(address, tls.clone(), timeout.saturating_mul(STALL));
         let carrier = Carrier { topology, prefix, timeout, replicas };
         let faults = [const { AtomicU64::new(0) }; Fault::ALL.len()];
-        let told = RwLock::default();
-        let (watch, emptied) = (tokio::sync::Mutex::default(), AtomicU64::new(0));
-        let started = Instant::now();
-        let inner =
-            Inner { carrier, tls, secret, started, shards, told, faults, watch, emptied, observer };
+        let (started, told, looks) = (Instant::now(), RwLock::default(), Looks::default());
+        let inner = Inner { carrier, tls, secret, started, shards, told, faults, looks, observer };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -170,20 +166,27 @@ impl Engine {
     pub async fn watch(&self) -> u64 {
         let inner = &self.0;
         // The look before is still under way.
-        let Ok(mut watch) = inner.watch.try_lock() else { return 0 };
-        let lost = watch.look_at_all(&inner.carrier, || inner.mono()).await;
+        let Ok(mut watch) = inner.looks.watch.try_lock() else { return 0 };
+        let lost = inner.looks.note(watch.look_at_all(&inner.carrier, || inner.mono()).await);
         for Lost { lane, connection, time, sent } in &lost {
             inner.lost((*lane, *connection), *time, *sent);
         }
-        let lost = u64::try_from(lost.len()).unwrap_or(u64::MAX);
-        inner.emptied.fetch_add(lost, Ordering::Relaxed);
-        lost
+        u64::try_from(lost.len()).unwrap_or(u64::MAX)
+    }
+
+    /// False while a circuit is open, or a node does not answer the looks of [`Self::watch`].
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        let mut is_open = !self.0.looks.are_answered();
+        let shards = 0..self.0.shards.len();
+        shards.for_each(|shard| self.0.with(shard, |of, mono| is_open |= of.is_cut_off(mono)));
+        !is_open
     }
 
     /// How often a node was found to have lost what it had, by the same connection.
     #[must_use]
     pub fn emptied(&self) -> u64 {
-        self.0.emptied.load(Ordering::Relaxed)
+        self.0.looks.emptied()
     }
 
     /// Connects, and says what an operator should know of the engine.

@@ -6,6 +6,7 @@
 //! between two looks, a second at the most, is not known before the second one.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tollgate_commit::Fault;
 use tollgate_core::{Span, Timestamp};
@@ -25,6 +26,41 @@ const LOOK: &[u8] = b"local time = redis.call('TIME') \
 /// A key of a wanted slot is found by trying: so many are not tried in vain once in e^12 times.
 const MAX_TRIES: u32 = 200_000;
 
+/// So many looks without an answer are more than one that was late.
+const UNANSWERED: u32 = 3;
+
+/// Looks at the nodes, one at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    pub(crate) watch: tokio::sync::Mutex<Watch>,
+    /// How often a node was found to have lost what it had.
+    emptied: AtomicU64,
+    /// Looks one after the other that some node did not answer.
+    unanswered: AtomicU32,
+}
+
+impl Looks {
+    /// Takes note of whether all nodes answered; the nodes that lost what they had.
+    pub(crate) fn note(&self, looked: Looked) -> Vec<Lost> {
+        let before = self.unanswered.load(Ordering::Relaxed);
+        let unanswered = if looked.is_partial { before.saturating_add(1) } else { 0 };
+        self.unanswered.store(unanswered, Ordering::Relaxed);
+        let lost = u64::try_from(looked.lost.len()).unwrap_or(u64::MAX);
+        self.emptied.fetch_add(lost, Ordering::Relaxed);
+        looked.lost
+    }
+
+    /// How often a node was found to have lost what it had.
+    pub(crate) fn emptied(&self) -> u64 {
+        self.emptied.load(Ordering::Relaxed)
+    }
+
+    /// False after some looks one after the other that some node did not answer.
+    pub(crate) fn are_answered(&self) -> bool {
+        self.unanswered.load(Ordering::Relaxed) < UNANSWERED
+    }
+}
+
 /// What was found when the nodes were looked at last.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
@@ -39,6 +75,14 @@ struct Seen {
     connection: u64,
     key: Vec<u8>,
     marker: Vec<u8>,
+}
+
+/// What was found at all nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    pub(crate) lost: Vec<Lost>,
+    /// Some node did not answer.
+    pub(crate) is_partial: bool,
 }
 
 /// A node that lost what it had, and its clock in the reply to what was `sent`.
@@ -65,23 +109,29 @@ impl Watch {
         &mut self,
         carrier: &Carrier,
         mono: impl Fn() -> Span,
-    ) -> Vec<Lost> {
+    ) -> Looked {
         let Carrier { topology, prefix, timeout, .. } = carrier;
-        let mut all = Vec::new();
+        let mut all = Looked::default();
         for (lane, slot) in topology.holders() {
-            let (Some(node), Some(key)) = (topology.node(lane), self.key(prefix, slot)) else {
+            let Some(node) = topology.node(lane) else {
+                // It is not known yet where it is.
+                all.is_partial = true;
                 continue;
             };
+            let Some(key) = self.key(prefix, slot) else { continue };
             let mut fresh = [0; 16];
             if getrandom::fill(&mut fresh).is_err() {
                 continue;
             }
             let sent = mono();
             let looked = tokio::time::timeout(*timeout, look(&node, &key, &fresh)).await;
-            let Ok(Ok(found)) = looked else { continue };
+            let Ok(Ok(found)) = looked else {
+                all.is_partial = true;
+                continue;
+            };
             let Found { connection, time, .. } = found;
             if self.is_lost(lane, key, found) {
-                all.push(Lost { lane, connection, time, sent });
+                all.lost.push(Lost { lane, connection, time, sent });
             }
         }
         all
@@ -145,6 +195,17 @@ mod tests {
         assert!(!lost(0, "k", 2, "c"), "another connection is known to everybody");
         assert!(!lost(0, "other", 2, "d"), "a slot that moved");
         assert!(!lost(1, "other", 2, "e"), "another node");
+    }
+
+    #[test]
+    fn one_late_answer_says_nothing_and_one_answer_ends_the_doubt() {
+        let looks = Looks::default();
+        let mut look = |is_partial| {
+            looks.note(Looked { is_partial, ..Looked::default() });
+            looks.are_answered()
+        };
+        assert_eq!([true, true, true, true].map(&mut look), [true, true, false, false]);
+        assert_eq!([false, true, true, true].map(&mut look), [true, true, true, false]);
     }
 
     #[test]

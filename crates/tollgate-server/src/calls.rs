@@ -182,9 +182,14 @@ fn may_call(http: &Http, peer: Peer, headers: &HeaderMap) -> Result<(), Status> 
 
 fn health_now(http: &Http, message: &[u8]) -> Result<Response<Body>, Status> {
     if grpc::is_known(http.callers.protocols, message)? {
-        return Ok(message_of(&http.watchers.serving().write()));
+        return Ok(message_of(&serving(http).write()));
     }
     Err(Status::new(Code::NotFound, "there is no such service here"))
+}
+
+/// How a service is that is known here: as `/ready` says.
+fn serving(http: &Http) -> Serving {
+    if http.unready().is_some() { Serving::NotServing } else { Serving::Serving }
 }
 
 fn health_from_now(http: &Http, peer: Peer, message: &[u8]) -> Result<Response<Body>, Status> {
@@ -194,7 +199,7 @@ fn health_from_now(http: &Http, peer: Peer, message: &[u8]) -> Result<Response<B
         Bytes::from(frame::framed(&serving.write()))
     };
     let watcher = http.watchers.watch(peer.address)?;
-    let (now, last) = (of(http.watchers.serving()), of(Serving::NotServing));
+    let (now, last) = (of(serving(http)), of(Serving::NotServing));
     let status = Status::new(Code::Unavailable, "the server is ending");
     Ok(answered(Body::messages(now, (watcher.ended(), last), trailers(&status))))
 }

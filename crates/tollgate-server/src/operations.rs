@@ -1,9 +1,10 @@
 //! Probes: `/live` and `/ready`, on an address of their own.
 //!
 //! Invariant: a probe is answered whatever traffic does: no limit of requests or connections, no
-//! TLS and no token stands before it, and nothing is told but whether. Live says that the process
-//! answers; ready that requests should be sent here, which ends with SIGTERM before anything else
-//! does. A policy that cannot be replaced makes nobody unready: the last good one is enforced.
+//! TLS and no token stands before it, and an answer contains only whether. Live says that the
+//! process answers; ready that requests should be sent here, which ends with SIGTERM before
+//! anything else does, and, where the setting `ready` wants it, while the shared store does not
+//! answer. A policy that cannot be replaced makes no server unready: the last good one is enforced.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tollgate_service::Answer;
 
-use crate::http::response;
+use crate::http::{Http, response};
 
 /// Probes at a time: more are no probes.
 const MAX_PROBES: usize = 64;
@@ -25,7 +26,7 @@ const MAX_PROBES: usize = 64;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Answers probes for as long as the process lives.
-pub(crate) async fn serve(listener: TcpListener, drain: watch::Receiver<bool>) {
+pub(crate) async fn serve(listener: TcpListener, http: Arc<Http>) {
     let probes = Arc::new(Semaphore::new(MAX_PROBES));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -33,10 +34,10 @@ pub(crate) async fn serve(listener: TcpListener, drain: watch::Receiver<bool>) {
             continue;
         };
         let Ok(probe) = Arc::clone(&probes).try_acquire_owned() else { continue };
-        let drain = drain.clone();
+        let http = Arc::clone(&http);
         tokio::spawn(async move {
             let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
-                let answer = answer(request.uri().path(), *drain.borrow());
+                let answer = answer(request.uri().path(), http.unready());
                 let mut response: Response<_> = response(answer, request.method() == "HEAD");
                 let close = hyper::header::HeaderValue::from_static("close");
                 response.headers_mut().insert(hyper::header::CONNECTION, close);
@@ -51,11 +52,11 @@ pub(crate) async fn serve(listener: TcpListener, drain: watch::Receiver<bool>) {
     }
 }
 
-fn answer(path: &str, is_draining: bool) -> Answer {
-    match (path, is_draining) {
+fn answer(path: &str, unready: Option<&str>) -> Answer {
+    match (path, unready) {
         ("/live", _) => Answer::json("{\"status\":\"live\"}".to_owned()),
-        ("/ready", false) => Answer::json("{\"status\":\"ready\"}".to_owned()),
-        ("/ready", true) => Answer::problem(503, "Service Unavailable", "the server is ending"),
+        ("/ready", None) => Answer::json("{\"status\":\"ready\"}".to_owned()),
+        ("/ready", Some(why)) => Answer::problem(503, "Service Unavailable", why),
         _ => Answer::problem(404, "Not Found", "use /live or /ready"),
     }
 }

@@ -205,7 +205,10 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
         }
     };
     let (path, hash_key) = (config.policy, config.hash_key);
-    let http = Http::new(Arc::clone(&gate), config.callers, config.operators, config.limits, page);
+    let readiness = config.readiness;
+    let mut http =
+        Http::new(Arc::clone(&gate), config.callers, config.operators, config.limits, page);
+    http.readiness = readiness;
     let (http, tls) = (Arc::new(http), tls.map(Arc::new));
     let server = Server { http, tls, listener, operations, drain: config.drain };
     if let Some((listening, operations)) = server.addresses() {

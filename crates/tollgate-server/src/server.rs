@@ -77,7 +77,7 @@ impl Server {
         let most = self.http.limits.connections.min(Semaphore::MAX_PERMITS);
         let connections = Arc::new(Semaphore::new(most));
         let (drain, draining) = watch::channel(false);
-        tokio::spawn(operations::serve(self.operations, self.http.watchers.ending()));
+        tokio::spawn(operations::serve(self.operations, Arc::clone(&self.http)));
         let ticking = tokio::spawn(tick(Arc::clone(&gate)));
         let following = tokio::spawn(follow(Arc::clone(&gate)));
         let tls = self.tls.clone();

@@ -31,9 +31,29 @@ pub struct Followed<'a> {
     pub failure: Option<(u64, &'a str)>,
 }
 
+/// What is enforced.
+pub struct Enforced<'a> {
+    /// The policy.
+    pub policy: &'a Policy,
+    /// What is known of it, where it is changed at run time.
+    pub followed: Option<Followed<'a>>,
+    /// Whether requests can be counted.
+    pub status: Status,
+}
+
+/// Whether requests can be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// As far as is known.
+    Ok,
+    /// The store that servers share does not answer: `on_failure` of each rule decides.
+    StoreUnreachable,
+}
+
 #[derive(Serialize)]
 struct Report<'a> {
-    status: &'static str,
+    status: Status,
     rules: usize,
     policy: String,
     #[serde(flatten)]
@@ -52,16 +72,12 @@ struct FollowedReport<'a> {
 }
 
 /// The report of a deployment with these problems: of its settings, of the policy in force, or why
-/// that is not enforced. `policy` is what is enforced.
+/// that is not enforced.
 #[must_use]
-pub fn report(
-    problems: &Problems,
-    policy: Option<&Policy>,
-    followed: Option<&Followed<'_>>,
-    is_trusted: bool,
-) -> Answer {
-    if let (Some(policy), true) = (policy, problems.0.is_empty()) {
-        let followed = followed.map(|it| FollowedReport {
+pub fn report(problems: &Problems, enforced: Option<&Enforced<'_>>, is_trusted: bool) -> Answer {
+    if let (Some(enforced), true) = (enforced, problems.0.is_empty()) {
+        let Enforced { policy, status, .. } = *enforced;
+        let followed = enforced.followed.as_ref().map(|it| FollowedReport {
             version: it.version,
             source: it.source,
             checked_at_ms: it.checked_at_ms,
@@ -69,11 +85,10 @@ pub fn report(
             failure: it.failure.map(|(_, why)| why).filter(|_| is_trusted),
         });
         let (rules, fingerprint) = (policy.rules().len(), policy.public_fingerprint());
-        let report =
-            Report { status: "ok", rules, policy: format!("{fingerprint:016x}"), followed };
+        let report = Report { status, rules, policy: format!("{fingerprint:016x}"), followed };
         return Answer::json(serde_json::to_string(&report).unwrap_or_default());
     }
-    let detail = match policy {
+    let detail = match enforced {
         None => "every request is refused until this is corrected; see errors",
         Some(_) => "an earlier policy is enforced until this is corrected; see errors",
     };
@@ -128,8 +143,8 @@ mod tests {
             format!(r#"{{"version":1,"{SECRET}":1,"jwt":{{"keys":["{SECRET}"]}},"rules":[]}}"#);
         let mut problems = Problems(vec![Problem::new("ORIGIN", format!("{SECRET} is no origin"))]);
         problems.0.extend(Policy::compile(&document, Surface::Worker).unwrap_err().0);
-        let public = report(&problems, None, None, false);
-        let whole = report(&problems, None, None, true);
+        let public = report(&problems, None, false);
+        let whole = report(&problems, None, true);
         assert_eq!((public.status, whole.status), (500, 500));
         assert!(!public.body.contains(SECRET) && whole.body.contains(SECRET), "{}", public.body);
         for place in ["\"ORIGIN\"", "\"\"", "\"jwt.keys[0]\""] {
@@ -157,24 +172,29 @@ mod tests {
     #[test]
     fn the_report_says_what_is_in_force() {
         let policy = Policy::compile(r#"{"version":1,"rules":[]}"#, Surface::Worker).unwrap();
-        let body = |followed: Option<&Followed<'_>>, is_trusted| {
-            let answer = report(&Problems::default(), Some(&policy), followed, is_trusted);
+        let body = |followed: Option<Followed<'_>>, status, is_trusted| {
+            let enforced = Enforced { policy: &policy, followed, status };
+            let answer = report(&Problems::default(), Some(&enforced), is_trusted);
             let body = String::from(answer.body);
             (answer.status, body.replace(&format!("{:016x}", policy.public_fingerprint()), "F"))
         };
         let plain = r#"{"status":"ok","rules":0,"policy":"F"}"#;
-        assert_eq!(body(None, true), (200, plain.into()));
-        let followed = Followed {
+        assert_eq!(body(None, Status::Ok, true), (200, plain.into()));
+        let unreachable = r#"{"status":"store_unreachable","rules":0,"policy":"F"}"#;
+        assert_eq!(body(None, Status::StoreUnreachable, false), (200, unreachable.into()));
+        let followed = || Followed {
             version: 7,
             source: Source::Written,
             checked_at_ms: Some(1),
             failure: Some((2, "a word of the platform")),
         };
         let public = r#"{"status":"ok","rules":0,"policy":"F","version":7,"source":"written","checked_at_ms":1,"failed_at_ms":2}"#;
-        assert_eq!(body(Some(&followed), false), (200, public.into()));
-        assert!(body(Some(&followed), true).1.contains(r#""failure":"a word of the platform""#));
+        assert_eq!(body(Some(followed()), Status::Ok, false), (200, public.into()));
+        let whole = body(Some(followed()), Status::Ok, true).1;
+        assert!(whole.contains(r#""failure":"a word of the platform""#));
         let refused = Problems(vec![Problem::new("rules[0]", "is unknown".into())]);
-        let answer = report(&refused, Some(&policy), Some(&followed), false);
+        let enforced = Enforced { policy: &policy, followed: Some(followed()), status: Status::Ok };
+        let answer = report(&refused, Some(&enforced), false);
         assert!(answer.status == 500 && answer.body.contains("an earlier policy is enforced"));
     }
 }

@@ -153,13 +153,14 @@ impl Deployment {
         let is_trusted = self.trusts(request);
         let gate = match &self.gate {
             Ok(gate) => gate,
-            Err(problems) => return health::report(problems, None, None, is_trusted),
+            Err(problems) => return health::report(problems, None, is_trusted),
         };
         let policy = active.map(|active| &*active.policy);
         let nothing = Problems::default();
         let Some(follower) = &gate.follower else {
             let problems = gate.deployed().as_ref().err().unwrap_or(&nothing);
-            return health::report(problems, policy, None, is_trusted);
+            let enforced = policy.map(|policy| enforced(policy, None));
+            return health::report(problems, enforced.as_ref(), is_trusted);
         };
         let following = follower.following.borrow();
         let problems = match (&following.refused, policy) {
@@ -175,8 +176,17 @@ impl Deployment {
             checked_at_ms: following.checked_at.map(at_ms),
             failure: failure.map(|(at, why)| (at_ms(*at), why.as_str())),
         };
-        health::report(problems, policy, Some(&followed), is_trusted)
+        let enforced = policy.map(|policy| enforced(policy, Some(followed)));
+        health::report(problems, enforced.as_ref(), is_trusted)
     }
+}
+
+/// What is reported of `policy`. Each object answers for itself, so no store is away as a whole.
+const fn enforced<'a>(
+    policy: &'a Policy,
+    followed: Option<health::Followed<'a>>,
+) -> health::Enforced<'a> {
+    health::Enforced { policy, followed, status: health::Status::Ok }
 }
 
 fn wrong_assets(env: &Env) -> Option<Problem> {

@@ -14,4 +14,4 @@ mod settings;
 pub mod networks;
 
 pub use self::command::{Command, command};
-pub use self::values::{Callers, Config, Limits};
+pub use self::values::{Callers, Config, Limits, Readiness};

@@ -37,6 +37,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Where /live and /ready are answered, without TLS and outside all limits",
     ),
     row(
+        "ready",
+        "WHEN",
+        Some("always"),
+        "When /ready says that requests should be sent here: always, until the server ends, or \
+         with_store: not while the shared store does not answer",
+    ),
+    row(
         "store",
         "STORE",
         Some("memory"),

@@ -63,6 +63,8 @@ pub struct Config {
     pub log_share: Share,
     /// Limits of connections and requests.
     pub limits: Limits,
+    /// What `/ready` needs.
+    pub readiness: Readiness,
     /// From the signal to no more connections, and for requests to end after that.
     pub drain: (Duration, Duration),
     /// Worker threads.
@@ -106,6 +108,15 @@ impl std::fmt::Debug for Callers {
     }
 }
 
+/// What `/ready` needs in addition to a server that is not ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Nothing: without its store a server decides by `on_failure`.
+    Always,
+    /// A store that answers.
+    WithStore,
+}
+
 /// Limits of connections and requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -142,7 +153,7 @@ impl Config {
         });
         let key_bytes = r.number("max_key_mib", 1..=1_048_576).saturating_mul(1 << 20);
         let table = TableLimits { keys: r.number("max_keys", 1..=1_000_000_000), bytes: key_bytes };
-        let limits = limits(r);
+        let (limits, readiness) = (limits(r), readiness(r, engine.is_some()));
         let threads = match r.text("threads") {
             Some(_) => r.number("threads", 1..=1024),
             None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
@@ -172,6 +183,7 @@ impl Config {
             fleet_secret: fleet_secret(r),
             log_share,
             limits,
+            readiness,
             drain: (r.seconds("drain_delay", 0), r.seconds("drain_timeout", 0)),
             threads,
             traces: None,
@@ -226,6 +238,21 @@ fn limits(r: &mut Reader<'_>) -> Limits {
         body_timeout: r.seconds("body_timeout", 1),
         idle_timeout: r.seconds("idle_timeout", 1),
     }
+}
+
+/// What `/ready` needs.
+fn readiness(r: &mut Reader<'_>, has_engine: bool) -> Readiness {
+    let read = |text: &str| match text {
+        "always" => Some(Readiness::Always),
+        "with_store" => Some(Readiness::WithStore),
+        _ => None,
+    };
+    let wanted = "is neither \"always\" nor \"with_store\"";
+    let readiness = r.read("ready", wanted, Readiness::Always, read);
+    if readiness == Readiness::WithStore && !has_engine {
+        r.wrong("ready", "is for a store that servers share; name it in store");
+    }
+    readiness
 }
 
 /// The engine that `store` names; none when that is memory.

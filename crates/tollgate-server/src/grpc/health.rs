@@ -1,6 +1,7 @@
 //! `grpc.health.v1`: whether requests should be sent here.
 //!
-//! Invariant: the words are those of `/ready`: it ends with SIGTERM, before anything else does. Who
+//! Invariant: the words are those of `/ready`: it ends with SIGTERM, before anything else does;
+//! what watches learns of that end alone, and of nothing between its first message and that. Who
 //! watches holds a stream for as long as the server lives, and anybody may: there is a fixed number
 //! of places, of which no address has more than its part.
 
@@ -8,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tollgate_grpc::health::{self, Serving};
+use tollgate_grpc::health;
 use tollgate_grpc::status::{Code, Status};
 use tollgate_grpc::{authorization, rate_limit};
 
@@ -42,14 +43,9 @@ impl Watchers {
         self.ending.send_replace(true);
     }
 
-    /// Whether that was said.
-    pub fn ending(&self) -> watch::Receiver<bool> {
-        self.ending.subscribe()
-    }
-
-    /// How a service is that is known here.
-    pub(crate) fn serving(&self) -> Serving {
-        if *self.ending.borrow() { Serving::NotServing } else { Serving::Serving }
+    /// True since that was said.
+    pub(crate) fn is_ending(&self) -> bool {
+        *self.ending.borrow()
     }
 
     /// A place for `peer` to watch from.

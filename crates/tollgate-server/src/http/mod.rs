@@ -28,7 +28,7 @@ use tollgate_service::{
 use crate::addresses::{Addresses, Place};
 use crate::admin::{self, Operators};
 use crate::body::Body;
-use crate::config::{Callers, Limits};
+use crate::config::{Callers, Limits, Readiness};
 use crate::forward::Shape;
 use crate::gate::Gate;
 use crate::grpc::Watchers;
@@ -61,6 +61,8 @@ pub struct Http {
     pub page: Page,
     /// Who wants to know of the server's end.
     pub watchers: Watchers,
+    /// What `/ready` needs in addition to a server that is not ending.
+    pub readiness: Readiness,
     under_way: Semaphore,
     /// Places of those who need no token.
     strangers: Semaphore,
@@ -86,7 +88,27 @@ impl Http {
         let under_way = Semaphore::new(limits.requests.min(Semaphore::MAX_PERMITS));
         let (watchers, strangers) = (Watchers::default(), Semaphore::new(MAX_STRANGERS));
         let addresses = Arc::new(Addresses::new(MAX_STRANGERS_OF_ONE));
-        Self { gate, callers, operators, limits, page, watchers, under_way, strangers, addresses }
+        Self {
+            gate,
+            callers,
+            operators,
+            limits,
+            page,
+            watchers,
+            readiness: Readiness::Always,
+            under_way,
+            strangers,
+            addresses,
+        }
+    }
+
+    /// Why requests should not be sent here now; `None` when they should.
+    pub(crate) fn unready(&self) -> Option<&'static str> {
+        if self.watchers.is_ending() {
+            return Some("the server is ending");
+        }
+        let is_away = self.readiness == Readiness::WithStore && !self.gate.store.is_reachable();
+        is_away.then_some("the store does not answer")
     }
 
     /// The answer to a request from `peer`.
@@ -299,13 +321,18 @@ impl Http {
         let nothing = tollgate_policy::Problems::default();
         let problems = known.refused.as_ref().map_or(&nothing, |(_, problems)| problems);
         let failure = known.failure.as_ref().map(|(at_ms, why)| (*at_ms, why.as_str()));
-        let followed = self.gate.following.is_on().then_some(reports::Followed {
+        let followed = self.gate.following.is_on().then(|| reports::Followed {
             version: known.active.version,
             source: known.active.source,
             checked_at_ms: known.checked_at_ms,
             failure,
         });
-        reports::report(problems, Some(&known.active.policy), followed.as_ref(), is_trusted)
+        let status = match self.gate.store.is_reachable() {
+            true => reports::Status::Ok,
+            false => reports::Status::StoreUnreachable,
+        };
+        let enforced = reports::Enforced { policy: &known.active.policy, followed, status };
+        reports::report(problems, Some(&enforced), is_trusted)
     }
 }
 

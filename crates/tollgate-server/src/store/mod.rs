@@ -101,6 +101,12 @@ impl Store {
         }
     }
 
+    /// False while requests are known to fail: the engine does not answer.
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        self.engine().is_none_or(Engine::is_reachable)
+    }
+
     /// The engine, where there is one.
     #[must_use]
     pub const fn engine(&self) -> Option<&Engine> {
