@@ -32,12 +32,13 @@ pub struct Setup {
     policy: String,
     settings: Vec<(String, String)>,
     variables: Vec<(String, String)>,
+    descriptors: Option<u32>,
 }
 
 impl Setup {
     /// A server with `policy`, and every other setting as it is by default.
     pub fn new(policy: impl ToString) -> Self {
-        Self { policy: policy.to_string(), settings: vec![], variables: vec![] }
+        Self { policy: policy.to_string(), settings: vec![], variables: vec![], descriptors: None }
     }
 
     /// Sets a setting, by a flag.
@@ -49,6 +50,12 @@ impl Setup {
     /// Sets a variable of its environment.
     pub fn variable(mut self, name: &str, value: impl ToString) -> Self {
         self.variables.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// Gives the process at most so many file descriptors.
+    pub fn descriptors(mut self, most: u32) -> Self {
+        self.descriptors = Some(most);
         self
     }
 
@@ -81,7 +88,15 @@ impl Setup {
 }
 
 fn spawn(setup: &Setup, dir: &Path, (port, operations): (u16, u16)) -> Server {
-    let mut command = Command::new(server_bin());
+    let mut command = match setup.descriptors {
+        None => Command::new(server_bin()),
+        Some(most) => {
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\"")]);
+            shell.arg(server_bin());
+            shell
+        }
+    };
     command.env_clear().current_dir(dir).args(["--policy", "policy.json"]);
     command.args(["--listen", &format!("127.0.0.1:{port}")]);
     command.args(["--operations-listen", &format!("127.0.0.1:{operations}")]);

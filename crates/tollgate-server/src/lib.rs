@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod program;
+mod descriptors;
 mod server;
 mod operations;
 mod connection;

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -20,6 +19,7 @@ use tollgate_service::health;
 use crate::active::{self, Spoken};
 use crate::clock::Clock;
 use crate::config::{Command, Config, command};
+use crate::descriptors;
 use crate::following::{File, Following};
 use crate::gate::{Gate, Parts};
 use crate::http::{Http, Page};
@@ -36,8 +36,6 @@ const MAX_POLICY: u64 = 2 << 20;
 /// What whoever runs several servers without a store should know.
 const FLEET_OF_ONE: &str = "rules with \"scope\": \"fleet\" are counted in the memory of this one server: a second one \
                             would count for itself, unless both have a store";
-/// Descriptors that are no connections.
-const OWN_DESCRIPTORS: u64 = 128;
 
 /// Runs the program.
 #[must_use]
@@ -172,7 +170,13 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
     for warning in &config.warnings {
         log.say(Level::Warning, "setting_warning", warning);
     }
-    raise_descriptors(&log, config.limits.connections);
+    match descriptors::connections(&log, &config) {
+        Ok(connections) => config.limits.connections = connections,
+        Err(why) => {
+            failed(&log, &why);
+            return false;
+        }
+    }
     let (gate, exporter) = match gate(&config, policy, clock, log) {
         Ok(gate) => gate,
         Err((log, why)) => {
@@ -353,24 +357,6 @@ fn reload_engine_tls(gate: &Gate) {
                 let line = problem_of(bad).to_string();
                 gate.log.say(Level::Error, "store_certificates_refused", &line);
             }
-        }
-    }
-}
-
-/// Takes as many descriptors as the connections need, if the machine gives them.
-fn raise_descriptors(log: &Log, connections: usize) {
-    let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OWN_DESCRIPTORS);
-    let limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.unwrap_or(u64::MAX);
-    if limit.current.unwrap_or(u64::MAX) < wanted {
-        let raised = Rlimit { current: Some(wanted.min(most)), maximum: limit.maximum };
-        let is_raised = setrlimit(Resource::Nofile, raised).is_ok();
-        if most < wanted || !is_raised {
-            let message = format!(
-                "max_connections needs {wanted} descriptors and the machine gives {most}; raise \
-                 LimitNOFILE, or lower it"
-            );
-            log.say(Level::Warning, "few_descriptors", &message);
         }
     }
 }
