@@ -3,6 +3,7 @@
 
 mod support;
 
+use serde_json::{Value, json};
 use tollgate_policy::{NoKey, Plan, Policy, Problem, Surface};
 
 use support::{Request, get};
@@ -82,10 +83,131 @@ fn other_values_are_other_keys_and_what_is_none_is_refused() {
         ("address", vec![""], "key[0]", "client_ip: is no address"),
         ("address", vec![], "key", "has 1 part (client_ip), and 0 values are given"),
         ("parts", vec!["::1"], "key", "has 2 parts (client_ip, header), and 1 values are given"),
-        ("parts", vec!["192.0.2.1", ""], "key[1]", "header: no request has this value"),
         ("host", vec!["a b"], "key[0]", "host: a request with it cannot be read"),
+        ("host", vec![""], "key[0]", "host: no request has this value"),
+        ("path", vec!["/a%2fb/../x", "GET"], "key[0]", "path: a request with it cannot be read"),
+        ("item", vec![".."], "key[0]", "path_param: no request has this value"),
     ] {
         let wrong = NoKey::Wrong(Problem::new(path, why.into()));
         assert_eq!(key_of(rule, &values), Err(wrong), "{rule} {values:?}");
     }
+}
+
+/// The key parts that the schema knows, as a document has them, each called `c` where it has a
+/// name.
+fn parts_of_the_schema() -> Vec<Value> {
+    let schema: Value = serde_json::from_str(&tollgate_policy::schema()).unwrap();
+    let kinds = &schema["properties"]["rules"]["items"]["properties"]["key"]["items"]["anyOf"];
+    let plain = kinds[0]["enum"].as_array().unwrap().clone();
+    let named = kinds[1]["properties"].as_object().unwrap().keys();
+    let named = named.filter(|name| *name != "repeated").map(|name| json!({ name: "c" }));
+    plain.into_iter().chain(named).collect()
+}
+
+/// `value` with everything escaped that a path or a query may not have; an escape stays one.
+fn in_url(value: &str) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(byte);
+    value.bytes().fold(String::new(), |text, byte| match byte {
+        byte if is_plain(&byte) => text + str::from_utf8(&[byte]).unwrap(),
+        byte => format!("{text}%{byte:02X}"),
+    })
+}
+
+/// A request of a client that sends `value` for a key part.
+fn with(part: &Value, value: &'static str) -> Request {
+    let name = part
+        .as_str()
+        .or_else(|| part.as_object()?.keys().map(String::as_str).find(|n| *n != "repeated"));
+    let request = get("/", "192.0.2.1");
+    match name.unwrap() {
+        "client_ip" => Request { peer: value.parse().ok(), ..request },
+        "method" => request.method(value),
+        "host" => Request { host: value, ..request },
+        "path" => Request { target: value.into(), ..request },
+        "country" => Request { country: Some(value), ..request },
+        "asn" => Request { asn: Some(value), ..request },
+        "route" => Request { route: Some(value), ..request },
+        "header" => request.header("c", value),
+        "cookie" => {
+            let value = value.replace(';', "%3B").replace(',', "%2C");
+            request.header("cookie", format!("b=1; c={value}; d=2"))
+        }
+        "query" => get(&format!("/?b&c={}&d", in_url(&value.replace('%', "%25"))), "192.0.2.1"),
+        "path_param" => get(&format!("/items/{}", in_url(value)), "192.0.2.1"),
+        "jwt_claim" => Request { claims: vec![("c", value)], ..request },
+        "descriptor" => Request { entries: vec![("b", "1"), ("c", value)], ..request },
+        other => panic!("how does a request have {other}? Say so here and in given_key.rs"),
+    }
+}
+
+/// A policy with one rule that counts by `part`, on a surface that knows it.
+fn by(part: &Value) -> Policy {
+    let rule = json!({
+        "name": "r", "key": [part], "quotas": [{"limit": 1, "window": "1h"}],
+        "when": part.get("path_param").map(|_| json!({"paths": ["/items/{c}"]})),
+    });
+    let jwt = json!({"keys": [{"kty": "oct", "alg": "HS256",
+        "k": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}]});
+    let mut document = json!({"version": 1, "rules": [rule]});
+    document["rules"][0].as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    if part.get("jwt_claim").is_some() {
+        document["jwt"] = jwt;
+    }
+    let document = document.to_string();
+    let mut surfaces = Surface::ALL.iter().rev();
+    surfaces.find_map(|surface| Policy::compile(&document, *surface).ok()).unwrap()
+}
+
+/// Whatever a client may send for any part of a key, an operator can name it, as the client sent
+/// it; and what no client can send is no key.
+#[test]
+fn every_key_part_of_the_schema_can_be_named() {
+    const VALUES: [&str; 22] = [
+        "a",
+        "A",
+        "",
+        " ",
+        "a b",
+        " a",
+        "a,b",
+        "a, b",
+        "a; c=b",
+        "\"a\"",
+        "ü",
+        "a/b",
+        "/a/b",
+        "/a%2Fb",
+        "a%2fb",
+        "%41",
+        "/a/%2e%2e/b",
+        "..",
+        "192.0.2.9",
+        "2001:db8::9",
+        "a=b&c",
+        "a.example:443",
+    ];
+    let mut named = 0;
+    for part in parts_of_the_schema() {
+        let mut forms = vec![part.clone()];
+        if ["header", "cookie", "query"].iter().any(|name| part.get(name).is_some()) {
+            for word in ["refuse", "first", "last", "join"] {
+                let mut form = part.clone();
+                form["repeated"] = word.into();
+                forms.push(form);
+            }
+        }
+        for form in forms {
+            let policy = by(&form);
+            for value in VALUES {
+                let mut plan = Plan::new();
+                policy.plan(&with(&form, value), &mut plan);
+                let of_request = plan.partitions().next().map(|one| one.key().to_vec());
+                let given = policy.key_of("r", &[value.to_owned()]);
+                let given = given.ok().map(|key| key.bytes().to_vec());
+                assert_eq!(given, of_request, "{form} {value:?}");
+                named += usize::from(given.is_some());
+            }
+        }
+    }
+    assert!(named > 300, "{named}");
 }

@@ -231,7 +231,11 @@ impl KeyPart {
             }
             Self::Cookie(name, own) => Self::Cookie(name, own.or(Some(default))),
             Self::Query(name, own) => Self::Query(name, own.or(Some(default))),
-            other => other,
+            other @ (Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country) => {
+                other
+            }
+            other @ (Self::Asn | Self::Route | Self::PathParam(_)) => other,
+            other @ (Self::JwtClaim(_) | Self::Descriptor(_)) => other,
         }
     }
 
@@ -245,7 +249,9 @@ impl KeyPart {
             Self::Cookie(_, repeated) | Self::Query(_, repeated) => {
                 repeated.filter(|repeated| *repeated != Repeated::Refuse)
             }
-            _ => None,
+            Self::ClientIp | Self::Method | Self::Host | Self::Path | Self::Country => None,
+            Self::Asn | Self::Route | Self::PathParam(_) => None,
+            Self::JwtClaim(_) | Self::Descriptor(_) => None,
         }
     }
 }

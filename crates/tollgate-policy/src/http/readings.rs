@@ -236,6 +236,16 @@ impl Paths {
     }
 }
 
+/// A segment, written as in a path or as it reads, as keys take it; empty when no path has it.
+pub(crate) fn segment(text: &[u8], slashes: EscapedSlashes) -> Vec<u8> {
+    let is_literal = slashes == EscapedSlashes::Literal;
+    let paths = Paths { is_literal, ..Paths::default() };
+    let mut path = Vec::new();
+    normalise(&[b"/", text].concat(), NONE, &mut path);
+    path.pop_if(|last| *last == b'/');
+    paths.comparable(path.get(1..).unwrap_or_default()).into_owned()
+}
+
 /// True when a URL library that is given a base would take the beginning for a host.
 fn names_host(path: &[u8]) -> bool {
     matches!(path, [b'/' | b'\\', b'/' | b'\\', ..])

@@ -13,11 +13,14 @@ use core::net::IpAddr;
 use crate::document::key::KeyPart;
 use crate::document::rule::OnMissing;
 use crate::facts::{Entry, Facts};
+use crate::http::readings::segment;
 use crate::json::problem::Problem;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::rule::Rule;
-use crate::request::key::{write_given, write_part, write_shared_key, write_text};
+use crate::request::key::{
+    write_given, write_given_fact, write_part, write_shared_key, write_text,
+};
 use crate::request::lazy::{Buffers, Request};
 
 /// One client of a rule.
@@ -150,82 +153,118 @@ impl Policy {
         }
         out.extend_from_slice(&group.identity().to_le_bytes());
         for (i, (part, value)) in group.key.iter().zip(values).enumerate() {
-            let name = part.about().name;
-            let wrong = |why: &str| Problem::new(&format!("key[{i}]"), format!("{name}: {why}"));
-            let is_given = match part {
-                KeyPart::ClientIp => {
-                    let address: IpAddr = value.parse().map_err(|_| wrong("is no address"))?;
-                    write_given(out, |out| {
-                        self.settings.prefixes.group(address, |bytes| out.extend(bytes));
-                    });
-                    true
-                }
-                KeyPart::PathParam(_) => {
-                    write_given(out, |out| out.extend(value.as_bytes()));
-                    true
-                }
-                KeyPart::Country | KeyPart::Asn => {
-                    write_given(out, |out| out.extend(value.to_ascii_uppercase().as_bytes()));
-                    true
-                }
-                _ => {
-                    let facts = Given { part, value };
-                    let mut buffers = Buffers::default();
-                    let request = Request::new(&facts, &self.settings, &mut buffers);
-                    write_part(part, rule, &request, out)
-                        .map_err(|_| wrong("a request with it cannot be read"))?
-                }
+            let wrong = |why: &str| {
+                Problem::new(&format!("key[{i}]"), format!("{}: {why}", part.about().name))
             };
-            if !is_given || value.is_empty() {
+            let is_given = self.write_given_part(rule, part, value, out).map_err(wrong)?;
+            if !is_given {
                 return Err(wrong("no request has this value"));
             }
         }
         Ok(())
     }
+
+    /// Appends one part as a request with this value has it; false when no request has it.
+    ///
+    /// # Errors
+    /// Why it is not a value of this part.
+    fn write_given_part(
+        &self,
+        rule: &Rule,
+        part: &KeyPart,
+        value: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, &'static str> {
+        let mut request = |facts: Given<'_>| {
+            let mut buffers = Buffers::default();
+            let request = Request::new(&facts, &self.settings, &mut buffers);
+            if rule.reads_in_dispute(part, request.paths()) {
+                return Err(UNREADABLE);
+            }
+            write_part(part, rule, &request, out).map_err(|_| UNREADABLE)
+        };
+        let none = Given::default();
+        let text = Some(value.as_bytes());
+        match part {
+            KeyPart::Method => request(Given { method: text, ..none }),
+            KeyPart::Path => request(Given { target: Some(value.into()), ..none }),
+            KeyPart::Query(name, _) => {
+                let target = format!("/?{}={}", escaped(name), escaped(value));
+                request(Given { target: Some(target), ..none })
+            }
+            KeyPart::Host => request(Given { host: text, ..none }),
+            KeyPart::Header(name, _) => {
+                request(Given { header: Some((&name.0, value.into())), ..none })
+            }
+            KeyPart::Cookie(name, _) => {
+                request(Given { header: Some(("cookie", cookie(name, value).into())), ..none })
+            }
+            KeyPart::Route => request(Given { route: text, ..none }),
+            KeyPart::JwtClaim(name) => request(Given { claim: Some((name, value)), ..none }),
+            KeyPart::Descriptor(key) => request(Given { entry: Some((key, value)), ..none }),
+            KeyPart::ClientIp => {
+                let address: IpAddr = value.parse().map_err(|_| "is no address")?;
+                write_given(out, |out| {
+                    self.settings.prefixes.group(address, |bytes| out.extend(bytes));
+                });
+                Ok(true)
+            }
+            KeyPart::PathParam(_) => {
+                let segment = segment(value.as_bytes(), self.settings.escaped_slashes);
+                write_given(out, |out| out.extend(&segment));
+                Ok(!segment.is_empty())
+            }
+            // Whether a header or the platform has it: both are read alike.
+            KeyPart::Country | KeyPart::Asn => {
+                write_given_fact(value.as_bytes(), self.settings.repeated, out)
+                    .map_err(|_| UNREADABLE)?;
+                Ok(true)
+            }
+        }
+    }
+}
+
+const UNREADABLE: &str = "a request with it cannot be read";
+
+/// `text` as any query may have it.
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// A cookie as a request has it: a separator within its value is escaped, or the value would end
+/// there and be that of another client.
+fn cookie(name: &str, value: &str) -> String {
+    format!("{name}={}", value.replace(';', "%3B").replace(',', "%2C"))
 }
 
 /// A request that has nothing but one part of a key.
+#[derive(Default)]
 struct Given<'a> {
-    part: &'a KeyPart,
-    value: &'a str,
-}
-
-impl Given<'_> {
-    fn value(&self) -> Cow<'_, [u8]> {
-        self.value.as_bytes().into()
-    }
+    method: Option<&'a [u8]>,
+    target: Option<String>,
+    host: Option<&'a [u8]>,
+    header: Option<(&'a str, Cow<'a, str>)>,
+    route: Option<&'a [u8]>,
+    entry: Option<(&'a str, &'a str)>,
+    claim: Option<(&'a str, &'a str)>,
 }
 
 impl Facts for Given<'_> {
     fn method(&self) -> Cow<'_, [u8]> {
-        if *self.part == KeyPart::Method { self.value() } else { b"GET"[..].into() }
+        self.method.unwrap_or(b"GET").into()
     }
 
     fn target(&self) -> Cow<'_, [u8]> {
-        match self.part {
-            KeyPart::Path => self.value(),
-            KeyPart::Query(name, _) => {
-                let escaped = |text: &str| -> String {
-                    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
-                };
-                format!("/?{}={}", escaped(name), escaped(self.value)).into_bytes().into()
-            }
-            _ => b"/"[..].into(),
-        }
+        self.target.as_deref().unwrap_or("/").as_bytes().into()
     }
 
     fn host(&self) -> Cow<'_, [u8]> {
-        if *self.part == KeyPart::Host { self.value() } else { Cow::Borrowed(b"") }
+        self.host.unwrap_or_default().into()
     }
 
     fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        match self.part {
-            KeyPart::Header(header, _) if header.0 == name => Some(self.value()),
-            KeyPart::Cookie(cookie, _) if name == "cookie" => {
-                Some([cookie.as_bytes(), b"=", self.value.as_bytes()].concat().into())
-            }
-            _ => None,
-        }
+        let (_, value) = self.header.as_ref().filter(|(known, _)| *known == name)?;
+        Some(value.as_bytes().into())
     }
 
     fn peer(&self) -> Option<IpAddr> {
@@ -233,22 +272,16 @@ impl Facts for Given<'_> {
     }
 
     fn route(&self) -> Option<Cow<'_, [u8]>> {
-        (*self.part == KeyPart::Route).then(|| self.value())
+        self.route.map(Cow::Borrowed)
     }
 
     fn entry(&self, index: usize) -> Option<Entry<'_>> {
-        match self.part {
-            KeyPart::Descriptor(key) if index == 0 => {
-                Some(Entry::new(key.as_bytes(), self.value.as_bytes()))
-            }
-            _ => None,
-        }
+        let (key, value) = self.entry.filter(|_| index == 0)?;
+        Some(Entry::new(key.as_bytes(), value.as_bytes()))
     }
 
     fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
-        match self.part {
-            KeyPart::JwtClaim(claim) if claim == name => Some(self.value()),
-            _ => None,
-        }
+        let (_, value) = self.claim.filter(|(known, _)| *known == name)?;
+        Some(value.as_bytes().into())
     }
 }

@@ -59,6 +59,22 @@ pub(crate) fn write_given(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     write_len(start, out);
 }
 
+/// Appends what is said about the client, as a part.
+///
+/// # Errors
+/// It has several values, and none of them is meant.
+pub(crate) fn write_given_fact(
+    fact: &[u8],
+    repeated: Repeated,
+    out: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    let start = out.len();
+    out.extend_from_slice(&MISSING.to_le_bytes());
+    write_fact(Some(fact.into()), repeated, out)?;
+    write_len(start, out);
+    Ok(())
+}
+
 /// Appends one part; false when it is missing, which is appended too.
 ///
 /// # Errors
