@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -238,6 +238,13 @@ pub(crate) struct SimulateArgs {
     pub(crate) trace: Option<u32>,
     #[command(flatten)]
     pub(crate) outputs: Outputs,
+}
+
+impl SimulateArgs {
+    /// The files that are read.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &Path> {
+        self.policy.iter().chain(&self.traffic).chain(&self.tenants).map(PathBuf::as_path)
+    }
 }
 
 /// A fault of a clock, as the traffic document has it.

@@ -1,16 +1,16 @@
 //! `tollgate compile`: a policy as bytes, for whoever enforces it without reading its document.
 //!
 //! Invariant: what is written is read again before, and is the policy that was compiled. The file
-//! is replaced as a whole, or stays as it was. It is as secret as the document.
+//! is written as every output is (`output_file`). It is as secret as the document.
 
-use std::fs;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use tollgate_policy::{Plugin, Surface};
 
 use crate::end::End;
+use crate::output_file::{Content, Force, MODULE, OutputFile, Replaces};
 use crate::source::{self, Source};
 use crate::values::surface_parser;
 use crate::{command, output};
@@ -31,6 +31,8 @@ pub(crate) struct CompileArgs {
     /// BytesValue, or of the field "compiled" of a Struct
     #[arg(long)]
     pub(crate) base64: bool,
+    #[command(flatten)]
+    pub(crate) force: Force,
 }
 
 /// Compiles and writes; warnings go to the standard error.
@@ -58,9 +60,10 @@ pub(crate) fn run(args: &CompileArgs) -> Result<(), End> {
     match &args.output {
         Some(path) => {
             if path.extension().is_some_and(|extension| extension == "mjs") {
-                bytes = format!("export default \"{}\";\n", plugin.to_compiled_text()).into();
+                bytes = format!("{MODULE}{}\";\n", plugin.to_compiled_text()).into();
             }
-            replace(path, &bytes).map_err(|error| End::UnwrittenFile(path.clone(), error))?;
+            let (inputs, replaces) = ([args.policy.as_path()], Replaces::by(args.force));
+            OutputFile::new(path, inputs, Content::Compiled, replaces)?.write(&bytes)?;
             let surface = args.surface.name();
             output::raw(&format!("{}: {} bytes, for {surface}\n", path.display(), bytes.len()))
         }
@@ -70,16 +73,4 @@ pub(crate) fn run(args: &CompileArgs) -> Result<(), End> {
         }
         None => output::bytes(&bytes),
     }
-}
-
-/// Writes a file beside `path` and puts it in its place.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".partial");
-    let beside = PathBuf::from(beside);
-    let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside); // what could not be written may not be there
-    }
-    written
 }

@@ -20,6 +20,7 @@ mod envoy;
 mod explain;
 mod input;
 mod output;
+mod output_file;
 mod outputs;
 mod ratelimit;
 mod live;

@@ -3,7 +3,7 @@
 //! Invariant: the page is written first, so that one that cannot be written is known before
 //! anything is printed; a page in a file changes nothing of what is printed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -11,6 +11,7 @@ use tollgate_report::{Part, Report};
 
 use crate::end::End;
 use crate::output::{self, Page};
+use crate::output_file::{Content, Force, OutputFile, Replaces};
 
 /// The width of text that no terminal shows.
 const WIDTH: usize = 100;
@@ -30,17 +31,47 @@ pub(crate) struct Outputs {
     /// Write the report as one HTML page, besides what is printed; - prints it instead
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) force: Force,
 }
 
 impl Outputs {
-    /// Writes a report in the form that was asked for; `data` is what `--json` prints.
-    pub(crate) fn write(&self, data: &impl Serialize, report: &Report) -> Result<(), End> {
-        if let Some(path) = &self.html {
-            if path.as_os_str() == "-" {
-                return self.print_page(report);
+    /// The file of the page, for a command that reads `inputs`: asked before they are read, so
+    /// that no report is made in vain.
+    ///
+    /// # Errors
+    /// The page may not be written there, or cannot be printed.
+    pub(crate) fn file<'p>(
+        &'p self,
+        inputs: impl IntoIterator<Item = &'p Path>,
+    ) -> Result<Option<OutputFile<'p>>, End> {
+        match self.html.as_deref() {
+            None => Ok(None),
+            Some(path) if path.as_os_str() != "-" => {
+                let replaces = Replaces::by(self.force);
+                OutputFile::new(path, inputs, Content::Page, replaces).map(Some)
             }
-            let written = std::fs::write(path, report.to_html());
-            written.map_err(|error| End::UnwrittenFile(path.clone(), error))?;
+            Some(_) if self.json || self.csv => {
+                let message =
+                    "--html - prints the page alone: give a file, or leave out --json and --csv";
+                Err(End::Misuse(message.to_owned()))
+            }
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// Writes a report in the form that was asked for; `data` is what `--json` prints, `file` that
+    /// of the page.
+    pub(crate) fn write(
+        &self,
+        file: Option<&OutputFile<'_>>,
+        data: &impl Serialize,
+        report: &Report,
+    ) -> Result<(), End> {
+        match file {
+            Some(file) => file.write(report.to_html().as_bytes())?,
+            None if self.html.is_some() => return output::raw(&report.to_html()),
+            None => {}
         }
         match (self.json, self.csv) {
             (true, _) => output::json(data),
@@ -54,15 +85,6 @@ impl Outputs {
                 page.out()
             }
         }
-    }
-
-    fn print_page(&self, report: &Report) -> Result<(), End> {
-        if self.json || self.csv {
-            let message =
-                "--html - prints the page alone: give a file, or leave out --json and --csv";
-            return Err(End::Misuse(message.to_owned()));
-        }
-        output::raw(&report.to_html())
     }
 }
 

@@ -18,6 +18,9 @@ const MOST_UNBROKEN: usize = 40;
 /// What the browser may do for this page: apply the one style in it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
+/// The mark within the first kilobyte of every page.
+pub const GENERATOR: &str = "<meta name=\"generator\" content=\"tollgate\"/>";
+
 impl Report {
     /// The report as one HTML page.
     #[must_use]
@@ -64,6 +67,7 @@ impl Page {
         markup.empty("meta", &[("name", &"viewport"), ("content", &view)]);
         markup.empty("meta", &[("name", &"color-scheme"), ("content", &"light dark")]);
         markup.empty("meta", &[("name", &"referrer"), ("content", &"no-referrer")]);
+        markup.empty("meta", &[("name", &"generator"), ("content", &"tollgate")]);
         markup.element("title", &[], title);
         markup.style(&sheet());
         markup.close_line();

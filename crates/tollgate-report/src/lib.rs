@@ -43,6 +43,7 @@ mod table;
 mod words;
 mod visible;
 
+pub use html::GENERATOR;
 pub use model::{Block, Figure, Figures, Report, Section};
 pub use palette::Theme;
 pub use plot::{Axis, Mark, Plot, Series, Shape};

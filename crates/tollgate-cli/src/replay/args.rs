@@ -2,7 +2,7 @@
 //!
 //! Invariant: what cannot mean anything is refused before a log is read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tollgate_access_log::{Field, Format};
@@ -79,6 +79,12 @@ impl ReplayArgs {
     /// True when nothing of the logs may be shown.
     pub(crate) const fn is_private(&self) -> bool {
         self.private || self.private_key.is_some()
+    }
+
+    /// The files that are read.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let policies = [&self.policy].into_iter().chain(&self.against);
+        policies.chain(&self.logs).chain(&self.tenants).map(PathBuf::as_path)
     }
 
     /// What is given beside the logs.

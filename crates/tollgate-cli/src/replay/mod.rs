@@ -40,6 +40,7 @@ use crate::tenants::Tenants;
 /// Replays what is named and prints the report.
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
     check(args)?;
+    let page = args.outputs.file(args.inputs())?;
     let (file, policy) = policy(&args.policy, args.surface)?;
     let other = args.against.as_deref().map(|path| self::policy(path, args.surface)).transpose()?;
     let given = args.given()?;
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
     }
     summary.fail_if = args.fail_if.iter().map(|condition| condition.check(&summary)).collect();
     let title = format!("Replay of {} through {file}", names(&inputs));
-    args.outputs.write(&summary, &summary.report(&title))?;
+    args.outputs.write(page.as_ref(), &summary, &summary.report(&title))?;
     judge(args, &summary, reads_client, interrupt.is_wanted())
 }
 
@@ -174,8 +175,7 @@ impl Job<'_> {
 /// What makes no sense together.
 fn check(args: &ReplayArgs) -> Result<(), End> {
     let is_standard = |path: &Path| path.as_os_str() == "-";
-    let inputs = args.logs.iter().chain([&args.policy]).chain(&args.against);
-    if inputs.filter(|path| is_standard(path)).count() > 1 {
+    if args.inputs().filter(|path| is_standard(path)).count() > 1 {
         return Err(End::Misuse("the standard input can be read once; name - once".to_owned()));
     }
     if args.against.is_none() && args.fail_if.iter().any(|condition| condition.is_about_a_change())

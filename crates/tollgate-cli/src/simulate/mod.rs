@@ -36,6 +36,7 @@ struct Found<'f> {
 
 /// Runs the simulation and prints what came of it.
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), End> {
+    let page = args.outputs.file(args.inputs())?;
     let setup = Setup::new(args)?;
     let mut run = Run::new(Arc::clone(&setup.policy), &setup.traffic, args.seed);
     if let Some(tenants) = &setup.tenants {
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), End> {
     let table = run.table();
     let (notes, trace) = (setup.notes(), args.trace.map(|_| &watch.trace));
     let found = Found { table: &table, notes: &notes, trace };
-    args.outputs.write(&found, &report::report(args, &setup, &table, &watch))
+    args.outputs.write(page.as_ref(), &found, &report::report(args, &setup, &table, &watch))
 }
 
 fn words(progress: Progress, setup: &Setup) -> String {
