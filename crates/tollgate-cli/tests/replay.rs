@@ -511,3 +511,56 @@ fn a_header_that_is_none_is_not_shown_in_private() {
     let ran = run(&[]);
     assert!(ran.stderr.starts_with(&format!("{message}, but 2026")), "{ran:?}");
 }
+
+/// 60 clients with up to 20 requests in a minute, and two who send 200; one of them is never
+/// limited by the policy.
+fn abused_log() -> String {
+    let mut lines = Vec::new();
+    for client in 0..60 {
+        let times = (0..1 + client % 20).map(|i| i * 3);
+        lines.extend(times.map(|at| (at, format!("10.0.0.{client}"), "/")));
+    }
+    for (client, target) in [("192.0.2.1", "/"), ("192.0.2.2", "/")] {
+        lines.extend((0..200).map(|i| (i * 60 / 200, client.to_owned(), target)));
+    }
+    lines.sort();
+    let line = |(at, client, target): (u32, String, &str)| {
+        format!("{client} - - [01/Jan/2026:00:00:{at:02} +0000] \"GET {target} HTTP/1.1\" 200 1\n")
+    };
+    lines.into_iter().map(line).collect()
+}
+
+// Guards: a suggestion of the abusers' own rate, because they are more than 1 % of the clients.
+#[test]
+fn the_whole_range_of_limits_is_shown_and_the_gap_below_abusers_named() {
+    let folder = scratch("abused");
+    std::fs::write(folder.join("abused.log"), abused_log()).unwrap();
+    let policy = r#"{"version": 1, "rules": [{"name": "each", "key": ["client_ip"],
+        "quotas": [{"limit": 1000, "window": "1m"}]}]}"#;
+    std::fs::write(folder.join("loose.json"), policy).unwrap();
+    let words = ["replay", "loose.json", "abused.log", "--suggest", "--touch", "4%"];
+    let ran = tollgate(&folder, &words);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let said = ran.stdout;
+    assert!(said.contains("any limit here denies the same 2 clients."), "{said}");
+    assert!(said.contains("192.0.2.2") && said.contains("192.0.2.1"), "{said}");
+    assert!(said.contains("4 %"), "{said}");
+    let ran = tollgate(&folder, &[&words[..], &["--json"]].concat());
+    let said: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let suggestion = &said["suggestions"][0];
+    let heaviest = &suggestion["heaviest"];
+    assert_eq!(heaviest.as_array().unwrap().len(), 10);
+    assert_eq!(heaviest[0]["key"], "192.0.2.1");
+    assert_eq!((&heaviest[0]["greatest"], &heaviest[0]["requests"]), (&200.into(), &200.into()));
+    assert_eq!(heaviest[0]["limited"], 0);
+    let gap = &suggestion["gap"];
+    assert!(gap["from"].as_u64().unwrap() <= 21 && gap["to"].as_u64().unwrap() >= 100, "{gap}");
+    let clients = suggestion["curve"].as_array().unwrap().iter();
+    let clients: Vec<u64> =
+        clients.map(|step| step["replayed"]["clients"].as_u64().unwrap()).collect();
+    assert!(clients.is_sorted_by(|a, b| a >= b) && clients.len() > 6, "{clients:?}");
+    // Nothing of the log is shown to strangers, and nothing is asked for without --suggest.
+    let ran = tollgate(&folder, &[&words[..], &["--private"]].concat());
+    assert!(!ran.stdout.contains("192.0.2") && ran.stdout.contains("key "), "{}", ran.stdout);
+    assert_eq!(tollgate(&folder, &["replay", "loose.json", "abused.log", "--touch", "4%"]).code, 2);
+}

@@ -72,7 +72,8 @@ pub(crate) fn hidden_line(secret: &[u8; 16], line: &str) -> String {
     format!("line {:016x}", hasher.finish())
 }
 
-fn hidden(hash: u64) -> String {
+/// What stands for a key that is not shown.
+pub(crate) fn hidden(hash: u64) -> String {
     format!("key {hash:016x}")
 }
 

@@ -13,6 +13,7 @@ mod summarise;
 mod tenants;
 mod replay;
 mod shortcuts;
+mod observed;
 mod lane;
 mod facts;
 mod needs;

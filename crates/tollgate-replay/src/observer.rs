@@ -26,6 +26,17 @@ pub struct Counted {
 pub trait Observer {
     /// A rule counts a request.
     fn counted(&mut self, request: Counted);
+
+    /// True when it wants to know whose key this is.
+    fn wants_label(&self, quota_set: usize, key: u64) -> bool {
+        let _ = (quota_set, key);
+        false
+    }
+
+    /// Whose key it is, as reports show it.
+    fn labelled(&mut self, quota_set: usize, key: u64, label: String) {
+        let _ = (quota_set, key, label);
+    }
 }
 
 /// Nobody.

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use siphasher::sip::SipHasher13;
 use tollgate_access_log::{Batch, Client, Record};
 use tollgate_core::Timestamp;
-use tollgate_policy::{Policy, RuleResult};
-use tollgate_sim::{Decided, Fate};
+use tollgate_policy::Policy;
+use tollgate_sim::Fate;
 
 use crate::clients::{ClientTable, Marks};
 use crate::facts::Request;
@@ -22,6 +22,7 @@ use crate::given::{Given, GivenClient};
 use crate::label::Label;
 use crate::lane::{DELAYED, DENIED, Lane, MARKED, Reading, SHADOWED, UNREADABLE};
 use crate::names::Names;
+use crate::observed::{label_keys, tell};
 use crate::observer::{Counted, Observer};
 use crate::options::{Options, REFUSED};
 use crate::shortcuts::{Hint, Shortcuts};
@@ -224,6 +225,8 @@ impl<O: Observer> Replay<O> {
             let decided = node.decide(&facts, now, status);
             if i == 0 {
                 tell(&mut self.observer, &decided, status);
+                let label = Label { is_private: self.options.is_private };
+                label_keys(&mut self.observer, &decided, label, name);
             }
             match decided.fate() {
                 Fate::Waiting => waits |= bit(i),
@@ -359,19 +362,6 @@ impl<O: Observer> Replay<O> {
             label.request(record.method().unwrap_or_default(), record.target().unwrap_or_default())
         };
         (shown < self.options.top).then(text)
-    }
-}
-
-/// Tells `observer` of every rule that counts the request.
-fn tell(observer: &mut impl Observer, decided: &Decided<'_>, status: u16) {
-    let (at, rules) = (decided.arrival().at, decided.policy().rules());
-    for rule in decided.rules() {
-        let Some(key) = rule.key_hash else { continue };
-        let is_over = !matches!(rule.result, RuleResult::Allowed | RuleResult::Failed);
-        let is_charged = rules.get(rule.rule).is_none_or(|r| r.is_charged_by(Some(status)));
-        let cost = if is_charged { rule.cost } else { 0 };
-        let quota_set = rule.quota_set;
-        observer.counted(Counted { rule: rule.rule, quota_set, key, at, cost, is_over });
     }
 }
 

@@ -8,6 +8,7 @@ use clap::Args;
 use tollgate_access_log::{Field, Format};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Surface;
+use tollgate_replay::suggest::Share;
 use tollgate_replay::{FailIf, Given};
 
 use crate::end::End;
@@ -52,9 +53,13 @@ pub(crate) struct ReplayArgs {
     /// Compare with another policy: what changes from that one to this one
     #[arg(long, value_name = "POLICY")]
     pub(crate) against: Option<PathBuf>,
-    /// Suggest limits that would touch nobody, 0.1 % and 1 % of the clients
+    /// Show what each limit would do, the widest gap between clients, the heaviest clients, and
+    /// limits that would touch no client, 0.1 % and 1 % of them
     #[arg(long)]
     pub(crate) suggest: bool,
+    /// Suggest a limit that would touch at most this share of the clients, too, as in 3%
+    #[arg(long, value_name = "SHARE", requires = "suggest", value_parser = Share::parse)]
+    pub(crate) touch: Option<Share>,
     /// For --suggest: copy a log that can be read once only, as it comes, up to this size, to try
     /// the suggested limits on it; 0 for none
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]

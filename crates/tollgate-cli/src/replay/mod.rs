@@ -19,7 +19,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tollgate_access_log::{Bounds, Field, Format};
 use tollgate_policy::{Fact, Policy, Surface};
-use tollgate_replay::suggest::{Bounds as SuggestBounds, Suggest};
+use tollgate_replay::suggest::{Bounds as SuggestBounds, Share, Suggest};
 use tollgate_replay::{
     Checked, Given, LogCounts, Need, Observer, Options, Replay, Summary, needs, wanted,
 };
@@ -74,6 +74,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), End> {
         formats,
         fields,
         bounds: Bounds { out_of_order_ns: args.out_of_order.as_nanos(), ..Bounds::default() },
+        touch: args.touch,
         interrupt: &interrupt,
     };
     let mut summary =
@@ -99,6 +100,7 @@ struct Job<'j> {
     formats: Vec<Format>,
     fields: Vec<Field>,
     bounds: Bounds,
+    touch: Option<Share>,
     interrupt: &'j Interrupt,
 }
 
@@ -149,6 +151,10 @@ impl Job<'_> {
     /// Reads the logs, and reads them once more to try the suggested limits, if they can be.
     fn suggested(&mut self, inputs: &mut [Input]) -> Result<Summary, End> {
         let suggest = Suggest::new(&self.policy, SuggestBounds::default());
+        let suggest = match self.touch {
+            Some(share) => suggest.touching(share),
+            None => suggest,
+        };
         let (mut summary, suggest) = self.pass(inputs, suggest)?;
         let second = suggest.second_pass();
         let (second, tried) = match inputs.iter().try_for_each(Input::can_be_read_again) {

@@ -4,7 +4,7 @@
 
 use tollgate_report::{Cell, Column, Kind, Section, Table};
 
-use crate::suggest::{InParts, Sample, Suggestion};
+use crate::suggest::{Gap, HeavyClient, InParts, Sample, Suggestion};
 
 pub(super) fn suggested(section: &mut Section, suggestions: &[Suggestion]) {
     let (mut counts, mut limits) = (counts_table(), limits_table());
@@ -33,7 +33,16 @@ pub(super) fn suggested(section: &mut Section, suggestions: &[Suggestion]) {
             ]);
         }
     }
-    section.table(counts).table(limits);
+    section.table(counts);
+    section.table(curve_table(suggestions));
+    for suggestion in suggestions {
+        section.text(gap_in_words(suggestion));
+        let line = suggestion.gap.as_ref().and_then(|gap| gap.line.as_ref());
+        if let Some(line) = line {
+            section.text("The quota in the middle of the gap:").code(line);
+        }
+    }
+    section.table(heaviest_table(suggestions)).table(limits);
     for suggestion in suggestions {
         for note in notes(suggestion) {
             section.text(note);
@@ -59,6 +68,80 @@ fn counts_table() -> Table {
         .column(Column::count("99 % at most"))
         .column(Column::count("99.9 % at most"))
         .column(Column::count("greatest"))
+}
+
+/// What every limit would do, from the one that half of the clients keep to the one that all do.
+fn curve_table(suggestions: &[Suggestion]) -> Table {
+    let mut table = Table::new("curve", "What each limit would do, tried by itself")
+        .column(Column::text("rule"))
+        .column(Column::text("quota"))
+        .column(Column::count("limit"))
+        .column(Column::count("clients over it"))
+        .column(Column::count("clients denied"))
+        .column(Column::share("of clients"))
+        .column(Column::count("requests denied"))
+        .column(Column::share("of requests"));
+    for suggestion in suggestions {
+        let clients = suggestion.sample.map_or(suggestion.clients, |sample| sample.keys);
+        for step in &suggestion.curve {
+            let replayed = step.replayed.as_ref();
+            table.push([
+                Cell::text(named(suggestion)),
+                Cell::text(&suggestion.quota),
+                Cell::Count(step.limit),
+                Cell::Count(step.exceed),
+                replayed.map_or(Cell::Empty, |r| Cell::Count(r.clients)),
+                replayed.map_or(Cell::Empty, |r| Cell::share(r.clients, clients)),
+                replayed.map_or(Cell::Empty, |r| Cell::Count(r.requests)),
+                replayed.map_or(Cell::Empty, |r| Cell::share(r.requests, suggestion.requests)),
+            ]);
+        }
+    }
+    table
+}
+
+fn heaviest_table(suggestions: &[Suggestion]) -> Table {
+    let mut table = Table::new("heaviest", "The heaviest clients, limited or not")
+        .column(Column::text("rule"))
+        .column(Column::text("quota"))
+        .column(Column::text("client"))
+        .column(Column::count("most in a window"))
+        .column(Column::count("requests"))
+        .column(Column::count("limited now"));
+    for suggestion in suggestions {
+        for HeavyClient { key, greatest, requests, limited } in &suggestion.heaviest {
+            table.push([
+                Cell::text(named(suggestion)),
+                Cell::text(&suggestion.quota),
+                Cell::text(key),
+                Cell::Count(*greatest),
+                requests.map_or(Cell::Empty, Cell::Count),
+                limited.map_or(Cell::Empty, Cell::Count),
+            ]);
+        }
+    }
+    table
+}
+
+/// Where the choice of a limit hardly matters.
+fn gap_in_words(suggestion: &Suggestion) -> String {
+    let name = named(suggestion);
+    let Some(Gap { from, to, clients, is_replayed, .. }) = &suggestion.gap else {
+        return format!(
+            "{name}: no wide gap between the clients' counts; every limit is a choice of whom it touches."
+        );
+    };
+    let clients = match clients {
+        1 => "1 client".to_owned(),
+        many => format!("{many} clients"),
+    };
+    if *is_replayed {
+        format!("{name}: between {from} and {to}, any limit here denies the same {clients}.")
+    } else {
+        format!(
+            "{name}: between {from} and {to}, any limit here is exceeded by the same {clients}."
+        )
+    }
 }
 
 fn limits_table() -> Table {
@@ -95,7 +178,7 @@ fn notes(suggestion: &Suggestion) -> Vec<String> {
         ));
     }
     for limit in &suggestion.limits {
-        let wished = limit.wished_percent;
+        let wished = &limit.wished_percent;
         match &limit.replayed {
             _ if limit.limit.is_none() => {
                 said.push(format!("{name}: no quota for {wished} %: {}.", limit.line));

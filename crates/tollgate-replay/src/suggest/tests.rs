@@ -179,7 +179,7 @@ fn beyond_the_bound_on_keys_a_sample_is_within_its_stated_error() {
         let estimated = kept.len() * sample.one_in();
         let off = estimated.abs_diff(keys);
         assert!(off * off < 9 * keys * sample.one_in(), "{estimated} clients of {keys}");
-        for share in [Share::OneInThousand, Share::OneInHundred] {
+        for share in [Share::USUAL[1], Share::USUAL[2]] {
             let limit = kept.exceeded_by_at_most(share.of(kept.len()));
             // What all clients exceed that limit by, beside what the sample's do.
             let (of_all, of_kept) = (exact.above(limit) as f64, kept.above(limit) as f64);
@@ -227,27 +227,34 @@ fn suggested(policy: &Policy, asked: &[Asked], bounds: Bounds) -> Vec<Suggestion
     second.finish()
 }
 
-/// Keys that this limiter denies at least once, asked one by one and all of them.
-fn denied_keys(limiter: &Limiter, asked: &[Asked]) -> u64 {
-    let mut states: BTreeMap<u64, (Vec<u8>, bool)> = BTreeMap::new();
+/// Keys that this limiter denies at least once, asked one by one and all of them, and the requests
+/// that it denies.
+fn denied(limiter: &Limiter, asked: &[Asked]) -> (u64, u64) {
+    let mut states: BTreeMap<u64, (Vec<u8>, u64)> = BTreeMap::new();
     for (key, at, cost) in asked {
-        let empty = || (vec![0; limiter.state_len()], false);
+        let empty = || (vec![0; limiter.state_len()], 0);
         let (state, denied) = states.entry(*key).or_insert_with(empty);
-        let decision = limiter.check(state, Timestamp::from_nanos(*at), *cost);
-        *denied |= decision.verdict == Verdict::Deny;
+        let decision = limiter.admit(state, Timestamp::from_nanos(*at), *cost);
+        *denied += u64::from(decision.verdict() == Verdict::Deny);
     }
-    states.into_values().filter(|(_, denied)| *denied).count() as u64
+    let denied = states.values().map(|(_, denied)| *denied);
+    (denied.clone().filter(|denied| *denied > 0).count() as u64, denied.sum())
+}
+
+fn denied_keys(limiter: &Limiter, asked: &[Asked]) -> u64 {
+    denied(limiter, asked).0
 }
 
 /// For every algorithm: the line in the policy, asked about the whole trace, touches exactly as
 /// many clients as the second pass says, though that left out whom it could not touch.
 #[test]
 fn the_replayed_share_is_that_of_the_line() {
-    let (mut raised, mut lowered) = (0, 0);
+    let (mut raised, mut lowered, mut curved) = (0, 0, 0);
     for seed in 0..3 {
         let asked = trace(seed, 80 + seed % 2 * 400, 3000, 250_000_000);
         let asked: Vec<Asked> =
             asked.into_iter().map(|(k, at, cost)| (k, at, cost.min(9))).collect();
+        let peaks = oracle(&asked, 10_000_000_000);
         for algorithm in Algorithm::ALL {
             for strict in [false, true] {
                 let name = algorithm.name();
@@ -259,7 +266,20 @@ fn the_replayed_share_is_that_of_the_line() {
                 let Ok(policy) = Policy::compile(&text, Surface::Library) else { continue };
                 let suggestion = &suggested(&policy, &asked, Bounds::default())[0];
                 let keys = suggestion.clients;
-                for (limit, share) in suggestion.limits.iter().zip(Share::ALL) {
+                let now = *policy.quota_sets()[0].quotas()[0].limiter();
+                for CurveLimit { limit, exceed, replayed } in &suggestion.curve {
+                    let Ok(limiter) = at_limit(&now, *limit) else { continue };
+                    let (clients, requests) = denied(&limiter, &asked);
+                    assert_eq!(
+                        *replayed,
+                        Some(CurveReplayed { clients, requests }),
+                        "{name} {limit}"
+                    );
+                    let above = peaks.values().filter(|peak| *peak > limit).count() as u64;
+                    assert_eq!(*exceed, above, "{name} {limit}");
+                    curved += 1;
+                }
+                for (limit, share) in suggestion.limits.iter().zip(Share::USUAL) {
                     let Some(replayed) = limit.replayed else {
                         assert!(limit.limit.is_none(), "{name}: {limit:?}");
                         continue;
@@ -285,6 +305,7 @@ fn the_replayed_share_is_that_of_the_line() {
         }
     }
     assert!(raised > 5 && lowered > 5, "both directions happen: {raised} {lowered}");
+    assert!(curved > 150, "{curved}");
 }
 
 /// The log is exact, so its replayed share is the counted one.
@@ -368,7 +389,64 @@ fn a_quota_is_valid_whatever_is_suggested() {
     for (limit, millis) in [(1, 1), (999_999, 1), (1, 366 * 86_400_000), (1 << 40, 86_400_000)] {
         let quota = Quota::new(limit, Span::from_millis(millis)).unwrap();
         let now = Limiter::new(Algorithm::Gcra, quota).unwrap();
-        let trial = Trial::new(&now, [limit, limit + 1].into_iter(), 1 << 20);
+        let trial = Trial::new(&now, [limit, limit + 1].into_iter(), &[], 1 << 20);
         assert!(trial.outcome(&now, limit, 0).is_some(), "{limit} {millis}");
     }
+}
+
+/// 288 clients who send at most 43 in a minute, and 8 abusers who send 632 or more.
+fn abused() -> Vec<Asked> {
+    let mut asked = Vec::new();
+    for client in 0..288 {
+        let many = 1 + client % 43;
+        asked.extend((0..many).map(|i| (hash(client), i * 1_300_000_000 + client, 1)));
+    }
+    for abuser in 0..8 {
+        let many = 632 + abuser * 10;
+        asked.extend((0..many).map(|i| (hash(1_000 + abuser), i * 60_000_000_000 / many, 1)));
+    }
+    asked.sort_by_key(|(_, at, _)| *at);
+    asked
+}
+
+// Guards: a limit of 363 per minute for 1 % of the clients, which is the rate of the abusers.
+#[test]
+fn the_gap_below_the_abusers_is_named() {
+    let asked = abused();
+    let policy = policy(r#"{"limit":10,"window":"1m"}"#, r#""client_ip""#);
+    let suggestion = &suggested(&policy, &asked, Bounds::default())[0];
+    let gap = suggestion.gap.as_ref().unwrap();
+    assert_eq!((gap.clients, gap.is_replayed), (8, true), "{gap:?}");
+    assert!(gap.from <= 45 && (300..632).contains(&gap.to), "{gap:?}");
+    let now = *policy.quota_sets()[0].quotas()[0].limiter();
+    for limit in (gap.from..=gap.to).step_by(7).chain([gap.to]) {
+        assert_eq!(denied_keys(&at_limit(&now, limit).unwrap(), &asked), 8, "{limit}");
+    }
+    let line = gap.line.as_ref().unwrap();
+    let line = self::policy(line, r#""client_ip""#);
+    assert_eq!(denied_keys(line.quota_sets()[0].quotas()[0].limiter(), &asked), 8);
+    // The heaviest are listed by what they use.
+    let heaviest: Vec<u64> = suggestion.heaviest.iter().map(|client| client.greatest).collect();
+    assert_eq!(heaviest, [702, 692, 682, 672, 662, 652, 642, 632, 43, 43]);
+}
+
+#[test]
+fn a_share_of_ones_own_is_suggested_among_the_others() {
+    let asked = abused();
+    let policy = policy(r#"{"limit":10,"window":"1m"}"#, r#""client_ip""#);
+    let mut first = Suggest::new(&policy, Bounds::default()).touching(Share::parse("3%").unwrap());
+    for (key, at, cost) in &asked {
+        first.push(0, *key, Timestamp::from_nanos(*at), *cost);
+    }
+    let mut second = first.second_pass();
+    for (key, at, cost) in &asked {
+        second.push(0, *key, Timestamp::from_nanos(*at), *cost);
+    }
+    let suggestion = &second.finish()[0];
+    let wished: Vec<&str> =
+        suggestion.limits.iter().map(|limit| limit.wished_percent.as_str()).collect();
+    assert_eq!(wished, ["0", "0.1", "1", "3"]);
+    let limit = &suggestion.limits[3];
+    let touched = limit.replayed.unwrap();
+    assert_eq!((limit.counted, touched.touched, touched.of), (43, 8, 296), "{limit:?}");
 }

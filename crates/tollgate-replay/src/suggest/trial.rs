@@ -31,14 +31,17 @@ struct Candidate {
     spared: u64,
     /// Where its states end behind those of the lower limits.
     end: usize,
+    /// Keys that it denied at least once.
     denied: u64,
+    /// Requests that it denied.
+    requests: u64,
 }
 
 /// One key that may be denied.
 #[derive(Debug)]
 struct Tried {
     /// A bit for each candidate that denied it.
-    denied: u64,
+    denied: u128,
     states: Box<[u8]>,
 }
 
@@ -59,19 +62,28 @@ pub(super) struct Outcome {
     pub limiter: Limiter,
     /// Keys that it denied at least once.
     pub denied: u64,
+    /// Requests that it denied.
+    pub requests: u64,
 }
 
 impl Trial {
-    /// A trial of these limits and of the higher ones that may be needed instead of them.
-    pub fn new(now: &Limiter, limits: impl Iterator<Item = u64>, most_bytes: usize) -> Self {
-        let limiters = limits.flat_map(|limit| ladder(now, limit));
+    /// A trial of these limits and of the higher ones that may be needed instead of them, and of
+    /// the limits of a curve.
+    pub fn new(
+        now: &Limiter,
+        limits: impl Iterator<Item = u64>,
+        curve: &[u64],
+        most_bytes: usize,
+    ) -> Self {
+        let curve = curve.iter().map(|limit| at_limit(now, *limit));
+        let limiters = limits.flat_map(|limit| ladder(now, limit)).chain(curve);
         let mut limiters: Vec<Limiter> = limiters.filter_map(Result::ok).collect();
         limiters.sort_by_key(|limiter| limiter.quota().limit());
         limiters.dedup_by_key(|limiter| limiter.quota().limit());
         let mut end = 0_usize;
         let candidates = limiters.into_iter().map(|limiter| {
             end = end.saturating_add(limiter.state_len());
-            Candidate { spared: spared(&limiter), limiter, end, denied: 0 }
+            Candidate { spared: spared(&limiter), limiter, end, denied: 0, requests: 0 }
         });
         Self {
             candidates: candidates.collect(),
@@ -100,9 +112,7 @@ impl Trial {
             self.bytes = self.bytes.saturating_add(end).saturating_add(OF_A_KEY);
             Tried { denied: 0, states: vec![0; end].into() }
         });
-        let before = tried.states.len();
         tried.ask(candidates, at, cost);
-        self.bytes = self.bytes.saturating_sub(before.saturating_sub(tried.states.len()));
         if self.is_left_out() {
             self.tried = HashMap::new();
         }
@@ -125,40 +135,39 @@ impl Trial {
             return None;
         }
         let rungs = ladder(now, limit).filter_map(Result::ok);
-        let of = |limiter: Limiter| {
-            let tried = self.candidates.iter().find(|candidate| candidate.limiter == limiter)?;
-            Some(Outcome { limiter, denied: tried.denied })
-        };
-        let outcomes: Vec<Outcome> = rungs.filter_map(of).collect();
+        let outcomes: Vec<Outcome> = rungs.filter_map(|limiter| self.of(limiter)).collect();
         let too_many = outcomes.iter().rposition(|outcome| outcome.denied > many);
         let first = too_many.map_or(0, |at| at.saturating_add(1));
         outcomes.get(first).or(outcomes.last()).copied()
     }
+
+    /// What came of exactly this limit; `None` when it was not tried.
+    pub fn at(&self, now: &Limiter, limit: u64) -> Option<Outcome> {
+        let limiter = at_limit(now, limit).ok().filter(|_| !self.is_left_out())?;
+        self.of(limiter)
+    }
+
+    fn of(&self, limiter: Limiter) -> Option<Outcome> {
+        let tried = self.candidates.iter().find(|candidate| candidate.limiter == limiter)?;
+        Some(Outcome { limiter, denied: tried.denied, requests: tried.requests })
+    }
 }
 
 /// Bytes of a key in the map beside its states.
-const OF_A_KEY: usize = 48;
+const OF_A_KEY: usize = 64;
 
 impl Tried {
     fn ask(&mut self, candidates: &mut [Candidate], at: Timestamp, cost: u64) {
-        let (mut from, mut bit) = (0, 1_u64);
-        let mut is_left = false;
+        let (mut from, mut bit) = (0, 1_u128);
         for candidate in candidates {
-            if self.denied & bit == 0
-                && let Some(state) = self.states.get_mut(from..candidate.end)
-            {
-                if candidate.limiter.admit(state, at, cost).verdict() == Verdict::Deny {
-                    self.denied |= bit;
-                    candidate.denied = candidate.denied.saturating_add(1);
-                } else {
-                    is_left = true;
-                }
+            let state = self.states.get_mut(from..candidate.end);
+            let verdict = state.map(|state| candidate.limiter.admit(state, at, cost).verdict());
+            if verdict == Some(Verdict::Deny) {
+                candidate.requests = candidate.requests.saturating_add(1);
+                candidate.denied = candidate.denied.saturating_add((self.denied & bit == 0).into());
+                self.denied |= bit;
             }
             (from, bit) = (candidate.end, bit << 1);
-        }
-        if !is_left {
-            // Denied by all of them, once and for all.
-            self.states = Box::default();
         }
     }
 }

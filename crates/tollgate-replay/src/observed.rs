@@ -1,0 +1,39 @@
+//! What an observer of a replay is told of a decided request.
+//!
+//! Invariant: every rule that counts the request is told once; a key is named only to an observer
+//! that wants to show it.
+
+use tollgate_policy::RuleResult;
+use tollgate_sim::Decided;
+
+use crate::label::Label;
+use crate::observer::{Counted, Observer};
+
+/// Tells `observer` of every rule that counts the request.
+pub(crate) fn tell(observer: &mut impl Observer, decided: &Decided<'_>, status: u16) {
+    let (at, rules) = (decided.arrival().at, decided.policy().rules());
+    for rule in decided.rules() {
+        let Some(key) = rule.key_hash else { continue };
+        let is_over = !matches!(rule.result, RuleResult::Allowed | RuleResult::Failed);
+        let is_charged = rules.get(rule.rule).is_none_or(|r| r.is_charged_by(Some(status)));
+        let cost = if is_charged { rule.cost } else { 0 };
+        let quota_set = rule.quota_set;
+        observer.counted(Counted { rule: rule.rule, quota_set, key, at, cost, is_over });
+    }
+}
+
+/// Names the keys that `observer` wants to show.
+pub(crate) fn label_keys(
+    observer: &mut impl Observer,
+    decided: &Decided<'_>,
+    label: Label,
+    name: Option<&[u8]>,
+) {
+    for rule in decided.rules() {
+        let Some(key) = rule.key_hash else { continue };
+        if observer.wants_label(rule.quota_set, key) {
+            let text = label.key(decided.policy(), rule.partition, key, name);
+            observer.labelled(rule.quota_set, key, text);
+        }
+    }
+}
