@@ -36,6 +36,7 @@ static_resources:
         typed_config:
           \"@type\": {MANAGER}
           stat_prefix: ingress
+          use_remote_address: true
           route_config: {{ virtual_hosts: [{{ name: all, domains: [\"*\"], routes: [{{ match: {{ prefix: / }}, direct_response: {{ status: 200 }} }}] }}] }}
           http_filters:
           - name: tollgate
@@ -203,7 +204,7 @@ fn a_file_in_json_is_read_as_json() {
     let text = json!({"static_resources": {"listeners": [{"name": "ingress",
         "address": {"socket_address": {"address": "127.0.0.1", "port_value": 0}},
         "filter_chains": [{"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": {
-            "@type": MANAGER, "stat_prefix": "ingress", "route_config": {},
+            "@type": MANAGER, "stat_prefix": "ingress", "use_remote_address": true, "route_config": {},
             "http_filters": [tollgate(&policy, "t", As::Struct)]}}]}]}]}});
     assert!(both_say(&format!("{text:#}"), "envoy.json") > 4);
 }

@@ -4,8 +4,10 @@
 
 use serde_json::json;
 use tollgate_e2e::http::{Client, Request};
+use tollgate_e2e::http2;
 use tollgate_e2e::identity::Told;
 use tollgate_e2e::identity::format::{Group, corpus};
+use tollgate_e2e::process::{READY_WITHIN, wait_until};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
@@ -76,4 +78,96 @@ fn only_use_remote_address_makes_the_connection_the_client() {
         let mut as_if = |ip| client.send(&Request::get("/").header("x-forwarded-for", ip)).status;
         assert_eq!([as_if("1.2.3.4"), as_if("1.2.3.5")], [200, second]);
     }
+}
+
+/// The policy that reads only the address, so that the filter has no other reason to read headers.
+fn by_address() -> serde_json::Value {
+    json!({"version": 1, "rules": [{
+        "name": "r", "key": ["client_ip"], "quotas": [{"limit": 1000, "window": "1h"}],
+    }]})
+}
+
+/// Starts a manager, lets `request` come, and gives the gauge and how often the log warns.
+fn seen_by(
+    manager: serde_json::Value,
+    policy: &serde_json::Value,
+    requests: &[Request],
+) -> (u64, usize) {
+    let mut listener = Listener::new("main", vec![tollgate(policy, "vm", As::Text)]);
+    listener.manager = manager;
+    let envoy = Setup::new(2, vec![listener]).start();
+    for mut client in envoy.clients(8) {
+        requests.iter().for_each(|request| assert_eq!(client.send(request).status, 200));
+    }
+    let warned = envoy.server.log().matches("a request came without X-Forwarded-For").count();
+    (envoy.stat("wasmcustom.tollgate.unverified_addresses"), warned)
+}
+
+// Guards: a limit by address that any client gets round, and nobody who operates it sees that; and
+// an alarm for a manager that is safe.
+#[test]
+fn an_address_that_envoy_has_not_verified_is_noticed() {
+    let plain = [Request::get("/")];
+    let forwarded = [Request::get("/").header("x-forwarded-for", "203.0.113.9")];
+    let hops = {
+        let mut policy = by_address();
+        policy["client_ip"] = json!({"source": "x-forwarded-for", "trusted_hops": 1});
+        policy
+    };
+    let no_address = json!({"version": 1, "rules": [{
+        "name": "r", "key": [{"header": "x-key"}], "quotas": [{"limit": 1000, "window": "1h"}],
+    }]});
+    let local = json!({"cidr_ranges": [{"address_prefix": "127.0.0.0", "prefix_len": 8}]});
+    let elsewhere = json!([{"name": "xff", "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.http.original_ip_detection.xff.v3.XffConfig",
+        "xff_trusted_cidrs": {"cidrs": [{"address_prefix": "10.0.0.0", "prefix_len": 8}]},
+    }}]);
+    let safe = [
+        (json!({"use_remote_address": true}), by_address(), &plain),
+        (json!({"use_remote_address": true}), by_address(), &forwarded),
+        (json!({"use_remote_address": true, "skip_xff_append": true}), by_address(), &plain),
+        (json!({"use_remote_address": true, "xff_num_trusted_hops": 1}), by_address(), &plain),
+        (
+            json!({"use_remote_address": true, "skip_xff_append": true, "internal_address_config": local}),
+            by_address(),
+            &plain,
+        ),
+        (json!({"original_ip_detection_extensions": elsewhere}), by_address(), &plain),
+        (json!({}), by_address(), &forwarded),
+        (json!({}), hops, &plain),
+        (json!({}), no_address, &plain),
+    ];
+    for (manager, policy, requests) in safe {
+        let shown = format!("{manager} {policy}");
+        assert_eq!(seen_by(manager, &policy, requests), (0, 0), "{shown}");
+    }
+    for manager in [json!({}), json!({"xff_num_trusted_hops": 1})] {
+        let shown = manager.to_string();
+        // One line for all workers; each has a policy of its own that has seen it.
+        assert_eq!(seen_by(manager, &by_address(), &plain), (2, 1), "{shown}");
+    }
+}
+
+#[test]
+fn an_address_is_verified_over_http2_and_once_the_policy_is_replaced() {
+    let listener = |limit: u32, manager| {
+        let policy = json!({"version": 1, "rules": [{
+            "name": "r", "key": ["client_ip"], "quotas": [{"limit": limit, "window": "1h"}],
+        }]});
+        let mut listener = Listener::new("main", vec![tollgate(&policy, "vm", As::Text)]);
+        listener.manager = manager;
+        listener
+    };
+    let first = listener(100, json!({}));
+    let port = first.port;
+    let mut setup = Setup::new(1, vec![first]);
+    setup.dynamic = true;
+    let mut envoy = setup.start();
+    assert_eq!(http2::send(port, &Request::get("/")).status, 200);
+    let gauge = |envoy: &Envoy| envoy.stat("wasmcustom.tollgate.unverified_addresses");
+    assert_eq!(gauge(&envoy), 1);
+    let safe = Listener { port, ..listener(101, json!({"use_remote_address": true})) };
+    assert!(envoy.replace_listeners(&[safe]));
+    assert_eq!(envoy.client().send(&Request::get("/")).status, 200);
+    wait_until("the gauge goes down", READY_WITHIN, || (gauge(&envoy) == 0).then_some(()));
 }

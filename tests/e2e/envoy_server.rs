@@ -342,12 +342,13 @@ const HANDED_OVER_WITHIN: Duration = Duration::from_secs(10);
 const HANDED_OVER_NS: u64 = 150_000_000;
 
 /// What is shown at once.
-const GAUGES: [&str; 7] = [
+const GAUGES: [&str; 8] = [
     "wasmcustom.tollgate.waiting:",
     "wasmcustom.tollgate.waiting_bytes:",
     "wasmcustom.tollgate.memory_bytes:",
     "wasmcustom.tollgate.fleet_paused:",
     "wasmcustom.tollgate.policy_",
+    "wasmcustom.tollgate.unverified_addresses:",
     "http.",
     "listener",
 ];

@@ -12,6 +12,7 @@ use tollgate_policy::Surface;
 
 use crate::end::End;
 use crate::envoy::{Filter, FilterPlace, Filters};
+use crate::manager::Surroundings;
 use crate::output::{self, Page};
 use crate::source;
 use crate::source::{Compiled, Finding, Source};
@@ -51,18 +52,21 @@ struct OfFilter<S> {
     said: S,
 }
 
-/// Answers a question by what `say` says of each policy.
+/// Answers a question by what `say` says of each policy, and of what is around it in a configuration
+/// of Envoy.
 pub(crate) fn run<S: Said>(
     question: &Question<'_>,
-    say: impl Fn(Compiled) -> S,
+    say: impl Fn(Compiled, Option<&Surroundings>) -> S,
 ) -> Result<(), End> {
     let (file, source) = source::load(question.path)?;
     let wanted = question.surfaces.unwrap_or(question.default);
     match source {
         Source::Policy(document) => {
-            one(&say(source::compile(&document, wanted)), &file, question.json)
+            one(&say(source::compile(&document, wanted), None), &file, question.json)
         }
-        Source::Fault(fault) => one(&say(Compiled::failed(fault, wanted)), &file, question.json),
+        Source::Fault(fault) => {
+            one(&say(Compiled::failed(fault, wanted), None), &file, question.json)
+        }
         Source::Envoy(_) if !wanted.contains(&Surface::Envoy) => Err(End::Misuse(format!(
             "{file} is a configuration of Envoy, where only the surface envoy is"
         ))),
@@ -87,7 +91,7 @@ fn all<S: Said>(
     found: Filters,
     file: String,
     json: bool,
-    say: impl Fn(Compiled) -> S,
+    say: impl Fn(Compiled, Option<&Surroundings>) -> S,
 ) -> Result<(), End> {
     let none = found.none().map(|message| Finding {
         file: None,
@@ -97,12 +101,12 @@ fn all<S: Said>(
         message,
     });
     let problems: Vec<Finding> = found.twice.into_iter().map(Finding::from).chain(none).collect();
-    let filters = found.filters.into_iter().map(|Filter { place, document }| {
+    let filters = found.filters.into_iter().map(|Filter { place, document, around }| {
         let compiled = match document {
             Ok(document) => source::compile(&document, &[Surface::Envoy]),
             Err(fault) => Compiled::failed(fault, &[Surface::Envoy]),
         };
-        OfFilter { place, said: say(compiled) }
+        OfFilter { place, said: say(compiled, Some(&around)) }
     });
     let filters: Vec<_> = filters.collect();
     let ok = problems.is_empty() && filters.iter().all(|filter| filter.said.problems().is_empty());

@@ -11,6 +11,7 @@ use tollgate_policy::Surface;
 use crate::args::EmbedArgs;
 use crate::document::Document;
 use crate::end::End;
+use crate::manager;
 use crate::source::{self, Compiled, Source};
 use crate::yaml::{Form, Reading, Scalar, Value};
 use crate::{command, output};
@@ -35,15 +36,16 @@ pub(crate) fn run(args: &EmbedArgs) -> Result<(), End> {
     if !compiled.problems.is_empty() {
         return Err(command::refuse(&compiled.problems, &file));
     }
-    output::raw(&block(args, &document))
+    let needs = compiled.policies.first().map(|(_, policy)| manager::needed_by(policy));
+    output::raw(&block(args, &document, &needs.unwrap_or_default()))
 }
 
-fn block(args: &EmbedArgs, document: &Document) -> String {
+fn block(args: &EmbedArgs, document: &Document, needs: &str) -> String {
     let EmbedArgs { wasm, name, vm_id, indent, .. } = args;
     let (name, vm_id, wasm) = (scalar(name), scalar(vm_id), scalar(wasm));
     let head = format!(
         "\
-- name: {name}
+{needs}- name: {name}
   typed_config:
     \"@type\": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm
     config:

@@ -9,14 +9,17 @@ use std::collections::BTreeSet;
 
 use base64ct::{Base64, Base64Unpadded, Base64Url, Base64UrlUnpadded, Encoding as _};
 use serde::Serialize;
-use tollgate_policy::{Plugin, Problems, Surface};
+use tollgate_policy::{NamedPolicy, Plugin, Problems, Surface};
 
 use crate::document::{Document, Tree, json};
+use crate::manager::{Manager, Surroundings};
 use crate::yaml::{Field, Form, Kind, Node, Reading, Value};
 
 /// The deepest nesting that the filter reads in a `Struct`.
 const MAX_STRUCT_DEPTH: usize = 32;
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
+const MANAGER: &str =
+    "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
 const TYPED_STRUCTS: [&str; 2] = ["xds.type.v3.TypedStruct", "udpa.type.v1.TypedStruct"];
 /// What only an Envoy configuration begins with.
 const OUTERMOST: [&str; 8] = [
@@ -36,6 +39,13 @@ pub(crate) struct Filter {
     pub(crate) place: FilterPlace,
     /// Its policy, or why Envoy or the filter gets none.
     pub(crate) document: Result<Document, Fault>,
+    pub(crate) around: Surroundings,
+}
+
+/// What a configuration gives a filter: a policy, and those of routes that name one.
+struct Policies {
+    document: Document,
+    named: Vec<NamedPolicy>,
 }
 
 /// Where a filter stands.
@@ -64,6 +74,7 @@ struct Around<'n> {
     listener: Option<&'n str>,
     /// The innermost object with a name: a filter, when the value is its configuration.
     named: Option<(usize, &'n str)>,
+    manager: Option<&'n Node>,
 }
 
 impl FilterPlace {
@@ -125,14 +136,18 @@ impl Filters {
         if let Some(config) = wasm(node) {
             let name = around.named.map(|(_, name)| name);
             if is_tollgate(config, name, reading) {
-                self.filters.push(Filter {
-                    place: FilterPlace {
-                        line: around.named.map_or(node.line, |(line, _)| line),
-                        listener: around.listener.map(str::to_owned),
-                        filter: name.map(str::to_owned),
-                    },
-                    document: policy(config, reading),
-                });
+                let place = FilterPlace {
+                    line: around.named.map_or(node.line, |(line, _)| line),
+                    listener: around.listener.map(str::to_owned),
+                    filter: name.map(str::to_owned),
+                };
+                let manager = around.manager.map(|manager| Manager::new(manager, reading));
+                let (document, named) = match policies(config, reading) {
+                    Ok(Policies { document, named }) => (Ok(document), named),
+                    Err(fault) => (Err(fault), Vec::new()),
+                };
+                let around = Surroundings { manager, named };
+                self.filters.push(Filter { place, document, around });
             } else {
                 self.others = self.others.saturating_add(1);
             }
@@ -141,6 +156,7 @@ impl Filters {
         }
         self.note_twice(node);
         let mut inner = around;
+        inner.manager = config_of(node, MANAGER).or(around.manager);
         if let Some(name) = node.get("name").and_then(Node::text) {
             inner.named = Some((node.line, name));
             if ["filter_chains", "api_listener"].iter().any(|field| node.get(field).is_some()) {
@@ -183,10 +199,15 @@ fn message_type<'n>(node: &'n Node, field: &str) -> Option<&'n str> {
 
 /// The `config` of a wasm filter's typed configuration.
 fn wasm(node: &Node) -> Option<&Node> {
+    config_of(node, WASM).map(|filter| filter.get("config").unwrap_or(node))
+}
+
+/// The message of this type, where `node` is the typed configuration that holds it.
+fn config_of<'n>(node: &'n Node, message: &str) -> Option<&'n Node> {
     match message_type(node, "@type")? {
-        WASM => Some(node.get("config").unwrap_or(node)),
-        name if TYPED_STRUCTS.contains(&name) && message_type(node, "type_url")? == WASM => {
-            Some(node.get("value").and_then(|value| value.get("config")).unwrap_or(node))
+        name if name == message => Some(node),
+        name if TYPED_STRUCTS.contains(&name) && message_type(node, "type_url")? == message => {
+            Some(node.get("value").unwrap_or(node))
         }
         _ => None,
     }
@@ -204,18 +225,18 @@ fn is_tollgate(config: &Node, filter: Option<&str>, reading: Reading) -> bool {
     ];
     let is_named = |name: &str| name.to_ascii_lowercase().contains("tollgate");
     let has_rules = || {
-        let document = policy(config, reading).ok();
-        let tree = document.and_then(|document| Node::parse(&document.json).ok());
+        let policies = policies(config, reading).ok();
+        let tree = policies.and_then(|policies| Node::parse(&policies.document.json).ok());
         tree.is_some_and(|tree| tree.get("rules").is_some())
     };
     names.into_iter().flatten().any(is_named) || has_rules()
 }
 
-/// The policy in a filter's `configuration`: an `Any`, in JSON's way of writing one.
-fn policy(config: &Node, reading: Reading) -> Result<Document, Fault> {
-    let none = |line| fault(line, "the plugin has no configuration; put the policy there");
+/// The policies in a filter's `configuration`: an `Any`, in JSON's way of writing one.
+fn policies(config: &Node, reading: Reading) -> Result<Policies, Fault> {
+    const NONE: &str = "the plugin has no configuration; put the policy there";
     let Some(any) = config.get("configuration").filter(|any| !any.is_null(reading)) else {
-        return none(config.line);
+        return fault(config.line, NONE);
     };
     let value = any.get("value").filter(|value| !value.is_null(reading));
     let Some(name) = message_type(any, "@type") else {
@@ -235,7 +256,7 @@ fn policy(config: &Node, reading: Reading) -> Result<Document, Fault> {
         (
             "google.protobuf.Struct" | "google.protobuf.StringValue" | "google.protobuf.BytesValue",
             None,
-        ) => none(line),
+        ) => fault(line, NONE),
         ("google.protobuf.Struct", Some(value)) if is_compiled_field(value, reading) => {
             compiled(value.line)
         }
@@ -247,27 +268,37 @@ fn policy(config: &Node, reading: Reading) -> Result<Document, Fault> {
     document.and_then(alone)
 }
 
-/// The policy of a configuration that says beside it whom the filter asks.
-fn alone(document: Document) -> Result<Document, Fault> {
+/// The policies of a configuration that has something besides the one.
+fn alone(document: Document) -> Result<Policies, Fault> {
     let parsed = if document.tree.is_none() { Node::parse(&document.json).ok() } else { None };
     let root = document.tree.as_ref().map(|tree| &tree.root).or(parsed.as_ref());
-    let Some(policy) = root.and_then(|root| root.get("policy")) else { return Ok(document) };
-    if let Err(Problems(problems)) = Plugin::compile(&document.json, Surface::Envoy) {
-        // What is wrong with the policy is said of it by itself.
-        let is_of_policy = |path: &str| path == "policy" || path.starts_with("policy.");
-        let beside: Vec<_> = problems.iter().filter(|it| !is_of_policy(&it.path)).collect();
-        if let Some(first) = beside.first() {
-            let line = document.line(&first.path).unwrap_or_default();
-            let said: Vec<_> = beside.iter().map(ToString::to_string).collect();
-            return fault(line, &said.join("; "));
+    let Some(policy) = root.and_then(|root| root.get("policy")) else {
+        return Ok(Policies { document, named: Vec::new() });
+    };
+    let named = match Plugin::compile(&document.json, Surface::Envoy) {
+        Ok(plugin) => plugin.named,
+        Err(problems) => {
+            only_of_policy(&document, &problems)?;
+            Vec::new()
         }
-    }
+    };
     let Some(Tree { reading, lines_before, .. }) = document.tree else {
-        return Ok(Document { json: json(policy, Reading::Json), ..document });
+        let document = Document { json: json(policy, Reading::Json), ..document };
+        return Ok(Policies { document, named });
     };
     let (root, begins) = (policy.clone(), Some(policy.line.saturating_add(lines_before)));
     let tree = Some(Tree { root, reading, lines_before });
-    Ok(Document { json: json(policy, reading), tree, begins })
+    Ok(Policies { document: Document { json: json(policy, reading), tree, begins }, named })
+}
+
+/// A fault, if something else than the policy is wrong: that is found with the policy by itself.
+fn only_of_policy(document: &Document, Problems(problems): &Problems) -> Result<(), Fault> {
+    let is_of_policy = |path: &str| path == "policy" || path.starts_with("policy.");
+    let beside: Vec<_> = problems.iter().filter(|it| !is_of_policy(&it.path)).collect();
+    let Some(first) = beside.first() else { return Ok(()) };
+    let line = document.line(&first.path).unwrap_or_default();
+    let said: Vec<_> = beside.iter().map(ToString::to_string).collect();
+    fault(line, &said.join("; "))
 }
 
 /// True for an object that is nothing but a compiled policy, as text.

@@ -24,6 +24,7 @@ mod output_file;
 mod outputs;
 mod ratelimit;
 mod live;
+mod manager;
 mod replay;
 mod shell;
 mod simulate;

@@ -31,10 +31,6 @@ use crate::waiting::{Line, Waiting};
 /// Plans kept for the next requests; more streams than these at once only allocate.
 const SPARE_PLANS: usize = 256;
 
-/// Said once per worker and configuration.
-const LOCAL_PROXY: &str = "tollgate: a proxy on this machine sends requests, and the policy takes the address of the \
-    connection, so all of its clients are one; set xff_num_trusted_hops, or client_ip with trusted_proxies";
-
 /// The longest key that is kept as it is while its request is under way, in bytes; what a client
 /// sends may be longer.
 const LONGEST_KEY: usize = 1024;
@@ -54,8 +50,6 @@ pub struct ActivePolicy<H> {
     #[allow(clippy::vec_box, reason = "plans go from hand to hand, by their address")]
     plans: Cell<Vec<Box<Plan>>>,
     scratch: Cell<Scratch>,
-    /// True once the log says that a proxy of this machine makes all clients one.
-    warned: Cell<bool>,
     /// The policies of routes that name one.
     pub(crate) routes: Routes<Self>,
     /// What tells its lines from those of the other policies of its root; 0 of one alone.
@@ -108,7 +102,6 @@ impl<H: Proxy> ActivePolicy<H> {
         let observer = Observer::new(host.clone(), &config, is_new, tally);
         let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
         let (plans, scratch) = (Cell::default(), Cell::default());
-        let (warned, line_salt) = (Cell::new(false), 0);
         let named = core::mem::take(&mut config.named).into_iter();
         let named = named.map(|(name, config)| {
             let mut policy = Self::activate(host.clone(), config, says, tally)?;
@@ -126,9 +119,8 @@ impl<H: Proxy> ActivePolicy<H> {
             payload,
             plans,
             scratch,
-            warned,
             routes,
-            line_salt,
+            line_salt: 0,
         })
     }
 
@@ -145,7 +137,7 @@ impl<H: Proxy> ActivePolicy<H> {
             self.keep(plan);
             return if facts.is_unreadable() { Planned::Unreadable } else { Planned::Nothing };
         }
-        self.warn_of_a_proxy(facts);
+        self.observer.look_at_address(facts);
         plan.trim(&self.config.policy, LONGEST_KEY, |group, key| self.digest(group, key));
         if self.config.has_fleet {
             self.set_fleet_aside(&mut plan);
@@ -168,17 +160,6 @@ impl<H: Proxy> ActivePolicy<H> {
         match (group, &self.config.fleet) {
             (Some(group), Some(fleet)) => key_hash(fleet.secret, group.identity(), key),
             _ => digest(&self.seed, key),
-        }
-    }
-
-    /// Says once if a proxy of this machine makes all of its clients one.
-    fn warn_of_a_proxy(&self, facts: &RequestFacts<H>) {
-        if !self.warned.get()
-            && self.config.policy.takes_the_connection()
-            && facts.is_from_a_proxy_of_this_machine()
-        {
-            self.warned.set(true);
-            self.host.log_warning(LOCAL_PROXY);
         }
     }
 

@@ -58,6 +58,25 @@ impl<S: RequestSource> RequestFacts<S> {
         self.headers.get().is_some_and(Option::is_none)
     }
 
+    /// True when the address was asked for, and the connection has one.
+    pub fn has_address(&self) -> bool {
+        matches!(self.peer.get(), Some(Some(_)))
+    }
+
+    /// True when a connection manager with `use_remote_address`, or a proxy in front, has noted an
+    /// address on the request; also when the headers cannot be read. Such a manager leaves one of
+    /// these at least, whether it appends (`skip_xff_append`) and whatever client it is.
+    pub fn has_noted_address(&self) -> bool {
+        const NOTES: [&str; 3] =
+            ["x-forwarded-for", "x-envoy-external-address", "x-envoy-internal"];
+        NOTES.iter().any(|name| self.header(name).is_some()) || self.is_unreadable()
+    }
+
+    /// True when the headers were asked for, so that another look at them is no host call.
+    pub fn has_headers(&self) -> bool {
+        self.headers.get().is_some()
+    }
+
     /// True when the address was asked for and is this machine's own, and the request has come
     /// through a proxy: then all clients of that proxy are one. Envoy itself may have added the
     /// address of its peer to the list.
@@ -169,6 +188,30 @@ mod tests {
             facts.peer();
             assert_eq!(facts.is_from_a_proxy_of_this_machine(), is_proxy, "{address} {headers:?}");
         }
+    }
+
+    #[test]
+    fn an_address_is_noted_by_any_of_the_headers_that_envoy_sets() {
+        for (headers, is_noted) in [
+            (vec![], false),
+            (vec![("x-forwarded-for", "203.0.113.9")], true),
+            (vec![("x-envoy-external-address", "203.0.113.9")], true),
+            (vec![("x-envoy-internal", "true")], true),
+            (vec![("x-forwarded-proto", "http"), ("x-real-ip", "203.0.113.9")], false),
+        ] {
+            let pairs: Vec<_> =
+                headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+            let fake = fake(serialise(&pairs), "192.0.2.1:1");
+            let facts = RequestFacts::new(&fake, None);
+            assert!(!facts.has_address(), "nothing has asked for the address");
+            assert_eq!(facts.has_noted_address(), is_noted, "{headers:?}");
+            facts.peer();
+            assert!(facts.has_address());
+        }
+        let socket = fake(serialise(&[]), "/run/envoy.sock");
+        let facts = RequestFacts::new(&socket, None);
+        facts.peer();
+        assert!(!facts.has_address(), "a Unix socket has none");
     }
 
     #[test]

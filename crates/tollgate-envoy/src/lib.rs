@@ -10,8 +10,8 @@
 //!   configuration), `routes` (those of routes that name one), `facts` and `claims` (what a
 //!   request is) and `reply`.
 //! - What an operator sees: `observer`, with `metrics`, `rule_metrics`, `metric_names` (how many
-//!   there may be), `labels`, `tally` (what is counted until it is handed over), `access_log` and
-//!   `refused_keys`.
+//!   there may be), `labels`, `tally` (what is counted until it is handed over), `access_log`,
+//!   `refused_keys` and `address_watch`; `said`: what the log was told, by any worker.
 //! - `enforce`: load, decide, commit by compare-and-swap, with `commit_stats` and `scratch` (what
 //!   a worker keeps between requests); `places`: the way to a key's bucket while tables grow;
 //!   `shared_seed`: what their hash is keyed with; `extents`: how far they reach; `directories`:
@@ -23,7 +23,7 @@
 //!   `document`, which makes the slim module, only what was compiled before is read, and `unread`
 //!   stands where `follow` does.
 //! - `follow`: a policy that comes from a server, with `kept` (the last good one), `turn` (who
-//!   compiles) and `said` (what the log was told of it).
+//!   compiles).
 //! - `paused`: a request under rules of a fleet, with `lease` (how far it is); `authority`: what is
 //!   asked, with `question` (one, and its answer), `pauses` (who waits), `agenda` (what goes back,
 //!   and when), `breaker` and `crowd`; `spending`: what is taken and asked under a policy;
@@ -54,6 +54,7 @@ static ALLOCATOR: memory::Counted = memory::Counted;
 
 mod access_log;
 mod active_policy;
+mod address_watch;
 mod agenda;
 mod arrival;
 mod authority;
@@ -85,7 +86,6 @@ mod repeated;
 mod retry;
 mod routes;
 mod rule_metrics;
-#[cfg(feature = "document")]
 mod said;
 mod shared_seed;
 mod spending;

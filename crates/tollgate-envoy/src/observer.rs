@@ -11,8 +11,10 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Outcome, Plan};
 
 use crate::access_log::{self, FILTER_STATE};
+use crate::address_watch::AddressWatch;
 use crate::commit_stats::CommitStats;
 use crate::config::Config;
+use crate::facts::RequestFacts;
 use crate::labels::Labels;
 use crate::metrics::{Asked, Metrics, Wait};
 use crate::proxy::Proxy;
@@ -31,6 +33,7 @@ pub struct Observer<H> {
     pub labels: Labels,
     pub metrics: Metrics,
     tally: Rc<Tally<H>>,
+    addresses: AddressWatch<H>,
     refused: Cell<RefusedKeys>,
     /// When the log is told who is refused most.
     tell_at: Cell<Option<Timestamp>>,
@@ -44,8 +47,10 @@ impl<H: Proxy> Observer<H> {
         let define = &mut |name: &str| tally.define(name);
         let metrics = Metrics::define(&config.policy, &labels, &config.plugin, &host, define);
         metrics.set_room(&config.tables, is_new, &host);
+        let addresses = AddressWatch::new(host.clone(), config);
         Self {
             host,
+            addresses,
             plugin: config.plugin.clone(),
             version: config.policy.version(),
             labels,
@@ -66,6 +71,11 @@ impl<H: Proxy> Observer<H> {
         if let Some(rule) = outcome.refused_by() {
             self.note_refusal(outcome, rule);
         }
+    }
+
+    /// A request whose rules were asked what they need of it.
+    pub fn look_at_address(&self, facts: &RequestFacts<H>) {
+        self.addresses.look(facts);
     }
 
     /// A request that no rule applied to.
@@ -117,6 +127,7 @@ impl<H: Proxy> Observer<H> {
     /// it still refuses are in the metrics alone.
     pub fn end(&self) {
         self.has_ended.set(true);
+        self.addresses.end();
         if let Some(at) = self.tell_at.get() {
             let now = self.host.now().unwrap_or_default();
             self.tell_refused(TELL_AFTER.saturating_sub(at.since(now)));

@@ -1,11 +1,13 @@
-//! What the log was told of a server, by any worker: a line that all have to say is said once.
+//! What the log was told of a server or a plugin, by any worker: a line that all have to say is said once.
 //!
 //! Invariant: nothing but a hash of it is kept, and losing it costs a line. In the host's map:
 //! sixteen bytes, or none when there is nothing to say.
 
+#[cfg(feature = "document")]
 use tollgate_policy::PolicyFrom;
-use tollgate_table::{Seed, digest};
+use tollgate_table::{LAYOUT_VERSION, Seed, digest};
 
+#[cfg(feature = "document")]
 use crate::kept::name;
 use crate::shared_data::{INSERT, SharedData, Stored, Written};
 
@@ -13,7 +15,18 @@ use crate::shared_data::{INSERT, SharedData, Stored, Written};
 pub struct Said([u8; 12]);
 
 impl Said {
+    /// Of one matter of the plugin with this label.
+    pub fn of_plugin(kind: [u8; 3], plugin: &str) -> Self {
+        let id = digest(&Seed::default(), plugin.as_bytes());
+        let mut name = [LAYOUT_VERSION; 12];
+        for (byte, part) in name.iter_mut().skip(1).zip(kind.into_iter().chain(id)) {
+            *byte = part;
+        }
+        Self(name)
+    }
+
     /// Of one matter of one server, for one plugin.
+    #[cfg(feature = "document")]
     pub fn new(kind: [u8; 3], scope: &[u8], from: &PolicyFrom) -> Self {
         Self(name(kind, scope, from))
     }
@@ -31,6 +44,7 @@ impl Said {
     }
 
     /// True for the worker that is to say that it is over.
+    #[cfg(feature = "document")]
     pub fn is_over(&self, shared: &impl SharedData) -> bool {
         match shared.get(&self.0) {
             Stored::Value(bytes, cas) if !bytes.is_empty() => {

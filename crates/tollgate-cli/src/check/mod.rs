@@ -2,9 +2,12 @@
 //!
 //! Invariant: the report is the same data for people and for machines.
 
+mod around;
 mod bill;
 mod render;
 mod report;
+
+use around::Judgement;
 
 use crate::args::{CheckArgs, Surfaces};
 use crate::command::{self, Question, Said};
@@ -23,7 +26,13 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), End> {
         json: args.json,
     };
     let tenants = Tenants::read(&args.tenants)?;
-    command::run(&question, |compiled| report(tenants.judge_with(compiled), &tenants))
+    command::run(&question, |compiled, around| {
+        let mut compiled = tenants.judge_with(compiled);
+        let mut judgement =
+            around.map(|around| Judgement::of(&compiled, around)).unwrap_or_default();
+        judgement.add_to(&mut compiled);
+        Report { manager: judgement.address, ..report(compiled, &tenants) }
+    })
 }
 
 impl Said for Report {

@@ -18,6 +18,9 @@ pub(super) fn write(report: &Report, file: &str, out: &mut Page) {
         let name = client.surface;
         line(out, 0, "client", &format!("{name}: {}", client.source));
     }
+    if let Some(manager) = &report.manager {
+        line(out, 0, "manager", manager);
+    }
     if let Some(slashes) = report.escaped_slashes {
         line(out, 0, "slashes", slashes);
     }

@@ -17,6 +17,10 @@ pub(crate) struct Report {
     pub(super) problems: Vec<Finding>,
     pub(super) warnings: Vec<Finding>,
     pub(super) client_ip: Vec<ClientReport>,
+    /// Of a configuration of Envoy, where rules read the client's address: where the connection
+    /// manager takes that from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) manager: Option<String>,
     pub(super) escaped_slashes: Option<&'static str>,
     /// Who a tenant is; absent when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -149,6 +153,7 @@ pub(crate) fn report(compiled: Compiled, tenants: &Tenants) -> Report {
         problems,
         warnings: if ok { warnings } else { Vec::new() },
         client_ip: policies.iter().map(client).collect(),
+        manager: None,
         escaped_slashes: first.and_then(Policy::escaped_slashes_in_words),
         tenant: first.and_then(Policy::tenant_in_words),
         entries: first.filter(|_| tenants.are_given()).map(|_| EntriesReport::of(tenants)),

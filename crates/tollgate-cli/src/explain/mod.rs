@@ -64,7 +64,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), End> {
         default: &[Surface::Envoy],
         json: args.json,
     };
-    command::run(&question, |compiled| {
+    command::run(&question, |compiled, _| {
         let compiled = tenants.judge_with(compiled);
         match compiled.policies.first() {
             Some((_, policy)) if compiled.problems.is_empty() => {

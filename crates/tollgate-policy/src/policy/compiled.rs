@@ -14,6 +14,7 @@ use crate::document::key::KeyPart;
 use crate::document::root::HeaderGeneration;
 use crate::http::path::all;
 use crate::json::problem::Problems;
+use crate::policy::client_address::Trust;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::index::Index;
 use crate::policy::jwt::Jwt;
@@ -78,6 +79,13 @@ impl Policy {
     #[must_use]
     pub fn takes_the_connection(&self) -> bool {
         self.settings.client.source == Source::Connection
+    }
+
+    /// True unless the policy counts the entries of a list of addresses by itself (`trusted_hops`):
+    /// who the client is depends on whose the connection is.
+    #[must_use]
+    pub const fn trusts_the_connection(&self) -> bool {
+        !matches!(self.settings.client.trust, Trust::Hops(_))
     }
 
     /// True when the document says who a tenant is, so that requests have tenants.

@@ -175,8 +175,9 @@ impl Rule {
         self.longest_wait().is_some()
     }
 
-    /// How long a request may wait for this rule, if the rule says so.
-    pub(crate) const fn longest_wait(&self) -> Option<Span> {
+    /// How long a request may wait for this rule; `None` where none waits.
+    #[must_use]
+    pub const fn longest_wait(&self) -> Option<Span> {
         match self.action {
             Action::Delay(Delay { max, .. }) => Some(max),
             Action::Deny(_) | Action::Mark(_) | Action::Respond(_) => None,

@@ -1,0 +1,317 @@
+//! Whether the connection manager around a filter gives the policy what the policy reads.
+//!
+//! Invariant: a setting that lets a client choose the address that is counted is a problem, because
+//! then there is no limit; what makes the origin and the policy see different requests, or ends
+//! requests that wait, is a warning. Only settings are judged that concern something that the
+//! policy reads. Why which is which: docs/decisions.md.
+
+use core::time::Duration;
+
+use tollgate_policy::{Fact, NamedPolicy, Policy, Reader, Rule};
+
+use crate::manager::{Manager, Surroundings};
+use crate::source::{Compiled, Finding};
+use crate::yaml::Node;
+
+const USE_REMOTE_ADDRESS: &str = "use_remote_address";
+const HOPS: &str = "xff_num_trusted_hops";
+const DETECTION: &str = "original_ip_detection_extensions";
+const ESCAPED: &str = "path_with_escaped_slashes_action";
+const OPTIONS: &str = "common_http_protocol_options";
+const UNDERSCORES: &str = "headers_with_underscores_action";
+const IDLE: &str = "stream_idle_timeout";
+
+const XFF: &str = "envoy.extensions.http.original_ip_detection.xff.v3.XffConfig";
+
+/// Networks with no longer a prefix hold an eighth of all addresses: clients, too.
+const WIDE: u8 = 3;
+
+/// What Envoy takes where the setting is left out.
+const DEFAULT_IDLE: Duration = Duration::from_secs(300);
+
+const ESCAPED_ACTIONS: [&str; 5] = [
+    "IMPLEMENTATION_SPECIFIC_DEFAULT",
+    "KEEP_UNCHANGED",
+    "REJECT_REQUEST",
+    "UNESCAPE_AND_REDIRECT",
+    "UNESCAPE_AND_FORWARD",
+];
+const UNDERSCORE_ACTIONS: [&str; 3] = ["ALLOW", "REJECT_REQUEST", "DROP_HEADER"];
+
+const REMEDY: &str = "set use_remote_address: true, and xff_num_trusted_hops to the number of your proxies in front; \
+    or, where every request comes through a proxy that appends to that header, let the policy take its entry: \
+    \"client_ip\": {\"source\": \"x-forwarded-for\", \"trusted_hops\": 1}";
+
+/// What was found around one filter.
+#[derive(Default)]
+pub(super) struct Judgement {
+    problems: Vec<Finding>,
+    warnings: Vec<Finding>,
+    /// Where the manager takes the client's address from, if that concerns the policy.
+    pub(super) address: Option<String>,
+}
+
+impl Judgement {
+    /// Of the policies of one filter, which compile.
+    pub(super) fn of(compiled: &Compiled, around: &Surroundings) -> Self {
+        let mut judgement = Self::default();
+        let usual = compiled.policies.iter().map(|(_, policy)| policy);
+        let of_routes = around.named.iter().map(|NamedPolicy { policy, .. }| policy);
+        for policy in usual.chain(of_routes) {
+            match &around.manager {
+                Some(manager) => judgement.judge(manager, policy),
+                None => judgement.without_manager(policy),
+            }
+        }
+        judgement
+    }
+
+    /// Adds what was found to what is known of the policy.
+    pub(super) fn add_to(&mut self, compiled: &mut Compiled) {
+        compiled.problems.append(&mut self.problems);
+        compiled.warnings.append(&mut self.warnings);
+    }
+
+    fn without_manager(&mut self, policy: &Policy) {
+        if address_reader(policy).is_some() {
+            self.address = Some(
+                "is not in this file; without use_remote_address: true in it, a client can choose its address"
+                    .to_owned(),
+            );
+        }
+    }
+
+    fn judge(&mut self, manager: &Manager, policy: &Policy) {
+        if let Some(reader) = address_reader(policy) {
+            self.address(manager, &whose(policy, reader));
+        }
+        let reads = policy.reads();
+        if reads.iter().any(|read| read.fact == Fact::Path) {
+            self.path(manager, policy);
+        }
+        let header = reads.iter().find_map(|read| match read.fact {
+            Fact::Header(name) => Some(name),
+            _ => None,
+        });
+        if let Some(name) = header.filter(|name| name.contains('-')) {
+            self.underscores(manager, name);
+        }
+        let waits = policy.rules().iter().filter_map(|rule| Some((rule, rule.longest_wait()?)));
+        if let Some((rule, wait)) = waits.max_by_key(|(_, wait)| *wait) {
+            let wait = Duration::from_nanos(wait.as_nanos());
+            self.times(manager, rule, wait);
+        }
+    }
+
+    /// Whom the manager believes about the client's address.
+    fn address(&mut self, manager: &Manager, reader: &str) {
+        let is_set = manager.setting(&[DETECTION]).is_some_and(|it| !it.value.items().is_empty());
+        if manager.is_on(USE_REMOTE_ADDRESS) {
+            if is_set {
+                self.problem(
+                    manager,
+                    &[DETECTION],
+                    "Envoy refuses it together with use_remote_address: true",
+                );
+            }
+            self.address = Some(match manager.number(HOPS) {
+                0 => "takes the other end of the connection (use_remote_address)".to_owned(),
+                hops => format!(
+                    "takes the entry number {hops} from the right of X-Forwarded-For as the client sent it, \
+                     so as many proxies in front have to append to it ({HOPS})"
+                ),
+            });
+            return;
+        }
+        if is_set {
+            return self.detection(manager, reader);
+        }
+        let why = match manager.number(HOPS) {
+            0 => "the last entry".to_owned(),
+            hops => format!("the entry number {} from the right", hops.saturating_add(1)),
+        };
+        self.problem(
+            manager,
+            &[USE_REMOTE_ADDRESS],
+            &format!(
+                "is not true, so Envoy takes {why} of X-Forwarded-For for the client's address, and {reader}: \
+                 a client that sends that header chooses its address; {REMEDY}"
+            ),
+        );
+    }
+
+    /// What finds the address instead: networks of proxies are safe, all else believes a header.
+    fn detection(&mut self, manager: &Manager, reader: &str) {
+        let extensions = manager.setting(&[DETECTION]).map_or(&[][..], |it| it.value.items());
+        for extension in extensions {
+            let line = extension.line;
+            match Detection::of(extension) {
+                Detection::Networks => {
+                    self.address = Some(
+                        "takes it from X-Forwarded-For past its xff_trusted_cidrs, where the \
+                         connection comes from one"
+                            .to_owned(),
+                    );
+                }
+                Detection::AnyEntry => {
+                    let text = format!(
+                        "takes an entry of X-Forwarded-For for the client's address, and {reader}: \
+                         a client that sends that header chooses its address; give the networks of \
+                         your proxies in xff_trusted_cidrs"
+                    );
+                    push(&mut self.problems, finding(line, DETECTION, &text));
+                }
+                Detection::Header => {
+                    let text = format!(
+                        "finds the client's address by a header, and {reader}: a client that \
+                         reaches this listener directly can write that header; let nobody but your \
+                         proxies reach it"
+                    );
+                    push(&mut self.warnings, finding(line, DETECTION, &text));
+                }
+            }
+        }
+    }
+
+    fn path(&mut self, manager: &Manager, policy: &Policy) {
+        for (name, what) in [
+            ("normalize_path", "with dots such as /a/../b"),
+            ("merge_slashes", "with several slashes such as /a//b"),
+        ] {
+            if !manager.is_on(name) {
+                self.warning(
+                    manager,
+                    &[name],
+                    &format!(
+                        "is not true: rules by path see a path {what} in normal form, and routes and the origin as it \
+                         came, so they can differ about where it leads; set it to true"
+                    ),
+                );
+            }
+        }
+        let action = manager.word(&[ESCAPED], &ESCAPED_ACTIONS);
+        let keeps = ["IMPLEMENTATION_SPECIFIC_DEFAULT", "KEEP_UNCHANGED"].contains(&action);
+        // In words there is something where escaped slashes are letters.
+        if keeps && policy.escaped_slashes_in_words().is_none() {
+            self.warning(
+                manager,
+                &[ESCAPED],
+                "leaves %2F and %5C as they are, where rules by path take them for slashes; set it to \
+                 UNESCAPE_AND_FORWARD, or say \"escaped_slashes\": \"literal\" in the policy",
+            );
+        }
+    }
+
+    fn underscores(&mut self, manager: &Manager, name: &str) {
+        let path = [OPTIONS, UNDERSCORES];
+        if manager.word(&path, &UNDERSCORE_ACTIONS) == "ALLOW" {
+            let other = name.replace('-', "_");
+            self.warning(
+                manager,
+                &path,
+                &format!(
+                    "lets {other} pass, which an origin of the CGI kind (WSGI, PHP) takes for {name}, and no rule does; \
+                     set it to REJECT_REQUEST"
+                ),
+            );
+        }
+    }
+
+    /// What ends requests that wait for `wait` by this rule, or never ends one.
+    fn times(&mut self, manager: &Manager, rule: &Rule, wait: Duration) {
+        let waits = format!("rule \"{}\" lets requests wait up to {}", rule.name(), seconds(wait));
+        let idle = manager.duration(&[IDLE]).unwrap_or(DEFAULT_IDLE);
+        if idle.is_zero() {
+            let text = format!(
+                "is 0: nothing ends a request that waited in a worker whose filter crashed, and {waits}; set it above that"
+            );
+            self.warning(manager, &[IDLE], &text);
+        }
+        let idle = Some((&[IDLE][..], idle));
+        let others = [&["request_timeout"][..], &[OPTIONS, "max_stream_duration"]];
+        let others = others.into_iter().filter_map(|path| Some((path, manager.duration(path)?)));
+        for (path, time) in idle.into_iter().chain(others) {
+            if !time.is_zero() && time <= wait {
+                let text = format!(
+                    "ends a request after {}, and {waits}; set it above that",
+                    seconds(time)
+                );
+                self.warning(manager, path, &text);
+            }
+        }
+    }
+
+    fn problem(&mut self, manager: &Manager, path: &[&str], message: &str) {
+        push(&mut self.problems, finding(manager.line_of(path), &path.join("."), message));
+    }
+
+    fn warning(&mut self, manager: &Manager, path: &[&str], message: &str) {
+        push(&mut self.warnings, finding(manager.line_of(path), &path.join("."), message));
+    }
+}
+
+/// Several policies of one filter have the same manager: what it lacks is reported for the first.
+fn push(findings: &mut Vec<Finding>, finding: Finding) {
+    if findings.iter().all(|known| known.path != finding.path || known.line != finding.line) {
+        findings.push(finding);
+    }
+}
+
+fn finding(line: usize, path: &str, message: &str) -> Finding {
+    let (path, message) = (path.to_owned(), message.to_owned());
+    Finding { file: None, surface: None, line: Some(line), path, message }
+}
+
+/// How an extension finds the client's address.
+enum Detection {
+    /// X-Forwarded-For past known proxies.
+    Networks,
+    /// An entry of X-Forwarded-For, of any sender.
+    AnyEntry,
+    /// Another header, of any sender.
+    Header,
+}
+
+impl Detection {
+    fn of(extension: &Node) -> Self {
+        let either =
+            |node: &Node, one: &str, other: &str| node.get(one).or(node.get(other)).cloned();
+        let config = either(extension, "typed_config", "typedConfig");
+        let url = config.as_ref().and_then(|config| config.get("@type")?.text());
+        if url.is_none_or(|url| url.rsplit('/').next() != Some(XFF)) {
+            return Self::Header;
+        }
+        let networks = config.and_then(|it| either(&it, "xff_trusted_cidrs", "xffTrustedCidrs"));
+        let Some(networks) = networks else { return Self::AnyEntry };
+        let cidrs = networks.get("cidrs").map_or(&[][..], Node::items);
+        let is_wide = |cidr: &Node| {
+            let length = either(cidr, "prefix_len", "prefixLen");
+            let length = length.as_ref().and_then(Node::text).and_then(|text| text.parse().ok());
+            length.unwrap_or(0) <= WIDE
+        };
+        if cidrs.iter().any(is_wide) { Self::AnyEntry } else { Self::Networks }
+    }
+}
+
+/// What in the policy first reads the address that the manager found; `None` when nothing does, or
+/// the policy counts entries of a list by itself.
+fn address_reader(policy: &Policy) -> Option<Reader<'_>> {
+    let reads = policy.trusts_the_connection().then(|| policy.reads())?;
+    reads.iter().find(|read| read.fact == Fact::Client).map(|read| read.by)
+}
+
+/// `rule "login" counts by it`
+fn whose(policy: &Policy, reader: Reader<'_>) -> String {
+    let rule = reader.rule().and_then(|rule| policy.rules().get(rule)).map(Rule::name);
+    match (reader, rule) {
+        (Reader::Key(_), Some(rule)) => format!("rule \"{rule}\" counts by it"),
+        (Reader::Exempt(item), _) => format!("exempt[{item}] asks for it"),
+        (_, Some(rule)) => format!("rule \"{rule}\" asks for it"),
+        (_, None) => "the policy asks for it".to_owned(),
+    }
+}
+
+/// `90s`, `1.5s`
+fn seconds(time: Duration) -> String {
+    format!("{}s", time.as_secs_f64())
+}
