@@ -8,6 +8,7 @@ use tollgate_e2e::http2;
 use tollgate_e2e::identity::Told;
 use tollgate_e2e::identity::format::{Group, corpus};
 use tollgate_e2e::process::{READY_WITHIN, wait_until};
+use tollgate_policy::{Policy, Surface, pk_text, plugin_hash_key};
 
 use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
@@ -170,4 +171,29 @@ fn an_address_is_verified_over_http2_and_once_the_policy_is_replaced() {
     assert!(envoy.replace_listeners(&[safe]));
     assert_eq!(envoy.client().send(&Request::get("/")).status, 200);
     wait_until("the gauge goes down", READY_WITHIN, || (gauge(&envoy) == 0).then_some(()));
+}
+
+// Guards: a hash that is another one after each start, so that no log can be searched for the
+// customer who says that they were denied.
+#[test]
+fn a_hash_key_makes_pk_the_same_in_every_envoy() {
+    let policy = json!({"version": 1, "response": {"partition_key": true}, "rules": [{
+        "name": "r", "key": [{"header": "x-key"}], "quotas": [{"limit": 10, "window": "1h"}],
+    }]});
+    let secret = "0123456789abcdef-of-a-test";
+    let pk = |configuration: &serde_json::Value| {
+        let listener = Listener::new("main", vec![tollgate(configuration, "vm", As::Text)]);
+        let envoy = Setup::new(1, vec![listener]).start();
+        let response = envoy.client().send(&Request::get("/").header("x-key", "a"));
+        let field = response.header("ratelimit").expect("the field");
+        let (_, pk) = field.split_once("pk=:").expect("the hash");
+        pk.split_once(':').expect("its end").0.to_owned()
+    };
+    let keyed = json!({"policy": policy, "hash_key": secret});
+    let mut compiled = Policy::compile(&policy.to_string(), Surface::Envoy).expect("a policy");
+    compiled.set_hash_key(plugin_hash_key(secret));
+    let key = compiled.key_of("r", &["a".to_owned()]).expect("a key");
+    let expected = pk_text(compiled.pk_of(&key));
+    assert_eq!([pk(&keyed), pk(&keyed)], [expected.clone(), expected]);
+    assert_ne!(pk(&policy), pk(&policy), "without one it is random");
 }

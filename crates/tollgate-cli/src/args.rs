@@ -15,6 +15,7 @@ use tollgate_policy::Surface;
 
 use crate::compile::CompileArgs;
 use crate::outputs::Outputs;
+use crate::pk::PkArgs;
 use crate::replay::args::ReplayArgs;
 use crate::values::{span, surface_parser};
 
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Embed(EmbedArgs),
     /// Make a policy of a configuration of envoyproxy/ratelimit, and list what differs
     Convert(ConvertArgs),
+    /// Print the hash (pk) that logs and clients know a client by
+    Pk(PkArgs),
     /// Print the JSON Schema of the policy document
     Schema,
     /// Print what completes this command in a shell

@@ -46,6 +46,7 @@ pub(crate) struct Filter {
 struct Policies {
     document: Document,
     named: Vec<NamedPolicy>,
+    hash_key: Option<[u8; 16]>,
 }
 
 /// Where a filter stands.
@@ -142,11 +143,11 @@ impl Filters {
                     filter: name.map(str::to_owned),
                 };
                 let manager = around.manager.map(|manager| Manager::new(manager, reading));
-                let (document, named) = match policies(config, reading) {
-                    Ok(Policies { document, named }) => (Ok(document), named),
-                    Err(fault) => (Err(fault), Vec::new()),
+                let (document, named, hash_key) = match policies(config, reading) {
+                    Ok(Policies { document, named, hash_key }) => (Ok(document), named, hash_key),
+                    Err(fault) => (Err(fault), Vec::new(), None),
                 };
-                let around = Surroundings { manager, named };
+                let around = Surroundings { manager, named, hash_key };
                 self.filters.push(Filter { place, document, around });
             } else {
                 self.others = self.others.saturating_add(1);
@@ -273,22 +274,23 @@ fn alone(document: Document) -> Result<Policies, Fault> {
     let parsed = if document.tree.is_none() { Node::parse(&document.json).ok() } else { None };
     let root = document.tree.as_ref().map(|tree| &tree.root).or(parsed.as_ref());
     let Some(policy) = root.and_then(|root| root.get("policy")) else {
-        return Ok(Policies { document, named: Vec::new() });
+        return Ok(Policies { document, named: Vec::new(), hash_key: None });
     };
-    let named = match Plugin::compile(&document.json, Surface::Envoy) {
-        Ok(plugin) => plugin.named,
+    let (named, hash_key) = match Plugin::compile(&document.json, Surface::Envoy) {
+        Ok(plugin) => (plugin.named, plugin.policy.hash_key()),
         Err(problems) => {
             only_of_policy(&document, &problems)?;
-            Vec::new()
+            (Vec::new(), None)
         }
     };
     let Some(Tree { reading, lines_before, .. }) = document.tree else {
         let document = Document { json: json(policy, Reading::Json), ..document };
-        return Ok(Policies { document, named });
+        return Ok(Policies { document, named, hash_key });
     };
     let (root, begins) = (policy.clone(), Some(policy.line.saturating_add(lines_before)));
     let tree = Some(Tree { root, reading, lines_before });
-    Ok(Policies { document: Document { json: json(policy, reading), tree, begins }, named })
+    let document = Document { json: json(policy, reading), tree, begins };
+    Ok(Policies { document, named, hash_key })
 }
 
 /// A fault, if something else than the policy is wrong: that is found with the policy by itself.

@@ -22,6 +22,7 @@ mod input;
 mod output;
 mod output_file;
 mod outputs;
+mod pk;
 mod ratelimit;
 mod live;
 mod manager;
@@ -97,6 +98,7 @@ fn run() -> Result<(), End> {
         Command::Compile(args) => compile::run(&args),
         Command::Embed(args) => embed::run(&args),
         Command::Convert(args) => convert::run(&args),
+        Command::Pk(args) => pk::run(&args),
         Command::Schema => output::raw(&tollgate_policy::schema()),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { command } => shell::man(command.as_deref()),

@@ -18,6 +18,8 @@ pub(crate) struct Surroundings {
     pub(crate) manager: Option<Manager>,
     /// The policies of routes that name one.
     pub(crate) named: Vec<NamedPolicy>,
+    /// What the filter hashes keys with, where its configuration says it.
+    pub(crate) hash_key: Option<[u8; 16]>,
 }
 
 /// A connection manager.

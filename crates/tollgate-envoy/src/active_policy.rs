@@ -93,7 +93,9 @@ impl<H: Proxy> ActivePolicy<H> {
                 log.log_warning(&format!("tollgate: {warning}"));
             }
         }
-        config.policy.set_hash_key(seed);
+        if config.policy.hash_key().is_none() {
+            config.policy.set_hash_key(seed);
+        }
         let node = match config.policy.has_fleet().then(|| NodeId::agree(&host)) {
             Some(None) => return Err("the host gives no name for this node"),
             node => node.flatten(),

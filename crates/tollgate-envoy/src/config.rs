@@ -42,6 +42,16 @@ pub struct Config {
     pub final_denials: FinalDenials,
 }
 
+/// What a plugin keeps when a server gives it another policy.
+#[cfg(feature = "document")]
+#[derive(Clone)]
+pub struct Beside {
+    /// Whom to ask for the counts of a fleet.
+    pub fleet: Option<Fleet>,
+    /// What keys are hashed with before they are reported.
+    pub hash_key: Option<[u8; 16]>,
+}
+
 impl Config {
     /// Reads a plugin configuration: a compiled policy in one of the forms of `given::compiled`,
     /// or, where documents are read, a policy or one and whom to ask beside it: JSON text
@@ -73,8 +83,12 @@ impl Config {
     /// # Errors
     /// Every problem, one line each.
     #[cfg(feature = "document")]
-    pub fn followed(text: &str, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {
-        Self::of(document::policy(text)?, fleet, scope)
+    pub fn followed(text: &str, beside: &Beside, scope: &[u8]) -> Result<Self, Vec<String>> {
+        let mut policy = document::policy(text)?;
+        if let Some(key) = beside.hash_key {
+            policy.set_hash_key(key);
+        }
+        Self::of(policy, beside.fleet.clone(), scope)
     }
 
     fn of(policy: Policy, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {

@@ -10,11 +10,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Fleet, MAX_DOCUMENT, PolicyFrom};
+use tollgate_policy::{MAX_DOCUMENT, PolicyFrom};
 
 use crate::active_policy::ActivePolicy;
 use crate::calls::{HttpCall, NotSent};
-use crate::config::Config;
+use crate::config::{Beside, Config};
 use crate::kept::{Given, Keep, Kept};
 use crate::metrics::FollowMetrics;
 use crate::proxy::Proxy;
@@ -52,7 +52,7 @@ pub struct Follower<H> {
     host: H,
     tally: Rc<Tally<H>>,
     from: PolicyFrom,
-    fleet: Option<Fleet>,
+    beside: Beside,
     scope: Vec<u8>,
     kept: Kept,
     failures: Said,
@@ -84,9 +84,9 @@ impl<H: Proxy> Follower<H> {
         let Some(from) = own.policy_from.clone() else { return (own, None) };
         let kept = Kept::new(&scope, &from);
         let metrics = FollowMetrics::define(&own.plugin, host);
-        let fleet = own.fleet.clone();
+        let beside = Beside { fleet: own.fleet.clone(), hash_key: own.policy.hash_key() };
         let last = kept.get(host).and_then(|given| {
-            let config = Config::followed(&given.text, fleet.clone(), &scope).ok()?;
+            let config = Config::followed(&given.text, &beside, &scope).ok()?;
             Some((config, given))
         });
         let (config, version, tag) = match last {
@@ -103,7 +103,7 @@ impl<H: Proxy> Follower<H> {
             failures: Said::new(*b"err", &scope, &from),
             changes: Said::new(*b"new", &scope, &from),
             from,
-            fleet,
+            beside,
             scope,
             kept,
             metrics,
@@ -272,7 +272,7 @@ impl<H: Proxy> Follower<H> {
     }
 
     fn compile(&self, given: Given, now: Timestamp) -> (State, Option<ActivePolicy<H>>) {
-        let config = match Config::followed(&given.text, self.fleet.clone(), &self.scope) {
+        let config = match Config::followed(&given.text, &self.beside, &self.scope) {
             Ok(mut config) => {
                 config.policy.set_version(given.version);
                 config

@@ -137,7 +137,7 @@ pub use pipeline::remote::settled::{MAX_SETTLED, SETTLE_WITHIN};
 pub use pipeline::remote::wire::WireError;
 pub use policy::compiled::Policy;
 pub use policy::directory::{Directory, Registered};
-pub use policy::fleet::fleet_secret;
+pub use policy::fleet::{fleet_secret, plugin_hash_key};
 pub use policy::group::{Group, QuotaSet};
 pub use policy::jwt::{Jwk, Jwt};
 pub use policy::label::metric_label;

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use tollgate_core::Span;
-use tollgate_policy::{Plugin, Policy, PolicyFrom, Surface, fleet_secret};
+use tollgate_policy::{Plugin, Policy, PolicyFrom, Surface, fleet_secret, plugin_hash_key};
 
 const POLICY: &str = r#"{"version": 1, "rules": [
     {"name": "a", "key": [], "quotas": [{"limit": 1, "window": "1m"}]}]}"#;
@@ -174,4 +174,31 @@ fn policies_for_some_routes_stand_beside_the_policy() {
     ] {
         assert_eq!(problems(&format!(r#"{{"policy": {POLICY}, "policies": {policies}}}"#)), [why]);
     }
+}
+
+// Guards: hashes of keys that are other ones after each start, so that no log can be searched.
+#[test]
+fn a_hash_key_is_that_of_all_policies_and_is_compiled_with_them() {
+    let secret = "0123456789abcdef";
+    for more in [
+        String::new(),
+        format!(r#", "policies": {{"p": {POLICY}}}"#),
+        format!(r#", "fleet": {{"cluster": "c", "secret": "{secret}"}}"#),
+    ] {
+        let document = format!(r#"{{"policy": {POLICY}, "hash_key": "{secret}"{more}}}"#);
+        let plugin = Plugin::compile(&document, Surface::Envoy).unwrap();
+        let read = Plugin::read_compiled(plugin.to_compiled_text().as_bytes(), Surface::Envoy);
+        for plugin in [plugin, read.unwrap()] {
+            let named = plugin.named.iter().map(|named| &named.policy);
+            for policy in named.chain([&plugin.policy]) {
+                assert_eq!(policy.hash_key(), Some(plugin_hash_key(secret)), "{document}");
+            }
+        }
+    }
+    assert_ne!(plugin_hash_key(secret), fleet_secret(secret));
+    let alone = Plugin::compile(POLICY, Surface::Envoy).unwrap();
+    assert_eq!(alone.policy.hash_key(), None);
+    let short = format!(r#"{{"policy": {POLICY}, "hash_key": "short-and-hidden"}}"#);
+    let short = short.replace("-and", "");
+    assert_eq!(problems(&short), ["hash_key: must be 16 to 256 visible ASCII characters"]);
 }

@@ -95,6 +95,7 @@ fields! {
         body: BodyFormat,
         jitter: Span,
         partition_key: bool,
+        hash_key: Option<[u8; 16]>,
     } if |it| it.jitter <= MAX_WAIT
 }
 
@@ -297,14 +298,14 @@ impl SettingsForm {
 
 impl ResponseForm {
     fn of(response: &Response) -> Self {
-        let Response { headers, policy, on_allow, body, jitter, partition_key, hash_key: _ } =
+        let Response { headers, policy, on_allow, body, jitter, partition_key, hash_key } =
             *response;
-        Self { headers, policy, on_allow, body, jitter, partition_key }
+        Self { headers, policy, on_allow, body, jitter, partition_key, hash_key }
     }
 
     fn response(self) -> Response {
-        let Self { headers, policy, on_allow, body, jitter, partition_key } = self;
-        Response { headers, policy, on_allow, body, jitter, partition_key, hash_key: None }
+        let Self { headers, policy, on_allow, body, jitter, partition_key, hash_key } = self;
+        Response { headers, policy, on_allow, body, jitter, partition_key, hash_key }
     }
 }
 

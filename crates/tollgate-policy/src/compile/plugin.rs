@@ -1,5 +1,5 @@
-//! A proxy's plugin configuration: a policy, and beside it other policies for some routes, or whom
-//! the plugin asks.
+//! A proxy's plugin configuration: a policy, and with it other policies for some routes, whom the
+//! plugin asks, or what it hashes keys with.
 //!
 //! Invariant: a document without the fields `policy` and `policies` is a policy, as it always was.
 //! All mistakes of all parts are reported at once.
@@ -11,13 +11,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use tollgate_core::Span;
 
-use crate::document::plugin::{FleetDoc, PolicyFromDoc};
+use crate::document::plugin::{FleetDoc, HashKey, PolicyFromDoc};
 use crate::json::node::Node;
 use crate::json::place::{At, Noted};
 use crate::json::problem::Problems;
 use crate::json::reader::Fields;
 use crate::policy::compiled::Policy;
-use crate::policy::fleet::fleet_secret;
+use crate::policy::fleet::{fleet_secret, plugin_hash_key};
 use crate::policy::surface::Surface;
 
 /// Unless the configuration says it: many times what an authority nearby takes.
@@ -91,8 +91,9 @@ pub struct Fleet {
 }
 
 impl Plugin {
-    /// Compiles a plugin configuration: a policy, or an object with the field `policy` and beside
-    /// it `policies`, or `fleet` and `policy_from`.
+    /// Compiles a plugin configuration: a policy, or an object with the field `policy` and with it
+    /// `policies`, or `fleet` and `policy_from`, and `hash_key`, which is
+    /// [set](Policy::set_hash_key) in all policies.
     ///
     /// # Errors
     /// Every mistake at once, in the document's order, each with its path.
@@ -106,10 +107,13 @@ impl Plugin {
         }
         let noted = RefCell::new(Noted::default());
         let root = At::root(&noted);
-        let read = Fields::open(&node, &root, &["policy", "policies", "fleet", "policy_from"]);
+        let names = ["policy", "policies", "fleet", "policy_from", "hash_key"];
+        let read = Fields::open(&node, &root, &names);
         let fleet = read.as_ref().and_then(|read| read.read::<Option<FleetDoc>>("fleet", &root));
         let from = read.as_ref();
         let from = from.and_then(|it| it.read::<Option<PolicyFromDoc>>("policy_from", &root));
+        let hash_key = read.as_ref();
+        let hash_key = hash_key.and_then(|it| it.read::<Option<HashKey>>("hash_key", &root));
         let others = read.as_ref().and_then(|read| read.node("policies"));
         let at = root.field("policies");
         let named = others.map(|others| named(others, document, surface, &at));
@@ -128,10 +132,19 @@ impl Plugin {
             Some(policy) if problems.0.is_empty() => {
                 let policy_from = from.flatten().map(PolicyFrom::new);
                 let (named, fleet) = (named.unwrap_or_default(), fleet.flatten().map(Fleet::new));
-                Ok(Self { policy, named, fleet, policy_from })
+                let mut plugin = Self { policy, named, fleet, policy_from };
+                if let Some(text) = hash_key.flatten() {
+                    plugin.set_hash_key(plugin_hash_key(&text.0));
+                }
+                Ok(plugin)
             }
             _ => Err(problems),
         }
+    }
+
+    fn set_hash_key(&mut self, key: [u8; 16]) {
+        self.policy.set_hash_key(key);
+        self.named.iter_mut().for_each(|named| named.policy.set_hash_key(key));
     }
 
     /// A policy, and nothing beside it.

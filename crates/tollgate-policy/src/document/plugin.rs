@@ -49,6 +49,10 @@ record! {
     }
 }
 
+/// What a filter hashes keys with before it reports them; see
+/// [`plugin_hash_key`](crate::plugin_hash_key).
+pub(crate) type HashKey = Visible<16, 256>;
+
 /// How often something is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Every(pub(crate) Span);

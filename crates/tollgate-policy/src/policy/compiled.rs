@@ -172,6 +172,12 @@ impl Policy {
         self.response.hash_key = Some(key);
     }
 
+    /// The secret of the surface, if it has one.
+    #[must_use]
+    pub const fn hash_key(&self) -> Option<[u8; 16]> {
+        self.response.hash_key
+    }
+
     /// How much may wait in one worker or isolate.
     #[must_use]
     pub const fn waiting(&self) -> Limits {

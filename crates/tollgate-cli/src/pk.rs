@@ -1,0 +1,155 @@
+//! `tollgate pk`: the hash that logs and clients know a client by.
+//!
+//! Invariant: the hash is the one that the surface reports for a request with these values, made by
+//! the same functions. The secret is read from a file or from the configuration, never from the
+//! command line, which other users of the machine can read. Neither it nor a key is printed.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use sha2::{Digest as _, Sha256};
+use tollgate_policy::{GivenKey, NamedPolicy, NoKey, Policy, Surface, pk_text, plugin_hash_key};
+
+use crate::end::End;
+use crate::envoy::Filter;
+use crate::source::{self, Compiled, Source};
+use crate::values::surface_parser;
+use crate::{command, input, output};
+
+/// The longest secret that is read; a surface takes shorter ones.
+const MAX_SECRET: usize = 4096;
+
+#[derive(Debug, Args)]
+pub(crate) struct PkArgs {
+    /// The policy in JSON or YAML, or a configuration of Envoy with it; - reads the standard input
+    pub(crate) policy: PathBuf,
+    /// The rule that counts the client
+    #[arg(long, value_name = "NAME")]
+    pub(crate) rule: String,
+    /// The value of a part of the rule's key, in the order of the policy; may be repeated
+    #[arg(long, value_name = "VALUE")]
+    pub(crate) key: Vec<String>,
+    /// The tenant of the request, where it has quotas of its own
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// Where the policy is enforced
+    #[arg(long, value_parser = surface_parser(), default_value = "envoy")]
+    pub(crate) surface: Surface,
+    /// The file with the secret of the surface: hash_key of the filter, HASH_KEY of the Worker,
+    /// hash_key of the server. A configuration of Envoy has it already
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hash_key: Option<PathBuf>,
+}
+
+/// One policy that may have the rule.
+struct Candidate {
+    /// Where it is in a configuration of Envoy.
+    place: Option<String>,
+    policy: Policy,
+}
+
+/// Prints the hash.
+pub(crate) fn run(args: &PkArgs) -> Result<(), End> {
+    let (file, candidates) = candidates(args)?;
+    let given = args.hash_key.as_deref().map(|path| secret(path, args.surface)).transpose()?;
+    let mut lines = Vec::new();
+    for Candidate { place, mut policy } in candidates {
+        let key = match key(&policy, args) {
+            Err(NoKey::NoRule) => continue,
+            Err(NoKey::Wrong(problem)) => return Err(End::Misuse(problem.to_string())),
+            Ok(key) => key,
+        };
+        let Some(secret) = given.or(policy.hash_key()) else {
+            return Err(End::Misuse(NO_SECRET.to_owned()));
+        };
+        policy.set_hash_key(secret);
+        lines.push((place, pk_text(policy.pk_of(&key))));
+    }
+    match lines.as_slice() {
+        [] => Err(End::Misuse(format!("{file} has no rule \"{}\"", args.rule))),
+        [(_, pk)] => output::raw(&format!("{pk}\n")),
+        several => output::raw(&several.iter().fold(String::new(), |text, (place, pk)| {
+            format!(
+                "{text}{}{pk}\n",
+                place.as_deref().map(|it| format!("{it}: ")).unwrap_or_default()
+            )
+        })),
+    }
+}
+
+const NO_SECRET: &str = "without a secret nothing can be computed: name its file with --hash-key; a filter without \
+    hash_key makes a new one at each start, so give it one";
+
+fn key(policy: &Policy, args: &PkArgs) -> Result<GivenKey, NoKey> {
+    let key = policy.key_of(&args.rule, &args.key)?;
+    match &args.tenant {
+        Some(tenant) => key.of_tenant(policy, tenant),
+        None => Ok(key),
+    }
+}
+
+/// All policies of the file, and what it is called.
+fn candidates(args: &PkArgs) -> Result<(String, Vec<Candidate>), End> {
+    let (file, source) = source::load(&args.policy)?;
+    let refuse = |problems: &[source::Finding]| command::refuse(problems, &file);
+    let mut candidates = Vec::new();
+    match source {
+        Source::Fault(fault) => {
+            return Err(refuse(&Compiled::failed(fault, &[args.surface]).problems));
+        }
+        Source::Policy(document) => {
+            let (plugin, _) = source::compile_plugin(&document, args.surface)
+                .map_err(|problems| refuse(&problems))?;
+            candidates.push(Candidate { place: None, policy: plugin.policy });
+            candidates.extend(plugin.named.into_iter().map(of_route));
+        }
+        Source::Envoy(filters) => {
+            for Filter { place, document, around } in filters.filters {
+                let document = document.map_err(|fault| refuse(&[fault.into()]))?;
+                let compiled = source::compile(&document, &[Surface::Envoy]);
+                if !compiled.problems.is_empty() {
+                    return Err(refuse(&compiled.problems));
+                }
+                for (_, mut policy) in compiled.policies {
+                    if let Some(key) = around.hash_key {
+                        policy.set_hash_key(key);
+                    }
+                    candidates.push(Candidate { place: Some(place.words()), policy });
+                }
+                candidates.extend(around.named.into_iter().map(of_route));
+            }
+        }
+    }
+    Ok((file, candidates))
+}
+
+fn of_route(named: NamedPolicy) -> Candidate {
+    let NamedPolicy { name, policy } = named;
+    Candidate { place: Some(format!("policy \"{name}\"")), policy }
+}
+
+/// The secret in a file, as the surface makes a key of it.
+fn secret(path: &Path, surface: Surface) -> Result<[u8; 16], End> {
+    let bytes = input::bytes_of(path, MAX_SECRET)?;
+    let text = bytes.trim_ascii();
+    if text.is_empty() || bytes.len() > MAX_SECRET {
+        let message = format!("{} must have 1 to {MAX_SECRET} bytes", path.display());
+        return Err(End::Misuse(message));
+    }
+    match surface {
+        Surface::Envoy => {
+            let text = core::str::from_utf8(text);
+            text.map(plugin_hash_key)
+                .map_err(|_| End::Misuse(format!("{} is not UTF-8", path.display())))
+        }
+        Surface::Library => {
+            let message =
+                "a program with the library chooses its key itself (Policy::set_hash_key)";
+            Err(End::Misuse(message.to_owned()))
+        }
+        Surface::Worker | Surface::Server => {
+            let digest: [u8; 32] = Sha256::digest(text).into();
+            Ok(digest.first_chunk().copied().unwrap_or_default())
+        }
+    }
+}
