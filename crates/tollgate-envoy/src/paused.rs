@@ -8,7 +8,7 @@
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::Full;
-use tollgate_policy::{Answer, MAX_LEASE_SETS, Paid};
+use tollgate_policy::{Answer, DirectAnswer, MAX_LEASE_SETS, Paid};
 
 use crate::authority::Gate;
 use crate::lease::Lease;
@@ -138,15 +138,15 @@ impl<H: Proxy> Held<H> {
     pub fn answered(mut self, keys: Vec<AskedKey>, answers: Vec<KeyAnswer>) -> Pending<H> {
         let now = self.host.now().unwrap_or_default();
         let policy = std::rc::Rc::clone(&self.policy);
-        let (mut worst, mut unanswered) = (None, Vec::new());
+        let (mut worst, mut unanswered, mut heard) = (None, Vec::new(), Vec::new());
         for (key, answer) in keys.into_iter().zip(answers) {
-            let (mut leased, mut refused) = (None, Vec::new());
+            let (mut leased, mut direct) = (None, Vec::new());
             let failure = match answer {
                 KeyAnswer::Decided(granted, reply) => {
                     leased = Some(granted);
                     let taken = self.take(&key, &reply);
                     let failure = taken.is_none().then_some(Asked::Failed);
-                    refused = taken.unwrap_or_default();
+                    direct = taken.unwrap_or_default();
                     failure
                 }
                 KeyAnswer::Failed => Some(Asked::Failed),
@@ -156,7 +156,13 @@ impl<H: Proxy> Held<H> {
                 worst = worst.max(failure);
                 unanswered.extend(key.partition);
             }
-            let next = policy.hear(&key, leased.as_deref(), &refused);
+            heard.push((key, leased, direct));
+        }
+        // A denial is repeated with the numbers of every key.
+        let is_denied = heard.iter().any(|(.., direct)| direct.iter().any(DirectAnswer::is_denial));
+        for (key, leased, direct) in heard {
+            let direct = if is_denied { &direct[..] } else { &[] };
+            let next = policy.hear(&key, leased.as_deref(), direct);
             self.authority.look_at(next, &policy, key);
         }
         if !self.host.enter(self.id) {
@@ -170,9 +176,9 @@ impl<H: Proxy> Held<H> {
         }
     }
 
-    /// Takes the reply for the decision of a partition; what it refuses, or `None` of a reply that
-    /// is none.
-    fn take(&mut self, key: &AskedKey, reply: &[u8]) -> Option<Vec<(u64, u64, Option<Span>)>> {
+    /// Takes the reply for the decision of a partition; its answers, or `None` of a reply that is
+    /// none.
+    fn take(&mut self, key: &AskedKey, reply: &[u8]) -> Option<Vec<DirectAnswer>> {
         let paid = self.lease.as_ref().map(|lease| &lease.paid[..]).unwrap_or_default();
         self.policy.take_reply(&mut self.plan, key, reply, paid)
     }

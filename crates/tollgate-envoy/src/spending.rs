@@ -8,7 +8,7 @@ use core::num::NonZeroU64;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{
-    Failure, LeaseKey, LeaseQuestion, LeaseRule, Leased, Node, Paid, Plan, Spending,
+    DirectAnswer, Failure, LeaseKey, LeaseQuestion, LeaseRule, Leased, Node, Paid, Plan, Spending,
 };
 use tollgate_table::Table;
 
@@ -87,7 +87,7 @@ impl<H: Proxy> ActivePolicy<H> {
     /// Takes what the request costs under the rules of the fleet.
     pub fn spend(&self, plan: &mut Plan, may_ask: bool) -> (Leasing, Purse) {
         let (mut purse, mut stats) = (Purse::default(), CommitStats::default());
-        let mut leasing = Leasing::Paid;
+        let (mut leasing, mut denied_by) = (Leasing::Paid, None);
         for i in 0..plan.len() {
             let Some(place) = self.place_of(plan, i) else { continue };
             plan.take_up(i);
@@ -111,7 +111,7 @@ impl<H: Proxy> ActivePolicy<H> {
                     break;
                 }
                 Ok(Spending::Refused) => {
-                    leasing = Leasing::Refused;
+                    (leasing, denied_by) = (Leasing::Refused, Some(i));
                     break;
                 }
                 Err(failure) => self.fail_one(plan, i, failure, &mut stats),
@@ -119,6 +119,9 @@ impl<H: Proxy> ActivePolicy<H> {
         }
         if let Leasing::Wait(_) | Leasing::Closed | Leasing::Refused = leasing {
             self.unwind(plan, core::mem::take(&mut purse), &mut stats);
+        }
+        if let Some(denied_by) = denied_by {
+            self.recall_others(plan, denied_by, &mut stats);
         }
         self.add(&stats);
         (leasing, purse)
@@ -146,6 +149,23 @@ impl<H: Proxy> ActivePolicy<H> {
                 Spending::Paid { .. } | Spending::Ask { .. } => Change::Write(spending),
             }
         })
+    }
+
+    /// What is known of the other keys of a request that one of them denies from memory: a client is
+    /// shown the same quotas whether the authority was asked or not.
+    fn recall_others(&self, plan: &mut Plan, denied_by: usize, stats: &mut CommitStats) {
+        let policy = &self.config.policy;
+        for i in (0..plan.len()).filter(|i| *i != denied_by) {
+            let Some(place) = self.place_of(plan, i) else { continue };
+            let Some(at) = self.table(place) else { continue };
+            // Without the host's answer they are not shown.
+            let _ = change(&self.host, at, stats, |holdings, now| {
+                if let Some(mut partition) = plan.partition_mut(i) {
+                    partition.recall(policy, holdings, now);
+                }
+                Change::Keep(())
+            });
+        }
     }
 
     /// Gives back what was taken for a request that does not go on; what was asked is asked for
@@ -196,14 +216,14 @@ impl<H: Proxy> ActivePolicy<H> {
         next.flatten()
     }
 
-    /// Takes in what was answered about a key; `None` when there was no answer. `refused` is what
-    /// it refused the request that waited for it: the quota set, its cost, and for how long. When
-    /// the holdings are to be looked at next, if they are.
+    /// Takes in what was answered about a key; `None` when there was no answer. `denied` is what
+    /// it answered to the request that waited for it, if it denied that. When the holdings are to
+    /// be looked at next, if they are.
     pub fn hear(
         &self,
         asked: &AskedKey,
         leased: Option<&[Leased]>,
-        refused: &[(u64, u64, Option<Span>)],
+        denied: &[DirectAnswer],
     ) -> Option<Timestamp> {
         let mut stats = CommitStats::default();
         let rules = &asked.key.rules;
@@ -218,8 +238,8 @@ impl<H: Proxy> ActivePolicy<H> {
                     Some(None) | None => holding.fail(rule.ask.number),
                 }
             }
-            for (set, cost, wait) in refused {
-                holdings.of(*set).deny(now, *cost, *wait);
+            for DirectAnswer { set, cost, decisions } in denied {
+                holdings.of(*set).remember(now, *cost, decisions);
             }
             let due = next_look(holdings, asked);
             // What is to be repeated is not at once: the authority may be away.
@@ -228,28 +248,29 @@ impl<H: Proxy> ActivePolicy<H> {
         let granted = leased.unwrap_or_default().iter().filter(|leased| leased.is_ok()).count();
         self.add(&stats);
         self.count_asked(Asked::Granted, granted);
-        self.count_asked(Asked::Refused, refused.len());
+        let refused = denied.iter().filter(|answer| answer.is_denial()).count();
+        self.count_asked(Asked::Refused, refused);
         next.flatten()
     }
 
     /// Takes the authority's reply for the decision about a key, where the rules of `paid` are paid
-    /// already; what it refuses, or `None` of a reply that is none.
+    /// already; its answers about the others, or `None` of a reply that is none.
     pub fn take_reply(
         &self,
         plan: &mut Plan,
         asked: &AskedKey,
         reply: &[u8],
         paid: &[(usize, Paid)],
-    ) -> Option<Vec<(u64, u64, Option<Span>)>> {
+    ) -> Option<Vec<DirectAnswer>> {
         let i = asked.partition?;
         let mut partition = plan.partition_mut(i)?;
         partition.accept(&self.config.policy, reply).ok()?;
-        let refused = partition.refused_directly(&self.config.policy);
         let of_it = paid.iter().filter(|(partition, _)| *partition == i);
         let of_it: Vec<Paid> = of_it.map(|(_, paid)| *paid).collect();
+        let direct = partition.direct_answers(&self.config.policy, &of_it);
         let at = partition.view().decided_at();
         partition.pay(&self.config.policy, &of_it, at);
-        Some(refused)
+        Some(direct)
     }
 
     /// What is to be asked of a key that `asked` was about, although nobody spends: what is left

@@ -22,7 +22,7 @@ use tollgate_envoy::filter::{Filter, Flow};
 use tollgate_envoy::proxy::Proxy;
 use tollgate_envoy::reply::Reply;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
-use tollgate_envoy::wire::header_map::HeaderMapWriter;
+use tollgate_envoy::wire::header_map::{HeaderMap, HeaderMapWriter};
 use tollgate_policy::{Counts, LeaseQuestion, LeaseReply, Policy, Surface, WireError};
 use tollgate_table::Seed;
 
@@ -62,6 +62,8 @@ struct World {
     left: RefCell<BTreeSet<u32>>,
     resumed: RefCell<Vec<u32>>,
     refused: RefCell<Vec<(u16, Vec<u8>)>>,
+    /// The bodies of refusals.
+    bodies: RefCell<Vec<Vec<u8>>>,
     fields: RefCell<Vec<(String, String)>>,
     tick_ms: RefCell<Vec<u32>>,
     policy: Policy,
@@ -228,6 +230,7 @@ impl Proxy for Host {
 
     fn reply(&self, reply: &Reply) -> bool {
         self.world.refused.borrow_mut().push((reply.status, reply.headers.clone()));
+        self.world.bodies.borrow_mut().push(reply.body.clone());
         true
     }
 
@@ -293,6 +296,7 @@ impl Process {
             left: RefCell::default(),
             resumed: RefCell::default(),
             refused: RefCell::default(),
+            bodies: RefCell::default(),
             fields: RefCell::default(),
             tick_ms: RefCell::new(vec![0; workers]),
             policy: Policy::compile(&policy, Surface::Server).unwrap_or_else(|e| panic!("{e}")),
@@ -372,14 +376,21 @@ impl Process {
         let ask = |counts: &mut Counts, request: Result<Vec<u8>, WireError>| {
             counts.answer(&request.expect("a request"), now).expect("an answer").reply
         };
-        let replies: Vec<LeaseReply> = question
-            .keys
-            .iter()
-            .map(|key| {
-                let counts = counts.entry(key.hash).or_default();
-                LeaseReply::Decided(ask(counts, key.request(policy, question.table, false)))
-            })
-            .collect();
+        let mut each = |is_look: bool| -> Vec<(Vec<u8>, bool)> {
+            let keys = question.keys.iter().map(|key| {
+                let request = key.request(policy, question.table, is_look).expect("a request");
+                let reply = ask(counts.entry(key.hash).or_default(), Ok(request.clone()));
+                let is_refused = Counts::refuses(&request, &reply).expect("a reply");
+                (reply, is_refused)
+            });
+            keys.collect()
+        };
+        let costs = question.keys.iter().filter(|key| key.rules.iter().any(|it| it.cost > 0));
+        let looks = (costs.count() > 1).then(|| each(true));
+        let refused = looks.filter(|looks| looks.iter().any(|(_, is_refused)| *is_refused));
+        let replies = refused.unwrap_or_else(|| each(false)).into_iter();
+        let replies: Vec<LeaseReply> =
+            replies.map(|(reply, _)| LeaseReply::Decided(reply)).collect();
         let mut answer = Vec::new();
         LeaseReply::write(&replies, &mut answer);
         assert!(answer.len() <= 65_536, "{} bytes: nobody reads it", answer.len());
@@ -1272,4 +1283,123 @@ fn a_request_under_too_many_rules_is_refused_by_check_and_never_let_through() {
     process.world.path.set("/x%2Fy");
     assert_eq!(process.come(0, "b"), Came::Refused(503));
     assert_eq!(process.counted("tollgate.fleet_overloaded"), 1);
+}
+
+/// What a client is shown of a denial: `Retry-After`, the name, `r` and `t` of each quota, and the
+/// quotas that are violated.
+#[derive(Debug, PartialEq)]
+struct Denial {
+    retry_after: Option<u64>,
+    quotas: Vec<(String, u64, u64)>,
+    violated: String,
+}
+
+impl Process {
+    /// Sends a request, answered at once; what it is shown where it is denied.
+    fn denial(&mut self, path: &'static str) -> Option<Denial> {
+        self.world.path.set(path);
+        self.world.refused.borrow_mut().clear();
+        self.world.bodies.borrow_mut().clear();
+        self.come(0, "a");
+        self.answer_all();
+        self.resumed();
+        let (status, headers) = self.world.refused.borrow().first()?.clone();
+        assert_eq!(status, 429);
+        let headers = HeaderMap::new(headers);
+        let text = |name: &str| {
+            let value = headers.joined(name.as_bytes())?;
+            Some(String::from_utf8(value.to_vec()).unwrap())
+        };
+        let quota = |member: &str| {
+            let mut parts = member.split([';', '=']);
+            let name = parts.next().unwrap().trim().to_owned();
+            let mut number = || parts.nth(1).unwrap().parse().unwrap();
+            (name, number(), number())
+        };
+        let body = String::from_utf8(self.world.bodies.borrow()[0].clone()).unwrap();
+        let (_, violated) = body.split_once("violated-policies").expect("a problem document");
+        Some(Denial {
+            retry_after: text("retry-after").map(|seconds| seconds.parse().unwrap()),
+            quotas: text("ratelimit").unwrap().split(',').map(quota).collect(),
+            violated: violated.to_owned(),
+        })
+    }
+}
+
+/// Rules of one key and of another, each with quotas of which few are violated at a time.
+fn layered(scope: &str) -> String {
+    let rule = |name: &str, key: &str, quotas: &str| {
+        let key = if key.is_empty() { "" } else { r#"{"header": "x-key"}"# };
+        format!(r#"{{"name": "{name}", "key": [{key}], {scope} "quotas": [{quotas}]}}"#)
+    };
+    let quota = |name: &str, limit: u64, window: &str, more: &str| {
+        let more = if more.is_empty() { String::new() } else { format!(", {more}") };
+        format!(r#"{{"name": "{name}", "limit": {limit}, "window": "{window}"{more}}}"#)
+    };
+    let fixed = r#""algorithm": "fixed-window""#;
+    let own =
+        [quota("own-gcra", 7, "9973ms", r#""burst": 3"#), quota("own-fixed", 31, "61s", fixed)];
+    let more = quota("more", 53, "127s", r#""algorithm": "sliding-window""#);
+    let all = [
+        quota("all", 41, "59s", ""),
+        quota("all-log", 97, "211s", r#""algorithm": "sliding-log""#),
+    ];
+    [
+        rule("own", "key", &own.join(", ")),
+        rule("more", "key", &more),
+        rule("all", "", &all.join(", ")),
+    ]
+    .join(", ")
+}
+
+// Guards: a denial that is repeated from memory as "every quota is used up, come back in a second".
+// A rule that counts locally is the oracle; what it charges while the fleet still denies is undone.
+#[test]
+fn a_repeated_denial_shows_what_a_local_rule_shows() {
+    let mut local = Process::new(&layered(""), 1);
+    let mut fleet = Process::new(&layered(r#""scope": "fleet", "lease": 0,"#), 1);
+    let (mut random, mut denials, mut repeated, mut longer) = (1_u64, 0, 0, 0);
+    for _ in 0..4_000 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let pause = Span::from_nanos(1_000_000 * (random % 700) + 1_000 * (random % 991));
+        let now = local.world.now.get().max(fleet.world.now.get()).saturating_add(pause);
+        local.world.now.set(now);
+        fleet.world.now.set(now);
+        let before = local.world.shared.borrow().clone();
+        let expected = local.denial("/");
+        let asked = fleet.world.asked.borrow().len();
+        let shown = fleet.denial("/");
+        let is_repeated = fleet.world.asked.borrow().len() == asked;
+        match (expected, shown) {
+            (None, None) => {}
+            (Some(local), None) => panic!("admitted by the fleet alone: {local:?}"),
+            (None, Some(shown)) => {
+                // It is trusted for a second at most, whatever is given back meanwhile.
+                assert!(is_repeated && shown.retry_after == Some(1), "{shown:?}");
+                *local.world.shared.borrow_mut() = before;
+                longer += 1;
+            }
+            (Some(expected), Some(shown)) => {
+                (denials, repeated) = (denials + 1, repeated + usize::from(is_repeated));
+                let quotas = expected.quotas.iter().zip(&shown.quotas);
+                for ((name, r, t), (shown_name, shown_r, shown_t)) in quotas {
+                    assert_eq!(name, shown_name);
+                    let is_same = if *r == 0 || *shown_r == 0 || !is_repeated {
+                        (r, t) == (shown_r, shown_t)
+                    } else {
+                        // What grew back since is not known.
+                        shown_r <= r
+                    };
+                    assert!(is_same, "{is_repeated} {expected:?} {shown:?}");
+                }
+                assert_eq!(expected.quotas.len(), shown.quotas.len(), "{expected:?} {shown:?}");
+                assert_eq!(expected.retry_after, shown.retry_after, "{expected:?} {shown:?}");
+                assert_eq!(expected.violated, shown.violated, "{expected:?} {shown:?}");
+            }
+        }
+    }
+    println!("{denials} denials, {repeated} repeated, {longer} for longer than a local rule");
+    assert!(denials > 1_000 && repeated > 700 && longer < denials / 10);
 }

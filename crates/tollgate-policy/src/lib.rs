@@ -130,7 +130,7 @@ pub use pipeline::remote::leases::message::{
 };
 pub use pipeline::remote::leases::node::{Holding, Taken};
 pub use pipeline::remote::leases::shard::{Shard, ShardMode, Sharded};
-pub use pipeline::remote::leases::spend::{Node, Paid, Spending};
+pub use pipeline::remote::leases::spend::{DirectAnswer, Node, Paid, Spending};
 pub use pipeline::remote::operate::{KeyOperation, KeyState, MAX_BLOCK};
 pub use pipeline::remote::settle::Settlement;
 pub use pipeline::remote::settled::{MAX_SETTLED, SETTLE_WITHIN};

@@ -322,6 +322,7 @@ impl GroupForm {
             by_id: _,
             blank: _,
             value_len: _,
+            quotas: _,
             fallback: _, // follows from that of its sets
         } = group.clone();
         Self { key, identity: Fixed(identity), capacity, strict, is_fleet, shards }
@@ -340,6 +341,7 @@ impl GroupForm {
             by_id: Vec::new(),
             blank: Vec::new(),
             value_len: 0,
+            quotas: 0,
             fallback: None,
         }
     }

@@ -261,6 +261,7 @@ impl Compiler {
                 by_id: Vec::new(),
                 blank: Vec::new(),
                 value_len: 0,
+                quotas: 0,
                 fallback: None,
             };
             self.policy.groups.push(new);

@@ -58,6 +58,7 @@ impl Policy {
             by_id: Vec::new(),
             blank: Vec::new(),
             value_len: 0,
+            quotas: 0,
             fallback: None,
         };
         let place = u16::try_from(self.groups.len()).ok()?;

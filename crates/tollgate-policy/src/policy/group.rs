@@ -40,6 +40,8 @@ pub struct Group {
     /// What a key begins with that was never seen: every record in its place, all zero, or none.
     pub(crate) blank: Vec<u8>,
     pub(crate) value_len: usize,
+    /// How many quotas its sets have together.
+    pub(crate) quotas: usize,
     /// The group in which a node counts while no authority answers.
     pub(crate) fallback: Option<u16>,
 }
@@ -123,13 +125,14 @@ impl Group {
 
     /// Gives each record its place in a value, or none where values are sparse.
     pub(crate) fn lay_out(&mut self, sets: &mut [QuotaSet]) {
-        self.value_len = 0;
+        (self.value_len, self.quotas) = (0, 0);
         self.blank.clear();
         let mut by_id = Vec::new();
         for index in &self.sets {
             let Some(set) = sets.get_mut(usize::from(*index)) else { continue };
             let offset = self.value_len.saturating_add(RECORD_HEADER);
             self.value_len = offset.saturating_add(set.len);
+            self.quotas = self.quotas.saturating_add(set.quotas.len());
             set.offset = Some(offset);
             by_id.push((set.id_in(set.version), *index));
         }

@@ -17,8 +17,10 @@ pub const WAY_HEADER: usize = 10;
 /// The longest value that a bucket can hold: 65,535 words.
 pub const MAX_VALUE_LEN: usize = 65_535 * WORD;
 
-/// Bytes that a node holds of one rule of a fleet at the most, with what stands before them.
-pub(crate) const LONGEST_HOLDING: usize = 316;
+/// Bytes that a node holds of one rule of a fleet at the most, with what stands before them, and
+/// what it remembers of each of its quotas.
+pub(crate) const LONGEST_HOLDING: usize = 333;
+pub(crate) const LONGEST_ANSWER: usize = 24;
 
 /// The most keys of a bucket.
 pub const MAX_WAYS: usize = 16;
@@ -57,7 +59,9 @@ impl Group {
     /// for what a node holds of it.
     #[must_use]
     pub fn table_size(&self) -> TableSize {
+        let answers = self.quotas.saturating_mul(LONGEST_ANSWER);
         let held = self.sets.len().saturating_mul(LONGEST_HOLDING).saturating_add(1);
+        let held = held.saturating_add(answers);
         let value_len = if self.is_fleet() { held } else { self.value_len() };
         TableSize::new(self.capacity(), value_len)
     }

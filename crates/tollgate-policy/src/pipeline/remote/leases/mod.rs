@@ -28,6 +28,7 @@ pub(crate) mod steps;
 pub(crate) mod account;
 pub(crate) mod ask;
 pub(crate) mod clock;
+pub(crate) mod last_answer;
 pub(crate) mod lease;
 pub(crate) mod mutation;
 pub(crate) mod node;

@@ -12,11 +12,12 @@
 
 use alloc::vec::Vec;
 
-use tollgate_core::{Span, Timestamp};
+use tollgate_core::{Decision, Span, Timestamp};
 
 use crate::pipeline::remote::leases::account::LeaseReport;
 use crate::pipeline::remote::leases::ask::{LeaseAsk, Leased, MAX_LEASE_REPORTS};
 use crate::pipeline::remote::leases::clock::MAX_LEASE_LIFE;
+use crate::pipeline::remote::leases::last_answer::LastAnswer;
 use crate::pipeline::remote::leases::mutation::{self, Mutation};
 
 /// By how much a node's clock may be slow, in millionths: 0.1 %, twenty times what a bad quartz is.
@@ -49,8 +50,11 @@ pub struct Holding {
     /// Final reports, and the question in which each was sent last.
     pub(crate) closed: Vec<(LeaseReport, u64)>,
     pub(crate) asking: Option<Asking>,
-    /// A cost that was refused, and until when it surely is.
+    /// A cost that was denied, and until when it is denied without asking.
     pub(crate) denied: Option<(u64, Timestamp)>,
+    /// What the authority answered to the request that it denied last: whichever rule of its key
+    /// did.
+    pub(crate) last: Option<LastAnswer>,
     /// Nothing is asked for in advance until then: there was nothing to lease.
     pub(crate) quiet_until: Timestamp,
     pub(crate) demand: Demand,
@@ -143,10 +147,8 @@ impl Holding {
             }
             self.close_first();
         }
-        if let Some((least, until)) = self.denied.filter(|(_, until)| *until > now)
-            && cost >= least
-        {
-            return Taken::Denied(until.since(now));
+        if let Some(rest) = self.denied_for(now, cost) {
+            return Taken::Denied(rest);
         }
         match self.asking {
             Some(asking) if asking.until > now => Taken::Wait(asking.until),
@@ -233,7 +235,7 @@ impl Holding {
         let life = Span::from_nanos(sure_part(grant.life.as_nanos()));
         let ends_at = from.saturating_add(life);
         self.held.push(Held { number, units: grant.units, spent: 0, life, ends_at });
-        self.denied = None;
+        (self.denied, self.last) = (None, None);
         self.close_old(now);
     }
 
@@ -247,7 +249,31 @@ impl Holding {
     /// The authority refused a direct cost at `now`, for so long.
     pub fn deny(&mut self, now: Timestamp, cost: u64, retry_after: Option<Span>) {
         let wait = retry_after.unwrap_or(REMEMBERED_DENIAL).min(REMEMBERED_DENIAL);
-        self.denied = Some((cost, now.saturating_add(wait)));
+        // A lower cost that is denied still is not asked about for a higher one's sake.
+        let least = self.denied.filter(|(_, until)| *until > now).map_or(cost, |(it, _)| it);
+        self.denied = Some((cost.min(least), now.saturating_add(wait)));
+    }
+
+    /// What the authority answered at `now` to a request of `cost` that it denied, quota by quota:
+    /// to be repeated, and where one of them denies, for as long as [`Holding::deny`] has it.
+    pub fn remember(&mut self, now: Timestamp, cost: u64, decisions: &[Decision]) {
+        self.last = Some(LastAnswer::new(now, cost, decisions));
+        let denials = decisions.iter().filter(|decision| !decision.is_admitted());
+        let waits = denials.map(|decision| decision.retry_after);
+        if let Some(wait) = waits.reduce(|one, other| Some(one?.max(other?))) {
+            self.deny(now, cost, wait);
+        }
+    }
+
+    /// What it answered last, if that is fresh: at most [`REMEMBERED_DENIAL`] old.
+    pub(crate) fn last(&self, now: Timestamp) -> Option<&LastAnswer> {
+        self.last.as_ref().filter(|last| now.since(last.at) <= REMEMBERED_DENIAL)
+    }
+
+    /// The rest of the denial that is remembered of `cost`.
+    pub(crate) fn denied_for(&self, now: Timestamp, cost: u64) -> Option<Span> {
+        let (least, until) = self.denied.filter(|(_, until)| *until > now)?;
+        (cost >= least).then(|| until.since(now))
     }
 
     /// No answer came to the question `number`.
@@ -309,7 +335,7 @@ impl Holding {
         self.held.iter().map(Held::returns_at).min()
     }
 
-    fn rest(&self, now: Timestamp) -> Span {
+    pub(crate) fn rest(&self, now: Timestamp) -> Span {
         self.held.iter().map(|held| held.ends_at.since(now)).max().unwrap_or(Span::ZERO)
     }
 

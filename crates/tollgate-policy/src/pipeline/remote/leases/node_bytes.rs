@@ -3,8 +3,10 @@
 //! Little-endian: leases in hand `u8`, each number, units, spent, life and end, all `u64`; those
 //! that are closed `u8`, each number, spent and the question it was sent in last, all `u64`; what
 //! is asked (number, asked at, until when, zeros for nothing) and what is denied (cost, until
-//! when), the end of quiet, and the demand (since when, now, before), each `u64`. Times are of the
-//! node's monotonic clock, in nanoseconds.
+//! when), the end of quiet, and the demand (since when, now, before), each `u64`; then the last
+//! answer: of how many quotas `u8`, and where there are any, when and to which cost, and of each
+//! quota for how long it denies, what remains and until when it is reset, all `u64`. Times are of
+//! the node's monotonic clock, in nanoseconds.
 //!
 //! Invariant: what is written is read as the same, and any bytes are read as a holding or not at
 //! all. They are a node's own: nobody else can write them.
@@ -14,11 +16,12 @@ use alloc::vec::Vec;
 use tollgate_core::{Span, Timestamp};
 
 use crate::pipeline::remote::leases::account::LeaseReport;
+use crate::pipeline::remote::leases::last_answer::LastAnswer;
 use crate::pipeline::remote::leases::node::{Asking, Demand, Held, Holding, MAX_CLOSED, MAX_HELD};
 use crate::pipeline::remote::wire::{Reader, WireError};
 
 impl Holding {
-    /// Appends it to `out`: at most 306 bytes.
+    /// Appends it to `out`: at most 307 bytes, and where it has an answer, 16 and 24 per quota.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::try_from(self.held.len()).unwrap_or(u8::MAX));
         for held in &self.held {
@@ -34,6 +37,10 @@ impl Holding {
         let (cost, until) = self.denied.unwrap_or_default();
         write(&[cost, until.as_nanos(), self.quiet_until.as_nanos()], out);
         write(&[self.demand.from.as_nanos(), self.demand.now, self.demand.before], out);
+        match &self.last {
+            Some(last) => last.encode(out),
+            None => out.push(0),
+        }
     }
 
     /// Reads it; `None` for bytes that [`Holding::encode`] does not write.
@@ -64,6 +71,7 @@ impl Holding {
         holding.quiet_until = Timestamp::from_nanos(bytes.u64()?);
         let from = Timestamp::from_nanos(bytes.u64()?);
         holding.demand = Demand { from, now: bytes.u64()?, before: bytes.u64()? };
+        holding.last = LastAnswer::read(&mut bytes)?;
         bytes.end()?;
         Ok(holding)
     }

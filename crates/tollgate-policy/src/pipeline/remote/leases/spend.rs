@@ -17,6 +17,8 @@ use crate::pipeline::remote::leases::holdings::Holdings;
 use crate::pipeline::remote::leases::message::LeaseRule;
 use crate::pipeline::remote::leases::node::Taken;
 use crate::policy::compiled::Policy;
+use crate::policy::group::QuotaSet;
+use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 
 /// What was taken of one lease for a request.
@@ -69,6 +71,33 @@ pub struct Node<'a> {
     pub number: &'a mut dyn FnMut() -> u64,
 }
 
+/// What the authority answered about one quota set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectAnswer {
+    /// [`QuotaSet::stable_id`](crate::QuotaSet::stable_id).
+    pub set: u64,
+    /// What the request cost there.
+    pub cost: u64,
+    /// The decision of each of its quotas.
+    pub decisions: Vec<Decision>,
+}
+
+impl DirectAnswer {
+    /// True when a quota of the set denied the request.
+    #[must_use]
+    pub fn is_denial(&self) -> bool {
+        self.decisions.iter().any(|decision| !decision.is_admitted())
+    }
+}
+
+/// What a node knows of a rule.
+enum Known {
+    /// So many units are in hand, for this long.
+    InHand(u64, Span),
+    /// What the authority answered.
+    Answered(Vec<Decision>),
+}
+
 impl PartitionMut<'_> {
     /// Takes the costs of the partition's rules out of `holdings`, or says what to ask. The
     /// holdings have changed where it is [`Spending::Paid`] or [`Spending::Ask`]; to be done again
@@ -83,37 +112,29 @@ impl PartitionMut<'_> {
         let (mut paid, mut asks) = (Vec::new(), Vec::new());
         let mut waits = None;
         let (mut is_refused, mut is_closed) = (false, false);
-        let refusals = self.each_leased(policy, |set, applied| {
+        let mut is_denied = false;
+        for applied in self.view().rules() {
+            let Some(set) = policy.applied_set(applied).map(|set| set.stable_id) else { continue };
             match holdings.of(set).take(now, applied.cost) {
                 Taken::Spent { number, left, rest } => {
                     paid.push(Paid { set, number, cost: applied.cost, left, rest });
-                    None
                 }
-                Taken::Ask if !node.may_ask => {
-                    is_closed = true;
-                    None
-                }
-                Taken::Ask => {
-                    asks.push(set);
-                    None
-                }
-                Taken::Wait(until) => {
-                    waits = waits.max(Some(until));
-                    None
-                }
-                Taken::Denied(wait) => {
+                Taken::Ask if !node.may_ask => is_closed = true,
+                Taken::Ask => asks.push(set),
+                Taken::Wait(until) => waits = waits.max(Some(until)),
+                Taken::Denied(_) => {
+                    is_denied = true;
                     is_refused |= applied.binding;
-                    Some(wait)
                 }
             }
-        });
+        }
         if is_refused || is_closed || waits.is_some() {
             for it in &paid {
                 holdings.of(it.set).put_back(now, it.number, it.cost);
             }
         }
         if is_refused {
-            self.refuse(policy, &refusals, now);
+            self.recall(policy, holdings, now);
             return Spending::Refused;
         }
         if is_closed {
@@ -127,7 +148,9 @@ impl PartitionMut<'_> {
         if is_asked {
             return Spending::Ask { paid, rules };
         }
-        self.refuse(policy, &refusals, now);
+        if is_denied {
+            self.recall(policy, holdings, now); // those of a shadow
+        }
         self.pay(policy, &paid, now);
         let is_ahead = rules.iter().any(|rule| rule.ask.number > 0);
         Spending::Paid { paid, ahead: if is_ahead { rules } else { Vec::new() } }
@@ -167,75 +190,87 @@ impl PartitionMut<'_> {
         if !self.stored.status.is_decided() {
             self.stored.status = Status::Uncharged;
         }
-        let of = |set| paid.iter().find(|paid| paid.set == set);
-        self.decide_each(policy, |set| {
-            let Paid { left, rest, .. } = of(set)?;
-            Some((Verdict::Allow, *left, None, *rest))
+        self.decide_each(policy, |set, _| {
+            let Paid { left, rest, .. } = paid.iter().find(|paid| paid.set == set.stable_id)?;
+            Some(Known::InHand(*left, *rest))
         });
     }
 
-    /// What the authority refused of this partition: the quota set, its cost, and for how long.
+    /// What the authority answered about the rules of this partition, but those that are `paid`.
     #[must_use]
-    pub fn refused_directly(&self, policy: &Policy) -> Vec<(u64, u64, Option<Span>)> {
+    pub fn direct_answers(&self, policy: &Policy, paid: &[Paid]) -> Vec<DirectAnswer> {
         let view = self.view();
-        let mut refused = Vec::new();
+        let mut answers = Vec::new();
         for applied in view.rules() {
-            let Some(set) = policy.applied_set(applied) else { continue };
-            let denials = view.decisions_of(policy, applied).filter(|it| !it.is_admitted());
-            let waits = denials.map(|it| it.retry_after);
-            if let Some(wait) = waits.reduce(|one, other| Some(one?.max(other?))) {
-                refused.push((set.stable_id, applied.cost, wait));
+            let Some(set) = policy.applied_set(applied).map(|set| set.stable_id) else { continue };
+            if paid.iter().all(|paid| paid.set != set) {
+                let decisions = view.decisions_of(policy, applied).copied().collect();
+                answers.push(DirectAnswer { set, cost: applied.cost, decisions });
             }
         }
-        refused
+        answers
     }
 
-    /// Notes what the rules of `refusals` refuse, for so long.
-    fn refuse(&mut self, policy: &Policy, refusals: &[(u64, Span)], now: Timestamp) {
-        if refusals.is_empty() {
-            return;
-        }
+    /// Decides the rules of this partition for a request that is denied, by what the node knows:
+    /// what it holds, or what the authority answered last, less the time since. Nothing is taken. A
+    /// rule of which neither is known is reported as not asked.
+    pub fn recall(&mut self, policy: &Policy, holdings: &mut Holdings, now: Timestamp) {
         self.stored.at = now;
         self.stored.status = Status::Uncharged;
-        let of = |set| refusals.iter().find(|(refused, _)| *refused == set);
-        self.decide_each(policy, |set| {
-            let (_, wait) = of(set)?;
-            Some((Verdict::Deny, 0, Some(*wait), *wait))
+        let index = self.index;
+        for applied in self.applied.iter_mut().filter(|applied| applied.counts_in(index)) {
+            applied.is_unasked = true;
+        }
+        self.decide_each(policy, |set, applied| {
+            let holding = holdings.of(set.stable_id);
+            if holding.has(now, applied.cost) {
+                return Some(Known::InHand(holding.left(), holding.rest(now)));
+            }
+            let rest = holding.denied_for(now, applied.cost);
+            match holding.last(now).filter(|last| last.is_of(&set.quotas)) {
+                Some(last) => {
+                    Some(Known::Answered(last.repeat(&set.quotas, applied.cost, now, rest)))
+                }
+                None => rest.map(|rest| Known::Answered(denied_by_all(set, rest))),
+            }
         });
     }
 
-    /// Calls `each` with the quota set of every rule; those for which it names a wait.
-    fn each_leased(
-        &self,
-        policy: &Policy,
-        mut each: impl FnMut(u64, &AppliedRule) -> Option<Span>,
-    ) -> Vec<(u64, Span)> {
-        let mut waits = Vec::new();
-        for applied in self.view().rules() {
-            let Some(set) = policy.applied_set(applied) else { continue };
-            waits.extend(each(set.stable_id, applied).map(|wait| (set.stable_id, wait)));
-        }
-        waits
-    }
-
-    /// Fills the decisions of the rules for whose quota set `says` names one.
+    /// Fills the decisions of the rules of which `known` knows something.
     fn decide_each(
         &mut self,
         policy: &Policy,
-        says: impl Fn(u64) -> Option<(Verdict, u64, Option<Span>, Span)>,
+        mut known: impl FnMut(&QuotaSet, &AppliedRule) -> Option<Known>,
     ) {
         let Self { index, applied, decisions, .. } = self;
         for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
             let Some(set) = policy.applied_set(applied) else { continue };
-            let Some((verdict, remaining, retry_after, reset_after)) = says(set.stable_id) else {
-                continue;
-            };
+            let Some(known) = known(set, applied) else { continue };
             let slots = decisions.get_mut(applied.first_decision..).unwrap_or_default();
-            for (slot, quota) in slots.iter_mut().zip(&set.quotas) {
-                let limit = quota.limiter().limit();
-                *slot = Decision { verdict, limit, remaining, retry_after, reset_after };
+            let slots = slots.iter_mut().zip(&set.quotas);
+            let is_leased = matches!(known, Known::InHand(..));
+            match known {
+                Known::InHand(remaining, reset_after) => slots.for_each(|(slot, quota)| {
+                    let (verdict, limit) = (Verdict::Allow, quota.limiter().limit());
+                    *slot = Decision { verdict, limit, remaining, retry_after: None, reset_after };
+                }),
+                Known::Answered(answers) => {
+                    slots.zip(answers).for_each(|((slot, _), answer)| *slot = answer);
+                }
             }
-            applied.is_leased = true;
+            (applied.is_unasked, applied.is_leased) = (false, is_leased);
         }
     }
+}
+
+/// A denial of which nothing else is known than for how long it is trusted.
+fn denied_by_all(set: &QuotaSet, rest: Span) -> Vec<Decision> {
+    let denial = |quota: &CompiledQuota| Decision {
+        verdict: Verdict::Deny,
+        limit: quota.limiter().limit(),
+        remaining: 0,
+        retry_after: Some(rest),
+        reset_after: rest,
+    };
+    set.quotas.iter().map(denial).collect()
 }

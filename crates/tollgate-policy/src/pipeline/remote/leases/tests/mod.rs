@@ -9,6 +9,7 @@
 
 extern crate std;
 
+mod answers;
 mod fleet;
 mod holding;
 mod hostile;

@@ -1,0 +1,143 @@
+//! What the authority answered last about a quota set of a request that it denied, quota by quota,
+//! and how a node repeats it.
+//!
+//! Invariant: a repeated denial has the numbers of the one that it repeats, less the time that has
+//! passed since. For how long a node trusts a denial is decided elsewhere; where that is longer
+//! than every quota denies, the one that denied for longest denies for the rest. Deliberately
+//! absent: units that grow back meanwhile. `remaining` of a quota that admits is what it was, never
+//! more than what is left.
+
+use alloc::vec::Vec;
+
+use tollgate_core::{Decision, Limiter, Span, Timestamp, Verdict};
+
+use crate::pipeline::remote::wire::{Reader, WireError};
+use crate::policy::bounds::MAX_QUOTAS;
+use crate::policy::quota::CompiledQuota;
+
+/// What stands for a wait that never ends.
+const NEVER: u64 = u64::MAX;
+
+/// The answer of each quota of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LastAnswer {
+    /// When it was received, by the node's clock: no earlier than it was decided.
+    pub(crate) at: Timestamp,
+    /// What the request cost.
+    cost: u64,
+    quotas: Vec<QuotaAnswer>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct QuotaAnswer {
+    /// Zero where it admits, [`NEVER`] where no wait helps.
+    denied_ns: u64,
+    remaining: u64,
+    reset_after: Span,
+}
+
+impl LastAnswer {
+    pub(crate) fn new(at: Timestamp, cost: u64, decisions: &[Decision]) -> Self {
+        let answer = |decision: &Decision| QuotaAnswer {
+            denied_ns: match (decision.is_admitted(), decision.retry_after) {
+                (true, _) => 0,
+                (false, Some(wait)) => wait.as_nanos().clamp(1, NEVER.saturating_sub(1)),
+                (false, None) => NEVER,
+            },
+            remaining: decision.remaining,
+            reset_after: decision.reset_after,
+        };
+        Self { at, cost, quotas: decisions.iter().map(answer).collect() }
+    }
+
+    /// True when it may be about `quotas`: those of another policy may be more or fewer.
+    pub(crate) const fn is_of(&self, quotas: &[CompiledQuota]) -> bool {
+        self.quotas.len() == quotas.len()
+    }
+
+    /// The decisions of `quotas` about a request of `cost` at `now`. Where it is denied for the
+    /// `rest` all the same, one of them denies.
+    pub(crate) fn repeat<'a>(
+        &'a self,
+        quotas: &'a [CompiledQuota],
+        cost: u64,
+        now: Timestamp,
+        rest: Option<Span>,
+    ) -> Vec<Decision> {
+        let passed = now.since(self.at);
+        let pairs = self.quotas.iter().zip(quotas);
+        let mut decisions: Vec<Decision> = pairs
+            .map(|(answer, quota)| answer.later(&quota.limiter, (self.cost, cost), passed))
+            .collect();
+        let longest = self.quotas.iter().enumerate().max_by_key(|(_, answer)| answer.denied_ns);
+        if let (Some(rest), Some((longest, answer))) = (rest, longest)
+            && decisions.iter().all(Decision::is_admitted)
+            && let Some(decision) = decisions.get_mut(longest)
+        {
+            decision.verdict = Verdict::Deny;
+            (decision.remaining, decision.retry_after) = (answer.remaining, Some(rest));
+        }
+        decisions
+    }
+
+    /// Appends it to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::try_from(self.quotas.len()).unwrap_or(u8::MAX));
+        out.extend(self.at.as_nanos().to_le_bytes());
+        out.extend(self.cost.to_le_bytes());
+        for answer in &self.quotas {
+            let reset = answer.reset_after.as_nanos();
+            for number in [answer.denied_ns, answer.remaining, reset] {
+                out.extend(number.to_le_bytes());
+            }
+        }
+    }
+
+    /// Reads what [`LastAnswer::encode`] wrote, or the 0 that stands for none.
+    pub(crate) fn read(bytes: &mut Reader<'_>) -> Result<Option<Self>, WireError> {
+        let count = usize::from(bytes.u8()?);
+        if count == 0 {
+            return Ok(None);
+        }
+        if count > MAX_QUOTAS {
+            return Err(WireError::Malformed);
+        }
+        let (at, cost) = (Timestamp::from_nanos(bytes.u64()?), bytes.u64()?);
+        let mut quotas = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (denied_ns, remaining) = (bytes.u64()?, bytes.u64()?);
+            let reset_after = Span::from_nanos(bytes.u64()?);
+            quotas.push(QuotaAnswer { denied_ns, remaining, reset_after });
+        }
+        Ok(Some(Self { at, cost, quotas }))
+    }
+}
+
+impl QuotaAnswer {
+    /// The answer to a request of cost `now`, where it was about one of cost `then` and so much
+    /// time has `passed`.
+    fn later(&self, limiter: &Limiter, (then, now): (u64, u64), passed: Span) -> Decision {
+        let admits = Decision {
+            verdict: Verdict::Allow,
+            limit: limiter.limit(),
+            remaining: self.remaining,
+            retry_after: None,
+            reset_after: self.reset_after.saturating_sub(passed),
+        };
+        if now > limiter.capacity() || self.denied_ns == NEVER && now >= then {
+            return Decision { verdict: Verdict::Deny, ..admits };
+        }
+        let mut wait = Span::from_nanos(if self.denied_ns == NEVER { 0 } else { self.denied_ns });
+        if now > then && self.remaining < now {
+            let answered = Decision { reset_after: self.reset_after, ..admits };
+            wait = wait.max(limiter.soonest(&answered, now));
+        }
+        let rest = wait.saturating_sub(passed);
+        if rest > Span::ZERO {
+            return Decision { verdict: Verdict::Deny, retry_after: Some(rest), ..admits };
+        }
+        // As many fit as it has waited for.
+        let remaining = if wait > Span::ZERO { self.remaining.max(now) } else { self.remaining };
+        Decision { remaining, ..admits }
+    }
+}

@@ -1,0 +1,96 @@
+//! Denials that are repeated: the numbers that the authority answered, less the time since.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use tollgate_core::{Decision, Span, Timestamp, Verdict};
+
+use super::super::last_answer::LastAnswer;
+use super::super::node::Holding;
+use crate::policy::compiled::Policy;
+use crate::policy::quota::CompiledQuota;
+use crate::policy::surface::Surface;
+
+/// Ten a second, which denies, and a hundred an hour, of which 40 are left.
+fn quotas() -> Vec<CompiledQuota> {
+    let document = r#"{"version": 1, "rules": [{"name": "r", "key": [], "quotas": [
+        {"name": "a", "limit": 10, "window": "10s"},
+        {"name": "b", "limit": 100, "window": "1h", "algorithm": "fixed-window"}]}]}"#;
+    Policy::compile(document, Surface::Server).unwrap().sets[0].quotas.clone()
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(1_000_000 + millis)
+}
+
+fn denial(retry_ms: Option<u64>) -> [Decision; 2] {
+    let ms = Span::from_millis;
+    let decision = |verdict, limit, remaining, retry_after, reset_after| Decision {
+        verdict,
+        limit,
+        remaining,
+        retry_after,
+        reset_after,
+    };
+    let retry_after = retry_ms.map(ms);
+    [
+        decision(Verdict::Deny, 10, 0, retry_after, ms(9_700)),
+        decision(Verdict::Allow, 100, 40, None, ms(5_000)),
+    ]
+}
+
+/// Verdict, what remains, the wait and the time to the reset of each, in milliseconds.
+fn shown(decisions: &[Decision]) -> Vec<(bool, u64, Option<u64>, u64)> {
+    let ms = |span: Span| span.as_millis_ceil();
+    let shown = |it: &Decision| {
+        (it.is_admitted(), it.remaining, it.retry_after.map(ms), ms(it.reset_after))
+    };
+    decisions.iter().map(shown).collect()
+}
+
+#[test]
+fn only_what_denied_denies_and_its_wait_gets_shorter() {
+    let (answer, quotas) = (LastAnswer::new(at(0), 1, &denial(Some(700))), quotas());
+    let repeat = |millis: u64, cost: u64| {
+        let rest = Some(Span::from_millis(1_000 - millis));
+        shown(&answer.repeat(&quotas, cost, at(millis), rest))
+    };
+    assert_eq!(repeat(0, 1), [(false, 0, Some(700), 9_700), (true, 40, None, 5_000)]);
+    assert_eq!(repeat(600, 1), [(false, 0, Some(100), 9_100), (true, 40, None, 4_400)]);
+    // Its time has passed, and the node does not ask yet: the rest of that, for this quota alone.
+    assert_eq!(repeat(800, 1), [(false, 0, Some(200), 8_900), (true, 40, None, 4_200)]);
+    // Where it is not denied any more, it has as many as it was waited for.
+    let free = shown(&answer.repeat(&quotas, 1, at(800), None));
+    assert_eq!(free, [(true, 1, None, 8_900), (true, 40, None, 4_200)]);
+}
+
+// Guards: a client that is told to come back in a second with what can never be admitted.
+#[test]
+fn a_cost_that_never_fits_has_no_wait() {
+    let (quotas, rest) = (quotas(), Some(Span::from_millis(400)));
+    let answer = LastAnswer::new(at(0), 11, &denial(None));
+    let never = shown(&answer.repeat(&quotas, 11, at(600), rest));
+    assert_eq!(never, [(false, 0, None, 9_100), (true, 40, None, 4_400)]);
+    // What was answered about a lower cost does not hide it, nor a quota that has less left.
+    let answer = LastAnswer::new(at(0), 1, &denial(Some(700)));
+    let never = shown(&answer.repeat(&quotas, 50, at(600), rest));
+    assert_eq!(never, [(false, 0, None, 9_100), (false, 40, Some(4_400), 4_400)]);
+    // Five more need four seconds more than one.
+    let more = shown(&answer.repeat(&quotas, 5, at(600), rest));
+    assert_eq!(more[0].2, Some(13_100), "9.7 s after the answer one has grown back");
+    assert_eq!(more[1], (true, 40, None, 4_400));
+}
+
+#[test]
+fn what_is_remembered_is_read_back_and_damage_is_not() {
+    let mut holding = Holding::default();
+    holding.remember(at(0), 1, &denial(Some(700)));
+    let mut bytes = vec![];
+    holding.encode(&mut bytes);
+    assert_eq!(Holding::decode(&bytes).as_ref(), Some(&holding));
+    for cut in 0..bytes.len() {
+        assert_eq!(Holding::decode(&bytes[..cut]), None);
+    }
+    assert!(holding.last(at(1_000)).is_some() && holding.last(at(1_001)).is_none());
+    assert_eq!(holding.denied_for(at(600), 1), Some(Span::from_millis(100)));
+}
