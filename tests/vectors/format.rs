@@ -24,6 +24,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("clock.txt", include_str!("clock.txt")),
     ("extremes.txt", include_str!("extremes.txt")),
     ("carry.txt", include_str!("carry.txt")),
+    ("debit.txt", include_str!("debit.txt")),
 ];
 
 /// One trace from a state never seen.
@@ -67,6 +68,8 @@ pub enum Event {
     Check { cost: u64, peek: bool, expected: Expected },
     /// Take back the cost that was admitted then.
     Refund { cost: u64, charged_at_ns: u64 },
+    /// Record these units on every quota, whether or not they fit.
+    Debit { units: u64 },
     /// From here on the only quota is this one.
     Change(QuotaLine),
 }
@@ -203,6 +206,9 @@ fn row(line: usize, content: &str) -> Result<Row, String> {
     if let [_, "refund", cost, "of", charged_at] = words.as_slice() {
         let event = Event::Refund { cost: number(cost)?, charged_at_ns: span_ns(charged_at)? };
         return Ok(Row { line, at_ns, event });
+    }
+    if let [_, "debit", units] = words.as_slice() {
+        return Ok(Row { line, at_ns, event: Event::Debit { units: number(units)? } });
     }
     if let [_, "change", quota @ ..] = words.as_slice() {
         // Without a name: by the same algorithm.

@@ -29,6 +29,7 @@
 
 pub mod algorithms;
 mod carry;
+mod debit;
 mod decision;
 mod encoding;
 mod layout;

@@ -389,7 +389,7 @@ fn parts(used: u64, capacity: u64) -> u32 {
 }
 
 /// Decodes, changes and encodes a state.
-fn update<S: Encoded>(bytes: &mut [u8], change: impl FnOnce(S) -> S) {
+pub(crate) fn update<S: Encoded>(bytes: &mut [u8], change: impl FnOnce(S) -> S) {
     change(S::decode(bytes)).encode(bytes);
 }
 

@@ -58,22 +58,23 @@ proptest! {
     #![proptest_config(config(CASES))]
 
     /// GCRA, token bucket and leaky bucket agree in every field, whatever the clock does, with
-    /// peeks and refunds, from a state never seen.
+    /// peeks, refunds and debits, from a state never seen.
     #[test]
     fn the_three_tellings_of_gcra_agree(
         numbers in numbers(), start in prop_oneof![Just(START), start().prop_map(|s| s + START)],
-        steps in prop::collection::vec((fault(), cost(), prop::option::weighted(0.3, any::<prop::sample::Index>())), 1..60),
+        steps in prop::collection::vec((fault(), cost(), prop::option::weighted(0.3, any::<prop::sample::Index>()), debited()), 1..60),
     ) {
         let mut keys = [Algorithm::Gcra, Algorithm::TokenBucket, Algorithm::LeakyBucket]
             .map(|algorithm| Key::new(build(algorithm, numbers)));
         let mut charged: Vec<Admission> = Vec::new();
         let mut now = start.min(LATEST.as_nanos());
-        for (fault, cost, refund) in steps {
+        for (fault, cost, refund, debited) in steps {
             now = fault.after(now);
             if let (Some(index), false) = (refund, charged.is_empty()) {
                 let a = charged.remove(index.index(charged.len()));
                 keys.iter_mut().for_each(|key| key.refund(&a.decision, a.at, a.cost, now));
             }
+            keys.iter_mut().for_each(|key| key.debit(now, debited));
             let before = keys[0].state.clone();
             let [gcra, token_bucket, leaky_bucket] = keys.each_mut().map(|key| key.check(now, cost));
             let Limiter::Gcra(typed) = keys[0].limiter else { panic!("a GCRA") };
@@ -268,6 +269,44 @@ proptest! {
         prop_assert!(units <= limiter.capacity(), "{units} by {limiter:?}");
     }
 
+    /// A debit of anything, at any time, on any bytes is recorded, lowers nothing, and is over
+    /// within two bursts and the skew: what fits the capacity is used at that time.
+    #[test]
+    fn any_debit_is_recorded(
+        limiter in limiter(), seed in prop::collection::vec(any_byte(), 200), now in any_time(),
+        units in any_cost(), later in 0..4_000_u64,
+    ) {
+        let mut key = Key::new(limiter);
+        key.state.iter_mut().zip(seed.iter().cycle()).for_each(|(byte, random)| *byte = *random);
+        let (before, left) = (key.used(now), key.peek(now, 0).remaining);
+        key.debit(now, units);
+        prop_assert!(key.used(now) >= before, "lower by {limiter:?}");
+        prop_assert!(key.peek(now, 0).remaining <= left.saturating_sub(units), "by {limiter:?}");
+        let later_ns = longest_wait_ns(&limiter) / 1000 * later;
+        served_in_time(&key, now, now.saturating_add(later_ns), units > 0);
+    }
+
+    /// What is denied without a debit is denied with it, at that time and at any later one, on
+    /// every clock within the skew.
+    #[test]
+    fn a_debit_admits_nothing(
+        limiter in limiter(), steps in steps(30), units in any_cost(), late_ns in 0..SKEW_NS,
+        then in prop::collection::vec((0..2_500_u64, cost()), 1..20),
+    ) {
+        let mut without = Key::new(limiter);
+        let mut now = START;
+        run(&mut without, START, &steps, |_, at, _, _| now = at);
+        let mut with = without.clone();
+        with.debit(now - late_ns, units);
+        for (thousandths, cost) in then {
+            let then = now + limiter.window().as_nanos() / 1000 * thousandths;
+            let (denied, decision) = (!without.peek(then, cost).is_admitted(), with.peek(then, cost));
+            prop_assert!(!(denied && decision.is_admitted()), "{then}: {without:?}, {with:?}");
+            prop_assert!(with.used(then) >= without.used(then), "{then}: {without:?}, {with:?}");
+        }
+        prop_assert!(limiter.idle_at(&with.state) >= limiter.idle_at(&without.state));
+    }
+
     /// Bytes of another length are no state: denied for good, and left as they are.
     #[test]
     fn other_lengths_are_no_state(limiter in limiter(), length in 0..300_usize, cost in any_cost()) {
@@ -279,6 +318,7 @@ proptest! {
         prop_assert_eq!(limiter.peek(&state, at(START), cost), decision);
         prop_assert_eq!(limiter.idle_at(&state), Timestamp::ZERO);
         limiter.refund(&mut state, Charge { at: at(START), cost, delay: Span::ZERO }, at(START));
+        limiter.debit(&mut state, cost, at(START));
         prop_assert_eq!(state, vec![7; length]);
     }
 }
@@ -299,6 +339,11 @@ fn served_in_time(key: &Key, now: u64, later: u64, was_charged: bool) {
     }
     let whole_at = now.saturating_add(longest_ns);
     assert!(!was_charged || is_whole_at(whole_at), "charged at {now}, not whole: {key:?}");
+}
+
+/// Mostly nothing, sometimes more than two bursts.
+fn debited() -> impl Strategy<Value = u64> {
+    prop_oneof![6 => Just(0), 2 => 1..5_u64, 1 => 5..80_u64, 1 => Just(u64::MAX)]
 }
 
 fn any_cost() -> impl Strategy<Value = u64> {

@@ -44,6 +44,31 @@ proptest! {
         }
     }
 
+    /// Use that is recorded whether or not it fits, also on a late clock and far above the cap.
+    #[test]
+    fn random_traces_with_debits_agree(
+        limiter in limiter(),
+        steps in prop::collection::vec(
+            (0..30_000_000_000_u64, 0..3_u64, pause(), cost(), prop_oneof![
+                2 => Just(0), 2 => 1..4_u64, 1 => 4..60_u64, 1 => Just(u64::MAX)
+            ]),
+            1..50,
+        ),
+    ) {
+        let mut oracle = Oracle::new(&limiter);
+        let mut key = Key::new(limiter);
+        let (mut front, mut retry_after) = (START, None);
+        for (late_ns, late, pause, cost, units) in steps {
+            front = pause.after(front, limiter.window().as_nanos(), retry_after);
+            let now = if late == 0 { front - late_ns } else { front };
+            key.debit(now, units);
+            oracle.debit(i128::from(now), i128::from(units));
+            let decision = key.check(now, cost);
+            retry_after = decision.retry_after;
+            oracle.follow(now, cost, &decision);
+        }
+    }
+
     /// Charges taken back: at once from GCRA and its kin, the last one from the queue until it
     /// departs, any time from the counters.
     #[test]

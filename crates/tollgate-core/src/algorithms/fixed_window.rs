@@ -13,7 +13,7 @@
 //! Deliberately not here: windows that start at a client's first request. Aligned windows need no
 //! start to be agreed on, and `reset_after` is the same for every key.
 
-use crate::algorithms::skew::{effective_now, is_foreign, kept};
+use crate::algorithms::skew::{effective_now, is_foreign, kept, most_counted};
 use crate::algorithms::step::Step;
 use crate::decision::{Charge, Decision, Verdict};
 use crate::encoding::{Encoded, read_u64, write_u64};
@@ -98,6 +98,15 @@ impl FixedWindow {
             return state;
         }
         FixedWindowState { count: state.count.saturating_sub(charge.cost), ..state }
+    }
+
+    /// The state after a debit of `units` at `now`; see [`Limiter::debit`](crate::Limiter::debit).
+    #[must_use]
+    pub fn debit(&self, state: FixedWindowState, units: u64, now: Timestamp) -> FixedWindowState {
+        let limit = self.quota.limit();
+        let window = self.bring_to(state, now, units.min(limit));
+        let most = most_counted(limit).max(window.count);
+        FixedWindowState { count: window.count.saturating_add(units).min(most), ..window }
     }
 
     /// The time from which `state` decides like a state never seen, and may be forgotten: the end

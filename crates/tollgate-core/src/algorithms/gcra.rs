@@ -74,6 +74,12 @@ impl Gcra {
         GcraState { theoretical_arrival_at: state.theoretical_arrival_at.saturating_sub(owed) }
     }
 
+    /// The state after a debit of `units` at `now`; see [`Limiter::debit`](crate::Limiter::debit).
+    #[must_use]
+    pub fn debit(&self, state: GcraState, units: u64, now: Timestamp) -> GcraState {
+        Self::paid_off(self.0.debited(state.theoretical_arrival_at, now, units))
+    }
+
     /// The time from which `state` decides like a state never seen, and may be forgotten.
     #[must_use]
     pub const fn idle_at(&self, state: GcraState) -> Timestamp {

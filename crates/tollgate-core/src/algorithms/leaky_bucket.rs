@@ -88,6 +88,15 @@ impl LeakyBucket {
         }
     }
 
+    /// The state after a debit of `units` at `now`; see [`Limiter::debit`](crate::Limiter::debit).
+    /// Its level can be above the burst.
+    #[must_use]
+    pub fn debit(&self, state: LeakyBucketState, units: u64, now: Timestamp) -> LeakyBucketState {
+        let empty_at = self.idle_at(state);
+        let next_at = self.0.debited(empty_at, now, units);
+        if next_at == empty_at { state } else { Self::paid_off(next_at, now) }
+    }
+
     /// The time from which `state` decides like a state never seen, and may be forgotten.
     #[must_use]
     pub const fn idle_at(&self, state: LeakyBucketState) -> Timestamp {

@@ -99,6 +99,12 @@ impl LeakyQueue {
         LeakyQueueState { next_free_at: slot_at }
     }
 
+    /// The state after a debit of `units` at `now`; see [`Limiter::debit`](crate::Limiter::debit).
+    #[must_use]
+    pub fn debit(&self, state: LeakyQueueState, units: u64, now: Timestamp) -> LeakyQueueState {
+        LeakyQueueState { next_free_at: self.0.debited(state.next_free_at, now, units) }
+    }
+
     /// The time from which `state` decides like a state never seen, and may be forgotten.
     #[must_use]
     pub const fn idle_at(&self, state: LeakyQueueState) -> Timestamp {

@@ -5,7 +5,7 @@
 
 use core::num::NonZeroU64;
 
-use crate::algorithms::skew::{farthest_ahead, is_foreign};
+use crate::algorithms::skew::{farthest_ahead, is_foreign, most_owed};
 use crate::algorithms::weight::mul_add_div;
 use crate::decision::{Charge, Decision, Verdict};
 use crate::quota::{Quota, QuotaError};
@@ -138,6 +138,16 @@ impl Rate {
         }
         let span = self.span_of(charge.cost);
         charged_at.saturating_add(charge.delay).saturating_add(span).since(now).min(span)
+    }
+
+    /// When all is paid off after a debit of `units` at `now`: `paid_off_at` at the earliest, and
+    /// what the debit adds ends two bursts from `now`. A foreign debt is first brought within one
+    /// burst, as a charge of these units would leave it.
+    pub(crate) fn debited(&self, paid_off_at: Timestamp, now: Timestamp, units: u64) -> Timestamp {
+        let debt = paid_off_at.since(now);
+        let standing = self.debt_within_skew(debt, units.min(self.quota.burst()));
+        let owed = standing.saturating_add(self.span_of(units)).min(most_owed(self.burst_span));
+        if standing == debt && owed <= debt { paid_off_at } else { now.saturating_add(owed) }
     }
 
     /// When all is paid off at this rate that is paid off at `paid_off_at` at the rate `old`: as

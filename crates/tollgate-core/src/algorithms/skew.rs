@@ -20,7 +20,12 @@ const BURSTS_OWED: u64 = 2;
 /// `burst_span` is how long one burst takes to grow back, where the state is the time at which all
 /// is paid off; zero where its time is that of a request, and what is owed stands in its counts.
 pub(crate) const fn farthest_ahead(burst_span: Span) -> Span {
-    burst_span.saturating_mul(BURSTS_OWED).saturating_add(ALLOWED_SKEW)
+    most_owed(burst_span).saturating_add(ALLOWED_SKEW)
+}
+
+/// The longest debt that a debit leaves, where one burst takes `burst_span` to grow back.
+pub(crate) const fn most_owed(burst_span: Span) -> Span {
+    burst_span.saturating_mul(BURSTS_OWED)
 }
 
 /// The most units that a count is believed to hold.

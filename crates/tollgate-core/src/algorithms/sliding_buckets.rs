@@ -24,7 +24,7 @@
 
 use crate::algorithms::counters::{Counters, Header, Reached, Ring, Shape};
 use crate::algorithms::ring::Counted;
-use crate::algorithms::skew::{effective_now, is_foreign, kept};
+use crate::algorithms::skew::{effective_now, is_foreign, kept, most_counted};
 use crate::algorithms::weight::Weight;
 use crate::decision::{Charge, Decision, Verdict};
 use crate::quota::{MAX_BUCKETS, MAX_LIMIT_OF_BUCKETS, MIN_BUCKETS, Quota, QuotaError};
@@ -210,11 +210,22 @@ impl SlidingBuckets {
     /// the earlier one.
     pub fn refund(&self, state: &mut [u8], charge: Charge, now: Timestamp) {
         let Some((header, counters)) = self.shape.split_mut(state) else { return };
-        let charged_at = charge.at.min(LATEST);
+        let (ring, charged_at) = (Ring::read(header, self.shape), charge.at.min(LATEST));
         if !is_foreign(charged_at, now) {
-            let ring = Ring::read(header, self.shape);
             let index = charged_at.index_of(self.sub_window);
             self.shape.take(ring, counters, index, charge.cost).write(header);
+        }
+    }
+
+    /// Records a debit of `units` at `now`; see [`Limiter::debit`](crate::Limiter::debit).
+    pub(crate) fn debit(&self, state: &mut [u8], units: u64, now: Timestamp) {
+        let Some((header, counters)) = self.shape.split_mut(state) else { return };
+        let (ring, limit) = (Ring::read(header, self.shape), self.quota.limit());
+        let moment = self.moment(ring, counters, now, units.min(limit));
+        let most = most_counted(limit).min(MAX_LIMIT_OF_BUCKETS); // which one counter can hold
+        let units = units.min(most.saturating_sub(moment.ring.sum));
+        if units > 0 {
+            self.record(header, counters, &moment, units);
         }
     }
 
@@ -224,10 +235,8 @@ impl SlidingBuckets {
     pub fn idle_at(&self, state: &[u8]) -> Timestamp {
         let Some((header, counters)) = self.shape.split(state) else { return Timestamp::ZERO };
         let ring = Ring::read(header, self.shape);
-        // With nothing counted a late clock is still told when the newest sub-window leaves.
-        let empty_at = Timestamp::start_of(ring.newest, self.sub_window);
-        let last = self.shape.last(ring, counters);
-        last.map_or(empty_at, |index| self.leaves_at(index))
+        let empty_at = Timestamp::start_of(ring.newest, self.sub_window); // for a late clock
+        self.shape.last(ring, counters).map_or(empty_at, |index| self.leaves_at(index))
     }
 
     /// Writes the state that `earlier` was in layout 1 to `state`. Bytes of other lengths are left

@@ -121,6 +121,18 @@ impl SlidingLog {
         *header = header_of(log.start, len);
     }
 
+    /// Records a debit of `units` at `now`; see [`Limiter::debit`](crate::Limiter::debit).
+    pub(crate) fn debit(&self, state: &mut [u8], units: u64, now: Timestamp) {
+        let Some((header, entries)) = self.split_mut(state) else { return };
+        let limit = self.0.limit();
+        let added = units.min(limit);
+        let moment = self.moment(Log::read(header, entries, limit), entries, now, added);
+        let dropped = moment.used.saturating_add(added).saturating_sub(limit);
+        let expired = moment.expired.saturating_add(dropped);
+        let used = moment.used.saturating_sub(dropped);
+        *header = record(entries, &Moment { expired, used, ..moment }, added);
+    }
+
     /// The time from which `state` decides like a state never seen, and may be forgotten; the epoch
     /// for bytes of another length.
     #[must_use]

@@ -103,6 +103,20 @@ impl SlidingWindow {
         }
     }
 
+    /// The state after a debit of `units` at `now`; see [`Limiter::debit`](crate::Limiter::debit).
+    #[must_use]
+    pub fn debit(
+        &self,
+        state: SlidingWindowState,
+        units: u64,
+        now: Timestamp,
+    ) -> SlidingWindowState {
+        let limit = self.quota.limit();
+        let window = self.bring_to(state, now, units.min(limit));
+        let current = window.current.saturating_add(units).min(most_counted(limit));
+        SlidingWindowState { current, ..window }
+    }
+
     /// The time from which `state` decides like a state never seen, and may be forgotten: the end
     /// of the window after the last one that counted something; the start of the window when none
     /// did.

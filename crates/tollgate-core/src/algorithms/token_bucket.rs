@@ -100,6 +100,15 @@ impl TokenBucket {
         TokenBucketState { missing: state.missing.saturating_sub(tokens), refilled_at }
     }
 
+    /// The state after a debit of `units` at `now`; see [`Limiter::debit`](crate::Limiter::debit).
+    /// It can have more tokens missing than the bucket holds.
+    #[must_use]
+    pub fn debit(&self, state: TokenBucketState, units: u64, now: Timestamp) -> TokenBucketState {
+        let full_at = self.idle_at(state);
+        let next_at = self.0.debited(full_at, now, units);
+        if next_at == full_at { state } else { self.paid_off(next_at, now) }
+    }
+
     /// The time from which `state` decides like a state never seen, and may be forgotten.
     #[must_use]
     pub const fn idle_at(&self, state: TokenBucketState) -> Timestamp {

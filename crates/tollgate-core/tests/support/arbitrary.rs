@@ -41,6 +41,10 @@ impl Key {
         self.limiter.used(&self.state, at(now))
     }
 
+    pub fn debit(&mut self, now: u64, units: u64) {
+        self.limiter.debit(&mut self.state, units, at(now));
+    }
+
     /// Takes back an admission; `decision` and `charged_at` are of its check.
     pub fn refund(&mut self, decision: &Decision, charged_at: u64, cost: u64, now: u64) {
         let charge = decision.charge(at(charged_at), cost).expect("admitted");

@@ -90,7 +90,7 @@ impl Oracle {
 
     /// A unit counts until one window after the end of its part.
     fn buckets(&self, now: i128, cost: i128, buckets: i128) -> bool {
-        let part = (self.window + buckets - 1) / buckets;
+        let part = self.part(buckets);
         let now = now.max(self.latest / part * part);
         let counts = |c: &&Charged| now < (c.at / part + 1) * part + self.window;
         self.history.iter().filter(counts).map(|c| c.cost).sum::<i128>() + cost <= self.limit
@@ -99,7 +99,7 @@ impl Oracle {
     /// Each part counts by what of it the window still covers. The oldest is covered in part or not
     /// at all; where N parts are longer than the window, the next one counts whole until then.
     fn weighted_buckets(&self, now: i128, cost: i128, buckets: i128) -> bool {
-        let part = (self.window + buckets - 1) / buckets;
+        let part = self.part(buckets);
         let now = now.max(self.latest / part * part);
         let index = now / part;
         let mut over = (cost - self.limit) * part;
@@ -126,6 +126,54 @@ impl Oracle {
     /// The most that is admitted at `now`.
     pub fn remaining(&self, now: i128) -> i128 {
         (0..self.burst).rev().find(|cost| self.admits(now, cost + 1)).map_or(0, |cost| cost + 1)
+    }
+
+    /// Records units that were used whether or not they fit, as the documents say it.
+    pub fn debit(&mut self, now: i128, units: i128) {
+        match self.algorithm {
+            _ if units == 0 => {}
+            Algorithm::SlidingLog => {
+                let at = now.max(self.latest);
+                let mut left: Vec<Charged> = Vec::new();
+                for charged in self.history.iter().filter(|c| c.at + self.window > at) {
+                    left.extend((0..charged.cost).map(|_| Charged { at: charged.at, cost: 1 }));
+                }
+                let added = units.min(self.limit);
+                let kept = usize::try_from(self.limit - added).expect("small");
+                self.history = left.split_off(left.len().saturating_sub(kept));
+                self.record(now, added);
+            }
+            algorithm if algorithm.has_burst() => {
+                let (owed, burst) = (self.wait(now), self.burst * self.interval());
+                let after = owed.max((owed + units * self.interval()).min(2 * burst));
+                self.history.push(Charged { at: now + after, cost: 0 });
+            }
+            _ => {
+                let added = units.min(2 * self.limit - self.counted(now));
+                if added > 0 {
+                    self.record(now, added);
+                }
+            }
+        }
+    }
+
+    /// The units that a window counter holds at `now`, before any weight.
+    fn counted(&self, now: i128) -> i128 {
+        match self.algorithm {
+            Algorithm::SlidingBuckets { buckets, .. } => {
+                let (buckets, part) = (i128::from(buckets), self.part(buckets.into()));
+                let index = now.max(self.latest / part * part) / part;
+                self.units_in((index - buckets) * part, (index + 1) * part)
+            }
+            _ => {
+                let start = now.max(self.latest / self.window * self.window) / self.window;
+                self.units_in(start * self.window, (start + 1) * self.window)
+            }
+        }
+    }
+
+    fn part(&self, buckets: i128) -> i128 {
+        (self.window + buckets - 1) / buckets
     }
 
     /// The history under the quota of `new` from `now` on, as the documents say it.
@@ -208,7 +256,7 @@ impl Oracle {
                 now.max(self.latest / self.window * self.window)
             }
             Algorithm::SlidingBuckets { buckets, .. } => {
-                let part = (self.window + i128::from(buckets) - 1) / i128::from(buckets);
+                let part = self.part(buckets.into());
                 now.max(self.latest / part * part)
             }
             Algorithm::SlidingLog => now.max(self.latest),

@@ -34,6 +34,10 @@ pub fn run(case: &Case) -> Vec<String> {
                 }
                 differs(&answer, expected)
             }
+            Event::Debit { units } => {
+                buckets.iter_mut().for_each(|b| b.limiter.debit(&mut b.state, *units, now));
+                None
+            }
             Event::Change(line) => {
                 buckets[0] = buckets[0].changed(line, now);
                 None

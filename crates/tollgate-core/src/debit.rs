@@ -1,0 +1,46 @@
+//! Use that is recorded after the fact: a debit decides nothing and is never denied.
+//!
+//! Invariant: a debit never lowers what a key has used, credits nothing and admits nothing that
+//! would have been denied without it. What a key can owe is capped at two bursts (two limits), so a
+//! key is whole again within the time that [`ALLOWED_SKEW`](crate::ALLOWED_SKEW) promises; use
+//! beyond the cap is forgiven. Deliberately not here: which requests are debited, and the answer to
+//! a report.
+
+use crate::limiter::{Limiter, update};
+use crate::time::{LATEST, Timestamp};
+
+impl Limiter {
+    /// Records `units` that were used at `now`, whether or not they fit: tokens that a response
+    /// turned out to cost, or what a caller reports. Limit 1,000 per minute, 900 used, a report of
+    /// 300: nothing remains until 201 units have come back.
+    ///
+    /// With T the emission interval and n the units:
+    ///
+    /// | algorithm | what becomes of the state |
+    /// |---|---|
+    /// | `gcra`, `token-bucket`, `leaky-bucket` | paid off at `max(full, min(max(full, now) + n x T, now + 2 x burst x T))`, where `full` is when it was |
+    /// | `leaky-queue` | the same for its next free slot: n slots from which no request departs |
+    /// | `fixed-window`, `sliding-window` | the count of the window: `min(count + n, max(count, 2 x limit))` |
+    /// | `sliding-buckets` | the same for the sum, counted in the newest part |
+    /// | `sliding-log` | n entries at `now`, at most `limit`; the oldest are dropped |
+    ///
+    /// A late clock is treated as by [`Limiter::check`]. So is a foreign state: what is left of it
+    /// is its debt within one burst. 0 units, and bytes that are no state of this limiter, change
+    /// nothing. Never fails.
+    pub fn debit(&self, state: &mut [u8], units: u64, now: Timestamp) {
+        if units == 0 || state.len() != self.state_len() {
+            return;
+        }
+        let now = now.min(LATEST);
+        match self {
+            Self::Gcra(gcra) => update(state, |s| gcra.debit(s, units, now)),
+            Self::TokenBucket(bucket) => update(state, |s| bucket.debit(s, units, now)),
+            Self::LeakyBucket(bucket) => update(state, |s| bucket.debit(s, units, now)),
+            Self::LeakyQueue(queue) => update(state, |s| queue.debit(s, units, now)),
+            Self::FixedWindow(window) => update(state, |s| window.debit(s, units, now)),
+            Self::SlidingWindow(window) => update(state, |s| window.debit(s, units, now)),
+            Self::SlidingBuckets(buckets) => buckets.debit(state, units, now),
+            Self::SlidingLog(log) => log.debit(state, units, now),
+        }
+    }
+}
