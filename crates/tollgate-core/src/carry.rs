@@ -26,6 +26,7 @@ impl Limiter {
     /// | `sliding-window` | `sliding-window`, W' = W | both counts |
     /// | `sliding-buckets` | `sliding-buckets`, W' = W, as many parts | all counts |
     /// | `sliding-log` | `sliding-log` | the newest limit' entries that have not left |
+    /// | one that [holds](Limiter::with_holds) | any | what it owes with all that it holds, which is used then |
     /// | any | any other | nothing by itself |
     ///
     /// Where u is what `old` has used at `now`, its capacity less what remains, and less than
@@ -53,6 +54,22 @@ impl Limiter {
         if self == old {
             state.copy_from_slice(old_state);
             return;
+        }
+        match (self, old) {
+            (Self::Holds(holds), _) => {
+                if let Some((own, _)) = holds.split_mut(state) {
+                    self.without_holds().carry(old, old_state, now, own);
+                }
+                holds.begin(state, now);
+                return;
+            }
+            (_, Self::Holds(holds)) => {
+                if let Some((own, _)) = holds.split(old_state) {
+                    self.carry(&old.without_holds(), own, now, state);
+                }
+                return;
+            }
+            _ => {}
         }
         self.keep(old, old_state, now.min(LATEST), state);
         let used = old.units_used(old_state, now).min(self.capacity());

@@ -41,6 +41,10 @@ impl Limiter {
             Self::SlidingWindow(window) => update(state, |s| window.debit(s, units, now)),
             Self::SlidingBuckets(buckets) => buckets.debit(state, units, now),
             Self::SlidingLog(log) => log.debit(state, units, now),
+            Self::Holds(holds) => {
+                let own = self.without_holds();
+                holds.debit(state, units, now, |state| own.debit(state, units, now));
+            }
         }
     }
 }

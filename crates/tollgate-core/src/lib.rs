@@ -39,6 +39,7 @@ mod time;
 
 pub use algorithms::fixed_window::{FixedWindow, FixedWindowState};
 pub use algorithms::gcra::{Gcra, GcraState};
+pub use algorithms::holds::{HOLD_AGE, Holds};
 pub use algorithms::leaky_bucket::{LeakyBucket, LeakyBucketState};
 pub use algorithms::leaky_queue::{LeakyQueue, LeakyQueueState};
 pub use algorithms::sliding_buckets::SlidingBuckets;

@@ -6,6 +6,7 @@
 use crate::algorithms::Algorithm;
 use crate::algorithms::fixed_window::{FixedWindow, FixedWindowState};
 use crate::algorithms::gcra::{Gcra, GcraState};
+use crate::algorithms::holds::{Holds, Meter};
 use crate::algorithms::leaky_bucket::{LeakyBucket, LeakyBucketState};
 use crate::algorithms::leaky_queue::{LeakyQueue, LeakyQueueState};
 use crate::algorithms::sliding_buckets::SlidingBuckets;
@@ -45,6 +46,8 @@ pub enum Limiter {
     SlidingBuckets(SlidingBuckets),
     /// See [`Algorithm::SlidingLog`].
     SlidingLog(SlidingLog),
+    /// One of the first three that [holds](Limiter::with_holds) what it admits.
+    Holds(Holds),
 }
 
 /// `Ok(value)` in the variant, or the error: `Result::map` is not const.
@@ -90,6 +93,7 @@ impl Limiter {
             Self::SlidingWindow(_) => SlidingWindowState::LEN,
             Self::SlidingBuckets(buckets) => buckets.state_len(),
             Self::SlidingLog(log) => log.state_len(),
+            Self::Holds(holds) => holds.state_len(),
         }
     }
 
@@ -156,6 +160,7 @@ impl Limiter {
             Self::SlidingWindow(window) => check(window, state, now, cost),
             Self::SlidingBuckets(buckets) => buckets.check(state, now, cost),
             Self::SlidingLog(log) => log.check(state, now, cost),
+            Self::Holds(holds) => holds.check(state, now, cost),
         }
     }
 
@@ -175,6 +180,7 @@ impl Limiter {
             Self::SlidingWindow(window) => peek(window, state, now, cost),
             Self::SlidingBuckets(buckets) => buckets.peek(state, now, cost),
             Self::SlidingLog(log) => log.peek(state, now, cost),
+            Self::Holds(holds) => holds.peek(state, now, cost),
         }
     }
 
@@ -195,7 +201,27 @@ impl Limiter {
             Self::SlidingWindow(window) => update(state, |s| window.refund(s, charge, now)),
             Self::SlidingBuckets(buckets) => buckets.refund(state, charge, now),
             Self::SlidingLog(log) => log.refund(state, charge, now),
+            Self::Holds(holds) => holds.settle(state, charge, 0, now),
         }
+    }
+
+    /// Settles `charge` at `now`, of which `used` units turned out to be used: the others come
+    /// back, and what is above its cost is a [`Limiter::debit`]. A charge is settled once.
+    ///
+    /// A limiter [with holds](Limiter::with_holds) has to settle every charge, also one that is
+    /// used as it was charged: until then its units are held, and units that other requests did not
+    /// use come back later. Any other limiter [gives back](Limiter::refund) the
+    /// [last units](Limiter::last_of).
+    pub fn settle(&self, state: &mut [u8], charge: Charge, used: u64, now: Timestamp) {
+        match self {
+            Self::Holds(holds) => holds.settle(state, charge, used, now),
+            _ if used < charge.cost => {
+                let unused = charge.cost.saturating_sub(used);
+                self.refund(state, self.last_of(charge, unused), now);
+            }
+            _ => {}
+        }
+        self.debit(state, used.saturating_sub(charge.cost), now);
     }
 
     /// The last `units` of `charge`, at most all of it, for [`Limiter::refund`]: a cost that turned
@@ -211,6 +237,7 @@ impl Limiter {
             Self::TokenBucket(bucket) => bucket.rate().span_of(before),
             Self::LeakyBucket(bucket) => bucket.rate().span_of(before),
             Self::LeakyQueue(queue) => queue.rate().span_of(before),
+            Self::Holds(holds) => holds.rate().span_of(before),
             Self::FixedWindow(_)
             | Self::SlidingWindow(_)
             | Self::SlidingBuckets(_)
@@ -235,6 +262,7 @@ impl Limiter {
             Self::SlidingWindow(window) => window.idle_at(Encoded::decode(state)),
             Self::SlidingBuckets(buckets) => buckets.idle_at(state),
             Self::SlidingLog(log) => log.idle_at(state),
+            Self::Holds(holds) => holds.idle_at(state),
         }
     }
 
@@ -252,6 +280,7 @@ impl Limiter {
             Self::TokenBucket(bucket) => bucket.rate().soonest(decision, units),
             Self::LeakyBucket(bucket) => bucket.rate().soonest(decision, units),
             Self::LeakyQueue(queue) => queue.rate().soonest(decision, units),
+            Self::Holds(holds) => holds.rate().soonest(decision, units),
             Self::FixedWindow(_) => self.refilled(decision, units, decision.reset_after),
             Self::SlidingWindow(window) => window.soonest(decision, units),
             Self::SlidingBuckets(_) | Self::SlidingLog(_) => {
@@ -317,6 +346,44 @@ impl Limiter {
                 weighted: sliding.is_weighted(),
             },
             Self::SlidingLog(_) => Algorithm::SlidingLog,
+            Self::Holds(holds) => match holds.0 {
+                Meter::Gcra(_) => Algorithm::Gcra,
+                Meter::TokenBucket(_) => Algorithm::TokenBucket,
+                Meter::LeakyBucket(_) => Algorithm::LeakyBucket,
+            },
+        }
+    }
+
+    /// The same quota by the same algorithm, for requests of which it is known afterwards how many
+    /// units they used: what [`Limiter::check`] admits is held until [`Limiter::settle`]. States of
+    /// `gcra`, `token-bucket` and `leaky-bucket` are 32 bytes longer then; the window counters and
+    /// the log need nothing for it. `None` for `leaky-queue`, whose slots are taken for good.
+    #[must_use]
+    pub const fn with_holds(self) -> Option<Self> {
+        Some(match self {
+            Self::Gcra(gcra) => Self::Holds(Holds(Meter::Gcra(gcra))),
+            Self::TokenBucket(bucket) => Self::Holds(Holds(Meter::TokenBucket(bucket))),
+            Self::LeakyBucket(bucket) => Self::Holds(Holds(Meter::LeakyBucket(bucket))),
+            Self::LeakyQueue(_) => return None,
+            other => other,
+        })
+    }
+
+    /// True when it keeps what it holds apart, in a longer state.
+    #[must_use]
+    pub const fn keeps_holds(&self) -> bool {
+        matches!(self, Self::Holds(_))
+    }
+
+    /// The limiter without its holds.
+    pub(crate) const fn without_holds(&self) -> Self {
+        match self {
+            Self::Holds(holds) => match holds.0 {
+                Meter::Gcra(gcra) => Self::Gcra(gcra),
+                Meter::TokenBucket(bucket) => Self::TokenBucket(bucket),
+                Meter::LeakyBucket(bucket) => Self::LeakyBucket(bucket),
+            },
+            other => *other,
         }
     }
 
@@ -332,6 +399,7 @@ impl Limiter {
             Self::SlidingWindow(window) => window.quota(),
             Self::SlidingBuckets(buckets) => buckets.quota(),
             Self::SlidingLog(log) => log.quota(),
+            Self::Holds(holds) => &holds.rate().quota,
         }
     }
 
@@ -368,6 +436,7 @@ impl Limiter {
             Self::SlidingWindow(window) => window.max_in_window(),
             Self::SlidingBuckets(buckets) => buckets.max_in_window(),
             Self::SlidingLog(log) => log.max_in_window(),
+            Self::Holds(holds) => holds.rate().max_in_window(),
         }
     }
 }

@@ -176,7 +176,10 @@ pub fn build(algorithm: Algorithm, numbers: Numbers) -> Limiter {
 }
 
 pub fn limiter() -> impl Strategy<Value = Limiter> {
-    (algorithm(), numbers()).prop_map(|(algorithm, numbers)| build(algorithm, numbers))
+    (algorithm(), numbers(), prop::bool::weighted(0.3)).prop_map(|(algorithm, numbers, holds)| {
+        let limiter = build(algorithm, numbers);
+        limiter.with_holds().filter(|_| holds).unwrap_or(limiter)
+    })
 }
 
 /// T, computed anew from the quota.
@@ -227,7 +230,7 @@ pub fn bound_between(limiter: &Limiter, first: u64, last: u64) -> u64 {
         Algorithm::FixedWindow | Algorithm::SlidingWindow => {
             quota.limit() * (last / window_ns - first / window_ns + 1)
         }
-        _ => quota.limit() * ((last - first) / window_ns + 1),
+        _ => limiter.max_in_window() * ((last - first) / window_ns + 1),
     }
 }
 
