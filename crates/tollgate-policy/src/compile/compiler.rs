@@ -13,7 +13,7 @@ use tollgate_core::Span;
 use crate::compile::fallbacks::Fallbacks;
 use crate::compile::identities::{RecordIds, key_identity, small};
 use crate::compile::names::unique;
-use crate::compile::parts::nodes;
+use crate::compile::parts::{Holds, nodes, with_holds};
 use crate::compile::quotas::compiled_quotas;
 use crate::compile::settings::settings;
 use crate::document::action::Action;
@@ -30,6 +30,7 @@ use crate::document::scope::{DEFAULT_LEASE, Scope};
 use crate::http::repeated::Repeated;
 use crate::json::place::At;
 use crate::json::problem::Problems;
+use crate::json::reader::Lenient;
 use crate::policy::bounds::{MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS};
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
@@ -151,7 +152,7 @@ impl Compiler {
     fn rule(&mut self, doc: &RuleDoc, at: &At<'_>) {
         let rule = small(self.policy.rules.len());
         let group = self.group(doc, at);
-        let quotas = compiled_quotas(&doc.quotas, &doc.name.0, nodes(doc), &at.field("quotas"));
+        let quotas = held_quotas(doc, &doc.quotas, &at.field("quotas"));
         let set = self.quota_set(rule, group, None, &doc.name, quotas);
         self.fallbacks.note(doc, set, &self.policy, &at.field("quotas"));
         let tiers = self.tiers(doc, rule, group, at);
@@ -196,7 +197,7 @@ impl Compiler {
                 );
             }
             let at = at.field("quotas");
-            let quotas = compiled_quotas(&tier.quotas, &doc.name.0, nodes(doc), &at);
+            let quotas = held_quotas(doc, &tier.quotas, &at);
             let set = self.quota_set(rule, group, Some(&tier.name), &doc.name, quotas);
             self.fallbacks.note(doc, set, &self.policy, &at);
             let texts = tier.key_values.iter().flat_map(|values| &values.0);
@@ -291,6 +292,14 @@ impl Compiler {
             ));
         }
     }
+}
+
+/// The quotas of a rule or of one of its tiers, which hold units where the rule reserves.
+fn held_quotas(doc: &RuleDoc, quotas: &[Lenient<QuotaDoc>], at: &At<'_>) -> Vec<CompiledQuota> {
+    let quotas = compiled_quotas(quotas, &doc.name.0, nodes(doc), at);
+    with_holds(quotas, Holds::of(doc.charge.as_ref()), |i, field, words| {
+        at.item(i).field(field).problem(words);
+    })
 }
 
 /// For how long units of a rule are leased at the most; nothing of what gives places is.

@@ -1,6 +1,8 @@
-//! What each of several nodes has of a quota: limit and burst divided, rounded down.
+//! What becomes of the quotas of a rule by what else the rule says: each of several nodes has a
+//! part, limit and burst divided, rounded down; a rule that reserves holds units.
 //!
-//! Invariant: the parts of all nodes together are never more than the whole.
+//! Invariant: the parts of all nodes together are never more than the whole, and states lie one
+//! after the other whatever became of their lengths.
 
 use alloc::format;
 use alloc::string::String;
@@ -8,6 +10,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Limiter, Quota};
 
+use crate::document::charging::Charging;
 use crate::document::rule::RuleDoc;
 use crate::document::scope::Scope;
 use crate::json::quote::quoted_text;
@@ -51,7 +54,8 @@ fn part_of(quota: &CompiledQuota, nodes: u32) -> Result<CompiledQuota, (&'static
         let part = part(whole.burst());
         ("burst", format!("of each of {nodes} nodes, {part}, is refused: {error}"))
     })?;
-    Ok(CompiledQuota { limiter, ..quota.clone() })
+    let holds = if quota.limiter.keeps_holds() { limiter.with_holds() } else { None };
+    Ok(CompiledQuota { limiter: holds.unwrap_or(limiter), ..quota.clone() })
 }
 
 /// The parts of each of `nodes` in `quotas`, one after the other; what is wrong with one is told
@@ -59,21 +63,66 @@ fn part_of(quota: &CompiledQuota, nodes: u32) -> Result<CompiledQuota, (&'static
 pub(super) fn parts_of(
     quotas: &[CompiledQuota],
     nodes: u32,
+    problem: impl FnMut(usize, &'static str, String),
+) -> Vec<CompiledQuota> {
+    placed(quotas.iter().map(|quota| part_of(quota, nodes)), problem)
+}
+
+/// The quotas of a rule that holds units until the response, where `holds` says so: with longer
+/// states. A leaky-queue cannot hold any, which is a problem of it.
+pub(super) fn with_holds(
+    quotas: Vec<CompiledQuota>,
+    holds: Holds,
+    problem: impl FnMut(usize, &'static str, String),
+) -> Vec<CompiledQuota> {
+    if holds == Holds::None {
+        return quotas;
+    }
+    let each = quotas.into_iter().map(|quota| match quota.limiter.with_holds() {
+        Some(limiter) => Ok(CompiledQuota { limiter, ..quota }),
+        None => Err(("algorithm", NO_HOLDS.into())),
+    });
+    placed(each, problem)
+}
+
+/// Whether a rule holds units until the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    None,
+    UntilResponse,
+}
+
+impl Holds {
+    /// What a rule's `charge` says.
+    pub(super) const fn of(charging: Option<&Charging>) -> Self {
+        match charging {
+            Some(Charging::Response(charge)) if charge.reserves() => Self::UntilResponse,
+            Some(Charging::Response(_) | Charging::Request) | None => Self::None,
+        }
+    }
+}
+
+const NO_HOLDS: &str = "\"leaky-queue\" cannot hold units until the response, because a request \
+    goes on when its slot comes; use another algorithm, or leave \"reserve\" out";
+
+/// These quotas with their states one after the other.
+fn placed(
+    quotas: impl Iterator<Item = Result<CompiledQuota, (&'static str, String)>>,
     mut problem: impl FnMut(usize, &'static str, String),
 ) -> Vec<CompiledQuota> {
-    let mut parts = Vec::new();
+    let mut placed = Vec::new();
     let mut offset = 0_usize;
-    for (i, quota) in quotas.iter().enumerate() {
-        match part_of(quota, nodes) {
-            Ok(part) => {
-                let part = CompiledQuota { offset, ..part };
-                offset = part.end().unwrap_or(offset);
-                parts.push(part);
+    for (i, quota) in quotas.enumerate() {
+        match quota {
+            Ok(quota) => {
+                let quota = CompiledQuota { offset, ..quota };
+                offset = quota.end().unwrap_or(offset);
+                placed.push(quota);
             }
             Err((field, words)) => problem(i, field, words),
         }
     }
-    parts
+    placed
 }
 
 impl Rule {

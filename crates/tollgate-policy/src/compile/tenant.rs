@@ -11,7 +11,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use tollgate_core::Timestamp;
 
-use crate::compile::parts::parts_of;
+use crate::compile::parts::{Holds, parts_of, with_holds};
 use crate::compile::quotas::compiled_quotas;
 use crate::document::key::KeyPart;
 use crate::document::tenant::EntryDoc;
@@ -165,9 +165,11 @@ impl Policy {
             let compiled = self.rule_named(rule).and_then(|i| self.rules.get(usize::from(i)));
             if let Some(compiled) = compiled {
                 let at = at.own(rule);
-                parts_of(quotas, compiled.nodes(), |i, field, words| {
+                let problem = |i: usize, field: &'static str, words: String| {
                     at.item(i).field(field).problem(words);
-                });
+                };
+                let quotas = parts_of(quotas, compiled.nodes(), problem);
+                with_holds(quotas, Holds::of(Some(&compiled.charging)), problem);
             } else {
                 let rules: Vec<&str> = self.rules.iter().map(|rule| rule.name.as_str()).collect();
                 at.own(rule).problem(unknown("rule", rule, &rules));
@@ -224,6 +226,8 @@ impl Policy {
         let group = self.groups.get(usize::from(compiled.group))?;
         let mut is_good = true;
         let quotas = parts_of(quotas, compiled.nodes(), |_, _, _| is_good = false);
+        let holds = Holds::of(Some(&compiled.charging));
+        let quotas = with_holds(quotas, holds, |_, _, _| is_good = false);
         if !is_good {
             return None;
         }

@@ -26,7 +26,6 @@ use crate::json::quote::quoted_text;
 use crate::policy::client_address::{ClientAddress, Trust};
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
-use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 use crate::policy::surface::Traits;
 use crate::sort::sort_by;
@@ -72,7 +71,6 @@ pub(super) fn warnings(document: &Document, policy: &Policy, surface: &Traits) -
         }
         let at = rules_at.item(set.rule());
         cost_warnings(policy, set, &at.field("cost"));
-        held_warnings(policy, set, &at.field("charge"));
         match document.tier_of(set) {
             Some(i) => quota_warnings(set, &at.field("tiers").item(i).field("quotas")),
             None => quota_warnings(set, &at.field("quotas")),
@@ -216,21 +214,6 @@ fn guess_warning(rule: &RuleDoc, at: &At<'_>) {
              \"reserve\": true"
                 .into(),
         );
-    }
-}
-
-/// A queue holds times, and the response comes when its time is over.
-fn held_warnings(policy: &Policy, set: &QuotaSet, at: &At<'_>) {
-    if !policy.rules.get(set.rule()).is_some_and(Rule::gives_back) {
-        return;
-    }
-    let is_queue = |quota: &&CompiledQuota| quota.limiter().algorithm() == Algorithm::LeakyQueue;
-    for quota in set.quotas().iter().filter(is_queue) {
-        at.problem(format!(
-            "holds places of {}, a leaky-queue, which gives nothing back once the request has gone on; use another \
-             algorithm",
-            quoted_text(quota.name())
-        ));
     }
 }
 

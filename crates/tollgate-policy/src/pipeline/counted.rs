@@ -84,6 +84,16 @@ impl<Q: Counter> Counted<'_, Q> {
         is_free
     }
 
+    /// Settles `cost` that was charged `at`, of which `used` units are used. Once: twice, it takes
+    /// what another request holds.
+    pub(crate) fn settle(&mut self, at: Timestamp, cost: u64, used: u64, now: Timestamp) {
+        self.each(|limiter, state, decision| {
+            if let Some(charge) = decision.charge(at, cost) {
+                limiter.settle(state, charge, used, now);
+            }
+        });
+    }
+
     /// Calls `each` with every quota: its parameters, its state, its decision.
     fn each(&mut self, mut each: impl FnMut(&Limiter, &mut [u8], &mut Decision)) {
         for (quota, decision) in self.quotas.iter().zip(self.decisions.iter_mut()) {

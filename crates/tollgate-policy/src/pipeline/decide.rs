@@ -51,7 +51,7 @@ impl Plan {
     }
 
     /// Turns the plan of a request that passed into what its response's `status` brings about:
-    /// charges, and places that are given back; false when there is neither. `None` is a request
+    /// charges, and units that were held and are given back or used; false when there is none. `None` is a request
     /// whose client left before there was a response. Then load, decide and commit as before: the
     /// partitions that the plan [applies](crate::Partition::applies) to. What no longer fits is not
     /// charged: the quota is used up as it is.
@@ -64,6 +64,9 @@ impl Plan {
             applied.due = match (applied.due, charge.charges(status)) {
                 (Due::Later, true) if !denies(applied, policy, decisions) => Due::Now,
                 (Due::Held, false) if applied.charged.is_some() => Due::GivenBack,
+                (Due::Held, true) if applied.charged.is_some() && policy.keeps_holds(applied) => {
+                    Due::Used
+                }
                 _ => return false,
             };
             true
@@ -199,7 +202,7 @@ impl PartitionMut<'_> {
         let mut admitted = true;
         let counted = applied.iter().filter(|applied| applied.counts_in(*index));
         // What was decided on a charge is needed to take it back.
-        for applied in counted.filter(|applied| applied.due != Due::GivenBack) {
+        for applied in counted.filter(|applied| !applied.due.is_settled()) {
             let rule = policy.rules.get(usize::from(applied.rule));
             let longest = rule.and_then(Rule::longest_wait);
             if let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions) {
@@ -219,8 +222,8 @@ impl PartitionMut<'_> {
         }
         stored.status = Status::Uncharged;
         for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
-            if applied.due == Due::GivenBack {
-                take_back(policy, applied, &mut stored.value, decisions, now);
+            if applied.due.is_settled() {
+                settle(policy, applied, &mut stored.value, decisions, now);
                 stored.status = Status::Charged;
                 continue;
             }
@@ -237,6 +240,21 @@ impl PartitionMut<'_> {
                 (None, _) => {}
             }
         }
+    }
+}
+
+/// Does what the response said becomes of the rule's charge in `value`.
+fn settle(
+    policy: &Policy,
+    applied: &AppliedRule,
+    value: &mut Vec<u8>,
+    decisions: &mut [Decision],
+    now: Timestamp,
+) {
+    let used = if applied.due == Due::Used { applied.cost } else { 0 };
+    let counted = counted_in(policy, applied, value, decisions);
+    if let (Some(mut counted), Some(at)) = (counted, applied.charged) {
+        counted.settle(at, applied.cost, used, now);
     }
 }
 

@@ -10,7 +10,7 @@ use tollgate_core::{Decision, Timestamp};
 
 use crate::pipeline::key_hashes::pk;
 use crate::pipeline::partitions::{Failure, Status, Stored};
-use crate::pipeline::plan::{AppliedRule, Due, Plan};
+use crate::pipeline::plan::{AppliedRule, Plan};
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
 use crate::policy::record;
@@ -179,11 +179,11 @@ impl<'p> Partition<'p> {
         !self.has_failed() && self.rules().any(|applied| applied.charged.is_some())
     }
 
-    /// True when a settled plan has charges of it to take back: whoever commits it twice admits too
-    /// many.
+    /// True when a settled plan has charges of it to take back, or held units that are used. It is
+    /// committed once: taken back twice, too many requests are allowed.
     #[must_use]
     pub fn gives_back(&self) -> bool {
-        self.rules().any(|applied| applied.due == Due::GivenBack)
+        self.rules().any(|applied| applied.due.is_settled())
     }
 
     /// The time from which it may be forgotten without loss.

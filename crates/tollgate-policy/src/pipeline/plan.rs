@@ -130,6 +130,18 @@ pub(crate) enum Due {
     Later,
     /// Never: what was charged is taken back when it is decided the next time.
     GivenBack,
+    /// Never: what was held is used, and its quotas are to know.
+    Used,
+}
+
+impl Due {
+    /// True when nothing is decided: the response said what becomes of what was charged.
+    pub(crate) const fn is_settled(self) -> bool {
+        match self {
+            Self::GivenBack | Self::Used => true,
+            Self::Now | Self::Held | Self::Later => false,
+        }
+    }
 }
 
 impl AppliedRule {
@@ -180,6 +192,11 @@ impl Policy {
         }
     }
 
+    /// True when a quota of a rule that this policy planned keeps what it holds apart.
+    pub(crate) fn keeps_holds(&self, applied: &AppliedRule) -> bool {
+        self.quotas(applied).iter().any(|quota| quota.limiter.keeps_holds())
+    }
+
     /// The quotas of a rule that this policy planned.
     pub(crate) fn quotas<'a>(&'a self, applied: &'a AppliedRule) -> &'a [CompiledQuota] {
         self.applied_set(applied).map_or(&[], |set| &set.quotas)
@@ -206,7 +223,7 @@ impl Plan {
         self.applied.iter().any(|applied| match applied.due {
             Due::Later => true,
             Due::Held => applied.charged.is_some(),
-            Due::Now | Due::GivenBack => false,
+            Due::Now | Due::GivenBack | Due::Used => false,
         })
     }
 

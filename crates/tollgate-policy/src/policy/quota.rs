@@ -50,11 +50,12 @@ impl CompiledQuota {
     pub(crate) fn identity(&self) -> String {
         let quota = self.limiter.quota();
         let algorithm = self.limiter.algorithm();
-        // Weights came later: without them the text is what it always was.
+        // Weights and holds came later: without them the text is what it always was.
         let weighted = if algorithm.is_weighted() { " weighted" } else { "" };
+        let holds = if self.limiter.keeps_holds() { " holds" } else { "" };
         let (algorithm, parts) = (algorithm.name(), algorithm.buckets().unwrap_or(0));
         format!(
-            "{}:{} {algorithm} {parts} {} {} {} {}{weighted}\n",
+            "{}:{} {algorithm} {parts} {} {} {} {}{weighted}{holds}\n",
             self.name.len(),
             self.name,
             quota.limit(),

@@ -8,7 +8,7 @@
 //!
 //! All numbers are little-endian: stable identity `u64`, record identity `u32`, version of the
 //! states' layout `u8`, number of quotas `u8`, then per quota: hash of its name `u64`, algorithm
-//! `u8` (its place in [`Algorithm::ALL`], from 1), flags `u8` (1 strict, 2 weighted), buckets `u16`
+//! `u8` (its place in [`Algorithm::ALL`], from 1), flags `u8` (1 strict, 2 weighted, 4 holds), buckets `u16`
 //! (0 where the window is not counted in parts), limit `u64`, window in nanoseconds `u64`, burst
 //! `u64`.
 
@@ -27,6 +27,7 @@ const QUOTA_LEN: usize = 36;
 
 const STRICT: u8 = 1;
 const WEIGHTED: u8 = 2;
+const HOLDS: u8 = 4;
 
 /// A quota set by its parameters alone, as [`QuotaSet::write_parameters`] wrote them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -262,7 +263,8 @@ pub(crate) fn write_limiter(limiter: &Limiter, out: &mut Vec<u8>) {
     let (quota, algorithm) = (limiter.quota(), limiter.algorithm());
     let strict = if quota.is_strict() { STRICT } else { 0 };
     let weighted = if algorithm.is_weighted() { WEIGHTED } else { 0 };
-    out.extend([number(algorithm), strict | weighted]);
+    let holds = if limiter.keeps_holds() { HOLDS } else { 0 };
+    out.extend([number(algorithm), strict | weighted | holds]);
     out.extend(algorithm.buckets().unwrap_or(0).to_le_bytes());
     out.extend(quota.limit().to_le_bytes());
     out.extend(quota.window().as_nanos().to_le_bytes());
@@ -295,7 +297,7 @@ pub(crate) fn read_limiter(bytes: &mut &[u8]) -> Option<Limiter> {
     let algorithm = if flags & WEIGHTED == 0 { algorithm } else { algorithm.weighted() };
     let says_more = algorithm.buckets().unwrap_or(0) != buckets
         || algorithm.is_weighted() != (flags & WEIGHTED != 0)
-        || flags & !(STRICT | WEIGHTED) != 0;
+        || flags & !(STRICT | WEIGHTED | HOLDS) != 0;
     if says_more {
         return None;
     }
@@ -303,7 +305,11 @@ pub(crate) fn read_limiter(bytes: &mut &[u8]) -> Option<Limiter> {
     // The burst that is the limit is there without being asked for, whatever it takes to grow back.
     let quota = if burst == limit { quota } else { quota.with_burst(burst).ok()? };
     let quota = if flags & STRICT == 0 { quota } else { quota.strict() };
-    Limiter::new(algorithm, quota).ok()
+    let limiter = Limiter::new(algorithm, quota).ok()?;
+    if flags & HOLDS == 0 {
+        return Some(limiter);
+    }
+    limiter.with_holds().filter(Limiter::keeps_holds)
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {

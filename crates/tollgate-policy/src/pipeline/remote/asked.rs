@@ -10,7 +10,7 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 use crate::pipeline::plan::Due;
 use crate::pipeline::remote::wire::{
     BINDING, GIVEN_BACK, LATER, LEASES, MAGIC, QUIET, Reader, SETTLE, SETTLES, STRICT, TELL, UNDER,
-    UNTOLD, WAITS, WireError,
+    UNTOLD, USED, WAITS, WireError,
 };
 use crate::policy::stored_set::StoredSet;
 
@@ -131,6 +131,7 @@ impl<'b> Asked<'b> {
             0 => (Due::Now, None),
             LATER => (Due::Later, None),
             GIVEN_BACK => (Due::GivenBack, Some(Timestamp::from_nanos(bytes.u64()?))),
+            USED => (Due::Used, Some(Timestamp::from_nanos(bytes.u64()?))),
             _ => return Err(WireError::Malformed),
         };
         for _ in 0..quotas {

@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 
 use tollgate_core::{FULLY_USED, Timestamp};
 
-use crate::pipeline::plan::Due;
 use crate::pipeline::remote::asked::{Asked, is_strict, settles};
 use crate::pipeline::remote::kept::Kept;
 use crate::pipeline::remote::leases::ask::{Leasing, read_leased, write_leased};
@@ -72,11 +71,11 @@ impl Counts {
         is_strict(request)
     }
 
-    /// True when `request` gives back what was charged: who does not know whether it was done must
-    /// not do it again.
+    /// True when `request` settles what was charged: a caller that does not know whether it was
+    /// done must not do it again.
     #[must_use]
     pub fn gives_back(request: &[u8]) -> bool {
-        let is_given_back = |asked: &Asked<'_>| asked.rules.iter().any(|r| r.due == Due::GivenBack);
+        let is_given_back = |asked: &Asked<'_>| asked.rules.iter().any(|r| r.due.is_settled());
         let request = Leasing::split(request).map(|(_, request)| request);
         request.and_then(Asked::read).is_ok_and(|asked| is_given_back(&asked))
     }

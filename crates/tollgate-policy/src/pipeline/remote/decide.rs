@@ -25,7 +25,7 @@ impl Counts {
         let mut admitted = true;
         self.each(asked, |kept, rule, decisions| {
             // What was decided on a charge is needed to take it back.
-            if rule.due != Due::GivenBack && kept.parameters == rule.parameters {
+            if !rule.due.is_settled() && kept.parameters == rule.parameters {
                 kept.look(decisions, now, rule.cost, rule.longest);
                 if let Some(until) = rule.blocked_until {
                     block(decisions, until.since(now));
@@ -40,9 +40,10 @@ impl Counts {
                 is_changed |= settle_by_own(kept, rule, now);
                 return;
             }
-            if let (Due::GivenBack, Some(at)) = (rule.due, rule.charged) {
+            if let (true, Some(at)) = (rule.due.is_settled(), rule.charged) {
                 if reset_at(&marks, rule.rule) < at {
-                    kept.counted(decisions).take_back(at, rule.cost, now);
+                    let used = if rule.due == Due::Used { rule.cost } else { 0 };
+                    kept.counted(decisions).settle(at, rule.cost, used, now);
                     is_changed = true;
                 }
                 return;

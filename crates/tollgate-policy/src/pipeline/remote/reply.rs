@@ -8,7 +8,7 @@ use tollgate_core::{Decision, Timestamp};
 
 use crate::pipeline::partition::{Partition, PartitionMut};
 use crate::pipeline::partitions::{Failure, Status};
-use crate::pipeline::plan::{AppliedRule, Due};
+use crate::pipeline::plan::AppliedRule;
 use crate::pipeline::remote::asked::Asked;
 use crate::pipeline::remote::counts::Counts;
 use crate::pipeline::remote::kept::Kept;
@@ -32,7 +32,7 @@ impl Counts {
         let tells = !is_silent && (asked.tells || asked.is_used_up());
         let mut decisions = asked.decisions.iter();
         for rule in &asked.rules {
-            let is_charged = rule.charged.is_some() && rule.due != Due::GivenBack;
+            let is_charged = rule.charged.is_some() && !rule.due.is_settled();
             let kept = |kept: &&Kept| kept.parameters == rule.parameters;
             let told = if tells { self.sets.iter().find(kept) } else { None };
             let flags = if told.is_some() { TOLD } else { 0 };

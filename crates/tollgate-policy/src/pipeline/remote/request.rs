@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::{AppliedRule, Due};
 use crate::pipeline::remote::wire::{
-    BINDING, GIVEN_BACK, LATER, MAGIC, SETTLES, STRICT, TELL, UNDER, WAITS,
+    BINDING, GIVEN_BACK, LATER, MAGIC, SETTLES, STRICT, TELL, UNDER, USED, WAITS,
 };
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
@@ -44,6 +44,7 @@ impl Partition<'_> {
                 Due::Now | Due::Held => 0,
                 Due::Later => LATER,
                 Due::GivenBack => GIVEN_BACK,
+                Due::Used => USED,
             };
             self.write_rule(policy, applied, due | of_each, out);
         }
@@ -83,7 +84,7 @@ impl Partition<'_> {
             out.extend(longest.as_nanos().to_le_bytes());
         }
         set.write_parameters(out);
-        if due & GIVEN_BACK != 0 {
+        if due & (GIVEN_BACK | USED) != 0 {
             self.write_charge(policy, applied, out);
         }
     }
