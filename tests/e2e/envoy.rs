@@ -30,6 +30,7 @@ mod envoy_life_trap;
 mod envoy_limits;
 mod envoy_migrate;
 mod envoy_module;
+mod envoy_numbers;
 mod envoy_origins;
 mod envoy_pace;
 mod envoy_policy;

@@ -2,7 +2,8 @@
 //!
 //! A clock that requests can set must never exist in a shipped build, so decisions at chosen times
 //! are tested on the built module itself, in this host. Shared data behaves as Envoy's does: `set`
-//! on an absent name inserts whatever the number, on a present one only under its own (or 0).
+//! on an absent name inserts whatever the number, on a present one only under its own (or 0). A
+//! test may choose numbers that other hosts give ([`Numbers`]).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -52,9 +53,22 @@ pub fn work_to_configure(configuration: &[u8]) -> u64 {
     before - filter.store.get_fuel().expect("it is metered")
 }
 
+/// How writes of the map are numbered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// One after the other, whatever the name, as by Envoy.
+    #[default]
+    OneSequence,
+    /// Each name counts its own writes.
+    PerName,
+    /// As by Envoy, and a write under `u32::MAX` replaces what is there.
+    NoInsertion,
+}
+
 /// The host's map, shared by several modules as by Envoy's workers.
 #[derive(Default)]
 pub struct SharedMap {
+    pub numbers: Numbers,
     pub entries: HashMap<Vec<u8>, (Vec<u8>, u32)>,
     last_cas: u32,
     /// How often a worker looked.
@@ -68,11 +82,17 @@ pub type Shared = Rc<RefCell<SharedMap>>;
 impl SharedMap {
     /// As Envoy's: mismatch only for a present name and another number than its own.
     pub fn set(&mut self, name: &[u8], value: &[u8], cas: u32) -> u32 {
-        if self.entries.get(name).is_some_and(|(_, own)| cas != 0 && cas != *own) {
+        let own = self.entries.get(name).map(|(_, own)| *own);
+        let is_blind = cas == 0 || cas == u32::MAX && self.numbers == Numbers::NoInsertion;
+        if own.is_some_and(|own| !is_blind && cas != own) {
             return CAS_MISMATCH;
         }
         self.last_cas += 1;
-        self.entries.insert(name.to_vec(), (value.to_vec(), self.last_cas));
+        let number = match self.numbers {
+            Numbers::OneSequence | Numbers::NoInsertion => self.last_cas,
+            Numbers::PerName => own.unwrap_or(0) + 1,
+        };
+        self.entries.insert(name.to_vec(), (value.to_vec(), number));
         OK
     }
 }
@@ -183,13 +203,18 @@ impl Filter {
     /// documents.
     pub fn new(policy: &Value, shared: &Shared) -> Self {
         let mut filter = Self::without_policy(shared);
+        assert!(filter.configure_policy(policy), "{:?}", filter.log());
+        filter
+    }
+
+    /// Configures `policy`, compiled where the module reads no documents; false when it is refused.
+    pub fn configure_policy(&mut self, policy: &Value) -> bool {
         let mut configuration = Vec::new();
         match if reads_documents() { None } else { compiled(policy) } {
             Some(plugin) => plugin.write_compiled(&mut configuration),
             None => configuration = policy.to_string().into_bytes(),
         }
-        assert!(filter.configure(&configuration), "{:?}", filter.log());
-        filter
+        self.configure(&configuration)
     }
 
     /// A worker that is not configured yet.

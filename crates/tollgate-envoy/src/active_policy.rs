@@ -13,6 +13,7 @@ use tollgate_policy::waiting::{Full, Limits, Pace, Turn};
 use tollgate_policy::{Facts, Failure, Outcome, Plan, key_hash};
 use tollgate_table::{Seed, Table, digest};
 
+use crate::agreement::Agreement;
 use crate::commit_stats::CommitStats;
 use crate::config::Config;
 use crate::enforce::Enforcement;
@@ -20,16 +21,19 @@ use crate::extents;
 use crate::facts::RequestFacts;
 use crate::metrics::{Asked, Wait};
 use crate::node_id::NodeId;
+use crate::numbering::{NO_ANSWER, Numbering};
 use crate::observer::Observer;
 use crate::proxy::Proxy;
 use crate::routes::Routes;
 use crate::scratch::Scratch;
-use crate::shared_seed;
 use crate::tally::Tally;
 use crate::waiting::{Line, Waiting};
 
 /// Plans kept for the next requests; more streams than these at once only allocate.
 const SPARE_PLANS: usize = 256;
+
+/// Logged with each configuration on such a host.
+const NOT_GUESSED: &str = "tollgate: this host has no common sequence of numbers for writes; each count is read before it is written";
 
 /// The longest key that is kept as it is while its request is under way, in bytes; what a client
 /// sends may be longer.
@@ -77,16 +81,15 @@ impl<H: Proxy> ActivePolicy<H> {
         says: Option<&H>,
         tally: &Rc<Tally<H>>,
     ) -> Result<Self, &'static str> {
-        let agreed = (
-            shared_seed::agree(&host),
-            extents::agree(&host, &mut config),
-            config.directories.agree(&host, &config.policy, &config.tables),
-        );
-        let (Some((seed, is_new)), Some(lines), Some(lost)) = agreed else {
-            return Err("the host gives no random seed or no shared data");
-        };
+        let Agreement { numbering, seed, is_new } = Agreement::reach(&host)?;
+        let grown = extents::agree(&host, &mut config).ok_or(NO_ANSWER)?;
+        let lost = config.directories.agree(&host, &config.policy, &config.tables);
+        let lost = lost.ok_or(NO_ANSWER)?;
         if let Some(log) = says {
-            for line in lines.iter().chain(&lost) {
+            if numbering == Numbering::Unproved {
+                log.log_info(NOT_GUESSED);
+            }
+            for line in grown.iter().chain(&lost) {
                 log.log_warning(&format!("tollgate: {line}"));
             }
             for warning in &config.policy.warnings().0 {
@@ -103,7 +106,7 @@ impl<H: Proxy> ActivePolicy<H> {
         let fleet_fingerprint = config.policy.fleet_fingerprint();
         let observer = Observer::new(host.clone(), &config, is_new, tally);
         let payload = config.policy.jwt().and_then(|jwt| jwt.metadata.as_deref()).map(Rc::from);
-        let (plans, scratch) = (Cell::default(), Cell::default());
+        let (plans, scratch) = (Cell::default(), Cell::new(Scratch::new(numbering)));
         let named = core::mem::take(&mut config.named).into_iter();
         let named = named.map(|(name, config)| {
             let mut policy = Self::activate(host.clone(), config, says, tally)?;

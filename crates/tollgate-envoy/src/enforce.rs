@@ -235,7 +235,8 @@ impl<S: SharedData> Enforcement<'_, S> {
         let Some(read) = self.scratch.reads.first_mut() else { return false };
         let Some(fingerprint) = read.fingerprint else { return false };
         let number = places::first(table, fingerprint);
-        let written = self.scratch.guesses.take(group, number, self.now);
+        let Some(guesses) = &mut self.scratch.guesses else { return false };
+        let written = guesses.take(group, number, self.now);
         let Some((bytes, cas)) = written else { return false };
         (read.bucket, read.bytes, read.cas) = (number, bytes, cas);
         let Ok(bucket) = Bucket::parse(&read.bytes) else { return false };
@@ -254,8 +255,10 @@ impl<S: SharedData> Enforcement<'_, S> {
         let place = places::find(self.shared, table, fingerprint)?;
         (read.bucket, read.bytes, read.cas) = (place.bucket, place.bytes, place.cas);
         read.is_guess = false;
-        if read.cas != INSERT {
-            self.scratch.guesses.saw(partition.group(), read.bucket, read.cas, self.now);
+        if read.cas != INSERT
+            && let Some(guesses) = &mut self.scratch.guesses
+        {
+            guesses.saw(partition.group(), read.bucket, read.cas, self.now);
         }
         let bucket = Bucket::parse(&read.bytes).map_err(|_| Failure::Corrupt)?;
         let (policy, value) = (&self.config.policy, bucket.find(fingerprint));
@@ -349,13 +352,18 @@ impl<S: SharedData> Enforcement<'_, S> {
         let before = bucket.keys();
         let lost = bucket.with(way, table.size().ways(), claim_of, out);
         let written = self.shared.set(&table.name(read.bucket), out, read.cas);
-        let guesses = &mut self.scratch.guesses;
-        if read.is_guess {
-            guesses.was(written == Written::Done);
-        }
         if written == Written::Done {
             stats.wrote(before, out, lost.map(|lost| lost.is_half_used()));
-            guesses.wrote(partition.group(), read.bucket, out, now);
+        }
+        if let Some(guesses) = &mut self.scratch.guesses {
+            if read.is_guess {
+                guesses.was(written == Written::Done);
+            }
+            if written == Written::Done {
+                guesses.wrote(partition.group(), read.bucket, out, now);
+            }
+        }
+        if written == Written::Done {
             self.set_committed(index, true);
         }
         written

@@ -1,15 +1,15 @@
 //! Buckets as this worker wrote them last, and the number under which each probably stands: who is
 //! decided on them reads nothing.
 //!
-//! The host numbers all writes of its process, one after the other, and does not tell a writer
-//! which number was his. It is later than every number that was given out before, so it is
-//! `latest + 1` at the earliest, where `latest` is the latest that this worker knows of. That is
-//! the guess. If it is right and nobody has written since, the bucket is what was remembered, and a
-//! write on that condition replaces exactly what was decided on. If it is wrong, another write had
-//! that number before: this bucket has a later one, now and after every write to come. So a wrong
-//! guess can only lose, as any race is lost, and costs one refused write; a right one saves a read,
-//! which is four times as dear. It pays where one guess in five is right; below that, guesses are
-//! few.
+//! This is for hosts that number all writes of the map one after the other (`numbering` proves it)
+//! and do not tell a writer which number was his. It is later than every number that was given out
+//! before, so it is `latest + 1` at the earliest, where `latest` is the latest that this worker
+//! knows of. That is the guess. If it is right and nobody has written since, the bucket is what was
+//! remembered, and a write on that condition replaces exactly what was decided on. If it is wrong,
+//! another write had that number before: this bucket has a later one, now and after every write to
+//! come. So a wrong guess can only lose, as any race is lost, and costs one refused write; a right
+//! one saves a read, which is four times as dear. It pays where one guess in five is right; below
+//! that, guesses are few.
 //!
 //! Invariant: a number is never guessed that a later write of the bucket could have. Numbers wrap
 //! at 2^32: a bucket that nobody wrote since then has one that looks later than all, and what is

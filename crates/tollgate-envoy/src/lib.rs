@@ -14,11 +14,11 @@
 //!   `refused_keys` and `address_watch`; `said`: what the log was told, by any worker.
 //! - `enforce`: load, decide, commit by compare-and-swap, with `commit_stats` and `scratch` (what
 //!   a worker keeps between requests); `places`: the way to a key's bucket while tables grow;
-//!   `shared_seed`: what their hash is keyed with; `extents`: how far they reach; `directories`:
-//!   what quotas their records are of; `repeated`: denials from memory, with `denial_cache` (what
-//!   this worker saw denied) and `final_denials` (what may be repeated); `guesses`: what it wrote
-//!   last, which need not be read; `waiting`: those who wait; `timer`: the host's, for all who want
-//!   to be called.
+//!   `agreement`: what all workers of a map agree on, with `numbering` (whether the host can be
+//!   counted with); `extents`: how far tables reach; `directories`: what quotas their records are
+//!   of; `repeated`: denials from memory, with `denial_cache` (what this worker saw denied) and
+//!   `final_denials` (what may be repeated); `guesses`: what it wrote last, which need not be
+//!   read; `waiting`: those who wait; `timer`: the host's, for all who want to be called.
 //! - `given`: what a configuration is; `document`: what is compiled here. Without the feature
 //!   `document`, which makes the slim module, only what was compiled before is read, and `unread`
 //!   stands where `follow` does.
@@ -56,6 +56,7 @@ mod access_log;
 mod active_policy;
 mod address_watch;
 mod agenda;
+mod agreement;
 mod arrival;
 mod authority;
 mod breaker;
@@ -87,7 +88,6 @@ mod retry;
 mod routes;
 mod rule_metrics;
 mod said;
-mod shared_seed;
 mod spending;
 mod tally;
 mod timer;
@@ -109,6 +109,7 @@ pub mod filter;
 pub mod final_denials;
 pub mod metric_names;
 pub mod metrics;
+pub mod numbering;
 pub mod places;
 pub mod proxy;
 pub mod reply;

@@ -6,6 +6,7 @@ use core::num::NonZeroU64;
 
 use crate::denial_cache::DenialCache;
 use crate::guesses::Guesses;
+use crate::numbering::Numbering;
 
 /// A bucket as it was read, and where.
 #[derive(Default)]
@@ -25,5 +26,18 @@ pub struct Scratch {
     pub(crate) reads: Vec<Read>,
     pub(crate) out: Vec<u8>,
     pub(crate) denials: DenialCache,
-    pub(crate) guesses: Guesses,
+    /// `None` where the host's numbers cannot be guessed.
+    pub(crate) guesses: Option<Guesses>,
+}
+
+impl Scratch {
+    /// Empty buffers, on a host that numbers writes like this.
+    #[must_use]
+    pub fn new(numbering: Numbering) -> Self {
+        let guesses = match numbering {
+            Numbering::OneSequence => Some(Guesses::default()),
+            Numbering::Unproved => None,
+        };
+        Self { guesses, ..Self::default() }
+    }
 }

@@ -17,6 +17,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use tollgate_core::Timestamp;
@@ -24,20 +25,32 @@ use tollgate_envoy::commit_stats::CommitStats;
 use tollgate_envoy::config::Config;
 use tollgate_envoy::enforce::Enforcement;
 use tollgate_envoy::extents;
+use tollgate_envoy::numbering;
 use tollgate_envoy::scratch::Scratch;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_policy::{Answer, Facts, Plan};
 
-use host_map::{HostMap, Numbered};
+use host_map::{HostMap, Numbered, Numbers};
 
 /// The random key of the hash.
 pub const SEED: [u8; 16] = [7; 16];
+
+/// Bytes that no other call returns, as random ones are.
+pub fn token() -> [u8; 16] {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    u128::from(LAST.fetch_add(1, Ordering::Relaxed)).to_le_bytes()
+}
 
 /// The host's map, for any number of threads.
 #[derive(Default)]
 pub struct Shared(Mutex<HostMap>);
 
 impl Shared {
+    /// One of a host with these numbers.
+    pub fn numbering(numbers: Numbers) -> Self {
+        Self(Mutex::new(HostMap { numbers, ..HostMap::default() }))
+    }
+
     pub fn entries(&self) -> HashMap<Vec<u8>, Numbered> {
         self.0.lock().unwrap().entries.clone()
     }
@@ -159,7 +172,8 @@ impl Worker {
         let mut log = extents::agree(shared, &mut config).expect("the map answers");
         let Config { policy, tables, directories, .. } = &config;
         log.extend(directories.agree(shared, policy, tables).expect("the map answers"));
-        Self { config, log, plan: Plan::new(), scratch: Scratch::default() }
+        let numbering = numbering::probe(shared, &token()).expect("the map counts exactly");
+        Self { config, log, plan: Plan::new(), scratch: Scratch::new(numbering) }
     }
 
     /// One whose policy was registered before others were, and who read the directory then: it

@@ -141,7 +141,7 @@ fn e2e(workspace: &Workspace, also: &[&str], wanted: impl Fn(&str) -> bool) -> R
 /// What the slim module is tried with: forms and refusals, the vectors, the random cases, answers
 /// and races, each of which depends on what was read of a policy. The others try code that both
 /// modules have behind that, and would take as long once more.
-pub(super) const OF_SLIM: [&str; 19] = [
+pub(super) const OF_SLIM: [&str; 20] = [
     "envoy_answers::a_refusal_says_what_the_draft_says",
     "envoy_answers::no_header_traps_and_none_can_hide",
     "envoy_answers::text_struct_and_bytes_are_the_same_policy",
@@ -159,6 +159,7 @@ pub(super) const OF_SLIM: [&str; 19] = [
     "envoy_module::a_denial_is_repeated_from_memory_and_exactly",
     "envoy_module::a_lost_race_gives_back_what_was_committed",
     "envoy_module::the_vectors_hold_in_the_module",
+    "envoy_numbers::counts_are_exact_with_one_sequence_and_with_one_for_each_name",
     "envoy_routes::a_route_has_the_policy_that_it_names",
     "envoy_routes::lines_of_policies_are_apart",
 ];
