@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::begun::Begun;
 use crate::calls;
 use crate::http::Http;
 use crate::peer::{CertifiedName, Peer};
@@ -34,8 +35,6 @@ const CONNECTION_WINDOW: u32 = 256 * 1024;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a connection that was told to end may still take to send what it owes.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// The first bytes of HTTP/2 (RFC 9113, 3.4) that no method of HTTP/1 has.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
 /// Requests of a connection, and when one last began or ended.
 #[derive(Debug)]
@@ -105,29 +104,10 @@ pub(crate) async fn serve(
             speak(stream, is_h2, Peer { address, is_named }, http, drain).await;
         }
         None => {
-            let Ok(Some(is_h2)) = timeout(patience, is_http2(&stream)).await else { return };
+            let begun = timeout(patience, Begun::begin(stream)).await;
+            let Ok(Some((stream, is_h2))) = begun else { return };
             speak(stream, is_h2, Peer { address, is_named: false }, http, drain).await;
         }
-    }
-}
-
-/// Whether the first bytes begin HTTP/2; `None` when the connection ends before they say it.
-async fn is_http2(stream: &TcpStream) -> Option<bool> {
-    loop {
-        let mut first = [0; PREFACE.len()];
-        let read = stream.peek(&mut first).await.ok()?;
-        let came = first.get(..read)?;
-        if came.is_empty() {
-            return None;
-        }
-        if came == PREFACE {
-            return Some(true);
-        }
-        if !PREFACE.starts_with(came) {
-            return Some(false);
-        }
-        // Bytes that were looked at are still there, so nothing wakes us when more come.
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

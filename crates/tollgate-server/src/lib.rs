@@ -12,6 +12,7 @@ mod descriptors;
 mod server;
 mod operations;
 mod connection;
+mod begun;
 pub mod calls;
 mod tls;
 pub mod http;
