@@ -60,3 +60,19 @@ fn a_deadline_ends_what_does_not_end() {
     let cut = server.events("ended")[0]["connections_cut"].as_u64();
     assert!(cut.is_some_and(|cut| cut > 0), "{}", server.server.log());
 }
+
+// Guards: a policy file on a disk that does not answer, behind which SIGTERM is not heard.
+#[test]
+fn a_file_that_is_never_read_to_its_end_is_not_in_the_way_of_the_end() {
+    let mut server = waiting().start();
+    let policy = server.file("policy.json");
+    std::fs::remove_file(&policy).expect("removed");
+    let made = std::process::Command::new("mkfifo").arg(&policy).status().expect("it runs");
+    assert!(made.success());
+    server.signal(Signal::HUP);
+    // It has begun to read when a second later the server still answers.
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(server.probe("/ready"), 200);
+    server.signal(Signal::TERM);
+    assert!(server.server.wait_for_exit().success());
+}

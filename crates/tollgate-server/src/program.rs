@@ -328,10 +328,19 @@ async fn greet(gate: &Gate) {
     }
 }
 
-/// Reads the policy file again, and the certificates for the engine.
-async fn reload(gate: &Gate, path: &Path, hash_key: &[u8]) {
-    reload_engine_tls(gate);
-    match read_policy(path, hash_key, gate.following.spoken()) {
+/// Reads the policy file again, and the certificates for the engine. A disk that does not answer
+/// holds up none of the threads that serve.
+async fn reload(gate: &Arc<Gate>, path: &Path, hash_key: &[u8]) {
+    let (of_engine, spoken) = (Arc::clone(gate), gate.following.spoken());
+    let (path, hash_key) = (path.to_owned(), hash_key.to_owned());
+    let read = tokio::task::spawn_blocking(move || {
+        reload_engine_tls(&of_engine);
+        read_policy(&path, &hash_key, spoken)
+    });
+    let unread = |why: tokio::task::JoinError| {
+        Err(Problems([Problem::new("policy", why.to_string())].into()))
+    };
+    match read.await.unwrap_or_else(unread) {
         Ok(file) => {
             gate.following.set_file(file, gate.clock.now_ms());
             gate.follow(0).await;

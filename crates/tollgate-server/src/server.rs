@@ -88,14 +88,20 @@ impl Server {
             Arc::clone(&connections),
             draining,
         ));
-        loop {
-            tokio::select! {
-                _ = signals.end.recv() => break,
-                _ = signals.interrupt.recv() => break,
-                _ = signals.reload.recv() => {
-                    reload_certificates(tls.as_deref(), &gate);
+        {
+            let Signals { end, interrupt, reload: hangup } = &mut signals;
+            let reloading = async {
+                while hangup.recv().await.is_some() {
+                    reload_certificates(tls.clone(), &gate).await;
                     reload().await;
                 }
+                std::future::pending::<()>().await;
+            };
+            // A file that is read for ever must not be in the way of the end.
+            tokio::select! {
+                _ = end.recv() => {}
+                _ = interrupt.recv() => {}
+                () = reloading => {}
             }
         }
         gate.log.event(Level::Info, "draining", &[]);
@@ -133,11 +139,12 @@ impl Server {
     }
 }
 
-fn reload_certificates(tls: Option<&Tls>, gate: &Gate) {
-    match tls.map(Tls::reload) {
-        Some(Ok(())) => gate.log.event(Level::Info, "certificates_reloaded", &[]),
-        Some(Err(why)) => gate.log.say(Level::Error, "certificates_refused", &why),
-        None => {}
+async fn reload_certificates(tls: Option<Arc<Tls>>, gate: &Gate) {
+    let Some(tls) = tls else { return };
+    let reloaded = tokio::task::spawn_blocking(move || tls.reload()).await;
+    match reloaded.unwrap_or_else(|why| Err(why.to_string())) {
+        Ok(()) => gate.log.event(Level::Info, "certificates_reloaded", &[]),
+        Err(why) => gate.log.say(Level::Error, "certificates_refused", &why),
     }
 }
 
