@@ -167,6 +167,28 @@ fn files_that_are_named_are_checked_together() {
 }
 
 #[test]
+fn a_token_that_cannot_be_sent_is_refused_and_callers_from_everywhere_are_named() {
+    let dir = TempDir::new("config");
+    write(&dir, "policy.json", POLICY);
+    let right = ["--policy", "policy.json", "--check-config"];
+    let cannot = "cannot be sent in a header; use visible ASCII characters without spaces";
+    for token in ["check token 0123456789", "check-token-0123456789-\u{e9}", "a\tb"] {
+        let (status, _, err) = run(&dir, &right, &[("TOLLGATE_CHECK_TOKEN", token)]);
+        let expected = format!("error: TOLLGATE_CHECK_TOKEN: {cannot}\n");
+        assert_eq!((status, err.contains(&expected)), (Some(1), true), "{err}");
+    }
+    let warned = |networks: &str, variables: &[(&str, &str)]| {
+        let everywhere = [("TOLLGATE_TRUSTED_CALLERS", networks)];
+        let (status, _, err) = run(&dir, &right, &[&everywhere[..], variables].concat());
+        assert_eq!(status, Some(0), "{err}");
+        err.contains("warning: trusted_callers has every address")
+    };
+    assert!(warned("10.0.0.0/8,0.0.0.0/0", &[]) && warned("::/0", &[]));
+    assert!(!warned("10.0.0.0/8", &[]));
+    assert!(!warned("0.0.0.0/0", &[("TOLLGATE_CHECK_TOKEN", "check-token-0123456789")]));
+}
+
+#[test]
 fn a_flag_goes_before_the_environment_and_that_before_the_file() {
     let dir = TempDir::new("config");
     write(&dir, "t.toml", "policy = \"none.json\"\nmax_requests = \"x\"\nlisten = \"y\"\n");

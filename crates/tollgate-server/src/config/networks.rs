@@ -41,6 +41,13 @@ impl Network {
     }
 }
 
+/// What is certainly not meant where no token is wanted of callers from `networks`.
+pub(crate) fn warning(networks: &[Network]) -> Option<String> {
+    let message = "trusted_callers has every address, and no check_token is set: whatever reaches the \
+                   server can spend the quota of every client";
+    networks.iter().any(|network| network.prefix == 0).then(|| message.to_owned())
+}
+
 fn bits(address: IpAddr) -> (u128, u32, bool) {
     match address {
         IpAddr::V4(v4) => (u128::from(v4.to_bits()), 32, true),

@@ -15,7 +15,7 @@ use tollgate_service::{Token, Tokens};
 
 use crate::active::Spoken;
 use crate::admin::Operators;
-use crate::config::networks::Network;
+use crate::config::networks::{self, Network};
 use crate::config::reader::Reader;
 use crate::peer::{CertifiedName, Peer};
 use crate::tls::Files;
@@ -163,6 +163,9 @@ impl Config {
             r.read("protocols", Protocols::WANTED, Protocols::default(), Protocols::parse);
         let mut warnings = Vec::new();
         let (token, operators) = secrets(r, &mut warnings);
+        if token.is_none() && names.is_empty() {
+            warnings.extend(networks::warning(&networks));
+        }
         Self {
             policy: policy.unwrap_or_default(),
             listen: r.address("listen"),
@@ -360,6 +363,12 @@ fn secrets(r: &mut Reader<'_>, warnings: &mut Vec<String>) -> (Option<Token>, Op
         if value.is_empty() {
             r.wrong(name, "is empty; give it a value or leave it out");
             continue;
+        }
+        if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+            r.wrong(
+                name,
+                "cannot be sent in a header; use visible ASCII characters without spaces",
+            );
         }
         if let Some((other, _)) = taken.iter().find(|(_, taken)| *taken == value) {
             r.wrong(name, &format!("is the same as {other}; give each a value of its own"));
