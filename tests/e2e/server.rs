@@ -12,6 +12,7 @@ mod server_envoy;
 mod server_exact;
 mod server_forward;
 mod server_leases;
+mod server_malformed;
 mod server_ready;
 mod server_grpc;
 mod server_tls;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, Version};
 use tollgate_core::Span;
@@ -17,14 +17,14 @@ use tollgate_grpc::frame;
 use tollgate_grpc::health::Serving;
 use tollgate_grpc::status::{Code, Status};
 use tollgate_policy::grpc_content_type;
-use tollgate_service::Api;
+use tollgate_service::{Answer, Api};
 
 use crate::body::Body;
 use crate::call_counts::Called;
 use crate::check::FOREVER;
 use crate::forward;
 use crate::grpc::{self, Method};
-use crate::http::{Http, NoBody};
+use crate::http::{Http, NoBody, response};
 use crate::peer::Peer;
 
 /// The longest message: twice what Envoy lets a client send as path and headers (60 KiB each), and
@@ -51,6 +51,16 @@ fn is_call(request: &Request<Incoming>) -> bool {
     }
     let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
     request.version() == Version::HTTP_2 && grpc_content_type(kind) == Some("application/grpc")
+}
+
+/// True unless the host is missing or given twice (RFC 9112, 3.2): then programs that read the
+/// request may not agree on what it is for.
+fn has_its_host(request: &Request<Incoming>) -> bool {
+    let lines = request.headers().get_all(HOST).iter().count();
+    match request.version() {
+        Version::HTTP_11 => lines == 1,
+        _ => lines <= 1,
+    }
 }
 
 /// An answer without a message: its status stands in the head.
@@ -102,6 +112,11 @@ async fn respond_to(
     peer: Peer,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
+    if !has_its_host(&request) {
+        let detail = "send one Host: the host that the request is for";
+        let answer = Answer::problem(400, "Bad Request", detail);
+        return Ok(response(answer, request.method() == "HEAD"));
+    }
     if !is_call(&request) {
         return http.respond(peer, request).await;
     }
@@ -148,6 +163,7 @@ async fn answer(
             let message = format!("a message has at most {most} bytes");
             Status::new(Code::ResourceExhausted, message)
         }
+        NoBody::Broken => Status::new(Code::InvalidArgument, "the message is broken off"),
         NoBody::Late => Status::new(Code::DeadlineExceeded, "the message did not come in time"),
     })?;
     let message = frame::message(&body)?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
@@ -195,8 +195,7 @@ impl Http {
         match self.read(body, service::MAX_BODY).await {
             Ok(body) if path == SETTLE_PATH => settling::answer(&self.gate, &body).await,
             Ok(body) => check::answer(&self.gate, &body).await,
-            Err(NoBody::TooLong) => service::too_long(),
-            Err(NoBody::Late) => late(),
+            Err(why) => why.answer(service::too_long),
         }
     }
 
@@ -214,10 +213,8 @@ impl Http {
             self.note_refused(Api::Check, &answer, &head.headers);
             return Err(answer);
         }
-        let body = self.read(body, lease::MAX_BODY).await.map_err(|why| match why {
-            NoBody::TooLong => lease::too_long(),
-            NoBody::Late => late(),
-        })?;
+        let read = self.read(body, lease::MAX_BODY).await;
+        let body = read.map_err(|why| why.answer(lease::too_long))?;
         let content_type = field(&head.headers, "content-type");
         let answer = leasing::answer(&self.gate, content_type.as_deref(), &body).await?;
         let mut response = Response::new(Body::whole(Bytes::from(answer)));
@@ -241,8 +238,18 @@ impl Http {
             Ok(allowed) => allowed,
             Err(answer) => return answer,
         };
-        let read = async |most| self.read(body, most).await.ok();
-        admin::answer(&self.gate, allowed, (method, target), read).await
+        let mut broken = None;
+        let read = async |most| match self.read(body, most).await {
+            Ok(body) => Some(body),
+            Err(NoBody::TooLong) => None,
+            Err(why) => {
+                broken = Some(why);
+                None
+            }
+        };
+        let answer = admin::answer(&self.gate, allowed, (method, target), read).await;
+        // Without a body nothing was done, and the service takes it for too long.
+        broken.map_or(answer, |why| why.answer(service::too_long))
     }
 
     /// Counts an answer that refuses a token, or an address.
@@ -298,8 +305,8 @@ impl Http {
         let read = Limited::new(body, most).collect();
         match tokio::time::timeout(time, read).await {
             Ok(Ok(body)) => Ok(body.to_bytes().into()),
-            // Too long, or broken off, and then nobody reads the answer.
-            Ok(Err(_)) => Err(NoBody::TooLong),
+            Ok(Err(why)) if why.is::<LengthLimitError>() => Err(NoBody::TooLong),
+            Ok(Err(_)) => Err(NoBody::Broken),
             Err(_) => {
                 self.gate.traffic.timed_out.fetch_add(1, Ordering::Relaxed);
                 Err(NoBody::Late)
@@ -339,12 +346,21 @@ impl Http {
 /// Why there is no body.
 pub(crate) enum NoBody {
     TooLong,
+    Broken,
     Late,
 }
 
-fn late() -> Answer {
-    let answer = Answer::problem(408, "Request Timeout", "the body did not come in time");
-    answer.with("connection", "close")
+impl NoBody {
+    fn answer(self, too_long: fn() -> Answer) -> Answer {
+        let answer = match self {
+            Self::TooLong => return too_long(),
+            Self::Broken => {
+                Answer::problem(400, "Bad Request", "the body is broken off or malformed")
+            }
+            Self::Late => Answer::problem(408, "Request Timeout", "the body did not come in time"),
+        };
+        answer.with("connection", "close")
+    }
 }
 
 /// The value of a field; lines of one name joined by commas (RFC 9110, 5.3). What is no text is
