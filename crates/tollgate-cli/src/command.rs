@@ -52,8 +52,8 @@ struct OfFilter<S> {
     said: S,
 }
 
-/// Answers a question by what `say` says of each policy, and of what is around it in a configuration
-/// of Envoy.
+/// Answers a question by what `say` says of each policy, and of what is around it in a
+/// configuration of Envoy.
 pub(crate) fn run<S: Said>(
     question: &Question<'_>,
     say: impl Fn(Compiled, Option<&Surroundings>) -> S,

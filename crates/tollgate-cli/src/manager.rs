@@ -1,8 +1,8 @@
 //! The settings of an HTTP connection manager in an Envoy configuration.
 //!
-//! Invariant: a setting has the value that Envoy 1.40 gives it: both spellings of a name, `null` for
-//! a setting that is left out, numbers for the names of an enumeration, durations as texts or as
-//! objects. Deliberately absent: what a setting means to a policy; that is `check`'s.
+//! Invariant: a setting has the value that Envoy 1.40 gives it: both spellings of a name, `null`
+//! for a setting that is left out, numbers for the names of an enumeration, durations as texts or
+//! as objects. Deliberately absent: what a setting means to a policy; that is `check`'s.
 
 use core::fmt::Write as _;
 use core::time::Duration;

@@ -35,9 +35,9 @@ const SPARE_PLANS: usize = 256;
 /// Logged with each configuration on such a host.
 const NOT_GUESSED: &str = "tollgate: this host has no common sequence of numbers for writes; each count is read before it is written";
 
-/// The longest key that is kept as it is while its request is under way, in bytes; what a client
-/// sends may be longer.
-const LONGEST_KEY: usize = 1024;
+/// The longest key that is kept as it is while its request is under way, in bytes: tokens of a
+/// client are longer, and a request may have one for each rule.
+const LONGEST_KEY: usize = 128;
 
 /// A policy in force, with the buffers that its requests use again.
 pub struct ActivePolicy<H> {
@@ -378,4 +378,34 @@ impl<H: Proxy> ActivePolicy<H> {
 /// The content type of a gRPC request's refusal; `None` for any other request.
 pub fn grpc_type<H: Proxy>(facts: &RequestFacts<H>) -> Option<&'static str> {
     facts.header("content-type").and_then(|kind| tollgate_policy::grpc_content_type(&kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_policy::{DescribedRequest, Policy, Surface};
+
+    // Guards: requests in flight that keep what their clients sent, ten kilobytes of each.
+    #[test]
+    fn a_request_in_flight_keeps_little_of_long_keys() {
+        let names: Vec<_> = (0..8).map(|i| format!("x-key-{i}")).collect();
+        let rule = |name: &String| {
+            format!(
+                r#"{{"name": "{name}", "key": [{{"header": "{name}"}}], "quotas": [{{"limit": 1, "window": "1s"}}]}}"#
+            )
+        };
+        let rules: Vec<_> = names.iter().map(rule).collect();
+        let document = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(", "));
+        let policy = Policy::compile(&document, Surface::Envoy).unwrap();
+        let header = |name: &String| format!(r#""{name}": "{}""#, "k".repeat(1_000));
+        let headers: Vec<_> = names.iter().map(header).collect();
+        let request =
+            format!(r#"{{"method": "GET", "path": "/", "headers": {{{}}}}}"#, headers.join(", "));
+        let request = DescribedRequest::parse(request.as_bytes()).unwrap();
+        let mut plan = Plan::default();
+        policy.plan(&request, &mut plan);
+        assert_eq!(plan.len(), 8);
+        plan.trim(&policy, LONGEST_KEY, |_, key| digest(&Seed::default(), key));
+        assert!(plan.held_bytes() < 4_096, "{}", plan.held_bytes());
+    }
 }

@@ -1,14 +1,14 @@
 //! Whether clients can choose the address that they are counted by, as far as requests show it.
 //!
-//! A connection manager with `use_remote_address` notes the connection's other end on every request:
-//! it appends it to X-Forwarded-For, or with `skip_xff_append` sets X-Envoy-External-Address or
-//! X-Envoy-Internal. A manager without it takes the address from X-Forwarded-For, and what a client
-//! writes there is believed. The host shows no settings, so a request without all three headers is
-//! the sign: it came neither through the one kind of manager nor through a proxy that the other kind
-//! may believe.
+//! A connection manager with `use_remote_address` notes the connection's other end on every
+//! request: it appends it to X-Forwarded-For, or with `skip_xff_append` sets
+//! X-Envoy-External-Address or X-Envoy-Internal. A manager without it takes the address from
+//! X-Forwarded-For, and what a client writes there is believed. The host shows no settings, so a
+//! request without all three headers is the sign: it came neither through the one kind of manager
+//! nor through a proxy that the other kind may believe.
 //!
-//! Invariant: silent where the policy counts the entries of the list by itself (`trusted_hops`), and
-//! about connections without an address (Unix sockets). Deliberately absent: a decision.
+//! Invariant: silent where the policy counts the entries of the list by itself (`trusted_hops`),
+//! and about connections without an address (Unix sockets). Deliberately absent: a decision.
 
 use std::cell::Cell;
 

@@ -1,4 +1,5 @@
-//! What the log was told of a server or a plugin, by any worker: a line that all have to say is said once.
+//! What the log was told of a server or a plugin, by any worker: a line that all have to say is
+//! said once.
 //!
 //! Invariant: nothing but a hash of it is kept, and losing it costs a line. In the host's map:
 //! sixteen bytes, or none when there is nothing to say.

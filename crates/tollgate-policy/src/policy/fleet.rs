@@ -23,8 +23,8 @@ pub fn fleet_secret(text: &str) -> [u8; 16] {
     hasher.finish128().as_bytes()
 }
 
-/// The secret that a proxy reports keys with (`hash_key` of its plugin) out of its text, in the same
-/// way as [`fleet_secret`]; another one for the same text.
+/// The secret that a proxy reports keys with (`hash_key` of its plugin) out of its text, in the
+/// same way as [`fleet_secret`]; another one for the same text.
 #[must_use]
 pub fn plugin_hash_key(text: &str) -> [u8; 16] {
     let mut hasher = SipHasher13::new_with_key(b"tollgate keys  1");
