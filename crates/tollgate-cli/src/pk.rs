@@ -52,7 +52,7 @@ struct Candidate {
 pub(crate) fn run(args: &PkArgs) -> Result<(), End> {
     let (file, candidates) = candidates(args)?;
     let given = args.hash_key.as_deref().map(|path| secret(path, args.surface)).transpose()?;
-    let mut lines = Vec::new();
+    let (mut lines, mut lacks_secret) = (Vec::new(), false);
     for Candidate { place, mut policy } in candidates {
         let key = match key(&policy, args) {
             Err(NoKey::NoRule) => continue,
@@ -60,12 +60,14 @@ pub(crate) fn run(args: &PkArgs) -> Result<(), End> {
             Ok(key) => key,
         };
         let Some(secret) = given.or(policy.hash_key()) else {
-            return Err(End::Misuse(NO_SECRET.to_owned()));
+            lacks_secret = true;
+            continue; // another filter of the file may have one
         };
         policy.set_hash_key(secret);
         lines.push((place, pk_text(policy.pk_of(&key))));
     }
     match lines.as_slice() {
+        [] if lacks_secret => Err(End::Misuse(NO_SECRET.to_owned())),
         [] => Err(End::Misuse(format!("{file} has no rule \"{}\"", args.rule))),
         [(_, pk)] => output::raw(&format!("{pk}\n")),
         several => output::raw(&several.iter().fold(String::new(), |text, (place, pk)| {

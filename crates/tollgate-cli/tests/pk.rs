@@ -81,6 +81,12 @@ fn a_configuration_of_envoy_has_the_secret() {
     let asked = ["--rule", "by client", "--key", "2001:db8::7"];
     let pk = |file: &str| tollgate(&folder, &[&["pk", file], &asked[..]].concat());
     assert_eq!(good(&pk("with.json")).trim_end(), reported(plugin_hash_key(SECRET))[0]);
+    // Of two filters the one that has a secret is answered for.
+    let [one, other] = ["with.json", "without.json"].map(|name| {
+        serde_json::from_str::<Value>(&fs::read_to_string(folder.join(name)).unwrap()).unwrap()
+    });
+    fs::write(folder.join("both.json"), json!([other[0], one[0]]).to_string()).unwrap();
+    assert_eq!(good(&pk("both.json")).trim_end(), reported(plugin_hash_key(SECRET))[0]);
     let without = pk("without.json");
     assert_eq!(without.code, 2);
     assert!(without.stderr.contains("a filter without hash_key makes a new one"), "{without:?}");
