@@ -164,7 +164,7 @@ fn an_address_is_verified_over_http2_and_once_the_policy_is_replaced() {
     let mut setup = Setup::new(1, vec![first]);
     setup.dynamic = true;
     let mut envoy = setup.start();
-    assert_eq!(http2::send(port, &Request::get("/")).status, 200);
+    assert_eq!(http2::send(port, &Request::get("/")).response.status, 200);
     let gauge = |envoy: &Envoy| envoy.stat("wasmcustom.tollgate.unverified_addresses");
     assert_eq!(gauge(&envoy), 1);
     let safe = Listener { port, ..listener(101, json!({"use_remote_address": true})) };
