@@ -28,6 +28,7 @@ mod worker_failure;
 mod worker_fields;
 mod worker_fleet;
 mod worker_follow;
+mod worker_forward;
 mod worker_grpc;
 mod worker_health;
 mod worker_identity;

@@ -111,6 +111,23 @@ fn a_client_that_leaves_is_charged_unless_the_policy_says_otherwise() {
     }
 }
 
+// Guards: a failure of our own that its client pays for: by a status, or as one that left.
+#[test]
+fn a_request_that_was_never_sent_is_not_charged() {
+    for charge in ["", r#", "on_abort": "charge""#, r#", "reserve": true"#] {
+        let mut surface = guarded(charge, FIVE);
+        for _ in 0..20 {
+            surface.plan = sent(&mut surface, 0).unwrap();
+            let has_place = charge.contains("reserve");
+            assert_eq!(surface.settle_uncharged(0), has_place, "{charge}: a place goes back");
+        }
+        let left = if charge.contains("reserve") { 4 } else { 5 };
+        let seen = surface.check(&login(), 0);
+        let expected = format!(r#""r0";r={left}"#);
+        assert!(seen.header("ratelimit").is_some_and(|field| field.starts_with(&expected)));
+    }
+}
+
 // Guards: a place that comes back twice, or that was never stored: one more request than the limit.
 #[test]
 fn a_place_is_given_back_once_and_only_if_it_was_taken() {

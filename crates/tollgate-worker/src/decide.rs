@@ -102,16 +102,32 @@ pub(crate) async fn decide<F: Facts>(
     }
 }
 
-/// Charges and gives back what a response's `status`, or none, brings about; false when nothing was
+/// How a request ended that was allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// With this status, which may be ours for an origin that does not answer.
+    Answered(u16),
+    /// Its client left before there was a status.
+    ClientLeft,
+    /// It never reached the origin, for a reason that is ours.
+    NotSent,
+}
+
+/// Charges and gives back what the `ending` of a request brings about; false when nothing was
 /// charged or given back. Once this is over it is durable, so a client that learns of a failed
 /// attempt learns it after the attempt was counted.
 pub(crate) async fn settle(
     objects: &Objects,
     policy: &Policy,
     plan: &mut Plan,
-    status: Option<u16>,
+    ending: Ending,
 ) -> bool {
-    if !plan.settle(policy, status) {
+    let is_due = match ending {
+        Ending::Answered(status) => plan.settle(policy, Some(status)),
+        Ending::ClientLeft => plan.settle(policy, None),
+        Ending::NotSent => plan.settle_uncharged(policy),
+    };
+    if !is_due {
         return false;
     }
     let settle = |partition| objects.settle(policy, partition);

@@ -2,7 +2,8 @@
 //!
 //! Invariant: what a response charges or gives back is carried out before the response is sent, and
 //! also when the client has left meanwhile. An origin that does not answer is our 502, a status
-//! like others; a client that breaks its body off has no status. Nothing is decided here.
+//! like others; a client that breaks its body off has no status. A request that is not sent, for a
+//! reason of ours, is never charged by its response. Nothing is decided here.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,9 +13,9 @@ use tollgate_service::{Answer as Reply, Fields, health};
 use wasm_bindgen::JsCast;
 use worker::{Context, js_sys, web_sys};
 
-use crate::decide::settle;
+use crate::decide::{Ending, settle};
 use crate::deployment::{Deployment, Gate};
-use crate::js;
+use crate::js::{self, NoResponse};
 use crate::tally::Trouble;
 use crate::tasks::Settled;
 
@@ -56,28 +57,47 @@ impl Forward {
         let Some(gate) = deployment.gate() else {
             return js::send(&health::misconfigured());
         };
-        match js::forwarded(&self.request, &self.url, self.marks.lines(), self.plan.is_deferred())
-            .await
-        {
+        match js::forwarded(&self.request, &self.url, self.marks.lines()).await {
             Ok(response) => {
-                self.settle(gate, Some(response.status())).await;
+                self.settle(gate, Ending::Answered(response.status())).await;
                 js::extended(response, self.fields.lines())
             }
-            Err(why) => {
-                let mut reply = Reply::problem(502, "Bad Gateway", "the origin does not answer");
-                let status = (!why.is_empty()).then_some(reply.status);
-                gate.objects.note(Trouble::Origin, &why);
-                self.settle(gate, status).await;
-                gate.objects.report();
-                reply.fields.append(&self.fields);
-                js::send(&reply)
-            }
+            Err(why) => self.failed(gate, why).await,
         }
     }
 
-    async fn settle(&mut self, gate: &Gate, status: Option<u16>) {
+    /// Answers in place of the origin.
+    async fn failed(&mut self, gate: &Gate, why: NoResponse) -> web_sys::Response {
+        let bad_gateway = || Reply::problem(502, "Bad Gateway", "the origin does not answer");
+        let (mut reply, ending) = match why {
+            NoResponse::Origin(word) => {
+                gate.objects.note(Trouble::Origin, &word);
+                (bad_gateway(), Ending::Answered(502))
+            }
+            NoResponse::Either(word) => {
+                gate.objects.note(Trouble::Origin, &word);
+                (bad_gateway(), Ending::ClientLeft)
+            }
+            NoResponse::BrokenOff => (bad_gateway(), Ending::ClientLeft),
+            NoResponse::LengthRequired => {
+                let detail = "a GET or HEAD with a body needs a Content-Length";
+                (Reply::problem(411, "Length Required", detail), Ending::NotSent)
+            }
+            NoResponse::NotSent(word) => {
+                gate.objects.note(Trouble::Internal, &word);
+                let detail = "the request could not be forwarded";
+                (Reply::problem(500, "Internal Server Error", detail), Ending::NotSent)
+            }
+        };
+        self.settle(gate, ending).await;
+        gate.objects.report();
+        reply.fields.append(&self.fields);
+        js::send(&reply)
+    }
+
+    async fn settle(&mut self, gate: &Gate, ending: Ending) {
         if self.plan.is_deferred() {
-            settle(&gate.objects, &self.policy, &mut self.plan, status).await;
+            settle(&gate.objects, &self.policy, &mut self.plan, ending).await;
         }
     }
 }

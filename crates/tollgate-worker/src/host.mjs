@@ -92,9 +92,9 @@ export function writePoint(dataset, values, count) {
 
 export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-/** How often one key's object is called while one request is decided: asked first and then charged, tried again once
- * in all, and given its charge back once. The platform bounds the calls of one invocation: beyond that every key fails. */
-const MAX_CALLS = 2;
+/** How often one key's object is called while one request is decided: asked whether it still denies, asked with the others and
+ * then charged, tried again once in all, and given its charge back once. The platform bounds the calls of one invocation: beyond that every key fails. */
+const MAX_CALLS = 3;
 const MAX_RETRIES = 1;
 const MAX_REFUNDS = 1;
 
@@ -326,45 +326,83 @@ function headersOf(fields) {
 
 const BODILESS = new Set([204, 205, 304]);
 
-/** The origin's response to `request` sent to `url` with `marks` set, streamed; a text when there is none: why not, empty
- * when the client broke its body off or may have, which is found out if that `matters`. What a client sent under the names
- * of the marks is replaced. */
-export async function fetchFrom(request, url, marks, matters) {
-  let upload = { request, isBrokenOff: false };
+/** Why there is no response of the origin; wasm has the same numbers. */
+const [ORIGIN_FAILED, BROKEN_OFF, EITHER_FAILED, NOT_SENT, LENGTH_REQUIRED] = [0, 1, 2, 3, 4];
+
+/** The origin's response to `request` sent to `url` with `marks` set, streamed; a list when there is none: one of the numbers
+ * above, and the reason for the log. What a client sent under the names of the marks is replaced. Every request goes the same
+ * way, whatever becomes of its response. */
+export async function fetchFrom(request, url, marks) {
+  const upload = { request, isBrokenOff: false, isOver: false };
+  let forwarded;
   try {
-    if (matters) upload = watched(request);
-    const forwarded = new Request(url, upload.request);
+    const refusal = await prepare(upload);
+    if (refusal !== undefined) return [refusal, ""];
+    forwarded = new Request(url, upload.request);
     for (const [name, value] of lines(marks)) forwarded.headers.set(name, value);
+  } catch (error) {
+    return [NOT_SENT, reason(error)];
+  }
+  try {
     const response = await fetch(forwarded, { redirect: "manual" });
     // No response: the runtime would close the client's connection without one.
-    if (response.status === 101 && !response.webSocket) return "it changed the protocol, which nobody asked for";
+    if (response.status === 101 && !response.webSocket) {
+      return [ORIGIN_FAILED, "it changed the protocol, which no client asked for"];
+    }
     return response;
   } catch (error) {
-    return upload.isBrokenOff ? BROKEN_OFF : reason(error);
+    if (upload.isBrokenOff) return [BROKEN_OFF, ""];
+    return [upload.isUnwatched ? EITHER_FAILED : ORIGIN_FAILED, reason(error)];
   } finally {
     upload.isOver = true;
   }
 }
 
-const BROKEN_OFF = "";
-
-/** The same request with a body that goes through a pipe: what fails says nothing of whose end it was, the client's or the
- * origin's. When the origin's end fails, so does the call. When the client's does, the call waits for more, and is ended from
- * here. The runtime moves the bytes: copied here they took 100 MiB of garbage and five times as long. Of a body without a
- * length the runtime would make a part a whole, so it has no pipe, and who may have broken it off has. */
-function watched(request) {
+/** Decides how the body goes on. A body with a length goes through a pipe: a failed call does not show whose end failed, the
+ * client's or the origin's. When the origin's end fails, so does the call. When the client's does, the call waits for more, and
+ * is ended from here. The runtime moves the bytes: copied here they took 100 MiB of garbage and five times as long. Two kinds of
+ * bodies go on as they are, so a failure may be either end's: one without a length, which the runtime would take for whole when
+ * a part has passed, and that of a GET or HEAD, for which no request can be made but from the one that came. */
+async function prepare(upload) {
+  const { request } = upload;
   const length = request.headers.get("content-length");
-  if (!request.body || length === null) return { request, isBrokenOff: Boolean(request.body) };
+  if (!request.body || Number(length ?? 1) === 0) return undefined;
+  const isGetOrHead = request.method === "GET" || request.method === "HEAD";
+  if (isGetOrHead && length === null) return await withoutBody(upload);
+  upload.isUnwatched = isGetOrHead || length === null;
+  if (upload.isUnwatched) return undefined;
   const { readable, writable } = new FixedLengthStream(Number(length));
-  const body = { method: request.method, headers: request.headers, body: readable };
-  const upload = { request: body, isBrokenOff: false, isOver: false };
+  upload.request = { method: request.method, headers: request.headers, body: readable };
   request.body.pipeTo(writable, { preventAbort: true }).catch((error) => {
     setTimeout(() => {
       upload.isBrokenOff = !upload.isOver;
-      writable.abort(error).catch(() => {}); // whoever reads it is told
+      writable.abort(error).catch(() => {}); // its reader gets the error
     }, BOTH_FAIL_WITHIN_MS);
   });
-  return upload;
+  return undefined;
+}
+
+/** The runtime sends a GET or HEAD in chunks to the origin without its body and does not report it (workerd 2026-10-23). An
+ * empty body is lost without harm; one with bytes is refused (RFC 9110, 15.5.12). */
+async function withoutBody(upload) {
+  const { request } = upload;
+  const reader = request.body.getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      if (value.length > 0) {
+        reader.cancel().catch(() => {});
+        return LENGTH_REQUIRED;
+      }
+    }
+  } catch {
+    return BROKEN_OFF;
+  }
+  const headers = new Headers(request.headers);
+  headers.delete("transfer-encoding");
+  upload.request = { method: request.method, headers };
+  return undefined;
 }
 
 /** The call ends so soon after the pipe when it was the origin's end that failed: both are told of the same event. */

@@ -297,7 +297,9 @@ impl Objects {
 
     /// Counts a failure; `word` is what the platform says, if anything.
     pub(crate) fn note(&self, trouble: Trouble, word: &str) {
-        self.counters.add(trouble.event());
+        if let Some(event) = trouble.event() {
+            self.counters.add(event);
+        }
         self.tally.borrow_mut().note(trouble, word);
     }
 

@@ -12,7 +12,7 @@ use tollgate_service::{Answer as Reply, Api, Unauthorized, check, settle as sett
 use worker::web_sys;
 
 use crate::active::Active;
-use crate::decide::{Caller, Decision, decide, settle};
+use crate::decide::{Caller, Decision, Ending, decide, settle};
 use crate::deployment::Visit;
 use crate::events::note_token;
 use crate::facts::with_claims;
@@ -101,7 +101,8 @@ async fn check_one(
         let mut plan = Plan::new();
         planning::plan(visit.gate.tenants.as_ref(), objects, policy, &facts, &mut plan).await;
         let is_known = !plan.has_failed();
-        let charged = is_known && settle(objects, policy, &mut plan, Some(status)).await;
+        let charged =
+            is_known && settle(objects, policy, &mut plan, Ending::Answered(status)).await;
         return Ok(check::reported(charged));
     }
     let is_to_be_settled = facts.is_to_be_settled();

@@ -32,6 +32,8 @@ pub(crate) enum Trouble {
     Refused,
     /// The origin gave no response.
     Origin,
+    /// An exception of our own: a request was not sent to the origin.
+    Internal,
     /// What was counted could not be brought to the sums.
     Metrics,
     /// The policy object did not say in time, or at all, which policy is in force.
@@ -46,7 +48,7 @@ pub(crate) enum Trouble {
 
 impl Trouble {
     /// Every one, with its word in a line of the log, where people and their alerts look for it.
-    const ALL: [(Self, &str); 12] = [
+    const ALL: [(Self, &str); 13] = [
         (Self::Late, "late"),
         (Self::Failed, "failed"),
         (Self::Misread, "misread"),
@@ -54,6 +56,7 @@ impl Trouble {
         (Self::LetThrough, "let_through"),
         (Self::Refused, "refused"),
         (Self::Origin, "origin"),
+        (Self::Internal, "internal"),
         (Self::Metrics, "metrics"),
         (Self::Unchecked, "unchecked"),
         (Self::Outdated, "outdated"),
@@ -61,9 +64,10 @@ impl Trouble {
         (Self::Tenant, "tenant"),
     ];
 
-    /// What it is in the metrics.
-    pub(crate) const fn event(self) -> Event {
-        match self {
+    /// What it is in the metrics; an exception of our own is in the log only.
+    pub(crate) const fn event(self) -> Option<Event> {
+        Some(match self {
+            Self::Internal => return None,
             Self::Late => Event::Late,
             Self::Failed | Self::Behind => Event::Failed,
             Self::Misread => Event::Misread,
@@ -75,7 +79,7 @@ impl Trouble {
             Self::Unchecked => Event::PolicyCheckFailed,
             Self::Outdated => Event::OutdatedPolicy,
             Self::Tenant => Event::UnknownTenant,
-        }
+        })
     }
 }
 

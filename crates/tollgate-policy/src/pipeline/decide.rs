@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::{Decision, Timestamp};
 
-use crate::document::charging::Charging;
+use crate::document::charging::{Charging, ResponseChargeDoc};
 use crate::document::on_failure::OnFailure;
 use crate::pipeline::counted::Counted;
 use crate::pipeline::partition::PartitionMut;
@@ -56,12 +56,26 @@ impl Plan {
     /// partitions that the plan [applies](crate::Partition::applies) to. What no longer fits is not
     /// charged: the quota is used up as it is.
     pub fn settle(&mut self, policy: &Policy, status: Option<u16>) -> bool {
+        self.settle_where(policy, |charge| charge.charges(status))
+    }
+
+    /// The same of a request that never reached its origin, for a reason that is ours: no response
+    /// charges it, whatever its status is, and places that it holds are given back.
+    pub fn settle_uncharged(&mut self, policy: &Policy) -> bool {
+        self.settle_where(policy, |_| false)
+    }
+
+    fn settle_where(
+        &mut self,
+        policy: &Policy,
+        charges: impl Fn(&ResponseChargeDoc) -> bool,
+    ) -> bool {
         let Self { applied, decisions, .. } = self;
         applied.retain_mut(|applied| {
             let charging = policy.rules.get(usize::from(applied.rule)).map(|rule| &rule.charging);
             let Some(Charging::Response(charge)) = charging else { return false };
             applied.binding = false;
-            applied.due = match (applied.due, charge.charges(status)) {
+            applied.due = match (applied.due, charges(charge)) {
                 (Due::Later, true) if !denies(applied, policy, decisions) => Due::Now,
                 (Due::Held, false) if applied.charged.is_some() => Due::GivenBack,
                 (Due::Held, true) if applied.charged.is_some() && policy.keeps_holds(applied) => {

@@ -156,6 +156,15 @@ impl Surfaced {
         due
     }
 
+    /// The same for a request that never reached its origin.
+    pub fn settle_uncharged(&mut self, millis: u64) -> bool {
+        let due = self.plan.settle_uncharged(&self.policy);
+        if due {
+            self.commit(millis);
+        }
+        due
+    }
+
     fn commit(&mut self, millis: u64) {
         let Self { policy, plan, store, .. } = self;
         plan.each_partition(|partition| {
