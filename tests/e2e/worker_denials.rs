@@ -118,6 +118,83 @@ fn of_a_flood_few_requests_reach_an_object() {
     }
 }
 
+/// Objects that answer 300 ms late once `/slow` was asked, and count what they are asked and write.
+const SLOW: &str = r#"
+import Tollgate, { Limiter as Shipped } from "./entry.mjs";
+
+const counts = { calls: 0, rows: 0 };
+let late = 0;
+
+export class Limiter extends Shipped {
+  constructor(ctx, env) {
+    super(ctx, env);
+    const { storage } = ctx;
+    const exec = (...query) => {
+      const cursor = storage.sql.exec(...query);
+      counts.rows += cursor.rowsWritten;
+      return cursor;
+    };
+    Object.defineProperty(this, "ctx", { value: { storage: { sql: { exec }, setAlarm: (at) => storage.setAlarm(at) } } });
+  }
+
+  async check(request) {
+    counts.calls++;
+    await new Promise((wake) => setTimeout(wake, late));
+    return super.check(request);
+  }
+}
+
+export default class extends Tollgate {
+  async fetch(request) {
+    if (!request.url.endsWith("/slow")) return super.fetch(request);
+    late = 300;
+    return Response.json(counts);
+  }
+}
+"#;
+
+// Guards: a flood of fresh keys that opens what is used up. Each time that a denial is no longer
+// believed one request asks about it, and the object that denied first; the others are denied
+// meanwhile, so slow objects are not asked by all at once, are not given up, and write nothing.
+#[test]
+fn a_flood_of_fresh_keys_at_slow_objects_opens_nothing() {
+    const AT_ONCE: usize = 64;
+    const EACH: usize = 40;
+    let policy = json!({"version": 1, "on_failure": "allow", "rules": [
+        {"name": "each", "key": [{"header": "x-key"}], "quotas": quota("each", 9, "1h")},
+        {"name": "site", "key": [], "quotas": [{"limit": 1, "window": "366d", "algorithm": "sliding-log"}]},
+    ]});
+    let worker = Setup::new(policy).front(SLOW).files_in_memory().start();
+    let send = |client: &mut Client, key: &str| {
+        let answer = answer(&client.send(&described("/", json!({"x-key": key}))));
+        answer["decision"].as_str().expect("a decision").to_owned()
+    };
+    let mut first = worker.client();
+    assert_eq!((send(&mut first, "a"), send(&mut first, "b")), ("allow".into(), "deny".into()));
+    let counts = || -> Value { answer(&worker.client().send(&Request::get("/slow"))) };
+    let before = counts();
+    thread::scope(|scope| {
+        for connection in 0..AT_ONCE {
+            let (worker, send) = (&worker, &send);
+            scope.spawn(move || {
+                let mut client = worker.client();
+                for n in 0..EACH {
+                    assert_eq!(send(&mut client, &format!("{connection}-{n}")), "deny");
+                    thread::sleep(std::time::Duration::from_millis(100));
+                }
+            });
+        }
+    });
+    let after = counts();
+    let more = |name: &str| {
+        after[name].as_u64().expect("a count") - before[name].as_u64().expect("a count")
+    };
+    println!("{} denied, {} calls, {} rows", AT_ONCE * EACH, more("calls"), more("rows"));
+    assert_eq!(more("rows"), 0, "a denial writes nothing");
+    assert!(more("calls") * 20 <= (AT_ONCE * EACH) as u64, "{}", more("calls"));
+    assert!(!worker.log().contains("failures:"), "{}", worker.log());
+}
+
 // Guards: a refusal that outlives its time, that is taken for another cost, or that says other
 // numbers than the object would.
 #[test]

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::{Answer, Counts, Denials, FRESH, Plan, Policy, Surface};
+use tollgate_policy::{Answer, Counts, Denials, FRESH, Failure, Plan, Policy, Surface};
 
 use support::{Request, Seen, get, seen};
 
@@ -318,6 +318,8 @@ proptest! {
         ));
         let mut objects = Objects::default();
         let mut fronts = [Front::new(1, 5), Front::new(2, 0)];
+        // Of requests that come one after the other each is the one that asks.
+        fronts[1].denials = Denials::new([2; 16]).patient(Span::from_secs(30));
         // What the objects held lately, charged with what passed since.
         let mut lately: VecDeque<(u64, Objects)> = VecDeque::new();
         let mut ms = 1_780_000_000_000;
@@ -441,6 +443,129 @@ fn of_a_flood_few_requests_reach_an_object() {
             assert!(calls * 50 <= sent, "{algorithm} {keys}: {calls} of {sent}");
         }
     }
+}
+
+/// A site of one unit an hour behind a rule for each client, and a front that has heard that the
+/// site is used up; at `START`.
+fn used_up_site() -> (Policy, Objects, Front) {
+    let policy = policy(
+        r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 9, "window": "1h", "algorithm": "gcra"}]},
+           {"name": "site", "key": [], "quotas": [{"limit": 1, "window": "1h", "algorithm": "gcra"}]}"#,
+    );
+    let (mut objects, mut front) = (Objects::default(), Front::new(3, 0));
+    front.denials = front.denials.patient(PATIENCE);
+    for n in 0..2 {
+        front.decide_in_order(&policy, &mut objects, &client(n), START);
+    }
+    (policy, objects, front)
+}
+
+const START: u64 = 1_780_000_000_000;
+const PATIENCE: Span = Span::from_millis(500);
+
+/// A fresh client's plan, and whether it is refused from memory so long after the start.
+fn arrive(front: &mut Front, policy: &Policy, n: u64, after_ms: u64) -> (Plan, bool) {
+    let mut plan = Plan::new();
+    policy.plan(&client(n), &mut plan);
+    let is_refused = front.denials.refuses(policy, &mut plan, front.clock(START + after_ms));
+    (plan, is_refused)
+}
+
+/// Guards: a flood of fresh keys that all ask when a denial is no longer believed. One asks, the
+/// others have the old denial, as of their time, until the store had its time to answer.
+#[test]
+fn when_a_denial_is_no_longer_believed_one_request_asks() {
+    let (policy, mut objects, mut front) = used_up_site();
+    let fresh = FRESH.as_millis_ceil();
+    let last = fresh + PATIENCE.as_millis_ceil();
+    assert!(arrive(&mut front, &policy, 10, fresh).1, "it is believed");
+    for round in 0..3 {
+        let (mut asks, mut sent) = (0, 0);
+        let after = round * (fresh + 1);
+        for n in 0..64 {
+            let (plan, is_refused) = arrive(&mut front, &policy, 100 + n, after + fresh + 1 + n);
+            sent += 1;
+            if is_refused {
+                let retry_after = plan.outcome(&policy).retry_after().unwrap();
+                let left = 3_600_000 - (after + fresh + 1 + n);
+                assert_eq!(retry_after.as_millis_ceil(), left, "as of its time");
+            } else {
+                assert_eq!(plan.suspect(), Some(1), "the site is asked first");
+                asks += 1;
+            }
+        }
+        assert_eq!((asks, sent), (1, 64), "round {round}");
+        // It is answered by the time that the next round comes.
+        let now = START + after + fresh + 1;
+        let mut plan = Plan::new();
+        policy.plan(&client(99), &mut plan);
+        for i in 0..plan.len() {
+            let (mut request, partition) = (Vec::new(), plan.partition(i).unwrap());
+            partition.told_peek_request(&policy, &mut request);
+            let key = partition.key().to_vec();
+            let reply = objects.ask(&key, &request, Timestamp::from_millis(now));
+            plan.partition_mut(i).unwrap().accept(&policy, &reply).unwrap();
+            front.denials.hear(&policy, &plan, i, front.clock(now));
+        }
+        front.denials.close(&policy, &plan);
+    }
+    // Nobody answers: beyond the store's time every request asks, and the policy decides.
+    let heard = 3 * (fresh + 1);
+    assert!(!arrive(&mut front, &policy, 200, heard + fresh + 1).1);
+    assert!(arrive(&mut front, &policy, 201, heard + last).1);
+    assert!((0..64).all(|n| !arrive(&mut front, &policy, 20 + n, heard + last + 1).1));
+}
+
+/// Guards: a store that is slow and so opens what is used up. The request that asks in vain has the
+/// denial that stood when it came; where nothing stood, the policy says what becomes of it.
+#[test]
+fn a_silent_store_does_not_open_what_was_used_up() {
+    let fresh = FRESH.as_millis_ceil();
+    for (after_ms, failure, stands) in [
+        (fresh + 1, Failure::Unreachable, true),
+        (fresh + PATIENCE.as_millis_ceil() + 1, Failure::Unreachable, false),
+        (fresh + 1, Failure::Corrupt, false),
+    ] {
+        let (policy, _, mut front) = used_up_site();
+        let came_at = front.clock(START + after_ms);
+        let now = came_at.saturating_add(PATIENCE);
+        let (mut plan, is_refused) = arrive(&mut front, &policy, 10, after_ms);
+        assert!(!is_refused, "it asks");
+        for i in 0..plan.len() {
+            plan.partition_mut(i).unwrap().fail(failure);
+        }
+        front.denials.close(&policy, &plan);
+        assert_eq!(plan.outcome(&policy).answer(), Answer::Pass, "on_failure");
+        let times = (came_at, now);
+        assert_eq!(front.denials.would_stand_in(&policy, &plan, times), stands, "{after_ms}");
+        if stands {
+            assert!(front.denials.stands_in(&policy, &mut plan, times));
+            assert_eq!(plan.outcome(&policy).answer(), Answer::Refuse { status: 429 });
+            assert!(!plan.has_failed());
+        }
+        // The next one asks, and nobody is denied for longer than the store may take.
+        let (next, is_refused) = arrive(&mut front, &policy, 11, after_ms + 1);
+        let suspect = (failure == Failure::Unreachable).then_some(1);
+        assert!(!is_refused && next.suspect() == suspect, "{after_ms}");
+    }
+}
+
+/// Guards: a unit that came back, whose request is denied by its own charge because the store is
+/// silent: what the policy says of failures decides it.
+#[test]
+fn a_request_with_a_unit_of_its_own_is_not_denied_for_a_silent_store() {
+    let policy = policy(
+        r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 1, "window": "1s", "algorithm": "gcra"}]}"#,
+    );
+    let (mut objects, mut front) = (Objects::default(), Front::new(3, 0));
+    front.denials = front.denials.patient(PATIENCE);
+    front.decide(&policy, &mut objects, &client(1), START);
+    let (mut plan, is_refused) = arrive(&mut front, &policy, 1, 1_000);
+    assert!(!is_refused && plan.suspect().is_none(), "its unit is back");
+    plan.partition_mut(0).unwrap().fail(Failure::Unreachable);
+    front.denials.close(&policy, &plan);
+    let times = (front.clock(START + 1_000), front.clock(START + 1_500));
+    assert!(!front.denials.would_stand_in(&policy, &plan, times));
 }
 
 /// What a settled cost gives back is found within a second; a rule that names no cost is believed

@@ -6,14 +6,20 @@
 //! before the refusal is answered. Where a charge cannot be given back as it was (a queue, a
 //! request that waits) all are asked before any is charged.
 //!
+//! A request that asks whether a denial still stands that is no longer believed asks the count that
+//! denied, before any is charged: where it does, nothing is written. Where an object does not answer
+//! and a denial stood when the request came, that denial is the answer.
+//!
 //! All objects of a decision have one time-out together. Who is silent for half of it is waited for
 //! to its end, but not before the others are charged, if the request would pass without it: a count
 //! that all share must not miss requests because one client's object is slow.
 
-use tollgate_core::Span;
+use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, ChargingOrder, Plan, Policy};
 
-use crate::js::Call;
+use tollgate_service::metrics::Event;
+
+use crate::js::{self, Call};
 use crate::objects::{Asked, Keys, Objects, Round};
 
 /// What is known when half of the time is over.
@@ -34,15 +40,70 @@ pub(crate) async fn decide_once(
     waited: Span,
 ) -> Vec<Asked> {
     let keys = objects.of_all(policy, plan);
+    let came_at = js::now();
     let asked = if let Some(order) = plan.charging_order(policy) {
-        charge_in_order(objects, policy, plan, (keys, order), waited).await
+        if still_denies(objects, policy, plan, (&keys, came_at), waited).await {
+            Vec::new()
+        } else {
+            charge_in_order(objects, policy, plan, (keys, order), waited).await
+        }
     } else if keys.len() < 2 || objects.admit_everywhere(policy, plan, &keys, waited).await {
         charge(objects, policy, plan, (keys, Vec::new()), waited).await
     } else {
         Vec::new()
     };
     objects.denials.close(policy, plan);
+    if keeps_to_denial(objects, policy, plan, came_at) {
+        objects.refund_committed(policy, plan, &asked).await;
+        if objects.denials.stands_in(policy, plan, came_at) {
+            objects.counters.add(Event::RememberedDenial);
+        }
+        return Vec::new();
+    }
     asked
+}
+
+/// True when an object did not answer, and a denial stood when the request came at `came_at`: it is
+/// not for a slow object to open what is used up.
+fn keeps_to_denial(objects: &Objects, policy: &Policy, plan: &Plan, came_at: Timestamp) -> bool {
+    let outcome = plan.outcome(policy);
+    let is_open = outcome.is_failure() || !matches!(outcome.answer(), Answer::Refuse { .. });
+    plan.has_failed()
+        && !plan.is_outdated()
+        && is_open
+        && objects.denials.would_stand_in(policy, plan, came_at)
+}
+
+/// Asks the count that denied last, if a denial is in doubt: true when it still denies. The others
+/// are only looked at then, so that the answer is of all. Silent for half of the time it is like one
+/// that has no denial, but where that denial stood when the request came: then it is waited for.
+async fn still_denies(
+    objects: &Objects,
+    policy: &Policy,
+    plan: &mut Plan,
+    (keys, came_at): (&Keys, Timestamp),
+    waited: Span,
+) -> bool {
+    let Some(suspect) = plan.suspect() else { return false };
+    let (of_it, others): (Keys, Keys) = keys.iter().cloned().partition(|(i, _)| *i == suspect);
+    others.iter().for_each(|(i, _)| plan.set_aside(*i));
+    let peeked = objects.peek_each(policy, plan, &of_it, Call::check_soon);
+    let unheard = objects.hear_peeked_soon(policy, plan, &of_it, peeked).await;
+    let is_silent = !unheard.calls.is_empty();
+    let stood = objects.denials.would_stand_in(policy, plan, came_at);
+    if is_silent && stood {
+        objects.hear_peeked(policy, plan, unheard).await;
+    }
+    let is_denied = match plan.has_failed() {
+        true => stood,
+        false => is_refused(policy, plan, waited) && (stood || !is_silent),
+    };
+    others.iter().for_each(|(i, _)| plan.take_up(*i));
+    if is_denied && !plan.has_failed() {
+        let peeked = objects.peek_each(policy, plan, &others, Call::check);
+        objects.hear_peeked(policy, plan, peeked).await;
+    }
+    is_denied || plan.is_outdated()
 }
 
 /// The same where what is charged can be given back. The count of one client is charged and asked

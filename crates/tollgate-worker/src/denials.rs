@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Denials, Plan, Policy};
 
 use crate::js;
@@ -19,9 +19,10 @@ impl Remembered {
     /// Nothing, yet. Only within a request: the platform gives random bytes to nobody else.
     /// Where `is_operated`, an operator may reset a key, and where it `settles`, a cost may turn
     /// out lower; where it `leases`, what nodes were leased may come back.
-    pub(crate) fn new(is_operated: bool, settles: bool, leases: bool) -> Self {
+    /// Objects are given up after `timeout`.
+    pub(crate) fn new(is_operated: bool, settles: bool, leases: bool, timeout: Span) -> Self {
         let seed = [js::random(), js::random()].map(u64::to_le_bytes);
-        let denials = Denials::new(seed.concat().try_into().unwrap_or_default());
+        let denials = Denials::new(seed.concat().try_into().unwrap_or_default()).patient(timeout);
         let denials = if settles { denials.settled() } else { denials };
         let denials = if leases { denials.leased() } else { denials };
         Self(RefCell::new(if is_operated { denials.operated() } else { denials }))
@@ -39,6 +40,17 @@ impl Remembered {
         let mut denials = self.0.borrow_mut();
         denials.know_relief(relieved(now));
         denials.refuses(policy, plan, now)
+    }
+
+    /// True when a denial that stood at `came_at`, or was heard since, would decide the request,
+    /// which asked in vain.
+    pub(crate) fn would_stand_in(&self, policy: &Policy, plan: &Plan, came_at: Timestamp) -> bool {
+        self.0.borrow_mut().would_stand_in(policy, plan, (came_at, js::now()))
+    }
+
+    /// True when it does: the request has its answer.
+    pub(crate) fn stands_in(&self, policy: &Policy, plan: &mut Plan, came_at: Timestamp) -> bool {
+        self.0.borrow_mut().stands_in(policy, plan, (came_at, js::now()))
     }
 
     /// Remembers what the object of partition `i` told, if it told anything. One that was asked

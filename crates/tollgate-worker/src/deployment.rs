@@ -8,7 +8,7 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::Limits;
 use tollgate_policy::{Policy, Problem, Problems};
 use tollgate_service::deployment::fingerprint;
@@ -197,7 +197,9 @@ fn wrong_assets(env: &Env) -> Option<Problem> {
 
 fn remembered(env: &Env, settings: &Settings) -> Remembered {
     let is_operated = js::binding(env, ADMIN_TOKEN).is_some();
-    Remembered::new(is_operated, !settings.hash_key.is_empty(), settings.fleet_secret.is_some())
+    let (settles, leases) = (!settings.hash_key.is_empty(), settings.fleet_secret.is_some());
+    let timeout = Span::from_millis(settings.object_timeout_ms.into());
+    Remembered::new(is_operated, settles, leases, timeout)
 }
 
 fn at_ms(at: Timestamp) -> u64 {

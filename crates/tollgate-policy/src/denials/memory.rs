@@ -4,7 +4,9 @@
 //! and what has passed here since: never ahead of that clock, and behind it by no more than the way
 //! of the answer. A request that may pass is charged to what is remembered before it is sent, so of
 //! a flood only as many are sent as units came back, however long their answers take; an answer
-//! that does not bear this out is forgotten or replaced.
+//! that does not bear this out is forgotten or replaced. Of the requests that come when a denial is
+//! no longer believed one asks, and the others are denied by it as before, for no longer than the
+//! store may take to answer: a flood never falls upon the store at once.
 
 use core::hash::Hasher;
 
@@ -15,6 +17,7 @@ use crate::answer::outcome::Answer;
 use crate::denials::table::{Entry, Table};
 use crate::denials::trust::{FRESH, can_be_settled, is_final};
 use crate::pipeline::counted::Counted;
+use crate::pipeline::partitions::{Failure, Status};
 use crate::pipeline::plan::{AppliedRule, Due, Plan};
 use crate::pipeline::remote::marks::block;
 use crate::policy::compiled::Policy;
@@ -25,13 +28,15 @@ use crate::policy::rule::Rule;
 /// What one isolate or process was told is used up; a bounded number of counts.
 #[derive(Debug)]
 pub struct Denials {
-    seed: [u8; 16],
+    pub(crate) seed: [u8; 16],
     is_operated: bool,
     /// When an operator last gave back to any key, as far as it is known now.
-    relieved: Option<u64>,
+    pub(crate) relieved: Option<u64>,
     settles: bool,
     leases: bool,
-    table: Table,
+    /// How long the store may take to answer.
+    pub(crate) patience: Span,
+    pub(crate) table: Table,
     refused: u64,
 }
 
@@ -41,8 +46,16 @@ impl Denials {
     #[must_use]
     pub fn new(seed: [u8; 16]) -> Self {
         let (is_operated, relieved) = (false, Some(0));
-        let (settles, leases) = (false, false);
-        Self { seed, is_operated, relieved, settles, leases, table: Table::default(), refused: 0 }
+        let (settles, leases, patience) = (false, false, Span::ZERO);
+        let (table, refused) = (Table::default(), 0);
+        Self { seed, is_operated, relieved, settles, leases, patience, table, refused }
+    }
+
+    /// The same where the store may take so long to answer: for at most this long beyond [`FRESH`]
+    /// a denial is kept while one request asks. With none, the default, all ask.
+    #[must_use]
+    pub fn patient(self, patience: Span) -> Self {
+        Self { patience, ..self }
     }
 
     /// The same where an operator may reset a key or end a block: then nothing is believed for more
@@ -98,11 +111,21 @@ impl Denials {
     /// [outcome](Plan::outcome) is the answer, which says nothing of rules that it was not asked
     /// about. False: nothing is decided, ask. `now` is the clock of whoever remembers.
     pub fn refuses(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> bool {
-        plan.asked_under = self.relieved;
+        (plan.asked_under, plan.suspect) = (self.relieved, None);
         if self.is_empty() {
             return false;
         }
         let recalled = self.recall(policy, plan, now);
+        self.conclude(policy, plan, recalled)
+    }
+
+    /// Takes what is remembered for the decision, if it refuses for good.
+    pub(crate) fn conclude(
+        &mut self,
+        policy: &Policy,
+        plan: &mut Plan,
+        recalled: Recalled,
+    ) -> bool {
         if recalled == Recalled::Refused {
             plan.take_for_decided();
             if matches!(plan.outcome(policy).answer(), Answer::Refuse { .. }) {
@@ -148,7 +171,8 @@ impl Denials {
             let blocked = blocked_until.map_or(Span::ZERO, |until| until.since(at));
             let wait = refused_for(set, states, at, applied.cost).max(blocked);
             let is_final = final_under.is_some();
-            let over_at = heard_at.saturating_add(if is_final { wait } else { wait.min(FRESH) });
+            let longest = FRESH.saturating_add(self.patience);
+            let over_at = heard_at.saturating_add(if is_final { wait } else { wait.min(longest) });
             let states = states.into();
             self.table.put(
                 Entry {
@@ -157,6 +181,7 @@ impl Denials {
                     at,
                     heard_at,
                     over_at,
+                    asked_at: None,
                     final_under,
                     is_used_up,
                     hits: 0,
@@ -168,7 +193,8 @@ impl Denials {
     }
 
     /// The request is decided: forgets what its answers did not bear out. What was charged before
-    /// it was sent stands where it was charged, and else it does not.
+    /// it was sent stands where it was charged, and else it does not. Where the store did not
+    /// answer, what is remembered stands, and the next request asks.
     pub fn close(&mut self, policy: &Policy, plan: &Plan) {
         if self.is_empty() {
             return;
@@ -181,7 +207,12 @@ impl Denials {
                 }
                 let hash = hash(self.seed, policy, set, partition.key());
                 let is_charged = applied.charged.is_some();
-                let stands = |entry: &mut Entry| is_charged && entry.is_used_up;
+                let is_silent = partition.stored.status == Status::Failed(Failure::Unreachable)
+                    && self.patience > Span::ZERO;
+                let stands = |entry: &mut Entry| {
+                    entry.asked_at = None;
+                    entry.is_used_up && (is_charged || is_silent)
+                };
                 if !self.table.find(hash).is_none_or(stands) {
                     self.table.remove(hash);
                 }
@@ -194,26 +225,25 @@ impl Denials {
     /// it is remembered.
     fn recall(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> Recalled {
         let is_refused_anyway = plan.is_refused_without_quota(policy);
-        let mut recalled = Recalled::Nothing;
-        self.each_remembered(policy, plan, now, |counted, (at, blocked_until), applied| {
-            let longest = policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
-            counted.look(at, applied.cost, longest);
-            if let Some(until) = blocked_until {
-                block(counted.decisions, until.since(at));
+        let mut beyond = Span::ZERO;
+        let (mut recalled, is_some_stale) = self.look(policy, plan, now, beyond);
+        if recalled != Recalled::Refused && is_some_stale {
+            beyond = self.patience;
+            recalled = self.look(policy, plan, now, beyond).0;
+            if recalled == Recalled::Refused {
+                if self.is_first_to_ask(policy, plan, now) {
+                    return Recalled::Nothing;
+                }
+            } else if self.look(policy, plan, now, Span::MAX).0 == Recalled::Refused {
+                // Too old to deny it, and still the first to be asked.
+                plan.suspect = self.latest_denial(policy, plan);
+                return Recalled::Nothing;
             }
-            let denies = !counted.decisions.iter().all(Decision::is_admitted);
-            recalled = recalled.max(if denies && applied.binding {
-                Recalled::Refused
-            } else {
-                Recalled::Admitted
-            });
-        });
+        }
         match recalled {
-            Recalled::Refused => self.each_remembered(policy, plan, now, |counted, (at, _), _| {
-                counted.leave(at);
-            }),
+            Recalled::Refused => self.leave(policy, plan, now, beyond),
             Recalled::Admitted if !is_refused_anyway => {
-                self.each_remembered(policy, plan, now, |counted, (at, _), applied| {
+                self.each_remembered(policy, plan, (now, beyond), |counted, (at, _), applied| {
                     let is_due = matches!(applied.due, Due::Now | Due::Held);
                     if is_due && counted.decisions.iter().all(Decision::is_admitted) {
                         counted.charge(at, applied.cost);
@@ -225,19 +255,55 @@ impl Denials {
         recalled
     }
 
-    /// Calls `each` with the quotas of every rule whose count is remembered, the time of its store
-    /// now and until when it is blocked, and the rule, and marks the other rules as not asked.
-    fn each_remembered(
+    /// Fills the decisions of every count that is believed for so long `beyond` [`FRESH`]; and
+    /// whether there are others that are too old.
+    pub(crate) fn look(
         &mut self,
         policy: &Policy,
         plan: &mut Plan,
         now: Timestamp,
+        beyond: Span,
+    ) -> (Recalled, bool) {
+        let mut recalled = Recalled::Nothing;
+        let each = |counted: &mut Counted<'_, CompiledQuota>,
+                    (at, blocked_until): (Timestamp, Option<Timestamp>),
+                    applied: &AppliedRule| {
+            let longest = policy.rules.get(usize::from(applied.rule)).and_then(Rule::longest_wait);
+            counted.look(at, applied.cost, longest);
+            if let Some(until) = blocked_until {
+                block(counted.decisions, until.since(at));
+            }
+            let denies = !counted.decisions.iter().all(Decision::is_admitted);
+            recalled = recalled.max(if denies && applied.binding {
+                Recalled::Refused
+            } else {
+                Recalled::Admitted
+            });
+        };
+        let is_some_stale = self.each_remembered(policy, plan, (now, beyond), each);
+        (recalled, is_some_stale)
+    }
+
+    /// Says what these counts have left without the request.
+    pub(crate) fn leave(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp, beyond: Span) {
+        self.each_remembered(policy, plan, (now, beyond), |counted, (at, _), _| counted.leave(at));
+    }
+
+    /// Calls `each` with the quotas of every rule whose count is remembered, the time of its store
+    /// now and until when it is blocked, and the rule, and marks the other rules as not asked. True
+    /// when something is remembered that is not believed any more.
+    fn each_remembered(
+        &mut self,
+        policy: &Policy,
+        plan: &mut Plan,
+        (now, beyond): (Timestamp, Span),
         mut each: impl FnMut(
             &mut Counted<'_, CompiledQuota>,
             (Timestamp, Option<Timestamp>),
             &AppliedRule,
         ),
-    ) {
+    ) -> bool {
+        let mut is_some_stale = false;
         let Plan { applied, partitions, decisions, .. } = plan;
         for applied in applied {
             let Some((stored, keys)) = applied.partition.and_then(|i| partitions.get_mut(i)) else {
@@ -246,11 +312,14 @@ impl Denials {
             let remembered = policy.applied_set(applied).and_then(|set| {
                 let entry =
                     self.table.find(hash(self.seed, policy, set, stored.key_among(keys)))?;
-                let entry = is_fresh(entry, self.relieved, now).then_some(entry)?;
+                if !is_believed(entry, self.relieved, now, beyond) {
+                    is_some_stale |= is_believed(entry, self.relieved, now, Span::MAX);
+                    return None;
+                }
                 entry.hits = entry.hits.saturating_add(1);
                 let first = applied.first_decision;
                 let decisions = decisions.get_mut(first..first.checked_add(set.quotas.len())?)?;
-                let at = entry.at.saturating_add(now.since(entry.heard_at));
+                let at = entry.at_of_store(now);
                 stored.at = at;
                 let states = &mut *entry.states;
                 let blocked_until = entry.blocked_until.filter(|until| *until > at);
@@ -261,12 +330,13 @@ impl Denials {
             applied.is_unasked = remembered.is_none();
             applied.blocked_until = remembered.flatten();
         }
+        is_some_stale
     }
 }
 
 /// What is known of a request's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Recalled {
+pub(crate) enum Recalled {
     Nothing,
     /// Some, and none of them refuses.
     Admitted,
@@ -275,7 +345,7 @@ enum Recalled {
 
 /// The place of one count. A key begins with its group's identity, and a set's identity holds the
 /// parameters of its quotas; whether something can come back is the whole policy's.
-fn hash(seed: [u8; 16], policy: &Policy, set: &QuotaSet, key: &[u8]) -> u64 {
+pub(crate) fn hash(seed: [u8; 16], policy: &Policy, set: &QuotaSet, key: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_key(&seed);
     hasher.write_u64(policy.fingerprint);
     // The same policy again, after another one in which units came back.
@@ -285,11 +355,17 @@ fn hash(seed: [u8; 16], policy: &Policy, set: &QuotaSet, key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// True while `entry` is believed. A clock that was set back says nothing of it.
-fn is_fresh(entry: &Entry, relieved: Option<u64>, now: Timestamp) -> bool {
+/// True while `entry` is believed, for so long `beyond` [`FRESH`]. A clock that was set back says
+/// nothing of it.
+pub(crate) fn is_believed(
+    entry: &Entry,
+    relieved: Option<u64>,
+    now: Timestamp,
+    beyond: Span,
+) -> bool {
     let is_final = entry.final_under.is_some() && entry.final_under == relieved;
     let age = now.checked_since(entry.heard_at);
-    age.is_some_and(|age| is_final || age <= FRESH)
+    age.is_some_and(|age| is_final || age <= FRESH.saturating_add(beyond))
 }
 
 /// For how long `cost` is refused by these states at `at`; zero where it never fits, for that is

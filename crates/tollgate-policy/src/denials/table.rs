@@ -32,6 +32,8 @@ pub(crate) struct Entry {
     pub(crate) heard_at: Timestamp,
     /// Our clock when it will be of no more use.
     pub(crate) over_at: Timestamp,
+    /// Our clock when a request was sent to ask again, as it was no longer believed.
+    pub(crate) asked_at: Option<Timestamp>,
     /// Nothing comes back before its time, while this is the number of the last relief.
     pub(crate) final_under: Option<u64>,
     /// A rule that refuses is used up by it; else it stands here to be reported beside one.
@@ -40,6 +42,13 @@ pub(crate) struct Entry {
     pub(crate) blocked_until: Option<Timestamp>,
     /// How often it was found lately.
     pub(crate) hits: u8,
+}
+
+impl Entry {
+    /// The store's clock when ours is at `now`.
+    pub(crate) fn at_of_store(&self, now: Timestamp) -> Timestamp {
+        self.at.saturating_add(now.since(self.heard_at))
+    }
 }
 
 /// A bounded number of entries.
@@ -151,6 +160,7 @@ mod tests {
             at: at(0),
             heard_at: at(0),
             over_at: at(over_ms),
+            asked_at: None,
             final_under: Some(0),
             is_used_up: true,
             blocked_until: None,

@@ -52,6 +52,14 @@ impl Plan {
         Some(ChargingOrder { first, last })
     }
 
+    /// The partition that denied last, where [`Denials`](crate::Denials) no longer believes it and
+    /// this request asks again. It probably still denies, so ask it before any is charged, and where
+    /// it does only look at the others.
+    #[must_use]
+    pub const fn suspect(&self) -> Option<usize> {
+        self.suspect
+    }
+
     /// Leaves the count of partition `i` out of what [the outcome](Plan::outcome) says, as long as
     /// it is not asked.
     pub fn set_aside(&mut self, i: usize) {

@@ -57,6 +57,9 @@ pub struct Plan {
     /// What was known of operators' relief before anything was asked; see
     /// [`Denials`](crate::Denials).
     pub(crate) asked_under: Option<u64>,
+    /// The partition whose denial refused others before it: it is no longer believed, and this
+    /// request asks whether it still stands.
+    pub(crate) suspect: Option<usize>,
 }
 
 /// A service shares its policy between threads, and keeps a plan and its outcome across an await.
@@ -260,6 +263,7 @@ impl Plan {
         self.applied.clear();
         self.tenant.clear();
         self.rejected_waiting = None;
+        self.suspect = None;
         self.decisions.clear();
         self.partitions.clear();
     }

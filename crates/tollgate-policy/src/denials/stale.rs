@@ -1,0 +1,125 @@
+//! Denials that are no longer believed: one request asks whether they still stand, and they decide
+//! the others, and a request whose store does not answer, a little longer.
+//!
+//! Invariant: a denial decides no request that came later than [`FRESH`](super::FRESH) and the
+//! [patience](Denials::patient) after it was heard. Deliberately absent: asking.
+
+use tollgate_core::Timestamp;
+
+use crate::denials::memory::{Denials, Recalled, hash, is_believed};
+use crate::denials::table::Entry;
+use crate::pipeline::plan::{Plan, denies};
+use crate::policy::compiled::Policy;
+use crate::policy::group::QuotaSet;
+use crate::policy::quota::CompiledQuota;
+
+impl Denials {
+    /// The same of a request that was sent and got no answer of the store: a denial that stood when
+    /// it came, or that was heard since, decides it, instead of what the policy says of failures.
+    /// Give back before what it charged. False: nothing is decided.
+    pub fn stands_in(
+        &mut self,
+        policy: &Policy,
+        plan: &mut Plan,
+        (came_at, now): (Timestamp, Timestamp),
+    ) -> bool {
+        for at in [now, came_at] {
+            if self.look(policy, plan, at, self.patience).0 == Recalled::Refused {
+                self.leave(policy, plan, at, self.patience);
+                return self.conclude(policy, plan, Recalled::Refused);
+            }
+        }
+        self.conclude(policy, plan, Recalled::Nothing)
+    }
+
+    /// True when [`stands_in`](Self::stands_in) would be; the plan stays as it is. A request that
+    /// may wait is never decided so, nor one that was sent because a unit came back: what is
+    /// remembered is charged with that request itself.
+    #[must_use]
+    pub fn would_stand_in(
+        &mut self,
+        policy: &Policy,
+        plan: &Plan,
+        (came_at, now): (Timestamp, Timestamp),
+    ) -> bool {
+        if self.is_empty() || plan.may_wait(policy) {
+            return false;
+        }
+        let (relieved, patience) = (self.relieved, self.patience);
+        let stood = plan.suspect.is_some();
+        let denies = |entry: &Entry, set: &QuotaSet, cost: u64| {
+            let is_heard_since = entry.heard_at > came_at;
+            let time = if is_heard_since { now } else { came_at };
+            let at = entry.at_of_store(time);
+            (is_heard_since || stood)
+                && is_believed(entry, relieved, time, patience)
+                && (entry.blocked_until.is_some_and(|until| until > at)
+                    || denies_now(set, &entry.states, at, cost))
+        };
+        plan.partitions().any(|partition| {
+            let mut binding = partition.rules().filter(|applied| applied.binding);
+            binding.any(|applied| {
+                let Some(set) = policy.applied_set(applied) else { return false };
+                let hash = hash(self.seed, policy, set, partition.key());
+                self.table.find(hash).is_some_and(|entry| denies(entry, set, applied.cost))
+            })
+        })
+    }
+
+    /// True when no request is under way that asks about what refuses this one; then this one does.
+    pub(crate) fn is_first_to_ask(
+        &mut self,
+        policy: &Policy,
+        plan: &mut Plan,
+        now: Timestamp,
+    ) -> bool {
+        let patience = self.patience;
+        let is_under_way = |at: Timestamp| now.checked_since(at).is_some_and(|it| it <= patience);
+        let mut is_first = true;
+        self.each_denial(policy, plan, |entry, _| {
+            is_first &= !entry.asked_at.is_some_and(is_under_way);
+        });
+        if is_first {
+            self.each_denial(policy, plan, |entry, _| entry.asked_at = Some(now));
+            plan.suspect = self.latest_denial(policy, plan);
+        }
+        is_first
+    }
+
+    /// The partition whose denial was heard last, of those that the plan's decisions hold.
+    pub(crate) fn latest_denial(&mut self, policy: &Policy, plan: &Plan) -> Option<usize> {
+        let mut latest: Option<(Timestamp, usize)> = None;
+        self.each_denial(policy, plan, |entry, i| latest = latest.max(Some((entry.heard_at, i))));
+        latest.map(|(_, i)| i)
+    }
+
+    /// Calls `each` with every entry that denies by the plan's decisions, and its partition.
+    fn each_denial(
+        &mut self,
+        policy: &Policy,
+        plan: &Plan,
+        mut each: impl FnMut(&mut Entry, usize),
+    ) {
+        for applied in plan.applied.iter().filter(|applied| applied.binding) {
+            let partition = applied.partition.and_then(|i| plan.partition(i));
+            let Some((partition, set)) = partition.zip(policy.applied_set(applied)) else {
+                continue;
+            };
+            if applied.is_unasked || !denies(applied, policy, &plan.decisions) {
+                continue;
+            }
+            if let Some(entry) = self.table.find(hash(self.seed, policy, set, partition.key())) {
+                each(entry, partition.index());
+            }
+        }
+    }
+}
+
+/// True when these states deny `cost` at `at`.
+fn denies_now(set: &QuotaSet, states: &[u8], at: Timestamp, cost: u64) -> bool {
+    let denies = |quota: &CompiledQuota| {
+        let state = quota.state(states)?;
+        Some(!quota.limiter.peek(state, at, cost).is_admitted())
+    };
+    set.quotas.iter().filter_map(denies).any(|denies| denies)
+}
