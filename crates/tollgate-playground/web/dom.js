@@ -88,25 +88,34 @@ export function labelled(text, control, note) {
   );
 }
 
+/** A number, also with its unit's sign before it. @param {unknown} cell */
+const isNumber = (cell) =>
+  typeof cell === 'number' || (typeof cell === 'string' && /^(< )?[\d.,]+$/.test(cell));
+
 /**
- * A table of text: the first column heads the rows.
+ * A table of text: the first column heads the rows. A column of numbers is marked as one.
  * @param {string} caption
  * @param {string[]} heads
  * @param {(string|number|Node)[][]} rows
  * @param {string} [testid]
  */
 export function table(caption, heads, rows, testid) {
+  const numbers = heads.map((_, i) => {
+    const cells = i === 0 ? [] : rows.map((row) => row[i]);
+    return cells.some(isNumber) && cells.every((cell) => isNumber(cell) || cell === '–');
+  });
+  const className = (/** @type {number} */ i) => (numbers[i] ? 'number' : false);
   const head = h(
     'tr',
     {},
-    heads.map((text) => h('th', { scope: 'col' }, text)),
+    heads.map((text, i) => h('th', { scope: 'col', className: className(i) }, text)),
   );
   const body = rows.map(([first, ...rest]) =>
     h(
       'tr',
       {},
       h('th', { scope: 'row' }, first),
-      rest.map((cell) => h('td', {}, cell)),
+      rest.map((cell, i) => h('td', { className: className(i + 1) }, cell)),
     ),
   );
   return h(

@@ -65,7 +65,7 @@ export function explanation() {
     h(
       'div',
       { className: 'row tight' },
-      h('button', { 'data-testid': 'explain' }, 'Explain'),
+      h('button', { className: 'strong', 'data-testid': 'explain' }, 'Explain'),
       h('span', { className: 'quiet' }, 'Consumes nothing.'),
     ),
   );

@@ -100,8 +100,13 @@ export class HistoryView {
     const isWritten = this.#versions[0]?.source === 'written';
     const giveBack = h(
       'button',
-      { type: 'button', 'data-testid': 'give-back', onclick: () => this.#giveBack() },
-      'Use the deployed file again',
+      {
+        type: 'button',
+        className: 'danger',
+        'data-testid': 'give-back',
+        onclick: () => this.#giveBack(),
+      },
+      'Drop the written policy, use the deployed file',
     );
     fill(
       this.#rows,
@@ -156,7 +161,12 @@ export class HistoryView {
   }
 
   async #giveBack() {
-    await this.#change('Use the deployed file again?', 'Use it', 'DELETE', 'admin/policy');
+    await this.#change(
+      'Take the written policy out of force and use the deployed file again?',
+      'Use the deployed file',
+      'DELETE',
+      'admin/policy',
+    );
   }
 
   /** @param {string} question @param {string} verb @param {string} method @param {string} path @param {string} [body] */

@@ -7,7 +7,7 @@
 
 import { fill, h, table } from '../../tollgate-playground/web/dom.js';
 import { ask } from './api.js';
-import { outcome, when, wrong } from './parts.js';
+import { outcome, when, whenText, wrong } from './parts.js';
 
 export class KeyHistory {
   #rows = h('div', {});
@@ -41,8 +41,8 @@ export class KeyHistory {
       h('span', { className: 'who' }, row.who ?? '–'),
       row.tenant === null ? row.rule : `${row.rule}, tenant ${row.tenant}`,
       row.pk,
-      h('span', { className: 'what' }, row.before),
-      h('span', { className: 'what' }, row.after),
+      h('span', { className: 'what' }, then(row.before, row.at_ms)),
+      h('span', { className: 'what' }, then(row.after, row.at_ms)),
     ]);
     const older = h(
       'button',
@@ -60,4 +60,11 @@ export class KeyHistory {
       h('div', { className: 'row' }, this.#before !== null && older),
     );
   }
+}
+
+/** The words of a state of then: how long a block was to last is until when. @param {unknown} words @param {number} ms */
+function then(words, ms) {
+  const until = (/** @type {string} */ _, /** @type {string} */ seconds) =>
+    `blocked until ${whenText(new Date(ms + Number(seconds) * 1_000))}`;
+  return String(words ?? '').replace(/^blocked for another (\d+) s/, until);
 }

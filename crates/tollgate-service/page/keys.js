@@ -107,8 +107,9 @@ export class KeysView {
       this.#names,
       [...this.#rules.keys()].map((name) => h('option', { value: name })),
     );
-    if (this.#rule.value === '' && this.#rules.size === 1)
-      this.#rule.value = [...this.#rules.keys()][0];
+    // A form that asks for a key at once, unless another rule is being typed.
+    if (this.#rule.value === '' && document.activeElement !== this.#rule)
+      this.#rule.value = [...this.#rules.keys()][0] ?? '';
     this.#ask();
   }
 
@@ -264,12 +265,16 @@ export class KeysView {
     return h(
       'div',
       { className: 'row' },
-      h('button', { type: 'button', 'data-testid': 'key-reset', onclick: reset }, 'Reset'),
+      h(
+        'button',
+        { type: 'button', className: 'danger', 'data-testid': 'key-reset', onclick: reset },
+        'Reset',
+      ),
       form(
         block,
         { className: 'row', 'aria-label': 'Block' },
         labelled(`Block until (${zone()})`, until),
-        h('button', { 'data-testid': 'key-block' }, 'Block'),
+        h('button', { className: 'danger', 'data-testid': 'key-block' }, 'Block'),
       ),
       isBlocked &&
         h(

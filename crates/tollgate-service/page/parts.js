@@ -42,14 +42,22 @@ export function heading(text) {
   return h('h2', { tabindex: '-1' }, text);
 }
 
-/** @param {number} ms since 1970, as the browser's clock says it, and exactly in its `datetime` */
+/** @param {number} ms since 1970, in the browser's zone, and exactly in its `datetime` */
 export function when(ms) {
   const date = new Date(ms);
   if (Number.isNaN(date.getTime())) return h('span', {}, 'at no time');
+  return h('time', { datetime: date.toISOString() }, whenText(date));
+}
+
+/** A time with its offset from UTC: `2026-11-24 22:13:01 +01:00`. @param {Date} date */
+export function whenText(date) {
   const pad = (/** @type {number} */ n) => String(n).padStart(2, '0');
   const day = `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
   const time = `${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
-  return h('time', { datetime: date.toISOString() }, `${day} ${time}`);
+  const minutes = -date.getTimezoneOffset();
+  const away = Math.abs(minutes);
+  const offset = `${minutes < 0 ? '−' : '+'}${pad(Math.floor(away / 60))}:${pad(away % 60)}`;
+  return `${day} ${time} ${offset}`;
 }
 
 const UNITS = /** @type {const} */ ([
@@ -87,7 +95,7 @@ export function confirmed(question, verb, ...more) {
     const no = h('button', { type: 'button', onclick: close('no'), 'data-testid': 'no' }, 'Cancel');
     const yes = h(
       'button',
-      { type: 'button', className: 'strong', onclick: close('yes'), 'data-testid': 'yes' },
+      { type: 'button', className: 'danger', onclick: close('yes'), 'data-testid': 'yes' },
       verb,
     );
     const parts = [h('h2', { id }, question), ...more, h('div', { className: 'row' }, no, yes)];

@@ -104,7 +104,10 @@ export class RatesView {
       this.#said,
       'Read at ',
       when(last.at),
-      `, every 10 s. Policy version ${last.version}, ${last.isolates} isolate${last.isolates === 1 ? '' : 's'}.`,
+      this.#rates.times.length === 0
+        ? '; rates follow with the next reading, in 10 s.'
+        : ', every 10 s.',
+      ` Policy version ${last.version}, ${last.isolates} isolate${last.isolates === 1 ? '' : 's'}.`,
       this.#rates.unread ? ` ${this.#rates.unread} lines could not be read.` : '',
     );
     fill(
@@ -117,9 +120,7 @@ export class RatesView {
           h(
             'dd',
             { 'data-testid': `figure-${name}` },
-            h('strong', {}, perSecond(this.#rates.total(name))),
-            h('span', { className: 'quiet' }, ` ${unit}`),
-            h('span', { className: 'quiet total' }, `${whole(last.totals[name])} in all`),
+            this.#now(name, unit, whole(last.totals[name])),
           ),
         ),
       ),
@@ -138,6 +139,20 @@ export class RatesView {
     );
   }
 
+  /**
+   * The rate with the total below it; before there is a rate the total.
+   * @param {Total} name @param {string} unit @param {string} total
+   */
+  #now(name, unit, total) {
+    const rate = this.#rates.total(name);
+    if (rate === null) return [h('strong', {}, total), h('span', { className: 'quiet' }, ' in all')];
+    return [
+      h('strong', {}, perSecond(rate)),
+      h('span', { className: 'quiet' }, ` ${unit}`),
+      h('span', { className: 'quiet total' }, `${total} in all`),
+    ];
+  }
+
   /** @param {string[]} rules @param {import('./rate-model.js').Reading} last */
   #showIdle(rules, last) {
     if (last.rules.size === 0)
@@ -150,7 +165,9 @@ export class RatesView {
     fill(
       this.#idle,
       table(
-        'Not asked since this page was opened: requests in all',
+        this.#rates.times.length === 0
+          ? 'Requests in all, by rule'
+          : 'Not asked since this page was opened: requests in all',
         ['rule', ...STYLES.map(({ label }) => label)],
         cells,
         'idle-rules',
