@@ -85,6 +85,9 @@ pub(crate) struct CheckArgs {
     /// Entries of tenants as GET tenants lists them; may be repeated, one page each
     #[arg(long, value_name = "FILE")]
     pub(crate) tenants: Vec<PathBuf>,
+    /// Fail when there are warnings, too
+    #[arg(long)]
+    pub(crate) deny_warnings: bool,
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -21,6 +21,8 @@ use crate::source::{Compiled, Finding, Source};
 pub(crate) trait Said: Serialize {
     /// What is wrong with it; empty when it is good.
     fn problems(&self) -> &[Finding];
+    /// What is legal and hardly meant; empty where the command does not report it.
+    fn warnings(&self) -> &[Finding];
     /// The text for people, when it is good.
     fn write(&self, file: &str, page: &mut Page);
 }
@@ -32,6 +34,22 @@ pub(crate) struct Question<'a> {
     pub(crate) surfaces: Option<&'a [Surface]>,
     pub(crate) default: &'a [Surface],
     pub(crate) json: bool,
+    pub(crate) fails_by: FailsBy,
+}
+
+/// What makes a command fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailsBy {
+    Problems,
+    /// Warnings, too: `--deny-warnings`.
+    Warnings,
+}
+
+impl FailsBy {
+    fn judge(self, said: &impl Said) -> Result<(), End> {
+        let has_warnings = self == Self::Warnings && !said.warnings().is_empty();
+        if said.problems().is_empty() && !has_warnings { Ok(()) } else { Err(End::Problems) }
+    }
 }
 
 /// The report on an Envoy configuration. Documented in docs/policy.md.
@@ -62,20 +80,18 @@ pub(crate) fn run<S: Said>(
     let wanted = question.surfaces.unwrap_or(question.default);
     match source {
         Source::Policy(document) => {
-            one(&say(source::compile(&document, wanted), None), &file, question.json)
+            one(&say(source::compile(&document, wanted), None), &file, question)
         }
-        Source::Fault(fault) => {
-            one(&say(Compiled::failed(fault, wanted), None), &file, question.json)
-        }
+        Source::Fault(fault) => one(&say(Compiled::failed(fault, wanted), None), &file, question),
         Source::Envoy(_) if !wanted.contains(&Surface::Envoy) => Err(End::Misuse(format!(
             "{file} is a configuration of Envoy, where only the surface envoy is"
         ))),
-        Source::Envoy(filters) => all(filters, file, question.json, say),
+        Source::Envoy(filters) => all(filters, file, question, say),
     }
 }
 
-fn one(said: &impl Said, file: &str, json: bool) -> Result<(), End> {
-    if json {
+fn one(said: &impl Said, file: &str, question: &Question<'_>) -> Result<(), End> {
+    if question.json {
         output::json(said)?;
     } else if said.problems().is_empty() {
         let mut page = Page::default();
@@ -84,13 +100,13 @@ fn one(said: &impl Said, file: &str, json: bool) -> Result<(), End> {
     } else {
         problem_lines(said.problems(), file, "").err();
     }
-    if said.problems().is_empty() { Ok(()) } else { Err(End::Problems) }
+    question.fails_by.judge(said)
 }
 
 fn all<S: Said>(
     found: Filters,
     file: String,
-    json: bool,
+    question: &Question<'_>,
     say: impl Fn(Compiled, Option<&Surroundings>) -> S,
 ) -> Result<(), End> {
     let none = found.none().map(|message| Finding {
@@ -111,11 +127,12 @@ fn all<S: Said>(
     let filters: Vec<_> = filters.collect();
     let ok = problems.is_empty() && filters.iter().all(|filter| filter.said.problems().is_empty());
     let report = Filtered { ok, file, filters, problems };
-    if json {
+    if question.json {
         output::json(&report)?;
     } else {
         text(&report)?;
     }
+    report.filters.iter().try_for_each(|filter| question.fails_by.judge(&filter.said))?;
     if ok { Ok(()) } else { Err(End::Problems) }
 }
 

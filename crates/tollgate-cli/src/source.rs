@@ -115,13 +115,30 @@ pub(crate) fn compile(document: &Document, surfaces: &[Surface]) -> Compiled {
     }
     let warnings: Vec<_> = policies.iter().map(|(at, p)| (*at, p.warnings().clone())).collect();
     let find = |found: &[(Surface, Problems)]| merge(found, surfaces.len(), document);
-    Compiled {
-        surfaces: surfaces.to_vec(),
-        problems: find(&problems),
-        warnings: find(&warnings),
-        policies,
-    }
+    let mut warnings = find(&warnings);
+    warnings
+        .extend(policies.first().into_iter().flat_map(|(_, policy)| unbacked(document, policy)));
+    Compiled { surfaces: surfaces.to_vec(), problems: find(&problems), warnings, policies }
 }
+
+/// A warning for each rule that a client leaves by making up a value. It is the same for every
+/// surface, and only a person can judge it, so surfaces do not give it.
+fn unbacked(document: &Document, policy: &Policy) -> Vec<Finding> {
+    let finding = |rule: usize| {
+        let path = format!("rules[{rule}].key");
+        Finding {
+            file: None,
+            surface: None,
+            line: document.line(&path),
+            path,
+            message: UNBACKED.to_owned(),
+        }
+    };
+    policy.unbacked_rules().into_iter().map(finding).collect()
+}
+
+const UNBACKED: &str = "has a value that the client writes, and a client that makes up a new one for each request is \
+                        not limited; add a rule by \"client_ip\" for the same requests, or let only a proxy set it";
 
 /// Compiles what `surface` is configured with, and says what is legal and hardly meant: a policy,
 /// or of a proxy one and whom it asks beside it. Else what is wrong with it.

@@ -206,3 +206,32 @@ fn a_file_that_is_no_text() {
         (1, "not JSON: expected value at line 1 column 1\n")
     );
 }
+
+// Guards: a key that the client makes up anew for each request, in the example of the README.
+#[test]
+fn a_key_that_the_client_writes_is_warned_of_and_warnings_can_fail() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("deny-warnings");
+    std::fs::create_dir_all(&folder).unwrap();
+    let api = r#"{"name": "api", "key": [{"header": "x-api-key"}], "quotas": [{"limit": 9, "window": "1m"}]}"#;
+    let each =
+        r#"{"name": "each", "key": ["client_ip"], "quotas": [{"limit": 99, "window": "1m"}]}"#;
+    let document = |rules: &str| format!(r#"{{"version": 1, "rules": [{rules}]}}"#);
+    std::fs::write(folder.join("alone.json"), document(api)).unwrap();
+    std::fs::write(folder.join("backed.json"), document(&format!("{api}, {each}"))).unwrap();
+    let warning = "warning: rules[0].key: has a value that the client writes";
+    for (file, words, code, is_warned) in [
+        ("alone.json", &[][..], 0, true),
+        ("alone.json", &["--deny-warnings"], 1, true),
+        ("alone.json", &["--deny-warnings", "--surface", "server"], 1, true),
+        ("backed.json", &["--deny-warnings"], 0, false),
+    ] {
+        let ran = tollgate(&folder, &[&["check", file][..], words].concat());
+        assert_eq!((ran.code, ran.stdout.contains(warning)), (code, is_warned), "{}", ran.stdout);
+    }
+    let ran = tollgate(&folder, &["check", "alone.json", "--deny-warnings", "--json"]);
+    let said: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        (ran.code, &said["ok"], &said["warnings"][0]["path"]),
+        (1, &true.into(), &"rules[0].key".into())
+    );
+}

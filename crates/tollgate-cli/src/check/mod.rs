@@ -10,7 +10,7 @@ mod report;
 use around::Judgement;
 
 use crate::args::{CheckArgs, Surfaces};
-use crate::command::{self, Question, Said};
+use crate::command::{self, FailsBy, Question, Said};
 use crate::end::End;
 use crate::output::Page;
 use crate::source::Finding;
@@ -24,6 +24,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), End> {
         surfaces: args.surface.map(|surfaces| surfaces.0),
         default: Surfaces::MODULES.0,
         json: args.json,
+        fails_by: if args.deny_warnings { FailsBy::Warnings } else { FailsBy::Problems },
     };
     let tenants = Tenants::read(&args.tenants)?;
     command::run(&question, |compiled, around| {
@@ -38,6 +39,10 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), End> {
 impl Said for Report {
     fn problems(&self) -> &[Finding] {
         &self.problems
+    }
+
+    fn warnings(&self) -> &[Finding] {
+        &self.warnings
     }
 
     fn write(&self, file: &str, page: &mut Page) {

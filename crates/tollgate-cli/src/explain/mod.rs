@@ -16,7 +16,7 @@ use tollgate_sim::Tenants as ByTenant;
 
 use crate::args::ExplainArgs;
 use crate::check;
-use crate::command::{self, Question, Said};
+use crate::command::{self, FailsBy, Question, Said};
 use crate::end::End;
 use crate::output::Page;
 use crate::source::Finding;
@@ -45,6 +45,10 @@ impl Said for Explained {
         }
     }
 
+    fn warnings(&self) -> &[Finding] {
+        &[]
+    }
+
     fn write(&self, _: &str, page: &mut Page) {
         if let Self::Good(report) = self {
             render::write(report, page);
@@ -63,6 +67,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<(), End> {
         surfaces: given.as_ref().map(<[Surface; 1]>::as_slice),
         default: &[Surface::Envoy],
         json: args.json,
+        fails_by: FailsBy::Problems,
     };
     command::run(&question, |compiled, _| {
         let compiled = tenants.judge_with(compiled);

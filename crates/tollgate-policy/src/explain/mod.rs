@@ -4,6 +4,7 @@
 //! time, and decisions are read from an outcome. Keys come out hashed; the values of conditions
 //! come out as the document has them, so what is made here is for those who may read the document.
 
+pub(crate) mod backing;
 pub(crate) mod describe;
 pub(crate) mod keys;
 pub(crate) mod reads;

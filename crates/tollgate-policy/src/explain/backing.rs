@@ -1,0 +1,92 @@
+//! Rules that a client leaves by making up a value for their key.
+//!
+//! Invariant: what is named is sure to be written by clients unless a proxy sets it; that another
+//! rule stands behind it is said only where that is certain. Deliberately absent: whether a proxy
+//! sets the value, which no policy tells.
+
+use alloc::vec::Vec;
+
+use crate::document::action::Action;
+use crate::document::conditions::Conditions;
+use crate::document::key::KeyPart;
+use crate::document::mode::Mode;
+use crate::document::rule::OnMissing;
+use crate::policy::compiled::Policy;
+use crate::policy::rule::Rule;
+
+/// The most alternatives of conditions that are compared; beyond it no rule backs another.
+const MAX_COMPARED: usize = 50_000;
+
+impl Policy {
+    /// The indexes of rules whose key has a part that the client writes (a header, a cookie, a
+    /// query parameter), and that no other rule backs: one that limits at least the same requests
+    /// by what a client cannot make up. A client with a new value for each request has a new count
+    /// for each.
+    #[must_use]
+    pub fn unbacked_rules(&self) -> Vec<usize> {
+        let mut left = MAX_COMPARED;
+        let mut backs = |one: &Rule, other: &Rule| {
+            other.is_certain() && self.has_certain_key(other) && one.implies(other, &mut left)
+        };
+        let written = self.rules.iter().enumerate().filter(|(_, rule)| self.is_written(rule));
+        let written: Vec<(usize, &Rule)> = written.collect();
+        let unbacked = written
+            .into_iter()
+            .filter(|(_, rule)| !self.rules.iter().any(|other| backs(rule, other)));
+        unbacked.map(|(index, _)| index).collect()
+    }
+
+    fn key_of_rule(&self, rule: &Rule) -> &[KeyPart] {
+        self.groups.get(usize::from(rule.group)).map_or(&[], |group| &group.key)
+    }
+
+    /// True when the client can choose the count that it is limited by.
+    fn is_written(&self, rule: &Rule) -> bool {
+        !matches!(rule.action, Action::Mark(_))
+            && self.key_of_rule(rule).iter().any(|part| match part {
+                KeyPart::Header(..) | KeyPart::Cookie(..) | KeyPart::Query(..) => true,
+                KeyPart::ClientIp | KeyPart::Method | KeyPart::Host | KeyPart::Path => false,
+                KeyPart::Country | KeyPart::Asn | KeyPart::Route | KeyPart::PathParam(_) => false,
+                KeyPart::JwtClaim(_) | KeyPart::Descriptor(_) => false,
+            })
+    }
+
+    /// True when no client can leave the count of a request.
+    fn has_certain_key(&self, rule: &Rule) -> bool {
+        self.key_of_rule(rule).iter().all(|part| match part {
+            KeyPart::ClientIp | KeyPart::Method => true,
+            KeyPart::Country | KeyPart::Asn | KeyPart::Route | KeyPart::JwtClaim(_) => {
+                rule.on_missing != OnMissing::Skip
+            }
+            KeyPart::Descriptor(_) => rule.on_missing != OnMissing::Skip,
+            KeyPart::Host | KeyPart::Path | KeyPart::PathParam(_) => false,
+            KeyPart::Header(..) | KeyPart::Cookie(..) | KeyPart::Query(..) => false,
+        })
+    }
+}
+
+impl Rule {
+    /// True when it denies or delays for every key.
+    const fn is_certain(&self) -> bool {
+        matches!(self.mode, Mode::Enforce) && !matches!(self.action, Action::Mark(_))
+    }
+
+    /// True when `other` applies wherever this rule does; false when unsure.
+    fn implies(&self, other: &Self, left: &mut usize) -> bool {
+        let none = Conditions::default();
+        let mut holds = |these: Option<&Conditions>, those: Option<&Conditions>| {
+            let Some(those) = those else { return true };
+            let these = these.unwrap_or(&none);
+            let rest = left.checked_sub(those.comparisons(these));
+            *left = rest.unwrap_or(0);
+            rest.is_some() && those.are_implied_by(these)
+        };
+        // What `other` leaves out, this rule has to leave out, too.
+        let leaves_out = match (&other.unless, &self.unless) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(others), Some(own)) => holds(Some(others), Some(own)),
+        };
+        leaves_out && holds(self.when.as_ref(), other.when.as_ref())
+    }
+}
