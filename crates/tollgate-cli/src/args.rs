@@ -24,7 +24,7 @@ const EXIT_CODES: &str = "Exit codes: 0 good, 1 the policy has problems, or a re
 
 /// Check a rate limit policy and explain what it does.
 #[derive(Debug, Parser)]
-#[command(name = "tollgate", version, after_help = EXIT_CODES)]
+#[command(name = "tollgate", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -215,7 +215,7 @@ pub(crate) struct SimulateArgs {
     /// How long a worker waits from one of its requests to the next: 0s, 500us, 100ms, 2s
     #[arg(long, default_value = "100ms", value_parser = span, value_name = "TIME", help_heading = "Who comes")]
     pub(crate) wait: Span,
-    /// Up to how much longer it waits, by chance
+    /// Up to how much longer it waits, by chance; never shorter
     #[arg(long, default_value = "0s", value_parser = span, value_name = "TIME", help_heading = "Who comes")]
     pub(crate) jitter: Span,
     /// How many workers send requests at the same time

@@ -50,7 +50,7 @@ fn print(args: &ConvertArgs, policy: Option<&str>, findings: &[Finding]) -> Resu
         page.push_str(&format!(" {message}\n"));
     }
     if let Some(policy) = policy {
-        output::raw(policy)?;
+        output::raw(&output::visible_json(policy))?;
     }
     page.err();
     Ok(())

@@ -87,14 +87,12 @@ fn scalar(text: &str) -> String {
     escaped(&serde_json::to_string(text).unwrap_or_default())
 }
 
-/// JSON without the characters that YAML has not or takes for ends of lines. They stand in texts
-/// only, where an escape is the same.
+/// JSON without the characters that YAML has not or takes for ends of lines, and without those that
+/// no reader sees. They stand in texts only, where an escape is the same.
 fn escaped(line: &str) -> String {
     let is_special = |c: char| {
-        matches!(
-            c,
-            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
-        )
+        c > '\u{7e}' && output::is_hidden(c)
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
     };
     let mut out = String::with_capacity(line.len());
     for c in line.chars() {

@@ -5,6 +5,8 @@
 //! changes no colour of a terminal: only a new line is itself, every other control character is
 //! shown. Colours are for a terminal, or for whoever asks for them.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io::{ErrorKind, Write};
 
 use anstream::stream::{AsLockedWrite, RawStream};
@@ -65,7 +67,24 @@ pub(crate) fn ansi(text: &str) -> Result<(), End> {
 /// Writes `report` to the standard output as indented JSON.
 pub(crate) fn json(report: &impl Serialize) -> Result<(), End> {
     let text = serde_json::to_string_pretty(report).unwrap_or_default();
-    raw(&format!("{text}\n"))
+    raw(&format!("{}\n", visible_json(&text)))
+}
+
+/// JSON in which every hidden character is an escape: there it stands in texts only, and an escape
+/// is the same text. Characters that a program would not see differ in nothing for it.
+pub(crate) fn visible_json(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| c > '\u{7e}' && is_hidden(c)) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c > '\u{7e}' && is_hidden(c) {
+            let _ = write!(out, "\\u{:04x}", u32::from(c)); // cannot fail
+        } else {
+            out.push(c);
+        }
+    }
+    out.into()
 }
 
 fn write(stream: impl RawStream + AsLockedWrite, text: &str) -> Result<(), End> {
@@ -94,11 +113,6 @@ fn written(done: std::io::Result<()>) -> Result<(), End> {
 
 /// The text with its control characters, and those that turn the direction of writing, as `\u{1b}`.
 fn visible(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control() && c != '\n'
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
-            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if is_hidden(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
@@ -106,9 +120,28 @@ fn visible(text: &str) -> String {
     out
 }
 
+/// True for control characters but the new line, and for those that turn the direction of writing.
+pub(crate) fn is_hidden(c: char) -> bool {
+    c.is_control() && c != '\n'
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}')
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 #[cfg(test)]
 mod tests {
-    use super::visible;
+    use super::{visible, visible_json};
+
+    #[test]
+    fn json_is_the_same_and_shows_everything() {
+        for text in
+            ["a é\n \u{1f600}", "\u{85}\u{7f}\u{9b}31m\u{202e}\u{2066}\u{61c}\u{200f}\u{1b}\t"]
+        {
+            let json = serde_json::to_string_pretty(&[text]).unwrap();
+            let shown = visible_json(&json);
+            assert_eq!(serde_json::from_str::<[String; 1]>(&shown).unwrap(), [text]);
+            assert!(!shown.chars().any(super::is_hidden), "{shown}");
+        }
+    }
 
     // A policy may match by any text: `{"query": {"q": "\u001b[2J"}}`.
     #[test]

@@ -209,7 +209,7 @@ fn a_name_given_twice_is_told() {
 #[test]
 fn what_is_embedded_is_the_policy() {
     let odd = json!({"version": 1, "rules": [{"name": "a", "key": ["client_ip"],
-        "when": {"headers": {"x": ["off", "\u{85}\u{7f}\u{2028}\u{feff}\u{1f600} \t # ' \" : - |"]}, "paths": ["/é"]},
+        "when": {"headers": {"x": ["off", "\u{85}\u{7f}\u{202e}\u{2028}\u{feff}\u{1f600} \t # ' \" : - |"]}, "paths": ["/é"]},
         "quotas": [{"limit": 999_999_999_999_999_u64, "window": "366d"}]}]});
     let mut documents = vec![odd.to_string(), format!("\u{feff}\r\n  {odd:#}\r\n\r\n")];
     documents.extend(["\r", "\r\n"].map(|end| format!("{odd:#}").replace('\n', end)));
@@ -225,6 +225,9 @@ fn what_is_embedded_is_the_policy() {
             let arguments = ["embed", "-", "--indent", indent];
             let embedded = tollgate_reading(&policies(), &arguments, document.as_bytes());
             assert_eq!((embedded.code, embedded.stderr.as_str()), (0, ""));
+            let hidden =
+                |c: char| c.is_control() && c != '\n' || ('\u{202a}'..='\u{202e}').contains(&c);
+            assert!(!embedded.stdout.contains(hidden), "{}", embedded.stdout);
             let report = check(&embedded.stdout);
             let mut filter = report["filters"][0].clone();
             // Where it stands is another matter.

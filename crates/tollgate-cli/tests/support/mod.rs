@@ -56,18 +56,27 @@ pub fn tollgate_reading(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran 
     ran(done)
 }
 
+/// Runs a line as a reader does who copies it: a `>` without quotes writes a file.
+fn in_shell(folder: &Path, line: &str) -> Ran {
+    let program = Path::new(env!("CARGO_BIN_EXE_tollgate")).parent().unwrap().to_owned();
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    let paths = [program].into_iter().chain(std::env::split_paths(&others));
+    let path = std::env::join_paths(paths).unwrap();
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(line).env("PATH", path).env_remove("COLUMNS").current_dir(folder);
+    ran(command.output().unwrap())
+}
+
 /// Runs every command of `session` in `folder`: the session as it really goes. What a fresh
 /// checkout is told to run with cargo runs in the root.
 pub fn replay(folder: &Path, session: &str) -> String {
-    const WITH_CARGO: [&str; 5] = ["cargo", "run", "-p", "tollgate-cli", "--"];
+    const WITH_CARGO: &str = "cargo run -p tollgate-cli -- ";
     let root = root();
     let mut out = String::new();
     for line in session.lines().filter(|line| line.starts_with("$ ")) {
-        let words = shlex::split(&line[2..]).unwrap_or_else(|| panic!("quotes: {line}"));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let ran = match words.strip_prefix(&WITH_CARGO) {
-            Some(arguments) => tollgate(&root, arguments),
-            None if words[0] == "tollgate" => tollgate(folder, &words[1..]),
+        let ran = match line[2..].strip_prefix(WITH_CARGO) {
+            Some(arguments) => in_shell(&root, &format!("tollgate {arguments}")),
+            None if line.starts_with("$ tollgate ") => in_shell(folder, &line[2..]),
             None => panic!("only tollgate is run: {line}"),
         };
         out.push_str(&format!("{line}\n{}{}", ran.stdout, ran.stderr));
