@@ -7,6 +7,7 @@ mod envoy_cases;
 mod envoy_cases_real;
 mod envoy_charging;
 mod envoy_check;
+mod envoy_clock;
 mod envoy_compile;
 mod envoy_compiled;
 mod envoy_config;

@@ -2,7 +2,8 @@
 //! reference's. Two workers that share one map answer in turn.
 //!
 //! Here the clock is the test's own (`envoy_host`), so a request that must wait is seen to be held
-//! until the millisecond before.
+//! until the millisecond before. The monotonic clock began at no full second: windows, and the
+//! fields that show them, are those of the wall clock all the same.
 
 use tollgate_cases::{Case, Event, Expected, HASH_KEY, Reference, Request, Seen, cases};
 use tollgate_policy::Surface;
@@ -11,18 +12,24 @@ use crate::envoy_host::{Answer, Filter, Reply, Shared};
 
 const MS: u64 = 1_000_000;
 
+/// The machine has run for so long when a case begins: longer than any clock goes back.
+const UPTIME_NS: u64 = 40 * 86_400_000 * MS + 12_345_678_901;
+
 #[test]
 fn every_case_in_the_module() {
     let (mut events, mut refused) = (0, 0);
     for number in 0..cases() {
         let case = Case::new(number);
         let shared = Shared::default();
-        let mut workers = [(); 2].map(|()| Filter::new(&case.policy, &shared));
+        let booted_at_ns = case.start_ms * MS - UPTIME_NS;
+        let machine = (booted_at_ns, UPTIME_NS);
+        let mut workers = [(); 2].map(|()| Filter::on_machine(&case.policy, &shared, machine));
         for (index, expected) in Reference::new(&case, Surface::Envoy, HASH_KEY).enumerate() {
             let seen = play(
                 &mut workers[if case.wavers { 0 } else { index % 2 }],
                 &case.events[index],
                 &expected,
+                booted_at_ns,
             );
             if seen != expected.seen {
                 panic!("{}", case.difference("the module", index, &expected, &seen.to_string()));
@@ -35,10 +42,10 @@ fn every_case_in_the_module() {
 }
 
 /// One request from its headers to its end.
-fn play(filter: &mut Filter, event: &Event, expected: &Expected) -> Seen {
+fn play(filter: &mut Filter, event: &Event, expected: &Expected, booted_at_ns: u64) -> Seen {
     filter.set_peer(event.request.peer);
     filter.set_status(event.status);
-    let mut now = expected.at_ms * MS;
+    let mut now = expected.at_ms * MS - booted_at_ns;
     let headers = headers(&event.request);
     let pairs: Vec<_> = headers.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
     // Time has passed since the last request: the timer has fired.

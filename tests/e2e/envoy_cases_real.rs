@@ -23,6 +23,10 @@ use crate::envoy_server::{As, Envoy, Listener, Setup, tollgate};
 
 const MS: u64 = 1_000_000;
 
+/// How far Envoy's wall clock is ahead of its monotonic one: no full second, and before the first
+/// event of any case.
+const AHEAD_NS: u64 = (4_102_444_800_000 - 40 * 86_400_000) * MS - 12_345_678_901;
+
 /// The header of every policy's marks.
 const MARK: &str = "x-over-limit";
 
@@ -77,7 +81,8 @@ fn every_case_in_a_real_envoy() {
     let mut listeners: Vec<Listener> = all.iter().map(listener).collect();
     listeners.push(bell());
     let mut setup = Setup::new(1, listeners);
-    setup.clock_ns = Some(all[0].start_ms * MS);
+    setup.clock_ns = Some(all[0].start_ms * MS - AHEAD_NS);
+    setup.wall_ns = AHEAD_NS;
     let envoy = setup.start();
     let (mut events, mut refused) = (0, 0);
     for (case, port) in all.iter().zip(&envoy.ports) {
@@ -116,12 +121,12 @@ impl<'e> Player<'e> {
     fn play(&mut self, event: &Event, expected: &Expected) -> Seen {
         let Self { envoy, port, bell, .. } = self;
         let mut now_ms = expected.at_ms;
-        envoy.set_clock(now_ms * MS);
+        envoy.set_clock(now_ms * MS - AHEAD_NS);
         let connect = || Client::connect_as(event.request.peer, *port);
         let client = self.clients.entry(event.request.peer).or_insert_with(connect);
         client.start(&wire(event)).expect("sent");
         let mut ring = |at_ms: u64| {
-            envoy.set_clock(at_ms * MS);
+            envoy.set_clock(at_ms * MS - AHEAD_NS);
             bell.send(&http::Request::get("/"));
         };
         for wait in &expected.seen.waits_ms {

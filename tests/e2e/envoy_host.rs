@@ -109,6 +109,8 @@ pub struct Call {
 /// What a module sees and says.
 struct World {
     now_ns: u64,
+    /// The wall clock when the monotonic one is 0.
+    booted_at_ns: u64,
     peer: String,
     status: u16,
     headers: Vec<(Vec<u8>, Vec<u8>)>,
@@ -133,6 +135,7 @@ impl World {
     fn new(shared: &Shared) -> Self {
         Self {
             now_ns: 0,
+            booted_at_ns: 0,
             peer: "192.0.2.1:1234".into(),
             status: 200,
             headers: vec![],
@@ -205,6 +208,25 @@ impl Filter {
         let mut filter = Self::without_policy(shared);
         assert!(filter.configure_policy(policy), "{:?}", filter.log());
         filter
+    }
+
+    /// A worker on a machine that was started at `booted_at_ns` by its wall clock, when it has run
+    /// for `uptime_ns`.
+    pub fn on_machine(
+        policy: &Value,
+        shared: &Shared,
+        (booted_at_ns, uptime_ns): (u64, u64),
+    ) -> Self {
+        let mut filter = Self::without_policy(shared);
+        let world = filter.store.data_mut();
+        (world.booted_at_ns, world.now_ns) = (booted_at_ns, uptime_ns);
+        assert!(filter.configure_policy(policy), "{:?}", filter.log());
+        filter
+    }
+
+    /// Somebody sets the machine's wall clock: it was started at `booted_at_ns` by that.
+    pub fn set_wall_clock(&mut self, booted_at_ns: u64) {
+        self.store.data_mut().booted_at_ns = booted_at_ns;
     }
 
     /// Configures `policy`, compiled where the module reads no documents; false when it is refused.
@@ -444,8 +466,12 @@ fn define(linker: &mut Linker<World>) {
     let wasi = "wasi_snapshot_preview1";
     linker
         .func_wrap(wasi, "clock_time_get", |mut c: C<'_>, clock: u32, _: u64, at: u32| {
-            assert_eq!(clock, 1, "only the monotonic clock is read");
-            let now = c.data().now_ns;
+            let World { now_ns, booted_at_ns, .. } = c.data();
+            let now = match clock {
+                0 => booted_at_ns + now_ns,
+                1 => *now_ns,
+                other => panic!("clock {other} is not read"),
+            };
             write(&mut c, at, &now.to_le_bytes());
             OK
         })

@@ -3,12 +3,9 @@
 //! Guards: a limit that is exceeded on a host that is not Envoy, and a module that starts where it
 //! cannot count.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use serde_json::json;
 
-use crate::envoy_host::{Filter, Numbers, Shared, SharedMap};
+use crate::envoy_host::{Filter, Numbers, Shared};
 
 const LIMIT: usize = 200;
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
@@ -22,7 +19,9 @@ fn policy() -> serde_json::Value {
 }
 
 fn map(numbers: Numbers) -> Shared {
-    Rc::new(RefCell::new(SharedMap { numbers, ..SharedMap::default() }))
+    let map = Shared::default();
+    map.borrow_mut().numbers = numbers;
+    map
 }
 
 /// The same in every run.

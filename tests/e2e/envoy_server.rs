@@ -205,6 +205,8 @@ pub struct Setup {
     pub breaker: Value,
     /// Its monotonic clock stands here, in nanoseconds, until the test sets it.
     pub clock_ns: Option<u64>,
+    /// How far its wall clock is ahead of that one.
+    pub wall_ns: u64,
     /// What else its bootstrap says.
     pub bootstrap: Value,
 }
@@ -221,6 +223,7 @@ impl Setup {
             origins: vec![],
             breaker: json!({}),
             clock_ns: None,
+            wall_ns: 0,
             bootstrap: json!({}),
         }
     }
@@ -273,6 +276,7 @@ impl Setup {
         let path = self.write(&dir, admin);
         if let Some(clock_ns) = self.clock_ns {
             set_clock(&dir, clock_ns);
+            fs::write(dir.path().join("wall"), self.wall_ns.to_le_bytes()).expect("written");
         }
         let server = self.spawn(&dir, &path);
         let ports: Vec<u16> = self.listeners.iter().map(|listener| listener.port).collect();

@@ -1,11 +1,12 @@
 //! What all workers of a map agree on before a policy counts in it: how the host numbers writes,
-//! and the key of the hash that places keys.
+//! the clock, and the key of the hash that places keys.
 //!
 //! Invariant: the worker that comes first writes it, and it stays as long as the host's map does. A
 //! client that does not know the seed cannot aim at a bucket.
 
 use tollgate_table::{LAYOUT_VERSION, Seed};
 
+use crate::clock::{self, Clocks};
 use crate::numbering::{self, NO_ANSWER, Numbering};
 use crate::proxy::Proxy;
 use crate::shared_data::{INSERT, Stored, Written};
@@ -33,6 +34,14 @@ impl Agreement {
     pub fn reach<H: Proxy>(host: &H) -> Result<Self, &'static str> {
         let token = host.random_seed().ok_or(NO_ANSWER)?;
         let numbering = numbering::probe(host, &token)?;
+        // Before the seed: a map with a seed and no offset has workers that know of none.
+        let has_seed = || !matches!(host.get(SEED), Stored::Absent);
+        let clocks = Clocks {
+            own: host.clock_offset(),
+            monotonic: host.monotonic(),
+            wall: host.wall_clock(),
+        };
+        host.set_clock_offset(clock::agree(host, clocks, has_seed).ok_or(NO_ANSWER)?);
         let (seed, is_new) = seed(host).ok_or(NO_ANSWER)?;
         Ok(Self { numbering, seed, is_new })
     }

@@ -9,11 +9,12 @@
 
 use core::ptr::null_mut;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Span, Timestamp};
 use tollgate_table::Seed;
 
 use crate::calls::{Calls, HttpCall, NotSent};
 use crate::facts::RequestSource;
+use crate::host_clock;
 use crate::memory;
 use crate::proxy::Proxy;
 use crate::reply::Reply;
@@ -35,7 +36,6 @@ const INFO_LEVEL: u32 = 2;
 const WARN_LEVEL: u32 = 3;
 const ERROR_LEVEL: u32 = 4;
 const CRITICAL_LEVEL: u32 = 5;
-const CLOCK_MONOTONIC: u32 = 1;
 
 #[link(wasm_import_module = "env")]
 unsafe extern "C" {
@@ -125,7 +125,6 @@ unsafe extern "C" {
 
 #[link(wasm_import_module = "wasi_snapshot_preview1")]
 unsafe extern "C" {
-    fn clock_time_get(clock: u32, precision: u64, nanos: *mut u64) -> u32;
     fn random_get(bytes: *mut u8, len: usize) -> u32;
 }
 
@@ -134,11 +133,20 @@ unsafe extern "C" {
 pub struct Host;
 
 impl Proxy for Host {
-    fn now(&self) -> Option<Timestamp> {
-        let mut nanos = 0;
-        // SAFETY: the host writes eight bytes to `nanos`.
-        let status = unsafe { clock_time_get(CLOCK_MONOTONIC, 1, &raw mut nanos) };
-        (status == OK).then_some(Timestamp::from_nanos(nanos))
+    fn monotonic(&self) -> Option<Timestamp> {
+        host_clock::monotonic()
+    }
+
+    fn wall_clock(&self) -> Option<Timestamp> {
+        host_clock::wall()
+    }
+
+    fn clock_offset(&self) -> Span {
+        host_clock::offset()
+    }
+
+    fn set_clock_offset(&self, offset: Span) {
+        host_clock::set_offset(offset);
     }
 
     fn random_seed(&self) -> Option<Seed> {

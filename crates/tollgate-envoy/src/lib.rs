@@ -1,8 +1,8 @@
 //! Tollgate as an Envoy HTTP filter: a proxy-wasm module.
 //!
-//! `abi` is what Envoy calls, `host` and `host_metrics` make every call to Envoy, `memory` counts
-//! what is taken; these exist in the wasm build alone. The rest runs over any `proxy` and is tested
-//! natively, from the top down:
+//! `abi` is what Envoy calls, `host`, `host_clock` and `host_metrics` make every call to Envoy,
+//! `memory` counts what is taken; these exist in the wasm build alone. The rest runs over any
+//! `proxy` and is tested natively, from the top down:
 //!
 //! - `filter`: contexts and their callbacks, with `flow`; `arrival`: a request's first decision;
 //!   `retry`: a request that waits; `pending_response`: what goes onto a response.
@@ -15,10 +15,10 @@
 //! - `enforce`: load, decide, commit by compare-and-swap, with `commit_stats` and `scratch` (what
 //!   a worker keeps between requests); `places`: the way to a key's bucket while tables grow;
 //!   `agreement`: what all workers of a map agree on, with `numbering` (whether the host can be
-//!   counted with); `extents`: how far tables reach; `directories`: what quotas their records are
-//!   of; `repeated`: denials from memory, with `denial_cache` (what this worker saw denied) and
-//!   `final_denials` (what may be repeated); `guesses`: what it wrote last, which need not be
-//!   read; `waiting`: those who wait; `timer`: the host's, for all who want to be called.
+//!   counted with) and `clock`; `extents`: how far tables reach; `directories`: what quotas their
+//!   records are of; `repeated`: denials from memory, with `denial_cache` (what this worker saw
+//!   denied) and `final_denials` (what may be repeated); `guesses`: what it wrote last, which need
+//!   not be read; `waiting`: those who wait; `timer`: the host's, for all who want to be called.
 //! - `given`: what a configuration is; `document`: what is compiled here. Without the feature
 //!   `document`, which makes the slim module, only what was compiled before is read, and `unread`
 //!   stands where `follow` does.
@@ -42,6 +42,8 @@
 mod abi;
 #[cfg(target_arch = "wasm32")]
 mod host;
+#[cfg(target_arch = "wasm32")]
+mod host_clock;
 #[cfg(target_arch = "wasm32")]
 mod host_metrics;
 #[cfg(target_arch = "wasm32")]
@@ -97,6 +99,7 @@ mod waiting;
 
 pub mod calls;
 pub mod claims;
+pub mod clock;
 pub mod commit_stats;
 pub mod config;
 pub mod counters;

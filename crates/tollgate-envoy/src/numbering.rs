@@ -39,7 +39,7 @@ const ONE_SEQUENCE: [u8; 1] = [2];
 const UNPROVED: [u8; 1] = [3];
 
 /// Probes until one is not disturbed: each disturbance means that another worker probes.
-const TRIES: u32 = 32;
+const TRIES: u32 = 8;
 
 /// Why nothing can be counted on a host that does not answer.
 pub const NO_ANSWER: &str = "the host gives no random seed or no shared data";

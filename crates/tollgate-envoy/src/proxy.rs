@@ -4,7 +4,7 @@
 //! the calls; tests run the same filter on hosts that fail, answer nonsense and call back in the
 //! middle of a call. Deliberately absent: what is decided by what the host says.
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Span, Timestamp};
 use tollgate_table::Seed;
 
 use crate::calls::Calls;
@@ -15,9 +15,18 @@ use crate::shared_data::SharedData;
 
 /// The host of this filter, cheap to copy.
 pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
-    /// The monotonic clock: immune to steps of the wall clock; the state dies with the process
-    /// anyway.
-    fn now(&self) -> Option<Timestamp>;
+    /// The clock that decides: the monotonic one and the offset of `clock`.
+    fn now(&self) -> Option<Timestamp> {
+        Some(self.monotonic()?.saturating_add(self.clock_offset()))
+    }
+    /// The monotonic clock, which no step of the wall clock moves.
+    fn monotonic(&self) -> Option<Timestamp>;
+    /// The wall clock, from 1970. It is read once in the life of a process.
+    fn wall_clock(&self) -> Option<Timestamp>;
+    /// The offset of this virtual machine; zero before one is set.
+    fn clock_offset(&self) -> Span;
+    /// Sets it.
+    fn set_clock_offset(&self, offset: Span);
     /// Random bytes that no client can guess.
     fn random_seed(&self) -> Option<Seed>;
     /// The plugin's configuration; empty when there is none.

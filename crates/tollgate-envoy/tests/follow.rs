@@ -150,9 +150,19 @@ impl Counters for Host {
 }
 
 impl Proxy for Host {
-    fn now(&self) -> Option<Timestamp> {
+    fn monotonic(&self) -> Option<Timestamp> {
         Some(self.0.process.now.get())
     }
+
+    fn wall_clock(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn clock_offset(&self) -> Span {
+        Span::ZERO
+    }
+
+    fn set_clock_offset(&self, _offset: Span) {}
 
     fn random_seed(&self) -> Option<Seed> {
         let random = &self.0.process.random;

@@ -12,7 +12,7 @@ mod host_map;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Span, Timestamp};
 use tollgate_envoy::calls::{Calls, HttpCall, NotSent};
 use tollgate_envoy::counters::Counters;
 use tollgate_envoy::facts::RequestSource;
@@ -52,6 +52,7 @@ struct World {
     faults: Cell<u64>,
     now_ns: Cell<u64>,
     has_clock: Cell<bool>,
+    offset: Cell<Span>,
     is_short: Cell<bool>,
     is_unreachable: Cell<bool>,
     shared: RefCell<HostMap>,
@@ -214,7 +215,7 @@ impl Counters for Hostile {
 }
 
 impl Proxy for Hostile {
-    fn now(&self) -> Option<Timestamp> {
+    fn monotonic(&self) -> Option<Timestamp> {
         if self.fails() || !self.0.has_clock.get() {
             return None;
         }
@@ -222,6 +223,18 @@ impl Proxy for Hostile {
             self.0.random.below(if self.0.random.one_in(4) { 2_000_000_000 } else { 50_000 });
         self.0.now_ns.set(self.0.now_ns.get() + step);
         Some(Timestamp::from_nanos(self.0.now_ns.get()))
+    }
+
+    fn wall_clock(&self) -> Option<Timestamp> {
+        (!self.fails()).then(|| Timestamp::from_nanos(self.0.random.next()))
+    }
+
+    fn clock_offset(&self) -> Span {
+        self.0.offset.get()
+    }
+
+    fn set_clock_offset(&self, offset: Span) {
+        self.0.offset.set(offset);
     }
 
     fn random_seed(&self) -> Option<Seed> {
@@ -343,6 +356,7 @@ fn world(seed: u64, faults: u64, policies: Vec<String>) -> (Rc<Filter<Hostile>>,
         faults: Cell::new(faults),
         now_ns: Cell::new(1),
         has_clock: Cell::new(true),
+        offset: Cell::default(),
         is_short: Cell::new(false),
         is_unreachable: Cell::new(false),
         shared: RefCell::default(),

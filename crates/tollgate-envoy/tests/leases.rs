@@ -174,12 +174,22 @@ impl Counters for Host {
 }
 
 impl Proxy for Host {
-    fn now(&self) -> Option<Timestamp> {
+    fn monotonic(&self) -> Option<Timestamp> {
         // No two looks at a clock show the same.
         let now = self.world.now.get().saturating_add(Span::from_nanos(100));
         self.world.now.set(now);
         Some(now)
     }
+
+    fn wall_clock(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn clock_offset(&self) -> Span {
+        Span::ZERO
+    }
+
+    fn set_clock_offset(&self, _offset: Span) {}
 
     fn random_seed(&self) -> Option<Seed> {
         self.world.random.set(self.world.random.get() + 1);

@@ -1,9 +1,10 @@
 //! A library to preload into a server (`LD_PRELOAD`): its monotonic clock is what the test says.
 //!
 //! The time stands in the file `clock` of the server's working directory: eight bytes, nanoseconds,
-//! little-endian, read at every call. The wall clock is the machine's and as much more as the file
-//! `wall` says, in nanoseconds, signed. A shipped filter has no way to be told the time, and needs
-//! none: this stands in for the C library below an unchanged Envoy, or an unchanged Redis.
+//! little-endian, read at every call. The wall clock is the machine's, or that of the file `clock`
+//! if there are both files, and as much more as the file `wall` says, in nanoseconds, signed. A
+//! shipped filter has no way to be told the time, and needs none: this stands in for the C library
+//! below an unchanged Envoy, or an unchanged Redis.
 //!
 //! Invariant: nothing here allocates, because an allocator may ask for the time. A process without
 //! such files has the machine's clocks. Not for timed waits in the kernel, which know the
@@ -33,7 +34,13 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, out: *mut timespec) -> 
             | libc::CLOCK_MONOTONIC_RAW
             | libc::CLOCK_BOOTTIME
     );
-    match given().filter(|_| is_monotonic) {
+    let is_wall = matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE);
+    let more = if is_wall { read(&WALL, c"wall").map(i64::from_le_bytes) } else { None };
+    let set = given().and_then(|ns| match more {
+        Some(more) => ns.checked_add_signed(more),
+        None => Some(ns).filter(|_| is_monotonic),
+    });
+    match set {
         Some(ns) => {
             let part = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
             let time = timespec { tv_sec: part(ns / SECOND_NS), tv_nsec: part(ns % SECOND_NS) };
@@ -44,11 +51,10 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, out: *mut timespec) -> 
         None => {
             // SAFETY: the call that the C library makes, with the arguments it was given.
             let status = unsafe { libc::syscall(libc::SYS_clock_gettime, clock, out) };
-            let is_wall = matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE);
-            if let (true, 0, Some(more)) = (is_wall, status, read(&WALL, c"wall")) {
+            if let (0, Some(more)) = (status, more) {
                 // SAFETY: the system has just written it.
                 let time = unsafe { out.read() };
-                let ns = time.tv_sec * SECOND_NS as i64 + time.tv_nsec + i64::from_le_bytes(more);
+                let ns = time.tv_sec * SECOND_NS as i64 + time.tv_nsec + more;
                 let second = SECOND_NS as i64;
                 let moved =
                     timespec { tv_sec: ns.div_euclid(second), tv_nsec: ns.rem_euclid(second) };
