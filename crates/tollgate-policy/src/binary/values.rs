@@ -131,6 +131,7 @@ variants!(Cost {
     0 => Fixed(cost: u64),
     1 => Header { name: HeaderName, default: u64, max: u64, repeated: Option<Repeated> },
     2 => ContentLengthPer(bytes: u64),
+    3 => Reported,
 } if |cost| cost.is_one());
 
 variants!(Charging { 0 => Request, 1 => Response(by: ResponseChargeDoc), });

@@ -10,6 +10,7 @@ mod parts;
 pub(crate) mod plugin;
 mod public;
 mod quotas;
+mod reported;
 mod settings;
 mod subsumption;
 pub(crate) mod tenant;

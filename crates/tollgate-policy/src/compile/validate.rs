@@ -11,7 +11,7 @@ use core::cell::Cell;
 use tollgate_core::Span;
 
 use crate::compile::subsumption::{MAX_COMPARED, implies};
-use crate::compile::together;
+use crate::compile::{reported, together};
 use crate::document::action::Action;
 use crate::document::charging::Charging;
 use crate::document::client_ip::Source;
@@ -62,6 +62,7 @@ pub(super) fn errors(document: &Document, surface: &Traits, root: &At<'_>) {
         key_errors(rule, document, surface, &at.field("key"));
         scope_errors(rule, surface, &at);
         shards_errors(rule, &at.field("shards"));
+        reported::errors(rule, &at);
         for (name, conditions) in [("when", &rule.when), ("unless", &rule.unless)] {
             if let Some(conditions) = conditions {
                 need_errors(conditions, document, surface, &at.field(name));

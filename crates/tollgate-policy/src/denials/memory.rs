@@ -18,7 +18,7 @@ use crate::denials::table::{Entry, Table};
 use crate::denials::trust::{FRESH, can_be_settled, is_final};
 use crate::pipeline::counted::Counted;
 use crate::pipeline::partitions::{Failure, Status};
-use crate::pipeline::plan::{AppliedRule, Due, Plan};
+use crate::pipeline::plan::{AppliedRule, Plan};
 use crate::pipeline::remote::marks::block;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
@@ -244,7 +244,7 @@ impl Denials {
             Recalled::Refused => self.leave(policy, plan, now, beyond),
             Recalled::Admitted if !is_refused_anyway => {
                 self.each_remembered(policy, plan, (now, beyond), |counted, (at, _), applied| {
-                    let is_due = matches!(applied.due, Due::Now | Due::Held);
+                    let is_due = applied.is_charged_now();
                     if is_due && counted.decisions.iter().all(Decision::is_admitted) {
                         counted.charge(at, applied.cost);
                     }

@@ -32,6 +32,8 @@ pub(crate) enum Cost {
     },
     /// One unit per this many bytes of body announced, rounded up, at least 1.
     ContentLengthPer(u64),
+    /// What a descriptor's hits report: used already, and recorded whether or not it fits.
+    Reported,
 }
 
 impl Cost {
@@ -40,6 +42,7 @@ impl Cost {
         let units = 1..=MAX_COST;
         match self {
             Self::Fixed(cost) | Self::ContentLengthPer(cost) => units.contains(cost),
+            Self::Reported => true,
             Self::Header { name: _, default, max, repeated } => {
                 (1..=*max).contains(default)
                     && units.contains(max)
@@ -71,6 +74,9 @@ record! {
     }
 }
 
+/// How a document writes a cost that is reported.
+const REPORTED: &str = "reported";
+
 /// A number of quota units, 1 to 1,000,000,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Units(u64);
@@ -90,6 +96,7 @@ impl FromNode for Cost {
     fn read(node: &Node, at: &At<'_>) -> Option<Self> {
         match node {
             Node::Integer(_) | Node::OtherNumber(_) => Units::read(node, at).map(|n| Self::Fixed(n.0)),
+            Node::Text(text) if text == REPORTED => Some(Self::Reported),
             Node::Object(fields) if fields.iter().any(|(name, _)| name == "content_length_per") => {
                 LengthCostDoc::read(node, at).map(|doc| Self::ContentLengthPer(doc.content_length_per.0))
             }
@@ -107,10 +114,12 @@ impl FromNode for Cost {
             }
             _ => at.wrong(
                 node,
-                "a cost; use a number, {\"header\": name, \"max\": n} or {\"content_length_per\": n}",
+                "a cost; use a number, {\"header\": name, \"max\": n}, {\"content_length_per\": n} or \"reported\"",
             ),
         }
     }
 
-    schema!({"anyOf": [Units::schema(), HeaderCostDoc::schema(), LengthCostDoc::schema()]});
+    schema!({"anyOf": [
+        Units::schema(), {"const": REPORTED}, HeaderCostDoc::schema(), LengthCostDoc::schema()
+    ]});
 }

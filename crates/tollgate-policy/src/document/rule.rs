@@ -42,7 +42,7 @@ record! {
         on_missing: Option<OnMissing>,
         /// Layered quotas, admitted all or none.
         quotas: Vec<Lenient<QuotaDoc>>,
-        /// What one request costs; 1 by default.
+        /// What one request costs, or "reported": what a descriptor reports; 1 by default.
         cost: Option<Cost>,
         /// When a request is charged; "request" by default.
         charge: Option<Charging>,

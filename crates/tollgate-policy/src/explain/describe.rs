@@ -87,7 +87,10 @@ impl Policy {
                 },
             ),
             cost: cost(&rule.cost),
-            charge: charging(&rule.charging),
+            charge: match rule.is_reported() {
+                true => "when they are reported, whatever is decided".to_owned(),
+                false => charging(&rule.charging),
+            },
             mode: mode(rule.mode),
             action: action(self, &rule.action),
             on_failure: match rule.on_failure {
@@ -192,6 +195,7 @@ fn cost(cost: &Cost) -> String {
             let which = repeated.map_or("", Repeated::in_words);
             format!("header {}{which}, at most {max}; without it {default}", name.0)
         }
+        Cost::Reported => "the hits of a descriptor".to_owned(),
         Cost::ContentLengthPer(bytes) => {
             format!("1 unit for every {bytes} bytes of content-length, at least 1")
         }

@@ -122,7 +122,7 @@ impl Policy {
         }
         let by = Reader::Cost(i);
         match &rule.cost {
-            Cost::Fixed(_) => {}
+            Cost::Fixed(_) | Cost::Reported => {}
             Cost::Header { name, .. } => reads.push(Read { by, fact: Fact::Header(&name.0) }),
             Cost::ContentLengthPer(_) => {
                 reads.push(Read { by, fact: Fact::Header("content-length") });

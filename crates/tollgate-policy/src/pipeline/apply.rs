@@ -191,6 +191,7 @@ impl Rule {
     /// When a request is charged.
     const fn due(&self) -> Due {
         match &self.charging {
+            Charging::Request if matches!(self.cost, Cost::Reported) => Due::Reported,
             Charging::Request => Due::Now,
             Charging::Response(charge) if charge.reserves() => Due::Held,
             Charging::Response(_) => Due::Later,
@@ -265,6 +266,7 @@ impl Cost {
         };
         Ok(match self {
             Self::Fixed(cost) => *cost,
+            Self::Reported => 1, // for each hit
             Self::Header { name, default, max, repeated } => {
                 let repeated = Repeated::of_one(*repeated, request.settings.repeated);
                 number(&name.0, repeated)?.unwrap_or(*default).clamp(1, *max)

@@ -67,6 +67,15 @@ impl<Q: Counter> Counted<'_, Q> {
         });
     }
 
+    /// Records `units` that were used already. Quotas that admitted one unit before say what is left
+    /// now, the others for how long one is denied now.
+    pub(crate) fn report(&mut self, now: Timestamp, units: u64) {
+        self.each(|limiter, state, decision| {
+            limiter.debit(state, units, now);
+            *decision = limiter.peek(state, now, u64::from(!decision.is_admitted()));
+        });
+    }
+
     /// Takes `cost` that was charged `at` out of the states at `now`, as the decisions say, and
     /// leaves everything else as it is: so that it can be taken out of newer states once more.
     /// False when a place that was waited for stays taken: a `leaky-queue` takes back its last one

@@ -46,7 +46,7 @@ impl Plan {
     pub fn look(&mut self, policy: &Policy, now: Timestamp) {
         self.each_partition(|partition| {
             partition.peek(policy, now);
-            partition.record(policy, now, false);
+            partition.leave(policy, now);
         });
     }
 
@@ -189,7 +189,7 @@ impl PartitionMut<'_> {
         let (Some(applied), None) = (counted.next(), counted.next()) else { return None };
         let rule = policy.rules.get(usize::from(applied.rule))?;
         let set = policy.applied_set(applied)?;
-        let is_charged_now = matches!(applied.due, Due::Now | Due::Held);
+        let is_charged_now = applied.is_charged_now();
         let ([quota], true, None) = (&*set.quotas, is_charged_now, rule.longest_wait()) else {
             return None;
         };
@@ -220,7 +220,7 @@ impl PartitionMut<'_> {
             let rule = policy.rules.get(usize::from(applied.rule));
             let longest = rule.and_then(Rule::longest_wait);
             if let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions) {
-                counted.look(now, applied.cost, longest);
+                counted.look(now, applied.decided_cost(), longest);
             }
             admitted &= !(applied.binding && denies(applied, policy, decisions));
         }
@@ -241,8 +241,17 @@ impl PartitionMut<'_> {
                 stored.status = Status::Charged;
                 continue;
             }
+            if applied.reports() {
+                applied.charged = None; // so nothing takes it back
+                if let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions)
+                {
+                    counted.report(now, applied.cost);
+                    stored.status = Status::Charged;
+                }
+                continue;
+            }
             let charged =
-                admitted && applied.due != Due::Later && !denies(applied, policy, decisions);
+                admitted && applied.is_charged_now() && !denies(applied, policy, decisions);
             applied.charged = charged.then_some(now);
             if charged {
                 stored.status = Status::Charged;
@@ -252,6 +261,21 @@ impl PartitionMut<'_> {
                 (Some(mut counted), true) => counted.charge(now, applied.cost),
                 (Some(mut counted), false) => counted.leave(now),
                 (None, _) => {}
+            }
+        }
+    }
+
+    /// Charges nothing, and says what the quotas have left. The denials stay as they are.
+    fn leave(&mut self, policy: &Policy, now: Timestamp) {
+        let Self { index, stored, applied, decisions, .. } = self;
+        if !stored.status.is_loaded() {
+            return;
+        }
+        stored.status = Status::Uncharged;
+        for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
+            applied.charged = None;
+            if let Some(mut counted) = counted_in(policy, applied, &mut stored.value, decisions) {
+                counted.leave(now);
             }
         }
     }

@@ -179,6 +179,12 @@ impl<'p> Partition<'p> {
         !self.has_failed() && self.rules().any(|applied| applied.charged.is_some())
     }
 
+    /// True when units were used that are recorded here whatever is decided.
+    #[must_use]
+    pub fn reports(&self) -> bool {
+        self.rules().any(AppliedRule::reports)
+    }
+
     /// True when a settled plan has charges of it to take back, or held units that are used. It is
     /// committed once: taken back twice, too many requests are allowed.
     #[must_use]

@@ -135,6 +135,10 @@ pub(crate) enum Due {
     GivenBack,
     /// Never: what was held is used, and its quotas are to know.
     Used,
+    /// It was used already: the cost is recorded when it is decided, whatever this rule or another
+    /// one says, and never taken back. What is decided is whether one unit would have fitted
+    /// before; with a cost of 0 that is all.
+    Reported,
 }
 
 impl Due {
@@ -142,7 +146,7 @@ impl Due {
     pub(crate) const fn is_settled(self) -> bool {
         match self {
             Self::GivenBack | Self::Used => true,
-            Self::Now | Self::Held | Self::Later => false,
+            Self::Now | Self::Held | Self::Later | Self::Reported => false,
         }
     }
 }
@@ -151,6 +155,21 @@ impl AppliedRule {
     /// True when the request lacks a part of its key, which it refuses such requests for.
     const fn is_without_key(&self) -> bool {
         self.partition.is_none() && self.malformed.is_none()
+    }
+
+    /// True when it is charged when it is admitted.
+    pub(crate) const fn is_charged_now(&self) -> bool {
+        matches!(self.due, Due::Now | Due::Held)
+    }
+
+    /// True when units were used that are to be recorded whatever is decided.
+    pub(crate) fn reports(&self) -> bool {
+        self.due == Due::Reported && self.cost > 0
+    }
+
+    /// The cost that is decided on.
+    pub(crate) fn decided_cost(&self) -> u64 {
+        if self.due == Due::Reported { 1 } else { self.cost }
     }
 
     /// True when partition `i` is where it counts.
@@ -226,8 +245,16 @@ impl Plan {
         self.applied.iter().any(|applied| match applied.due {
             Due::Later => true,
             Due::Held => applied.charged.is_some(),
-            Due::Now | Due::GivenBack | Due::Used => false,
+            Due::Now | Due::GivenBack | Due::Used | Due::Reported => false,
         })
+    }
+
+    /// True when a rule that applies is reported units that were used already
+    /// (`"cost": "reported"`): they are recorded whatever is decided, so decide the plan once, and
+    /// let nothing wait.
+    #[must_use]
+    pub fn reports(&self) -> bool {
+        self.applied.iter().any(AppliedRule::reports)
     }
 
     /// The tenant that the request is of, as its canonical bytes, when a rule applies to it: ask
@@ -277,6 +304,9 @@ impl Plan {
             |applied: &AppliedRule| applied.partition.is_none(),
         ] {
             if self.applied.iter().any(|applied| applied.binding && is_kept(applied)) {
+                if self.reports() {
+                    break; // a refusal by another rule records what was used all the same
+                }
                 self.applied.retain(is_kept);
                 self.partitions.clear();
                 break;

@@ -143,6 +143,13 @@ impl Rule {
         matches!(self.cost, Cost::Fixed(_))
     }
 
+    /// True when descriptors report what was used already (`"cost": "reported"`): their hits are
+    /// recorded whatever is decided.
+    #[must_use]
+    pub const fn is_reported(&self) -> bool {
+        matches!(self.cost, Cost::Reported)
+    }
+
     /// True when a request that goes on and is answered with `status` is charged in the end; `None`
     /// is one whose client left before there was a response.
     #[must_use]

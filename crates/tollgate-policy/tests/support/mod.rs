@@ -28,6 +28,7 @@ pub struct Request {
     pub domain: Option<&'static str>,
     pub entries: Descriptor,
     pub beside: Vec<Descriptor>,
+    pub hits: Option<u64>,
 }
 
 /// A descriptor as a test writes it: keys and values.
@@ -93,6 +94,9 @@ impl Facts for Request {
     }
     fn beside(&self, other: usize, index: usize) -> Option<Entry<'_>> {
         self.beside.get(other)?.get(index).map(entry)
+    }
+    fn hits(&self) -> Option<u64> {
+        self.hits
     }
 }
 

@@ -9,8 +9,8 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use crate::pipeline::plan::Due;
 use crate::pipeline::remote::wire::{
-    BINDING, GIVEN_BACK, LATER, LEASES, MAGIC, QUIET, Reader, SETTLE, SETTLES, STRICT, TELL, UNDER,
-    UNTOLD, USED, WAITS, WireError,
+    BINDING, GIVEN_BACK, LATER, LEASES, MAGIC, QUIET, REPORTED, Reader, SETTLE, SETTLES, STRICT,
+    TELL, UNDER, UNTOLD, USED, WAITS, WireError,
 };
 use crate::policy::stored_set::StoredSet;
 
@@ -55,6 +55,11 @@ pub(crate) struct AskedRule<'b> {
 }
 
 impl AskedRule<'_> {
+    /// The cost that is decided on.
+    pub(crate) fn decided_cost(&self) -> u64 {
+        if self.due == Due::Reported { 1 } else { self.cost }
+    }
+
     /// What its rule and tier are known by.
     pub(crate) fn stable_id(&self) -> u64 {
         self.parameters.first_chunk().map_or(0, |id| u64::from_le_bytes(*id))
@@ -130,6 +135,7 @@ impl<'b> Asked<'b> {
         let (due, charged) = match flags & !(BINDING | WAITS) {
             0 => (Due::Now, None),
             LATER => (Due::Later, None),
+            REPORTED => (Due::Reported, None),
             GIVEN_BACK => (Due::GivenBack, Some(Timestamp::from_nanos(bytes.u64()?))),
             USED => (Due::Used, Some(Timestamp::from_nanos(bytes.u64()?))),
             _ => return Err(WireError::Malformed),

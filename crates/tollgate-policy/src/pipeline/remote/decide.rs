@@ -26,7 +26,7 @@ impl Counts {
         self.each(asked, |kept, rule, decisions| {
             // What was decided on a charge is needed to take it back.
             if !rule.due.is_settled() && kept.parameters == rule.parameters {
-                kept.look(decisions, now, rule.cost, rule.longest);
+                kept.look(decisions, now, rule.decided_cost(), rule.longest);
                 if let Some(until) = rule.blocked_until {
                     block(decisions, until.since(now));
                 }
@@ -46,6 +46,14 @@ impl Counts {
                     kept.counted(decisions).settle(at, rule.cost, used, now);
                     is_changed = true;
                 }
+                return;
+            }
+            if rule.due == Due::Reported {
+                kept.counted(decisions).report(now, rule.cost);
+                if let Some(until) = rule.blocked_until {
+                    block(decisions, until.since(now));
+                }
+                is_changed = true;
                 return;
             }
             let is_charged = admitted && rule.due == Due::Now && !denies(decisions);

@@ -58,7 +58,8 @@ impl Asked<'_> {
         self.rules.iter().any(|rule| {
             let mut own = decisions.by_ref().take(rule.quotas);
             // To the end, so that the next rule finds its own.
-            let is_used_up = own.by_ref().filter(|d| is_used_up(d, rule.cost)).count() > 0;
+            let is_used_up =
+                own.by_ref().filter(|d| is_used_up(d, rule.decided_cost())).count() > 0;
             rule.binding && is_used_up
         })
     }
@@ -147,7 +148,7 @@ impl<'p> Partition<'p> {
     /// True when this rule would refuse the same request if it came once more now.
     pub(crate) fn uses_up(&self, policy: &Policy, applied: &AppliedRule) -> bool {
         let mut decisions = self.decisions_of(policy, applied);
-        applied.binding && decisions.any(|decision| is_used_up(decision, applied.cost))
+        applied.binding && decisions.any(|decision| is_used_up(decision, applied.decided_cost()))
     }
 }
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::{AppliedRule, Due};
 use crate::pipeline::remote::wire::{
-    BINDING, GIVEN_BACK, LATER, MAGIC, SETTLES, STRICT, TELL, UNDER, USED, WAITS,
+    BINDING, GIVEN_BACK, LATER, MAGIC, REPORTED, SETTLES, STRICT, TELL, UNDER, USED, WAITS,
 };
 use crate::policy::compiled::Policy;
 use crate::policy::rule::Rule;
@@ -36,13 +36,24 @@ impl Partition<'_> {
         self.write_request(policy, SETTLES, 0, out);
     }
 
+    /// The same for a request that is refused: it records what [was used](crate::Plan::reports)
+    /// already, and only says what it would decide of the rest.
+    pub fn report_request(&self, policy: &Policy, out: &mut Vec<u8>) {
+        self.write_head(policy, 0, out);
+        for applied in self.rules() {
+            let due = if applied.reports() { REPORTED } else { LATER };
+            self.write_rule(policy, applied, due, out);
+        }
+    }
+
     /// The request with these flags, and those on every rule beside the rule's own.
     fn write_request(&self, policy: &Policy, flags: u8, of_each: u8, out: &mut Vec<u8>) {
         self.write_head(policy, flags, out);
         for applied in self.rules() {
             let due = match applied.due {
                 Due::Now | Due::Held => 0,
-                Due::Later => LATER,
+                Due::Reported if applied.reports() && of_each & LATER == 0 => REPORTED,
+                Due::Later | Due::Reported => LATER,
                 Due::GivenBack => GIVEN_BACK,
                 Due::Used => USED,
             };
@@ -79,7 +90,8 @@ impl Partition<'_> {
         let waits = if longest.is_some() { WAITS } else { 0 };
         out.push(binding | waits | due);
         out.extend(policy.stable_id_of(applied.rule).to_le_bytes());
-        out.extend(applied.cost.to_le_bytes());
+        let cost = if due & REPORTED == 0 { applied.decided_cost() } else { applied.cost };
+        out.extend(cost.to_le_bytes());
         if let Some(longest) = longest {
             out.extend(longest.as_nanos().to_le_bytes());
         }

@@ -7,7 +7,7 @@
 //! response brought about, 4: no states are told, 8: it was planned with an entry of its tenant,
 //! 16: the states are told in any case, 32: none are, but blocks); with the flag 8 the entry's
 //! revision `u64`, 0 for none; then per rule: flags `u8` (1 binding, 2 charged later, 4 given
-//! back, 8 waits at most, 16 held and used), the stable identity of the rule `u64`, cost `u64`, with the flag 8 the
+//! back, 8 waits at most, 16 held and used, 32 reported), the stable identity of the rule `u64`, cost `u64`, with the flag 8 the
 //! longest wait `u64`, the parameters of its quotas ([`StoredSet`](crate::StoredSet)), and with
 //! the flag 4 or 16, for a charge that is to be taken back or was held: its time `u64` and per
 //! quota its delay `u64`.
@@ -55,7 +55,7 @@ pub(crate) const BINDING: u8 = 1;
 pub(crate) const LATER: u8 = 2;
 pub(crate) const GIVEN_BACK: u8 = 4;
 pub(crate) const WAITS: u8 = 8;
-pub(crate) const USED: u8 = 16;
+//! back, 8 waits at most, 16 held and used, 32 reported), the stable identity of the rule `u64`, cost `u64`, with the flag 8 the
 
 /// What a reply begins with.
 pub(crate) const DECIDED: u8 = 0;
