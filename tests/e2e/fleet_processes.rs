@@ -17,6 +17,8 @@ mod fleet_cluster;
 mod fleet_losses;
 #[path = "fleet_replicas.rs"]
 mod fleet_replicas;
+#[path = "fleet_reported.rs"]
+mod fleet_reported;
 #[path = "fleet_settle.rs"]
 mod fleet_settle;
 #[path = "fleet_whole.rs"]

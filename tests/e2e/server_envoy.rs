@@ -14,11 +14,11 @@ use tollgate_e2e::process::{self, Server, TempDir, wait_until};
 use tollgate_e2e::server::{Setup, TollgateServer};
 
 const EXT_AUTHZ: &str = include_str!("../../fleet/envoy-ext-authz.yaml");
-const RATE_LIMIT: &str = include_str!("../../fleet/envoy-ratelimit.yaml");
+pub const RATE_LIMIT: &str = include_str!("../../fleet/envoy-ratelimit.yaml");
 const POLICY: &str = include_str!("../../fleet/policy.json");
 const POLICY_OF_DESCRIPTORS: &str = include_str!("../../fleet/policy-ratelimit.json");
 
-/// Answers `hello`, and says which mark the request had.
+/// Answers `hello`, and says which mark the request had, and that it took 300 tokens.
 const ORIGIN: &str = r#"  listeners:
     - name: origin
       address: { socket_address: { address: 127.0.0.1, port_value: ORIGIN } }
@@ -31,6 +31,7 @@ const ORIGIN: &str = r#"  listeners:
                 route_config:
                   response_headers_to_add:
                     - header: { key: x-seen, value: "%REQ(X-OVER)%" }
+                    - header: { key: x-tokens, value: "300" }
                   virtual_hosts:
                     - name: all
                       domains: ["*"]
@@ -44,7 +45,7 @@ const ORIGIN: &str = r#"  listeners:
 "#;
 
 /// Envoy in front of an origin.
-struct Envoy {
+pub struct Envoy {
     server: Server,
     port: u16,
     _dir: TempDir,
@@ -52,7 +53,7 @@ struct Envoy {
 
 impl Envoy {
     /// A shipped configuration with this machine's ports.
-    fn start(config: &str, tollgate: u16) -> Self {
+    pub fn start(config: &str, tollgate: u16) -> Self {
         let (dir, port, origin) =
             (TempDir::new("envoy"), process::free_port(), process::free_port());
         let mut text = config.to_owned();
@@ -86,7 +87,12 @@ impl Envoy {
         Self { server, port, _dir: dir }
     }
 
-    fn send(&self, request: &Request) -> Response {
+    /// Where it listens.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn send(&self, request: &Request) -> Response {
         Client::connect(self.port).send(request)
     }
 }

@@ -20,10 +20,21 @@ pub struct RateLimitRequest {
 pub struct RateLimitDescriptor {
     #[prost(message, repeated, tag = "1")]
     pub entries: Vec<Pair>,
+    #[prost(message, optional, tag = "2")]
+    pub limit: Option<LimitOfDescriptor>,
     #[prost(message, optional, tag = "3")]
     pub hits_addend: Option<Wrapped>,
     #[prost(bool, tag = "4")]
     pub is_negative_hits: bool,
+}
+
+/// A limit that a descriptor brings.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct LimitOfDescriptor {
+    #[prost(uint32, tag = "1")]
+    pub requests_per_unit: u32,
+    #[prost(int32, tag = "2")]
+    pub unit: i32,
 }
 
 /// Two texts: an entry of a descriptor, or of a map.
@@ -243,5 +254,5 @@ pub struct HealthCheckResponse {
 pub fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
     let pair = |(key, value): &(&str, &str)| Pair { key: (*key).into(), value: (*value).into() };
     let entries = entries.iter().map(pair).collect();
-    RateLimitDescriptor { entries, hits_addend: None, is_negative_hits: false }
+    RateLimitDescriptor { entries, limit: None, hits_addend: None, is_negative_hits: false }
 }

@@ -3,11 +3,12 @@
 //! Invariant: nothing without end: descriptors, and the entries of each, are counted while they
 //! are read, and what is beyond a limit is refused by its name. Values are as long as a message,
 //! because clients write them: an error opens Envoy's filter unless it is told otherwise, so no
-//! client may bring one about. Deliberately absent: a descriptor's own `limit`, which is the
-//! policy's to say.
+//! client may bring one about. A descriptor's own `limit` is read so that it can be named, and
+//! decides nothing: limits are the policy's to say.
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
 use crate::header_value;
@@ -42,6 +43,44 @@ pub struct Descriptor<'a> {
     pub entries: Vec<(&'a [u8], &'a [u8])>,
     /// How many hits it is: its own `hits_addend`, else the request's, else 1. 0 only looks.
     pub hits: u64,
+    /// A limit that the descriptor brings, which decides nothing.
+    pub ignored_limit: Option<IgnoredLimit>,
+}
+
+/// A limit that a descriptor brings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IgnoredLimit {
+    requests_per_unit: u64,
+    unit: u64,
+}
+
+impl IgnoredLimit {
+    fn read(message: &[u8]) -> Result<Self, Malformed> {
+        let mut limit = Self::default();
+        for field in Fields::of(message) {
+            match field? {
+                (1, value) => limit.requests_per_unit = value.number()?,
+                (2, value) => limit.unit = value.number()?,
+                _ => {}
+            }
+        }
+        Ok(limit)
+    }
+}
+
+impl fmt::Display for IgnoredLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.unit {
+            1 => "second",
+            2 => "minute",
+            3 => "hour",
+            4 => "day",
+            5 => "month",
+            6 => "year",
+            _ => "unknown unit",
+        };
+        write!(f, "{} per {unit}", self.requests_per_unit)
+    }
 }
 
 impl<'a> RateLimitRequest<'a> {
@@ -69,20 +108,17 @@ impl<'a> RateLimitRequest<'a> {
         if descriptors.is_empty() {
             return Err(Status::invalid("descriptors: is empty; send at least one"));
         }
-        let hits_of = |own: Option<u64>| own.unwrap_or(addend.max(1));
-        let descriptors = descriptors.into_iter().map(|(entries, own)| {
-            let hits = hits_of(own);
-            Descriptor { entries, hits }
+        let descriptors = descriptors.into_iter().map(|(descriptor, own)| {
+            let hits = own.unwrap_or(addend.max(1));
+            Descriptor { hits, ..descriptor }
         });
         Ok(Self { domain, descriptors: descriptors.collect() })
     }
 }
 
-/// The entries of a descriptor, and its own hits.
-type Entries<'a> = (Vec<(&'a [u8], &'a [u8])>, Option<u64>);
-
-fn descriptor(message: &[u8], index: usize) -> Result<Entries<'_>, Status> {
-    let (mut entries, mut own) = (Vec::new(), None);
+/// A descriptor without hits, and its own hits.
+fn descriptor(message: &[u8], index: usize) -> Result<(Descriptor<'_>, Option<u64>), Status> {
+    let (mut entries, mut own, mut ignored_limit) = (Vec::new(), None, None);
     for field in Fields::of(message) {
         match field? {
             (1, value) => {
@@ -93,6 +129,7 @@ fn descriptor(message: &[u8], index: usize) -> Result<Entries<'_>, Status> {
                 }
                 entries.push(entry(value.bytes()?)?);
             }
+            (2, value) => ignored_limit = Some(IgnoredLimit::read(value.bytes()?)?),
             (3, value) => {
                 // A wrapped number: a message that is there and has no field says 0.
                 let mut number = own.unwrap_or(0);
@@ -111,7 +148,7 @@ fn descriptor(message: &[u8], index: usize) -> Result<Entries<'_>, Status> {
         let message = format!("descriptors[{index}].entries: is empty; send at least one");
         return Err(Status::invalid(message));
     }
-    Ok((entries, own))
+    Ok((Descriptor { entries, hits: 1, ignored_limit }, own))
 }
 
 fn entry(message: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {

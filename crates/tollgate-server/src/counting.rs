@@ -104,6 +104,10 @@ pub struct Own {
     pub connections_of_one: u64,
     /// Requests of forward auth whose proxy did not say what they are.
     pub misled: u64,
+    /// Descriptors of several hits that a rule denied, so that none of them was charged.
+    pub reports_denied: u64,
+    /// Descriptors that brought a limit, which decides nothing.
+    pub limits_ignored: u64,
     /// Requests that were refused with 503 because too many were under way.
     pub overloaded: u64,
     /// Requests whose head or body did not come in time.
@@ -176,12 +180,31 @@ impl Own {
                 self.timed_out,
             ),
         ];
-        for row in rows.into_iter().chain(self.tls()).chain(self.spans()) {
+        let rows = rows.into_iter().chain(self.descriptors());
+        for row in rows.chain(self.tls()).chain(self.spans()) {
             push(format, row, text);
         }
         if let Some(engine) = &self.engine {
             engine.write(format, text);
         }
+    }
+
+    /// What a rate limit service was asked in vain.
+    const fn descriptors(&self) -> [Row<'static>; 2] {
+        [
+            (
+                "tollgate_reports_denied_total",
+                true,
+                "Descriptors of several hits that a rule denied, so that none of them was charged",
+                self.reports_denied,
+            ),
+            (
+                "tollgate_descriptor_limits_ignored_total",
+                true,
+                "Descriptors that brought a limit of their own, which decides nothing",
+                self.limits_ignored,
+            ),
+        ]
     }
 
     /// What there is to tell of TLS.

@@ -24,6 +24,9 @@ use crate::traces::Traces;
 /// Between two lines about a store that fails, in milliseconds.
 const BETWEEN_LINES_MS: u64 = 10_000;
 
+/// Between two lines about what a rate limit service is asked in vain, in milliseconds.
+const BETWEEN_HINTS_MS: u64 = 60_000;
+
 /// All of it.
 #[derive(Debug)]
 pub struct Gate {
@@ -48,6 +51,8 @@ pub struct Gate {
     failures: Mutex<(u64, u64)>,
     misled_said_ms: Mutex<u64>,
     certificate_said_ms: Mutex<u64>,
+    report_said_ms: Mutex<u64>,
+    limit_said_ms: Mutex<u64>,
     /// Where spans go, where traces are asked for; set before the first request.
     pub(crate) traces: OnceLock<Traces>,
     /// What the listeners count: see [`Own`].
@@ -65,6 +70,10 @@ pub struct Traffic {
     pub connections_of_one: AtomicU64,
     /// See [`Own::misled`].
     pub misled: AtomicU64,
+    /// See [`Own::reports_denied`].
+    pub reports_denied: AtomicU64,
+    /// See [`Own::limits_ignored`].
+    pub limits_ignored: AtomicU64,
     /// See [`Own::overloaded`].
     pub overloaded: AtomicU64,
     /// See [`Own::timed_out`].
@@ -122,6 +131,8 @@ impl Gate {
             failures: Mutex::default(),
             misled_said_ms: Mutex::default(),
             certificate_said_ms: Mutex::default(),
+            report_said_ms: Mutex::default(),
+            limit_said_ms: Mutex::default(),
             traces: OnceLock::new(),
             traffic: Traffic::default(),
         })
@@ -139,12 +150,15 @@ impl Gate {
         let Traffic { connections, connections_refused, .. } = &self.traffic;
         let Traffic { connections_of_one, misled, overloaded, timed_out, .. } = &self.traffic;
         let Traffic { certificates_refused, handshakes_failed, .. } = &self.traffic;
+        let Traffic { reports_denied, limits_ignored, .. } = &self.traffic;
         Own {
             held: self.store.held(),
             connections: connections.load(Relaxed),
             connections_refused: connections_refused.load(Relaxed),
             connections_of_one: connections_of_one.load(Relaxed),
             misled: misled.load(Relaxed),
+            reports_denied: reports_denied.load(Relaxed),
+            limits_ignored: limits_ignored.load(Relaxed),
             overloaded: overloaded.load(Relaxed),
             timed_out: timed_out.load(Relaxed),
             certificates_refused: certificates_refused.load(Relaxed),
@@ -197,7 +211,7 @@ impl Gate {
     /// Counts that a client had no certificate that is accepted; says it now and then.
     pub(crate) fn note_certificate(&self, why: &dyn std::fmt::Display) {
         let count = self.traffic.certificates_refused.fetch_add(1, Ordering::Relaxed);
-        if self.is_line_due(&self.certificate_said_ms) {
+        if self.is_line_due(&self.certificate_said_ms, BETWEEN_LINES_MS) {
             let count = count.saturating_add(1);
             let fields = [("count", count.into()), ("last", why.to_string().into())];
             self.log.event(Level::Warning, "client_certificate_refused", &fields);
@@ -205,10 +219,10 @@ impl Gate {
     }
 
     /// True, and taken note of, when the last line of its kind is long enough ago.
-    fn is_line_due(&self, last_ms: &Mutex<u64>) -> bool {
+    fn is_line_due(&self, last_ms: &Mutex<u64>, between_ms: u64) -> bool {
         let now_ms = self.clock.now_ms();
         let mut last_ms = last_ms.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = *last_ms == 0 || now_ms >= last_ms.saturating_add(BETWEEN_LINES_MS);
+        let is_due = *last_ms == 0 || now_ms >= last_ms.saturating_add(between_ms);
         if is_due {
             *last_ms = now_ms;
         }
@@ -218,11 +232,39 @@ impl Gate {
     /// Counts that a proxy did not say what request it holds; says it now and then.
     pub(crate) fn note_misled(&self, protocol: &str, why: &str) {
         let count = self.traffic.misled.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        if !self.is_line_due(&self.misled_said_ms) {
+        if !self.is_line_due(&self.misled_said_ms, BETWEEN_LINES_MS) {
             return;
         }
         let fields = [("protocol", protocol.into()), ("count", count.into()), ("last", why.into())];
         self.log.event(Level::Error, "proxy_misconfigured", &fields);
+    }
+
+    /// Counts a report of several hits that this rule denied, so that none of them was charged;
+    /// says it at most once a minute.
+    pub(crate) fn note_report_denied(&self, rule: &str, hits: u64) {
+        let count = self.traffic.reports_denied.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if self.is_line_due(&self.report_said_ms, BETWEEN_HINTS_MS) {
+            let hint = "none of these hits was charged; where they were used already, give the rule \"cost\": \"reported\"";
+            let fields = [
+                ("rule", rule.into()),
+                ("hits", hits.into()),
+                ("count", count.into()),
+                ("hint", hint.into()),
+            ];
+            self.log.event(Level::Warning, "report_denied", &fields);
+        }
+    }
+
+    /// Counts a descriptor that brought a limit, which decides nothing; says it at most once a
+    /// minute.
+    pub(crate) fn note_limit_ignored(&self, limit: &str) {
+        let count = self.traffic.limits_ignored.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if self.is_line_due(&self.limit_said_ms, BETWEEN_HINTS_MS) {
+            let hint =
+                "limits are the policy's; leave it out of the descriptor, and give the rule a tier";
+            let fields = [("limit", limit.into()), ("count", count.into()), ("hint", hint.into())];
+            self.log.event(Level::Warning, "descriptor_limit_ignored", &fields);
+        }
     }
 
     /// Counts that the store gave no reply, or one that is none; says it now and then.

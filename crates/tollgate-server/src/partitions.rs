@@ -56,7 +56,11 @@ impl Gate {
     ) -> Charged {
         if plan.partitions().nth(1).is_some() {
             let is_overload = self.look(policy, plan).await;
-            if is_overload || plan.newer().is_some() || is_refused(policy, plan, spent) {
+            let is_newer = plan.newer().is_some();
+            if is_overload || is_newer || is_refused(policy, plan, spent) {
+                if plan.reports() && !is_newer {
+                    self.report(policy, plan).await;
+                }
                 return Charged { is_overload, charges: Charges::default() };
             }
         }
@@ -129,6 +133,25 @@ impl Gate {
         };
         let mut asked: Vec<Asked> = plan.partitions().map(peek).collect();
         self.ask_each(policy, plan, &mut asked).await
+    }
+
+    /// Records what a refused request reports that was used already, whoever leaves meanwhile.
+    async fn report(self: &Arc<Self>, policy: &Arc<Policy>, plan: &mut Plan) {
+        let (gate, policy) = (Arc::clone(self), Arc::clone(policy));
+        let mut moved = std::mem::replace(plan, Plan::new());
+        let reporting = to_its_end(async move {
+            let report = |partition: Partition<'_>| {
+                let mut request = Vec::new();
+                partition.report_request(&policy, &mut request);
+                gate.counting.add(Event::Check);
+                gate.asked(&policy, partition, request)
+            };
+            let reported = moved.partitions().filter(Partition::reports);
+            let mut asked: Vec<Asked> = reported.map(report).collect();
+            gate.ask_each(&policy, &mut moved, &mut asked).await;
+            moved
+        });
+        *plan = reporting.await;
     }
 
     /// Does what a settled plan's response brought about; true when something was charged or given

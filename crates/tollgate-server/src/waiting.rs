@@ -53,6 +53,8 @@ pub(crate) async fn decide(
     patience: Span,
 ) -> Waited {
     let since = gate.clock.now();
+    // What was used already waits for nothing.
+    let patience = if plan.reports() { Span::ZERO } else { patience };
     let done = Waited::default();
     let mut request = Waiter { gate, policy, since, patience, plan, done };
     if let Some((turn, place)) = request.arrive().await {
@@ -102,7 +104,11 @@ impl<'a> Waiter<'a> {
         if self.done.is_overload || self.plan.newer().is_some() {
             return None;
         }
-        if matches!(self.plan.outcome(policy).answer(), Answer::Retry(_)) {
+        if let Answer::Retry(wait) = self.plan.outcome(policy).answer() {
+            if self.plan.reports() {
+                self.plan.reject_waiting(policy, Full::Late(wait));
+                return None;
+            }
             let turn = self.plan.outcome(policy).turn()?;
             return Some((turn, self.join(turn)?));
         }
@@ -168,7 +174,7 @@ impl<'a> Waiter<'a> {
     fn behind_others(&self) -> Option<Turn> {
         let queue = self.gate.lines.queue();
         let plan = &*self.plan;
-        if queue.is_empty() {
+        if queue.is_empty() || plan.reports() {
             return None;
         }
         plan.turns(self.policy).find(|turn| queue.has_line(&line(self.gate, plan, *turn)))

@@ -120,7 +120,11 @@ mod tests {
     #[test]
     fn those_beside_are_all_others_in_their_order() {
         use tollgate_grpc::rate_limit::Descriptor as Of;
-        let of = |value: &'static [u8]| Of { entries: vec![(b"key", value)], hits: 3 };
+        let of = |value: &'static [u8]| Of {
+            entries: vec![(b"key", value)],
+            hits: 3,
+            ignored_limit: None,
+        };
         let descriptors = vec![of(b"a"), of(b"b"), of(b"c")];
         let request = RateLimitRequest { domain: b"web", descriptors };
         let value = |entry: Option<Entry<'_>>| entry.map(|entry| entry.value.into_owned());

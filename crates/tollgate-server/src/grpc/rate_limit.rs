@@ -12,9 +12,11 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use tollgate_core::Span;
-use tollgate_grpc::rate_limit::{DescriptorStatus, Nearest, RateLimitRequest, RateLimitResponse};
+use tollgate_grpc::rate_limit::{
+    self as limits, DescriptorStatus, Nearest, RateLimitRequest, RateLimitResponse,
+};
 use tollgate_grpc::status::Status;
-use tollgate_policy::{Answer, NearestQuota, Outcome, PROBLEM_JSON};
+use tollgate_policy::{Answer, NearestQuota, Outcome, PROBLEM_JSON, RuleDecision, RuleResult};
 use tollgate_service::check::BATCH_AT_ONCE;
 
 use super::answering::overloaded;
@@ -40,6 +42,9 @@ pub(super) async fn answer(
         join_all(decisions.into_iter().map(Decision::give_back)).await;
         return Err(overloaded());
     }
+    for (descriptor, decision) in request.descriptors.iter().zip(&decisions) {
+        note(gate, descriptor, decision);
+    }
     let (said, delay) = said(&decisions);
     join_all(decisions.into_iter().map(|decision| decision.wait(delay))).await;
     Ok(said)
@@ -53,6 +58,27 @@ async fn one(
     patience: Span,
 ) -> Decision {
     check::decide_within(gate, &Descriptor { request, index }, patience).await
+}
+
+/// Takes note of what a descriptor asked in vain: a limit of its own, and several hits that a rule
+/// denied, as a report of what was used already must not be.
+fn note(gate: &Gate, descriptor: &limits::Descriptor<'_>, decision: &Decision) {
+    if let Some(limit) = &descriptor.ignored_limit {
+        gate.note_limit_ignored(&limit.to_string());
+    }
+    if descriptor.hits <= 1 {
+        return;
+    }
+    let policy = &*decision.active.policy;
+    let denies = |said: &RuleDecision<'_>| {
+        said.is_binding && matches!(said.result, RuleResult::Denied | RuleResult::Blocked)
+    };
+    let outcome = decision.decided.plan.outcome(policy);
+    let rules = outcome.decisions().filter(denies);
+    let mut rules = rules.filter_map(|said| policy.rules().get(said.rule));
+    if let Some(rule) = rules.find(|rule| !rule.is_reported()) {
+        gate.note_report_denied(rule.name(), descriptor.hits);
+    }
 }
 
 /// The answer, and how long to wait before it.
