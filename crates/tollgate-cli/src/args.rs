@@ -284,6 +284,9 @@ pub(crate) struct ConvertArgs {
     /// The configuration's files, one for each domain; - reads the standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    /// The rule of this name gets "cost": "reported": a gateway reports its hits after the response
+    #[arg(long, value_name = "RULE")]
+    pub(crate) reported: Vec<String>,
     /// Print the policy and what differs as one JSON report
     #[arg(long)]
     pub(crate) json: bool,

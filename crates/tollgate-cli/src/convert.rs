@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<(), End> {
         let Input { name, text, .. } = input::read(path)?;
         files.push(File { name, text });
     }
-    let Converted { policy, findings } = convert(files, MAX_INPUT);
+    let Converted { policy, findings } = convert(files, &args.reported, MAX_INPUT);
     print(args, policy.as_deref(), &findings)?;
     if policy.is_some() { Ok(()) } else { Err(End::Problems) }
 }

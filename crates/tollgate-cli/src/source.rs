@@ -140,6 +140,19 @@ fn unbacked(document: &Document, policy: &Policy) -> Vec<Finding> {
 const UNBACKED: &str = "has a value that the client writes, and a client that makes up a new one for each request is \
                         not limited; add a rule by \"client_ip\" for the same requests, or let only a proxy set it";
 
+/// Refuses a policy for requests that nobody reports anything of afterwards: simulated ones, and
+/// those of a log.
+pub(crate) fn refuse_reported(policy: &Policy, file: &str) -> Result<(), End> {
+    match policy.rules().iter().find(|rule| rule.is_reported()) {
+        Some(rule) => Err(End::Misuse(format!(
+            "{file}: rule \"{}\" has \"cost\": \"reported\", which only descriptors of a rate limit service say; \
+             leave it out here, or give it another cost",
+            rule.name()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Compiles what `surface` is configured with, and says what is legal and hardly meant: a policy,
 /// or of a proxy one and whom it asks beside it. Else what is wrong with it.
 pub(crate) fn compile_plugin(

@@ -399,3 +399,25 @@ fn the_report_has_the_policy_and_what_differs() {
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((report["ok"].clone(), report["policy"].clone()), (false.into(), Value::Null));
 }
+
+#[test]
+fn the_rules_whose_hits_are_reported_are_named() {
+    let configuration = "domain: llm\ndescriptors:\n  - key: user\n    rate_limit: { name: tokens, unit: hour, requests_per_unit: 1000 }\n  - key: calls\n    rate_limit: { unit: hour, requests_per_unit: 9 }\n";
+    let convert = |names: &[&str]| {
+        let named = names.iter().flat_map(|name| ["--reported", name]);
+        let arguments: Vec<&str> = ["convert", "-"].into_iter().chain(named).collect();
+        tollgate_reading(here(), &arguments, configuration.as_bytes())
+    };
+    let ran = convert(&["tokens"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let policy: serde_json::Value = serde_json::from_str(&ran.stdout).expect("a policy");
+    let costs = [0, 1].map(|i| policy["rules"][i]["cost"].as_str());
+    assert_eq!(costs, [Some("reported"), None]);
+    let ran = convert(&["tokens", "token"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+    assert!(
+        ran.stderr.contains("error: --reported: no rule is called \"token\""),
+        "{}",
+        ran.stderr
+    );
+}

@@ -247,3 +247,18 @@ fn a_count_of_the_fleet_is_simulated_as_one_node_and_refused_with_several() {
         "rule \"all\" has one count for the fleet, and 3 nodes would each have their own here";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
 }
+
+/// Nobody reports what a simulated request, or one of a log, turned out to cost.
+#[test]
+fn a_reported_cost_is_neither_simulated_nor_replayed() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies");
+    for arguments in [
+        &["simulate", "--policy", "reported.json", "--surface", "server"][..],
+        &["replay", "reported.json", "--surface", "server", "good.json"],
+    ] {
+        let ran = tollgate(&folder, arguments);
+        let expected = "reported.json: rule \"tokens\" has \"cost\": \"reported\"";
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    }
+}

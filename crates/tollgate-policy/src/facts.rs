@@ -93,7 +93,8 @@ pub trait Facts {
     }
 
     /// How many hits this is, where the caller says so, as who asks a rate limit service does: the
-    /// cost of every rule, as many times. 0 charges nothing. `None` is one hit.
+    /// cost of every rule, as many times. 0 charges nothing. `None` is one hit. Under a rule with
+    /// `"cost": "reported"` they were used already ([`Plan::reports`](crate::Plan::reports)).
     fn hits(&self) -> Option<u64> {
         None
     }

@@ -55,8 +55,10 @@ pub(crate) struct Converted {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Converts the files, one for each domain. A file of more than `most` bytes is a problem.
-pub(crate) fn convert(files: Vec<File>, most: usize) -> Converted {
+/// Converts the files, one for each domain. A file of more than `most` bytes is a problem. The
+/// rules of the names `reported` are for hits that are reported after the response, which no such
+/// file says.
+pub(crate) fn convert(files: Vec<File>, reported: &[String], most: usize) -> Converted {
     let mut findings = Vec::new();
     let mut domains: Vec<Domain> = Vec::new();
     for file in files {
@@ -66,7 +68,7 @@ pub(crate) fn convert(files: Vec<File>, most: usize) -> Converted {
     }
     let policy = match has_problems(&findings) {
         true => None,
-        false => policy::write(&domains, &mut findings),
+        false => policy::write(&domains, reported, &mut findings),
     };
     let policy = policy.filter(|_| !has_problems(&findings));
     if policy.is_none() {

@@ -9,7 +9,7 @@ use serde_json::json;
 use tollgate_policy::{MAX_DOCUMENT, Policy, Surface};
 
 use super::config::Unit;
-use super::finding::{Finding, Kind};
+use super::finding::{Finding, Kind, shown};
 use super::rules::Candidate;
 
 /// The longest name of a rule.
@@ -24,8 +24,13 @@ pub(super) struct Domain {
     pub(super) candidates: Vec<Candidate>,
 }
 
-/// The policy of these domains as text; what is said of it is added to the `findings`.
-pub(super) fn write(domains: &[Domain], findings: &mut Vec<Finding>) -> Option<String> {
+/// The policy of these domains as text; what is said of it is added to the `findings`. The rules of
+/// the names `reported` have that cost.
+pub(super) fn write(
+    domains: &[Domain],
+    reported: &[String],
+    findings: &mut Vec<Finding>,
+) -> Option<String> {
     let limits = domains.iter().flat_map(|domain| &domain.candidates);
     let count = limits.filter(|candidate| candidate.quota.is_some()).count();
     if count > MAX_RULES {
@@ -48,10 +53,17 @@ pub(super) fn write(domains: &[Domain], findings: &mut Vec<Finding>) -> Option<S
             if quota.0 == 0 {
                 findings.push(refused(&domain.file, candidate));
             }
-            let rule = rule(&name, domain, candidate, quota, &replacing);
+            let is_reported = reported.contains(&name);
+            let limit = Limit { name, quota, is_reported };
+            let rule = rule(&limit, domain, candidate, &replacing);
             len = len.saturating_add(rule.len());
             rules.push(rule);
         }
+    }
+    let unknown = reported.iter().filter(|name| !names.contains(*name));
+    for name in unknown {
+        let message = format!("--reported: no rule is called {}", shown(name));
+        findings.push(Finding { kind: Kind::Problem, file: None, place: None, message });
     }
     let policy = match rules.as_slice() {
         [] => "{\n  \"version\": 1,\n  \"rules\": []\n}\n".to_owned(),
@@ -87,14 +99,21 @@ fn refused(file: &str, candidate: &Candidate) -> Finding {
     }
 }
 
+/// A limit as a rule is written of it.
+struct Limit {
+    name: String,
+    quota: (u32, Unit),
+    /// Its hits are reported after the response.
+    is_reported: bool,
+}
+
 fn rule(
-    name: &str,
+    Limit { name, quota, is_reported }: &Limit,
     domain: &Domain,
     candidate: &Candidate,
-    quota: (u32, Unit),
     replacing: &Replacing<'_>,
 ) -> String {
-    let (limit, Unit { window, .. }) = quota;
+    let (limit, Unit { window, .. }) = *quota;
     let mut fields = vec![
         format!("\"name\": {}", json!(name)),
         format!(
@@ -114,6 +133,9 @@ fn rule(
         let part = |key: &String| format!("{{ \"descriptor\": {} }}", json!(key));
         let parts: Vec<String> = candidate.counted.iter().map(part).collect();
         fields.push(format!("\"key\": [{}]", parts.join(", ")));
+    }
+    if *is_reported {
+        fields.push("\"cost\": \"reported\"".to_owned());
     }
     fields.push(format!(
         "\"quotas\": [{{ \"limit\": {}, \"window\": \"{window}\", \"algorithm\": \"fixed-window\" }}]",

@@ -239,6 +239,7 @@ fn policy(path: &Path, surface: Option<Surface>) -> Result<(String, Arc<Policy>)
     let mut policies = compiled.policies;
     match policies.pop() {
         Some((_, mut policy)) if compiled.problems.is_empty() => {
+            source::refuse_reported(&policy, &file)?;
             // The share of keys is what counts, not which ones.
             policy.set_hash_key([0; 16]);
             Ok((file, Arc::new(policy)))

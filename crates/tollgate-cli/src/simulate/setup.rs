@@ -127,7 +127,10 @@ fn policy_of_file(path: &Path, surface: Surface) -> Result<(Policy, String), End
     };
     let compiled = source::compile(&document, &[surface]);
     match compiled.policies.into_iter().next() {
-        Some((_, policy)) if compiled.problems.is_empty() => Ok((policy, file)),
+        Some((_, policy)) if compiled.problems.is_empty() => {
+            source::refuse_reported(&policy, &file)?;
+            Ok((policy, file))
+        }
         _ => Err(command::refuse(&compiled.problems, &file)),
     }
 }

@@ -88,7 +88,7 @@ impl Policy {
             ),
             cost: cost(&rule.cost),
             charge: match rule.is_reported() {
-                true => "when they are reported, whatever is decided".to_owned(),
+                true => "when reported, whatever is decided".to_owned(),
                 false => charging(&rule.charging),
             },
             mode: mode(rule.mode),
