@@ -1,4 +1,5 @@
-//! `"cost": "reported"`: a descriptor's hits are what was used already, recorded whatever is decided.
+//! `"cost": "reported"`: a descriptor's hits were used already, and are recorded whatever is
+//! decided.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod support;

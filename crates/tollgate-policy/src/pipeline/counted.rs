@@ -67,8 +67,8 @@ impl<Q: Counter> Counted<'_, Q> {
         });
     }
 
-    /// Records `units` that were used already. Quotas that admitted one unit before say what is left
-    /// now, the others for how long one is denied now.
+    /// Records `units` that were used already. Quotas that admitted one unit before say what is
+    /// left now, the others for how long one is denied now.
     pub(crate) fn report(&mut self, now: Timestamp, units: u64) {
         self.each(|limiter, state, decision| {
             limiter.debit(state, units, now);
