@@ -115,7 +115,7 @@ impl<H: Proxy> AddressWatch<H> {
         }
         let requests = self.requests.get();
         self.requests.set(requests.wrapping_add(1));
-        requests < LOOKED_AT || requests % LOOKED_AT == 0
+        requests < LOOKED_AT || requests.is_multiple_of(LOOKED_AT)
     }
 
     fn change(&self, by: i64) {
