@@ -463,7 +463,7 @@ fn used_up_site() -> (Policy, Objects, Front) {
 const START: u64 = 1_780_000_000_000;
 const PATIENCE: Span = Span::from_millis(500);
 
-/// A fresh client's plan, and whether it is refused from memory so long after the start.
+/// A fresh client's plan, and whether it is refused from memory `after_ms` after the start.
 fn arrive(front: &mut Front, policy: &Policy, n: u64, after_ms: u64) -> (Plan, bool) {
     let mut plan = Plan::new();
     policy.plan(&client(n), &mut plan);
@@ -509,7 +509,7 @@ fn when_a_denial_is_no_longer_believed_one_request_asks() {
         }
         front.denials.close(&policy, &plan);
     }
-    // Nobody answers: beyond the store's time every request asks, and the policy decides.
+    // The store does not answer: beyond the store's time every request asks, and the policy decides.
     let heard = 3 * (fresh + 1);
     assert!(!arrive(&mut front, &policy, 200, heard + fresh + 1).1);
     assert!(arrive(&mut front, &policy, 201, heard + last).1);
@@ -543,7 +543,7 @@ fn a_silent_store_does_not_open_what_was_used_up() {
             assert_eq!(plan.outcome(&policy).answer(), Answer::Refuse { status: 429 });
             assert!(!plan.has_failed());
         }
-        // The next one asks, and nobody is denied for longer than the store may take.
+        // The next one asks, and no request is denied for longer than the store may take.
         let (next, is_refused) = arrive(&mut front, &policy, 11, after_ms + 1);
         let suspect = (failure == Failure::Unreachable).then_some(1);
         assert!(!is_refused && next.suspect() == suspect, "{after_ms}");

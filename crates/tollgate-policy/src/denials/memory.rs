@@ -51,7 +51,7 @@ impl Denials {
         Self { seed, is_operated, relieved, settles, leases, patience, table, refused }
     }
 
-    /// The same where the store may take so long to answer: for at most this long beyond [`FRESH`]
+    /// The same where the store may take this time to answer: for at most as long beyond [`FRESH`]
     /// a denial is kept while one request asks. With none, the default, all ask.
     #[must_use]
     pub fn patient(self, patience: Span) -> Self {
@@ -255,7 +255,7 @@ impl Denials {
         recalled
     }
 
-    /// Fills the decisions of every count that is believed for so long `beyond` [`FRESH`]; and
+    /// Fills the decisions of every count that is believed for `beyond` after [`FRESH`]; and
     /// whether there are others that are too old.
     pub(crate) fn look(
         &mut self,
@@ -355,8 +355,8 @@ pub(crate) fn hash(seed: [u8; 16], policy: &Policy, set: &QuotaSet, key: &[u8]) 
     hasher.finish()
 }
 
-/// True while `entry` is believed, for so long `beyond` [`FRESH`]. A clock that was set back says
-/// nothing of it.
+/// True while `entry` is believed: for `beyond` after [`FRESH`]. A clock that was set back shows
+/// nothing of its age.
 pub(crate) fn is_believed(
     entry: &Entry,
     relieved: Option<u64>,
