@@ -236,6 +236,9 @@ fn targets_and_methods_arrive_as_they_were_sent() {
                     Some(path) => (path, "absolute.example"),
                     None => (target, host.as_str()),
                 };
+                let served = said.text().to_ascii_lowercase();
+                let served = served.lines().find_map(|line| line.strip_prefix("host: "));
+                assert_eq!(served, Some(host), "{proxy:?} {method} {target}: the origin's host");
                 // A fragment is none of a request; who takes it drops it or keeps it in the path.
                 if target == "*" || target.contains('#') {
                     continue;
@@ -287,6 +290,22 @@ fn an_address_in_front_counts_only_where_the_policy_says_so() {
     let send =
         |list: &str| caddy.client().send(&Request::get("/").header("x-forwarded-for", list)).status;
     assert_eq!(["198.51.100.1", "198.51.100.2"].map(send), [200, 429]);
+}
+
+// Guards: every second request failed for up to a minute after one of two servers was killed.
+#[test]
+fn one_of_two_servers_may_die() {
+    let start = || server(json!([rule("all", "/**", json!([]), 9_999)]));
+    let (server, mut other) = (start(), start());
+    let envoy = Proxy::start_envoy_before_two([server.port, other.port], TOKEN);
+    let failures = |count| {
+        let responses = (0..count).map(|_| envoy.client().send(&Request::get("/")));
+        responses.filter(|response| !reached(response)).count()
+    };
+    assert_eq!(failures(40), 0, "both servers answer");
+    other.server.kill();
+    // A request that is on its way to a server at its death may be charged, so it is not repeated.
+    assert!(failures(200) <= 1, "one server answers");
 }
 
 /// What Traefik sends, with `trustForwardHeader` off: the client's fields, and its own.

@@ -78,8 +78,22 @@ impl Proxy {
 
     /// Starts it in front of an origin; it asks the server on port `asked`, with `token`.
     pub fn start(self, asked: u16, token: &str) -> Running {
+        self.start_with(self.shipped().to_owned(), asked, token)
+    }
+
+    /// Starts Envoy that asks either of two servers, on the ports `asked`.
+    pub fn start_envoy_before_two(asked: [u16; 2], token: &str) -> Running {
+        let one = "{ endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: 8080 } } } }";
+        let other = one.replace("8080", &asked[1].to_string());
+        let shipped = Self::Envoy.shipped();
+        assert!(shipped.contains(one), "the endpoint has changed");
+        let text = shipped.replace(one, &format!("{one}, {other}"));
+        Self::Envoy.start_with(text, asked[0], token)
+    }
+
+    fn start_with(self, shown: String, asked: u16, token: &str) -> Running {
         let (dir, port, origin) = (TempDir::new("proxy"), process::free_port(), origin());
-        let shown = self.shipped().replace(SHOWN_TOKEN, token);
+        let shown = shown.replace(SHOWN_TOKEN, token);
         let ports = [("8000", port), ("3000", origin), ("8080", asked)];
         let shown = ports.iter().fold(shown, |text, (shown, port)| {
             let port = port.to_string();
