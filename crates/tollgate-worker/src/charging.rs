@@ -6,9 +6,9 @@
 //! before the refusal is answered. Where a charge cannot be given back as it was (a queue, a
 //! request that waits) all are asked before any is charged.
 //!
-//! A request that asks whether a denial still stands that is no longer believed asks the count that
-//! denied, before any is charged: where it does, nothing is written. Where an object does not answer
-//! and a denial stood when the request came, that denial is the answer.
+//! A request that asks whether a denial still stands that is no longer believed asks the count
+//! that denied, before any is charged: where it does, nothing is written. Where an object does not
+//! answer and a denial stood when the request came, that denial is the answer.
 //!
 //! All objects of a decision have one time-out together. Who is silent for half of it is waited for
 //! to its end, but not before the others are charged, if the request would pass without it: a count
@@ -75,8 +75,8 @@ fn keeps_to_denial(objects: &Objects, policy: &Policy, plan: &Plan, came_at: Tim
 }
 
 /// Asks the count that denied last, if a denial is in doubt: true when it still denies. The others
-/// are only looked at then, so that the answer is of all. Silent for half of the time it is like one
-/// that has no denial, but where that denial stood when the request came: then it is waited for.
+/// are only looked at then, so that the answer is of all. Silent for half of the time it is like
+/// one without a denial, but where that denial stood when the request came: it is waited for.
 async fn still_denies(
     objects: &Objects,
     policy: &Policy,

@@ -15,7 +15,8 @@ use worker::{Context, js_sys, web_sys};
 
 use crate::decide::{Ending, settle};
 use crate::deployment::{Deployment, Gate};
-use crate::js::{self, NoResponse};
+use crate::js;
+use crate::origin::{NoResponse, forwarded};
 use crate::tally::Trouble;
 use crate::tasks::Settled;
 
@@ -57,7 +58,7 @@ impl Forward {
         let Some(gate) = deployment.gate() else {
             return js::send(&health::misconfigured());
         };
-        match js::forwarded(&self.request, &self.url, self.marks.lines()).await {
+        match forwarded(&self.request, &self.url, self.marks.lines()).await {
             Ok(response) => {
                 self.settle(gate, Ending::Answered(response.status())).await;
                 js::extended(response, self.fields.lines())

@@ -139,9 +139,6 @@ extern "C" {
     #[wasm_bindgen(js_name = respond)]
     fn respond_binary(status: u16, fields: &str, body: Uint8Array) -> web_sys::Response;
 
-    #[wasm_bindgen(js_name = fetchFrom)]
-    fn fetch_from(request: &web_sys::Request, url: &str, marks: &str) -> Promise;
-
     #[wasm_bindgen(js_name = withFields)]
     fn with_fields(response: &web_sys::Response, fields: &str) -> web_sys::Response;
 
@@ -247,51 +244,6 @@ impl Call {
             .map(|bytes| bytes.to_vec())
             .map_err(|why| if why.is_empty() { NoReply::Late } else { NoReply::Failed(why) })
     }
-}
-
-/// Why there is no response of the origin.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NoResponse {
-    /// The origin failed, in words of the platform.
-    Origin(String),
-    /// The client broke its body off.
-    BrokenOff,
-    /// The client broke its body off or the origin failed: the platform does not report which.
-    Either(String),
-    /// An exception of our own: the origin was not asked.
-    NotSent(String),
-    /// The body cannot be forwarded without a length; the origin was not asked.
-    LengthRequired,
-}
-
-impl NoResponse {
-    /// Reads the list of `fetchFrom`. Anything else is an exception of our own.
-    fn read(list: &JsValue) -> Self {
-        let list = list.dyn_ref::<Array>().map(|list| (list.get(0).as_f64(), list.get(1)));
-        let (kind, word) = list.unwrap_or_default();
-        let word = word.as_string().unwrap_or_else(|| "no reply".to_owned());
-        match kind.map(whole) {
-            Some(0) => Self::Origin(word),
-            Some(1) => Self::BrokenOff,
-            Some(2) => Self::Either(word),
-            Some(4) => Self::LengthRequired,
-            _ => Self::NotSent(word),
-        }
-    }
-}
-
-/// The origin's response to `request` sent to `url` with `marks` set on it; both bodies are
-/// streamed.
-///
-/// # Errors
-/// There is none.
-pub(crate) async fn forwarded(
-    request: &web_sys::Request,
-    url: &str,
-    marks: &str,
-) -> Result<web_sys::Response, NoResponse> {
-    let answer = Settled::of(&fetch_from(request, url, marks)).await;
-    answer.dyn_into().map_err(|list| NoResponse::read(&list))
 }
 
 /// The file at `path` among `assets`, with `fields` set; `None` when there is none.

@@ -38,6 +38,7 @@ mod object;
 mod object_name;
 mod objects;
 mod operator;
+mod origin;
 mod placement;
 mod planning;
 mod points;

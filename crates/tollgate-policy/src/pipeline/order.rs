@@ -53,8 +53,8 @@ impl Plan {
     }
 
     /// The partition that denied last, where [`Denials`](crate::Denials) no longer believes it and
-    /// this request asks again. It probably still denies, so ask it before any is charged, and where
-    /// it does only look at the others.
+    /// this request asks again. It probably still denies, so ask it before any is charged, and
+    /// where it does only look at the others.
     #[must_use]
     pub const fn suspect(&self) -> Option<usize> {
         self.suspect
