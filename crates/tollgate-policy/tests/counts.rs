@@ -54,7 +54,8 @@ fn document(random: &mut Random) -> String {
         quotas(&["a", "b"]),
         quotas(&["a", "c"]),
         quotas(&["q"]),
-        quotas(&["h"]),
+        // A queue holds no units until the response.
+        quotas(&["h"]).replace("leaky-queue", "leaky-bucket"),
         quotas(&["l"]),
     );
     let action = random.of(&["", r#""action": {"delay": {"max": "2s"}},"#]);
@@ -262,9 +263,19 @@ fn decisions_are_those_of_a_plan_while_the_policy_changes() {
 }
 
 fn one_rule(name: &str, quota: &str, version: u64) -> Policy {
+    charged_rule(name, quota, r#""request""#, version)
+}
+
+/// The same, and its units are held until the response.
+fn one_held_rule(quota: &str, version: u64) -> Policy {
+    let charge = r#"{"response_status": ["401"], "reserve": true, "on_abort": "skip"}"#;
+    charged_rule("r", quota, charge, version)
+}
+
+fn charged_rule(name: &str, quota: &str, charge: &str, version: u64) -> Policy {
     let document = format!(
         r#"{{"version": 1, "rules": [{{"name": "{name}", "key": ["client_ip"], "quotas": [{{"name": "q", {quota}}}],
-            "charge": {{"response_status": ["401"], "reserve": true, "on_abort": "skip"}}}}]}}"#
+            "charge": {charge}}}]}}"#
     );
     let mut policy = Policy::compile(&document, Surface::Worker).unwrap_or_else(|e| panic!("{e}"));
     policy.set_version(version);
@@ -341,7 +352,7 @@ fn who_meets_two_quotas_in_turn_gets_no_more_than_both_have() {
 
 #[test]
 fn an_older_version_is_told_the_newer_one_and_charges_nothing() {
-    let [old, new] = [3, 7].map(|version| one_rule("r", r#""limit": 5, "window": "1h""#, version));
+    let [old, new] = [3, 7].map(|version| one_held_rule(r#""limit": 5, "window": "1h""#, version));
     let mut counts = Counts::default();
     let (_, mut under_way) = decided(&mut counts, &old, START);
     assert_eq!(decided(&mut counts, &new, START).0, Answer::Pass);
@@ -365,7 +376,7 @@ fn an_older_version_is_told_the_newer_one_and_charges_nothing() {
     let (_, plan) = decided(&mut counts, &new, START);
     assert_eq!(plan.outcome(&new).verdicts()[0].quotas[0].1.remaining, 3, "two of three are held");
     // And nobody who counts no versions is turned away.
-    let unversioned = one_rule("r", r#""limit": 5, "window": "1h""#, 0);
+    let unversioned = one_held_rule(r#""limit": 5, "window": "1h""#, 0);
     assert_eq!(decided(&mut counts, &unversioned, START).0, Answer::Pass);
     assert_eq!(counts.version(), 7);
 }
@@ -397,7 +408,7 @@ fn what_responses_bring_about_meets_the_quota_of_now() {
     assert!(matches!(decided(&mut counts, &new, START).0, Answer::Refuse { .. }));
 
     let [old, new] = [(5, 1), (6, 2)].map(|(limit, version)| {
-        one_rule("r", &format!(r#""limit": {limit}, "window": "1h""#), version)
+        one_held_rule(&format!(r#""limit": {limit}, "window": "1h""#), version)
     });
     let mut counts = Counts::default();
     let (_, mut held) = decided(&mut counts, &old, START);
@@ -463,4 +474,22 @@ fn bytes_of_a_request_a_reply_and_a_row() {
     let golden = golden.concat().replace(' ', "");
     let row = row_of(&counts, Timestamp::from_millis(START));
     assert_eq!([hex(&asked), hex(&reply), hex(&row)].concat(), golden);
+}
+
+/// A quota that holds units says so by a flag (4), and its state is 32 bytes longer.
+#[test]
+fn bytes_of_a_row_with_holds() {
+    let policy = one_held_rule(r#""limit": 5, "window": "1s""#, 2);
+    let mut counts = Counts::default();
+    let now = Timestamp::from_millis(START);
+    let _ = decided(&mut counts, &policy, START);
+    let row = row_of(&counts, now);
+    let hex = row.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let golden = [
+        "b18de1ab746adc72 01 04 0000 0500000000000000 00ca9a3b00000000 0500000000000000",
+        // the length; paid off at, used, the latest time, older and newer units
+        "28000000 00c21dc091d4b318 0000000000000000 000032b491d4b318 0000000000000000 0100000000000000",
+    ];
+    assert!(hex.ends_with(&golden.concat().replace(' ', "")), "{hex}");
+    assert_eq!(Counts::decode(&row).map(|counts| row_of(&counts, now)), Some(row));
 }

@@ -54,6 +54,12 @@ fn rule(name: usize, algorithm: Option<&'static str>) -> impl Strategy<Value = S
     // A rule of the exact laws neither waits nor is charged afterwards.
     (key, quotas, more).prop_map(move |(key, (first, second), more)| {
         let more = if algorithm.is_some() && more.contains("action") { "" } else { more };
+        let is_queue = [Some(&first), second.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|it| it.contains("leaky-queue"));
+        // A queue holds no units until the response.
+        let more = if is_queue && more.contains("reserve") { "" } else { more };
         let quotas = second.map_or_else(|| first.clone(), |second| format!("{first}, {second}"));
         format!(
             r#"{{"name": "r{name}", "key": [{key}], "capacity": 16, "quotas": [{quotas}]{more}}}"#

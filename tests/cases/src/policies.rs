@@ -154,7 +154,14 @@ fn rule(random: &mut Random, base: usize, number: u64, key: &Value) -> Value {
     if random.chance(30) {
         rule.insert("durability".into(), json!(random.pick(&["strict", "relaxed"])));
     }
-    Value::Object(rule)
+    let mut rule = Value::Object(rule);
+    // A queue holds no units until the response.
+    if rule.to_string().contains(Algorithm::LeakyQueue.name())
+        && let Some(charge) = rule.get_mut("charge").and_then(Value::as_object_mut)
+    {
+        charge.remove("reserve");
+    }
+    rule
 }
 
 fn quotas(random: &mut Random, base: usize, count: u64) -> Vec<Value> {

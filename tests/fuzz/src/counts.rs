@@ -20,6 +20,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_780_000_000_000);
 const LATER: u8 = 2;
 const GIVEN_BACK: u8 = 4;
 const WAITS: u8 = 8;
+const USED: u8 = 16;
 /// What a reply says of a rule: it was charged; its states, or until when it is blocked, follow.
 const CHARGED: u8 = 1;
 const TOLD: u8 = 2;
@@ -102,7 +103,7 @@ fn steps(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
         request.push(input.int_in_range(0..=3)?);
         let mut rules = Vec::new();
         for _ in 0..input.int_in_range(0..=3)? {
-            let flags = input.int_in_range(0..=15_u8)?;
+            let flags = input.int_in_range(0..=31_u8)?;
             let cost: u64 =
                 if input.ratio(1, 8)? { input.arbitrary()? } else { input.int_in_range(0..=4)? };
             let parameters = &sets[input.choose_index(sets.len())?];
@@ -114,7 +115,7 @@ fn steps(policy: &Policy, mut input: Unstructured<'_>) -> Result<()> {
                 request.extend(input.arbitrary::<u64>()?.to_le_bytes());
             }
             request.extend_from_slice(parameters);
-            if flags & GIVEN_BACK != 0 {
+            if flags & (GIVEN_BACK | USED) != 0 {
                 for _ in 0..=set.quotas().len() {
                     request.extend(input.arbitrary::<u64>()?.to_le_bytes());
                 }

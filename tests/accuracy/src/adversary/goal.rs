@@ -18,9 +18,10 @@ impl Goal {
         let quota = limiter.quota();
         let limit = quota.limit();
         match limiter {
-            Limiter::Gcra(_) | Limiter::TokenBucket(_) | Limiter::LeakyBucket(_) => {
-                quota.burst() + regrown(quota) - 1
-            }
+            Limiter::Gcra(_)
+            | Limiter::TokenBucket(_)
+            | Limiter::LeakyBucket(_)
+            | Limiter::Holds(_) => quota.burst() + regrown(quota) - 1,
             Limiter::LeakyQueue(_) => match self {
                 Self::Admissions => quota.burst() + regrown(quota) - 1,
                 // No two are closer than T.
@@ -43,6 +44,7 @@ impl Goal {
             Limiter::Gcra(_)
             | Limiter::TokenBucket(_)
             | Limiter::LeakyBucket(_)
+            | Limiter::Holds(_)
             | Limiter::LeakyQueue(_) => match self {
                 Self::Admissions if is_strict => "limit",
                 Self::Admissions => "burst + ceil(window / T) - 1",
