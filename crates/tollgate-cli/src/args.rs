@@ -233,6 +233,10 @@ pub(crate) struct SimulateArgs {
     /// traffic's when left out
     #[arg(long, value_parser = ["exact", "envoy"], help_heading = "Where it is enforced")]
     pub(crate) store: Option<String>,
+    /// How long the origin takes for each response, by which rules with `charge` decide; the
+    /// traffic's when left out
+    #[arg(long, value_parser = span, value_name = "TIME", help_heading = "Where it is enforced")]
+    pub(crate) latency: Option<Span>,
     /// What the nodes' clocks do wrong: fast:100ppm, slow:100ppm, forward:10s@1m, back:10s@1m,
     /// oscillates:500ms/2s, freezes:3s@1m; may be repeated
     #[arg(long = "clock", value_name = "FAULT", value_parser = clock_fault, help_heading = "Where it is enforced")]

@@ -5,12 +5,14 @@
 //! allocated for a request once the buffers have grown, but for those that wait. What waits is held
 //! as a surface holds it, within the policy's limits.
 //!
-//! Deliberately absent: clients that leave while they wait, and responses that take their time: the
-//! origin answers at once.
+//! Deliberately absent: clients that leave while they wait, and responses that take different
+//! times: the origin answers at once, or always after the same time.
 
+use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
-use tollgate_core::Timestamp;
+use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Due, Full, Queue, Ticket, Turn};
 use tollgate_policy::{Facts, LoneQuota, Partition, Plan, Policy};
 
@@ -32,6 +34,10 @@ pub struct Node {
     pub(crate) spare: Vec<Plan>,
     /// The request of `plan` went on and its response is still to be settled.
     pub(crate) unsettled: Option<Unsettled>,
+    /// How long the origin takes for a response.
+    latency: Span,
+    /// Requests that went on earlier and whose responses have not come, the oldest first.
+    responses: VecDeque<PendingResponse>,
     /// The request that was decided last waits: its plan is in the queue.
     pub(crate) seated: Option<Ticket>,
     pub(crate) asked: u64,
@@ -45,6 +51,13 @@ pub(crate) type Line = (u32, u128);
 pub(crate) struct Unsettled {
     pub(crate) status: u16,
     pub(crate) at: Timestamp,
+}
+
+/// A response that is on its way, and the plan that it settles.
+#[derive(Debug)]
+struct PendingResponse {
+    plan: Plan,
+    response: Unsettled,
 }
 
 /// A request that waits.
@@ -71,9 +84,18 @@ impl Node {
             queue,
             spare: Vec::new(),
             unsettled: None,
+            latency: Span::ZERO,
+            responses: VecDeque::new(),
             seated: None,
             asked: 0,
         }
+    }
+
+    /// The same before an origin that takes so long for each response.
+    #[must_use]
+    pub fn with_latency(mut self, latency: Span) -> Self {
+        self.latency = latency;
+        self
     }
 
     /// Knows these entries of tenants from now on, which are compiled under its policy.
@@ -87,9 +109,10 @@ impl Node {
         &self.policy
     }
 
-    /// The store, with everything that was decided so far in it.
+    /// The store, with everything in it that was decided so far, and what the responses bring
+    /// about.
     pub fn store(&mut self) -> &Store {
-        self.settle();
+        self.settle(Timestamp::MAX);
         &self.store
     }
 
@@ -116,7 +139,7 @@ impl Node {
     /// until there are none, or they go unheard.
     pub fn decide(&mut self, facts: &impl Facts, now: Timestamp, status: u16) -> Decided<'_> {
         while self.resume(now).is_some() {}
-        self.settle();
+        self.settle(now);
         self.seated = None;
         let arrival = Arrival { number: self.asked, at: now, status };
         self.asked = self.asked.saturating_add(1);
@@ -170,7 +193,7 @@ impl Node {
     pub fn resume(&mut self, until: Timestamp) -> Option<Decided<'_>> {
         loop {
             let now = self.queue.next_at().filter(|at| *at <= until)?;
-            self.settle();
+            self.settle(now);
             self.seated = None;
             let told = match self.queue.pop(now)? {
                 Due::Unused => None,
@@ -193,10 +216,26 @@ impl Node {
         }
     }
 
-    /// Charges, or gives back, what the response of the last request brings about.
-    pub(crate) fn settle(&mut self) {
-        let Some(Unsettled { status, at }) = self.unsettled.take() else { return };
-        if self.plan.is_deferred() && self.plan.settle(&self.policy, Some(status)) {
+    /// Charges, or gives back, what the responses bring about that came until `now`.
+    pub(crate) fn settle(&mut self, now: Timestamp) {
+        if let Some(response) = self.unsettled.take().filter(|_| self.plan.is_deferred()) {
+            if self.latency == Span::ZERO {
+                self.respond(response);
+            } else {
+                let at = response.at.saturating_add(self.latency);
+                let response = Unsettled { at, ..response };
+                let plan = mem::replace(&mut self.plan, self.spare.pop().unwrap_or_default());
+                self.responses.push_back(PendingResponse { plan, response });
+            }
+        }
+        while let Some(next) = self.responses.pop_front_if(|next| next.response.at <= now) {
+            self.sit_down(next.plan);
+            self.respond(next.response);
+        }
+    }
+
+    fn respond(&mut self, Unsettled { status, at }: Unsettled) {
+        if self.plan.settle(&self.policy, Some(status)) {
             self.commit(at);
         }
     }

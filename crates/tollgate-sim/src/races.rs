@@ -47,7 +47,7 @@ pub(crate) enum Step {
 impl Node {
     /// A worker reads and decides a request at `now`, and writes nothing.
     pub(crate) fn begin(&mut self, facts: &impl Facts, now: Timestamp, status: u16) -> Job {
-        self.settle();
+        self.settle(now);
         let arrival = Arrival { number: self.asked, at: now, status };
         self.asked = self.asked.saturating_add(1);
         self.tenants.plan(&self.policy, facts, now, &mut self.plan);
@@ -66,8 +66,8 @@ impl Node {
 
     /// The worker writes what it has decided, until it loses a race.
     pub(crate) fn write(&mut self, job: &mut Job) -> Step {
-        self.settle();
         let now = job.arrival.at;
+        self.settle(now);
         while let Some(partition) = job.plan.partition(job.next) {
             let place = job.places.get_mut(job.next);
             let (Some(place), Some(read)) = (place, job.reads.get_mut(job.next)) else { break };
@@ -126,7 +126,7 @@ impl Node {
 
     /// What became of a request that is written.
     pub(crate) fn end(&mut self, job: Job) -> Decided<'_> {
-        self.settle();
+        self.settle(job.arrival.at);
         self.seated = None;
         let Job { plan, places, arrival, .. } = job;
         self.sit_down(plan);

@@ -88,7 +88,7 @@ impl Run {
                 StoreKind::Exact => Store::exact_for_a_clock_that_steps_back(clock.steps_back()),
                 StoreKind::Envoy => Store::envoy(),
             };
-            let node = Node::new(Arc::clone(&policy), store);
+            let node = Node::new(Arc::clone(&policy), store).with_latency(described.latency.0);
             let crew = Crew::new(described.workers.0, described.work.0);
             Server { node, clock, crew, held: Held::default() }
         };

@@ -227,6 +227,31 @@ fn a_clock_that_is_set_forward_lets_a_window_through_twice() {
     assert_eq!(with(r#"{"oscillates": {"by": "20s", "every": "30s"}}"#), (18, 8, 18));
 }
 
+/// Units are held until the response comes: what is not charged uses nothing up, however many are
+/// under way, and only those under way at a time are limited.
+#[test]
+fn an_origin_that_takes_its_time_holds_what_is_under_way() {
+    let with = |latency: &str, status: u16| {
+        let rule = r#"{"name": "guesses", "key": ["host"],
+            "charge": {"response_status": ["401"], "reserve": true}, "quotas": [{"limit": 30, "window": "1m"}]}"#;
+        let traffic = format!(
+            r#"{{"length": "1m", "servers": {{"latency": "{latency}"}}, "sources": [{{"status": {status}, "each": true,
+                "arrivals": {{"spaced": {{"size": 119, "wait": "500ms"}}}}, "clients": {{"count": 10}}}}]}}"#
+        );
+        let table = run(&policy(rule), &traffic);
+        (table.admitted, table.denied)
+    };
+    for latency in ["0s", "20ms", "500ms", "1s"] {
+        assert_eq!(with(latency, 200), (1_190, 0), "{latency}");
+    }
+    // 30 under way for 5 s each, in a minute of arrivals.
+    let (admitted, denied) = with("5s", 200);
+    assert!((300..=400).contains(&admitted) && admitted + denied == 1_190, "{admitted}");
+    for latency in ["0s", "500ms", "5s"] {
+        assert_eq!(with(latency, 401).0, 59, "{latency}");
+    }
+}
+
 /// Compare and swap: however many decide at the same time, together they admit what one would.
 #[test]
 fn workers_that_race_admit_what_one_admits() {

@@ -199,24 +199,28 @@ fn traffic_of_file(path: &Path, args: &SimulateArgs) -> Result<(Traffic, String)
     Ok((traffic, name))
 }
 
-/// The traffic with `--nodes`, `--store` and `--clock` in the place of what it says of them itself.
+/// The traffic with `--nodes`, `--store`, `--latency` and `--clock` in place of its own.
 fn with_servers(text: &str, args: &SimulateArgs) -> String {
     let Ok(Value::Object(mut traffic)) = serde_json::from_str(text) else { return text.to_owned() };
-    if args.nodes.is_none() && args.store.is_none() && args.clock.is_empty() {
+    let SimulateArgs { nodes, store, latency, clock, .. } = args;
+    if nodes.is_none() && store.is_none() && latency.is_none() && clock.is_empty() {
         return text.to_owned();
     }
     let mut servers = match traffic.remove("servers") {
         Some(Value::Object(servers)) => servers,
         _ => Map::new(),
     };
-    if let Some(nodes) = args.nodes {
-        servers.insert("count".to_owned(), nodes.into());
+    if let Some(nodes) = nodes {
+        servers.insert("count".to_owned(), (*nodes).into());
     }
-    if let Some(store) = &args.store {
+    if let Some(store) = store {
         servers.insert("store".to_owned(), store.as_str().into());
     }
-    if !args.clock.is_empty() {
-        let faults: Vec<Value> = args.clock.iter().map(|fault| fault.0.clone()).collect();
+    if let Some(latency) = latency {
+        servers.insert("latency".to_owned(), time(*latency).into());
+    }
+    if !clock.is_empty() {
+        let faults: Vec<Value> = clock.iter().map(|fault| fault.0.clone()).collect();
         servers.insert("clocks".to_owned(), json!([faults]));
     }
     traffic.insert("servers".to_owned(), servers.into());

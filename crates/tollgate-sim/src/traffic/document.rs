@@ -177,6 +177,9 @@ pub(crate) struct Servers {
     pub(crate) workers: Nodes,
     /// How long each of them is at it, from reading a count to writing it.
     pub(crate) work: Time,
+    /// How long the origin takes for each response, by which a rule may charge.
+    #[serde(skip_serializing_if = "Time::is_zero")]
+    pub(crate) latency: Time,
     /// Faults of their clocks: that of node `i` is number `i`, and so round again.
     pub(crate) clocks: Vec<Vec<Fault>>,
 }
@@ -189,6 +192,7 @@ impl Default for Servers {
             store: StoreKind::default(),
             workers: Bounded(1),
             work: Time::default(),
+            latency: Time::default(),
             clocks: Vec::new(),
         }
     }

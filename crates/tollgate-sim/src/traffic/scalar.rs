@@ -185,6 +185,13 @@ impl Serialize for Descriptor {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Time(pub(crate) Span);
 
+impl Time {
+    /// No time at all.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.0 == Span::ZERO
+    }
+}
+
 /// The same, and more than nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Positive(pub(crate) Span);
