@@ -110,7 +110,7 @@ fn what_is_no_set_is_not_read() {
         (12, &[0, 3, 255]),          // the layout of a later version, or of none
         (13, &[0]),                  // no quotas
         (22, &[0, 9, 255]),          // no algorithm
-        (23, &[2, 3, 4, 128]),       // a weight without buckets, unknown flags
+        (23, &[2, 3, 8, 128]),       // a weight without buckets, unknown flags
         (24, &[1]),                  // buckets of what is not counted in parts
         (33, &[255]),                // a limit of 2^62 and more
         (41, &[255]),                // a window of 570 years
