@@ -322,8 +322,8 @@ fn one_of_two_servers_may_die() {
         };
         assert_eq!(failures(40), 0, "{protocol}: both servers answer");
         other.server.kill();
-        // A request that is on its way to a server at its death may be charged, so it is not repeated:
-        // at most one for each of Envoy's two connections to it.
+        // A request that is on its way to a server at its death may be charged, so it is not
+        // repeated: at most one for each of Envoy's two connections to it.
         assert!(failures(200) <= 2, "{protocol}: one server answers");
     }
 }

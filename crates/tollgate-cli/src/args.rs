@@ -4,19 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use serde_json::json;
-use tollgate_core::{Algorithm, Span};
+use tollgate_core::Span;
 use tollgate_policy::Surface;
 
 use crate::compile::CompileArgs;
-use crate::outputs::Outputs;
 use crate::pk::PkArgs;
 use crate::replay::args::ReplayArgs;
+use crate::simulate::args::SimulateArgs;
 use crate::values::{span, surface_parser};
 
 const EXIT_CODES: &str = "Exit codes: 0 good, 1 the policy has problems, or a replay fails, 2 misuse or an unreadable \
@@ -165,102 +164,6 @@ pub(crate) struct ExplainArgs {
     pub(crate) words: Vec<String>,
 }
 
-/// One half says what is limited, by a policy or by one quota; the other who comes, by a traffic
-/// document or by a row of requests.
-#[derive(Debug, Args)]
-pub(crate) struct SimulateArgs {
-    /// A policy in JSON or YAML, instead of one quota; - reads the standard input
-    #[arg(long, value_name = "POLICY", help_heading = "What is limited")]
-    #[arg(conflicts_with_all = ["limit", "window", "algorithm", "burst", "buckets", "weighted", "strict", "delay"])]
-    pub(crate) policy: Option<PathBuf>,
-    /// How many requests a window admits, of all together
-    #[arg(long, help_heading = "What is limited")]
-    pub(crate) limit: Option<u64>,
-    /// The window: 500ms, 10s, 1m, 1h, 1d
-    #[arg(long, value_name = "TIME", default_value = "1m", help_heading = "What is limited")]
-    pub(crate) window: String,
-    /// The algorithm; gcra when left out
-    #[arg(long, value_parser = algorithm_parser(), help_heading = "What is limited")]
-    pub(crate) algorithm: Option<String>,
-    /// How many requests a full quota admits at once; the limit when left out
-    #[arg(long, help_heading = "What is limited")]
-    pub(crate) burst: Option<u64>,
-    /// The parts of a window, for sliding-buckets
-    #[arg(long, help_heading = "What is limited")]
-    pub(crate) buckets: Option<u64>,
-    /// Weight the oldest part, for sliding-buckets
-    #[arg(long, help_heading = "What is limited")]
-    pub(crate) weighted: bool,
-    /// Never let the limit be passed by as much as the algorithm does by itself
-    #[arg(long, help_heading = "What is limited")]
-    pub(crate) strict: bool,
-    /// Let who is over the limit wait up to so long, instead of a refusal
-    #[arg(long, value_name = "TIME", help_heading = "What is limited")]
-    pub(crate) delay: Option<String>,
-    /// Where the policy is enforced
-    #[arg(long, value_parser = surface_parser(), default_value = "envoy", help_heading = "What is limited")]
-    pub(crate) surface: Surface,
-    /// Entries of tenants as GET tenants lists them; may be repeated, one page each
-    #[arg(long, value_name = "FILE", help_heading = "What is limited")]
-    pub(crate) tenants: Vec<PathBuf>,
-
-    /// A traffic document in JSON or YAML, instead of a row of requests; - reads the standard input
-    #[arg(long, value_name = "TRAFFIC", help_heading = "Who comes")]
-    #[arg(conflicts_with_all = ["requests", "wait", "jitter", "parallel"])]
-    pub(crate) traffic: Option<PathBuf>,
-    /// How many requests come, of all workers together
-    #[arg(long, default_value_t = 100, help_heading = "Who comes")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) requests: u64,
-    /// How long a worker waits from one of its requests to the next: 0s, 500us, 100ms, 2s
-    #[arg(long, default_value = "100ms", value_parser = span, value_name = "TIME", help_heading = "Who comes")]
-    pub(crate) wait: Span,
-    /// Up to how much longer it waits, by chance; never shorter
-    #[arg(long, default_value = "0s", value_parser = span, value_name = "TIME", help_heading = "Who comes")]
-    pub(crate) jitter: Span,
-    /// How many workers send requests at the same time
-    #[arg(long, default_value_t = 1, value_name = "WORKERS", help_heading = "Who comes")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub(crate) parallel: u64,
-    /// What chance begins with: the same seed gives the same run
-    #[arg(long, default_value_t = 1, help_heading = "Who comes")]
-    pub(crate) seed: u64,
-
-    /// How many nodes enforce the policy, each by what it sees itself; the traffic's when left out
-    #[arg(long, help_heading = "Where it is enforced", value_parser = clap::value_parser!(u64).range(1..=64))]
-    pub(crate) nodes: Option<u64>,
-    /// What the nodes keep counts in: exactly, or in Envoy's table of the rule's capacity; the
-    /// traffic's when left out
-    #[arg(long, value_parser = ["exact", "envoy"], help_heading = "Where it is enforced")]
-    pub(crate) store: Option<String>,
-    /// How long the origin takes for each response, by which rules with `charge` decide; the
-    /// traffic's when left out
-    #[arg(long, value_parser = span, value_name = "TIME", help_heading = "Where it is enforced")]
-    pub(crate) latency: Option<Span>,
-    /// What the nodes' clocks do wrong: fast:100ppm, slow:100ppm, forward:10s@1m, back:10s@1m,
-    /// oscillates:500ms/2s, freezes:3s@1m; may be repeated
-    #[arg(long = "clock", value_name = "FAULT", value_parser = clock_fault, help_heading = "Where it is enforced")]
-    pub(crate) clock: Vec<ClockFault>,
-
-    /// List the last requests, 1,000 unless it is said how many, each with what an exact log says
-    #[arg(long, help_heading = "Output", value_name = "COUNT", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) trace: Option<u32>,
-    #[command(flatten)]
-    pub(crate) outputs: Outputs,
-}
-
-impl SimulateArgs {
-    /// The files that are read.
-    pub(crate) fn inputs(&self) -> impl Iterator<Item = &Path> {
-        self.policy.iter().chain(&self.traffic).chain(&self.tenants).map(PathBuf::as_path)
-    }
-}
-
-/// A fault of a clock, as the traffic document has it.
-#[derive(Clone, Debug)]
-pub(crate) struct ClockFault(pub(crate) serde_json::Value);
-
 #[derive(Debug, Args)]
 pub(crate) struct EmbedArgs {
     /// The policy in JSON or YAML; - reads the standard input
@@ -324,32 +227,6 @@ impl Surfaces {
             ),
         })
     }
-}
-
-fn algorithm_parser() -> PossibleValuesParser {
-    PossibleValuesParser::new(Algorithm::ALL.map(Algorithm::name))
-}
-
-/// `back:10s@1m` and so on.
-fn clock_fault(text: &str) -> Result<ClockFault, String> {
-    const WANTED: &str = "use fast:100ppm, slow:100ppm, forward:10s@1m, back:10s@1m, oscillates:500ms/2s or \
-                          freezes:3s@1m";
-    let (name, rest) = text.split_once(':').ok_or(WANTED)?;
-    let two = |sign: char| {
-        let (first, second) = rest.split_once(sign).ok_or(WANTED)?;
-        (span(first).and(span(second))).map(|_| (first, second)).map_err(|_| WANTED)
-    };
-    let what = match name {
-        "fast" | "slow" => {
-            let ppm = rest.strip_suffix("ppm").and_then(|ppm| ppm.parse::<u64>().ok());
-            json!({ "ppm": ppm.ok_or(WANTED)? })
-        }
-        "forward" | "back" => two('@').map(|(by, at)| json!({ "by": by, "at": at }))?,
-        "oscillates" => two('/').map(|(by, every)| json!({ "by": by, "every": every }))?,
-        "freezes" => two('@').map(|(length, at)| json!({ "length": length, "at": at }))?,
-        _ => return Err(WANTED.to_owned()),
-    };
-    Ok(ClockFault(json!({ name: what })))
 }
 
 pub(crate) fn token(text: &str) -> Result<String, String> {

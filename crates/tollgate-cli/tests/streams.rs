@@ -41,7 +41,7 @@ fn the_standard_input_is_read_like_a_file() {
     }
     let envoy = fs::read(policies().join("envoy.yaml")).unwrap();
     let ran = tollgate_reading(&policies(), &["check", "-"], &envoy);
-    assert!(ran.code == 1 && ran.stdout.starts_with("<stdin>:11: listener \"public\""), "{ran:?}");
+    assert!(ran.code == 1 && ran.stdout.starts_with("<stdin>:12: listener \"public\""), "{ran:?}");
 }
 
 // Editors of Windows write a mark first and end lines in two characters.

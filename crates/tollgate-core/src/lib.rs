@@ -35,6 +35,7 @@ mod encoding;
 mod layout;
 mod limiter;
 mod quota;
+mod settle;
 mod time;
 
 pub use algorithms::fixed_window::{FixedWindow, FixedWindowState};

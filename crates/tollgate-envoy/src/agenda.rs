@@ -10,7 +10,8 @@ use std::rc::Rc;
 use tollgate_core::Timestamp;
 
 use crate::active_policy::ActivePolicy;
-use crate::spending::{AskedKey, Place};
+use crate::holdings::Place;
+use crate::spending::AskedKey;
 
 /// Keys that are looked after; what has a lease has had eight requests within its life.
 const MOST: usize = 65_536;

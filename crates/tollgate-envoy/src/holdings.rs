@@ -17,6 +17,18 @@ use crate::places;
 use crate::proxy::Proxy;
 use crate::shared_data::Written;
 
+/// Whose holdings. Two policies that are in force at the same time, of two listeners or one before
+/// and one after a change, may both have a first group, and the same key in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// What the authority is asked under.
+    pub policy: u64,
+    /// The group in that policy.
+    pub group: usize,
+    /// The key's fingerprint.
+    pub fingerprint: NonZeroU64,
+}
+
 /// What came of one try.
 pub enum Change<T> {
     /// This, and the holdings are to be written.

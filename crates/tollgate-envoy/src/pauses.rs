@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tollgate_policy::waiting::Limits;
 
-use crate::spending::Place;
+use crate::holdings::Place;
 
 /// Where a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,24 +14,12 @@ use tollgate_table::Table;
 
 use crate::active_policy::ActivePolicy;
 use crate::commit_stats::CommitStats;
-use crate::holdings::{Change, change};
+use crate::holdings::{Change, Place, change};
 use crate::metrics::Asked;
 use crate::proxy::Proxy;
 
 /// When nobody knows better.
 const SOON: Span = Span::from_secs(1);
-
-/// Whose holdings. Two policies that are in force at the same time, of two listeners or one before
-/// and one after a change, may both have a first group, and the same key in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// What the authority is asked under.
-    pub policy: u64,
-    /// The group in that policy.
-    pub group: usize,
-    /// The key's fingerprint.
-    pub fingerprint: NonZeroU64,
-}
 
 /// A key that the authority is asked about.
 pub struct AskedKey {
@@ -151,8 +139,8 @@ impl<H: Proxy> ActivePolicy<H> {
         })
     }
 
-    /// What is known of the other keys of a request that one of them denies from memory: a client is
-    /// shown the same quotas whether the authority was asked or not.
+    /// What is known of the other keys of a request that one of them denies from memory: a client
+    /// is shown the same quotas whether the authority was asked or not.
     fn recall_others(&self, plan: &mut Plan, denied_by: usize, stats: &mut CommitStats) {
         let policy = &self.config.policy;
         for i in (0..plan.len()).filter(|i| *i != denied_by) {

@@ -509,7 +509,7 @@ fn when_a_denial_is_no_longer_believed_one_request_asks() {
         }
         front.denials.close(&policy, &plan);
     }
-    // The store does not answer: beyond the store's time every request asks, and the policy decides.
+    // The store does not answer: beyond its time every request asks, and the policy decides.
     let heard = 3 * (fresh + 1);
     assert!(!arrive(&mut front, &policy, 200, heard + fresh + 1).1);
     assert!(arrive(&mut front, &policy, 201, heard + last).1);

@@ -192,16 +192,7 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
     }
     greet(&gate).await;
     gate.follow(0).await;
-    let bound = async {
-        let signals = Signals::take().map_err(|why| format!("no signals: {why}"))?;
-        let told = |address, why: std::io::Error| format!("cannot listen on {address}: {why}");
-        let listen = config.listen;
-        let listener = TcpListener::bind(listen).await.map_err(|why| told(listen, why))?;
-        let listen = config.operations_listen;
-        let operations = TcpListener::bind(listen).await.map_err(|why| told(listen, why))?;
-        Ok::<_, String>((signals, listener, operations))
-    };
-    let (signals, listener, operations) = match bound.await {
+    let (signals, listener, operations) = match bind(&config).await {
         Ok(bound) => bound,
         Err(why) => {
             failed(log, &why);
@@ -227,6 +218,16 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
     let is_whole = server.serve(signals, reload, flush(traces)).await;
     gate.log.close();
     is_whole
+}
+
+/// The signals, the listener for requests and the one for probes.
+async fn bind(config: &Config) -> Result<(Signals, TcpListener, TcpListener), String> {
+    let signals = Signals::take().map_err(|why| format!("no signals: {why}"))?;
+    let [listener, operations] = [config.listen, config.operations_listen].map(async |address| {
+        let bound = TcpListener::bind(address).await;
+        bound.map_err(|why| format!("cannot listen on {address}: {why}"))
+    });
+    Ok((signals, listener.await?, operations.await?))
 }
 
 /// What sends traces, and how it is told that the server ends.

@@ -64,6 +64,25 @@ impl Signals {
     }
 }
 
+impl Signals {
+    /// Reloads at each signal for it until one asks for the end, which does not wait for a file
+    /// that is read for ever.
+    async fn reload_until_ended(&mut self, reload: impl AsyncFn()) {
+        let Self { end, interrupt, reload: hangup } = self;
+        let reloading = async {
+            while hangup.recv().await.is_some() {
+                reload().await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            _ = end.recv() => {}
+            _ = interrupt.recv() => {}
+            () = reloading => {}
+        }
+    }
+}
+
 impl Server {
     /// Serves until it is told to end; `reload` reads the policy file again, `flush` is what is
     /// done when all is answered. False when requests were cut off.
@@ -88,22 +107,12 @@ impl Server {
             Arc::clone(&connections),
             draining,
         ));
-        {
-            let Signals { end, interrupt, reload: hangup } = &mut signals;
-            let reloading = async {
-                while hangup.recv().await.is_some() {
-                    reload_certificates(tls.clone(), &gate).await;
-                    reload().await;
-                }
-                std::future::pending::<()>().await;
-            };
-            // A file that is read for ever must not be in the way of the end.
-            tokio::select! {
-                _ = end.recv() => {}
-                _ = interrupt.recv() => {}
-                () = reloading => {}
-            }
-        }
+        signals
+            .reload_until_ended(async || {
+                reload_certificates(tls.clone(), &gate).await;
+                reload().await;
+            })
+            .await;
         gate.log.event(Level::Info, "draining", &[]);
         self.http.watchers.end();
         let (delay, deadline) = self.drain;

@@ -1,7 +1,7 @@
 //! The origin, asked for its response, and why there is none.
 //!
-//! Invariant: whose failure it was is a type: the origin's, the client's or ours. Nothing is charged
-//! here.
+//! Invariant: whose failure it was is a type: the origin's, the client's or ours. Nothing is
+//! charged here.
 
 use wasm_bindgen::prelude::*;
 use worker::js_sys::{Array, Promise};

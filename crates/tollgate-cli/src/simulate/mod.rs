@@ -3,6 +3,7 @@
 //! Invariant: every decision is the policy crate's and every figure the simulator's; this command
 //! asks, counts for its plots, and prints. The same arguments print the same, on every machine.
 
+pub(crate) mod args;
 mod report;
 mod setup;
 mod watch;
@@ -14,7 +15,7 @@ use serde::Serialize;
 use tollgate_report::Cell;
 use tollgate_sim::{Progress, Run, Table};
 
-use crate::args::SimulateArgs;
+use self::args::SimulateArgs;
 use crate::end::End;
 use crate::live::Live;
 use setup::Setup;

@@ -10,7 +10,7 @@ use tollgate_sim::{QuotaRow, Table};
 
 use super::setup::Setup;
 use super::watch::{Bin, Step, Watch};
-use crate::args::SimulateArgs;
+use crate::simulate::args::SimulateArgs;
 use tollgate_policy::words;
 
 const QUOTAS: &str = "Quotas: the most that one key was admitted in any window, and at one instant; the bound is that of \

@@ -12,12 +12,12 @@ use tollgate_policy::{Policy, Problems, Scope, Surface};
 use tollgate_replay::WITHOUT_ENTRIES;
 use tollgate_sim::{Tenants as ByTenant, Traffic, TrafficError};
 
-use crate::args::SimulateArgs;
 use crate::command;
 use crate::document;
 use crate::end::End;
 use crate::input::{self, Input, Language};
 use crate::output::{self, Page};
+use crate::simulate::args::SimulateArgs;
 use crate::source::{self, Compiled, Source};
 use crate::tenants::Tenants;
 use crate::yaml::{Node, Reading};

@@ -11,7 +11,8 @@
 //! settle(c at, a)  the generation of `at` -= c; used = max(used, latest) + a x T where a > 0;
 //!                  where full > latest: full = min(full, max(used, latest) + held x T), and
 //!                  what has certainly not drained of c - a units comes back in any case
-//! expiry           the units of a generation that ends are used: used = max(used, its end) + units x T
+//! expiry           the units of a generation that ends are used:
+//!                  used = max(used, its end) + units x T
 //! debit(now, n)    what the algorithm does, and used = max(used, latest) + n x T
 //! always           used <= max(full, latest)
 //! ```

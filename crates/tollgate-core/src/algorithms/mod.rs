@@ -1,7 +1,7 @@
 //! The algorithms, one module each: its formula, its bound and its source.
 //!
-//! Seven more are not public. `holds` keeps units that a request takes before it is known whether they
-//! are used. Five have what is truly the same in several: `rate` the parameters of
+//! Seven more are not public. `holds` keeps units that a request takes before it is known whether
+//! they are used. Five have what is truly the same in several: `rate` the parameters of
 //! GCRA and its kin, `skew` what a late clock means to a counter, `ring` the decision of the log
 //! and the buckets, `weight` what units count of which the window covers a part, `step` how a small
 //! state is read and written; `counters` is how the buckets lie in bytes. Invariant: an algorithm

@@ -51,10 +51,10 @@ impl Plan {
     }
 
     /// Turns the plan of a request that passed into what its response's `status` brings about:
-    /// charges, and units that were held and are given back or used; false when there is none. `None` is a request
-    /// whose client left before there was a response. Then load, decide and commit as before: the
-    /// partitions that the plan [applies](crate::Partition::applies) to. What no longer fits is not
-    /// charged: the quota is used up as it is.
+    /// charges, and units that were held and are given back or used; false when there is none.
+    /// `None` is a request whose client left before there was a response. Then load, decide and
+    /// commit as before: the partitions that the plan [applies](crate::Partition::applies) to. What
+    /// no longer fits is not charged: the quota is used up as it is.
     pub fn settle(&mut self, policy: &Policy, status: Option<u16>) -> bool {
         self.settle_where(policy, |charge| charge.charges(status))
     }

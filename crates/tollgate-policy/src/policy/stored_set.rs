@@ -8,9 +8,9 @@
 //!
 //! All numbers are little-endian: stable identity `u64`, record identity `u32`, version of the
 //! states' layout `u8`, number of quotas `u8`, then per quota: hash of its name `u64`, algorithm
-//! `u8` (its place in [`Algorithm::ALL`], from 1), flags `u8` (1 strict, 2 weighted, 4 holds), buckets `u16`
-//! (0 where the window is not counted in parts), limit `u64`, window in nanoseconds `u64`, burst
-//! `u64`.
+//! `u8` (its place in [`Algorithm::ALL`], from 1), flags `u8` (1 strict, 2 weighted, 4 holds),
+//! buckets `u16` (0 where the window is not counted in parts), limit `u64`, window in nanoseconds
+//! `u64`, burst `u64`.
 
 use alloc::borrow::Cow;
 use alloc::vec;

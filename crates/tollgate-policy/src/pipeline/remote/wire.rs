@@ -8,9 +8,9 @@
 //! 16: the states are told in any case, 32: none are, but blocks); with the flag 8 the entry's
 //! revision `u64`, 0 for none; then per rule: flags `u8` (1 binding, 2 charged later, 4 given
 //! back, 8 waits at most, 16 held and used, 32 reported: recorded whatever is decided), the stable
-//! identity of the rule `u64`, cost `u64`, with the flag 8 the longest wait `u64`, the parameters of
-//! its quotas ([`StoredSet`](crate::StoredSet)), and with the flag 4 or 16, for a charge that is to
-//! be taken back or was held: its time `u64` and per quota its delay `u64`.
+//! identity of the rule `u64`, cost `u64`, with the flag 8 the longest wait `u64`, the parameters
+//! of its quotas ([`StoredSet`](crate::StoredSet)), and with the flag 4 or 16, for a charge that is
+//! to be taken back or was held: its time `u64` and per quota its delay `u64`.
 //!
 //! **Reply**: 0 and the time of the decision `u64`, then per rule: flags `u8` (1 charged, 2 states
 //! follow, 4 blocked), with the flag 4 until when `u64`, and per quota: verdict `u8`, delay,

@@ -1,0 +1,85 @@
+//! Units whose use is known after the request: limiters that hold them, and the end of a charge.
+//!
+//! Invariant: a charge is settled once, and only a limiter with holds has to settle it.
+//! Deliberately not here: when a response ends, and which requests are charged.
+
+use crate::algorithms::holds::{Holds, Meter};
+use crate::decision::Charge;
+use crate::limiter::Limiter;
+use crate::time::{Span, Timestamp};
+
+impl Limiter {
+    /// The same quota by the same algorithm, for requests of which it is known afterwards how many
+    /// units they used: what [`Limiter::check`] admits is held until [`Limiter::settle`]. States of
+    /// `gcra`, `token-bucket` and `leaky-bucket` are 32 bytes longer then; the window counters and
+    /// the log need nothing for it. `None` for `leaky-queue`, whose slots are taken for good.
+    #[must_use]
+    pub const fn with_holds(self) -> Option<Self> {
+        Some(match self {
+            Self::Gcra(gcra) => Self::Holds(Holds(Meter::Gcra(gcra))),
+            Self::TokenBucket(bucket) => Self::Holds(Holds(Meter::TokenBucket(bucket))),
+            Self::LeakyBucket(bucket) => Self::Holds(Holds(Meter::LeakyBucket(bucket))),
+            Self::LeakyQueue(_) => return None,
+            other => other,
+        })
+    }
+
+    /// True when it keeps what it holds apart, in a longer state.
+    #[must_use]
+    pub const fn keeps_holds(&self) -> bool {
+        matches!(self, Self::Holds(_))
+    }
+
+    /// The limiter without its holds.
+    pub(crate) const fn without_holds(&self) -> Self {
+        match self {
+            Self::Holds(holds) => match holds.0 {
+                Meter::Gcra(gcra) => Self::Gcra(gcra),
+                Meter::TokenBucket(bucket) => Self::TokenBucket(bucket),
+                Meter::LeakyBucket(bucket) => Self::LeakyBucket(bucket),
+            },
+            other => *other,
+        }
+    }
+
+    /// Settles `charge` at `now`, of which `used` units turned out to be used: the others come
+    /// back, and what is above its cost is a [`Limiter::debit`]. A charge is settled once.
+    ///
+    /// A limiter [with holds](Limiter::with_holds) has to settle every charge, also one that is
+    /// used as it was charged: until then its units are held, and units that other requests did not
+    /// use come back later. Any other limiter [gives back](Limiter::refund) the
+    /// [last units](Limiter::last_of).
+    pub fn settle(&self, state: &mut [u8], charge: Charge, used: u64, now: Timestamp) {
+        match self {
+            Self::Holds(holds) => holds.settle(state, charge, used, now),
+            _ if used < charge.cost => {
+                let unused = charge.cost.saturating_sub(used);
+                self.refund(state, self.last_of(charge, unused), now);
+            }
+            _ => {}
+        }
+        self.debit(state, used.saturating_sub(charge.cost), now);
+    }
+
+    /// The last `units` of `charge`, at most all of it, for [`Limiter::refund`]: a cost that turned
+    /// out lower gives the difference back. What drains as time passes takes the units that stay
+    /// first, so that no more is left than if only these had been charged. Cost 10 at one a second,
+    /// settled at 4 after 5 s: 5 units are owed, 6 too many, so all 5 come back.
+    #[must_use]
+    pub const fn last_of(&self, charge: Charge, units: u64) -> Charge {
+        let units = if units < charge.cost { units } else { charge.cost };
+        let before = charge.cost.saturating_sub(units);
+        let before = match self {
+            Self::Gcra(gcra) => gcra.rate().span_of(before),
+            Self::TokenBucket(bucket) => bucket.rate().span_of(before),
+            Self::LeakyBucket(bucket) => bucket.rate().span_of(before),
+            Self::LeakyQueue(queue) => queue.rate().span_of(before),
+            Self::Holds(holds) => holds.rate().span_of(before),
+            Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingBuckets(_)
+            | Self::SlidingLog(_) => Span::ZERO,
+        };
+        Charge { cost: units, delay: charge.delay.saturating_add(before), ..charge }
+    }
+}
