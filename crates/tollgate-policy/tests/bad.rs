@@ -42,6 +42,7 @@ const NO_MESSAGES: &[&str] = &[
     "scope fleet\\n",             // hashed into a group's identity
     "scope share\\n",             // hashed into a group's identity
     "tollgate fleet 1",           // hashes the secret of a fleet
+    "tollgate keys  1",           // hashes the secret of a plugin
     // A window out of range is reported by `Window` before the core sees it.
     "window must be 1ms to 366d",
 ];

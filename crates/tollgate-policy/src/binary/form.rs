@@ -95,7 +95,6 @@ fields! {
         body: BodyFormat,
         jitter: Span,
         partition_key: bool,
-        hash_key: Option<[u8; 16]>,
     } if |it| it.jitter <= MAX_WAIT
 }
 
@@ -298,14 +297,14 @@ impl SettingsForm {
 
 impl ResponseForm {
     fn of(response: &Response) -> Self {
-        let Response { headers, policy, on_allow, body, jitter, partition_key, hash_key } =
+        let Response { headers, policy, on_allow, body, jitter, partition_key, hash_key: _ } =
             *response;
-        Self { headers, policy, on_allow, body, jitter, partition_key, hash_key }
+        Self { headers, policy, on_allow, body, jitter, partition_key }
     }
 
     fn response(self) -> Response {
-        let Self { headers, policy, on_allow, body, jitter, partition_key, hash_key } = self;
-        Response { headers, policy, on_allow, body, jitter, partition_key, hash_key }
+        let Self { headers, policy, on_allow, body, jitter, partition_key } = self;
+        Response { headers, policy, on_allow, body, jitter, partition_key, hash_key: None }
     }
 }
 

@@ -1,8 +1,8 @@
 //! A compiled policy with whom a proxy asks beside it, or with others for some routes, and what of
 //! either stands in a configuration: bytes, or the same as text.
 //!
-//! Invariant: a plugin that asks nobody is spelled as its policy alone, so there is one spelling of
-//! each. Deliberately absent: `policy_from`, because what a server gives is a document, and who
+//! Invariant: a plugin without any of these is spelled as its policy alone, so there is one spelling
+//! of each; a policy alone never contains the secret of a surface. Deliberately absent: `policy_from`, because what a server gives is a document, and who
 //! reads documents can read its own.
 
 use alloc::string::String;
@@ -30,13 +30,16 @@ const MANY_MAGIC: &[u8; 9] = b"\0tollmany";
 const TEXT_MAGIC: &[u8] = b"AHRvbGx";
 
 /// The shape of what stands between the header and the checksum.
-const PLUGIN_SHAPE: u64 = shape(&["plugin"], &[Surface::SHAPE, Fleet::SHAPE, PolicyForm::SHAPE]);
+const PLUGIN_SHAPE: u64 = shape(
+    &["plugin"],
+    &[Surface::SHAPE, <Option<[u8; 16]>>::SHAPE, Fleet::SHAPE, PolicyForm::SHAPE],
+);
 
 /// The same of several policies.
 const MANY_SHAPE: u64 = shape(&["many"], &[Surface::SHAPE, ManyForm::SHAPE]);
 
 fields! {
-    struct ManyForm { policy: PolicyForm, named: Vec<NamedForm>, }
+    struct ManyForm { policy: PolicyForm, named: Vec<NamedForm>, hash_key: Option<[u8; 16]>, }
 }
 
 fields! {
@@ -49,7 +52,11 @@ impl ManyForm {
             name: name.clone(),
             policy: PolicyForm::of(policy),
         };
-        Self { policy: PolicyForm::of(policy), named: named.iter().map(form).collect() }
+        Self {
+            policy: PolicyForm::of(policy),
+            named: named.iter().map(form).collect(),
+            hash_key: policy.hash_key(),
+        }
     }
 
     fn plugin(self, surface: Surface) -> Option<Plugin> {
@@ -59,7 +66,9 @@ impl ManyForm {
             |NamedForm { name, policy: form }| Some(NamedPolicy { name, policy: policy(form)? });
         let named = self.named.into_iter().map(named).collect::<Option<Vec<_>>>()?;
         let plugin = Plugin { named, ..Plugin::alone(policy(self.policy)?) };
-        NamedPolicy::are_apart(&plugin.named).then_some(plugin)
+        let is_secret_alone = plugin.named.is_empty() && self.hash_key.is_some();
+        (is_secret_alone || NamedPolicy::are_apart(&plugin.named))
+            .then(|| plugin.with_hash_key(self.hash_key))
     }
 }
 
@@ -84,17 +93,20 @@ impl Plugin {
     /// in them.
     pub fn write_compiled(&self, out: &mut Vec<u8>) {
         let Self { policy, named, fleet, policy_from: _ } = self;
-        if !named.is_empty() {
-            debug_assert!(fleet.is_none(), "there is no document that says both");
-            return sealed(MANY_MAGIC, MANY_SHAPE, policy.surface, out, |out| {
-                ManyForm::of(policy, named).write(out);
-            });
+        match fleet {
+            Some(fleet) => sealed(PLUGIN_MAGIC, PLUGIN_SHAPE, policy.surface, out, |out| {
+                debug_assert!(named.is_empty(), "no document has both");
+                policy.hash_key().write(out);
+                fleet.write(out);
+                PolicyForm::of(policy).write(out);
+            }),
+            None if !named.is_empty() || policy.hash_key().is_some() => {
+                sealed(MANY_MAGIC, MANY_SHAPE, policy.surface, out, |out| {
+                    ManyForm::of(policy, named).write(out);
+                });
+            }
+            None => policy.write_compiled(out),
         }
-        let Some(fleet) = fleet else { return policy.write_compiled(out) };
-        sealed(PLUGIN_MAGIC, PLUGIN_SHAPE, policy.surface, out, |out| {
-            fleet.write(out);
-            PolicyForm::of(policy).write(out);
-        });
     }
 
     /// The same bytes as text, in base64 with padding, for configurations that are text.
@@ -153,9 +165,10 @@ impl Plugin {
             return Policy::read_compiled(bytes, surface).map(Self::alone);
         }
         let Whole(mut rest) = opened(PLUGIN_MAGIC, PLUGIN_SHAPE, bytes, surface)?;
+        let hash_key = Option::read(&mut rest).ok_or(NotCompiled::Impossible)?;
         let fleet = Fleet::read(&mut rest).ok_or(NotCompiled::Impossible)?;
         let policy = PolicyForm::read_last(rest, surface).ok_or(NotCompiled::Impossible)?;
-        Ok(Self { fleet: Some(fleet), ..Self::alone(policy) })
+        Ok(Self { fleet: Some(fleet), ..Self::alone(policy) }.with_hash_key(hash_key))
     }
 }
 

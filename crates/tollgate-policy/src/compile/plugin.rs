@@ -132,19 +132,20 @@ impl Plugin {
             Some(policy) if problems.0.is_empty() => {
                 let policy_from = from.flatten().map(PolicyFrom::new);
                 let (named, fleet) = (named.unwrap_or_default(), fleet.flatten().map(Fleet::new));
-                let mut plugin = Self { policy, named, fleet, policy_from };
-                if let Some(text) = hash_key.flatten() {
-                    plugin.set_hash_key(plugin_hash_key(&text.0));
-                }
-                Ok(plugin)
+                let hash_key = hash_key.flatten().map(|text| plugin_hash_key(&text.0));
+                Ok(Self { policy, named, fleet, policy_from }.with_hash_key(hash_key))
             }
             _ => Err(problems),
         }
     }
 
-    fn set_hash_key(&mut self, key: [u8; 16]) {
-        self.policy.set_hash_key(key);
-        self.named.iter_mut().for_each(|named| named.policy.set_hash_key(key));
+    /// The same, with this secret in all policies.
+    pub(crate) fn with_hash_key(mut self, key: Option<[u8; 16]>) -> Self {
+        if let Some(key) = key {
+            self.policy.set_hash_key(key);
+            self.named.iter_mut().for_each(|named| named.policy.set_hash_key(key));
+        }
+        self
     }
 
     /// A policy, and nothing beside it.
