@@ -118,6 +118,7 @@ fn what_makes_the_origin_see_another_request_is_warned_of() {
     let paths = policy(&json!({"when": {"paths": ["/login"]}}));
     let header = policy(&json!({"key": [{"header": "x-api-key"}]}));
     let plain = policy(&json!({"key": [{"header": "authorization"}]}));
+    let second = policy(&json!({"key": [{"header": "authorization"}, {"header": "x-api-key"}]}));
     let mut literal = paths.clone();
     literal["escaped_slashes"] = json!("literal");
     const NORMAL: [&str; 2] = ["normalize_path", "merge_slashes"];
@@ -129,7 +130,7 @@ fn what_makes_the_origin_see_another_request_is_warned_of() {
     let mut safe = on.clone();
     safe[ESCAPED] = json!("UNESCAPE_AND_FORWARD");
     let underscores = |action: &str| json!({"common_http_protocol_options": {"headers_with_underscores_action": action}});
-    let rows: [(Value, &Value, &[&str]); 10] = [
+    let rows: [(Value, &Value, &[&str]); 11] = [
         (json!({}), &paths, &[NORMAL[0], NORMAL[1], ESCAPED]),
         (json!({}), &literal, &NORMAL),
         (on.clone(), &paths, &[ESCAPED]),
@@ -140,6 +141,7 @@ fn what_makes_the_origin_see_another_request_is_warned_of() {
         (underscores("ALLOW"), &header, &[UNDERSCORES]),
         (underscores("DROP_HEADER"), &header, &[]),
         (json!({}), &plain, &[]),
+        (json!({}), &second, &[UNDERSCORES]),
     ];
     for (manager, value, expected) in rows {
         assert_eq!(named(&manager, value), expected, "{manager} {value}");

@@ -33,7 +33,7 @@ use crate::waiting::{Line, Waiting};
 const SPARE_PLANS: usize = 256;
 
 /// Logged with each configuration on such a host.
-const NOT_GUESSED: &str = "tollgate: this host has no common sequence of numbers for writes; each count is read before it is written";
+const NOT_GUESSED: &str = "tollgate: no common sequence of numbers for writes was proved on this host; each count is read before it is written";
 
 /// The longest key that is kept as it is while its request is under way, in bytes: tokens of a
 /// client are longer, and a request may have one for each rule.

@@ -24,8 +24,8 @@ const LOOKED_AT: u32 = 64;
 const LOCAL_PROXY: &str = "a proxy on this machine sends requests, and the policy takes the address of the \
     connection, so all of its clients are one; set xff_num_trusted_hops, or client_ip with trusted_proxies";
 
-const UNVERIFIED: &str = "a request came without X-Forwarded-For, so the connection manager has no \
-    use_remote_address: true and takes the client's address from that header: a client that sends it chooses what it \
+const UNVERIFIED: &str = "a request came without X-Forwarded-For, so the connection manager probably \
+    has no use_remote_address: true and takes the client's address from that header: a client that sends it chooses what it \
     is counted by; set use_remote_address, or client_ip with trusted_hops if every client comes through a proxy";
 
 /// The watch of one policy.

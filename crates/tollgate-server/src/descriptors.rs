@@ -22,15 +22,15 @@ pub(crate) fn connections(log: &Log, config: &Config) -> Result<usize, String> {
     let given = descriptors(u64::try_from(wanted).unwrap_or(u64::MAX).saturating_add(own));
     let room = room(given, own).ok_or_else(|| {
         format!(
-            "the machine gives {given} descriptors and the server itself needs {own}; raise \
+            "the machine gives {given} file descriptors and the server itself needs {own}; raise \
              LimitNOFILE"
         )
     })?;
     if room < wanted {
         let message = format!(
             "max_connections is {wanted}, and only {room} connections are served at a time: the \
-             machine gives {given} descriptors, of which the server itself needs {own}; raise \
-             LimitNOFILE, or lower it"
+             machine gives {given} file descriptors, of which the server itself needs {own}; raise \
+             LimitNOFILE, or lower max_connections"
         );
         log.say(Level::Warning, "few_descriptors", &message);
     }

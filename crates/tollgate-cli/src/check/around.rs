@@ -90,10 +90,10 @@ impl Judgement {
             self.path(manager, policy);
         }
         let header = reads.iter().find_map(|read| match read.fact {
-            Fact::Header(name) => Some(name),
+            Fact::Header(name) if name.contains('-') => Some(name),
             _ => None,
         });
-        if let Some(name) = header.filter(|name| name.contains('-')) {
+        if let Some(name) = header {
             self.underscores(manager, name);
         }
         let waits = policy.rules().iter().filter_map(|rule| Some((rule, rule.longest_wait()?)));
@@ -164,8 +164,8 @@ impl Judgement {
                 Detection::Header => {
                     let text = format!(
                         "finds the client's address by a header, and {reader}: a client that \
-                         reaches this listener directly can write that header; let nobody but your \
-                         proxies reach it"
+                         reaches this listener directly can write that header; allow only your \
+                         proxies to reach it"
                     );
                     push(&mut self.warnings, finding(line, DETECTION, &text));
                 }
