@@ -85,7 +85,9 @@ proptest! {
         });
         let now = pause.after(now, old.window().as_nanos(), retry_after) - late_ns;
         let mut next = carried(&key, new, now);
-        let mut oracle = if new == old { oracle } else { oracle.carried(&new, now.into()) };
+        // Whether units are held or not, the same quota keeps the bytes that decide.
+        let is_kept = (new.algorithm(), new.quota()) == (old.algorithm(), old.quota());
+        let mut oracle = if is_kept { oracle } else { oracle.carried(&new, now.into()) };
         run(&mut next, now, &after, |_, at, cost, decision| oracle.follow(at, cost, decision));
     }
 

@@ -1,9 +1,10 @@
 //! A compiled policy with whom a proxy asks beside it, or with others for some routes, and what of
 //! either stands in a configuration: bytes, or the same as text.
 //!
-//! Invariant: a plugin without any of these is spelled as its policy alone, so there is one spelling
-//! of each; a policy alone never contains the secret of a surface. Deliberately absent: `policy_from`, because what a server gives is a document, and who
-//! reads documents can read its own.
+//! Invariant: a plugin without any of these is spelled as its policy alone, so there is one
+//! spelling of each; a policy alone never contains the secret of a surface. Deliberately absent:
+//! `policy_from`, because a server gives a document, and a module that reads documents can read
+//! its own.
 
 use alloc::string::String;
 use alloc::vec;
