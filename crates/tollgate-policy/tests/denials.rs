@@ -550,6 +550,33 @@ fn a_silent_store_does_not_open_what_was_used_up() {
     }
 }
 
+/// Guards: a request that is denied by its own charge because another of its counts is silent: its
+/// unit would go back, and it and all that come after would pass uncounted.
+#[test]
+fn what_a_count_answered_to_the_request_itself_decides_nothing() {
+    let (policy, _, _) = used_up_site();
+    let (mut objects, mut front) = (Objects::default(), Front::new(3, 0));
+    front.denials = front.denials.patient(PATIENCE);
+    let came_at = front.clock(START);
+    let (mut plan, _) = arrive(&mut front, &policy, 1, 0);
+    plan.partition_mut(0).unwrap().fail(Failure::Unreachable);
+    let (mut request, site) = (Vec::new(), plan.partition(1).unwrap());
+    site.request(&policy, &mut request);
+    let key = site.key().to_vec();
+    let reply = objects.ask(&key, &request, Timestamp::from_millis(START + 1));
+    plan.partition_mut(1).unwrap().accept(&policy, &reply).unwrap();
+    front.denials.hear(&policy, &plan, 1, front.clock(START + 1));
+    front.denials.close(&policy, &plan);
+    let times = (came_at, front.clock(START + 2));
+    assert!(
+        front.denials.would_stand_in_for(&policy, &plan, 1, times),
+        "its own unit was the last"
+    );
+    assert!(!front.denials.would_stand_in(&policy, &plan, times));
+    assert_eq!(plan.outcome(&policy).answer(), Answer::Pass, "on_failure, and the site is charged");
+    assert!(arrive(&mut front, &policy, 2, 3).1, "the next one is denied");
+}
+
 /// Guards: a unit that came back, whose request is denied by its own charge because the store is
 /// silent: what the policy says of failures decides it.
 #[test]

@@ -47,8 +47,28 @@ pub(crate) struct Charged {
 
 impl Gate {
     /// Decides the plan once, all or nothing; when too many ask it is refused whatever its rules
-    /// say.
+    /// say. A plan that reports is decided to its end, whoever leaves meanwhile.
     pub(crate) async fn decide_once(
+        self: &Arc<Self>,
+        policy: &Arc<Policy>,
+        plan: &mut Plan,
+        spent: Spent,
+    ) -> Charged {
+        if !plan.reports() || self.store.engine().is_none() {
+            return self.look_and_charge(policy, plan, spent).await;
+        }
+        let (gate, policy) = (Arc::clone(self), Arc::clone(policy));
+        let mut moved = std::mem::replace(plan, Plan::new());
+        let deciding = to_its_end(async move {
+            let charged = gate.look_and_charge(&policy, &mut moved, spent).await;
+            (moved, charged)
+        });
+        let charged;
+        (*plan, charged) = deciding.await;
+        charged
+    }
+
+    async fn look_and_charge(
         self: &Arc<Self>,
         policy: &Arc<Policy>,
         plan: &mut Plan,
@@ -95,8 +115,10 @@ impl Gate {
         plan: &mut Plan,
         spent: Spent,
     ) -> Charged {
-        // What did not answer when it was only asked is not waited for once more.
-        let there = plan.partitions().filter(|partition| !partition.has_failed());
+        // What did not answer when it was only asked is not waited for once more, unless it is to
+        // record a report.
+        let is_asked = |it: &Partition<'_>| !it.has_failed() || it.reports();
+        let there = plan.partitions().filter(is_asked);
         let mut asked: Vec<Asked> =
             there.map(|partition| self.request(policy, partition)).collect();
         let is_overload = self.ask_each(policy, plan, &mut asked).await;

@@ -54,11 +54,13 @@ pub(crate) async fn decide_once(
     };
     objects.denials.close(policy, plan);
     if keeps_to_denial(objects, policy, plan, came_at) {
-        objects.refund_committed(policy, plan, &asked).await;
+        let charged = Objects::charged(plan, &asked);
+        // Before anything else is heard: a charge is given back only where the denial decides.
         if objects.denials.stands_in(policy, plan, came_at) {
             objects.counters.add(Event::RememberedDenial);
+            objects.refund(policy, plan, charged).await;
+            return Vec::new();
         }
-        return Vec::new();
     }
     asked
 }
@@ -90,12 +92,13 @@ async fn still_denies(
     let peeked = objects.peek_each(policy, plan, &of_it, Call::check_soon);
     let unheard = objects.hear_peeked_soon(policy, plan, &of_it, peeked).await;
     let is_silent = !unheard.calls.is_empty();
-    let stood = objects.denials.would_stand_in(policy, plan, came_at);
+    let stood = objects.denials.would_stand_in_for(policy, plan, suspect, came_at);
     if is_silent && stood {
         objects.hear_peeked(policy, plan, unheard).await;
     }
     let is_denied = match plan.has_failed() {
-        true => stood,
+        // The denial is the answer then; of a count that cannot be read there is none.
+        true => stood && plan.partition(suspect).is_some_and(|it| it.is_silent()),
         false => is_refused(policy, plan, waited) && (stood || !is_silent),
     };
     others.iter().for_each(|(i, _)| plan.take_up(*i));

@@ -48,6 +48,17 @@ impl Remembered {
         self.0.borrow_mut().would_stand_in(policy, plan, (came_at, js::now()))
     }
 
+    /// The same for the count of partition `i` alone, if its object does not answer.
+    pub(crate) fn would_stand_in_for(
+        &self,
+        policy: &Policy,
+        plan: &Plan,
+        i: usize,
+        came_at: Timestamp,
+    ) -> bool {
+        self.0.borrow_mut().would_stand_in_for(policy, plan, i, (came_at, js::now()))
+    }
+
     /// True when it does: the request has its answer.
     pub(crate) fn stands_in(&self, policy: &Policy, plan: &mut Plan, came_at: Timestamp) -> bool {
         self.0.borrow_mut().stands_in(policy, plan, (came_at, js::now()))

@@ -254,13 +254,24 @@ impl Objects {
 
     /// Takes back every charge of a refused request. The new replies say what is left without it.
     pub(crate) async fn refund_committed(&self, policy: &Policy, plan: &mut Plan, asked: &[Asked]) {
+        let charged = Self::charged(plan, asked);
+        self.refund(policy, plan, charged).await;
+    }
+
+    /// Those of `asked` that were charged.
+    pub(crate) fn charged<'a>(plan: &Plan, asked: &'a [Asked]) -> Vec<&'a Asked> {
         let is_charged = |i| plan.partition(i).is_some_and(|partition| partition.changed());
-        let charged = asked.iter().filter(|asked| is_charged(asked.partition));
+        asked.iter().filter(|asked| is_charged(asked.partition)).collect()
+    }
+
+    /// Takes these charges back.
+    pub(crate) async fn refund(&self, policy: &Policy, plan: &mut Plan, charged: Vec<&Asked>) {
         let refund = |asked: &Asked| {
             self.counters.add(Event::Refund);
             Call::refund(&asked.object, &asked.request, &asked.reply)
         };
-        let calls: Vec<_> = charged.map(|asked| (asked.partition, refund(asked))).collect();
+        let calls: Vec<_> =
+            charged.into_iter().map(|asked| (asked.partition, refund(asked))).collect();
         let asked_at = js::now();
         for (i, call) in calls {
             match call.reply().await {

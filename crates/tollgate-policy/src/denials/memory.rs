@@ -193,8 +193,8 @@ impl Denials {
     }
 
     /// The request is decided: forgets what its answers did not bear out. What was charged before
-    /// it was sent stands where it was charged, and else it does not. Where the store did not
-    /// answer, what is remembered stands, and the next request asks.
+    /// it was sent stands where it was charged, and else it does not. Where the store was not asked
+    /// or did not answer, what is remembered stands, and the next request asks.
     pub fn close(&mut self, policy: &Policy, plan: &Plan) {
         if self.is_empty() {
             return;
@@ -207,11 +207,12 @@ impl Denials {
                 }
                 let hash = hash(self.seed, policy, set, partition.key());
                 let is_charged = applied.charged.is_some();
-                let is_silent = partition.stored.status == Status::Failed(Failure::Unreachable)
-                    && self.patience > Span::ZERO;
+                let is_unheard =
+                    partition.is_silent() || partition.stored.status == Status::Pending;
+                let is_unheard = is_unheard && self.patience > Span::ZERO;
                 let stands = |entry: &mut Entry| {
                     entry.asked_at = None;
-                    entry.is_used_up && (is_charged || is_silent)
+                    is_unheard || (entry.is_used_up && is_charged)
                 };
                 if !self.table.find(hash).is_none_or(stands) {
                     self.table.remove(hash);
@@ -225,25 +226,27 @@ impl Denials {
     /// it is remembered.
     fn recall(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp) -> Recalled {
         let is_refused_anyway = plan.is_refused_without_quota(policy);
-        let mut beyond = Span::ZERO;
-        let (mut recalled, is_some_stale) = self.look(policy, plan, now, beyond);
+        let mut belief = Belief { now, beyond: Span::ZERO, of: Counts::All };
+        let (mut recalled, is_some_stale) = self.look(policy, plan, belief);
         if recalled != Recalled::Refused && is_some_stale {
-            beyond = self.patience;
-            recalled = self.look(policy, plan, now, beyond).0;
+            belief.beyond = self.patience;
+            recalled = self.look(policy, plan, belief).0;
             if recalled == Recalled::Refused {
                 if self.is_first_to_ask(policy, plan, now) {
                     return Recalled::Nothing;
                 }
-            } else if self.look(policy, plan, now, Span::MAX).0 == Recalled::Refused {
+            } else if self.look(policy, plan, Belief { beyond: Span::MAX, ..belief }).0
+                == Recalled::Refused
+            {
                 // Too old to deny it, and still the first to be asked.
                 plan.suspect = self.latest_denial(policy, plan);
                 return Recalled::Nothing;
             }
         }
         match recalled {
-            Recalled::Refused => self.leave(policy, plan, now, beyond),
+            Recalled::Refused => self.leave(policy, plan, belief),
             Recalled::Admitted if !is_refused_anyway => {
-                self.each_remembered(policy, plan, (now, beyond), |counted, (at, _), applied| {
+                self.each_remembered(policy, plan, belief, |counted, (at, _), applied| {
                     let is_due = applied.is_charged_now();
                     if is_due && counted.decisions.iter().all(Decision::is_admitted) {
                         counted.charge(at, applied.cost);
@@ -255,14 +258,13 @@ impl Denials {
         recalled
     }
 
-    /// Fills the decisions of every count that is believed for `beyond` after [`FRESH`]; and
-    /// whether there are others that are too old.
+    /// Fills the decisions of every count that is believed; and whether there are others that are
+    /// too old.
     pub(crate) fn look(
         &mut self,
         policy: &Policy,
         plan: &mut Plan,
-        now: Timestamp,
-        beyond: Span,
+        belief: Belief,
     ) -> (Recalled, bool) {
         let mut recalled = Recalled::Nothing;
         let each = |counted: &mut Counted<'_, CompiledQuota>,
@@ -280,13 +282,13 @@ impl Denials {
                 Recalled::Admitted
             });
         };
-        let is_some_stale = self.each_remembered(policy, plan, (now, beyond), each);
+        let is_some_stale = self.each_remembered(policy, plan, belief, each);
         (recalled, is_some_stale)
     }
 
     /// Says what these counts have left without the request.
-    pub(crate) fn leave(&mut self, policy: &Policy, plan: &mut Plan, now: Timestamp, beyond: Span) {
-        self.each_remembered(policy, plan, (now, beyond), |counted, (at, _), _| counted.leave(at));
+    pub(crate) fn leave(&mut self, policy: &Policy, plan: &mut Plan, belief: Belief) {
+        self.each_remembered(policy, plan, belief, |counted, (at, _), _| counted.leave(at));
     }
 
     /// Calls `each` with the quotas of every rule whose count is remembered, the time of its store
@@ -296,7 +298,7 @@ impl Denials {
         &mut self,
         policy: &Policy,
         plan: &mut Plan,
-        (now, beyond): (Timestamp, Span),
+        Belief { now, beyond, of }: Belief,
         mut each: impl FnMut(
             &mut Counted<'_, CompiledQuota>,
             (Timestamp, Option<Timestamp>),
@@ -309,7 +311,12 @@ impl Denials {
             let Some((stored, keys)) = applied.partition.and_then(|i| partitions.get_mut(i)) else {
                 continue;
             };
-            let remembered = policy.applied_set(applied).and_then(|set| {
+            let is_asked_about = match of {
+                Counts::All => true,
+                Counts::Silent => stored.status == Status::Failed(Failure::Unreachable),
+            };
+            let set = policy.applied_set(applied).filter(|_| is_asked_about);
+            let remembered = set.and_then(|set| {
                 let entry =
                     self.table.find(hash(self.seed, policy, set, stored.key_among(keys)))?;
                 if !is_believed(entry, self.relieved, now, beyond) {
@@ -332,6 +339,25 @@ impl Denials {
         }
         is_some_stale
     }
+}
+
+/// What is believed of a request's counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Belief {
+    /// The clock of the process that remembers.
+    pub(crate) now: Timestamp,
+    /// For how long after [`FRESH`].
+    pub(crate) beyond: Span,
+    /// Of which of them.
+    pub(crate) of: Counts,
+}
+
+/// Some counts of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counts {
+    All,
+    /// Those whose store was asked and did not answer.
+    Silent,
 }
 
 /// What is known of a request's counts.

@@ -6,17 +6,18 @@
 
 use tollgate_core::Timestamp;
 
-use crate::denials::memory::{Denials, Recalled, hash, is_believed};
+use crate::denials::memory::{Belief, Counts, Denials, Recalled, hash, is_believed};
 use crate::denials::table::Entry;
+use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::{Plan, denies};
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 
 impl Denials {
-    /// The same of a request that was sent and got no answer of the store: a denial that stood when
-    /// it came, or that was heard since, decides it, instead of what the policy says of failures.
-    /// Give back before what it charged. False: nothing is decided.
+    /// The same of a request that was sent, for its counts whose store did not answer: a denial that
+    /// stood when it came, or that was heard since, decides it, instead of what the policy says of
+    /// failures. Give back what it charged. False: nothing is decided.
     pub fn stands_in(
         &mut self,
         policy: &Policy,
@@ -24,8 +25,9 @@ impl Denials {
         (came_at, now): (Timestamp, Timestamp),
     ) -> bool {
         for at in [now, came_at] {
-            if self.look(policy, plan, at, self.patience).0 == Recalled::Refused {
-                self.leave(policy, plan, at, self.patience);
+            let belief = Belief { now: at, beyond: self.patience, of: Counts::Silent };
+            if self.look(policy, plan, belief).0 == Recalled::Refused {
+                self.leave(policy, plan, belief);
                 return self.conclude(policy, plan, Recalled::Refused);
             }
         }
@@ -34,12 +36,26 @@ impl Denials {
 
     /// True when [`stands_in`](Self::stands_in) would be; the plan stays as it is. A request that
     /// may wait is never decided so, nor one that was sent because a unit came back: what is
-    /// remembered is charged with that request itself.
+    /// remembered is charged with that request itself. So is what other counts answered to it, which
+    /// therefore decides nothing here.
     #[must_use]
     pub fn would_stand_in(
         &mut self,
         policy: &Policy,
         plan: &Plan,
+        times: (Timestamp, Timestamp),
+    ) -> bool {
+        let mut silent = plan.partitions().filter(Partition::is_silent);
+        silent.any(|partition| self.would_stand_in_for(policy, plan, partition.index(), times))
+    }
+
+    /// The same for the count of partition `i` alone, if its store does not answer.
+    #[must_use]
+    pub fn would_stand_in_for(
+        &mut self,
+        policy: &Policy,
+        plan: &Plan,
+        i: usize,
         (came_at, now): (Timestamp, Timestamp),
     ) -> bool {
         if self.is_empty() || plan.may_wait(policy) {
@@ -56,7 +72,7 @@ impl Denials {
                 && (entry.blocked_until.is_some_and(|until| until > at)
                     || denies_now(set, &entry.states, at, cost))
         };
-        plan.partitions().any(|partition| {
+        plan.partition(i).is_some_and(|partition| {
             let mut binding = partition.rules().filter(|applied| applied.binding);
             binding.any(|applied| {
                 let Some(set) = policy.applied_set(applied) else { return false };

@@ -152,6 +152,12 @@ impl<'p> Partition<'p> {
         self.stored.status.has_failed()
     }
 
+    /// True when its store was asked and did not answer.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.stored.status == Status::Failed(Failure::Unreachable)
+    }
+
     /// True when its value was charged and must be committed.
     #[must_use]
     pub fn changed(&self) -> bool {

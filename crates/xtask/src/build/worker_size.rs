@@ -23,13 +23,13 @@ const CEILINGS: [(&str, usize); 6] = [
     (POLICY, 300),
     (COMPILED, 300),
     (GLUE, 10_700),
-    (FIRST, 337_000),
-    (SECOND, 209_000),
+    (FIRST, 345_000),
+    (SECOND, 211_000),
 ];
 
 /// Bytes, gzipped, of all that is uploaded. Less than the modules' ceilings together: what one may
 /// grow by is not there for each of them.
-const ALL: usize = 561_000;
+const ALL: usize = 571_000;
 
 /// What is loaded with the first request, and all that is uploaded, in gzipped bytes.
 #[derive(Debug, Clone, Copy)]

@@ -152,6 +152,8 @@ fn bootstrap(filter: Value) -> Value {
     let manager = json!({
         "@type": type_of("network.http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": "mesh",
+        // As the gateways of both meshes have it.
+        "use_remote_address": true,
         "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [
             {"match": {"prefix": "/"}, "direct_response": {"status": 200}},
         ]}]},
