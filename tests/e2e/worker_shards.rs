@@ -145,7 +145,10 @@ fn an_operator_reaches_every_shard() {
     assert!(after <= limit - admitted, "{after}");
     assert_eq!(change(&worker, "reset", None), 204);
     thread::sleep(REMEMBERED);
-    let again = race(worker.port, 3 * limit);
+    // Of those that come when a denial is no longer believed one asks, and the others are denied
+    // until it is answered: a few come first.
+    let again = race(worker.port, 100);
+    let again = again + race(worker.port, 3 * limit);
     println!("after the reset: {again}");
     assert!(again <= limit, "{again}");
     thread::sleep(ALL_LEASES);
