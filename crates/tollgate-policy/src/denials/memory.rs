@@ -21,7 +21,7 @@ use crate::pipeline::partitions::{Failure, Status};
 use crate::pipeline::plan::{AppliedRule, Plan};
 use crate::pipeline::remote::marks::block;
 use crate::policy::compiled::Policy;
-use crate::policy::group::QuotaSet;
+use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::policy::rule::Rule;
 
@@ -228,7 +228,12 @@ impl Denials {
         let is_refused_anyway = plan.is_refused_without_quota(policy);
         let mut belief = Belief { now, beyond: Span::ZERO, of: Counts::All };
         let (mut recalled, is_some_stale) = self.look(policy, plan, belief);
-        if recalled != Recalled::Refused && is_some_stale {
+        // A shard that has nothing left leases more when it is asked, so all ask.
+        let mut keys = plan.partitions();
+        let shards = |group: &Group| group.shards.is_some();
+        let has_shards = keys.any(|it| policy.groups.get(it.group()).is_some_and(shards));
+        drop(keys);
+        if recalled != Recalled::Refused && is_some_stale && !has_shards {
             belief.beyond = self.patience;
             recalled = self.look(policy, plan, belief).0;
             if recalled == Recalled::Refused {
