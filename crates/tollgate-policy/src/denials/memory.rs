@@ -229,10 +229,9 @@ impl Denials {
         let mut belief = Belief { now, beyond: Span::ZERO, of: Counts::All };
         let (mut recalled, is_some_stale) = self.look(policy, plan, belief);
         // A shard that has nothing left leases more when it is asked, so all ask.
-        let mut keys = plan.partitions();
         let shards = |group: &Group| group.shards.is_some();
-        let has_shards = keys.any(|it| policy.groups.get(it.group()).is_some_and(shards));
-        drop(keys);
+        let has_shards =
+            plan.partitions().any(|it| policy.groups.get(it.group()).is_some_and(shards));
         if recalled != Recalled::Refused && is_some_stale && !has_shards {
             belief.beyond = self.patience;
             recalled = self.look(policy, plan, belief).0;
