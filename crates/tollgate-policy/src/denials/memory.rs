@@ -15,7 +15,7 @@ use tollgate_core::{Decision, Span, Timestamp};
 
 use crate::answer::outcome::Answer;
 use crate::denials::table::{Entry, Table};
-use crate::denials::trust::{FRESH, can_be_settled, is_final};
+use crate::denials::trust::{Belief, Counts, FRESH, can_be_settled, is_final};
 use crate::pipeline::counted::Counted;
 use crate::pipeline::partitions::{Failure, Status};
 use crate::pipeline::plan::{AppliedRule, Plan};
@@ -343,25 +343,6 @@ impl Denials {
         }
         is_some_stale
     }
-}
-
-/// What is believed of a request's counts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Belief {
-    /// The clock of the process that remembers.
-    pub(crate) now: Timestamp,
-    /// For how long after [`FRESH`].
-    pub(crate) beyond: Span,
-    /// Of which of them.
-    pub(crate) of: Counts,
-}
-
-/// Some counts of a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Counts {
-    All,
-    /// Those whose store was asked and did not answer.
-    Silent,
 }
 
 /// What is known of a request's counts.

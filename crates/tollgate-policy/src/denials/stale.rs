@@ -6,8 +6,9 @@
 
 use tollgate_core::Timestamp;
 
-use crate::denials::memory::{Belief, Counts, Denials, Recalled, hash, is_believed};
+use crate::denials::memory::{Denials, Recalled, hash, is_believed};
 use crate::denials::table::Entry;
+use crate::denials::trust::{Belief, Counts};
 use crate::pipeline::partition::Partition;
 use crate::pipeline::plan::{Plan, denies};
 use crate::policy::compiled::Policy;
@@ -15,9 +16,9 @@ use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
 
 impl Denials {
-    /// The same of a request that was sent, for its counts whose store did not answer: a denial that
-    /// stood when it came, or that was heard since, decides it, instead of what the policy says of
-    /// failures. Give back what it charged. False: nothing is decided.
+    /// The same of a request that was sent, for its counts whose store did not answer: a denial
+    /// that stood when it came, or that was heard since, decides it, instead of what the policy
+    /// says of failures. Give back what it charged. False: nothing is decided.
     pub fn stands_in(
         &mut self,
         policy: &Policy,
@@ -36,8 +37,8 @@ impl Denials {
 
     /// True when [`stands_in`](Self::stands_in) would be; the plan stays as it is. A request that
     /// may wait is never decided so, nor one that was sent because a unit came back: what is
-    /// remembered is charged with that request itself. So is what other counts answered to it, which
-    /// therefore decides nothing here.
+    /// remembered is charged with that request itself. So is what other counts answered to it,
+    /// which therefore decides nothing here.
     #[must_use]
     pub fn would_stand_in(
         &mut self,

@@ -5,7 +5,7 @@
 //! in the end, what a cost turns out to be less than was charged, and whatever an operator resets,
 //! until that is heard of. A cost that requests choose brings nothing back but other numbers.
 
-use tollgate_core::{Algorithm, Span};
+use tollgate_core::{Algorithm, Span, Timestamp};
 
 use crate::document::charging::Charging;
 use crate::document::key::KeyPart;
@@ -41,4 +41,23 @@ fn cannot_undo(policy: &Policy, other: &Rule, rule: &Rule) -> bool {
         key.is_none_or(|key| key.iter().any(|part| matches!(part, KeyPart::PathParam(_))));
     core::ptr::eq(other, rule)
         || (other.group == rule.group && other.on_missing == rule.on_missing && !reads_captures)
+}
+
+/// What is believed of a request's counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Belief {
+    /// The clock of the process that remembers.
+    pub(crate) now: Timestamp,
+    /// For how long after [`FRESH`].
+    pub(crate) beyond: Span,
+    /// Of which of them.
+    pub(crate) of: Counts,
+}
+
+/// Some counts of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counts {
+    All,
+    /// Those whose store was asked and did not answer.
+    Silent,
 }
