@@ -255,10 +255,18 @@ pub(crate) fn normalise(path: &[u8], separators: Separators, out: &mut Vec<u8>) 
     out.push(b'/');
     let mut noticed = Noticed::default();
     let mut rest = path.strip_prefix(b"/").unwrap_or(path);
-    while let Some((byte, escaped, after)) = next_byte(rest) {
+    loop {
+        let (plain, special) = rest.split_at_checked(PLAIN.prefix_len(rest)).unwrap_or_default();
+        out.extend_from_slice(plain);
+        let Some((byte, escaped, after)) = next_byte(special) else { break };
         rest = after;
         match byte {
-            b'/' if !escaped => end_segment(out, &mut noticed),
+            b'/' if !escaped => {
+                end_segment(out, &mut noticed);
+                let more = rest.iter().take_while(|byte| **byte == b'/').count();
+                noticed.empty |= more > 0;
+                rest = rest.get(more..).unwrap_or_default();
+            }
             _ if PLAIN.contains(byte) => out.push(byte),
             b'/' | b'\\' => {
                 noticed.separators = true;

@@ -134,7 +134,7 @@ impl Paths {
         let path = if before.starts_with(b"/") { before } else { after_host(before) };
         let noticed = normalise(path, slashes.separators(), &mut self.main);
         if !self.is_ordinary(path, noticed) {
-            self.read_all(path);
+            self.read_all(path, noticed);
         }
         before.len()
     }
@@ -147,11 +147,17 @@ impl Paths {
     }
 
     /// Adds every other reading.
-    fn read_all(&mut self, path: &[u8]) {
+    fn read_all(&mut self, path: &[u8], noticed: Noticed) {
         let is_literal = self.is_literal;
         let decoding = DECODING.iter().filter(|_| !is_literal);
         for server in LITERAL.iter().chain(decoding) {
-            if server.first == First::Reference && !names_host(path) {
+            let is_anothers = match server.first {
+                First::Reference => !names_host(path),
+                First::Url => !noticed.separators,
+                First::Nothing | First::Dots => false,
+            };
+            // What separates alike without any of them: of a long path each reading takes time.
+            if is_anothers || !noticed.separators && server.separators != NONE {
                 continue;
             }
             self.read_as(path, server);
@@ -436,14 +442,15 @@ mod tests {
             let path: String = digits.filter_map(|i| PIECES.get(i).copied()).collect();
             let paths = read(path.as_bytes(), EscapedSlashes::Separator);
             for (i, server) in LITERAL.iter().chain(&DECODING).enumerate() {
-                if server.first == First::Reference {
-                    continue; // only conditions know it
+                let is_reference = server.first == First::Reference;
+                if is_reference && !names_host(path.as_bytes()) {
+                    continue;
                 }
                 let mut alone = Paths::default();
                 alone.read_as(path.as_bytes(), server);
                 assert!(paths.all().any(|known| known == alone.reading), "{path} by {i}");
-                if paths.is_disputed() {
-                    continue;
+                if is_reference || paths.is_disputed() {
+                    continue; // only conditions know it
                 }
                 compared += 1;
                 let key = keys.entry((i, alone.reading)).or_insert_with(|| paths.main.clone());
