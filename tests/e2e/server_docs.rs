@@ -15,7 +15,7 @@ const POLICY: &str = include_str!("../../fleet/policy.json");
 fn the_document_shows_what_is_answered_and_the_sixth_is_refused() {
     let server = Setup::new(POLICY).start();
     let shown =
-        DOCUMENT.split("$ curl -s http://127.0.0.1:8080/check -d '").nth(1).expect("a request");
+        DOCUMENT.split("$ curl -s http://127.0.0.1:8080/check --json '").nth(1).expect("a request");
     let (body, rest) = shown.split_once("'\n").expect("its end");
     let expected: Value =
         serde_json::from_str(rest.lines().next().expect("an answer")).expect("JSON");

@@ -4,13 +4,16 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::time::Duration;
 
-use serde_json::json;
-use tollgate_e2e::server::{ADMIN_TOKEN, Setup, TollgateServer};
+use serde_json::{Value, json};
+use tollgate_e2e::server::{ADMIN_TOKEN, CHECK_TOKEN, Setup, TollgateServer};
+
+fn policy() -> Value {
+    json!({"version": 1, "rules": [{"name": "each", "key": ["client_ip"],
+        "quotas": [{"limit": 100, "window": "1h"}]}]})
+}
 
 fn server() -> TollgateServer {
-    let policy = json!({"version": 1, "rules": [{"name": "each", "key": ["client_ip"],
-        "quotas": [{"limit": 100, "window": "1h"}]}]});
-    Setup::new(policy).operated().start()
+    Setup::new(policy()).operated().start()
 }
 
 /// The first line of the answer to these bytes, behind which nothing comes.
@@ -27,6 +30,46 @@ fn status(server: &TollgateServer, bytes: &str) -> String {
     }
     let _ = stream.shutdown(Shutdown::Both);
     answer.lines().next().unwrap_or_default().to_owned()
+}
+
+// Guards: a page that somebody on a trusted machine opens spends the quota of any client. What a
+// browser sends by itself, after DNS rebinding too, has an origin, or a type that is no JSON.
+#[test]
+fn a_page_in_a_browser_may_not_ask() {
+    let server = server();
+    let body = r#"{"method":"GET","path":"/","client_ip":"192.0.2.1"}"#;
+    let check = |server: &TollgateServer, path: &str, fields: &str| {
+        let length = body.len();
+        let sent = format!(
+            "POST {path} HTTP/1.1\r\nhost: a\r\n{fields}content-length: {length}\r\n\r\n{body}"
+        );
+        status(server, &sent)
+    };
+    for path in ["/check", "/check/settle", "/lease"] {
+        for origin in
+            ["origin: https://example.com\r\n", "origin: null\r\n", "origin: http://a\r\n"]
+        {
+            let fields = format!("{origin}content-type: application/json\r\n");
+            assert_eq!(check(&server, path, &fields), "HTTP/1.1 403 Forbidden", "{path} {origin}");
+        }
+    }
+    for path in ["/check", "/check/settle"] {
+        for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
+            let fields = format!("content-type: {kind}\r\n");
+            let refused = "HTTP/1.1 415 Unsupported Media Type";
+            assert_eq!(check(&server, path, &fields), refused, "{path} {kind}");
+        }
+    }
+    for kind in ["application/json", "Application/JSON; charset=utf-8"] {
+        let fields = format!("content-type: {kind}\r\n");
+        assert_eq!(check(&server, "/check", &fields), "HTTP/1.1 200 OK", "{kind}");
+    }
+    // A caller with the token is no browser that was led here.
+    let server = Setup::new(policy()).variable("TOLLGATE_CHECK_TOKEN", CHECK_TOKEN).start();
+    let fields = format!(
+        "origin: http://a\r\ncontent-type: text/plain\r\nauthorization: Bearer {CHECK_TOKEN}\r\n"
+    );
+    assert_eq!(check(&server, "/check", &fields), "HTTP/1.1 200 OK");
 }
 
 // Guards: a request that two programs read as for two hosts.

@@ -181,7 +181,7 @@ fn show(options: Options) -> Result<()> {
     show_statuses(worker_port, &format!(" -H 'cf-connecting-ip: {SHOWN_CLIENT}'"), &worker);
     println!("\ntollgate-server (its memory) http://127.0.0.1:{server_port}/check");
     println!(
-        "  $ curl -s -d '{}' 'http://127.0.0.1:{server_port}/check?[1-{}]' | grep -oE '{ALLOWED}|\"status\":[0-9]+' | uniq -c",
+        "  $ curl -s --json '{}' 'http://127.0.0.1:{server_port}/check?[1-{}]' | grep -oE '{ALLOWED}|\"status\":[0-9]+' | uniq -c",
         login(SHOWN_CLIENT),
         server.len(),
     );

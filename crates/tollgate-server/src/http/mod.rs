@@ -5,8 +5,8 @@
 //! only who has the token or a listed certificate may ask, or where neither is wanted, who comes
 //! from a listed network.
 
+mod callers;
 mod page;
-mod proxies;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ use crate::forward::Shape;
 use crate::gate::Gate;
 use crate::grpc::Watchers;
 use crate::peer::Peer;
-use crate::{check, leasing, settling, traces};
+use crate::{check, leasing, settling};
 
 pub use self::page::Page;
 
@@ -188,7 +188,8 @@ impl Http {
         if method != "POST" {
             return Answer::not_allowed("POST");
         }
-        if let Err(answer) = self.authorize(peer, &head.headers) {
+        let allowed = self.authorize(peer, &head.headers);
+        if let Err(answer) = allowed.and_then(|()| self.is_json(peer, &head.headers)) {
             self.note_refused(Api::Check, &answer, &head.headers);
             return answer;
         }
@@ -250,37 +251,6 @@ impl Http {
         let answer = admin::answer(&self.gate, allowed, (method, target), read).await;
         // Without a body nothing was done, and the service takes it for too long.
         broken.map_or(answer, |why| why.answer(service::too_long))
-    }
-
-    /// Counts an answer that refuses a token, or an address.
-    pub(crate) fn note_refused(&self, api: Api, answer: &Answer, headers: &HeaderMap) {
-        let has_token = headers.contains_key(hyper::header::AUTHORIZATION);
-        if let Some(refused) = Unauthorized::of(api, answer, has_token) {
-            self.gate.note_unauthorized(refused);
-        }
-    }
-
-    pub(crate) fn authorize(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Answer> {
-        match &self.callers.token {
-            _ if self.callers.trusts(peer) => {
-                traces::admitted();
-                Ok(())
-            }
-            Some(token) if token.authorizes(field(headers, "authorization").as_deref()) => {
-                traces::admitted();
-                Ok(())
-            }
-            Some(_) => {
-                let detail = "send \"authorization: Bearer\" with the token of this service";
-                let answer = Answer::problem(401, "Unauthorized", detail);
-                Err(answer.with("www-authenticate", "Bearer"))
-            }
-            None => {
-                let detail = "who asks says whose request it is, and this one may not: set check_token, \
-                              or list its address in trusted_callers, or its certificate in tls_clients";
-                Err(Answer::problem(403, "Forbidden", detail))
-            }
-        }
     }
 
     /// The body, of at most so many bytes, within the time that it may take.

@@ -1,0 +1,102 @@
+//! Who may ask: a token, a certificate or an address decides.
+//!
+//! Invariant: a caller names the client of a request, so a proxy that asks about the request that
+//! it holds needs what a caller of `/check` needs. A caller without a token is no page in a
+//! browser on a trusted machine. Deliberately absent: what is asked, and what is answered.
+
+use hyper::header::{AUTHORIZATION, HeaderMap, ORIGIN};
+use hyper::http::request::Parts;
+use tollgate_service::{Answer, Api, Unauthorized};
+
+use super::{Http, field};
+use crate::forward::{self, Shape};
+use crate::peer::Peer;
+use crate::traces;
+
+impl Http {
+    /// Refuses a caller that shows neither a token nor a certificate nor a listed address, and one
+    /// without a token that is a page in a browser.
+    pub(crate) fn authorize(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Answer> {
+        match &self.callers.token {
+            _ if self.callers.trusts(peer) && headers.contains_key(ORIGIN) => {
+                let detail = "a page in a browser may not ask, and `origin` is what one sends: set \
+                              check_token for a caller that is none";
+                Err(Answer::problem(403, "Forbidden", detail))
+            }
+            _ if self.callers.trusts(peer) => {
+                traces::admitted();
+                Ok(())
+            }
+            Some(token) if token.authorizes(field(headers, "authorization").as_deref()) => {
+                traces::admitted();
+                Ok(())
+            }
+            Some(_) => {
+                let detail = "send \"authorization: Bearer\" with the token of this service";
+                let answer = Answer::problem(401, "Unauthorized", detail);
+                Err(answer.with("www-authenticate", "Bearer"))
+            }
+            None => {
+                let detail = "who asks says whose request it is, and this one may not: set check_token, \
+                              or list its address in trusted_callers, or its certificate in tls_clients";
+                Err(Answer::problem(403, "Forbidden", detail))
+            }
+        }
+    }
+
+    /// Refuses another type than JSON, which a page of another site can send without asking, from
+    /// who may ask without a token.
+    pub(super) fn is_json(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Answer> {
+        let given = field(headers, "content-type");
+        let kind = given.as_deref().map(|given| given.split(';').next().unwrap_or_default().trim());
+        if kind.is_none_or(|kind| kind.eq_ignore_ascii_case("application/json"))
+            || !self.callers.trusts(peer)
+        {
+            return Ok(());
+        }
+        let detail = "send \"content-type: application/json\"";
+        Err(Answer::problem(415, "Unsupported Media Type", detail))
+    }
+
+    /// Counts an answer that refuses a token, or an address.
+    pub(crate) fn note_refused(&self, api: Api, answer: &Answer, headers: &HeaderMap) {
+        let has_token = headers.contains_key(AUTHORIZATION);
+        if let Some(refused) = Unauthorized::of(api, answer, has_token) {
+            self.gate.note_unauthorized(refused);
+        }
+    }
+
+    /// The answer to a proxy that asks about the request that it holds.
+    pub(super) async fn forward(
+        &self,
+        peer: Peer,
+        head: &Parts,
+        shape: Shape,
+        behind: &str,
+    ) -> Answer {
+        if !shape.is_spoken(self.callers.protocols) {
+            return forward::off(shape);
+        }
+        if let Some(refused) = self.refuses_proxy(peer, &head.headers) {
+            self.gate.note_unauthorized(refused);
+            return forward::stranger();
+        }
+        traces::admitted();
+        forward::answer(&self.gate, shape, head, behind).await
+    }
+
+    /// Who may ask is who may ask `/check`; but `authorization` is the client's own here, so the
+    /// token stands in a field of ours.
+    fn refuses_proxy(&self, peer: Peer, headers: &HeaderMap) -> Option<Unauthorized> {
+        let mut given = headers.get_all(forward::TOKEN).iter();
+        let (first, second) = (given.next(), given.next());
+        let is_trusted = match (&self.callers.token, first, second) {
+            _ if self.callers.trusts(peer) => true,
+            (Some(token), Some(given), None) => token.is(given.as_bytes().trim_ascii()),
+            _ => false,
+        };
+        let status = if self.callers.token.is_some() { 401 } else { 403 };
+        let answer = || Answer::problem(status, "", "");
+        if is_trusted { None } else { Unauthorized::of(Api::Check, &answer(), first.is_some()) }
+    }
+}
