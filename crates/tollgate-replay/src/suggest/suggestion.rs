@@ -35,7 +35,7 @@ pub struct Suggestion {
     pub sample: Option<Sample>,
     /// When some keys had too many requests in a window to be counted one by one.
     pub in_parts: Option<InParts>,
-    /// For each [`Share`] a limit; empty without clients.
+    /// For each share of the clients a limit; empty without clients.
     pub limits: Vec<SuggestedLimit>,
     /// Limits from what half of the clients use to what the greatest uses; empty without clients.
     pub curve: Vec<CurveLimit>,
