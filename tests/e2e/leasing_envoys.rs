@@ -171,11 +171,11 @@ impl Load {
     /// Whether it was an overload that got nearly all there was, with few questions.
     fn is_served(&self) -> bool {
         // Under overload a node asks when a unit comes back, which is so often a second however
-        // many requests come: of many they are few.
+        // many requests come: of few, as a slow machine sends, they are a larger part.
         self.sent >= 2 * self.admitted
             // What expires unspent would be a quarter of the limit.
             && self.admitted * 100 >= self.limit * 85
-            && self.questions < (4 * self.admitted).max(self.sent / 4)
+            && self.questions * 2 < self.sent.max(8 * self.admitted)
     }
 }
 
