@@ -210,8 +210,11 @@ impl Client {
                 std::mem::take(&mut self.read)
             }
         };
-        if response.all("connection").iter().any(|v| v.eq_ignore_ascii_case("close")) {
-            *self = Self::open(self.port, std::mem::take(&mut self.preamble))?;
+        // A server that ends accepts no more, but it has answered.
+        if response.all("connection").iter().any(|v| v.eq_ignore_ascii_case("close"))
+            && let Ok(fresh) = Self::open(self.port, self.preamble.clone())
+        {
+            *self = fresh;
         }
         Ok(response)
     }

@@ -173,30 +173,66 @@ impl Open {
 }
 
 /// The status of the answer to a request of exactly these fields, pseudo-fields first; `None` when
-/// the stream or the connection is closed instead. Fields are sent as they are, without a table
-/// (RFC 7541, 6.2.3).
+/// the stream or the connection is closed instead.
 pub fn status_of(port: u16, fields: &[(&[u8], &[u8])]) -> Option<u16> {
-    let mut stream = net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
-    stream.set_read_timeout(Some(ANSWER_WITHIN)).expect("a time-out");
-    let mut block = vec![];
-    for (name, value) in fields {
-        block.push(0x10);
-        for text in [name, value] {
-            push_length(text.len(), &mut block);
-            block.extend_from_slice(text);
-        }
-    }
-    let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    push_frame(4, 0, 0, &[], &mut out);
-    push_frame(1, 0x5, 1, &block, &mut out); // the stream and the fields end here
-    stream.write_all(&out).expect("a request");
+    let mut connection = FrameConnection::open(port);
+    connection.request(fields);
     loop {
-        let (kind, stream_id, payload) = read_frame(&mut stream).ok()?;
+        let (kind, stream_id, payload) = connection.read().ok()?;
         match (kind, stream_id) {
             (1, 1) => return Some(status(&payload)),
-            (3 | 7, _) => return None,
+            (3 | GOAWAY, _) => return None,
             _ => {}
         }
+    }
+}
+
+/// The type of the frame by which a connection ends (RFC 9113, 6.8).
+pub const GOAWAY: u8 = 7;
+
+/// A connection whose frames the test sends and reads itself, with one request.
+pub struct FrameConnection(net::TcpStream);
+
+impl FrameConnection {
+    /// A connection with its preface and settings sent.
+    pub fn open(port: u16) -> Self {
+        let mut stream =
+            net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
+        stream.set_read_timeout(Some(ANSWER_WITHIN)).expect("a time-out");
+        let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        push_frame(4, 0, 0, &[], &mut out);
+        stream.write_all(&out).expect("a preface");
+        Self(stream)
+    }
+
+    /// Sends the request on stream 1. Its fields are sent as they are, without a table (RFC 7541,
+    /// 6.2.3).
+    pub fn request(&mut self, fields: &[(&[u8], &[u8])]) {
+        let (mut block, mut out) = (vec![], vec![]);
+        for (name, value) in fields {
+            block.push(0x10);
+            for text in [name, value] {
+                push_length(text.len(), &mut block);
+                block.extend_from_slice(text);
+            }
+        }
+        push_frame(1, 0x5, 1, &block, &mut out); // the stream and the fields end here
+        self.0.write_all(&out).expect("a request");
+    }
+
+    /// Type, stream and payload of the next frame.
+    pub fn read(&mut self) -> io::Result<(u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head)?;
+        let [a, b, c, kind, _, id @ ..] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        self.0.read_exact(&mut payload)?;
+        Ok((kind, u32::from_be_bytes(id), payload))
+    }
+
+    /// Reads until a frame of this type comes.
+    pub fn wait_for(&mut self, kind: u8) {
+        while self.read().expect("a frame").0 != kind {}
     }
 }
 
@@ -216,15 +252,6 @@ fn push_frame(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8
     out.extend([kind, flags]);
     out.extend_from_slice(&stream.to_be_bytes());
     out.extend_from_slice(payload);
-}
-
-fn read_frame(stream: &mut net::TcpStream) -> io::Result<(u8, u32, Vec<u8>)> {
-    let mut head = [0; 9];
-    stream.read_exact(&mut head)?;
-    let [a, b, c, kind, _, id @ ..] = head;
-    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
-    stream.read_exact(&mut payload)?;
-    Ok((kind, u32::from_be_bytes(id), payload))
 }
 
 /// The status at the front of a block of fields: of the static table, or in digits, which a server

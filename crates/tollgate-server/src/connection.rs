@@ -2,14 +2,18 @@
 //!
 //! Invariant: nobody holds a connection by saying nothing. TLS and the first bytes have a deadline,
 //! so has every head; a connection without a request is closed after a while, and one that does not
-//! read its last answer soon after that.
+//! read its last answer soon after that. When the server ends, a client that keeps an HTTP/1
+//! connection learns it from an answer, and has some time to send a request that gets one: a
+//! connection that is closed while a request is on its way answers it with a reset.
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -36,15 +40,52 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long a connection that was told to end may still take to send what it owes.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
+/// After this answer the connection ends (RFC 9112, 9.6).
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// How far the server is with its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DrainPhase {
+    /// It does not end.
+    Serving,
+    /// Clients learn it: HTTP/1 by `Connection: close` in each answer, HTTP/2 by GOAWAY.
+    Draining,
+    /// Every connection ends after the requests that are under way.
+    Closing,
+}
+
+impl DrainPhase {
+    /// The phase in which a connection of HTTP/2 gets GOAWAY that begins in this one. One that
+    /// comes after the signal keeps until the listener is closed: its client would only open the
+    /// next one.
+    const fn until_goaway(self) -> Self {
+        match self {
+            Self::Serving => Self::Draining,
+            Self::Draining | Self::Closing => Self::Closing,
+        }
+    }
+}
+
 /// Requests of a connection, and when one last began or ended.
 #[derive(Debug)]
 struct Activity {
     since: Instant,
     under_way: AtomicUsize,
     last_ms: AtomicU64,
+    /// True when the next answer is the last one.
+    is_ending: AtomicBool,
 }
 
 impl Activity {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            under_way: AtomicUsize::new(0),
+            last_ms: AtomicU64::new(0),
+            is_ending: AtomicBool::new(false),
+        }
+    }
+
     fn begin(self: &Arc<Self>) -> UnderWay {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(Arc::clone(self))
@@ -68,6 +109,12 @@ impl Activity {
 /// leaves.
 struct UnderWay(Arc<Activity>);
 
+impl UnderWay {
+    fn is_last(&self) -> bool {
+        self.0.is_ending.load(Ordering::Relaxed)
+    }
+}
+
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.last_ms.store(self.0.now_ms(), Ordering::Relaxed);
@@ -75,13 +122,13 @@ impl Drop for UnderWay {
     }
 }
 
-/// Serves a connection until it ends, or `drain` says that it is to.
+/// Serves a connection until it ends, or until the phase of `drain` ends it.
 pub(crate) async fn serve(
     stream: TcpStream,
     address: IpAddr,
     http: Arc<Http>,
     tls: Option<Arc<Tls>>,
-    drain: watch::Receiver<bool>,
+    drain: watch::Receiver<DrainPhase>,
 ) {
     // Answers are one packet, which is not to wait for another.
     let _ = stream.set_nodelay(true);
@@ -116,10 +163,9 @@ async fn speak(
     is_h2: bool,
     peer: Peer,
     http: Arc<Http>,
-    mut drain: watch::Receiver<bool>,
+    mut drain: watch::Receiver<DrainPhase>,
 ) {
-    let (under_way, last_ms) = (AtomicUsize::new(0), AtomicU64::new(0));
-    let activity = Arc::new(Activity { since: Instant::now(), under_way, last_ms });
+    let activity = Arc::new(Activity::new());
     let limits = http.limits;
     let service = {
         let activity = Arc::clone(&activity);
@@ -127,14 +173,19 @@ async fn speak(
             let under_way = activity.begin();
             let answer = calls::respond(Arc::clone(&http), peer, request);
             async move {
-                let answer = answer.await;
+                let Ok(mut answer) = answer.await;
+                // HTTP/2 has no such field (RFC 9113, 8.2.2).
+                if !is_h2 && under_way.is_last() {
+                    answer.headers_mut().insert(CONNECTION, CLOSE);
+                }
                 drop(under_way);
-                answer
+                Ok::<_, Infallible>(answer)
             }
         })
     };
     let io = TokioIo::new(stream);
     if is_h2 {
+        let until = drain.borrow().until_goaway();
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
@@ -143,7 +194,7 @@ async fn speak(
             .initial_connection_window_size(CONNECTION_WINDOW)
             .serve_connection(io, service);
         let mut connection = pin!(connection);
-        if run(connection.as_mut(), &activity, limits.idle_timeout, &mut drain).await {
+        if run(connection.as_mut(), &activity, limits.idle_timeout, &mut drain, until).await {
             connection.as_mut().graceful_shutdown();
             finish(connection, &activity).await;
         }
@@ -155,26 +206,37 @@ async fn speak(
             .max_headers(MAX_FIELDS)
             .serve_connection(io, service);
         let mut connection = pin!(connection);
-        if run(connection.as_mut(), &activity, limits.idle_timeout, &mut drain).await {
+        if run(connection.as_mut(), &activity, limits.idle_timeout, &mut drain, DrainPhase::Closing)
+            .await
+        {
             connection.as_mut().graceful_shutdown();
             finish(connection, &activity).await;
         }
     }
 }
 
-/// Runs a connection until it ends (false), or is to be told to end (true).
+/// Runs a connection until it ends (false), or is to be ended (true): it was idle for too long, or
+/// the server has come to the phase `until`.
 async fn run<C: Future>(
     mut connection: std::pin::Pin<&mut C>,
     activity: &Activity,
     idle_timeout: Duration,
-    drain: &mut watch::Receiver<bool>,
+    drain: &mut watch::Receiver<DrainPhase>,
+    until: DrainPhase,
 ) -> bool {
     let mut look = tokio::time::interval(LOOK);
+    let mut seen = DrainPhase::Serving;
     loop {
         tokio::select! {
             _ = connection.as_mut() => return false,
-            // An error says that nobody is left to say it: the server ends.
-            _ = drain.wait_for(|is_draining| *is_draining) => return true,
+            // An error means that the server has ended.
+            phase = drain.wait_for(|phase| *phase > seen) => {
+                seen = phase.map_or(DrainPhase::Closing, |phase| *phase);
+                activity.is_ending.store(true, Ordering::Relaxed);
+                if seen >= until {
+                    return true;
+                }
+            }
             _ = look.tick() => {
                 if activity.idle().is_some_and(|idle| idle >= idle_timeout) {
                     return true;

@@ -1,21 +1,25 @@
 //! The server: listeners, signals, and its end.
 //!
-//! Invariant: SIGTERM first makes the server unready, then it takes no more connections, then what
-//! is under way is answered, and traces that wait are sent, within a deadline; a second one ends it
-//! at once. SIGHUP reads the
-//! policy file and the certificates again; what is wrong with them is logged and changes nothing.
+//! Invariant: SIGTERM first makes the server unready and lets its clients know, then it takes no
+//! more connections, then what is under way is answered, and traces that wait are sent, within a
+//! deadline, for a part of which idle connections are served; a second one ends it at once. SIGHUP
+//! reads the policy file and the certificates again; what is wrong with them is logged and changes
+//! nothing.
 
-use std::net::SocketAddr;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::timeout;
 
 use crate::addresses::Addresses;
-use crate::connection;
+use crate::connection::{self, DrainPhase};
 use crate::gate::Gate;
 use crate::http::Http;
 use crate::log::Level;
@@ -28,6 +32,13 @@ const TICK: Duration = Duration::from_secs(1);
 const FOLLOW: Duration = Duration::from_secs(5);
 /// After an error of accepting, such as no more descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// Connections that the kernel may have accepted when the listener is closed: the length of its
+/// queue by default (net.core.somaxconn).
+const QUEUE: usize = 4096;
+
+/// How long idle connections are still served once no more are accepted, at most half of the
+/// deadline: the client of one may have sent a request that is on its way.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// What is served.
 #[derive(Debug)]
@@ -95,18 +106,20 @@ impl Server {
         let gate = Arc::clone(&self.http.gate);
         let most = self.http.limits.connections.min(Semaphore::MAX_PERMITS);
         let connections = Arc::new(Semaphore::new(most));
-        let (drain, draining) = watch::channel(false);
+        let (drain, draining) = watch::channel(DrainPhase::Serving);
         tokio::spawn(operations::serve(self.operations, Arc::clone(&self.http)));
         let ticking = tokio::spawn(tick(Arc::clone(&gate)));
         let following = tokio::spawn(follow(Arc::clone(&gate)));
         let tls = self.tls.clone();
-        let accepting = tokio::spawn(accept(
-            self.listener,
-            Arc::clone(&self.http),
-            self.tls,
-            Arc::clone(&connections),
-            draining,
-        ));
+        let entrance = Entrance {
+            addresses: Arc::new(Addresses::new(self.http.limits.connections_per_address)),
+            http: Arc::clone(&self.http),
+            tls: self.tls,
+            connections: Arc::clone(&connections),
+            drain: draining,
+        };
+        let (close, closing) = oneshot::channel();
+        let accepting = tokio::spawn(entrance.accept_until(self.listener, closing));
         signals
             .reload_until_ended(async || {
                 reload_certificates(tls.clone(), &gate).await;
@@ -115,26 +128,20 @@ impl Server {
             .await;
         gate.log.event(Level::Info, "draining", &[]);
         self.http.watchers.end();
+        drain.send_replace(DrainPhase::Draining);
         let (delay, deadline) = self.drain;
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = signals.ended() => {}
         }
-        accepting.abort();
+        drop(close);
         // The listener is closed once the task is gone.
         let _ = accepting.await;
-        drain.send_replace(true);
-        let all = u32::try_from(most).unwrap_or(u32::MAX);
-        let mut is_whole = false;
-        let finish = async {
-            is_whole = connections.acquire_many(all).await.is_ok();
-            flush.await;
+        let is_whole = tokio::select! {
+            is_whole = end_connections(&drain, &connections, (most, deadline), flush) => is_whole,
+            () = tokio::time::sleep(deadline) => false,
+            () = signals.ended() => false,
         };
-        tokio::select! {
-            () = finish => {}
-            () = tokio::time::sleep(deadline) => {}
-            () = signals.ended() => {}
-        }
         ticking.abort();
         following.abort();
         let left = most.saturating_sub(connections.available_permits());
@@ -157,40 +164,96 @@ async fn reload_certificates(tls: Option<Arc<Tls>>, gate: &Gate) {
     }
 }
 
-async fn accept(
-    listener: TcpListener,
+/// Serves idle connections for a while, then lets all `most` end, and then flushes. True when all
+/// have ended.
+async fn end_connections(
+    drain: &watch::Sender<DrainPhase>,
+    connections: &Semaphore,
+    (most, deadline): (usize, Duration),
+    flush: impl Future<Output = ()>,
+) -> bool {
+    let all = connections.acquire_many(u32::try_from(most).unwrap_or(u32::MAX));
+    let mut all = pin!(all);
+    let linger = LINGER.min(deadline / 2);
+    let is_whole = match timeout(linger, all.as_mut()).await {
+        Ok(ended) => ended.is_ok(),
+        Err(_) => {
+            drain.send_replace(DrainPhase::Closing);
+            all.await.is_ok()
+        }
+    };
+    flush.await;
+    is_whole
+}
+
+/// Where connections come in.
+struct Entrance {
     http: Arc<Http>,
     tls: Option<Arc<Tls>>,
     connections: Arc<Semaphore>,
-    drain: watch::Receiver<bool>,
-) {
-    let addresses = Arc::new(Addresses::new(http.limits.connections_per_address));
-    loop {
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(why) => {
-                http.gate.log.say(Level::Error, "accept_failed", &why.to_string());
-                tokio::time::sleep(ACCEPT_AGAIN).await;
-                continue;
+    addresses: Arc<Addresses>,
+    drain: watch::Receiver<DrainPhase>,
+}
+
+impl Entrance {
+    /// Accepts connections until the sender of `close` is gone, then those that the kernel has
+    /// accepted already: closing the listener would reset them, with what their clients have sent.
+    async fn accept_until(self, listener: TcpListener, close: oneshot::Receiver<Infallible>) {
+        tokio::select! {
+            () = self.accept(&listener) => {}
+            _ = close => {}
+        }
+        for (stream, peer) in queued(listener) {
+            self.begin(stream, peer.ip());
+        }
+    }
+
+    async fn accept(&self, listener: &TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => self.begin(stream, peer.ip()),
+                Err(why) => {
+                    self.http.gate.log.say(Level::Error, "accept_failed", &why.to_string());
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                }
             }
-        };
-        let traffic = &http.gate.traffic;
-        let Some(place) = addresses.take(peer.ip()) else {
+        }
+    }
+
+    /// Serves a connection, if there is a place for it.
+    fn begin(&self, stream: TcpStream, address: IpAddr) {
+        let traffic = &self.http.gate.traffic;
+        let Some(place) = self.addresses.take(address) else {
             traffic.connections_of_one.fetch_add(1, Ordering::Relaxed);
-            continue;
+            return;
         };
-        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else {
             traffic.connections_refused.fetch_add(1, Ordering::Relaxed);
-            continue;
+            return;
         };
         traffic.connections.fetch_add(1, Ordering::Relaxed);
-        let (http, tls, drain) = (Arc::clone(&http), tls.clone(), drain.clone());
+        let (http, tls, drain) = (Arc::clone(&self.http), self.tls.clone(), self.drain.clone());
         tokio::spawn(async move {
             let open = Open(Arc::clone(&http.gate));
-            connection::serve(stream, peer.ip(), http, tls, drain).await;
+            connection::serve(stream, address, http, tls, drain).await;
             drop((open, permit, place));
         });
     }
+}
+
+/// The connections that the kernel has accepted for `listener` already. It is asked itself, because
+/// the runtime may not have heard of them yet.
+fn queued(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
+    // It stays nonblocking.
+    let accepting = listener.into_std().map(|listener| {
+        std::iter::from_fn(move || listener.accept().ok()).take(QUEUE).filter_map(
+            |(stream, peer)| {
+                stream.set_nonblocking(true).ok()?;
+                Some((TcpStream::from_std(stream).ok()?, peer))
+            },
+        )
+    });
+    accepting.into_iter().flatten()
 }
 
 /// A connection that is open, for the metrics.
@@ -220,5 +283,26 @@ async fn follow(gate: Arc<Gate>) {
     loop {
         interval.tick().await;
         gate.follow(0).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn connections_are_found_of_which_the_runtime_has_not_heard() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+            let address = listener.local_addr().expect("its address");
+            let connect = |_| std::net::TcpStream::connect(address).expect("connected");
+            let clients: Vec<std::net::TcpStream> = (0..3).map(connect).collect();
+            let addresses: Vec<SocketAddr> = queued(listener).map(|(_, peer)| peer).collect();
+            let theirs = clients.iter().map(|client| client.local_addr().expect("its address"));
+            assert_eq!(addresses, theirs.collect::<Vec<_>>());
+        });
     }
 }
