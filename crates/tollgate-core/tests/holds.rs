@@ -35,6 +35,10 @@ enum Event {
     Loss {
         which: prop::sample::Index,
     },
+    /// Units that were used and not held, at most a burst, where the debt does not come to its cap.
+    Debit {
+        units: u64,
+    },
 }
 
 /// The pause before it, in 64ths of T, or as a part of the life of a hold.
@@ -55,13 +59,15 @@ struct Admitted {
 struct Schedule {
     key: Key,
     admitted: Vec<Admitted>,
+    /// The units that were debited, with the number of admissions before them and the time.
+    debited: Vec<(usize, u64, u64)>,
     latest: u64,
 }
 
 impl Schedule {
     fn new(limiter: Limiter) -> Self {
         let key = Key::new(limiter.with_holds().unwrap());
-        Self { key, admitted: Vec::new(), latest: 0 }
+        Self { key, admitted: Vec::new(), debited: Vec::new(), latest: 0 }
     }
 
     fn request(&mut self, now: u64, cost: u64) -> bool {
@@ -81,6 +87,12 @@ impl Schedule {
         }
         admitted.is_open = false;
         self.key.limiter.settle(&mut self.key.state, admitted.charge, used, at(now));
+    }
+
+    fn debit(&mut self, now: u64, units: u64) {
+        self.debited.push((self.admitted.len(), now, units));
+        self.key.limiter.debit(&mut self.key.state, units, at(now));
+        self.latest = self.latest.max(now);
     }
 
     fn open(&self, which: prop::sample::Index) -> Option<usize> {
@@ -104,17 +116,33 @@ impl Schedule {
                     self.admitted[i].is_open = false;
                 }
             }
+            Event::Debit { units } => {
+                if units <= self.key.limiter.capacity() && self.key.peek(now, 1).is_admitted() {
+                    self.debit(now, units);
+                }
+            }
         }
     }
 
-    /// What is kept is what a limiter without holds admits.
+    /// What is kept is what a limiter without holds admits, with the same debits.
     fn assert_kept_within(&self, limiter: Limiter) {
-        let mut plain = Key::new(limiter);
-        for admitted in self.admitted.iter().filter(|admitted| admitted.kept > 0) {
+        let (mut plain, mut debited) = (Key::new(limiter), self.debited.iter().peekable());
+        for (i, admitted) in self.admitted.iter().enumerate() {
+            while let Some((_, now, units)) = debited.next_if(|(before, ..)| *before <= i) {
+                limiter.debit(&mut plain.state, *units, at(*now));
+            }
+            if admitted.kept == 0 {
+                continue;
+            }
             let decision = plain.check(admitted.charge.at.as_nanos(), admitted.kept);
             assert!(decision.is_admitted(), "{admitted:?} of {:?}", self.admitted);
         }
     }
+}
+
+/// How long it takes until a whole burst is there.
+fn owed(key: &Key, now: u64) -> Span {
+    key.peek(now, key.limiter.capacity()).retry_after.unwrap_or(Span::ZERO)
 }
 
 fn limiter() -> impl Strategy<Value = Limiter> {
@@ -139,6 +167,7 @@ fn event() -> impl Strategy<Value = Event> {
         5 => (any::<prop::sample::Index>(), eighths)
             .prop_map(|(which, eighths)| Event::Response { which, eighths }),
         2 => any::<prop::sample::Index>().prop_map(|which| Event::Loss { which }),
+        1 => (1..5_u64).prop_map(|units| Event::Debit { units }),
     ]
 }
 
@@ -200,7 +229,7 @@ proptest! {
             let pause = Pause::Intervals(parts).nanos(&limiter).min(10 * SECOND);
             now += pause;
             match event {
-                Event::Loss { .. } => {}
+                Event::Loss { .. } | Event::Debit { .. } => {}
                 Event::Response { which, .. } => {
                     if let Some(i) = schedule.open(which) {
                         schedule.settle(i, 0, now);
@@ -237,6 +266,28 @@ proptest! {
         }
         for later in [0, 1, SECOND, 100 * SECOND] {
             prop_assert_eq!(schedule.key.peek(now + later, 1), before.peek(now + later, 1));
+        }
+    }
+
+    /// No release forgives a debit, however much is debited: who is denied for debits alone stays
+    /// denied.
+    #[test]
+    fn what_is_given_back_is_never_a_debit(
+        limiter in limiter(),
+        steps in prop::collection::vec((pause(), event(), 0..4_u32, 1..20_u64), 1..80),
+    ) {
+        let (mut schedule, mut debits) = (Schedule::new(limiter), Key::new(limiter));
+        let mut now = START;
+        for (pause, event, is_debited, units) in steps {
+            now += pause.nanos(&limiter);
+            if is_debited == 0 {
+                schedule.debit(now, units);
+                limiter.debit(&mut debits.state, units, at(now));
+            } else if !matches!(event, Event::Debit { .. }) {
+                schedule.follow(event, now);
+            }
+            let (owed, by_debits) = (owed(&schedule.key, now), owed(&debits, now));
+            prop_assert!(owed >= by_debits, "{owed:?}, and by its debits alone {by_debits:?}");
         }
     }
 
@@ -333,6 +384,20 @@ fn a_hold_that_expires_is_charged() {
     assert_eq!(schedule.key.peek(now + SECOND, 0).remaining, 4);
     schedule.settle(0, 0, now + SECOND);
     assert_eq!(schedule.key.peek(now + SECOND, 0).remaining, 4, "it came too late");
+}
+
+/// The debit that came to its cap is owed still when a hold is released that the cap had forgiven.
+#[test]
+fn a_release_does_not_lower_a_capped_debit() {
+    for kind in KINDS {
+        let limiter = Limiter::new(kind, quota(60, 10)).unwrap(); // T is 1 s, the cap 20 s
+        let mut schedule = Schedule::new(limiter);
+        assert!(schedule.request(START, 10));
+        schedule.debit(START, 20);
+        assert_eq!(owed(&schedule.key, START), Span::from_secs(20));
+        schedule.settle(0, 0, START);
+        assert_eq!(owed(&schedule.key, START), Span::from_secs(20), "{kind:?}");
+    }
 }
 
 /// What expired and has drained does not weigh on the requests after it.

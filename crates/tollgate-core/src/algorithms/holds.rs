@@ -10,7 +10,8 @@
 //! hold(now, c)     what the algorithm does, and the generation of now += c
 //! settle(c at, a)  the generation of `at` -= c; used = max(used, latest) + a x T where a > 0;
 //!                  where full > latest: full = min(full, max(used, latest) + held x T), and
-//!                  what has certainly not drained of c - a units comes back in any case
+//!                  what has certainly not drained of c - a units comes back in any case,
+//!                  but full >= min(full, used)
 //! expiry           the units of a generation that ends are used:
 //!                  used = max(used, its end) + units x T
 //! debit(now, n)    what the algorithm does, and used = max(used, latest) + n x T
@@ -132,6 +133,8 @@ impl Holds {
             let held = self.rate().span_of(holds.held());
             let lower = holds.used_until.max(latest_at).saturating_add(held);
             let lower = lower.min(full_until.saturating_sub(undrained));
+            // A debit that came to its cap has forgiven units that may be these.
+            let lower = lower.max(holds.used_until);
             self.set_full_until(own, lower.min(full_until), latest_at);
         }
         holds.clip(self.full_until(own));
