@@ -228,7 +228,8 @@ async fn run<C: Future>(
     let mut seen = DrainPhase::Serving;
     loop {
         tokio::select! {
-            _ = connection.as_mut() => return false,
+            // A request that comes after the server is unready gets an answer that says so.
+            biased;
             // An error means that the server has ended.
             phase = drain.wait_for(|phase| *phase > seen) => {
                 seen = phase.map_or(DrainPhase::Closing, |phase| *phase);
@@ -237,6 +238,7 @@ async fn run<C: Future>(
                     return true;
                 }
             }
+            _ = connection.as_mut() => return false,
             _ = look.tick() => {
                 if activity.idle().is_some_and(|idle| idle >= idle_timeout) {
                     return true;

@@ -127,8 +127,8 @@ impl Server {
             })
             .await;
         gate.log.event(Level::Info, "draining", &[]);
-        self.http.watchers.end();
         drain.send_replace(DrainPhase::Draining);
+        self.http.watchers.end();
         let (delay, deadline) = self.drain;
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
@@ -174,7 +174,7 @@ async fn end_connections(
 ) -> bool {
     let all = connections.acquire_many(u32::try_from(most).unwrap_or(u32::MAX));
     let mut all = pin!(all);
-    let linger = LINGER.min(deadline / 2);
+    let linger = LINGER.min(deadline.checked_div(2).unwrap_or_default());
     let is_whole = match timeout(linger, all.as_mut()).await {
         Ok(ended) => ended.is_ok(),
         Err(_) => {
