@@ -3,14 +3,16 @@
 //! Invariant: a decision is one step under one lock, at a time that is read under it, so no two
 //! requests are admitted for the same unit. The table never holds more than its places, nor more
 //! bytes than it may, whatever clients send; and while a bucket has a free or an idle way, and
-//! there is room, nothing is lost. Who leaves a full bucket is who leaves one of Envoy's
-//! (`tollgate-table`): an idle key, else the one that used the least share of its quotas, never
-//! one that is blocked before one that is not. Keys are not kept: a hash of them, with a seed of
-//! this process, so nobody can aim at a bucket.
+//! there is room, nothing is lost. Bytes are those that are allocated: spare places of buckets,
+//! what the allocator adds to each block, and the table itself count. Who leaves a full bucket is
+//! who leaves one of Envoy's (`tollgate-table`): an idle key, else the one that used the least share
+//! of its quotas, never one that is blocked before one that is not. Keys are not kept: a hash of
+//! them, with a seed of this process, so nobody can aim at a bucket.
 //!
 //! The table is cut in shards with a lock each, which is held for about a microsecond and never
 //! across an await. Deliberately absent: durability; what was counted is lost with the process.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -30,8 +32,24 @@ const ROOM: usize = 2;
 /// Locks: so many that two threads seldom want the same one.
 const SHARDS: usize = 256;
 
-/// What an entry takes beside its row: its own fields and what an allocator adds.
-const ENTRY_BYTES: usize = 64;
+/// Places that a bucket gets at a time.
+const WAYS_AT_ONCE: usize = 4;
+
+/// A key takes at least this: an entry and a block for the row of one quota. A table has no places
+/// for more keys than there can be bytes for, or its empty buckets would take these bytes.
+const LEAST_KEY: usize = 128;
+
+/// What the allocator adds to a block, and what it rounds the sum up to: glibc's malloc for 64 bits
+/// ("Overview of Malloc" in glibc's wiki). Others are not far from it.
+const BLOCK_HEAD: usize = 8;
+const BLOCK_ROUNDING: usize = 16;
+const LEAST_BLOCK: usize = 32;
+
+thread_local! {
+    /// Where a row is written before it is known whether it has the length of the one before. Not
+    /// counted: at most the longest row of each thread.
+    static ROW: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Buckets that are looked at for somebody to leave when there is no room for bytes.
 const MAX_LOOKS: usize = 64;
@@ -39,9 +57,9 @@ const MAX_LOOKS: usize = 64;
 /// How much a table may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableLimits {
-    /// Keys that it is to hold; there are twice as many places.
+    /// Keys that it is to hold, if there are bytes for them; there are twice as many places.
     pub keys: usize,
-    /// Bytes of their rows, and what each takes beside its row.
+    /// Bytes that are allocated for them, and for the table itself.
     pub bytes: usize,
 }
 
@@ -50,7 +68,7 @@ pub struct TableLimits {
 pub struct Held {
     /// Keys that are held.
     pub keys: usize,
-    /// Bytes of them.
+    /// Bytes that are allocated for them.
     pub bytes: usize,
     /// Keys that were forgotten although they were not idle, since the start.
     pub evicted: u64,
@@ -78,7 +96,7 @@ struct Shard {
 struct Entry {
     fingerprint: u64,
     idle_at: Timestamp,
-    row: Vec<u8>,
+    row: Box<[u8]>,
 }
 
 /// Where a key is, and what tells it from the others there.
@@ -92,9 +110,11 @@ impl Table {
     /// An empty one. `seed` is random and known to nobody else.
     #[must_use]
     pub fn new(limits: TableLimits, seed: [u8; 16]) -> Self {
-        let places = limits.keys.saturating_mul(ROOM);
+        let places = limits.keys.min(limits.bytes / LEAST_KEY).saturating_mul(ROOM);
         let buckets = places.div_ceil(WAYS.saturating_mul(SHARDS)).max(1);
-        let most_bytes = limits.bytes / SHARDS;
+        let own = size_of::<Mutex<Shard>>()
+            .saturating_add(block(buckets.saturating_mul(size_of::<Vec<Entry>>())));
+        let most_bytes = (limits.bytes / SHARDS).saturating_sub(own);
         let shard = || {
             let buckets = std::iter::repeat_with(Vec::new).take(buckets).collect();
             Mutex::new(Shard { buckets, most_bytes, ..Shard::default() })
@@ -194,8 +214,24 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn bytes_of(bucket: &[Entry]) -> usize {
-    bucket.iter().fold(0, |sum, entry| sum.saturating_add(entry.bytes()))
+/// What is allocated for a block of so many bytes.
+const fn block(bytes: usize) -> usize {
+    let whole = bytes.saturating_add(BLOCK_HEAD).next_multiple_of(BLOCK_ROUNDING);
+    match bytes {
+        0 => 0,
+        _ if whole < LEAST_BLOCK => LEAST_BLOCK,
+        _ => whole,
+    }
+}
+
+/// What is allocated for the places of a bucket.
+const fn places_of(bucket: &Vec<Entry>) -> usize {
+    block(bucket.capacity().saturating_mul(size_of::<Entry>()))
+}
+
+/// What is allocated for a bucket and the rows in it.
+fn bytes_of(bucket: &Vec<Entry>) -> usize {
+    bucket.iter().fold(places_of(bucket), |sum, entry| sum.saturating_add(entry.bytes()))
 }
 
 impl Entry {
@@ -203,8 +239,18 @@ impl Entry {
         self.idle_at.saturating_add(ALLOWED_SKEW) <= now
     }
 
+    /// What is allocated for it outside of its bucket.
     const fn bytes(&self) -> usize {
-        self.row.len().saturating_add(ENTRY_BYTES)
+        block(self.row.len())
+    }
+
+    /// Replaces the row, in its place where it is as long as the one before.
+    fn set_row(&mut self, row: &[u8]) {
+        if self.row.len() == row.len() {
+            self.row.copy_from_slice(row);
+        } else {
+            self.row = row.into();
+        }
     }
 
     /// What it weighs against others: who has least leaves. Idle ones have nothing.
@@ -243,31 +289,38 @@ impl Shard {
 
     /// Writes what the key has used; says how many keys had to leave for it that were not idle.
     fn put(&mut self, place: Place, counts: &Counts, now: Timestamp) -> u64 {
-        let idle_at = counts.idle_at();
+        let mut row = ROW.take();
+        row.clear();
+        counts.encode(now, &mut row);
+        let evicted = self.put_row(place, &row, counts.idle_at(), now);
+        ROW.set(row);
+        if self.bytes > self.most_bytes {
+            return evicted.saturating_add(self.make_room(place, now));
+        }
+        evicted
+    }
+
+    fn put_row(&mut self, place: Place, row: &[u8], idle_at: Timestamp, now: Timestamp) -> u64 {
         let Some(bucket) = self.buckets.get_mut(place.bucket) else { return 0 };
-        let mut evicted = 0;
         if let Some(entry) = bucket.iter_mut().find(|it| it.fingerprint == place.fingerprint) {
             self.bytes = self.bytes.saturating_sub(entry.bytes());
-            entry.row.clear();
-            counts.encode(now, &mut entry.row);
+            entry.set_row(row);
             entry.idle_at = idle_at;
             self.bytes = self.bytes.saturating_add(entry.bytes());
-        } else {
-            if bucket.len() >= WAYS {
-                evicted = self.evict(place.bucket, None, now).unwrap_or(0);
-            }
-            let mut row = Vec::new();
-            counts.encode(now, &mut row);
-            let entry = Entry { fingerprint: place.fingerprint, idle_at, row };
-            self.bytes = self.bytes.saturating_add(entry.bytes());
-            self.keys = self.keys.saturating_add(1);
-            if let Some(bucket) = self.buckets.get_mut(place.bucket) {
-                bucket.push(entry);
-            }
+            return 0;
         }
-        if self.bytes > self.most_bytes {
-            evicted = evicted.saturating_add(self.make_room(place, now));
+        let is_full = bucket.len() >= WAYS;
+        let evicted = if is_full { self.evict(place.bucket, None, now).unwrap_or(0) } else { 0 };
+        let Some(bucket) = self.buckets.get_mut(place.bucket) else { return evicted };
+        let entry = Entry { fingerprint: place.fingerprint, idle_at, row: row.into() };
+        let places = places_of(bucket);
+        if bucket.len() == bucket.capacity() {
+            bucket.reserve_exact(WAYS_AT_ONCE);
         }
+        let grown = places_of(bucket).saturating_sub(places);
+        self.bytes = self.bytes.saturating_add(grown).saturating_add(entry.bytes());
+        self.keys = self.keys.saturating_add(1);
+        bucket.push(entry);
         evicted
     }
 
