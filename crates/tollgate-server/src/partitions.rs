@@ -58,14 +58,11 @@ impl Gate {
             return self.look_and_charge(policy, plan, spent).await;
         }
         let (gate, policy) = (Arc::clone(self), Arc::clone(policy));
-        let mut moved = std::mem::replace(plan, Plan::new());
-        let deciding = to_its_end(async move {
-            let charged = gate.look_and_charge(&policy, &mut moved, spent).await;
-            (moved, charged)
-        });
-        let charged;
-        (*plan, charged) = deciding.await;
-        charged
+        plan_to_its_end(plan, move |mut plan| async move {
+            let charged = gate.look_and_charge(&policy, &mut plan, spent).await;
+            (plan, charged)
+        })
+        .await
     }
 
     async fn look_and_charge(
@@ -99,14 +96,11 @@ impl Gate {
             return self.charge_all(policy, plan, spent).await;
         }
         let (gate, policy) = (Arc::clone(self), Arc::clone(policy));
-        let mut moved = std::mem::replace(plan, Plan::new());
-        let charging = to_its_end(async move {
-            let charged = gate.charge_all(&policy, &mut moved, spent).await;
-            (moved, charged)
-        });
-        let charged;
-        (*plan, charged) = charging.await;
-        charged
+        plan_to_its_end(plan, move |mut plan| async move {
+            let charged = gate.charge_all(&policy, &mut plan, spent).await;
+            (plan, charged)
+        })
+        .await
     }
 
     async fn charge_all(
@@ -160,20 +154,19 @@ impl Gate {
     /// Records what a refused request reports that was used already, whoever leaves meanwhile.
     async fn report(self: &Arc<Self>, policy: &Arc<Policy>, plan: &mut Plan) {
         let (gate, policy) = (Arc::clone(self), Arc::clone(policy));
-        let mut moved = std::mem::replace(plan, Plan::new());
-        let reporting = to_its_end(async move {
+        plan_to_its_end(plan, move |mut plan| async move {
             let report = |partition: Partition<'_>| {
                 let mut request = Vec::new();
                 partition.report_request(&policy, &mut request);
                 gate.counting.add(Event::Check);
                 gate.asked(&policy, partition, request)
             };
-            let reported = moved.partitions().filter(Partition::reports);
+            let reported = plan.partitions().filter(Partition::reports);
             let mut asked: Vec<Asked> = reported.map(report).collect();
-            gate.ask_each(&policy, &mut moved, &mut asked).await;
-            moved
-        });
-        *plan = reporting.await;
+            gate.ask_each(&policy, &mut plan, &mut asked).await;
+            (plan, ())
+        })
+        .await;
     }
 
     /// Does what a settled plan's response brought about; true when something was charged or given
@@ -261,6 +254,18 @@ impl Gate {
             }
         }
     }
+}
+
+/// Does `work` with the plan to its end, even if the caller leaves meanwhile.
+async fn plan_to_its_end<T, F>(plan: &mut Plan, work: impl FnOnce(Plan) -> F) -> T
+where
+    T: Send + 'static,
+    F: Future<Output = (Plan, T)> + Send + 'static,
+{
+    let moved = std::mem::replace(plan, Plan::new());
+    let done;
+    (*plan, done) = to_its_end(work(moved)).await;
+    done
 }
 
 fn is_charged(plan: &Plan, asked: &Asked) -> bool {
