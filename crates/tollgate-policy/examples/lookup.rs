@@ -17,8 +17,7 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
-use tollgate_core::Timestamp;
-use tollgate_policy::{Facts, Plan, Policy, Surface};
+use tollgate_policy::{Facts, Plan, Policy, Surface, Timestamp};
 
 /// Target and host.
 struct Request(String, String);

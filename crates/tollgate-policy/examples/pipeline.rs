@@ -10,8 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Surface};
+use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Surface, Timestamp};
 
 /// Two rules: everybody may send two requests at once and then one in half a minute, and who has
 /// given three wrong passwords has to wait.

@@ -21,7 +21,7 @@
 //! #     fn header(&self, _: &str) -> Option<Cow<'_, [u8]>> { None }
 //! #     fn peer(&self) -> Option<IpAddr> { Some(Ipv4Addr::LOCALHOST.into()) }
 //! # }
-//! # let (request, now) = (Request, tollgate_core::Timestamp::from_millis(1));
+//! # let (request, now) = (Request, tollgate_policy::Timestamp::from_millis(1));
 //! use tollgate_policy::{Answer, Partition, Plan, Policy, Surface};
 //!
 //! let policy = Policy::compile(r#"{"version": 1, "rules": [
@@ -155,6 +155,9 @@ pub use policy::tenant::Tenant;
 pub use request::check_request::{DescribedRequest, DescribedRequests};
 pub use request::described_settlement::DescribedSettlement;
 pub use request::given_key::{GivenKey, NoKey};
+/// The types of the core that the calls above take and return, so that a service needs this crate
+/// alone.
+pub use tollgate_core::{Algorithm, Decision, Limiter, Quota, Span, Timestamp, Verdict};
 
 /// The example of the package's front page runs, too.
 #[cfg(doctest)]

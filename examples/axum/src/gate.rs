@@ -12,9 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
-use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::Full;
-use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Problems, Surface};
+use tollgate_policy::{Answer, Facts, Partition, Plan, Policy, Problems, Span, Surface, Timestamp};
 
 use crate::table::Counts;
 

@@ -9,8 +9,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use tollgate_core::Timestamp;
-use tollgate_policy::{Partition, Policy};
+use tollgate_policy::{Partition, Policy, Timestamp};
 
 /// Places in a bucket.
 const WAYS: usize = 16;

@@ -61,7 +61,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tollgate-sim",
         ],
     ),
-    ("example-axum", &["tollgate-core", "tollgate-policy"]),
+    ("example-axum", &["tollgate-policy"]),
     ("tollgate-clock", &[]),
     ("tollgate-twin", &[]),
     ("tollgate-pictures", &["tollgate-core", "tollgate-policy", "tollgate-report", "tollgate-sim"]),
