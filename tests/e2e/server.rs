@@ -14,6 +14,7 @@ mod server_forward;
 mod server_leases;
 mod server_malformed;
 mod server_ready;
+mod server_reload;
 mod server_reported;
 mod server_grpc;
 mod server_tls;

@@ -188,6 +188,37 @@ fn a_token_that_cannot_be_sent_is_refused_and_callers_from_everywhere_are_named(
     assert!(!warned("0.0.0.0/0", &[("TOLLGATE_CHECK_TOKEN", "check-token-0123456789")]));
 }
 
+// Guards: a token that is never asked for, because the name of its variable is misspelt.
+#[test]
+fn a_variable_that_is_nearly_a_setting_is_a_mistake_and_others_are_named() {
+    let dir = TempDir::new("config");
+    write(&dir, "policy.json", POLICY);
+    let right = ["--policy", "policy.json", "--check-config"];
+    let (status, _, err) = run(&dir, &right, &[("TOLLGATE_CHEK_TOKEN", "0123456789abcdef")]);
+    let expected =
+        "error: TOLLGATE_CHEK_TOKEN: is no setting; did you mean TOLLGATE_CHECK_TOKEN?\n";
+    assert_eq!((status, err.as_str()), (Some(1), expected));
+    let (status, _, err) = run(&dir, &right, &[("TOLLGATE_LISTEN_PORT", "80")]);
+    let expected = "warning: the variable TOLLGATE_LISTEN_PORT is no setting; see --help\n";
+    assert_eq!((status, err.as_str()), (Some(0), expected));
+}
+
+// Guards: the placeholder of an example as the token of a server that serves.
+#[test]
+fn a_placeholder_is_refused_by_the_check_and_named_in_the_log() {
+    let dir = TempDir::new("config");
+    write(&dir, "policy.json", POLICY);
+    let right = ["--policy", "policy.json", "--check-config"];
+    let placeholder = ("TOLLGATE_CHECK_TOKEN", "replace-me-with-32-random-bytes");
+    let (status, _, err) = run(&dir, &right, &[placeholder]);
+    let message = "TOLLGATE_CHECK_TOKEN: is the placeholder of an example; use a value of your own, such as that of \
+                   `openssl rand -hex 32`";
+    assert_eq!((status, err), (Some(1), format!("error: {message}\n")));
+    let server = Setup::new(POLICY).variable(placeholder.0, placeholder.1).start();
+    let warned = server.wait_for_events("setting_warning", 1);
+    assert_eq!(warned[0]["message"], message);
+}
+
 #[test]
 fn a_flag_goes_before_the_environment_and_that_before_the_file() {
     let dir = TempDir::new("config");
@@ -246,6 +277,8 @@ fn rules_by_a_length_that_no_proxy_tells_are_named_at_the_start() {
         let warned: Vec<String> = expected.iter().map(|line| format!("warning: {line}")).collect();
         assert_eq!((status, said), (Some(0), warned.iter().map(String::as_str).collect()));
         let server = Setup::new(&policy).set("protocols", protocols).start();
+        // The log is written next to what it is about, and this line comes after them.
+        server.wait_for_events("listening", 1);
         let logged: Vec<String> = server
             .events("policy_warning")
             .iter()

@@ -49,6 +49,7 @@ fn settings_that_are_shown_are_settings() {
     let shipped = [
         include_str!("../../fleet/tollgate-server.service"),
         include_str!("../../fleet/kubernetes.yaml"),
+        include_str!("../../fleet/kubernetes-fleet.yaml"),
         include_str!("../../fleet/Containerfile"),
     ];
     let mut found = 0;
@@ -66,11 +67,51 @@ fn settings_that_are_shown_are_settings() {
     assert!(found >= 9, "{found}");
 }
 
-// Guards: the policy in the manifests is one.
+/// The files with objects of Kubernetes.
+const MANIFESTS: [&str; 2] = [
+    include_str!("../../fleet/kubernetes.yaml"),
+    include_str!("../../fleet/kubernetes-fleet.yaml"),
+];
+
+// Guards: the policies in the manifests are some, also for the protocols that are spoken there.
 #[test]
-fn the_policy_in_the_manifests_starts_a_server() {
-    let manifests = include_str!("../../fleet/kubernetes.yaml");
-    let policy =
-        manifests.split("policy.json: |\n").nth(1).and_then(|rest| rest.split("---").next());
-    Setup::new(policy.expect("a policy")).start();
+fn the_policies_in_the_manifests_start_a_server() {
+    for manifests in MANIFESTS {
+        let policy =
+            manifests.split("policy.json: |\n").nth(1).and_then(|rest| rest.split("---").next());
+        let setup = Setup::new(policy.expect("a policy"));
+        let protocols = manifests.lines().find_map(|line| line.split_once("TOLLGATE_PROTOCOLS: "));
+        match protocols {
+            Some((_, names)) => setup.set("protocols", names).start(),
+            None => setup.start(),
+        };
+    }
+}
+
+// Guards: a deployment with the secrets that everybody can read in this repository.
+#[test]
+fn check_config_refuses_every_secret_of_the_files_that_are_shipped() {
+    let compose = include_str!("../../fleet/docker-compose.yaml");
+    let mut found = 0;
+    for line in MANIFESTS.into_iter().chain([compose]).flat_map(str::lines) {
+        let Some((name, value)) = line.split_once(": ") else { continue };
+        let name = name.trim().trim_start_matches("TOLLGATE_").to_ascii_uppercase();
+        let secrets = ["CHECK_TOKEN", "HASH_KEY", "FLEET_SECRET", "STORE_PASSWORD"];
+        if !secrets.contains(&name.as_str()) {
+            continue;
+        }
+        found += 1;
+        let dir = TempDir::new("docs");
+        std::fs::write(dir.path().join("policy.json"), POLICY).expect("written");
+        let variable = format!("TOLLGATE_{name}");
+        let mut command = Command::new(server_bin());
+        command.env_clear().current_dir(dir.path()).env(&variable, value);
+        let output = command.args(["--policy", "policy.json", "--check-config"]).output();
+        let output = output.expect("it runs");
+        let err = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("error: {variable}: is the placeholder of an example; ");
+        assert!(!output.status.success() && err.contains(&expected), "{line}: {err}");
+        assert!(!err.contains(value), "a secret is shown: {err}");
+    }
+    assert_eq!(found, 6);
 }

@@ -112,6 +112,7 @@ pub use http::malformed::Malformed;
 pub use json::node::MAX_DOCUMENT;
 pub use json::place::BOOLEAN_HINT;
 pub use json::problem::{Problem, Problems};
+pub use json::suggest::nearest;
 pub use pipeline::key_hashes::pk_text;
 pub use pipeline::order::ChargingOrder;
 pub use pipeline::partition::{Partition, PartitionMut};

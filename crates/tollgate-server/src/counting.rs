@@ -108,6 +108,8 @@ pub struct Own {
     pub reports_denied: u64,
     /// Descriptors that brought a limit, which decides nothing.
     pub limits_ignored: u64,
+    /// Times that the policy file was read and could not be enforced.
+    pub files_refused: u64,
     /// Requests that were refused with 503 because too many were under way.
     pub overloaded: u64,
     /// Requests whose head or body did not come in time.
@@ -166,6 +168,12 @@ impl Own {
                 true,
                 "Requests refused because a proxy did not say, or said twice, what they are",
                 self.misled,
+            ),
+            (
+                "tollgate_policy_file_refused_total",
+                true,
+                "Times that the policy file was read and could not be enforced",
+                self.files_refused,
             ),
             (
                 "tollgate_overloaded_total",

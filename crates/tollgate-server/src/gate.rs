@@ -74,6 +74,8 @@ pub struct Traffic {
     pub reports_denied: AtomicU64,
     /// See [`Own::limits_ignored`].
     pub limits_ignored: AtomicU64,
+    /// See [`Own::files_refused`].
+    pub files_refused: AtomicU64,
     /// See [`Own::overloaded`].
     pub overloaded: AtomicU64,
     /// See [`Own::timed_out`].
@@ -150,7 +152,7 @@ impl Gate {
         let Traffic { connections, connections_refused, .. } = &self.traffic;
         let Traffic { connections_of_one, misled, overloaded, timed_out, .. } = &self.traffic;
         let Traffic { certificates_refused, handshakes_failed, .. } = &self.traffic;
-        let Traffic { reports_denied, limits_ignored, .. } = &self.traffic;
+        let Traffic { reports_denied, limits_ignored, files_refused, .. } = &self.traffic;
         Own {
             held: self.store.held(),
             connections: connections.load(Relaxed),
@@ -159,6 +161,7 @@ impl Gate {
             misled: misled.load(Relaxed),
             reports_denied: reports_denied.load(Relaxed),
             limits_ignored: limits_ignored.load(Relaxed),
+            files_refused: files_refused.load(Relaxed),
             overloaded: overloaded.load(Relaxed),
             timed_out: timed_out.load(Relaxed),
             certificates_refused: certificates_refused.load(Relaxed),

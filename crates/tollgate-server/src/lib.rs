@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod program;
+mod policy_file;
 mod descriptors;
 mod server;
 mod operations;

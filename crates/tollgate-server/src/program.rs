@@ -5,7 +5,6 @@
 //! could not, or requests were cut off at its end; 2: the command line is wrong.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -14,16 +13,16 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tollgate_policy::{Problem, Problems};
 use tollgate_redis::{BadFile, Engine, Tls as EngineTls};
-use tollgate_service::health;
 
-use crate::active::{self, Spoken};
+use crate::active;
 use crate::clock::Clock;
-use crate::config::{Command, Config, command};
+use crate::config::{Command, Config, Environment, command};
 use crate::descriptors;
 use crate::following::{File, Following};
 use crate::gate::{Gate, Parts};
 use crate::http::{Http, Page};
 use crate::log::{Level, Log};
+use crate::policy_file::{Contents, PolicyFile};
 use crate::server::{Server, Signals};
 use crate::store::Store;
 use crate::store::memory::Memory;
@@ -31,8 +30,6 @@ use crate::store::redis::Redis;
 use crate::tls::Tls;
 use crate::traces::{Exporter, Traces};
 
-/// The longest policy that is read: what the policy crate reads, and room to say that it is more.
-const MAX_POLICY: u64 = 2 << 20;
 /// What whoever runs several servers without a store should know.
 const FLEET_OF_ONE: &str = "rules with \"scope\": \"fleet\" are counted in the memory of this one server: a second one \
                             would count for itself, unless both have a store";
@@ -40,8 +37,8 @@ const FLEET_OF_ONE: &str = "rules with \"scope\": \"fleet\" are counted in the m
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
-    let variable = |name: &str| std::env::var(name).ok();
-    match command(std::env::args_os(), &variable) {
+    let environment = Environment::new(std::env::vars_os());
+    match command(std::env::args_os(), &environment) {
         Command::Say(text, 0) => say(&mut std::io::stdout(), &text, 0),
         Command::Say(text, status) => say(&mut std::io::stderr(), &text, status),
         Command::Wrong(problems) => refuse(&problems),
@@ -82,6 +79,8 @@ fn refuse(problems: &Problems) -> ExitCode {
 /// The files that the configuration names.
 struct Files {
     policy: File,
+    /// What it was read from.
+    contents: Contents,
     tls: Option<Tls>,
     engine_tls: Option<EngineTls>,
     page: Page,
@@ -90,7 +89,8 @@ struct Files {
 /// Reads them.
 fn open(config: &Config) -> Result<Files, Problems> {
     let mut problems = Problems::default();
-    let file = read_policy(&config.policy, &config.hash_key, config.spoken);
+    let contents = Contents::read(&config.policy);
+    let file = contents.compile(&config.policy, &config.hash_key, config.spoken);
     let tls = config.tls.clone().map(Tls::open).transpose();
     if let Err(of_policy) = &file {
         problems.0.extend(of_policy.0.clone());
@@ -108,7 +108,7 @@ fn open(config: &Config) -> Result<Files, Problems> {
     }
     match (file, tls, engine_tls, page) {
         (Ok(policy), Ok(tls), Ok(engine_tls), Ok(page)) => {
-            Ok(Files { policy, tls, engine_tls, page })
+            Ok(Files { policy, contents, tls, engine_tls, page })
         }
         _ => Err(problems),
     }
@@ -117,20 +117,6 @@ fn open(config: &Config) -> Result<Files, Problems> {
 /// A file of TLS to the engine that cannot be used, at its setting.
 fn problem_of(bad: &BadFile) -> Problem {
     Problem::new(&format!("store_{}", bad.what), bad.why.clone())
-}
-
-fn read_policy(path: &Path, hash_key: &[u8], spoken: Spoken) -> Result<File, Problems> {
-    let unreadable = |why: String| {
-        let message = format!("{} cannot be read: {why}", path.display());
-        Problems([Problem::new("policy", message)].into())
-    };
-    let metadata = std::fs::metadata(path).map_err(|why| unreadable(why.to_string()))?;
-    if metadata.len() > MAX_POLICY {
-        return Err(unreadable("it is longer than 2 MiB".to_owned()));
-    }
-    let text = std::fs::read_to_string(path).map_err(|why| unreadable(why.to_string()))?;
-    let policy = active::compile(&text, hash_key, spoken)?;
-    Ok(File::new(text, policy))
 }
 
 fn warnings(config: &Config, file: &File) -> Vec<String> {
@@ -163,7 +149,7 @@ fn failed(log: &Log, why: &str) -> ExitCode {
 }
 
 async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
-    let Files { policy, tls, engine_tls, page } = files;
+    let Files { policy, contents, tls, engine_tls, page } = files;
     if let Some(options) = &mut config.engine {
         options.tls = engine_tls.map(Arc::new);
     }
@@ -199,7 +185,8 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
             return false;
         }
     };
-    let (path, hash_key) = (config.policy, config.hash_key);
+    let policy = PolicyFile::new(Arc::clone(&gate), config.policy, &contents);
+    let policy = Arc::new(policy);
     let readiness = config.readiness;
     let mut http =
         Http::new(Arc::clone(&gate), config.callers, config.operators, config.limits, page);
@@ -214,8 +201,11 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
         ];
         log.event(Level::Info, "listening", &fields);
     }
-    let reload = async || reload(&gate, &path, &hash_key).await;
+    let watched = Arc::clone(&policy);
+    let watching = tokio::spawn(async move { watched.watch().await });
+    let reload = async || reload(&gate, &policy).await;
     let is_whole = server.serve(signals, reload, flush(traces)).await;
+    watching.abort();
     gate.log.close();
     is_whole
 }
@@ -329,32 +319,13 @@ async fn greet(gate: &Gate) {
     }
 }
 
-/// Reads the policy file again, and the certificates for the engine. A disk that does not answer
+/// Reads the certificates for the engine again, and the policy file. A disk that does not answer
 /// holds up none of the threads that serve.
-async fn reload(gate: &Arc<Gate>, path: &Path, hash_key: &[u8]) {
-    let (of_engine, spoken) = (Arc::clone(gate), gate.following.spoken());
-    let (path, hash_key) = (path.to_owned(), hash_key.to_owned());
-    let read = tokio::task::spawn_blocking(move || {
-        reload_engine_tls(&of_engine);
-        read_policy(&path, &hash_key, spoken)
-    });
-    let unread = |why: tokio::task::JoinError| {
-        Err(Problems([Problem::new("policy", why.to_string())].into()))
-    };
-    match read.await.unwrap_or_else(unread) {
-        Ok(file) => {
-            gate.following.set_file(file, gate.clock.now_ms());
-            gate.follow(0).await;
-            let version = gate.following.active().version;
-            gate.log.event(Level::Info, "policy_reloaded", &[("version", version.into())]);
-        }
-        Err(problems) => {
-            let prefix = "the policy file cannot be enforced, the one before stays: ";
-            health::log_each(&problems, prefix, &mut |line| {
-                gate.log.say(Level::Error, "policy_refused", line);
-            });
-        }
-    }
+async fn reload(gate: &Arc<Gate>, policy: &PolicyFile) {
+    let of_engine = Arc::clone(gate);
+    // What is wrong is logged; a panic there leaves the certificates as they were.
+    let _ = tokio::task::spawn_blocking(move || reload_engine_tls(&of_engine)).await;
+    policy.reload().await;
 }
 
 fn reload_engine_tls(gate: &Gate) {

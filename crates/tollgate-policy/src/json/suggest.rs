@@ -20,8 +20,10 @@ pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// The name that was perhaps meant, in whatever case.
-pub(crate) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+/// The name that was perhaps meant, in whatever case: the one of `known`, which are in lower case,
+/// that is at most two edits away. `whne` is `when`.
+#[must_use]
+pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let name = name.to_ascii_lowercase();
     let nearest = known.iter().map(|k| (distance(&name, k), *k)).min_by_key(|(d, _)| *d);
     nearest.filter(|(d, near)| *d <= 2 && *d < near.chars().count()).map(|(_, near)| near)

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches};
 use tollgate_policy::Problems;
 
+use crate::config::environment::{CONFIG, Environment};
+use crate::config::placeholders::placeholders;
 use crate::config::settings::{SECRETS, SETTINGS, Setting};
 use crate::config::sources::Sources;
 use crate::config::traces;
@@ -30,7 +32,7 @@ pub enum Command {
 #[must_use]
 pub fn command(
     arguments: impl IntoIterator<Item = OsString>,
-    variable: &dyn Fn(&str) -> Option<String>,
+    environment: &Environment,
 ) -> Command {
     let matches = match declared().try_get_matches_from(arguments) {
         Ok(matches) => matches,
@@ -40,11 +42,21 @@ pub fn command(
         }
     };
     let flag = |name: &str| matches.get_one::<String>(name).cloned();
-    let file = flag("config").or_else(|| variable("TOLLGATE_CONFIG")).map(PathBuf::from);
-    let mut problems = Problems::default();
-    let sources = Sources::read(&flag, variable, file.as_deref(), &mut problems);
+    let variable = |name: &str| environment.text(name);
+    let file = flag("config").or_else(|| variable(CONFIG)).map(PathBuf::from);
+    let (mut problems, mut warnings) = (Problems::default(), Vec::new());
+    environment.check(&mut problems, &mut warnings);
+    let sources = Sources::read(&flag, &variable, file.as_deref(), &mut problems);
     let mut config = Config::read(&sources, &mut problems);
-    config.traces = traces::read(&sources, variable, &mut problems);
+    config.traces = traces::read(&sources, &variable, &mut problems);
+    let placeholders = placeholders(&sources);
+    if is_check(&matches) {
+        problems.0.extend(placeholders);
+    } else {
+        // An example starts as it is shipped, and its log names what to change.
+        warnings.extend(placeholders.iter().map(ToString::to_string));
+    }
+    config.warnings.extend(warnings);
     if !problems.0.is_empty() {
         return Command::Wrong(problems);
     }

@@ -6,6 +6,8 @@
 //! The modules stand in the order in which they import: each only what is declared below it.
 
 mod command;
+mod environment;
+mod placeholders;
 mod traces;
 mod values;
 mod reader;
@@ -14,4 +16,5 @@ mod settings;
 pub mod networks;
 
 pub use self::command::{Command, command};
+pub use self::environment::Environment;
 pub use self::values::{Callers, Config, Limits, Readiness};

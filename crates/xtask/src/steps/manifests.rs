@@ -15,7 +15,7 @@ use std::{
     process::Command,
 };
 
-const OBJECTS: &str = "fleet/kubernetes.yaml";
+const OBJECTS: [&str; 2] = ["fleet/kubernetes.yaml", "fleet/kubernetes-fleet.yaml"];
 const UNIT: &str = "fleet/tollgate-server.service";
 const KUBERNETES: &str = "1.37";
 /// Where the unit expects the server.
@@ -23,14 +23,15 @@ const PROGRAM: &str = "/usr/local/bin/tollgate-server";
 
 /// Each judge with the mistake that it must find: text of the file, and what stands there instead.
 const WRONG_OBJECTS: [(&str, &str); 2] =
-    [("replicas: 1", "replica: 1"), ("periodSeconds: 2", "periodSeconds: often")];
+    [("replicas: ", "replica: "), ("periodSeconds: 2", "periodSeconds: often")];
 const WRONG_UNIT: [(&str, &str); 2] =
     [("DynamicUser=yes", "DynamicUsers=yes"), ("ProtectHome=yes", "ProtectHome=perhaps")];
 
 pub fn check(workspace: &Workspace) -> Result<()> {
-    let text = read(workspace, OBJECTS)?;
-    judge(workspace, OBJECTS, &text, &WRONG_OBJECTS, validated)?;
-    println!("{OBJECTS} is valid for Kubernetes {KUBERNETES}, strictly");
+    for name in OBJECTS {
+        judge(workspace, name, &read(workspace, name)?, &WRONG_OBJECTS, validated)?;
+        println!("{name} is valid for Kubernetes {KUBERNETES}, strictly");
+    }
     if apt::find_program("systemd-analyze").is_none() {
         println!("{UNIT} was not verified: there is no systemd-analyze on this machine");
         return Ok(());

@@ -1,0 +1,203 @@
+//! The policy file: read at the start, on SIGHUP, and whenever its contents change.
+//!
+//! Invariant: contents are compared, not names or times, so a file that is replaced, edited in
+//! place or reached by links that move (a ConfigMap) is one case. A change is taken when two looks
+//! in a row read the same contents, so a file that is being written is not taken half. Contents
+//! that cannot be enforced are logged and counted once, and the policy before stays. Deliberately
+//! absent: looks at what is not a regular file, since reading a pipe takes its contents.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+use tollgate_policy::{Problem, Problems};
+use tollgate_service::{deployment, health};
+
+use crate::active::{self, Spoken};
+use crate::following::File;
+use crate::gate::Gate;
+use crate::log::Level;
+
+/// The longest policy that is read: what the policy crate reads, and room to say that it is more.
+const MAX_POLICY: u64 = 2 << 20;
+/// Between two looks at the file.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The policy file of a server that runs.
+#[derive(Debug)]
+pub(crate) struct PolicyFile {
+    gate: Arc<Gate>,
+    path: PathBuf,
+    looks: Mutex<Looks>,
+}
+
+/// What reading the file gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    Text(String),
+    /// Why there is none.
+    Unreadable(String),
+}
+
+impl Contents {
+    /// Reads `path`, however long that takes.
+    pub(crate) fn read(path: &Path) -> Self {
+        read(path).map_or_else(Self::Unreadable, Self::Text)
+    }
+
+    /// The policy in it, as it would be enforced here.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub(crate) fn compile(
+        &self,
+        path: &Path,
+        hash_key: &[u8],
+        spoken: Spoken,
+    ) -> Result<File, Problems> {
+        match self {
+            Self::Text(text) => {
+                let policy = active::compile(text, hash_key, spoken)?;
+                Ok(File::new(text.clone(), policy))
+            }
+            Self::Unreadable(why) => {
+                let message = format!("{} cannot be read: {why}", path.display());
+                Err(Problems([Problem::new("policy", message)].into()))
+            }
+        }
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        match self {
+            Self::Text(text) => Fingerprint::Text(deployment::fingerprint(text)),
+            Self::Unreadable(why) => Fingerprint::Unreadable(why.clone()),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let metadata = std::fs::metadata(path).map_err(|why| why.to_string())?;
+    if metadata.len() > MAX_POLICY {
+        return Err("it is longer than 2 MiB".to_owned());
+    }
+    std::fs::read_to_string(path).map_err(|why| why.to_string())
+}
+
+/// What contents are compared by, so that they are not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fingerprint {
+    Text(u64),
+    Unreadable(String),
+}
+
+/// The looks at the file so far.
+#[derive(Debug)]
+struct Looks {
+    /// What was taken last: it is enforced, or was refused.
+    taken: Fingerprint,
+    last: Fingerprint,
+}
+
+impl Looks {
+    /// Notes a look that read `now`; true when that is to be taken.
+    fn note(&mut self, now: Fingerprint) -> bool {
+        let is_due = now != self.taken && now == self.last;
+        self.last = now;
+        is_due
+    }
+}
+
+impl PolicyFile {
+    /// The file at `path`, whose `contents` are what `gate` was made of.
+    pub(crate) fn new(gate: Arc<Gate>, path: PathBuf, contents: &Contents) -> Self {
+        let taken = contents.fingerprint();
+        let looks = Mutex::new(Looks { last: taken.clone(), taken });
+        Self { gate, path, looks }
+    }
+
+    /// Looks at the file again and again.
+    pub(crate) async fn watch(&self) {
+        let mut interval = interval(LOOK);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            let mut looks = self.looks.lock().await;
+            let path = self.path.clone();
+            let is_pipe = |path: &Path| path.metadata().is_ok_and(|it| !it.is_file());
+            let look = spawn_blocking(move || (!is_pipe(&path)).then(|| Contents::read(&path)));
+            if let Ok(Some(contents)) = look.await
+                && looks.note(contents.fingerprint())
+            {
+                self.take(&mut looks, contents).await;
+            }
+        }
+    }
+
+    /// Reads the file and takes what is in it, whether or not that is new. A disk that does not
+    /// answer holds up none of the threads that serve.
+    pub(crate) async fn reload(&self) {
+        let mut looks = self.looks.lock().await;
+        let path = self.path.clone();
+        let read = spawn_blocking(move || Contents::read(&path)).await;
+        let contents = read.unwrap_or_else(|why| Contents::Unreadable(why.to_string()));
+        self.take(&mut looks, contents).await;
+    }
+
+    /// Lets the policy in `contents` be this server's file: it is then in force as after any other
+    /// deployment, unless an operator put another at run time.
+    async fn take(&self, looks: &mut Looks, contents: Contents) {
+        let gate = &self.gate;
+        let spoken = gate.following.spoken();
+        let taken = contents.fingerprint();
+        (looks.taken, looks.last) = (taken.clone(), taken);
+        match contents.compile(&self.path, &gate.hash_key, spoken) {
+            Ok(file) => {
+                let of_file = file.policy.public_fingerprint();
+                gate.following.set_file(file, gate.clock.now_ms());
+                gate.follow(0).await;
+                let active = gate.following.active();
+                let is_in_force = active.policy.public_fingerprint() == of_file;
+                let fields = [("version", active.version.into()), ("in_force", is_in_force.into())];
+                gate.log.event(Level::Info, "policy_reloaded", &fields);
+            }
+            Err(problems) => {
+                gate.traffic.files_refused.fetch_add(1, Ordering::Relaxed);
+                let prefix = "the policy file cannot be enforced, the one before stays: ";
+                health::log_each(&problems, prefix, &mut |line| {
+                    gate.log.say(Level::Error, "policy_refused", line);
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Guards: a file that is written slowly, taken half; a wrong one that is logged every two
+    // seconds; and one that goes wrong and back before it was taken.
+    #[test]
+    fn contents_are_taken_once_when_two_looks_agree() {
+        let text = Fingerprint::Text;
+        let mut looks = Looks { taken: text(1), last: text(1) };
+        let mut note = |now: Fingerprint| {
+            let is_due = looks.note(now.clone());
+            if is_due {
+                looks.taken = now;
+            }
+            is_due
+        };
+        assert!(!note(text(1)), "nothing changed");
+        assert!(!note(text(2)) && !note(text(3)), "still being written");
+        assert!(note(text(3)) && !note(text(3)) && !note(text(3)), "once");
+        let gone = || Fingerprint::Unreadable("no such file".to_owned());
+        assert!(!note(gone()) && !note(text(3)) && !note(gone()), "away for a moment");
+        assert!(note(gone()) && !note(gone()), "gone");
+        assert!(!note(text(3)) && note(text(3)), "back, with what was there before");
+    }
+}

@@ -1,0 +1,112 @@
+//! The policy file that changes while the server runs: taken without a signal, by the way of any
+//! other deployment.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tollgate_e2e::http::Request;
+use tollgate_e2e::process::TempDir;
+use tollgate_e2e::server::{Setup, TollgateServer};
+use tollgate_e2e::workerd::answer;
+
+fn policy(limit: u64) -> String {
+    let quotas = json!([{"algorithm": "fixed-window", "limit": limit, "window": "366d"}]);
+    json!({"version": 1, "rules": [{"name": "each", "key": ["client_ip"], "quotas": quotas}]})
+        .to_string()
+}
+
+/// How many of `requests` from one client are allowed.
+fn allowed(server: &TollgateServer, requests: usize) -> usize {
+    let asked = json!({"method": "GET", "path": "/", "client_ip": "192.0.2.1"}).to_string();
+    let ask = || answer(&server.client().send(&Request::post("/check", asked.as_str())));
+    (0..requests).filter(|_| ask()["decision"] == "allow").count()
+}
+
+fn write(server: &TollgateServer, text: &str) {
+    fs::write(server.file("policy.json"), text).expect("written");
+}
+
+/// Writes `text` as the kubelet does: into a new folder, to which the link `..data` is moved.
+fn move_link(dir: &Path, folder: &str, text: &str) {
+    fs::create_dir(dir.join(folder)).expect("made");
+    fs::write(dir.join(folder).join("policy.json"), text).expect("written");
+    symlink(folder, dir.join("..next")).expect("linked");
+    fs::rename(dir.join("..next"), dir.join("..data")).expect("moved");
+}
+
+fn metric(server: &TollgateServer, name: &str) -> u64 {
+    let text = server.operate("GET", "metrics", "", &[]).text();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
+}
+
+// Guards: a ConfigMap that is changed, of which a server hears only when it starts again.
+#[test]
+fn a_file_whose_links_move_is_taken_without_a_signal() {
+    let server = Setup::new(policy(1)).start();
+    assert_eq!(allowed(&server, 2), 1);
+    let file = server.file("policy.json");
+    let dir = file.parent().expect("a folder");
+    // The path that the server was given becomes a link to a link, as in a volume of a ConfigMap.
+    move_link(dir, "..2026_1", &policy(1));
+    symlink("..data/policy.json", dir.join("link")).expect("linked");
+    fs::rename(dir.join("link"), &file).expect("moved");
+    move_link(dir, "..2026_2", &policy(3));
+    fs::remove_dir_all(dir.join("..2026_1")).expect("removed");
+    server.wait_for_events("policy_reloaded", 1);
+    assert_eq!(allowed(&server, 3), 2, "of three, one was used before");
+    assert_eq!(server.events("policy_reloaded").len(), 1, "the same contents are no change");
+}
+
+// Guards: a wrong file that opens or closes everything, and one that fills the log.
+#[test]
+fn a_wrong_file_is_named_and_counted_once_and_the_policy_before_stays() {
+    let server = Setup::new(policy(1)).operated().start();
+    assert_eq!(allowed(&server, 2), 1);
+    write(&server, "{\"version\": 1, \"rules\": 3}");
+    let refused = server.wait_for_events("policy_refused", 1);
+    let message = refused[0]["message"].as_str().expect("a text");
+    assert!(message.contains("the one before stays: rules: "), "{message}");
+    assert_eq!(allowed(&server, 1), 0);
+    fs::remove_file(server.file("policy.json")).expect("removed");
+    let refused = server.wait_for_events("policy_refused", 2);
+    assert!(refused[1]["message"].as_str().expect("a text").contains("cannot be read"));
+    assert_eq!((server.probe("/ready"), allowed(&server, 1)), (200, 0));
+    write(&server, &policy(2));
+    let reloaded = server.wait_for_events("policy_reloaded", 1);
+    assert_eq!(reloaded[0]["in_force"], true);
+    assert_eq!(allowed(&server, 2), 1);
+    assert_eq!(server.events("policy_refused").len(), 2, "each once");
+    assert_eq!(metric(&server, "tollgate_policy_file_refused_total"), 2);
+}
+
+// Guards: a file that takes the place of what an operator put, or of which the history says
+// nothing.
+#[test]
+fn a_changed_file_is_a_deployment_and_what_was_put_goes_before_it() {
+    let data = TempDir::new("reload-data");
+    let server = Setup::new(policy(1)).operated().set("data", data.path().display()).start();
+    let history = || -> Vec<(String, String)> {
+        let page = server.operate("GET", "admin/policy/history", "", &[]);
+        let page: Value = serde_json::from_slice(&page.body).expect("JSON");
+        let rows = page["versions"].as_array().expect("rows").iter();
+        let text = |row: &Value, name: &str| row[name].as_str().expect("a text").to_owned();
+        rows.map(|row| (text(row, "kind"), text(row, "source"))).collect()
+    };
+    let row = |kind: &str, source: &str| (kind.to_owned(), source.to_owned());
+    write(&server, &policy(2));
+    let reloaded = server.wait_for_events("policy_reloaded", 1);
+    assert_eq!(reloaded[0]["in_force"], true);
+    assert_eq!(history(), [row("deploy", "deployed"), row("deploy", "deployed")]);
+    let put = server.operate("PUT", "admin/policy", &policy(3), &[("if-match", "*")]);
+    assert!(put.status < 300, "{}", put.text());
+    write(&server, &policy(5));
+    let reloaded = server.wait_for_events("policy_reloaded", 2);
+    assert_eq!(reloaded[1]["in_force"], false, "what was put goes before it");
+    assert_eq!(allowed(&server, 4), 3);
+    let deleted = server.operate("DELETE", "admin/policy", "", &[("if-match", "*")]);
+    assert!(deleted.status < 300, "{}", deleted.text());
+    assert_eq!(allowed(&server, 3), 2, "the newest file, under which three are used");
+}
