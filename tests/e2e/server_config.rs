@@ -203,6 +203,33 @@ fn a_variable_that_is_nearly_a_setting_is_a_mistake_and_others_are_named() {
     assert_eq!((status, err.as_str()), (Some(0), expected));
 }
 
+// Guards: a policy in YAML, which the command line checks and a server refuses; and a mistake in it
+// that is not found by its line.
+#[test]
+fn a_policy_file_in_yaml_is_read_as_the_command_line_reads_it() {
+    let dir = TempDir::new("config");
+    let text = "version: 1\nrules:\n- name: a\n  key: []\n  quotas: [{limit: 1, window: 1m}]\n";
+    let checked = |name: &str, text: &str| {
+        write(&dir, name, text);
+        run(&dir, &["--policy", name, "--check-config"], &[])
+    };
+    for name in ["policy.yaml", "policy.yml", "policy", "policy.conf"] {
+        let (status, out, err) = checked(name, text);
+        let right = "the configuration is right: 1 rules\n";
+        assert_eq!((status, out.as_str(), err.as_str()), (Some(0), right, ""), "{name}");
+    }
+    let (status, _, err) = checked("policy.json", text);
+    assert!(status == Some(1) && err.contains("not JSON"), "{err}");
+    let (status, _, err) = checked("policy.yaml", &text.replace("1m", "0s"));
+    let expected =
+        "error: rules[0].quotas[0].window: \"0s\" is too short; use 1ms to 366d (line 5)\n";
+    assert_eq!((status, err.as_str()), (Some(1), expected));
+    let (status, _, err) = checked("policy.yaml", &text.replace("name: a", "name: off"));
+    assert!(status == Some(1) && err.contains("quote it, \"off\" (line 3)"), "{err}");
+    let (status, _, err) = checked("policy.yaml", "version: [\n");
+    assert!(status == Some(1) && err.contains("error: line 2: not YAML"), "{err}");
+}
+
 // Guards: the placeholder of an example as the token of a server that serves.
 #[test]
 fn a_placeholder_is_refused_by_the_check_and_named_in_the_log() {

@@ -110,3 +110,29 @@ fn a_changed_file_is_a_deployment_and_what_was_put_goes_before_it() {
     assert!(deleted.status < 300, "{}", deleted.text());
     assert_eq!(allowed(&server, 3), 2, "the newest file, under which three are used");
 }
+
+// Guards: YAML that the command line reads and a server does not.
+#[test]
+fn a_policy_in_yaml_may_be_put() {
+    let server = Setup::new(policy(1)).operated().start();
+    let yaml = "# three per year\nversion: 1\nrules:\n- name: each\n  key: [client_ip]\n  quotas:\n  - \
+                {algorithm: fixed-window, limit: 3, window: 366d}\n";
+    let put = |text: &str| server.operate("PUT", "admin/policy", text, &[("if-match", "*")]);
+    assert_eq!(put(yaml).status, 200);
+    assert_eq!(allowed(&server, 4), 3);
+    let shown = server.operate("GET", "admin/policy", "", &[]);
+    let shown: Value = serde_json::from_slice(&shown.body).expect("JSON");
+    assert_eq!(shown, serde_json::from_str::<Value>(&policy(3)).expect("JSON"));
+    for (wrong, path, detail) in [
+        ("version: 1\nrules: 3\n", "rules", "must be a list"),
+        ("version: 1\nrules: [\n", "", "line 3: not YAML"),
+        ("version: 1\n---\nrules: []\n", "", "line 2: a second document begins here"),
+    ] {
+        let refused = put(wrong);
+        let problem: Value = serde_json::from_slice(&refused.body).expect("JSON");
+        let error = &problem["errors"][0];
+        assert_eq!((refused.status, &error["path"]), (422, &json!(path)), "{problem}");
+        assert!(error["detail"].as_str().is_some_and(|text| text.contains(detail)), "{problem}");
+    }
+    assert_eq!(allowed(&server, 1), 0, "what was put before stays");
+}

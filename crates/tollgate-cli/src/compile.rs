@@ -31,6 +31,9 @@ pub(crate) struct CompileArgs {
     /// BytesValue, or of the field "compiled" of a Struct
     #[arg(long)]
     pub(crate) base64: bool,
+    /// Print the document as JSON, for a Worker, which does not read YAML
+    #[arg(long, conflicts_with_all = ["base64", "output"])]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) force: Force,
 }
@@ -38,17 +41,21 @@ pub(crate) struct CompileArgs {
 /// Compiles and writes; warnings go to the standard error.
 pub(crate) fn run(args: &CompileArgs) -> Result<(), End> {
     let (file, source) = source::load(&args.policy)?;
-    let compiled = match source {
-        Source::Policy(document) => source::compile_plugin(&document, args.surface),
-        Source::Fault(fault) => Err(vec![fault.into()]),
+    let document = match source {
+        Source::Policy(document) => document,
+        Source::Fault(fault) => return Err(command::refuse(&[fault.into()], &file)),
         Source::Envoy(_) => {
             return Err(End::Misuse(format!(
                 "{file} is a configuration of Envoy; give the policy"
             )));
         }
     };
+    let compiled = source::compile_plugin(&document, args.surface);
     let (plugin, warnings) = compiled.map_err(|problems| command::refuse(&problems, &file))?;
     command::warn(&warnings, &file);
+    if args.json {
+        return output::raw(&format!("{}\n", document.pretty().trim_ascii_end()));
+    }
     let mut bytes = Vec::new();
     plugin.write_compiled(&mut bytes);
     if let Err(why) = Plugin::read_compiled(&bytes, args.surface) {

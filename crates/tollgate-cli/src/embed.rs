@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 use tollgate_policy::Surface;
 
 use crate::args::EmbedArgs;
-use crate::document::Document;
+use tollgate_yaml::Document;
 use crate::end::End;
 use crate::manager;
 use crate::source::{self, Compiled, Source};
-use crate::yaml::{Form, Reading, Scalar, Value};
+use tollgate_yaml::{Form, Reading, Scalar, Value};
 use crate::{command, output};
 
 /// Prints the block.

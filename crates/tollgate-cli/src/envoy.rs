@@ -11,9 +11,9 @@ use base64ct::{Base64, Base64Unpadded, Base64Url, Base64UrlUnpadded, Encoding as
 use serde::Serialize;
 use tollgate_policy::{NamedPolicy, Plugin, Problems, Surface};
 
-use crate::document::{Document, Tree, json};
+use tollgate_yaml::{Document, Tree, json};
 use crate::manager::{Manager, Surroundings};
-use crate::yaml::{Field, Form, Kind, Node, Reading, Value};
+use tollgate_yaml::{Field, Form, Kind, Node, Reading, Value};
 
 /// The deepest nesting that the filter reads in a `Struct`.
 const MAX_STRUCT_DEPTH: usize = 32;
@@ -57,7 +57,7 @@ pub(crate) struct FilterPlace {
     pub(crate) filter: Option<String>,
 }
 
-pub(crate) use crate::yaml::Fault;
+pub(crate) use tollgate_yaml::Fault;
 
 /// What is found in a configuration.
 #[derive(Debug, Default)]

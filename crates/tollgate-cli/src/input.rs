@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use tollgate_policy::Policy;
+use tollgate_yaml::Language;
 
 use crate::end::End;
 
@@ -20,12 +21,6 @@ pub(crate) struct Input {
     pub(crate) name: String,
     pub(crate) text: String,
     pub(crate) language: Language,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
-    Json,
-    Yaml,
 }
 
 /// Reads `path`.
@@ -44,7 +39,7 @@ pub(crate) fn read(path: &Path) -> Result<Input, End> {
     }
     let wrong = |_| End::Misuse(format!("{name} is not UTF-8"));
     let text = String::from_utf8(bytes).map_err(wrong)?;
-    Ok(Input { language: language(path, &text), name, text })
+    Ok(Input { language: Language::of_file(path, &text), name, text })
 }
 
 /// The bytes of `path`; of more than `most` so many that it is seen.
@@ -70,16 +65,4 @@ fn bounded(from: impl Read, most: usize) -> std::io::Result<Vec<u8>> {
     let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     from.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// The name says it, or else the first sign: JSON in a file of any name begins with a brace.
-fn language(path: &Path, text: &str) -> Language {
-    let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
-    let first = text.trim_start_matches('\u{feff}').trim_ascii_start().chars().next();
-    match extension.as_ref().and_then(|extension| extension.to_str()) {
-        Some("json") => Language::Json,
-        Some("yaml" | "yml") => Language::Yaml,
-        _ if matches!(first, Some('{' | '[') | None) => Language::Json,
-        _ => Language::Yaml,
-    }
 }

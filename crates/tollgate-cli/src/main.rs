@@ -13,7 +13,6 @@ mod command;
 mod compile;
 mod convert;
 mod curl;
-mod document;
 mod embed;
 mod end;
 mod envoy;
@@ -33,7 +32,6 @@ mod source;
 mod tenants;
 mod values;
 mod words;
-mod yaml;
 #[cfg(test)]
 mod corpora;
 

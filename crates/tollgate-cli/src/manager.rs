@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use tollgate_policy::{NamedPolicy, Policy};
 
-use crate::yaml::{Field, Kind, Node, Reading, Value};
+use tollgate_yaml::{Field, Kind, Node, Reading, Value};
 
 /// What concerns a filter's policy besides its document.
 #[derive(Debug, Default)]

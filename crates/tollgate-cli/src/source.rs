@@ -7,13 +7,13 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::de::IgnoredAny;
-use tollgate_policy::{BOOLEAN_HINT, NamedPolicy, Plugin, Policy, Problem, Problems, Surface};
+use tollgate_policy::{NamedPolicy, Plugin, Policy, Problem, Problems, Surface};
 
-use crate::document::Document;
 use crate::end::End;
 use crate::envoy::{self, Filters};
-use crate::input::{self, Input, Language};
-use crate::yaml::{Fault, Node, Reading};
+use crate::input::{self, Input};
+use tollgate_yaml::Document;
+use tollgate_yaml::{Fault, Language, Node, Reading};
 
 /// A problem or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -76,8 +76,13 @@ pub(crate) struct Compiled {
 /// Reads what is at `path`; also says what it is called.
 pub(crate) fn load(path: &Path) -> Result<(String, Source), End> {
     let Input { name, text, language } = input::read(path)?;
+    Ok((name, read(text, language)))
+}
+
+/// What `text` is.
+pub(crate) fn read(text: String, language: Language) -> Source {
     let plain = text.trim_start_matches('\u{feff}');
-    let source = match language {
+    match language {
         Language::Yaml => match Node::parse(plain) {
             Err(fault) => Source::Fault(fault),
             Ok(root) if envoy::is_envoy(&root) => {
@@ -86,8 +91,7 @@ pub(crate) fn load(path: &Path) -> Result<(String, Source), End> {
             Ok(root) => Source::Policy(Document::from_tree(root, Reading::Policy)),
         },
         Language::Json => json(text),
-    };
-    Ok((name, source))
+    }
 }
 
 /// JSON is YAML, once it is known to be JSON; only half characters (`\ud83d\ude00`) YAML has not.
@@ -110,7 +114,7 @@ pub(crate) fn compile(document: &Document, surfaces: &[Surface]) -> Compiled {
     for surface in surfaces {
         match Policy::compile(&document.json, *surface) {
             Ok(policy) => policies.push((*surface, policy)),
-            Err(found) => problems.push((*surface, with_hints(document, found, *surface))),
+            Err(found) => problems.push((*surface, document.hinted(found, *surface))),
         }
     }
     let warnings: Vec<_> = policies.iter().map(|(at, p)| (*at, p.warnings().clone())).collect();
@@ -166,7 +170,7 @@ pub(crate) fn compile_plugin(
             Policy::compile(&document.json, surface).map(Plugin::alone)
         }
     };
-    let plugin = compiled.map_err(|found| find(with_hints(document, found, surface)))?;
+    let plugin = compiled.map_err(|found| find(document.hinted(found, surface)))?;
     if plugin.policy_from.is_some() {
         return Err(vec![Finding {
             file: None,
@@ -198,18 +202,6 @@ impl Compiled {
         let (policies, warnings) = (Vec::new(), Vec::new());
         Self { surfaces, policies, problems: vec![fault.into()], warnings }
     }
-}
-
-fn with_hints(document: &Document, mut problems: Problems, surface: Surface) -> Problems {
-    let hints = document.hints(&problems.0, surface);
-    for Problem { path, message, .. } in &mut problems.0 {
-        if let Some(hint) = hints.get(path) {
-            // What is known of this very value goes before what is said of all.
-            let said = message.strip_suffix(BOOLEAN_HINT).unwrap_or(message);
-            *message = format!("{said}; {hint}");
-        }
-    }
-    problems
 }
 
 /// The findings of several surfaces, each once, those of some surfaces alone with their names.

@@ -12,6 +12,7 @@ use tollgate_service::{
     Allowed, Answer, Call, DeployedFile, MetricsCall, MetricsReply, Next, PREFIX, PolicyCall,
     Service, StoreCall, StoreReply, TenantCall, Tokens,
 };
+use tollgate_yaml::{Document, Language};
 
 use crate::active::{Active, objections};
 use crate::following::File;
@@ -115,8 +116,15 @@ fn service<'a>(
         surface: Surface::Server,
         deployed: DeployedFile { text, fingerprint: file.fingerprint },
         policy: Some(&active.policy),
+        to_json: &as_json,
         objections,
     }
+}
+
+/// A document that was sent, in YAML or JSON, as JSON.
+fn as_json(text: String) -> Result<String, Problems> {
+    let language = Language::of_text(&text);
+    Document::read(text, language).map(|document| document.json)
 }
 
 async fn ask(gate: &Gate, call: &StoreCall) -> StoreReply {

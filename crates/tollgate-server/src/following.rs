@@ -23,7 +23,7 @@ use crate::store::Store;
 /// The policy file of this server.
 #[derive(Debug)]
 pub struct File {
-    /// Its text.
+    /// Its document, as JSON.
     pub text: String,
     /// What the store knows it by.
     pub fingerprint: u64,

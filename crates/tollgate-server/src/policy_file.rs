@@ -14,8 +14,9 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
-use tollgate_policy::{Problem, Problems};
+use tollgate_policy::{Problem, Problems, Surface};
 use tollgate_service::{deployment, health};
+use tollgate_yaml::{Document, Language};
 
 use crate::active::{self, Spoken};
 use crate::following::File;
@@ -61,8 +62,10 @@ impl Contents {
     ) -> Result<File, Problems> {
         match self {
             Self::Text(text) => {
-                let policy = active::compile(text, hash_key, spoken)?;
-                Ok(File::new(text.clone(), policy))
+                let document = Document::read(text.clone(), Language::of_file(path, text))?;
+                let policy = active::compile(&document.json, hash_key, spoken)
+                    .map_err(|problems| document.located(problems, Surface::Server))?;
+                Ok(File::new(document.json, policy))
             }
             Self::Unreadable(why) => {
                 let message = format!("{} cannot be read: {why}", path.display());

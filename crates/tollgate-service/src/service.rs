@@ -29,6 +29,8 @@ pub struct Service<'a> {
     pub deployed: DeployedFile<'a>,
     /// The policy in force as far as it is known here: what entries of tenants are read under.
     pub policy: Option<&'a Policy>,
+    /// A document that was sent, as JSON: what a surface reads that reads more than that.
+    pub to_json: &'a dyn Fn(String) -> Result<String, Problems>,
     /// What is wrong with a policy that compiles, as it would be enforced here.
     pub objections: &'a dyn Fn(&Policy) -> Problems,
 }

@@ -283,3 +283,18 @@ fn a_store_that_was_set_back_numbers_above_what_counts_have_seen() {
     assert_eq!(current(None, Some(u64::MAX)), Some((41, 41)));
     assert_eq!(current(None, Some(41 + 1_000_001)), Some((41, 41)));
 }
+
+// Guards: a policy in YAML that is refused without a word of what to do.
+#[test]
+fn yaml_is_refused_by_name_where_it_is_not_read() {
+    let it = Deployment::new();
+    let hint = "; YAML is not read here, and `tollgate compile --json` makes JSON of it";
+    for (body, is_yaml) in
+        [("version: 1\nrules: []\n", true), ("\u{feff} # a\n", true), ("{", false)]
+    {
+        let refused = it.put(body);
+        let detail = read(&refused)["detail"].as_str().expect("a text").to_owned();
+        assert!(refused.status == 400 && detail.starts_with("the body is not JSON: "), "{detail}");
+        assert_eq!(detail.ends_with(hint), is_yaml, "{detail}");
+    }
+}

@@ -33,6 +33,10 @@ pub(crate) fn read(text: &str) -> Result<Policy, Problems> {
             "the policy is missing; policy.json is bundled as a text module, see wrangler.toml";
         return Err(Problems(vec![Problem::new("", message.to_owned())]));
     }
+    if !text.trim_start_matches('\u{feff}').trim_ascii_start().starts_with(['{', '[']) {
+        let message = "is not JSON, and a Worker does not read YAML; `tollgate compile --json` makes JSON of it";
+        return Err(Problems(vec![Problem::new("", message.to_owned())]));
+    }
     Policy::compile(text, Surface::Worker)
 }
 

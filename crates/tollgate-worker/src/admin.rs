@@ -54,6 +54,7 @@ async fn answered(visit: &Visit<'_>, request: &web_sys::Request, target: &str) -
         surface: Surface::Worker,
         deployed: DeployedFile { text: &text, fingerprint },
         policy: active.as_ref().map(|active| &*active.policy),
+        to_json: &Ok,
         objections: &|candidate| objections(candidate, &gate.settings),
     };
     let writer = allowed.writer();

@@ -11,7 +11,7 @@ use tollgate_policy::{Fact, NamedPolicy, Policy, Reader, Rule};
 
 use crate::manager::{Manager, Surroundings};
 use crate::source::{Compiled, Finding};
-use crate::yaml::Node;
+use tollgate_yaml::Node;
 
 const USE_REMOTE_ADDRESS: &str = "use_remote_address";
 const HOPS: &str = "xff_num_trusted_hops";

@@ -3,7 +3,7 @@
 //! Invariant: reading never stops at the first mistake; what is `None` was noted or is not there.
 
 use super::finding::{Findings, Place, shown};
-use crate::yaml::{Field, Form, Kind, Node, Reading, Scalar, Value};
+use tollgate_yaml::{Field, Form, Kind, Node, Reading, Scalar, Value};
 
 /// The fields of one object.
 pub(super) struct Fields<'n> {

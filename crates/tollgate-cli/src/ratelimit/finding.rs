@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::yaml::Node;
+use tollgate_yaml::Node;
 
 /// A place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

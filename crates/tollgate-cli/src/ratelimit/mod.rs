@@ -12,10 +12,10 @@ mod policy;
 mod read;
 mod rules;
 
-use crate::yaml::Node;
 pub(crate) use finding::{Finding, Kind, Place};
 use finding::{Findings, has_problems, shown};
 use policy::Domain;
+use tollgate_yaml::Node;
 
 /// What differs whatever the configuration says.
 const ALWAYS: [(Kind, &str); 4] = [

@@ -6,7 +6,7 @@
 use super::config::{Config, Descriptor, Limit, UNITS, Value};
 use super::fields::Fields;
 use super::finding::{Findings, Kind, Place, shown};
-use crate::yaml::Node;
+use tollgate_yaml::Node;
 
 const OF_DESCRIPTOR: [&str; 10] = [
     "key",

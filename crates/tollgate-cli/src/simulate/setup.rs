@@ -13,14 +13,13 @@ use tollgate_replay::WITHOUT_ENTRIES;
 use tollgate_sim::{Tenants as ByTenant, Traffic, TrafficError};
 
 use crate::command;
-use crate::document;
 use crate::end::End;
-use crate::input::{self, Input, Language};
+use crate::input::{self, Input};
 use crate::output::{self, Page};
 use crate::simulate::args::SimulateArgs;
 use crate::source::{self, Compiled, Source};
 use crate::tenants::Tenants;
-use crate::yaml::{Node, Reading};
+use tollgate_yaml::{Language, Node, Reading};
 
 /// Both halves.
 pub(super) struct Setup {
@@ -187,7 +186,7 @@ fn traffic_of_file(path: &Path, args: &SimulateArgs) -> Result<(Traffic, String)
     let text = match language {
         Language::Json => text.trim_start_matches('\u{feff}').to_owned(),
         Language::Yaml => match Node::parse(text.trim_start_matches('\u{feff}')) {
-            Ok(root) => document::json(&root, Reading::Policy),
+            Ok(root) => tollgate_yaml::json(&root, Reading::Policy),
             Err(fault) => {
                 return Err(command::refuse(&[fault.into()], &name));
             }

@@ -28,7 +28,12 @@ const fn row(
 
 /// Every setting.
 pub(crate) const SETTINGS: &[Setting] = &[
-    row("policy", "FILE", None, "The policy, as JSON; read again when it changes, and on SIGHUP"),
+    row(
+        "policy",
+        "FILE",
+        None,
+        "The policy, as JSON or YAML; read again when it changes, and on SIGHUP",
+    ),
     row("listen", "ADDRESS", Some("127.0.0.1:8080"), "Where requests are answered"),
     row(
         "operations_listen",

@@ -155,6 +155,7 @@ impl Deployment {
             surface: Surface::Worker,
             deployed: DeployedFile { text: &self.file, fingerprint: self.fingerprint },
             policy: Policy::compile(&self.file, Surface::Worker).ok().as_ref(),
+            to_json: &Ok,
             objections: &|policy: &Policy| {
                 let all = policy.rules().iter().filter(|rule| rule.name() == "objected");
                 let problem = |_| tollgate_policy::Problem::new("rules", "is objected".into());

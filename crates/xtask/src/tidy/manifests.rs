@@ -14,6 +14,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-envoy", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
     ("tollgate-service", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-commit", &["tollgate-core", "tollgate-policy"]),
+    ("tollgate-yaml", &["tollgate-policy"]),
     ("tollgate-grpc", &[]),
     ("tollgate-redis", &["tollgate-commit", "tollgate-core"]),
     ("tollgate-worker", &["tollgate-core", "tollgate-policy", "tollgate-service"]),
@@ -25,6 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tollgate-policy",
             "tollgate-redis",
             "tollgate-service",
+            "tollgate-yaml",
         ],
     ),
     ("tollgate-sim", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
@@ -49,6 +51,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "tollgate-replay",
             "tollgate-report",
             "tollgate-sim",
+            "tollgate-yaml",
         ],
     ),
     (

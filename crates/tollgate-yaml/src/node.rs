@@ -3,22 +3,25 @@
 //! Invariant: it holds what was written, in its order; what a scalar means is a question to its
 //! reader.
 
-use super::scalar::{Reading, Scalar, Value};
+use crate::scalar::{Reading, Scalar, Value};
 
 /// A value and where it begins.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub struct Node {
     /// Counted from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     /// In characters, counted from 1.
-    pub(crate) column: usize,
-    pub(crate) kind: Kind,
+    pub column: usize,
+    /// What it is.
+    pub kind: Kind,
 }
 
 /// What a value is.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A text that may stand for something else.
     Scalar(Scalar),
+    /// Its items.
     List(Vec<Node>),
     /// In the order of the text, duplicates included.
     Object(Vec<Field>),
@@ -26,42 +29,47 @@ pub(crate) enum Kind {
 
 /// A field of an object.
 #[derive(Clone, Debug)]
-pub(crate) struct Field {
-    pub(crate) name: String,
-    /// Where the name stands.
-    pub(crate) line: usize,
-    pub(crate) column: usize,
-    pub(crate) value: Node,
+pub struct Field {
+    /// As it is written, without quotes.
+    pub name: String,
+    /// Where the name begins, counted from 1.
+    pub line: usize,
+    /// In characters, counted from 1.
+    pub column: usize,
+    /// What it names.
+    pub value: Node,
 }
 
 /// Why a text is no YAML, or too much of it.
 #[derive(Debug)]
-pub(crate) struct Fault {
-    pub(crate) line: usize,
+pub struct Fault {
+    /// Counted from 1.
+    pub line: usize,
     /// In characters, counted from 1.
-    pub(crate) column: usize,
-    pub(crate) message: String,
+    pub column: usize,
+    /// In lower case, without a full stop.
+    pub message: String,
 }
 
 impl Node {
     /// The value of a field; of several the last, as Envoy takes it.
-    pub(crate) fn get(&self, name: &str) -> Option<&Self> {
+    pub fn get(&self, name: &str) -> Option<&Self> {
         let fields = self.fields().iter().rev();
         fields.into_iter().find(|field| field.name == name).map(|field| &field.value)
     }
 
     /// The fields of an object; anything else has none.
-    pub(crate) fn fields(&self) -> &[Field] {
+    pub fn fields(&self) -> &[Field] {
         if let Kind::Object(fields) = &self.kind { fields } else { &[] }
     }
 
     /// The items of a list; anything else has none.
-    pub(crate) fn items(&self) -> &[Self] {
+    pub fn items(&self) -> &[Self] {
         if let Kind::List(items) = &self.kind { items } else { &[] }
     }
 
     /// An item or a field, by its number, and its line.
-    pub(crate) fn child(&self, index: usize) -> Option<(usize, &Self)> {
+    pub fn child(&self, index: usize) -> Option<(usize, &Self)> {
         match &self.kind {
             Kind::Scalar(_) => None,
             Kind::List(items) => items.get(index).map(|item| (item.line, item)),
@@ -70,7 +78,7 @@ impl Node {
     }
 
     /// An item or a field, by its number, to change it.
-    pub(crate) fn child_mut(&mut self, index: usize) -> Option<&mut Self> {
+    pub fn child_mut(&mut self, index: usize) -> Option<&mut Self> {
         match &mut self.kind {
             Kind::Scalar(_) => None,
             Kind::List(items) => items.get_mut(index),
@@ -79,17 +87,17 @@ impl Node {
     }
 
     /// The text of a scalar, whatever it means.
-    pub(crate) fn text(&self) -> Option<&str> {
+    pub fn text(&self) -> Option<&str> {
         if let Kind::Scalar(scalar) = &self.kind { Some(&scalar.text) } else { None }
     }
 
     /// True for what stands for nothing.
-    pub(crate) fn is_null(&self, reading: Reading) -> bool {
+    pub fn is_null(&self, reading: Reading) -> bool {
         matches!(&self.kind, Kind::Scalar(scalar) if reading.value(scalar) == Value::Null)
     }
 
     /// How many lists and objects lie in each other, this one counted.
-    pub(crate) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         let inner = match &self.kind {
             Kind::Scalar(_) => return 0,
             Kind::List(items) => items.iter().map(Self::depth).max(),

@@ -7,22 +7,22 @@ use std::str::Chars;
 
 use saphyr_parser::{Event, ScalarStyle, Span};
 
-use super::node::Fault;
+use crate::node::Fault;
 
 /// The text that is parsed, read along with the parser's marks.
-pub(super) struct Source<'t> {
+pub(crate) struct Source<'t> {
     rest: Chars<'t>,
     /// How many characters stand before `rest`.
     at: usize,
 }
 
 impl<'t> Source<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
+    pub(crate) fn new(text: &'t str) -> Self {
         Self { rest: text.chars(), at: 0 }
     }
 
     /// A fault if Envoy takes the scalar at `span` for another text.
-    pub(super) fn same_for_envoy(&mut self, event: &Event<'_>, span: Span) -> Result<(), Fault> {
+    pub(crate) fn same_for_envoy(&mut self, event: &Event<'_>, span: Span) -> Result<(), Fault> {
         let Event::Scalar(text, style, ..) = event else { return Ok(()) };
         let message = match style {
             ScalarStyle::DoubleQuoted if self.has_blank_escape(span) => {
@@ -55,7 +55,7 @@ impl<'t> Source<'t> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Node;
+    use crate::Node;
 
     fn fault(text: &str) -> Option<(usize, String)> {
         Node::parse(text).err().map(|fault| (fault.line, fault.message))

@@ -8,14 +8,16 @@ use serde::ser::{Serialize, Serializer};
 
 /// A text that may stand for something else.
 #[derive(Clone, Debug)]
-pub(crate) struct Scalar {
-    pub(crate) text: String,
-    pub(crate) form: Form,
+pub struct Scalar {
+    /// As it is written, without quotes.
+    pub text: String,
+    /// How it is written.
+    pub form: Form,
 }
 
 /// How a scalar is written, as far as it tells what it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// Without quotes or tag.
     Plain,
     /// With a tag such as `!!str`, which makes nothing of it but that it is not null.
@@ -28,7 +30,7 @@ pub(crate) enum Form {
 
 /// Who reads a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub enum Reading {
     /// A policy that stands in a YAML file of its own: whole numbers are numbers.
     Policy,
     /// Envoy, which makes texts of whole numbers beyond 32 bits.
@@ -39,20 +41,24 @@ pub(crate) enum Reading {
 
 /// What a scalar means.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value<'s> {
+pub enum Value<'s> {
+    /// Nothing.
     Null,
+    /// `true`, `yes`, `off`.
     Bool(bool),
+    /// A whole number.
     Whole(i64),
     /// Of Envoy: a whole number beyond 32 bits, which becomes a text with its decimal digits.
     Large(i64),
     /// Of JSON: what is no whole number of 64 bits.
     Number(f64),
+    /// A text.
     Text(&'s str),
 }
 
 impl Reading {
     /// What a scalar means to this reader.
-    pub(crate) fn value(self, scalar: &Scalar) -> Value<'_> {
+    pub fn value(self, scalar: &Scalar) -> Value<'_> {
         let Scalar { text, form } = scalar;
         match form {
             Form::Quoted | Form::Literal => return Value::Text(text),
@@ -77,7 +83,7 @@ impl Reading {
 
 impl Scalar {
     /// The scalar as the name of a field: names are texts, and null is one.
-    pub(super) fn into_name(self) -> String {
+    pub(crate) fn into_name(self) -> String {
         if self.form == Form::Plain && is_null(&self.text) { "null".to_owned() } else { self.text }
     }
 }

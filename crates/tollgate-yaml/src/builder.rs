@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use saphyr_parser::{Event, Marker, ScalarStyle, Tag};
 
-use super::node::{Fault, Field, Kind, Node};
-use super::scalar::{Form, Scalar};
+use crate::node::{Fault, Field, Kind, Node};
+use crate::scalar::{Form, Scalar};
 
 /// How deep lists and objects may nest: a policy's own 128, and the listener around it.
 const MAX_DEPTH: usize = 160;
@@ -19,7 +19,7 @@ const NODE_WEIGHT: usize = 16;
 
 /// What is read so far.
 #[derive(Default)]
-pub(super) struct Builder {
+pub(crate) struct Builder {
     open: Vec<Open>,
     /// What aliases may stand for, with its weight.
     anchors: BTreeMap<usize, (Node, usize)>,
@@ -53,7 +53,7 @@ struct Name {
 
 impl Builder {
     /// Takes the next event, which begins at `mark`.
-    pub(super) fn take(&mut self, event: Event<'_>, mark: Marker) -> Result<(), Fault> {
+    pub(crate) fn take(&mut self, event: Event<'_>, mark: Marker) -> Result<(), Fault> {
         let (line, column) = (mark.line(), mark.col().saturating_add(1));
         let fault = |message: &str| Err(Fault { line, column, message: message.to_owned() });
         match event {
@@ -89,7 +89,7 @@ impl Builder {
     }
 
     /// The whole tree.
-    pub(super) fn finish(self) -> Result<Node, Fault> {
+    pub(crate) fn finish(self) -> Result<Node, Fault> {
         self.root.ok_or(Fault { line: 1, column: 1, message: "is empty".to_owned() })
     }
 

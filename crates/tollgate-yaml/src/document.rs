@@ -5,27 +5,30 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_policy::{Policy, Problem, Surface};
+use tollgate_policy::{BOOLEAN_HINT, Policy, Problem, Problems, Surface};
 
-use crate::yaml::{AsJson, Form, Kind, Node, Reading, Scalar, Value};
+use crate::{AsJson, Form, Kind, Language, Node, Reading, Scalar, Value};
 
 /// A policy as text, and the tree that it came from.
 #[derive(Debug)]
-pub(crate) struct Document {
-    pub(crate) json: String,
+pub struct Document {
+    /// As the policy layer reads it.
+    pub json: String,
     /// None for a JSON file: its problems say where by their paths, as they do everywhere.
-    pub(crate) tree: Option<Tree>,
+    pub tree: Option<Tree>,
     /// Where the whole begins, when it is a part of a file.
-    pub(crate) begins: Option<usize>,
+    pub begins: Option<usize>,
 }
 
 /// What a document was made of.
 #[derive(Debug)]
-pub(crate) struct Tree {
-    pub(crate) root: Node,
-    pub(crate) reading: Reading,
+pub struct Tree {
+    /// The whole.
+    pub root: Node,
+    /// By whom its scalars are read.
+    pub reading: Reading,
     /// Lines of the file before the first line of the tree.
-    pub(crate) lines_before: usize,
+    pub lines_before: usize,
 }
 
 /// Where a path leads.
@@ -36,20 +39,65 @@ struct Place<'n> {
 }
 
 impl Document {
+    /// The policy that `text` is, in a file or a request of its own.
+    ///
+    /// # Errors
+    /// It is no YAML, with the line; what is no JSON is for the policy layer to say.
+    pub fn read(text: String, language: Language) -> Result<Self, Problems> {
+        match language {
+            Language::Json => Ok(Self::from_json(text)),
+            Language::Yaml => match Node::parse(text.trim_start_matches('\u{feff}')) {
+                Ok(root) => Ok(Self::from_tree(root, Reading::Policy)),
+                Err(fault) => {
+                    let message = format!("line {}: {}", fault.line, fault.message);
+                    Err(Problems([Problem::new("", message)].into()))
+                }
+            },
+        }
+    }
+
+    /// What is wrong with the document, with the hints and the lines of YAML.
+    #[must_use]
+    pub fn located(&self, problems: Problems, surface: Surface) -> Problems {
+        let mut problems = self.hinted(problems, surface);
+        if self.tree.is_some() {
+            for problem in &mut problems.0 {
+                if let Some(line) = self.line(&problem.path) {
+                    problem.message.push_str(&format!(" (line {line})"));
+                }
+            }
+        }
+        problems
+    }
+
+    /// What is wrong with the document, with the hints of YAML.
+    #[must_use]
+    pub fn hinted(&self, mut problems: Problems, surface: Surface) -> Problems {
+        let hints = self.hints(&problems.0, surface);
+        for Problem { path, message, .. } in &mut problems.0 {
+            if let Some(hint) = hints.get(path) {
+                // What is known of this very value goes before what is said of all.
+                let said = message.strip_suffix(BOOLEAN_HINT).unwrap_or(message);
+                *message = format!("{said}; {hint}");
+            }
+        }
+        problems
+    }
+
     /// The document that `root` is.
-    pub(crate) fn from_tree(root: Node, reading: Reading) -> Self {
+    pub fn from_tree(root: Node, reading: Reading) -> Self {
         let json = json(&root, reading);
         let begins = Some(root.line);
         Self { json, tree: Some(Tree { root, reading, lines_before: 0 }), begins }
     }
 
     /// A document in a file of its own.
-    pub(crate) const fn from_json(json: String) -> Self {
+    pub const fn from_json(json: String) -> Self {
         Self { json, tree: None, begins: None }
     }
 
     /// The JSON for people to read: of JSON, the text as it was written.
-    pub(crate) fn pretty(&self) -> String {
+    pub fn pretty(&self) -> String {
         let Some(Tree { root, reading, .. }) = &self.tree else {
             return self.json.trim_start_matches('\u{feff}').to_owned();
         };
@@ -57,14 +105,14 @@ impl Document {
     }
 
     /// The line in the file that a path of a problem leads to, or to what should hold it.
-    pub(crate) fn line(&self, path: &str) -> Option<usize> {
+    pub fn line(&self, path: &str) -> Option<usize> {
         let Some(tree) = &self.tree else { return self.begins };
         Some(place(&tree.root, path).line.saturating_add(tree.lines_before))
     }
 
     /// What is said to each problem, by its path, when its value only lacks quotes, or was too
     /// large for Envoy's YAML.
-    pub(crate) fn hints(&self, problems: &[Problem], surface: Surface) -> BTreeMap<String, String> {
+    fn hints(&self, problems: &[Problem], surface: Surface) -> BTreeMap<String, String> {
         let Some(tree) = self.tree.as_ref().filter(|tree| tree.reading != Reading::Json) else {
             return BTreeMap::new();
         };
@@ -92,7 +140,7 @@ impl Document {
 }
 
 /// The JSON text of a tree.
-pub(crate) fn json(root: &Node, reading: Reading) -> String {
+pub fn json(root: &Node, reading: Reading) -> String {
     serde_json::to_string(&AsJson(root, reading)).unwrap_or_default()
 }
 

@@ -1,10 +1,15 @@
 //! YAML as a tree that knows its lines, and that means what Envoy's own reader (yaml-cpp) makes of
-//! it.
+//! it; and policies in YAML or JSON.
 //!
 //! Invariant: whatever the text is, reading it takes bounded memory, and nothing of it is lost:
 //! names that are given twice stand in the tree twice. Deliberately absent: merge keys (`<<`),
 //! which Envoy does not have, and a second document, which Envoy would leave unread without a word.
+//!
+//! The modules stand in the order in which they import: each only what is declared below it.
+#![forbid(unsafe_code)]
 
+mod document;
+mod language;
 mod builder;
 mod envoy_differs;
 mod node;
@@ -14,19 +19,21 @@ use saphyr_parser::{Event, Parser, Span};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use builder::Builder;
+pub use document::{Document, Tree, json};
 use envoy_differs::Source;
-pub(crate) use node::{Fault, Field, Kind, Node};
-pub(crate) use scalar::{Form, Reading, Scalar, Value};
+pub use language::Language;
+pub use node::{Fault, Field, Kind, Node};
+pub use scalar::{Form, Reading, Scalar, Value};
 
 impl Node {
     /// Reads `text`, of which Envoy must make the same.
-    pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
+    pub fn parse(text: &str) -> Result<Self, Fault> {
         let mut source = Source::new(text);
         Self::parse_if(text, |event, span| source.same_for_envoy(event, span))
     }
 
     /// Reads `text` of somebody who is not Envoy.
-    pub(crate) fn parse_of_others(text: &str) -> Result<Self, Fault> {
+    pub fn parse_of_others(text: &str) -> Result<Self, Fault> {
         Self::parse_if(text, |_, _| Ok(()))
     }
 
@@ -51,7 +58,7 @@ impl Node {
 }
 
 /// A tree as JSON, its scalars read in one way.
-pub(crate) struct AsJson<'n>(pub(crate) &'n Node, pub(crate) Reading);
+pub struct AsJson<'n>(pub &'n Node, pub Reading);
 
 impl Serialize for AsJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -76,7 +83,7 @@ impl Serialize for AsJson<'_> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = include_str!("../../tests/policies/envoy.yaml");
+    const TEXT: &str = include_str!("../../tollgate-cli/tests/policies/envoy.yaml");
 
     /// What is written between the characters of a text, which each cut and each insertion meets.
     const PIECES: [&str; 18] = [

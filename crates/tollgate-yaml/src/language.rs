@@ -1,0 +1,36 @@
+//! Whether a text is JSON or YAML.
+//!
+//! Invariant: every program of ours answers alike: the name of a file says it, or else the first
+//! sign of the text.
+
+use std::path::Path;
+
+/// What a document is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// RFC 8259.
+    Json,
+    /// YAML, of which JSON is a part; read otherwise, because half characters (`\ud83d\ude00`) are
+    /// no YAML.
+    Yaml,
+}
+
+impl Language {
+    /// That of the file `path` with this text. JSON in a file of any name begins with a brace.
+    #[must_use]
+    pub fn of_file(path: &Path, text: &str) -> Self {
+        let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+        match extension.as_ref().and_then(|extension| extension.to_str()) {
+            Some("json") => Self::Json,
+            Some("yaml" | "yml") => Self::Yaml,
+            _ => Self::of_text(text),
+        }
+    }
+
+    /// That of a text without a name: JSON begins with a brace or a bracket, or is empty.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        let first = text.trim_start_matches('\u{feff}').trim_ascii_start().chars().next();
+        if matches!(first, Some('{' | '[') | None) { Self::Json } else { Self::Yaml }
+    }
+}
