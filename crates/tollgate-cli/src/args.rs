@@ -180,6 +180,13 @@ pub(crate) struct EmbedArgs {
     /// The spaces before each line: as many as stand before the items of http_filters
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=80), value_name = "SPACES")]
     pub(crate) indent: u8,
+    /// The configuration of Envoy in YAML in which the policy of a filter is replaced, in place of
+    /// printing the block
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["wasm", "name", "vm_id", "indent"])]
+    pub(crate) into: Option<PathBuf>,
+    /// The name of that filter, where there are several
+    #[arg(long, value_name = "NAME", requires = "into")]
+    pub(crate) filter: Option<String>,
 }
 
 /// The entries of a descriptor, in their order.

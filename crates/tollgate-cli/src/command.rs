@@ -117,7 +117,7 @@ fn all<S: Said>(
         message,
     });
     let problems: Vec<Finding> = found.twice.into_iter().map(Finding::from).chain(none).collect();
-    let filters = found.filters.into_iter().map(|Filter { place, document, around }| {
+    let filters = found.filters.into_iter().map(|Filter { place, document, around, .. }| {
         let compiled = match document {
             Ok(document) => source::compile(&document, &[Surface::Envoy]),
             Err(fault) => Compiled::failed(fault, &[Surface::Envoy]),

@@ -1,25 +1,29 @@
-//! `tollgate embed`: the block of an envoy.yaml that enforces a policy.
+//! `tollgate embed`: the block of an envoy.yaml that enforces a policy, or that policy in the file.
 //!
 //! Invariant: what is printed, pasted among `http_filters`, gives the filter the very policy that
-//! was read: as JSON in a `StringValue`, where no reader of YAML makes booleans of words or texts
-//! of large numbers. A policy that the filter would refuse is not embedded.
+//! was read. A policy in YAML stays the YAML that it is, where Envoy reads the same from it; any
+//! other is JSON in a `StringValue`, where no reader of YAML makes booleans of words or texts of
+//! large numbers. A policy that the filter would refuse is not embedded.
 
 use std::fmt::Write as _;
 
 use tollgate_policy::Surface;
+use tollgate_yaml::{Document, Form, Language, Node, Reading, Scalar, Value};
 
 use crate::args::EmbedArgs;
-use tollgate_yaml::Document;
 use crate::end::End;
+use crate::envoy::Filters;
+use crate::input::{self, Input};
+use crate::into;
 use crate::manager;
 use crate::source::{self, Compiled, Source};
-use tollgate_yaml::{Form, Reading, Scalar, Value};
 use crate::{command, output};
 
-/// Prints the block.
+/// Prints the block, or replaces the policy in a file.
 pub(crate) fn run(args: &EmbedArgs) -> Result<(), End> {
-    let (file, source) = source::load(&args.policy)?;
-    let document = match source {
+    let Input { name: file, text, language } = input::read(&args.policy)?;
+    let yaml = (language == Language::Yaml).then(|| text.clone());
+    let document = match source::read(text, language) {
         Source::Policy(document) => document,
         Source::Fault(fault) => {
             return Err(command::refuse(
@@ -36,11 +40,17 @@ pub(crate) fn run(args: &EmbedArgs) -> Result<(), End> {
     if !compiled.problems.is_empty() {
         return Err(command::refuse(&compiled.problems, &file));
     }
+    let configuration =
+        yaml.and_then(|yaml| as_struct(&yaml, &document)).unwrap_or_else(|| as_string(&document));
+    if let Some(into) = &args.into {
+        return into::run(&args.policy, into, args.filter.as_deref(), &configuration);
+    }
     let needs = compiled.policies.first().map(|(_, policy)| manager::needed_by(policy));
-    output::raw(&block(args, &document, &needs.unwrap_or_default()))
+    output::raw(&block(args, &configuration, &needs.unwrap_or_default()))
 }
 
-fn block(args: &EmbedArgs, document: &Document, needs: &str) -> String {
+/// The block, with these lines in it.
+fn block(args: &EmbedArgs, configuration: &[String], needs: &str) -> String {
     let EmbedArgs { wasm, name, vm_id, indent, .. } = args;
     let (name, vm_id, wasm) = (scalar(name), scalar(vm_id), scalar(wasm));
     let head = format!(
@@ -58,9 +68,6 @@ fn block(args: &EmbedArgs, document: &Document, needs: &str) -> String {
         runtime: envoy.wasm.runtime.v8
         code:
           local: {{ filename: {wasm} }}
-      configuration:
-        \"@type\": type.googleapis.com/google.protobuf.StringValue
-        value: |
 "
     );
     let mut out = String::new();
@@ -68,12 +75,54 @@ fn block(args: &EmbedArgs, document: &Document, needs: &str) -> String {
     for line in head.lines() {
         let _ = writeln!(out, "{margin}{line}"); // cannot fail
     }
+    out + &indented(configuration, usize::from(*indent).saturating_add(6))
+}
+
+/// Lines with so many spaces before each that is not empty.
+pub(crate) fn indented(lines: &[String], spaces: usize) -> String {
+    let margin = " ".repeat(spaces);
+    let line = |line: &String| match line.as_str() {
+        "" => "\n".to_owned(),
+        line => format!("{margin}{line}\n"),
+    };
+    lines.iter().map(line).collect()
+}
+
+/// The lines of a `configuration` with the YAML as it is written; none where Envoy would read
+/// something else from it.
+fn as_struct(yaml: &str, document: &Document) -> Option<Vec<String>> {
+    let text = yaml.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    if text.chars().any(is_special) {
+        return None;
+    }
+    let mut lines = head_of("Struct");
+    lines.push("  value:".to_owned());
+    let is_mark = |line: &&str| line.trim_end() != "---";
+    let policy = text.trim_end().lines().filter(is_mark).map(str::trim_end);
+    lines.extend(
+        indented(&policy.map(str::to_owned).collect::<Vec<_>>(), 4).lines().map(str::to_owned),
+    );
+    let around = "\"@type\": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm\n\
+                  config:\n  name: tollgate\n";
+    let root = Node::parse(&format!("{around}{}", indented(&lines, 2))).ok()?;
+    let found = Filters::find(&root, Reading::Envoy).filters.into_iter().next()?;
+    (found.document.ok()?.json == document.json).then_some(lines)
+}
+
+/// The lines of a `configuration` with the policy as JSON.
+fn as_string(document: &Document) -> Vec<String> {
+    let mut lines = head_of("StringValue");
+    lines.push("  value: |".to_owned());
     // In JSON a lone carriage return is a blank; to most readers of YAML it ends a line.
     let json = document.pretty().replace("\r\n", "\n");
-    for line in json.trim_ascii().split(['\n', '\r']) {
-        let _ = writeln!(out, "{margin}          {}", escaped(line)); // cannot fail
-    }
-    out
+    let json = json.trim_ascii().split(['\n', '\r']);
+    lines.extend(json.map(|line| format!("    {}", escaped(line))));
+    lines
+}
+
+fn head_of(message: &str) -> Vec<String> {
+    let of_type = format!("  \"@type\": type.googleapis.com/google.protobuf.{message}");
+    vec!["configuration:".to_owned(), of_type]
 }
 
 /// A text as YAML, without quotes where it needs none.
@@ -90,10 +139,6 @@ fn scalar(text: &str) -> String {
 /// JSON without the characters that YAML has not or takes for ends of lines, and without those that
 /// no reader sees. They stand in texts only, where an escape is the same.
 fn escaped(line: &str) -> String {
-    let is_special = |c: char| {
-        c > '\u{7e}' && output::is_hidden(c)
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
-    };
     let mut out = String::with_capacity(line.len());
     for c in line.chars() {
         if is_special(c) {
@@ -103,4 +148,10 @@ fn escaped(line: &str) -> String {
         }
     }
     out
+}
+
+/// True for what YAML has not or takes for the end of a line, and for what no reader sees.
+fn is_special(c: char) -> bool {
+    c > '\u{7e}' && output::is_hidden(c)
+        || matches!(c, '\r' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }

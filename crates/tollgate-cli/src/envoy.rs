@@ -7,16 +7,12 @@
 
 use std::collections::BTreeSet;
 
-use base64ct::{Base64, Base64Unpadded, Base64Url, Base64UrlUnpadded, Encoding as _};
 use serde::Serialize;
-use tollgate_policy::{NamedPolicy, Plugin, Problems, Surface};
+use tollgate_yaml::{Document, Fault, Field, Node, Reading};
 
-use tollgate_yaml::{Document, Tree, json};
+use crate::configuration::{Configuration, Holds, Policies, message_type, policies};
 use crate::manager::{Manager, Surroundings};
-use tollgate_yaml::{Field, Form, Kind, Node, Reading, Value};
 
-/// The deepest nesting that the filter reads in a `Struct`.
-const MAX_STRUCT_DEPTH: usize = 32;
 const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
 const MANAGER: &str =
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
@@ -40,13 +36,7 @@ pub(crate) struct Filter {
     /// Its policy, or why Envoy or the filter gets none.
     pub(crate) document: Result<Document, Fault>,
     pub(crate) around: Surroundings,
-}
-
-/// What a configuration gives a filter: a policy, and those of routes that name one.
-struct Policies {
-    document: Document,
-    named: Vec<NamedPolicy>,
-    hash_key: Option<[u8; 16]>,
+    pub(crate) configuration: Option<Configuration>,
 }
 
 /// Where a filter stands.
@@ -56,8 +46,6 @@ pub(crate) struct FilterPlace {
     pub(crate) listener: Option<String>,
     pub(crate) filter: Option<String>,
 }
-
-pub(crate) use tollgate_yaml::Fault;
 
 /// What is found in a configuration.
 #[derive(Debug, Default)]
@@ -143,12 +131,18 @@ impl Filters {
                     filter: name.map(str::to_owned),
                 };
                 let manager = around.manager.map(|manager| Manager::new(manager, reading));
-                let (document, named, hash_key) = match policies(config, reading) {
-                    Ok(Policies { document, named, hash_key }) => (Ok(document), named, hash_key),
-                    Err(fault) => (Err(fault), Vec::new(), None),
+                let (document, holds, named, hash_key) = match policies(config, reading) {
+                    Ok(Policies { document, holds, named, hash_key }) => {
+                        (Ok(document), holds, named, hash_key)
+                    }
+                    Err(fault) => (Err(fault), Holds::Unread, Vec::new(), None),
                 };
                 let around = Surroundings { manager, named, hash_key };
-                self.filters.push(Filter { place, document, around });
+                let mut fields = config.fields().iter().rev();
+                let field = fields.find(|field| field.name == "configuration");
+                let configuration =
+                    field.map(|&Field { line, column, .. }| Configuration { line, column, holds });
+                self.filters.push(Filter { place, document, around, configuration });
             } else {
                 self.others = self.others.saturating_add(1);
             }
@@ -192,12 +186,6 @@ impl Filters {
     }
 }
 
-/// The name of a message behind the host of its type URL.
-fn message_type<'n>(node: &'n Node, field: &str) -> Option<&'n str> {
-    let url = node.get(field)?.text()?;
-    Some(url.rsplit_once('/').map_or(url, |(_, name)| name))
-}
-
 /// The `config` of a wasm filter's typed configuration.
 fn wasm(node: &Node) -> Option<&Node> {
     config_of(node, WASM).map(|filter| filter.get("config").unwrap_or(node))
@@ -231,168 +219,4 @@ fn is_tollgate(config: &Node, filter: Option<&str>, reading: Reading) -> bool {
         tree.is_some_and(|tree| tree.get("rules").is_some())
     };
     names.into_iter().flatten().any(is_named) || has_rules()
-}
-
-/// The policies in a filter's `configuration`: an `Any`, in JSON's way of writing one.
-fn policies(config: &Node, reading: Reading) -> Result<Policies, Fault> {
-    const NONE: &str = "the plugin has no configuration; put the policy there";
-    let Some(any) = config.get("configuration").filter(|any| !any.is_null(reading)) else {
-        return fault(config.line, NONE);
-    };
-    let value = any.get("value").filter(|value| !value.is_null(reading));
-    let Some(name) = message_type(any, "@type") else {
-        return fault(
-            any.line,
-            "Envoy refuses a configuration without \"@type\"; give \
-            \"@type\": type.googleapis.com/google.protobuf.Struct and the policy under \"value\"",
-        );
-    };
-    let is_other = |name: &str| name != "@type" && name != "value";
-    if let Some(field) = any.fields().iter().find(|field| is_other(&field.name)) {
-        let message = "Envoy refuses fields beside \"@type\" and \"value\"; the policy stands under \"value\"";
-        return fault(field.line, message);
-    }
-    let line = value.map_or(any.line, |value| value.line);
-    let document = match (name, value) {
-        (
-            "google.protobuf.Struct" | "google.protobuf.StringValue" | "google.protobuf.BytesValue",
-            None,
-        ) => fault(line, NONE),
-        ("google.protobuf.Struct", Some(value)) if is_compiled_field(value, reading) => {
-            compiled(value.line)
-        }
-        ("google.protobuf.Struct", Some(value)) => from_struct(value, reading),
-        ("google.protobuf.StringValue", Some(value)) => from_text(value, reading),
-        ("google.protobuf.BytesValue", Some(value)) => from_bytes(value),
-        _ => fault(line, "the filter reads a google.protobuf.Struct or a StringValue only"),
-    };
-    document.and_then(alone)
-}
-
-/// The policies of a configuration that has something besides the one.
-fn alone(document: Document) -> Result<Policies, Fault> {
-    let parsed = if document.tree.is_none() { Node::parse(&document.json).ok() } else { None };
-    let root = document.tree.as_ref().map(|tree| &tree.root).or(parsed.as_ref());
-    let Some(policy) = root.and_then(|root| root.get("policy")) else {
-        return Ok(Policies { document, named: Vec::new(), hash_key: None });
-    };
-    let (named, hash_key) = match Plugin::compile(&document.json, Surface::Envoy) {
-        Ok(plugin) => (plugin.named, plugin.policy.hash_key()),
-        Err(problems) => {
-            only_of_policy(&document, &problems)?;
-            (Vec::new(), None)
-        }
-    };
-    let Some(Tree { reading, lines_before, .. }) = document.tree else {
-        let document = Document { json: json(policy, Reading::Json), ..document };
-        return Ok(Policies { document, named, hash_key });
-    };
-    let (root, begins) = (policy.clone(), Some(policy.line.saturating_add(lines_before)));
-    let tree = Some(Tree { root, reading, lines_before });
-    let document = Document { json: json(policy, reading), tree, begins };
-    Ok(Policies { document, named, hash_key })
-}
-
-/// A fault, if something else than the policy is wrong: that is found with the policy by itself.
-fn only_of_policy(document: &Document, Problems(problems): &Problems) -> Result<(), Fault> {
-    let is_of_policy = |path: &str| path == "policy" || path.starts_with("policy.");
-    let beside: Vec<_> = problems.iter().filter(|it| !is_of_policy(&it.path)).collect();
-    let Some(first) = beside.first() else { return Ok(()) };
-    let line = document.line(&first.path).unwrap_or_default();
-    let said: Vec<_> = beside.iter().map(ToString::to_string).collect();
-    fault(line, &said.join("; "))
-}
-
-/// True for an object that is nothing but a compiled policy, as text.
-fn is_compiled_field(value: &Node, reading: Reading) -> bool {
-    let [field] = value.fields() else { return false };
-    let Kind::Scalar(scalar) = &field.value.kind else { return false };
-    field.name == "compiled" && matches!(reading.value(scalar), Value::Text(_))
-}
-
-/// What was compiled was checked then.
-fn compiled<T>(line: usize) -> Result<T, Fault> {
-    let message = "a compiled policy stands here, which no person reads; check the document that it was made of";
-    fault(line, message)
-}
-
-fn from_struct(value: &Node, reading: Reading) -> Result<Document, Fault> {
-    match &value.kind {
-        Kind::Object(fields) if fields.is_empty() => {
-            fault(value.line, "the plugin has no configuration; put the policy there")
-        }
-        Kind::Object(_) if value.depth() > MAX_STRUCT_DEPTH => {
-            fault(value.line, "the google.protobuf.Struct is nested more than 32 levels deep")
-        }
-        Kind::Object(_) => Ok(Document::from_tree(value.clone(), reading)),
-        _ => fault(
-            value.line,
-            "Envoy refuses a google.protobuf.Struct that is no object; a text with JSON is a \
-            google.protobuf.StringValue",
-        ),
-    }
-}
-
-fn from_text(value: &Node, reading: Reading) -> Result<Document, Fault> {
-    let Kind::Scalar(scalar) = &value.kind else {
-        return fault(
-            value.line,
-            "Envoy refuses a google.protobuf.StringValue that is no text; a policy in YAML is a \
-            google.protobuf.Struct",
-        );
-    };
-    let Value::Text(text) = reading.value(scalar) else {
-        return fault(
-            value.line,
-            "Envoy refuses a google.protobuf.StringValue that is no text: quote it",
-        );
-    };
-    if text.is_empty() {
-        return fault(value.line, "the plugin has no configuration; put the policy there");
-    }
-    if Plugin::is_compiled(text.as_bytes()) {
-        return compiled(value.line);
-    }
-    let tree = || Node::parse(text).ok();
-    let is_yaml = || tree().is_some_and(|root| !root.fields().is_empty());
-    if !text.trim_ascii_start().starts_with('{') && is_yaml() {
-        return fault(
-            value.line,
-            "not JSON: YAML is given as a google.protobuf.Struct, not as a StringValue",
-        );
-    }
-    let root = (scalar.form == Form::Literal).then(tree).flatten();
-    // The parser's mark is the first line that is not empty.
-    let empty = text.bytes().take_while(|byte| *byte == b'\n').count();
-    let lines_before = value.line.saturating_sub(1).saturating_sub(empty);
-    let tree = root.map(|root| Tree { root, reading: Reading::Json, lines_before });
-    from_json(text.to_owned(), value.line, tree)
-}
-
-/// The filter takes other control characters than white space for a serialised `Struct`.
-fn from_json(json: String, line: usize, tree: Option<Tree>) -> Result<Document, Fault> {
-    if json.bytes().any(|byte| byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')) {
-        return fault(line, "not JSON: it holds control characters");
-    }
-    Ok(Document { json, tree, begins: Some(line) })
-}
-
-fn from_bytes(value: &Node) -> Result<Document, Fault> {
-    let text = value.text().unwrap_or_default();
-    let decoded = Base64::decode_vec(text)
-        .or_else(|_| Base64Unpadded::decode_vec(text))
-        .or_else(|_| Base64Url::decode_vec(text))
-        .or_else(|_| Base64UrlUnpadded::decode_vec(text));
-    if decoded.as_ref().is_ok_and(|bytes| Plugin::is_compiled(bytes)) {
-        return compiled(value.line);
-    }
-    match decoded.map(String::from_utf8) {
-        Ok(Ok(json)) => from_json(json, value.line, None),
-        Ok(Err(_)) => fault(value.line, "the policy is not UTF-8"),
-        Err(_) => fault(value.line, "Envoy refuses a google.protobuf.BytesValue that is no base64"),
-    }
-}
-
-fn fault<T>(line: usize, message: &str) -> Result<T, Fault> {
-    Err(Fault { line, column: 1, message: message.to_owned() })
 }

@@ -1,7 +1,7 @@
 //! The one way in which this command writes a file.
 //!
 //! Invariant: no file is lost. A file that the command also reads is never written to, whatever
-//! name it has; a file that is not known to come from this command only with `--force`. A file is
+//! name it has, unless it is the one to edit (`edit`); a file that is not known to come from this command only with `--force`. A file is
 //! replaced as a whole or stays as it was. Deliberately absent: a lock; of two runs that write one
 //! file at the same time the later wins.
 
@@ -26,6 +26,8 @@ pub(crate) enum Content {
     Page,
     /// A compiled policy: as bytes, as text or as a module.
     Compiled,
+    /// A configuration of Envoy, which is somebody's own.
+    Configuration,
 }
 
 /// The consent to lose a file.
@@ -78,6 +80,18 @@ impl<'p> OutputFile<'p> {
         Ok(file)
     }
 
+    /// The file at `path`, which is read and written back with some lines replaced; `inputs` are the
+    /// other files that the command reads.
+    ///
+    /// # Errors
+    /// It is one of these.
+    pub(crate) fn edit(
+        path: &'p Path,
+        inputs: impl IntoIterator<Item = &'p Path>,
+    ) -> Result<Self, End> {
+        Self::new(path, inputs, Content::Configuration, Replaces::All)
+    }
+
     /// Replaces the file as a whole; checks it again, since a long time may have passed.
     ///
     /// # Errors
@@ -122,6 +136,7 @@ fn is_own(path: &Path, metadata: &Metadata, content: Content) -> bool {
                 let head = String::from_utf8_lossy(&head);
                 head.starts_with("<!doctype html>") && head.contains(tollgate_report::GENERATOR)
             }
+            Content::Configuration => false,
             Content::Compiled => {
                 let text = head.strip_prefix(MODULE.as_bytes()).unwrap_or(&head);
                 Plugin::is_compiled(text)

@@ -106,7 +106,7 @@ fn candidates(args: &PkArgs) -> Result<(String, Vec<Candidate>), End> {
             candidates.extend(plugin.named.into_iter().map(of_route));
         }
         Source::Envoy(filters) => {
-            for Filter { place, document, around } in filters.filters {
+            for Filter { place, document, around, .. } in filters.filters {
                 let document = document.map_err(|fault| refuse(&[fault.into()]))?;
                 let compiled = source::compile(&document, &[Surface::Envoy]);
                 if !compiled.problems.is_empty() {

@@ -1,0 +1,221 @@
+//! A policy in YAML in a configuration of Envoy: printed as it is written, or put in place of
+//! another.
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use support::{root, tollgate, tollgate_reading};
+
+const POLICY: &str = "# Ten per minute.\nversion: 1\nrules:\n- name: new # the only one\n  key: [client_ip]\n  quotas:\n\n  \
+                      - { limit: 10, window: 1m }\n";
+const STRUCT: &str = "\"@type\": type.googleapis.com/google.protobuf.Struct\n";
+const STRING: &str = "\"@type\": type.googleapis.com/google.protobuf.StringValue\n";
+
+fn policies() -> PathBuf {
+    root().join("crates/tollgate-cli/tests/policies")
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("embed").join(name);
+    let _ = fs::remove_dir_all(&folder); // of the run before
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("policy.yaml"), POLICY).unwrap();
+    folder
+}
+
+/// A configuration with one filter, whose `config` has these lines.
+fn envoy(config: &str) -> String {
+    let mut text =
+        "static_resources: {}\nx: # one\n- name: tollgate\n  typed_config:\n    \"@type\": \
+                    type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm\n    config:\n"
+            .to_owned();
+    config.lines().for_each(|line| text += &format!("      {line}\n"));
+    text + "\n# the end\ny: 1\n"
+}
+
+fn problems(folder: &Path) -> Value {
+    let report = tollgate(folder, &["check", "envoy.yaml", "--json"]);
+    serde_json::from_str(&report.stdout).unwrap()
+}
+
+// Guards: nine lines of YAML that become 47 lines of JSON in a text, without their comments.
+#[test]
+fn yaml_stays_as_it_is_written() {
+    let embedded =
+        tollgate_reading(&policies(), &["embed", "-", "--indent", "2"], POLICY.as_bytes());
+    let (_, configuration) = embedded.stdout.split_once("configuration:\n").unwrap();
+    let expected = format!(
+        "          {STRUCT}          value:\n            # Ten per minute.\n            version: 1\n            \
+         rules:\n            - name: new # the only one\n              key: [client_ip]\n              quotas:\n\n              \
+         - {{ limit: 10, window: 1m }}\n"
+    );
+    assert_eq!(configuration, expected);
+}
+
+// Guards: a policy that Envoy reads otherwise than the command line.
+#[test]
+fn yaml_of_which_envoy_makes_something_else_becomes_json() {
+    let embedded = |text: &str| {
+        let all = tollgate_reading(&policies(), &["embed", "-"], text.as_bytes());
+        assert_eq!((all.code, all.stderr.as_str()), (0, ""), "{text}");
+        (all.stdout.contains(STRUCT), all.stdout.contains(STRING))
+    };
+    assert_eq!(embedded(POLICY), (true, false));
+    assert_eq!(embedded(&format!("---\n{POLICY}")), (true, false));
+    assert_eq!(embedded(&POLICY.replace('\n', "\r\n")), (true, false));
+    for other in [
+        POLICY.replace("limit: 10", "limit: 3000000000"),
+        POLICY.replace("# Ten", "# \u{202e}Ten"),
+        format!("{POLICY}...\n"),
+        format!("%YAML 1.2\n---\n{POLICY}"),
+    ] {
+        let (is_struct, is_string) = embedded(&other);
+        assert!(is_string && !is_struct, "{other}");
+    }
+}
+
+#[test]
+fn the_lines_of_one_configuration_are_replaced_and_no_others() {
+    let folder = folder("lines");
+    let file = folder.join("envoy.yaml");
+    let before = fs::read_to_string(policies().join("envoy.yaml")).unwrap();
+    for (name, first, after) in [
+        ("tollgate", "                configuration:\n", "          - name: of somebody else\n"),
+        ("by its rules", "                configuration:\n", "  - name: inside\n"),
+        ("tollgate-inside", "                      configuration:\n", ""),
+    ] {
+        for end in ["\n", "\r\n"] {
+            fs::write(&file, before.replace('\n', end)).unwrap();
+            let arguments = ["embed", "policy.yaml", "--into", "envoy.yaml", "--filter", name];
+            let done = tollgate(&folder, &arguments);
+            assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{name}");
+            assert!(done.stdout.contains(&format!("filter \"{name}\" has the policy now\n")));
+            let edited = fs::read_to_string(&file).unwrap();
+            assert_eq!(
+                edited.matches("\r\n").count(),
+                edited.matches('\n').count() * (end.len() - 1)
+            );
+            let edited = edited.replace("\r\n", "\n");
+            let (head, _) = before.split_once(&format!("name: {name}\n")).unwrap();
+            assert!(edited.starts_with(head), "{name}");
+            if !after.is_empty() {
+                let (_, tail) = before.split_once(after).unwrap();
+                assert!(edited.ends_with(&format!("{after}{tail}")), "{edited}");
+            }
+            let (_, new) = edited.split_once("# Ten per minute.").unwrap();
+            assert!(edited.contains(first) && new.contains("# the only one"));
+            let report = problems(&folder);
+            let filters = report["filters"].as_array().unwrap();
+            let filter = filters.iter().find(|filter| filter["filter"] == name).unwrap();
+            assert!(filter.to_string().contains("new"), "{filter}");
+            // Once more changes nothing.
+            let once = fs::read(&file).unwrap();
+            assert_eq!(tollgate(&folder, &arguments).code, 0);
+            assert_eq!(fs::read(&file).unwrap(), once);
+        }
+    }
+}
+
+#[test]
+fn what_stands_around_the_configuration_stays() {
+    let folder = folder("around");
+    let file = folder.join("envoy.yaml");
+    let any = "configuration:\n  \"@type\": type.googleapis.com/google.protobuf.Struct\n  value:\n    version: 1\n\n    \
+               # old\n    rules: []\n";
+    for (config, expected) in [
+        (format!("{any}\nname: t # behind\n"), "\n      \n      name: t # behind\n"),
+        (format!("name: t\n{any}"), "\n\n# the end\ny: 1\n"),
+        (
+            any.replace("  value", "# old\n# old\n  value") + "# behind\nname: t\n",
+            "\n      # behind\n      name: t\n",
+        ),
+    ] {
+        fs::write(&file, envoy(&config)).unwrap();
+        let done = tollgate(&folder, &["embed", "policy.yaml", "--into", "envoy.yaml"]);
+        assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{config}");
+        let edited = fs::read_to_string(&file).unwrap();
+        assert!(edited.contains(expected) && !edited.contains("# old"), "{edited}");
+        assert!(edited.contains("x: # one\n") && edited.ends_with("\n# the end\ny: 1\n"));
+    }
+}
+
+// Guards: a secret of the fleet that is lost, a filter that gets another's policy, a file that is
+// half edited.
+#[test]
+fn what_cannot_be_edited_is_refused_and_left_alone() {
+    let folder = folder("refused");
+    let file = folder.join("envoy.yaml");
+    let any = |value: &str| {
+        format!(
+            "configuration:\n  \"@type\": type.googleapis.com/google.protobuf.Struct\n  value: {value}\n"
+        )
+    };
+    let several = fs::read_to_string(policies().join("envoy.yaml")).unwrap();
+    let two = |text: String| {
+        text.replace("y: 1\n", "")
+            + &envoy(&any("{version: 1, rules: []}")).replace("static_resources: {}\nx:", "z:")
+    };
+    let alone = envoy(&any("{version: 1, rules: []}"));
+    for (text, filter, why) in [
+        (several.clone(), None, "envoy.yaml has several filters; name one with --filter: listener \"public\""),
+        (several, Some("none"), "envoy.yaml has no filter \"none\"; there are listener"),
+        (two(alone.clone()), Some("tollgate"), "has several filters \"tollgate\"; give them names of their own"),
+        (envoy("name: t\n"), None, "has no configuration; paste what `tollgate embed` prints"),
+        (envoy(&any("{policy: {version: 1, rules: []}, hash_key: of-this-one-0123456789ab}")), None, "has more in its configuration than a policy"),
+        (envoy(&any("{compiled: abcd}")), None, "has a configuration that is not a document"),
+        (envoy("{ name: t, configuration: { \"@type\": type.googleapis.com/google.protobuf.Struct, value: {version: 1, rules: []} } }\n").replace("config:\n      {", "config: {"), None, "is written in braces"),
+        (envoy(&format!("{}name: *a\n", any("{version: 1, rules: [], jwt: &a t}"))), None, "is not edited in place"),
+        ("{\"static_resources\": {}}".to_owned(), None, "envoy.yaml: no Tollgate filter found"),
+        ("version: 1\nrules: []\n".to_owned(), None, "envoy.yaml is not a configuration of Envoy"),
+        ("a: [\n".to_owned(), None, "not YAML"),
+    ] {
+        fs::write(&file, &text).unwrap();
+        let mut arguments = vec!["embed", "policy.yaml", "--into", "envoy.yaml"];
+        arguments.extend(filter.into_iter().flat_map(|name| ["--filter", name]));
+        let refused = tollgate(&folder, &arguments);
+        assert!(refused.code == 2 && refused.stderr.contains(why), "{why}: {}{}", refused.stdout, refused.stderr);
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+    fs::write(folder.join("envoy.json"), "{}").unwrap();
+    let json = tollgate(&folder, &["embed", "policy.yaml", "--into", "envoy.json"]);
+    let why = "envoy.json is JSON, and only YAML is edited in place";
+    assert!(json.code == 2 && json.stderr.contains(why), "{}", json.stderr);
+    let same = tollgate(&folder, &["embed", "policy.yaml", "--into", "policy.yaml"]);
+    assert!(
+        same.code == 2 && same.stderr.contains("is also read by this command"),
+        "{}",
+        same.stderr
+    );
+    fs::write(folder.join("policy.yaml"), POLICY.replace("limit: 10", "limit: ten")).unwrap();
+    fs::write(&file, &alone).unwrap();
+    let bad = tollgate(&folder, &["embed", "policy.yaml", "--into", "envoy.yaml"]);
+    assert!(bad.code == 1 && fs::read_to_string(&file).unwrap() == alone, "{}", bad.stderr);
+}
+
+// Guards: a Worker's policy that is written in YAML.
+#[test]
+fn compile_prints_the_document_as_json() {
+    let printed = tollgate_reading(
+        &policies(),
+        &["compile", "-", "--surface", "worker", "--json"],
+        POLICY.as_bytes(),
+    );
+    assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
+    let json: Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!(json["rules"][0]["quotas"][0]["limit"], 10);
+    let bad = POLICY.replace("limit: 10", "limit: ten");
+    let refused = tollgate_reading(
+        &policies(),
+        &["compile", "-", "--surface", "worker", "--json"],
+        bad.as_bytes(),
+    );
+    assert!(
+        refused.code == 1 && refused.stdout.is_empty() && refused.stderr.contains("<stdin>:8:"),
+        "{}",
+        refused.stderr
+    );
+}
