@@ -66,6 +66,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Asked, clap::E
             worker_port: port(of, "worker-port"),
             server_port: port(of, "server-port"),
             playground_port: port(of, "playground-port"),
+            policy: of.get_one("policy").cloned(),
         }),
     })
 }
@@ -87,7 +88,14 @@ fn program() -> Command {
                 .arg(port_of("envoy-port", "10000"))
                 .arg(port_of("worker-port", "8787"))
                 .arg(port_of("server-port", "8080"))
-                .arg(port_of("playground-port", "8000")),
+                .arg(port_of("playground-port", "8000"))
+                .arg(
+                    Arg::new("policy")
+                        .long("policy")
+                        .value_name("FILE")
+                        .value_parser(value_parser!(std::path::PathBuf))
+                        .help("Enforce this policy, in YAML or JSON, on every surface instead of the shipped ones"),
+                ),
         )
         .subcommand(
             test_program(),
@@ -287,6 +295,7 @@ mod tests {
             worker_port: 8787,
             server_port: 8080,
             playground_port: 8000,
+            policy: None,
         };
         assert_eq!(asked("up").unwrap(), Asked::Up(up));
         let fuzz = fuzz::Options { targets: vec![], seconds: 60, keep: false };
@@ -314,8 +323,12 @@ mod tests {
             worker_port: 9,
             server_port: 10,
             playground_port: 8000,
+            policy: None,
         };
-        assert_eq!(asked("up --worker-port 9 --server-port 10").unwrap(), Asked::Up(up));
+        assert_eq!(asked("up --worker-port 9 --server-port 10").unwrap(), Asked::Up(up.clone()));
+        let tried = up::Options { policy: Some("p.yaml".into()), ..up };
+        let words = "up --policy p.yaml --worker-port 9 --server-port 10";
+        assert_eq!(asked(words).unwrap(), Asked::Up(tried));
         let fuzz = fuzz::Options { targets: vec!["paths".into()], seconds: 5, keep: true };
         assert_eq!(asked("fuzz paths --seconds 5 --keep").unwrap(), Asked::Fuzz(fuzz));
         let load = load::Options { seconds: 3, write: true };

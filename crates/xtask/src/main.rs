@@ -22,6 +22,7 @@ mod servers;
 mod steps;
 mod tidy;
 mod tools;
+mod tried;
 mod up;
 mod versions;
 mod workspace;
@@ -59,7 +60,7 @@ fn dispatch(asked: Asked) -> Result<()> {
         Asked::Test(wanted) => steps::test(&workspace, &wanted),
         Asked::Tidy => tidy::tidy(&workspace),
         Asked::Tools => tools::ensure(&workspace, &tools::ALL),
-        Asked::Up(options) => up::up(&workspace, options),
+        Asked::Up(options) => up::up(&workspace, &options),
     }
 }
 

@@ -17,12 +17,13 @@ use crate::{
         must_be_free, tollgate, workerd,
     },
     tools,
+    tried::Tried,
     workspace::Workspace,
 };
 use std::{
     collections::BTreeMap,
     net::Ipv4Addr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
 };
@@ -41,15 +42,17 @@ const SHOWN_CLIENT: &str = "192.0.2.1";
 const TOKEN: &str = "only-for-this-machine";
 const ADMIN_PAGE: &str = ".well-known/tollgate/admin/";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     pub envoy_port: u16,
     pub worker_port: u16,
     pub server_port: u16,
     pub playground_port: u16,
+    /// Enforced on every surface; what each ships when there is none.
+    pub policy: Option<PathBuf>,
 }
 
-pub fn up(workspace: &Workspace, options: Options) -> Result<()> {
+pub fn up(workspace: &Workspace, options: &Options) -> Result<()> {
     must_be_free(options.envoy_port, "--envoy-port")?;
     must_be_free(options.worker_port, "--worker-port")?;
     must_be_free(options.server_port, "--server-port")?;
@@ -57,15 +60,21 @@ pub fn up(workspace: &Workspace, options: Options) -> Result<()> {
     let started = Instant::now();
     let board = Board::default();
     let mut servers = board.during(|| {
+        // A policy that is wrong is known before the rest is built.
+        let tried = options.policy.as_deref().map(|file| tried(workspace, &board, file));
+        let tried = tried.transpose()?;
         make(workspace, &board)?;
         let job = Job::new("servers", log(workspace, "servers"));
         board.job(job, ["starting", "started"], "Envoy, workerd, tollgate-server", |_| {
-            start(workspace, options)
+            start(workspace, options, tried.as_ref())
         })
     })?;
     files::serve(workspace, options.playground_port, "/")?;
     println!("  {:<28} ready after {}", "everything", seconds(started.elapsed()));
-    show(options)?;
+    match &options.policy {
+        None => show(options)?,
+        Some(policy) => show_addresses(options, policy),
+    }
     let pids = servers.each_ref().map(|server| format!("{} {}", server.name, server.running.pid()));
     println!("\nEnvoy and workerd stand in front of the demo origin (pids: {}).", pids.join(", "));
     println!("Ctrl-C stops everything.");
@@ -73,6 +82,12 @@ pub fn up(workspace: &Workspace, options: Options) -> Result<()> {
         servers.iter_mut().try_for_each(Server::check_alive)?;
         thread::sleep(Duration::from_millis(200));
     }
+}
+
+/// The policy in `file`, as the command line of this checkout reads it.
+fn tried(workspace: &Workspace, board: &Board, file: &Path) -> Result<Tried> {
+    compile(workspace, board, "command line", build::server::compile_cli)?;
+    Tried::read(workspace, file)
 }
 
 /// Tools and products. What does not need each other runs side by side: cargo compiles the products
@@ -131,7 +146,7 @@ fn joined(thread: ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     })
 }
 
-fn start(workspace: &Workspace, options: Options) -> Result<[Server; 4]> {
+fn start(workspace: &Workspace, options: &Options, tried: Option<&Tried>) -> Result<[Server; 4]> {
     let (origin_port, admin) = (free_port()?, free_port()?);
     let ports = Ports { ingress: options.envoy_port, admin, origin: origin_port };
     let origin = envoy::Options {
@@ -141,12 +156,12 @@ fn start(workspace: &Workspace, options: Options) -> Result<[Server; 4]> {
         concurrency: 1,
     };
     let origin = envoy::start(workspace, origin)?;
-    let filter = envoy::Options {
-        name: "envoy",
-        config: envoy::shipped_config(workspace, ports)?,
-        ready: (admin, "/ready"),
-        concurrency: 2,
+    let shipped = envoy::shipped_config(workspace, ports)?;
+    let config = match tried {
+        None => shipped,
+        Some(tried) => tried.in_envoy(workspace, &shipped)?,
     };
+    let filter = envoy::Options { name: "envoy", config, ready: (admin, "/ready"), concurrency: 2 };
     let mut filter = envoy::start(workspace, filter)?;
     filter.port = options.envoy_port;
     let address = format!("http://127.0.0.1:{origin_port}");
@@ -157,18 +172,25 @@ fn start(workspace: &Workspace, options: Options) -> Result<[Server; 4]> {
             ("ORIGIN".to_owned(), address),
             ("ADMIN_TOKEN".to_owned(), TOKEN.to_owned()),
         ]),
-        code: workerd::Code::Shipped,
+        code: match tried {
+            None => workerd::Code::Shipped,
+            Some(tried) => workerd::Code::WithPolicy(tried.json.clone()),
+        },
         storage: workerd::Storage::Disk,
         has_assets: true,
         ready: "/",
     };
     let worker = workerd::start(workspace, worker)?;
-    Ok([origin, filter, worker, tollgate::start(workspace, options.server_port)?])
+    let server = match tried {
+        None => tollgate::start(workspace, options.server_port),
+        Some(tried) => tollgate::start_with(workspace, options.server_port, &tried.file, &[]),
+    };
+    Ok([origin, filter, worker, server?])
 }
 
 /// What there is, each with what it answers to a fresh client.
-fn show(options: Options) -> Result<()> {
-    let Options { envoy_port, worker_port, server_port, playground_port } = options;
+fn show(options: &Options) -> Result<()> {
+    let &Options { envoy_port, worker_port, server_port, playground_port, .. } = options;
     let envoy = Request::new(envoy_port, "/").from(PROBE_ADDRESS);
     let envoy = observe(|| status(&envoy))?;
     let worker = Request::new(worker_port, "/").header("cf-connecting-ip", PROBE_CLIENT);
@@ -190,6 +212,19 @@ fn show(options: Options) -> Result<()> {
     println!("                             http://127.0.0.1:{worker_port}/{ADMIN_PAGE}");
     println!("\nThe playground (static files) http://127.0.0.1:{playground_port}/");
     Ok(())
+}
+
+/// Where a policy of one's own is enforced. What it allows is for its author to see: no request
+/// here is known to be limited by it.
+fn show_addresses(options: &Options, policy: &Path) {
+    let Options { envoy_port, worker_port, server_port, playground_port, .. } = options;
+    println!("\n{} is enforced by", policy.display());
+    println!("Envoy (proxy-wasm filter)     http://127.0.0.1:{envoy_port}/");
+    println!("workerd (Durable Objects)     http://127.0.0.1:{worker_port}/");
+    println!("tollgate-server (its memory)  http://127.0.0.1:{server_port}/check");
+    println!("The admin page, token {TOKEN}");
+    println!("                              http://127.0.0.1:{worker_port}/{ADMIN_PAGE}");
+    println!("The playground (static files) http://127.0.0.1:{playground_port}/");
 }
 
 /// A request as `POST /check` wants it.

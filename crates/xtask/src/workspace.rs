@@ -66,6 +66,11 @@ impl Workspace {
         self.target.join("release-test/tollgate-server")
     }
 
+    /// The command line, built as the server is.
+    pub fn cli(&self) -> PathBuf {
+        self.target.join("release-test/tollgate")
+    }
+
     /// The npm package, packed. Its version is the workspace's.
     pub fn npm_package(&self) -> PathBuf {
         self.out.join(concat!("npm/tollgate-worker-", env!("CARGO_PKG_VERSION"), ".tgz"))

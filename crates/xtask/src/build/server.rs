@@ -15,9 +15,14 @@ pub fn build(workspace: &Workspace) -> Result<()> {
 /// The command line in the same way. By itself: what two programs ask of a package is united where
 /// both are built at once, and the server would have features that only the other one wants.
 pub fn build_cli(workspace: &Workspace) -> Result<()> {
+    compile_cli(workspace, &run::shown)
+}
+
+/// The same for `up`, next to other jobs.
+pub fn compile_cli(workspace: &Workspace, run: Runner) -> Result<()> {
     let mut command = Command::new("cargo");
     command.current_dir(&workspace.root).args(["build", "-p", "tollgate-cli"]);
-    run::shown(command.args(["--profile", "release-test"]), "correct crates/tollgate-cli")
+    run(command.args(["--profile", "release-test"]), "correct crates/tollgate-cli")
 }
 
 /// The same for `up`, beside other jobs.

@@ -1,0 +1,56 @@
+//! A policy of one's own for every surface that `up` starts.
+//!
+//! Invariant: the command line makes what each surface takes of it, in YAML or JSON, and says what
+//! is wrong with it where; a policy that one of the surfaces refuses is tried on none.
+
+use crate::{
+    problem::{OrProblem, Result},
+    run,
+    workspace::Workspace,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const FIX: &str = "correct the policy";
+
+/// A policy that every surface takes.
+#[derive(Debug)]
+pub struct Tried {
+    pub file: PathBuf,
+    /// As a Worker takes it.
+    pub json: String,
+}
+
+impl Tried {
+    /// The policy in `file`.
+    pub fn read(workspace: &Workspace, file: &Path) -> Result<Self> {
+        let file = std::path::absolute(file).or_problem("cannot find the policy", FIX)?;
+        for surface in ["envoy", "server"] {
+            let mut check = tollgate(workspace, "check", &file);
+            run::output(check.args(["--surface", surface]), FIX)?;
+        }
+        let mut compile = tollgate(workspace, "compile", &file);
+        let json = run::output(compile.args(["--surface", "worker", "--json"]), FIX)?;
+        Ok(Self { file, json })
+    }
+
+    /// The configuration of Envoy with this policy in the place of its own.
+    pub fn in_envoy(&self, workspace: &Workspace, config: &str) -> Result<String> {
+        let to = workspace.out.join("up/envoy.yaml");
+        let fix = "free disk space";
+        fs::create_dir_all(to.parent().unwrap_or(&to)).or_problem("cannot make a folder", fix)?;
+        fs::write(&to, config).or_problem("cannot write a configuration", fix)?;
+        let mut embed = tollgate(workspace, "embed", &self.file);
+        run::output(embed.arg("--into").arg(&to), FIX)?;
+        fs::read_to_string(&to).or_problem("cannot read the configuration", fix)
+    }
+}
+
+fn tollgate(workspace: &Workspace, name: &str, policy: &Path) -> Command {
+    let mut command = Command::new(workspace.cli());
+    command.arg(name).arg(policy);
+    command
+}
