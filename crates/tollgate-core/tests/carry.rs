@@ -13,7 +13,7 @@ mod support;
 use proptest::prelude::*;
 use support::arbitrary::*;
 use support::oracle::Oracle;
-use tollgate_core::{Algorithm, LATEST, Limiter, Span};
+use tollgate_core::{Algorithm, LATEST, Limiter, Quota, Span};
 
 const CASES: u32 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 
@@ -377,5 +377,32 @@ impl Small {
             }
         }
         traces
+    }
+}
+
+/// 95 of 100 are used, the limit is lowered to 10 and raised again: counts of windows know all of
+/// it, and a debt or a log no more than the lower quota could count.
+#[test]
+fn lowered_and_raised_again_a_limit_gives_back_what_the_lower_one_cannot_count() {
+    for (algorithm, remaining) in [
+        (Algorithm::Gcra, 90),
+        (Algorithm::TokenBucket, 90),
+        (Algorithm::LeakyBucket, 90),
+        (Algorithm::FixedWindow, 5),
+        (Algorithm::SlidingWindow, 5),
+        (Algorithm::SlidingBuckets { buckets: 6, weighted: false }, 5),
+        (Algorithm::SlidingLog, 90),
+    ] {
+        let of = |limit| {
+            let quota = Quota::new(limit, Span::from_secs(60)).expect("a quota");
+            Limiter::new(algorithm, quota).expect("a limiter")
+        };
+        let now = 1_800_000_000_000_000_000;
+        let mut key = Key::new(of(100));
+        assert!(key.limiter.check(&mut key.state, at(now), 95).is_admitted());
+        let lowered = carried(&key, of(10), now);
+        assert_eq!(lowered.peek(now, 0).remaining, 0, "{algorithm:?}");
+        let raised = carried(&lowered, of(100), now);
+        assert_eq!(raised.peek(now, 0).remaining, remaining, "{algorithm:?}");
     }
 }
