@@ -21,8 +21,7 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tollgate_service::{
-    Access, Answer, Api, Call, HEALTH_PATH, Unauthorized, check as service, health as reports,
-    is_ours, lease,
+    Access, Answer, Api, Call, HEALTH_PATH, check as service, health as reports, is_ours, lease,
 };
 
 use crate::addresses::{Addresses, Place};
