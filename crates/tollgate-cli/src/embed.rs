@@ -14,7 +14,7 @@ use crate::args::EmbedArgs;
 use crate::end::End;
 use crate::envoy::Filters;
 use crate::input::{self, Input};
-use crate::into;
+use crate::into::{self, indented};
 use crate::manager;
 use crate::source::{self, Compiled, Source};
 use crate::{command, output};
@@ -76,16 +76,6 @@ fn block(args: &EmbedArgs, configuration: &[String], needs: &str) -> String {
         let _ = writeln!(out, "{margin}{line}"); // cannot fail
     }
     out + &indented(configuration, usize::from(*indent).saturating_add(6))
-}
-
-/// Lines with so many spaces before each that is not empty.
-pub(crate) fn indented(lines: &[String], spaces: usize) -> String {
-    let margin = " ".repeat(spaces);
-    let line = |line: &String| match line.as_str() {
-        "" => "\n".to_owned(),
-        line => format!("{margin}{line}\n"),
-    };
-    lines.iter().map(line).collect()
 }
 
 /// The lines of a `configuration` with the YAML as it is written; none where Envoy would read

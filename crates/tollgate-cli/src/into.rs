@@ -11,7 +11,6 @@ use std::path::Path;
 use tollgate_yaml::{Kind, Language, Node, Reading, json};
 
 use crate::configuration::{Configuration, Holds};
-use crate::embed::indented;
 use crate::end::End;
 use crate::envoy::{Filter, Filters, is_envoy};
 use crate::input::{self, Input, MAX_INPUT};
@@ -161,4 +160,14 @@ fn take(node: &mut Node, at: Configuration, taken: &mut Vec<Node>) {
             }
         }
     }
+}
+
+/// Lines with so many spaces before each that is not empty.
+pub(crate) fn indented(lines: &[String], spaces: usize) -> String {
+    let margin = " ".repeat(spaces);
+    let line = |line: &String| match line.as_str() {
+        "" => "\n".to_owned(),
+        line => format!("{margin}{line}\n"),
+    };
+    lines.iter().map(line).collect()
 }

@@ -1,9 +1,9 @@
 //! The one way in which this command writes a file.
 //!
 //! Invariant: no file is lost. A file that the command also reads is never written to, whatever
-//! name it has, unless it is the one to edit (`edit`); a file that is not known to come from this command only with `--force`. A file is
-//! replaced as a whole or stays as it was. Deliberately absent: a lock; of two runs that write one
-//! file at the same time the later wins.
+//! name it has, unless it is the one to edit (`edit`); a file that is not known to come from this
+//! command only with `--force`. A file is replaced as a whole or stays as it was. Deliberately
+//! absent: a lock; of two runs that write one file at the same time the later wins.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -80,8 +80,8 @@ impl<'p> OutputFile<'p> {
         Ok(file)
     }
 
-    /// The file at `path`, which is read and written back with some lines replaced; `inputs` are the
-    /// other files that the command reads.
+    /// The file at `path`, which is read and written back with some lines replaced; `inputs` are
+    /// the other files that the command reads.
     ///
     /// # Errors
     /// It is one of these.

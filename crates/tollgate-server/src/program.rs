@@ -187,10 +187,9 @@ async fn run(mut config: Config, files: Files, clock: Clock, log: Log) -> bool {
     };
     let policy = PolicyFile::new(Arc::clone(&gate), config.policy, &contents);
     let policy = Arc::new(policy);
-    let readiness = config.readiness;
     let mut http =
         Http::new(Arc::clone(&gate), config.callers, config.operators, config.limits, page);
-    http.readiness = readiness;
+    http.readiness = config.readiness;
     let (http, tls) = (Arc::new(http), tls.map(Arc::new));
     let server = Server { http, tls, listener, operations, drain: config.drain };
     if let Some((listening, operations)) = server.addresses() {

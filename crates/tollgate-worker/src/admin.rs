@@ -35,8 +35,7 @@ pub(crate) fn answer<'a>(
 }
 
 async fn answered(visit: &Visit<'_>, request: &web_sys::Request, target: &str) -> Answer {
-    let gate = visit.gate;
-    let operator = &gate.settings.operator;
+    let (gate, operator) = (visit.gate, &visit.gate.settings.operator);
     let headers = request.headers();
     let field = |name: &str| headers.get(name).ok().flatten();
     let method = request.method();

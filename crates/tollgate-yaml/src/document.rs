@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use tollgate_policy::{BOOLEAN_HINT, Policy, Problem, Problems, Surface};
 
-use crate::{AsJson, Form, Kind, Language, Node, Reading, Scalar, Value};
+use crate::as_json::AsJson;
+use crate::{Form, Kind, Language, Node, Reading, Scalar, Value};
 
 /// A policy as text, and the tree that it came from.
 #[derive(Debug)]

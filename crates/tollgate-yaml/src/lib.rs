@@ -10,14 +10,15 @@
 
 mod document;
 mod language;
+mod as_json;
 mod builder;
 mod envoy_differs;
 mod node;
 mod scalar;
 
 use saphyr_parser::{Event, Parser, Span};
-use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
+pub use as_json::AsJson;
 use builder::Builder;
 pub use document::{Document, Tree, json};
 use envoy_differs::Source;
@@ -54,28 +55,6 @@ impl Node {
             builder.take(event, span.start)?;
         }
         builder.finish()
-    }
-}
-
-/// A tree as JSON, its scalars read in one way.
-pub struct AsJson<'n>(pub &'n Node, pub Reading);
-
-impl Serialize for AsJson<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(node, reading) = self;
-        match &node.kind {
-            Kind::Scalar(scalar) => reading.value(scalar).serialize(serializer),
-            Kind::List(items) => {
-                serializer.collect_seq(items.iter().map(|item| Self(item, *reading)))
-            }
-            Kind::Object(fields) => {
-                let mut map = serializer.serialize_map(Some(fields.len()))?;
-                for Field { name, value, .. } in fields {
-                    map.serialize_entry(name, &Self(value, *reading))?;
-                }
-                map.end()
-            }
-        }
     }
 }
 

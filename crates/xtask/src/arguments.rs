@@ -89,13 +89,7 @@ fn program() -> Command {
                 .arg(port_of("worker-port", "8787"))
                 .arg(port_of("server-port", "8080"))
                 .arg(port_of("playground-port", "8000"))
-                .arg(
-                    Arg::new("policy")
-                        .long("policy")
-                        .value_name("FILE")
-                        .value_parser(value_parser!(std::path::PathBuf))
-                        .help("Enforce this policy, in YAML or JSON, on every surface instead of the shipped ones"),
-                ),
+                .arg(tried_policy()),
         )
         .subcommand(
             test_program(),
@@ -209,6 +203,12 @@ fn name_of<T>((name, _): (&'static str, T)) -> &'static str {
 
 fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
+fn tried_policy() -> Arg {
+    let help = "Enforce this policy, in YAML or JSON, on every surface instead of the shipped ones";
+    let file = value_parser!(std::path::PathBuf);
+    Arg::new("policy").long("policy").value_name("FILE").value_parser(file).help(help)
 }
 
 fn port_of(name: &'static str, default: &'static str) -> Arg {
