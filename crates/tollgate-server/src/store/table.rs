@@ -4,10 +4,10 @@
 //! requests are admitted for the same unit. The table never holds more than its places, nor more
 //! bytes than it may, whatever clients send; and while a bucket has a free or an idle way, and
 //! there is room, nothing is lost. Bytes are those that are allocated: spare places of buckets,
-//! what the allocator adds to each block, and the table itself count. Who leaves a full bucket is
-//! who leaves one of Envoy's (`tollgate-table`): an idle key, else the one that used the least share
-//! of its quotas, never one that is blocked before one that is not. Keys are not kept: a hash of
-//! them, with a seed of this process, so nobody can aim at a bucket.
+//! what the allocator adds to each block, and the table itself count. A full bucket evicts as those
+//! of Envoy do (`tollgate-table`): an idle key, else the one that used the least share of its
+//! quotas, never one that is blocked before one that is not. Keys are not kept: a hash of them,
+//! with a seed of this process, so no client can aim at a bucket.
 //!
 //! The table is cut in shards with a lock each, which is held for about a microsecond and never
 //! across an await. Deliberately absent: durability; what was counted is lost with the process.
