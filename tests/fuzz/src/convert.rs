@@ -3,7 +3,7 @@
 //! A corpus file is one file of a configuration or several, with a line `===` between them.
 //! Invariant checked: whatever comes, there are problems in words, or a policy that a server takes
 //! without a warning; and of its rules at most one is for any descriptor. The crate that takes this
-//! in has the command line's `ratelimit` and `yaml` at its root.
+//! in has the command line's `ratelimit` at its root.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

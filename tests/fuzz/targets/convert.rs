@@ -6,7 +6,5 @@
 mod convert;
 #[path = "../../../crates/tollgate-cli/src/ratelimit/mod.rs"]
 mod ratelimit;
-#[path = "../../../crates/tollgate-cli/src/yaml/mod.rs"]
-mod yaml;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| convert::check(bytes));
