@@ -98,12 +98,12 @@ fn a_cost_is_settled_once_whichever_server_hears_of_it() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_alike_and_strangers_ids_are_refused() {
+fn what_does_not_fit_is_charged_once_and_ids_of_others_are_refused() {
     let redis = Redis::start(Kind::Plain);
     let servers = [server(&redis), server(&redis)];
     let most = id(&servers[0], "a", 30);
     for server in servers.iter().cycle().take(4) {
-        assert_eq!(settle(server, &most, 1_000_000_000), settled(1_000_000_000, LIMIT));
+        assert_eq!(settle(server, &most, 1_000_000_000), settled(1_000_000_000, 1_000_000_000));
     }
     assert_eq!(check(&servers[1], "a", 1)["decision"], "deny");
     let mut forged = id(&servers[0], "b", 30);

@@ -98,10 +98,13 @@ fn a_lower_cost_comes_back_and_a_higher_one_is_charged() {
     assert_eq!(settle(&mut client, &higher, 45), settled(45, 45));
     assert_eq!(settle(&mut client, &higher, 45), settled(45, 45));
     assert_eq!(used(&mut client, "a"), 56);
-    // As much as fits, and that is what it says however often.
+    // All of it was used, whether or not it fits.
     let most = id(&mut client, "a", 30);
     for _ in 0..2 {
-        assert_eq!(settle(&mut client, &most, 1_000_000_000), settled(1_000_000_000, 43));
+        assert_eq!(
+            settle(&mut client, &most, 1_000_000_000),
+            settled(1_000_000_000, 1_000_000_000)
+        );
     }
     let denied = check(&mut client, &described("a", 1));
     assert_eq!((denied["decision"].as_str(), denied.get("id")), (Some("deny"), None));
@@ -304,7 +307,7 @@ fn a_deployment_keeps_its_quotas() {
     assert_eq!(settle(&mut client, &same, 5), settled(5, 5));
     assert_eq!(check(&mut client, &described("a", 1))["decision"], "allow");
     assert_eq!(settle(&mut client, &lower, 0), settled(0, 20));
-    assert_eq!(settle(&mut client, &higher, 50), settled(50, 29));
+    assert_eq!(settle(&mut client, &higher, 50), settled(50, 50));
     assert_eq!(check(&mut client, &described("a", 1))["decision"], "deny");
 }
 
@@ -389,17 +392,17 @@ fn who_does_not_answer_is_asked_again() {
     asked["headers"]["x-key"] = json!("v");
     asked["headers"]["x-cost"] = json!("50");
     assert_eq!(check(&mut client, &asked)["decision"], "allow");
-    // The team has 60 and the user 50: each is charged what fits.
+    // The team has 60 and the user 50: each is charged all of it.
     let id = check(&mut client, &{
         asked["headers"]["x-cost"] = json!("20");
         asked.clone()
     });
     let id = id["id"].as_str().expect("an id");
-    assert_eq!(settle(&mut client, id, 70), settled(70, 40));
+    assert_eq!(settle(&mut client, id, 70), settled(70, 70));
     asked["headers"]["x-key"] = json!("w");
     asked["headers"]["x-cost"] = json!("1");
     assert_eq!(check(&mut client, &asked)["violated"], json!(["year"]));
-    // 50 were charged to the user, then 20, then the 30 that were left.
+    // 50 were charged to the user, then 20, then 50 more.
     let mut alone = described("v", 1);
     alone.as_object_mut().expect("an object").remove("settle");
     assert_eq!(check(&mut client, &alone)["decision"], "deny");

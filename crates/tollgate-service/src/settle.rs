@@ -188,7 +188,7 @@ pub fn answer(cost: u64, each: Vec<Option<Settlement>>) -> Answer {
             let answer = Answer::problem(503, "Service Unavailable", detail);
             return answer.with("retry-after", "1");
         };
-        settlement = Some(settlement.map_or(next, |it| it.and(next, cost)));
+        settlement = Some(settlement.map_or(next, |it| it.and(next)));
     }
     settled(cost, settlement)
 }

@@ -1,13 +1,12 @@
 //! A cost that is known only afterwards: what was charged for a request is brought to it, once.
 //!
 //! Invariant: what is charged afterwards is no less than if the lower of both costs had been
-//! charged at the decision, and the rest when it was settled, as far as it fitted. A lower cost
-//! gives the difference back, through the core's refund: never more than was charged, nothing twice
-//! and nothing of states that were reset, forgotten or planned with a newer policy since, as what
-//! was carried to other quotas and back is no longer told apart. A higher one
-//! charges what fits, in each quota by itself: what was used was used, and what one of them cannot
-//! hold is no reason to forget it in the others. So every key's count settles by itself, in one
-//! step.
+//! charged at the decision, and the rest debited when it was settled. A lower cost gives the
+//! difference back, through the core's refund: never more than was charged, nothing twice and
+//! nothing of states that were reset, forgotten or planned with a newer policy since, as what was
+//! carried to other quotas and back is no longer told apart. A higher one debits the difference,
+//! whether or not it fits: it was used. What exceeds the core's cap, two bursts or two limits, is
+//! forgiven. So every key's count settles by itself, in one step.
 //!
 //! Receipt: a request of format 2 in which every rule is given back (`wire`): only rules that name
 //! a cost. Request: [`SETTLE`], a random number of the request `u64`, the cost `u64`, the receipt.
@@ -37,8 +36,7 @@ use crate::policy::stored_set::StoredSet;
 pub enum Settlement {
     /// It is settled, now or before.
     Stands {
-        /// What is charged of it: less than the cost where no more fitted, more where nothing could
-        /// be given back.
+        /// What is charged of it: more than the cost where nothing could be given back.
         charged: u64,
     },
     /// It was settled before, at another cost.
@@ -80,12 +78,12 @@ impl Settlement {
     /// What became of one cost in two counts. Settled differently is what somebody has to know;
     /// where one has forgotten it, the other says what stands.
     #[must_use]
-    pub fn and(self, other: Self, cost: u64) -> Self {
+    pub fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Another { .. }, _) | (_, Self::TooOld) => self,
             (_, Self::Another { .. }) | (Self::TooOld, _) => other,
             (Self::Stands { charged: one }, Self::Stands { charged: two }) => {
-                Self::Stands { charged: worst(cost, one, two) }
+                Self::Stands { charged: one.max(two) }
             }
         }
     }
@@ -101,11 +99,6 @@ impl Settlement {
         reply.extend(charged.to_le_bytes());
         reply
     }
-}
-
-/// Of two amounts that were to be `cost`: the lower one if either is too low, else the higher one.
-fn worst(cost: u64, one: u64, two: u64) -> u64 {
-    if one.min(two) < cost { one.min(two) } else { one.max(two) }
 }
 
 impl Partition<'_> {
@@ -190,9 +183,9 @@ impl Counts {
             let was_reset = reset_at(&marks, rule.rule) >= at;
             let stands = match self.kept(rule.stable_id()) {
                 Some(kept) if cost > rule.cost => {
-                    let added = kept.charge_what_fits(difference, now);
-                    is_changed |= added > 0;
-                    rule.cost.saturating_add(added)
+                    kept.debit(difference, now);
+                    is_changed = true;
+                    cost
                 }
                 // What was reset or forgotten is not charged any more.
                 Some(kept) if cost < rule.cost && !was_reset => {
@@ -208,7 +201,7 @@ impl Counts {
                 Some(_) | None => cost,
             };
             if rule.binding || !any_binding {
-                charged = Some(charged.map_or(stands, |other| worst(cost, other, stands)));
+                charged = Some(charged.map_or(stands, |other: u64| other.max(stands)));
             }
         }
         if is_higher {
@@ -249,17 +242,11 @@ impl Kept {
         });
     }
 
-    /// Charges each quota as much of `units` as fits; the least of what did.
-    fn charge_what_fits(&mut self, units: u64, now: Timestamp) -> u64 {
-        let mut least = units;
-        let out = self.leases.out();
+    /// Debits `units` in each quota.
+    fn debit(&mut self, units: u64, now: Timestamp) {
         self.each_quota(core::iter::repeat(()), |limiter, state, ()| {
-            let left = limiter.peek(state, now, 0).remaining.saturating_sub(out);
-            let fits = left.min(units);
-            let is_charged = fits > 0 && limiter.check(state, now, fits).is_admitted();
-            least = least.min(if is_charged { fits } else { 0 });
+            limiter.debit(state, units, now);
         });
-        least
     }
 
     /// Calls `each` with every quota, its state, and what `with` has for it.

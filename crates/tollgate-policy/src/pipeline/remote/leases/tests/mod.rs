@@ -330,7 +330,7 @@ fn a_reset_key_keeps_what_is_leased() {
 }
 
 #[test]
-fn what_is_settled_afterwards_leaves_room_for_what_is_out() {
+fn what_is_settled_afterwards_is_charged_whatever_is_out() {
     let mut key = Key::new(set(Algorithm::FixedWindow, 100, 60));
     assert!(key.check(10, at(0)).0);
     assert_eq!(key.ask(1, want(1, 40), at(1)), granted(40));
@@ -346,8 +346,8 @@ fn what_is_settled_afterwards_leaves_room_for_what_is_out() {
     receipt.extend(0_u64.to_le_bytes());
     let request = Settlement::request(5, 90, &receipt);
     let reply = key.counts.answer(&request, at(2)).unwrap().reply;
-    // 40 are out: of 80 more 50 fit.
-    assert_eq!(Settlement::read(&reply), Ok(Settlement::Stands { charged: 60 }));
+    // 40 are out, and of 80 more only 50 fit: they were used.
+    assert_eq!(Settlement::read(&reply), Ok(Settlement::Stands { charged: 90 }));
     key.tell(1, report(1, 40, true), at(3));
     assert_eq!(key.check(0, at(4)).1, 0);
 }
