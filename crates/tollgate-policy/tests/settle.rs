@@ -139,8 +139,8 @@ fn what_stands_is_what_a_limiter_has_that_charged_the_settled_costs() {
                 let back = random.of(&[1, 2, 4, 16, 1_000]).min(u64::try_from(open.len()).unwrap());
                 let i = open.len() - 1 - usize::try_from(random.below(back)).unwrap();
                 let it = &mut open[i];
-                // A full log forgets its oldest entry for each that is debited, which then cannot be
-                // given back: a count that has charged more until now forgets sooner.
+                // A full log forgets its oldest entry for each debited unit, and a count that has
+                // charged more until now forgets sooner.
                 let more = if quota.contains("sliding-log") { 0 } else { 1 + random.below(2) };
                 let cost = random.of(&[0, 1, it.cost, it.cost / 2, it.cost + more, it.cost + more]);
                 let before = counts.clone();
