@@ -290,6 +290,25 @@ fn what_that_service_takes_is_read_as_there() {
     );
 }
 
+// Guards: a file that the service takes, refused for a field that it reads elsewhere.
+#[test]
+fn a_field_that_the_service_reads_elsewhere_has_no_effect() {
+    let ran = convert(
+        "domain: d\nname: file\nquota_mode: true\ndescriptors:\n- key: k\n  name: descriptor\n  rate_limit: \
+         {unit: second, requests_per_unit: 5, quota_mode: true}\n",
+    );
+    let (said, policy) = (ran.stderr, ran.stdout);
+    for line in [
+        "2:1: ignored: \"name\" has no effect on the file",
+        "3:1: ignored: \"quota_mode\" has no effect on the file",
+        "6:3: ignored: \"name\" has no effect on a descriptor",
+        "7:52: ignored: \"quota_mode\" has no effect on \"rate_limit\"",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(policy.contains("\"limit\": 5"), "{policy}");
+}
+
 #[test]
 fn hostile_files_are_refused_in_bounded_memory() {
     let deep = format!("domain: d\ndescriptors: {}{}", "[".repeat(5000), "]".repeat(5000));

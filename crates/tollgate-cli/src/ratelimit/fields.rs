@@ -2,8 +2,11 @@
 //!
 //! Invariant: reading never stops at the first mistake; what is `None` was noted or is not there.
 
-use super::finding::{Findings, Place, shown};
+use super::finding::{self, Findings, Place, shown};
 use tollgate_yaml::{Field, Form, Kind, Node, Reading, Scalar, Value};
+
+/// Fields that the service takes in every object, and reads in one kind of them.
+const ANYWHERE: [&str; 2] = ["name", "quota_mode"];
 
 /// The fields of one object.
 pub(super) struct Fields<'n> {
@@ -29,6 +32,9 @@ impl<'n> Fields<'n> {
                 findings.problem(place, format!("{} is given twice; give it once", shown(name)));
             } else if known.contains(&name.as_str()) {
                 fields.push((name, place, value));
+            } else if ANYWHERE.contains(&name.as_str()) {
+                let message = format!("{name:?} has no effect on {what}");
+                findings.note(finding::Kind::Ignored, place, message);
             } else {
                 let known = known.join(", ");
                 findings.problem(
