@@ -124,7 +124,7 @@ fn a_policy_in_yaml_may_be_put() {
     let shown: Value = serde_json::from_slice(&shown.body).expect("JSON");
     assert_eq!(shown, serde_json::from_str::<Value>(&policy(3)).expect("JSON"));
     for (wrong, path, detail) in [
-        ("version: 1\nrules: 3\n", "rules", "must be a list"),
+        ("version: 1\nrules: 3\n", "rules", "is not a list"),
         ("version: 1\nrules: [\n", "", "line 3: not YAML"),
         ("version: 1\n---\nrules: []\n", "", "line 2: a second document begins here"),
     ] {

@@ -137,11 +137,16 @@ impl Server {
         drop(close);
         // The listener is closed once the task is gone.
         let _ = accepting.await;
-        let is_whole = tokio::select! {
-            is_whole = end_connections(&drain, &connections, (most, deadline), flush) => is_whole,
-            () = tokio::time::sleep(deadline) => false,
-            () = signals.ended() => false,
+        let mut is_whole = false;
+        let finish = async {
+            is_whole = end_connections(&drain, &connections, (most, deadline)).await;
+            flush.await;
         };
+        tokio::select! {
+            () = finish => {}
+            () = tokio::time::sleep(deadline) => {}
+            () = signals.ended() => {}
+        }
         ticking.abort();
         following.abort();
         let left = most.saturating_sub(connections.available_permits());
@@ -164,26 +169,22 @@ async fn reload_certificates(tls: Option<Arc<Tls>>, gate: &Gate) {
     }
 }
 
-/// Serves idle connections for a while, then lets all `most` end, and then flushes. True when all
-/// have ended.
+/// Serves idle connections for a while, then lets all `most` end. True when all have ended.
 async fn end_connections(
     drain: &watch::Sender<DrainPhase>,
     connections: &Semaphore,
     (most, deadline): (usize, Duration),
-    flush: impl Future<Output = ()>,
 ) -> bool {
     let all = connections.acquire_many(u32::try_from(most).unwrap_or(u32::MAX));
     let mut all = pin!(all);
     let linger = LINGER.min(deadline.checked_div(2).unwrap_or_default());
-    let is_whole = match timeout(linger, all.as_mut()).await {
+    match timeout(linger, all.as_mut()).await {
         Ok(ended) => ended.is_ok(),
         Err(_) => {
             drain.send_replace(DrainPhase::Closing);
             all.await.is_ok()
         }
-    };
-    flush.await;
-    is_whole
+    }
 }
 
 /// Where connections come in.
