@@ -26,12 +26,6 @@ fn server(store: &str, policy: &str) -> TollgateServer {
     server.set("store_timeout", 1_000).set("store_tolerance", 900).start()
 }
 
-fn told(server: &TollgateServer, name: &str) -> u64 {
-    let metrics = server.operate("GET", "metrics", "", &[]).text();
-    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {metrics}"))
-}
-
 /// [`LIMIT`] in a year.
 fn year() -> Value {
     json!({"algorithm": "fixed-window", "limit": LIMIT, "window": "366d"})
@@ -94,7 +88,7 @@ fn admitted(
 fn an_emptied_engine_is_seen_and_costs_one_limit() {
     let redis = Redis::start(Kind::Plain);
     let flush = || assert_eq!(redis.command(&["FLUSHALL"]), "+OK");
-    let is_seen = |server: &TollgateServer| told(server, "tollgate_store_emptied_total") == 1;
+    let is_seen = |server: &TollgateServer| server.metric("tollgate_store_emptied_total") == 1;
     let admitted = admitted(&redis.address(), &year(), flush, is_seen);
     assert!((LIMIT + 1..=2 * LIMIT).contains(&admitted), "{admitted}");
 }

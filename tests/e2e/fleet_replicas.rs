@@ -7,15 +7,9 @@ use rustix::process::Signal;
 use serde_json::json;
 use tollgate_e2e::http::Request;
 use tollgate_e2e::process::{READY_WITHIN, wait_until};
-use tollgate_e2e::server::{Setup, TollgateServer};
+use tollgate_e2e::server::Setup;
 
 use crate::fleet_engine_redis::{Kind, Redis};
-
-fn told(server: &TollgateServer, name: &str) -> u64 {
-    let metrics = server.operate("GET", "metrics", "", &[]).text();
-    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {metrics}"))
-}
 
 #[test]
 fn a_server_whose_replica_stands_still_does_what_on_failure_says() {
@@ -46,7 +40,7 @@ fn a_server_whose_replica_stands_still_does_what_on_failure_says() {
     wait_until("a replica has it", READY_WITHIN, || {
         (ask("deny", "192.0.2.200").0 == "allow").then_some(())
     });
-    let before = told(&server, fault);
+    let before = server.metric(fault);
     replica.signal(Signal::STOP);
     for _ in 0..3 {
         assert_eq!(ask("deny", "192.0.2.1"), ("deny".to_owned(), Some(503)));
@@ -55,8 +49,8 @@ fn a_server_whose_replica_stands_still_does_what_on_failure_says() {
     // All of it is charged, so these are refused, which rests on nothing that is written.
     assert_eq!(ask("deny", "192.0.2.1"), ("deny".to_owned(), Some(429)));
     assert_eq!(ask("allow", "192.0.2.1"), ("deny".to_owned(), Some(429)));
-    assert_eq!(told(&server, fault), before + 6);
-    assert_eq!(told(&server, "tollgate_store_opened_total"), 0, "the engine answers");
+    assert_eq!(server.metric(fault), before + 6);
+    assert_eq!(server.metric("tollgate_store_opened_total"), 0, "the engine answers");
     replica.signal(Signal::CONT);
     wait_until("it goes on", READY_WITHIN, || {
         (ask("deny", "192.0.2.201").0 == "allow").then_some(())

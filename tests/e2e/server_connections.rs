@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tollgate_e2e::http::Request;
 use tollgate_e2e::process::{self, allow_open_files, wait_until};
-use tollgate_e2e::server::{ADMIN_TOKEN, Setup, TollgateServer};
+use tollgate_e2e::server::{ADMIN_TOKEN, Setup, TollgateServer, value_of};
 use tollgate_e2e::workerd::{answer, check_request};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -48,9 +48,7 @@ fn counted(server: &TollgateServer, name: &str) -> u64 {
         .header("authorization", format!("Bearer {ADMIN_TOKEN}"));
     wait_until("the metrics are shown", PATIENCE, || {
         let mut client = tollgate_e2e::http::Client::try_connect(server.port).ok()?;
-        let text = client.try_send(&request).ok()?.text();
-        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
-        text.lines().find_map(value)
+        value_of(&client.try_send(&request).ok()?.text(), name)
     })
 }
 

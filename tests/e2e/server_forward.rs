@@ -43,12 +43,6 @@ fn ask(server: &TollgateServer, request: &Value) -> Value {
     answer(&server.client().send(&request.header("authorization", authorization)))
 }
 
-fn metric(server: &TollgateServer, name: &str) -> u64 {
-    let text = server.operate("GET", "metrics", "", &[]).text();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name}: {text}")).parse().expect("a number")
-}
-
 fn each(test: impl Fn(Proxy, &Running)) -> impl Fn(Proxy, &TollgateServer) {
     move |proxy, server| test(proxy, &proxy.start(server.port, TOKEN))
 }
@@ -165,7 +159,7 @@ fn what_a_client_writes_decides_nothing() {
             }
         }
     }
-    assert_eq!(metric(&server, "tollgate_unauthorized_total{api=\"check\",reason=\"wrong\"}"), 0);
+    assert_eq!(server.metric("tollgate_unauthorized_total{api=\"check\",reason=\"wrong\"}"), 0);
 }
 
 // Guards: a request that the proxy forwards as one thing and asks about as another. What was asked
@@ -346,7 +340,7 @@ fn traefik_asks_from_an_address_that_is_listed() {
     assert_eq!(said, [200, 429, 429, 200, 200]);
     let stranger = start("192.0.2.0/24");
     assert_eq!(stranger.client().send(&traefik("/", "192.0.2.1")).status, 403);
-    assert_eq!(metric(&stranger, "tollgate_unauthorized_total{api=\"check\",reason=\"wrong\"}"), 1);
+    assert_eq!(stranger.metric("tollgate_unauthorized_total{api=\"check\",reason=\"wrong\"}"), 1);
     // Other protocols are off, and say nothing.
     for path in ["/forward-auth/nginx", "/forward-auth/envoy/", "/forward-auth/", "/forward-auth"] {
         assert_eq!(listed.client().send(&Request::get(path)).status, 404, "{path}");
@@ -384,10 +378,7 @@ fn who_may_not_ask_is_refused_and_nothing_is_charged() {
     let bearer = asked().header("authorization", format!("Bearer {TOKEN}"));
     assert_eq!(server.client().send(&bearer).status, 403);
     let count = |reason: &str| {
-        metric(
-            &server,
-            &format!("tollgate_unauthorized_total{{api=\"check\",reason=\"{reason}\"}}"),
-        )
+        server.metric(&format!("tollgate_unauthorized_total{{api=\"check\",reason=\"{reason}\"}}"))
     };
     assert_eq!((count("missing"), count("wrong")), (2, 5));
     let right = asked().header("x-tollgate-token", TOKEN);
@@ -419,7 +410,7 @@ fn a_proxy_that_says_too_little_or_twice_is_refused_and_named() {
             assert!(said.text().contains(fields[i].0), "{}", said.text());
         }
     }
-    assert_eq!(metric(&server, "tollgate_forward_auth_malformed_total"), 9);
+    assert_eq!(server.metric("tollgate_forward_auth_malformed_total"), 9);
     let lines = server.wait_for_events("proxy_misconfigured", 1);
     assert_eq!((lines.len(), &lines[0]["protocol"]), (1, &json!("nginx")));
 }
@@ -499,7 +490,7 @@ fn who_leaves_gives_his_place_back() {
         server(json!([{"name": "queue", "key": [{"header": "x-key"}], "quotas": [quota]}]));
     let described = |key: &str| json!({"method": "GET", "path": "/", "headers": {"x-key": key}});
     let calls =
-        |kind: &str| metric(&server, &format!("tollgate_object_calls_total{{call=\"{kind}\"}}"));
+        |kind: &str| server.metric(&format!("tollgate_object_calls_total{{call=\"{kind}\"}}"));
     for proxy in [Proxy::Nginx, Proxy::Caddy, Proxy::Envoy, Proxy::EnvoyHttp2] {
         let running = proxy.start(server.port, TOKEN);
         let key = format!("{proxy:?}");

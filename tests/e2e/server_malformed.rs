@@ -32,7 +32,7 @@ fn status(server: &TollgateServer, bytes: &str) -> String {
     answer.lines().next().unwrap_or_default().to_owned()
 }
 
-// Guards: a page that somebody on a trusted machine opens spends the quota of any client. What a
+// Guards: a page that is opened on a trusted machine spends the quota of any client. What a
 // browser sends by itself, after DNS rebinding too, has an origin, or a type that is no JSON.
 #[test]
 fn a_page_in_a_browser_may_not_ask() {

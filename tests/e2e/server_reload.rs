@@ -36,12 +36,6 @@ fn move_link(dir: &Path, folder: &str, text: &str) {
     fs::rename(dir.join("..next"), dir.join("..data")).expect("moved");
 }
 
-fn metric(server: &TollgateServer, name: &str) -> u64 {
-    let text = server.operate("GET", "metrics", "", &[]).text();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
-}
-
 // Guards: a ConfigMap that is changed, of which a server hears only when it starts again.
 #[test]
 fn a_file_whose_links_move_is_taken_without_a_signal() {
@@ -79,7 +73,7 @@ fn a_wrong_file_is_named_and_counted_once_and_the_policy_before_stays() {
     assert_eq!(reloaded[0]["in_force"], true);
     assert_eq!(allowed(&server, 2), 1);
     assert_eq!(server.events("policy_refused").len(), 2, "each once");
-    assert_eq!(metric(&server, "tollgate_policy_file_refused_total"), 2);
+    assert_eq!(server.metric("tollgate_policy_file_refused_total"), 2);
 }
 
 // Guards: a file that takes the place of what an operator put, or of which the history says

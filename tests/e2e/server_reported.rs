@@ -15,7 +15,7 @@ use tollgate_e2e::envoy_messages::{
 use tollgate_e2e::grpc::{Ended, unary};
 use tollgate_e2e::http::{Client, Request};
 use tollgate_e2e::process::wait_until;
-use tollgate_e2e::server::{Setup, TollgateServer};
+use tollgate_e2e::server::{Setup, TollgateServer, value_of};
 
 use crate::server_envoy::{Envoy, RATE_LIMIT};
 
@@ -57,11 +57,10 @@ fn asked(
     RateLimitResponse::decode(&*answer).expect("an answer").overall_code
 }
 
-/// The value of a series of the server's metrics.
+/// The value of a series of the server's metrics; 0 while it is not shown.
 fn metric(server: &TollgateServer, series: &str) -> u64 {
     let text = server.operate("GET", "metrics", "", &[]).text();
-    let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    line.map_or(0, |value| value.trim().parse().expect("a number"))
+    value_of(&text, series).unwrap_or(0)
 }
 
 /// Looks and reports of 300 tokens until a look is over the limit, at most 11 of them.

@@ -8,7 +8,7 @@ use tollgate_e2e::envoy_messages::{RateLimitRequest, descriptor};
 use tollgate_e2e::grpc::unary;
 use tollgate_e2e::http::Request;
 use tollgate_e2e::process::{free_port, wait_until};
-use tollgate_e2e::server::{CHECK_TOKEN, Setup, TollgateServer};
+use tollgate_e2e::server::{CHECK_TOKEN, Setup};
 
 use prost::Message;
 use rustix::process::Signal;
@@ -47,12 +47,6 @@ fn check(parent: Option<&str>, token: &str) -> Request {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn counted(server: &TollgateServer, name: &str) -> u64 {
-    let metrics = server.operate("GET", "metrics", "", &[]).text();
-    let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {metrics}"))
 }
 
 fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
@@ -128,9 +122,9 @@ fn a_request_is_a_span_below_its_callers_and_says_what_was_decided_and_nothing_o
         }
     }
     wait_until("counted", Duration::from_secs(60), || {
-        (counted(&server, "tollgate_spans_sent_total") == 7).then_some(())
+        (server.metric("tollgate_spans_sent_total") == 7).then_some(())
     });
-    assert_eq!(counted(&server, "tollgate_spans_dropped_total"), 0);
+    assert_eq!(server.metric("tollgate_spans_dropped_total"), 0);
 }
 
 #[test]
@@ -160,7 +154,7 @@ fn the_variables_of_opentelemetry_are_read_where_no_setting_says_otherwise() {
     let on = with().start();
     assert_eq!(on.client().send(&check(None, CHECK_TOKEN)).status, 200);
     assert_eq!(collector.wait_for(4).len(), 4);
-    assert_eq!(counted(&off, "tollgate_spans_sent_total"), 0);
+    assert_eq!(off.metric("tollgate_spans_sent_total"), 0);
 }
 
 // Guards: a collector that is not there, fails, is silent or never ends. Requests are answered, the
@@ -179,9 +173,9 @@ fn no_collector_keeps_anybody_waiting() {
             assert_eq!(client.send(&check(Some(&parent), CHECK_TOKEN)).status, 200);
         }
         wait_until("dropped", Duration::from_secs(60), || {
-            (counted(&server, "tollgate_spans_dropped_total") >= 5_000).then_some(())
+            (server.metric("tollgate_spans_dropped_total") >= 5_000).then_some(())
         });
-        assert_eq!(counted(&server, "tollgate_spans_sent_total"), 0, "{manner:?}");
+        assert_eq!(server.metric("tollgate_spans_sent_total"), 0, "{manner:?}");
         let grown = server.server.resident_bytes().saturating_sub(before);
         assert!(grown < 32 << 20, "{grown} {manner:?}");
         server.wait_for_events("traces_failed", 1);
@@ -196,7 +190,7 @@ fn spans_that_a_collector_rejects_are_counted_as_dropped() {
     assert_eq!(server.client().send(&check(Some(&parent), CHECK_TOKEN)).status, 200);
     collector.wait_for(2);
     wait_until("counted", Duration::from_secs(60), || {
-        let of = |name| counted(&server, name);
+        let of = |name| server.metric(name);
         let told = (of("tollgate_spans_sent_total"), of("tollgate_spans_dropped_total"));
         // One of each batch; the two may come in one or in two.
         [(1, 1), (0, 2)].contains(&told).then_some(())

@@ -145,6 +145,12 @@ impl TollgateServer {
         self.client().send(&request)
     }
 
+    /// The value of a series of its metrics; a failed test where it is not shown.
+    pub fn metric(&self, series: &str) -> u64 {
+        let metrics = self.operate("GET", "metrics", "", &[]).text();
+        value_of(&metrics, series).unwrap_or_else(|| panic!("no {series}: {metrics}"))
+    }
+
     /// The status of a probe; 0 when nobody answers.
     pub fn probe(&self, path: &str) -> u16 {
         let client = Client::try_connect(self.operations);
@@ -184,4 +190,10 @@ impl TollgateServer {
             Some(self.events(event)).filter(|lines| lines.len() >= count)
         })
     }
+}
+
+/// The value of a series in the text of metrics, if it is shown there.
+pub fn value_of(metrics: &str, series: &str) -> Option<u64> {
+    let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.map(|value| value.trim().parse().expect("a number"))
 }
