@@ -11,7 +11,7 @@ use tollgate_yaml::{Document, Fault, Form, Kind, Node, Reading, Tree, Value, jso
 /// The deepest nesting that the filter reads in a `Struct`.
 const MAX_STRUCT_DEPTH: usize = 32;
 /// The fields of a configuration that is more than a policy.
-const BESIDE: [&str; 5] = ["policy", "policies", "policy_from", "fleet", "hash_key"];
+const MORE: [&str; 5] = ["policy", "policies", "policy_from", "fleet", "hash_key"];
 
 /// The field with the policy of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(crate) fn policies(config: &Node, reading: Reading) -> Result<Policies, Faul
 fn alone(document: Document) -> Result<Policies, Fault> {
     let parsed = if document.tree.is_none() { Node::parse(&document.json).ok() } else { None };
     let root = document.tree.as_ref().map(|tree| &tree.root).or(parsed.as_ref());
-    let has_more = root.is_some_and(|root| BESIDE.iter().any(|name| root.get(name).is_some()));
+    let has_more = root.is_some_and(|root| MORE.iter().any(|name| root.get(name).is_some()));
     let holds = if has_more { Holds::More } else { Holds::Policy };
     let Some(policy) = root.and_then(|root| root.get("policy")) else {
         return Ok(Policies { document, holds, named: Vec::new(), hash_key: None });

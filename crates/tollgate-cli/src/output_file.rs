@@ -26,7 +26,7 @@ pub(crate) enum Content {
     Page,
     /// A compiled policy: as bytes, as text or as a module.
     Compiled,
-    /// A configuration of Envoy, which is somebody's own.
+    /// A configuration of Envoy, which the user wrote.
     Configuration,
 }
 

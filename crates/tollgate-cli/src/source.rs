@@ -12,8 +12,7 @@ use tollgate_policy::{NamedPolicy, Plugin, Policy, Problem, Problems, Surface};
 use crate::end::End;
 use crate::envoy::{self, Filters};
 use crate::input::{self, Input};
-use tollgate_yaml::Document;
-use tollgate_yaml::{Fault, Language, Node, Reading};
+use tollgate_yaml::{Document, Fault, Language, Node, Reading};
 
 /// A problem or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

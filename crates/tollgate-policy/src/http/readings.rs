@@ -151,13 +151,14 @@ impl Paths {
         let is_literal = self.is_literal;
         let decoding = DECODING.iter().filter(|_| !is_literal);
         for server in LITERAL.iter().chain(decoding) {
-            let is_anothers = match server.first {
-                First::Reference => !names_host(path),
-                First::Url => !noticed.separators,
-                First::Nothing | First::Dots => false,
+            let differs = match server.first {
+                First::Reference => names_host(path),
+                First::Url => noticed.separators,
+                First::Nothing | First::Dots => true,
             };
-            // What separates alike without any of them: of a long path each reading takes time.
-            if is_anothers || !noticed.separators && server.separators != NONE {
+            // Servers that differ in separators alone read a path without any alike, and each
+            // reading of a long path takes time.
+            if !differs || !noticed.separators && server.separators != NONE {
                 continue;
             }
             self.read_as(path, server);

@@ -60,7 +60,7 @@ fn known() -> Vec<String> {
     named.chain(files).chain([CONFIG.to_owned()]).collect()
 }
 
-/// True for what Kubernetes tells each pod of a service: `TOLLGATE_SERVICE_HOST`,
+/// True for what Kubernetes sets in each pod for a service: `TOLLGATE_SERVICE_HOST`,
 /// `TOLLGATE_PORT=tcp://...`, `TOLLGATE_PORT_80_TCP_ADDR`.
 fn is_of_kubernetes(name: &str, value: &OsString) -> bool {
     let is_url = || value.to_str().is_some_and(|value| value.contains("://"));
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(checked(&of_service), (vec![], vec![]));
     }
 
-    // Guards: a token that is not text, in whose place there was none and everybody near might ask.
+    // Guards: a token that is not text, taken for none, so that any caller on this machine may ask.
     #[cfg(unix)]
     #[test]
     fn a_value_that_is_not_text_is_a_mistake() {

@@ -17,16 +17,16 @@ impl Http {
     /// Refuses a caller that shows neither a token nor a certificate nor a listed address, and one
     /// without a token that is a page in a browser.
     pub(crate) fn authorize(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Answer> {
-        match &self.callers.token {
-            _ if self.callers.trusts(peer) && headers.contains_key(ORIGIN) => {
+        if self.callers.trusts(peer) {
+            if headers.contains_key(ORIGIN) {
                 let detail = "a page in a browser may not ask, and `origin` is what one sends: set \
                               check_token for a caller that is none";
-                Err(Answer::problem(403, "Forbidden", detail))
+                return Err(Answer::problem(403, "Forbidden", detail));
             }
-            _ if self.callers.trusts(peer) => {
-                traces::admitted();
-                Ok(())
-            }
+            traces::admitted();
+            return Ok(());
+        }
+        match &self.callers.token {
             Some(token) if token.authorizes(field(headers, "authorization").as_deref()) => {
                 traces::admitted();
                 Ok(())
@@ -49,9 +49,8 @@ impl Http {
     pub(super) fn is_json(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Answer> {
         let given = field(headers, "content-type");
         let kind = given.as_deref().map(|given| given.split(';').next().unwrap_or_default().trim());
-        if kind.is_none_or(|kind| kind.eq_ignore_ascii_case("application/json"))
-            || !self.callers.trusts(peer)
-        {
+        let is_json = kind.is_none_or(|kind| kind.eq_ignore_ascii_case("application/json"));
+        if is_json || !self.callers.trusts(peer) {
             return Ok(());
         }
         let detail = "send \"content-type: application/json\"";

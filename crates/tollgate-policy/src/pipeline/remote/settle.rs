@@ -201,7 +201,7 @@ impl Counts {
                 Some(_) | None => cost,
             };
             if rule.binding || !any_binding {
-                charged = Some(charged.map_or(stands, |other: u64| other.max(stands)));
+                charged = charged.max(Some(stands));
             }
         }
         if is_higher {
