@@ -101,7 +101,7 @@ export interface CheckAnswers {
 
 /** The cost is settled, now or by an earlier call. */
 export interface Settled {
-  /** What is charged of it: less where no more fitted, more where nothing could be given back; null where no rule that names a cost counted the request. */
+  /** What is charged of it: more than the cost where nothing could be given back; null where no rule that names a cost counted the request. */
   charged: number | null;
   /** As it was asked for. */
   cost: number;
