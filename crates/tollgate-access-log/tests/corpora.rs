@@ -1,15 +1,6 @@
 //! The corpora of `tests/fuzz`, replayed without a fuzzer: what once broke a law stays mended.
 //!
 //! The targets' bodies are the fuzzer's own; `tests/fuzz/README.md` says how a file gets here.
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::arithmetic_side_effects,
-    clippy::as_conversions,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::unwrap_used
-)]
 
 #[path = "../../../tests/fuzz/src/logs.rs"]
 mod logs;

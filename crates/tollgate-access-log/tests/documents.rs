@@ -1,6 +1,4 @@
 //! What docs/logs.md says of formats is true: its names are known, its examples are read.
-#![allow(missing_docs, clippy::arithmetic_side_effects, clippy::indexing_slicing)]
-#![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::path::Path;
 

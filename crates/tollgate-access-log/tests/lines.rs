@@ -2,7 +2,6 @@
 //!
 //! Invariant: a row says everything that its line tells. `TOLLGATE_BLESS=1` writes the answers
 //! anew; each is to be read against its line before it is committed.
-#![allow(missing_docs, clippy::arithmetic_side_effects, clippy::unwrap_used, clippy::panic)]
 
 use std::fmt::Write as _;
 use std::path::Path;

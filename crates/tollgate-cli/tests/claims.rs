@@ -1,11 +1,9 @@
 //! The table of claims that Envoy and the Worker are tested with, as `explain` reads it.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
-
-mod support;
 
 #[path = "../../../tests/src/claims.rs"]
-mod claims;
+mod claim_rows;
 
+use crate::support;
 use std::fs;
 use std::path::Path;
 
@@ -14,9 +12,9 @@ use serde_json::{Value, json};
 #[test]
 fn a_claim_counts_by_the_text_that_the_table_says() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let rows = claims::rows();
+    let rows = claim_rows::rows();
     let policy =
-        json!({"version": 1, "jwt": {"metadata": "payload"}, "rules": claims::rules(&rows)});
+        json!({"version": 1, "jwt": {"metadata": "payload"}, "rules": claim_rows::rules(&rows)});
     fs::write(folder.join("claims.json"), policy.to_string()).unwrap();
     for row in &rows {
         let claim = format!("c:={}", row.json);
@@ -30,7 +28,7 @@ fn a_claim_counts_by_the_text_that_the_table_says() {
         let headers = report["headers"].as_array().expect("headers");
         let field = headers.iter().find(|header| header[0] == "ratelimit-policy");
         let field = field.map(|header| header[1].as_str().unwrap().to_owned());
-        assert_eq!(field, claims::expected_field(&rows, row.text.as_deref()), "{}", row.json);
+        assert_eq!(field, claim_rows::expected_field(&rows, row.text.as_deref()), "{}", row.json);
         // A text may be given as it is, unless it holds what no argument can.
         let Some(text) = row.text.as_ref().filter(|text| !text.contains('\0')) else { continue };
         let claim = format!("c={text}");

@@ -1,17 +1,14 @@
 //! The command line itself: what people see (snapshots), what machines read, and exit codes.
 //!
 //! A snapshot is a session (see `support`) run in tests/policies. After a change that is meant:
-//! `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test cli`, and read the difference.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test all cli::`, and read the difference.
 
 use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use support::{Ran, assert_same, is_blessing, replay, tollgate};
+use crate::support::{Ran, assert_same, is_blessing, replay, tollgate};
 
 fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)

@@ -1,19 +1,11 @@
 //! `tollgate compile`: what it writes is the policy, and what it cannot write it does not touch.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
-
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tollgate_policy::{Plugin, Policy, Surface};
 
-use support::{tollgate, tollgate_reading};
+use crate::support::{tollgate, tollgate_reading};
 
 const GOOD: &str = r#"{"version": 1, "rules": [{"name": "a", "key": ["client_ip"],
   "quotas": [{"limit": 3, "window": "1s", "algorithm": "sliding-log"}]}]}"#;

@@ -3,23 +3,14 @@
 //! The oracle reads the configuration by itself and counts as `envoyproxy/ratelimit` publishes that
 //! it does: it walks the tree of descriptors, adds the hit to the counter of all entries and of the
 //! window, and compares. It shares no code with the command.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
-mod convert_oracle;
-mod support;
-
+use crate::support;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use convert_oracle::{Call, Oracle, Random};
+use crate::convert_oracle::{Call, Oracle, Random};
+use crate::support::{Ran, tollgate, tollgate_reading};
 use serde_json::Value;
-use support::{Ran, tollgate, tollgate_reading};
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Entry, Facts, Partition, Plan, Policy, Surface};
 

@@ -4,17 +4,8 @@
 //! block is a complete policy, for both surfaces
 //! unless `<!-- surface: envoy -->` (or another) stands before it; a `console` block is run on the
 //! policy before it, which is called example.json there, or example.yaml when it is a `yaml` block.
-//! After a change that is meant: `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test docs`, and
-//! read the difference.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
-
-mod support;
+//! After a change that is meant: `TOLLGATE_BLESS=1 cargo test -p tollgate-cli --test all docs::`,
+//! and read the difference.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tollgate_core::{Algorithm, Limiter, Quota, Span};
 use tollgate_policy::{Policy, Surface};
 
-use support::{Block, assert_same, blocks, is_blessing, replay, root};
+use crate::support::{Block, assert_same, blocks, is_blessing, replay, root};
 
 fn document(name: &str) -> (PathBuf, String) {
     let path = root().join(name);

@@ -1,14 +1,11 @@
 //! A policy in YAML in a configuration of Envoy: printed as it is written, or put in place of
 //! another.
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
-
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::{root, tollgate, tollgate_reading};
 use serde_json::Value;
-use support::{root, tollgate, tollgate_reading};
 
 const POLICY: &str = "# Ten per minute.\nversion: 1\nrules:\n- name: new # the only one\n  key: [client_ip]\n  quotas:\n\n  \
                       - { limit: 10, window: 1m }\n";

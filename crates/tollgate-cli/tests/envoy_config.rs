@@ -2,15 +2,12 @@
 //! writes.
 //!
 //! That a real Envoy sees the same is a test of tests/e2e.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use support::{root, tollgate, tollgate_reading};
+use crate::support::{root, tollgate, tollgate_reading};
 
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 const STRUCT: &str = "type.googleapis.com/google.protobuf.Struct";

@@ -1,15 +1,12 @@
 //! What `check` says of the connection manager around a filter.
 //!
 //! That a real Envoy does what is said is a test of tests/e2e.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use support::{root, tollgate, tollgate_reading};
+use crate::support::{root, tollgate, tollgate_reading};
 
 const MANAGER: &str = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";

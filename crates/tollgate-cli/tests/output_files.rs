@@ -1,14 +1,11 @@
 //! No command loses a file: not one that it reads, and not one that it did not write.
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{root, tollgate};
+use crate::support::{root, tollgate};
 
 const POLICY: &str = r#"{"version": 1, "rules": [{"name": "a", "key": ["client_ip"],
   "quotas": [{"limit": 3, "window": "1s"}]}]}"#;

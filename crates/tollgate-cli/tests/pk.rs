@@ -1,7 +1,4 @@
 //! `tollgate pk`: the hash is the one that a surface reports.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +7,7 @@ use serde_json::{Value, json};
 use tollgate_core::Timestamp;
 use tollgate_policy::{DescribedRequest, Plan, Policy, Surface, pk_text, plugin_hash_key};
 
-use support::{Ran, tollgate};
+use crate::support::{Ran, tollgate};
 
 const SECRET: &str = "0123456789abcdef-of-a-test";
 

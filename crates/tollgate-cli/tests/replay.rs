@@ -1,8 +1,4 @@
 //! `tollgate replay`: packed and hostile logs, several logs, exit codes, and what never leaks.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-#![allow(clippy::arithmetic_side_effects)]
-
-mod support;
 
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use support::{Ran, tollgate, tollgate_reading};
+use crate::support::{Ran, tollgate, tollgate_reading};
 
 fn policies() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies")

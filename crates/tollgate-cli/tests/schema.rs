@@ -1,7 +1,4 @@
 //! The JSON Schema: committed, fresh, and in agreement with the reader, by a validator of others.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::{Value, json};
 use tollgate_policy::{Policy, Surface};
 
-use support::{Block, blocks, is_blessing, root, tollgate};
+use crate::support::{Block, blocks, is_blessing, root, tollgate};
 
 fn validator() -> Validator {
     let schema: Value = serde_json::from_str(&tollgate_policy::schema()).unwrap();

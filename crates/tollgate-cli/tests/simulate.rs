@@ -1,16 +1,13 @@
 //! `tollgate simulate`: what programs read of it, that chance is a seed, and what goes where.
 //!
 //! What people see stands in snapshots/simulate.txt and docs/simulate.md.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use support::{Ran, tollgate};
+use crate::support::{Ran, tollgate};
 
 fn run(arguments: &[&str]) -> Ran {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies");

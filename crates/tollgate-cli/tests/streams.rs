@@ -1,7 +1,4 @@
 //! What goes in and out: the standard input, an output that is full or that nobody reads, colours.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -10,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use support::{tollgate, tollgate_reading};
+use crate::support::{tollgate, tollgate_reading};
 
 fn policies() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/policies")

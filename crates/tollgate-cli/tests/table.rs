@@ -1,15 +1,7 @@
 //! The memory that `check` prints is what the filter's table takes: its bytes are made here and
 //! counted.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
-mod support;
-
+use crate::support;
 use std::fs;
 use std::num::NonZeroU64;
 use std::path::Path;

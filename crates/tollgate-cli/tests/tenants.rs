@@ -1,21 +1,12 @@
 //! `--tenants`: what is wrong with files of entries, in words with file, line and place, for every
 //! command that takes them. What is right with them is run in docs/policy.md.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
-
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use support::{Ran, tollgate};
+use crate::support::{Ran, tollgate};
 
 const POLICY: &str = r#"{"version": 1, "tenant": "client_ip", "rules": [
     {"name": "api", "key": ["client_ip"], "quotas": [{"limit": 5, "window": "1m"}]}]}"#;

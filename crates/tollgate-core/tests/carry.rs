@@ -1,18 +1,9 @@
 //! Quotas that are changed while keys are in use: what was used stays used. All pairs of
 //! algorithms, with bursts, strict and weighted.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
 
-mod support;
-
+use crate::support::arbitrary::*;
+use crate::support::oracle::Oracle;
 use proptest::prelude::*;
-use support::arbitrary::*;
-use support::oracle::Oracle;
 use tollgate_core::{Algorithm, LATEST, Limiter, Quota, Span};
 
 const CASES: u32 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };

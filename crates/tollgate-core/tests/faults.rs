@@ -1,18 +1,8 @@
 //! Laws under faults: clocks that stand still, step back, jump ahead and oscillate; states that are
 //! any bytes; every integer at its extremes.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests"
-)]
 
-mod support;
-
+use crate::support::arbitrary::*;
 use proptest::prelude::*;
-use support::arbitrary::*;
 use tollgate_core::{
     Algorithm, Charge, GcraState, LATEST, Limiter, MAX_BUCKETS, MAX_LIMIT, MAX_LIMIT_OF_BUCKETS,
     MAX_LIMIT_OF_LOG, MAX_WINDOW, MIN_WINDOW, Quota, Span, Timestamp, Verdict,

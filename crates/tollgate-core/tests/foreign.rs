@@ -3,18 +3,8 @@
 //! Invariant: the same rule for all eight algorithms. Up to two bursts and the skew beyond now a
 //! state is a debt; beyond that it is foreign, and stands in nobody's way. Only a charge writes, so
 //! one that is never charged is a debt once the clock has come near it.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests"
-)]
 
-mod support;
-
-use support::arbitrary::*;
+use crate::support::arbitrary::*;
 use tollgate_core::{ALLOWED_SKEW, Algorithm, Limiter, Quota, Span};
 
 const SECOND: u64 = 1_000_000_000;

@@ -1,18 +1,10 @@
 //! The bytes of every state, written down: a change here is a new version of the layouts, and the
 //! bytes of the earlier one stay here with what becomes of them.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
 
-mod support;
-
-use support::arbitrary::{Key, at};
-use support::format::parse;
-use support::replay;
+use crate::support;
+use crate::support::arbitrary::{Key, at};
+use crate::support::format::parse;
+use crate::support::replay;
 use tollgate_core::{Charge, ENCODING_VERSION, Limiter, Span};
 
 const START: u64 = 0x1122_3344_5566_7788;

@@ -10,25 +10,16 @@
 //! - it has no cost 0;
 //! - `remaining_burst_capacity` counts a unit that has grown back only in part as missing, as ours
 //!   does.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
-
-mod support;
 
 use core::num::NonZeroU32;
 use core::time::Duration;
 
+use crate::support::arbitrary::*;
 use governor::clock::FakeRelativeClock;
 use governor::middleware::StateInformationMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota as TheirQuota, RateLimiter};
 use proptest::prelude::*;
-use support::arbitrary::*;
 use tollgate_core::{Algorithm, Verdict};
 
 type Theirs = RateLimiter<NotKeyed, InMemoryState, FakeRelativeClock, StateInformationMiddleware>;

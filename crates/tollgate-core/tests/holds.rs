@@ -1,20 +1,10 @@
 //! Holds against a model: what is kept of a random schedule is what a limiter without holds admits,
 //! each unit counted at its request.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
-
-mod support;
 
 use std::collections::BinaryHeap;
 
+use crate::support::arbitrary::{Key, START, at, config};
 use proptest::prelude::*;
-use support::arbitrary::{Key, START, at, config};
 use tollgate_core::{Algorithm, Charge, HOLD_AGE, Limiter, Quota, Span};
 
 const SECOND: u64 = 1_000_000_000;

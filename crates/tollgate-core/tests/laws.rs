@@ -2,18 +2,9 @@
 //! release-test`).
 //!
 //! The clock faults, the extremes and the corrupt states are in `faults.rs`.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
 
-mod support;
-
+use crate::support::arbitrary::*;
 use proptest::prelude::*;
-use support::arbitrary::*;
 use tollgate_core::{Algorithm, Charge, FULLY_USED, Limiter, Ruling, Span, Verdict};
 
 const CASES: u32 = if cfg!(debug_assertions) { 400 } else { 4_000 };

@@ -3,22 +3,12 @@
 //!
 //! `layout_1.txt` was written by the core of commit 7a4de38 and is never written again.
 //! `recorded.rs` converts random bytes of layout 1, too, and compares what follows.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests"
-)]
 
-mod support;
+use crate::support::arbitrary::{Key, at, limiter};
 
-use support::arbitrary::{Key, at, limiter};
-
+use crate::support::format::parse;
+use crate::support::replay;
 use proptest::prelude::*;
-use support::format::parse;
-use support::replay;
 use tollgate_core::{ENCODING_VERSION, Span, Verdict};
 
 #[test]

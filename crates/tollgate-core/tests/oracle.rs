@@ -1,18 +1,9 @@
 //! Every algorithm against the naive oracle of `support/oracle.rs`, on random traces and on all
 //! small ones.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
 
-mod support;
-
+use crate::support::arbitrary::*;
+use crate::support::oracle::Oracle;
 use proptest::prelude::*;
-use support::arbitrary::*;
-use support::oracle::Oracle;
 use tollgate_core::{Algorithm, Verdict};
 
 proptest! {

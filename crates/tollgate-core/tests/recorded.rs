@@ -12,20 +12,11 @@
 //! Recorded by the core of commit 7a4de38, which kept no sums and searched without shortcuts. To
 //! find the first step that differs: the failure names a file with the section's steps; copy this
 //! test into a work tree of that commit, let it write the same section
-//! (`TOLLGATE_SECTION=sliding-log/7 cargo test -p tollgate-core --test recorded`) and compare the
-//! two. `TOLLGATE_BLESS=1` with the profile `release-test` records anew, which is only right where
-//! a decision is meant to change.
+//! (`TOLLGATE_SECTION=sliding-log/7 cargo test -p tollgate-core --test all recorded::`) and compare
+//! the two. `TOLLGATE_BLESS=1` with the profile `release-test` records anew, which is only right
+//! where a decision is meant to change.
 //!
 //! Not here: what `leaky-queue` gives back of a slot that has departed; it is tested by itself.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::as_conversions,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests"
-)]
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

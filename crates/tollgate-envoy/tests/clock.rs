@@ -1,13 +1,10 @@
 //! The offset that makes windows begin at the full minute, agreed by all workers of a map.
 //!
 //! Invariant: workers of one map never have two offsets, whatever their wall clocks show.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)]
-
-mod support;
 
 use std::cell::RefCell;
 
-use support::{Interrupted, Shared};
+use crate::support::{Interrupted, Shared};
 use tollgate_core::{Span, Timestamp};
 use tollgate_envoy::clock::{Clocks, agree};
 use tollgate_envoy::shared_data::{INSERT, SharedData, Stored, Written};

@@ -1,20 +1,10 @@
 //! Full tables: who leaves, who stays, and how many keys a table holds.
-#![allow(
-    missing_docs,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use crate::support::{SEED, Shared, Worker, policy, quota};
 use serde_json::{Value, json};
-use support::{SEED, Shared, Worker, policy, quota};
 use tollgate_core::{Algorithm, Limiter, Timestamp};
 use tollgate_envoy::shared_data::{SharedData, Stored};
 use tollgate_table::{Bucket, Table};

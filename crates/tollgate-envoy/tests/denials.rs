@@ -1,15 +1,6 @@
 //! What a worker remembers of denials, beside another worker of the same host.
 //!
 //! Invariant: what is told from memory is what the shared tables would say.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing
-)]
-
-mod support;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -23,8 +14,8 @@ use tollgate_envoy::scratch::Scratch;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_policy::{Facts, Plan};
 
-use support::host_map::HostMap;
-use support::{Shared as Host, Worker};
+use crate::support::host_map::HostMap;
+use crate::support::{Shared as Host, Worker};
 
 /// The host's map.
 #[derive(Default)]

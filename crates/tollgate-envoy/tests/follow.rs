@@ -1,11 +1,5 @@
 //! Workers that follow a server, on a host that the test answers for: what is asked, what is taken,
 //! who compiles when, and that no version goes back.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, clippy::as_conversions)]
-#![allow(clippy::type_complexity)]
-
-#[path = "support/host_map.rs"]
-mod host_map;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,7 +16,7 @@ use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_envoy::wire::header_map::HeaderMapWriter;
 use tollgate_table::Seed;
 
-use host_map::HostMap;
+use crate::support::host_map::HostMap;
 
 /// What all workers share.
 #[derive(Default)]

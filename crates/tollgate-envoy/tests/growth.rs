@@ -1,23 +1,13 @@
 //! Tables that change their size: nobody is forgotten and nobody is counted twice, whoever looks
 //! when.
-#![allow(
-    missing_docs,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
-
-mod support;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::thread;
 
+use crate::support::{Interrupted, Shared, Worker, policy, quota};
 use serde_json::Value;
-use support::{Interrupted, Shared, Worker, policy, quota};
 
 const NOW: u64 = 1_000_000_000_000;
 

@@ -1,16 +1,13 @@
 //! Workers that do not read what they wrote last: beside others, and while numbers wrap.
 //!
 //! Invariant: whoever guesses decides as one who reads would.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)]
-
-mod support;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use crate::support::host_map::Numbers;
+use crate::support::{Interrupted, Shared, Worker, policy, quota};
 use serde_json::{Value, json};
-use support::host_map::Numbers;
-use support::{Interrupted, Shared, Worker, policy, quota};
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 
 const NOW: u64 = 1_000_000_000_000;

@@ -3,11 +3,6 @@
 //!
 //! Invariant: reads and writes of the shared data are counted, not time: a line costs about one of
 //! each for every request that goes and a read for every one that comes, however long it is.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#![allow(clippy::arithmetic_side_effects)]
-
-#[path = "support/host_map.rs"]
-mod host_map;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,7 +18,7 @@ use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_envoy::wire::header_map::HeaderMapWriter;
 use tollgate_table::Seed;
 
-use host_map::HostMap;
+use crate::support::host_map::HostMap;
 
 /// A host whose clock stands still until the test moves it.
 #[derive(Default)]

@@ -3,11 +3,6 @@
 //! Invariant: whatever is called, in any order, about any context, in the middle of any call of
 //! ours, and whatever is answered: an answer, never a panic; and when every context is gone,
 //! nothing is left of them.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
-
-#[path = "support/host_map.rs"]
-mod host_map;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -23,7 +18,7 @@ use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 use tollgate_envoy::wire::header_map::HeaderMapWriter;
 use tollgate_table::Seed;
 
-use host_map::HostMap;
+use crate::support::host_map::HostMap;
 
 /// SplitMix64.
 struct Random(Cell<u64>);

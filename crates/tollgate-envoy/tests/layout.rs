@@ -3,19 +3,9 @@
 //! `layout_1.txt` was left by the filter of commit 7a4de38 and is never written again. The values
 //! of that policy are longer today, by enough that a bucket has fewer ways: the table has to grow
 //! on the way, too.
-#![allow(
-    missing_docs,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
 
-mod support;
-
+use crate::support::{SEED, Shared, Worker, policy};
 use serde_json::{Value, json};
-use support::{SEED, Shared, Worker, policy};
 use tollgate_policy::BUCKET_NAME;
 use tollgate_table::{Bucket, Table};
 

@@ -4,11 +4,6 @@
 //! Invariant: the authority here is the real accounting behind the real messages; what is tested is
 //! who asks, who waits, and that nobody is admitted whom one limiter refuses. The real server is
 //! asked by the end-to-end tests.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-#![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
-
-#[path = "support/host_map.rs"]
-mod host_map;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +21,7 @@ use tollgate_envoy::wire::header_map::{HeaderMap, HeaderMapWriter};
 use tollgate_policy::{Counts, LeaseQuestion, LeaseReply, Policy, Surface, WireError};
 use tollgate_table::Seed;
 
-use host_map::HostMap;
+use crate::support::host_map::HostMap;
 
 /// One question that waits for its answer: the worker, the call, the body.
 struct Question {

@@ -2,15 +2,12 @@
 //!
 //! Invariant: a host on which counts are exact is never refused, whatever other workers do while
 //! the probe runs; a number is guessed only where all writes have one sequence of numbers.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)]
-
-mod support;
 
 use std::cell::{Cell, RefCell};
 use std::thread;
 
-use support::host_map::Numbers;
-use support::{Shared, Worker, policy, quota, token};
+use crate::support::host_map::Numbers;
+use crate::support::{Shared, Worker, policy, quota, token};
 use tollgate_envoy::numbering::{Numbering, probe};
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 

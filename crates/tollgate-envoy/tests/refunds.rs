@@ -1,13 +1,10 @@
 //! What is given back of a request that does not go on: what it was charged, and nothing of what
 //! others were.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)]
-
-mod support;
 
 use std::cell::RefCell;
 
+use crate::support::{Interrupted, Shared, Worker, policy};
 use serde_json::json;
-use support::{Interrupted, Shared, Worker, policy};
 
 const SECOND: u64 = 1_000_000_000;
 const NOON: u64 = 43_200 * SECOND;

@@ -1,22 +1,12 @@
 //! Another policy over the same tables: what clients used goes on, whichever worker has which
 //! policy when, and who is remembered for it keeps its place.
-#![allow(
-    missing_docs,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
-
-mod support;
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use crate::support::{Interrupted, Shared, Worker, policy, quota};
 use serde_json::{Value, json};
-use support::{Interrupted, Shared, Worker, policy, quota};
 use tollgate_core::Algorithm;
 use tollgate_envoy::shared_data::{SharedData, Stored, Written};
 

@@ -2,13 +2,10 @@
 //!
 //! Invariant: no spelling of a host goes round a rule for it. What cannot be read is refused with
 //! 400 by every rule that it could concern, and touches no other.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
-
-mod support;
 
 use tollgate_policy::{Answer, RuleResult};
 
-use support::{Request, Surfaced, get};
+use crate::support::{Request, Surfaced, get};
 
 const PASS: Answer = Answer::Pass;
 const DENIED: Answer = Answer::Refuse { status: 429 };

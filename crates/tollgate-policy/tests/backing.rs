@@ -1,5 +1,4 @@
 //! Rules that a client leaves by making up a value, and what stands behind them.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use tollgate_policy::{Policy, Surface};
 

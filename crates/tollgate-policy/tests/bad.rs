@@ -3,9 +3,8 @@
 //!
 //! `bad/NAME.json` is refused with the lines of `bad/NAME.txt`; `warnings/NAME.json` is accepted
 //! with the warnings of its `.txt`. `NAME.worker.json` is for that surface, `NAME.json` for Envoy.
-//! After a change of words, `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test bad` writes the
-//! texts; read the diff.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
+//! After a change of words, `TOLLGATE_BLESS=1 cargo test -p tollgate-policy --test all bad::`
+//! writes the texts; read the diff.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,19 +1,10 @@
 //! Entries of tenants that lie beside counts: whatever a front guesses, the request is decided as
 //! with the entry that lies there.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use support::{Random, Request, Seen, get, seen};
+use crate::support::{Random, Request, Seen, get, seen};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Counts, Plan, Policy, Surface, Tenant, TenantEntry, WireError};
 

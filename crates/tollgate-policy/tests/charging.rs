@@ -1,21 +1,11 @@
 //! Charging by the response: what holds a place meanwhile, what gives it back, and what a client
 //! that leaves is charged.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    clippy::as_conversions
-)]
-
-mod support;
 
 use proptest::prelude::*;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Counts, Failure, Plan, RuleResult};
 
-use support::{Request, Surfaced};
+use crate::support::{Request, Surfaced};
 
 const DENIED: Answer = Answer::Refuse { status: 429 };
 

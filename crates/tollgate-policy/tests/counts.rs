@@ -1,20 +1,9 @@
 //! Whoever counts without a policy decides as a plan does on a value of its own, byte for byte,
 //! also while the policy changes, its row is written and read again, and charges are taken back.
-#![allow(
-    missing_docs,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests"
-)]
-
-mod support;
 
 use std::collections::BTreeMap;
 
-use support::*;
+use crate::support::*;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{
     Answer, Counts, Failure, Plan, Policy, StoredSet, Surface, WireError, carry_set,

@@ -1,14 +1,5 @@
 //! Refusing without asking: what is remembered refuses exactly what the store would refuse, and of
 //! a flood few requests reach the store.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
-
-mod support;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +7,7 @@ use proptest::prelude::*;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Counts, Denials, FRESH, Failure, Plan, Policy, Surface};
 
-use support::{Request, Seen, get, seen};
+use crate::support::{Request, Seen, get, seen};
 
 const ALGORITHMS: [&str; 8] = [
     "gcra",

@@ -1,9 +1,6 @@
 //! Descriptors: what a rate limit service is asked about, as conditions and as keys.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
-mod support;
-
-use support::{Descriptor, Request, Surfaced};
+use crate::support::{Descriptor, Request, Surfaced};
 use tollgate_policy::{Answer, Policy, Surface};
 
 const DENIED: Answer = Answer::Refuse { status: 429 };

@@ -1,12 +1,9 @@
 //! Explanations agree with what is planned and decided.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
 
 use tollgate_core::Timestamp;
 use tollgate_policy::{Applicability, Plan, Policy, RuleResult, Surface};
 
-use support::{Request, get};
+use crate::support::{Request, get};
 
 const DOCUMENT: &str = r#"{"version": 1, "jwt": {"metadata": "m"}, "geo": {"country_header": "x-c", "asn_header": "x-a"},
     "exempt": [{"headers": {"x-free": "*"}}],

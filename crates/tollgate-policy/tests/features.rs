@@ -1,18 +1,9 @@
 //! Every feature of the policy document, each by what a client sees.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing
-)]
-
-mod support;
 
 use tollgate_core::Span;
 use tollgate_policy::{Answer, Failure, RuleResult, Surface};
 
-use support::{Request, Surfaced, get};
+use crate::support::{Request, Surfaced, get};
 
 const DENIED: Answer = Answer::Refuse { status: 429 };
 

@@ -1,12 +1,9 @@
 //! A key that is named by its values is the one that requests with these values are counted by.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
 
 use serde_json::{Value, json};
 use tollgate_policy::{NoKey, Plan, Policy, Problem, Surface};
 
-use support::{Request, get};
+use crate::support::{Request, get};
 
 const POLICY: &str = r#"{"version": 1,
     "jwt": {"keys": [{"kty": "oct", "alg": "HS256", "k": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}]},

@@ -1,12 +1,9 @@
 //! Descriptors that say how many hits they are, and the one quota that is told of several.
-#![allow(missing_docs, clippy::panic, clippy::unwrap_used)]
-
-mod support;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use support::Request;
+use crate::support::Request;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Entry, Facts, NearestQuota, Plan, Policy, Surface};
 

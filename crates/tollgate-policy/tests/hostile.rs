@@ -3,16 +3,6 @@
 //! Invariant: whatever is compiled ends with a policy or with problems; whatever a client sends is
 //! decided; whatever lies in the store admits no more than one full quota. No clock is read: a busy
 //! machine fails nobody.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::arithmetic_side_effects,
-    clippy::as_conversions,
-    clippy::indexing_slicing
-)]
-
-mod support;
 
 use std::fmt::Write;
 
@@ -21,7 +11,7 @@ use proptest::test_runner::FileFailurePersistence;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Plan, Policy, Surface};
 
-use support::{Request, Surfaced, get};
+use crate::support::{Request, Surfaced, get};
 
 /// Compiles a document for both surfaces; true when it is a policy.
 fn compile(document: &str) -> bool {

@@ -1,14 +1,11 @@
 //! Who the client is: the corpus of `tests/identity`, on the policy layer.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
 
 #[path = "../../../tests/identity/format.rs"]
 mod format;
-mod support;
-
 use std::net::IpAddr;
 
+use crate::support::{Request, Surfaced};
 use format::{Case, Group, corpus};
-use support::{Request, Surfaced};
 use tollgate_policy::{Answer, Surface};
 
 /// One client may send one request; whole addresses are clients.

@@ -1,18 +1,7 @@
 //! Values that an earlier version stored: nobody's count begins anew because the layout of its
 //! state did.
-#![allow(
-    missing_docs,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests"
-)]
 
-mod support;
-
-use support::*;
+use crate::support::*;
 use tollgate_core::{FULLY_USED, Span, Timestamp};
 use tollgate_policy::{Counts, KeyOperation, Plan, Policy, Surface, WireError, is_value};
 

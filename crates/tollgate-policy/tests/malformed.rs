@@ -3,13 +3,10 @@
 //!
 //! Invariant: such a request charges nothing, loads nothing, and no spelling of it takes a mark
 //! off.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
-
-mod support;
 
 use tollgate_policy::{Answer, Plan, Policy, RuleResult, Surface};
 
-use support::{Request, Surfaced, get};
+use crate::support::{Request, Surfaced, get};
 
 const BAD: Answer = Answer::Refuse { status: 400 };
 

@@ -1,13 +1,4 @@
 //! What an operator does to one key: described, reset, blocked until a time.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
-
-mod support;
 
 use proptest::prelude::*;
 use tollgate_core::{Span, Timestamp};
@@ -15,7 +6,7 @@ use tollgate_policy::{
     Answer, Counts, GivenKey, KeyOperation, KeyState, MAX_BLOCK, Plan, Policy, RuleResult, Surface,
 };
 
-use support::{get, seen};
+use crate::support::{get, seen};
 
 const POLICY: &str = r#"{"version": 1, "rules": [
     {"name": "each", "key": ["client_ip"], "quotas": [{"name": "hour", "limit": 5, "window": "1h", "algorithm": "sliding-log"}],

@@ -3,13 +3,10 @@
 //!
 //! Invariant: a rule counts every request that some kind of server takes to its path; an exemption
 //! lets off only what every kind takes to its own.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
 
 use tollgate_policy::{Answer, Plan, Policy, Surface};
 
-use support::{Surfaced, get};
+use crate::support::{Surfaced, get};
 
 /// A document with these fields, and with these of its only rule.
 fn document(fields: &str, rule: &str) -> String {

@@ -1,18 +1,9 @@
 //! The pipeline from document to answer, as a surface drives it, on an in-memory store.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing
-)]
-
-mod support;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Counts, Failure, Plan, Policy, RuleResult, Surface};
 
-use support::{Request, Surfaced, get, seen};
+use crate::support::{Request, Surfaced, get, seen};
 
 const PER_CLIENT: &str = r#"{"version": 1, "rules": [
     {"name": "api", "when": {"paths": ["/api/**"], "methods": ["GET", "POST"]}, "key": ["client_ip"],

@@ -1,5 +1,4 @@
 //! A plugin's configuration: a policy as before, or a policy and whom the plugin asks beside it.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use tollgate_core::Span;
 use tollgate_policy::{Plugin, Policy, PolicyFrom, Surface, fleet_secret, plugin_hash_key};

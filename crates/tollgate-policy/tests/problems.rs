@@ -1,5 +1,4 @@
 //! What is said about a wrong policy, to the letter.
-#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use tollgate_policy::{Policy, Surface};
 

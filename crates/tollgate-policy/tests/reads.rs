@@ -1,7 +1,4 @@
 //! What a policy says that it reads is what it reads, and all of it.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -11,7 +8,7 @@ use std::net::IpAddr;
 use serde_json::Value;
 use tollgate_policy::{Entry, Facts, KeyValue, Plan, Policy, Reader, Surface, schema};
 
-use support::{Request, get};
+use crate::support::{Request, get};
 
 /// Each key part of the document, and the fact that it reads.
 const KEY_PARTS: &[(&str, &str)] = &[

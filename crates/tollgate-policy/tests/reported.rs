@@ -1,10 +1,7 @@
 //! `"cost": "reported"`: a descriptor's hits were used already, and are recorded whatever is
 //! decided.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
-mod support;
-
-use support::{Request, Surfaced, seen};
+use crate::support::{Request, Surfaced, seen};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Counts, KeyOperation, Partition, Plan, Policy, Surface};
 

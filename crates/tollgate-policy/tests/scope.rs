@@ -1,11 +1,8 @@
 //! Whose count a rule's is: its own, a part of it, or the fleet's; and who goes on alone.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::arithmetic_side_effects)]
-
-mod support;
 
 use std::collections::BTreeSet;
 
-use support::{Surfaced, get};
+use crate::support::{Surfaced, get};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{
     Answer, Group, LeaseAsk, LeaseQuestion, Partition, Plan, Policy, RuleResult, Scope, Surface,

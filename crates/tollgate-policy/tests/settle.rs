@@ -1,19 +1,8 @@
 //! Costs that turn out otherwise: however they are settled, repeated, late, after a reset, under
 //! another policy, by a clock that stumbles, a count is left with no more than a limiter has that
 //! was charged the settled costs.
-#![allow(
-    missing_docs,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests"
-)]
 
-mod support;
-
-use support::*;
+use crate::support::*;
 use tollgate_core::{Limiter, Timestamp};
 use tollgate_policy::{
     Counts, KeyOperation, MAX_SETTLED, Plan, Policy, SETTLE_WITHIN, Settlement, Surface, WireError,

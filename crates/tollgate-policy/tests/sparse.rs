@@ -1,20 +1,9 @@
 //! Many rules that count by one key: a value has the records alone that something was charged to,
 //! and decides as if it had all of them.
-#![allow(
-    missing_docs,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests"
-)]
-
-mod support;
 
 use std::collections::BTreeMap;
 
-use support::*;
+use crate::support::*;
 use tollgate_core::Timestamp;
 use tollgate_policy::{Answer, Directory, Plan, Policy, Surface, is_value};
 

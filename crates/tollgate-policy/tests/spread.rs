@@ -2,18 +2,9 @@
 //!
 //! Invariant: a client that does so is never refused, and one that spreads gets (nearly) all of the
 //! rate. The fields are read with a structured-field parser that is not ours: see docs/fields.md.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing
-)]
 
-mod support;
-
+use crate::support::{Seen, Surfaced, get};
 use sfv::{BareItem, List, ListEntry, Parser};
-use support::{Seen, Surfaced, get};
 use tollgate_policy::Answer;
 
 /// No window begins here, nor a second.

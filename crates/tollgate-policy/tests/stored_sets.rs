@@ -1,14 +1,5 @@
 //! Quota sets by their parameters alone: golden bytes, which outlive every deployment, and what
 //! goes on of a client's state when its quota changes.
-#![allow(
-    missing_docs,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests"
-)]
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;

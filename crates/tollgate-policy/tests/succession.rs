@@ -1,22 +1,11 @@
 //! A policy that takes the place of another: what clients used goes on, in one store that both
 //! count in while connections are drained.
-#![allow(
-    missing_docs,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests"
-)]
-
-mod support;
 
 use std::collections::BTreeMap;
 
+use crate::support::*;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-use support::*;
 use tollgate_core::{FULLY_USED, Span, Timestamp};
 use tollgate_policy::{Answer, Directory, Plan, Policy, Registered, Surface, is_value};
 

@@ -1,18 +1,9 @@
 //! Tenants' entries: how they are read, whose they are, and that they decide as a tier would.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use support::{Random, Request, Seen, get, seen};
+use crate::support::{Random, Request, Seen, get, seen};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{
     Answer, MAX_TENANT_ENTRY, MAX_TENANT_ID, NoKey, Partition, Plan, Policy, Surface, Tenant,

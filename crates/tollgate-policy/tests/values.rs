@@ -4,13 +4,10 @@
 //! Invariant: with limit 1, of all the spellings that an origin takes for one credential exactly
 //! one request is admitted; a request whose values differ is refused with 400, unless the policy
 //! says which is meant.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
-
-mod support;
 
 use tollgate_policy::{Answer, Surface};
 
-use support::{Request, Surfaced, get};
+use crate::support::{Request, Surfaced, get};
 
 const PASS: Answer = Answer::Pass;
 const DENIED: Answer = Answer::Refuse { status: 429 };

@@ -1,14 +1,11 @@
 //! What waiting needs of plans: decided again as they came, small while they are kept, turned away
 //! without `on_failure`.
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
-
-mod support;
 
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Limits, Pace};
 use tollgate_policy::{Answer, Plan, Policy, RuleResult, Surface};
 
-use support::{Request, get};
+use crate::support::{Request, get};
 
 const TURN: &str = r#"{"version": 1, "rules": [
     {"name": "turn", "key": [{"header": "x-key"}], "action": {"delay": {"max": "10s"}},

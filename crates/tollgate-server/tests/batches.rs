@@ -1,5 +1,4 @@
 //! Several requests in one body: how many keys they may be counted under together.
-#![allow(missing_docs, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::sync::Arc;
 

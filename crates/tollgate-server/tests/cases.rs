@@ -3,15 +3,6 @@
 //!
 //! Left out: cases whose clock goes back, which this server's cannot, and policies that hold places
 //! until the response, which it refuses.
-#![allow(
-    missing_docs,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,5 @@
 //! `POST /lease` on a server with counts in memory, in virtual time: one count with `/check`, what
 //! is leased when, and several keys of one request.
-#![allow(
-    missing_docs,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "tests"
-)]
 
 use std::sync::Arc;
 use std::time::Duration;

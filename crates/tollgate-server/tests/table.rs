@@ -1,5 +1,4 @@
 //! The table in memory: exact under concurrency, and bounded.
-#![allow(missing_docs, clippy::expect_used, clippy::arithmetic_side_effects, reason = "tests")]
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};

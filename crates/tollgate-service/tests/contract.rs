@@ -1,16 +1,6 @@
 //! The admin API over HTTP: every answer to whoever asks wrongly, and that nothing came of it.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tollgate_service::{Answer, Tokens};
 
 /// Status and kind of problem.

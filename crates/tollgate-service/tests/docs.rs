@@ -2,19 +2,10 @@
 //!
 //! Invariant: a command is read as a shell would and asked of the contract itself;
 //! `TOLLGATE_BLESS=1` writes the answers anew.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
-
-mod common;
 
 use std::{env, fs};
 
-use common::*;
+use crate::common::*;
 use tollgate_service::MemoryLimits;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin.md");

@@ -1,16 +1,6 @@
 //! Tenants, keys and metrics over HTTP; and that every answer that is documented can be had.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 use tollgate_core::Timestamp;
 use tollgate_policy::{Counts, DescribedRequest, KeyOperation, KeyState, Plan, Policy, Surface};

@@ -1,5 +1,4 @@
 //! What an operator does to one key, against a real count.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::pin::pin;
 use std::sync::Arc;

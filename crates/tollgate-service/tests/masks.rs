@@ -1,16 +1,6 @@
 //! The keys of tokens: nothing of them leaves, however they are written, and none is lost.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tollgate_service::{Answer, MemoryLimits};

@@ -1,17 +1,7 @@
 //! The policy over HTTP: what is put in force, what is said about it, and what stands in the
 //! history.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::{Value, json};
 use tollgate_service::{Answer, MemoryLimits};
 

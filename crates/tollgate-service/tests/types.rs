@@ -2,14 +2,6 @@
 //!
 //! Invariant: what stands between the marks of `index.d.ts` is made from the schemas;
 //! `TOLLGATE_BLESS=1` writes it anew. A word of JSON Schema that is not translated fails.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects
-)]
 
 use std::fmt::Write;
 use std::{env, fs};

@@ -1,14 +1,6 @@
 //! The corpus of `tests/fuzz`, replayed without a fuzzer: what once broke a law stays mended.
 //!
 //! The target's body is the fuzzer's own; `tests/fuzz/README.md` says how a file gets here.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::arithmetic_side_effects,
-    clippy::expect_used,
-    clippy::unwrap_used
-)]
 
 #[path = "../../../tests/fuzz/src/traffic.rs"]
 mod traffic;

@@ -1,12 +1,5 @@
 //! docs/traffic.md: every document in it is read and sends requests, and every table of it names
 //! what there is.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::arithmetic_side_effects
-)]
 
 use std::sync::Arc;
 

@@ -1,14 +1,6 @@
 //! Laws of runs, on random policies, traffic and servers: numbers add up, the same seed gives the
 //! same table however it is stepped through, the exact twin agrees with what is exact, and no key
 //! gets through more than its algorithm's bound.
-#![cfg(not(target_arch = "wasm32"))]
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::arithmetic_side_effects
-)]
 
 use std::sync::Arc;
 

@@ -1,13 +1,5 @@
 //! Runs: what a table says of known traffic, and that its numbers add up.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing
-)]
-
 use std::sync::Arc;
 
 use tollgate_policy::{Policy, Surface};

@@ -1,15 +1,5 @@
 //! Entries of tenants: a node decides with them as a surface does whose counts are apart, request
 //! by request.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "tests"
-)]
-#![cfg(not(target_arch = "wasm32"))]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,13 +1,5 @@
 //! Made-up traffic: when requests come, who sends them, what is refused of a document.
 
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing
-)]
-
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::Facts;
 use tollgate_sim::{Request, Requests, START, Told, Traffic};

@@ -27,7 +27,7 @@ const FOLDER: &str = "tests/fuzz";
 /// machine tries the same ones. They are the same because nothing chooses them but the seed and
 /// what they reach: compared values are not taken up, because addresses are among them, nor what
 /// the run has written itself, because that is read again by the clock.
-const BRIEF: [&str; 5] = ["-seed=1", "-runs=50000", "-timeout=600", "-use_cmp=0", "-reload=0"];
+const BRIEF: [&str; 5] = ["-seed=1", "-runs=20000", "-timeout=600", "-use_cmp=0", "-reload=0"];
 /// The property tests, as if they were a target.
 const LAWS: &str = "laws";
 const FIX: &str = "correct tests/fuzz, or what it calls";
@@ -210,7 +210,7 @@ fn again(target: &str) -> String {
     };
     format!(
         "copy the file that was written to {FOLDER}/corpus/{target}/ and run \
-         `cargo test -p tollgate-{package} --test corpora`; see {FOLDER}/README.md"
+         `cargo test -p tollgate-{package} --test all corpora::`; see {FOLDER}/README.md"
     )
 }
 

@@ -3,7 +3,6 @@
 //! A session is text in which a line that begins with `$ ` is a command, followed by what it
 //! prints: standard output, then standard error, then `exit code N` unless that is 0. With
 //! `TOLLGATE_BLESS=1` the files are rewritten with what is printed instead of compared.
-#![allow(dead_code, clippy::arithmetic_side_effects, clippy::panic)] // each test file uses its part
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

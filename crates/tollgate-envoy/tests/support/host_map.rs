@@ -1,7 +1,6 @@
 //! The host's map as proxy-wasm-cpp-host has it: all writes of a process are numbered one after the
 //! other, 0 writes whatever stands there, and an absent name takes any number. And as other hosts
 //! may have it, because the specification leaves the numbers to them.
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test binary uses a part")]
 
 use std::collections::HashMap;
 

@@ -1,5 +1,4 @@
 //! What the tests of the pipeline share: a request as a test writes it, and a surface on a map.
-#![allow(dead_code)] // each test file uses its part
 
 mod random;
 
@@ -10,7 +9,6 @@ use std::net::IpAddr;
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{Answer, Entry, Facts, Partition, Plan, Policy, Surface};
 
-#[allow(unused_imports)] // the same
 pub use random::Random;
 
 /// A request as a test writes it.

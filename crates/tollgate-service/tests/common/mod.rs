@@ -1,7 +1,6 @@
 //! A service on a store in memory, asked as over HTTP.
 //!
 //! Invariant: nothing here decides; it loops as every surface does.
-#![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod open_api;
 

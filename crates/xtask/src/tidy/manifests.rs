@@ -197,6 +197,33 @@ pub fn unused(packages: &[Package], files: &[(&str, &str)]) -> Vec<Finding> {
     findings
 }
 
+/// Files of tests that no program names, and that would never run: where cargo does not look for
+/// tests itself, each is a target of the manifest or a module of a file beside it.
+pub fn forgotten_tests(files: &[(&str, &str)]) -> Vec<Finding> {
+    let manifests = files.iter().filter(|(path, _)| path.ends_with("Cargo.toml"));
+    let mut findings = Vec::new();
+    for (manifest, text) in manifests.filter(|(_, text)| text.contains("[[test]]")) {
+        let package = manifest.trim_end_matches("Cargo.toml");
+        let folders = ["tests/", "e2e/"].map(|folder| format!("{package}{folder}"));
+        let beside = |path: &str| {
+            let (folder, file) = path.rsplit_once('/')?;
+            let is_of = folders.iter().any(|of| of.trim_end_matches('/') == folder);
+            is_of.then(|| file.strip_suffix(".rs")).flatten().map(str::to_owned)
+        };
+        let programs: Vec<_> =
+            files.iter().filter_map(|(path, text)| Some((*path, beside(path)?, *text))).collect();
+        for (path, name, _) in &programs {
+            let line = format!("mod {name};");
+            let is_module = programs.iter().any(|(_, _, text)| text.lines().any(|it| it == line));
+            if !is_module && !text.contains(&format!("name = \"{name}\"")) {
+                let message = format!("no program has these tests: add `{line}` to the one beside");
+                findings.push(Finding::new(path, 1, message));
+            }
+        }
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,5 +300,20 @@ mod tests {
         let elsewhere = [("crates/ab/src/lib.rs", using[0].1), ("crates/a/README.md", using[0].1)];
         let found = unused(&packages, &elsewhere);
         assert!(found.len() == 1 && found[0].message.contains("no file of a names tollgate_core"));
+    }
+
+    #[test]
+    fn tests_that_no_program_names_are_found() {
+        let files = [
+            ("crates/a/Cargo.toml", "[[test]]\nname = \"all\"\n"),
+            ("crates/a/tests/all.rs", "//! All.\n\nmod named;\n"),
+            ("crates/a/tests/named.rs", ""),
+            ("crates/a/tests/forgotten.rs", ""),
+            ("crates/a/tests/named/part.rs", ""),
+            ("crates/b/tests/found_by_cargo.rs", ""),
+        ];
+        let found = forgotten_tests(&files);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].file, "crates/a/tests/forgotten.rs");
     }
 }

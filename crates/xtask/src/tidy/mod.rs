@@ -52,6 +52,7 @@ pub fn tidy(workspace: &Workspace) -> Result<()> {
     let packages = metadata::packages(workspace)?;
     findings.extend(manifests::edges(&packages));
     findings.extend(manifests::unused(&packages, &files));
+    findings.extend(manifests::forgotten_tests(&files));
     findings.extend(pins::in_files(&files));
     findings.extend(imports(&packages, &files));
     for finding in &findings {

@@ -334,7 +334,7 @@ fn compare(table: &str) {
 /// Nodes as they are shipped, on a network that is as bad as networks are.
 #[test]
 fn nobody_spends_too_much_on_a_bad_network() {
-    let seeds = if cfg!(debug_assertions) { 15 } else { 2_000 };
+    let seeds = if cfg!(debug_assertions) { 40 } else { 2_000 };
     assert_eq!(troubled(seeds), None);
     activate(Some(Mutation::TakesAgain));
     let found = troubled(seeds);

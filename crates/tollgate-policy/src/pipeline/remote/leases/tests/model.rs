@@ -6,7 +6,8 @@
 //! jumps ahead with the clock, and is within the documented bound of every window. Every charge
 //! fits, what is left never falls by time alone, and what is out grows by leases alone.
 //!
-//! Schedules: 4,000 in a debug build, 1,000,000 when it is optimised; `TOLLGATE_SCHEDULES` says
+//! Schedules: 20,000 in a debug build, which `cargo xtask test` runs; 1,000,000 when optimised
+//! (`cargo test --profile release-test -p tollgate-policy --lib leases`); `TOLLGATE_SCHEDULES` says
 //! another number. Each mutation of the accounting must break the laws in some schedule.
 
 use alloc::format;
@@ -25,7 +26,7 @@ use super::random::Random;
 use super::{Set, direct, read, std, with_leases};
 use crate::pipeline::remote::counts::Counts;
 
-const SCHEDULES: u64 = if cfg!(debug_assertions) { 4_000 } else { 1_000_000 };
+const SCHEDULES: u64 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
 /// Schedules in which a mutation must be found.
 const MUTATED: u64 = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
 const SECOND: u64 = 1_000_000_000;

@@ -1,8 +1,8 @@
 //! Shards as they are shipped, in bytes, against the key's object: random schedules of requests,
 //! messages that are lost, late and doubled, memories that begin anew, and clocks that are wrong.
 //!
-//! What was admitted, by whomever and when, must be what one limiter admits. Schedules: 300 in a
-//! debug build, 400,000 when it is optimised; `TOLLGATE_SCHEDULES` says another number.
+//! What was admitted, by whomever and when, must be what one limiter admits. Schedules: 3,000 in
+//! a debug build, 400,000 when it is optimised; `TOLLGATE_SCHEDULES` says another number.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use super::{Set, direct, std};
 use crate::pipeline::remote::counts::Counts;
 use crate::pipeline::remote::wire::{DECIDED, HELD, NEWER};
 
-const SCHEDULES: u64 = if cfg!(debug_assertions) { 300 } else { 400_000 };
+const SCHEDULES: u64 = if cfg!(debug_assertions) { 3_000 } else { 400_000 };
 const MUTATED: u64 = if cfg!(debug_assertions) { 3_000 } else { 20_000 };
 const SECOND: u64 = 1_000_000_000;
 const START: u64 = 1_780_000_000 * SECOND;

@@ -1,0 +1,17 @@
+//! One program, so that it is built and linked once; who needs a process or a target of its own
+//! stands beside it.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests may panic, and overflow"
+)]
+
+mod corpora;
+mod documents;
+mod lines;

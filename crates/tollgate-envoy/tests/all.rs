@@ -1,0 +1,28 @@
+//! One program, so that it is built and linked once; who needs a process or a target of its own
+//! stands beside it.
+#![allow(
+    missing_docs,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::type_complexity,
+    clippy::unwrap_used,
+    reason = "tests may panic, and overflow"
+)]
+
+mod clock;
+mod crowd;
+mod denials;
+mod follow;
+mod growth;
+mod guesses;
+mod herd;
+mod hostile;
+mod layout;
+mod leases;
+mod numbering;
+mod refunds;
+mod succession;
+mod support;

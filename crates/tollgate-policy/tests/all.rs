@@ -1,0 +1,49 @@
+//! One program, so that it is built and linked once; who needs a process or a target of its own
+//! stands beside it.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests may panic, and overflow"
+)]
+
+mod authority;
+mod backing;
+mod bad;
+mod beside;
+mod charging;
+mod corpora;
+mod counts;
+mod denials;
+mod descriptors;
+mod explain;
+mod features;
+mod given_key;
+mod hits;
+mod hostile;
+mod identity;
+mod layout;
+mod malformed;
+mod operate;
+mod paths;
+mod pipeline;
+mod places;
+mod plugin;
+mod problems;
+mod reads;
+mod reported;
+mod scope;
+mod settle;
+mod sparse;
+mod spread;
+mod stored_sets;
+mod succession;
+mod support;
+mod tenants;
+mod values;
+mod waiting;
