@@ -103,9 +103,9 @@ fn flood(worker: &Workerd, keys: usize, each: usize) -> usize {
 #[test]
 fn of_a_flood_few_requests_reach_an_object() {
     for (algorithm, limit, window, keys, each) in [
-        ("gcra", 20, "1s", 1, 32_000),
-        ("fixed-window", 20, "1s", 1, 32_000),
-        ("fixed-window", 1, "366d", 1_000, 64),
+        ("gcra", 20, "1s", 1, 12_800),
+        ("fixed-window", 20, "1s", 1, 12_800),
+        ("fixed-window", 1, "366d", 1_000, 32),
     ] {
         let quota = json!([{"limit": limit, "window": window, "algorithm": algorithm}]);
         let worker =
@@ -336,7 +336,7 @@ fn start_operated(rules: Value) -> Workerd {
 #[test]
 fn of_a_slow_flood_few_requests_reach_an_object_where_an_operator_may_reset() {
     const KEYS: usize = 1_000;
-    const EACH: u64 = 30;
+    const EACH: u64 = 15;
     let worker = start_operated(
         json!([{"name": "each", "key": [{"header": "x-key"}], "quotas": quota("hour", 1, "1h")}]),
     );
