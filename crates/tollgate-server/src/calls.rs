@@ -155,9 +155,13 @@ async fn answer(
         may_call(http, peer, &head.headers)?;
     }
     let most = if method.is_public() { MAX_STRANGERS_MESSAGE } else { MAX_MESSAGE };
-    let time = http.limits.body_timeout;
-    let time = if method.is_public() { time.min(STRANGERS_TIME) } else { time };
-    let read = http.read_within(body, most.saturating_add(frame::PREFIX), time).await;
+    let most_bytes = most.saturating_add(frame::PREFIX);
+    let read = if method.is_public() {
+        let time = http.limits.body_timeout.min(STRANGERS_TIME);
+        http.read_of_stranger(body, most_bytes, time).await
+    } else {
+        http.read(body, most_bytes).await
+    };
     let body = read.map_err(|why| match why {
         NoBody::TooLong => {
             let message = format!("a message has at most {most} bytes");
@@ -165,6 +169,7 @@ async fn answer(
         }
         NoBody::Broken => Status::new(Code::InvalidArgument, "the message is broken off"),
         NoBody::Late => Status::new(Code::DeadlineExceeded, "the message did not come in time"),
+        NoBody::Overloaded => grpc::overloaded(),
     })?;
     let message = frame::message(&body)?;
     match method {

@@ -1,7 +1,8 @@
 //! Requests and answers: which path is what, who may ask, and how long a body may be and take.
 //!
 //! Invariant: every request gets an answer. What anybody may make grow is bounded: requests under
-//! way, heads, bodies and the time they take. A caller of `/check` says whose request it is, so
+//! way, heads, bodies and the time they take. Whoever sends bodies slowly keeps out others like him,
+//! and no whole request. A caller of `/check` says whose request it is, so
 //! only who has the token or a listed certificate may ask, or where neither is wanted, who comes
 //! from a listed network.
 
@@ -10,6 +11,7 @@ mod page;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -45,6 +47,10 @@ const LEASE_PATH: &str = "/lease";
 const MAX_STRANGERS: usize = 256;
 const MAX_STRANGERS_OF_ONE: usize = 32;
 
+/// A body that is not whole after this time takes a place of those that are unfinished, which are
+/// half of `max_requests`.
+const UNFINISHED_AFTER: Duration = Duration::from_millis(100);
+
 /// What answers requests.
 #[derive(Debug)]
 pub struct Http {
@@ -63,6 +69,8 @@ pub struct Http {
     /// What `/ready` needs in addition to a server that is not ending.
     pub readiness: Readiness,
     under_way: Semaphore,
+    /// Places of those whose bodies are unfinished.
+    unfinished: Semaphore,
     /// Places of those who need no token.
     strangers: Semaphore,
     addresses: Arc<Addresses>,
@@ -85,6 +93,7 @@ impl Http {
         page: Page,
     ) -> Self {
         let under_way = Semaphore::new(limits.requests.min(Semaphore::MAX_PERMITS));
+        let unfinished = Semaphore::new(under_way.available_permits().div_ceil(2));
         let (watchers, strangers) = (Watchers::default(), Semaphore::new(MAX_STRANGERS));
         let addresses = Arc::new(Addresses::new(MAX_STRANGERS_OF_ONE));
         Self {
@@ -96,6 +105,7 @@ impl Http {
             watchers,
             readiness: Readiness::Always,
             under_way,
+            unfinished,
             strangers,
             addresses,
         }
@@ -254,32 +264,51 @@ impl Http {
 
     /// The body, of at most so many bytes, within the time that it may take.
     pub(crate) async fn read(&self, body: Incoming, most: usize) -> Result<Vec<u8>, NoBody> {
-        self.read_within(body, most, self.limits.body_timeout).await
+        self.read_within(body, most, self.limits.body_timeout, Some(&self.unfinished)).await
     }
 
-    /// The same, in so much time.
+    /// The same in so much time, of whoever [has a place](Self::admit_stranger) among strangers.
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub(crate) async fn read_within(
+    pub(crate) async fn read_of_stranger(
         &self,
         body: Incoming,
         most: usize,
         time: Duration,
     ) -> Result<Vec<u8>, NoBody> {
+        self.read_within(body, most, time, None).await
+    }
+
+    async fn read_within(
+        &self,
+        body: Incoming,
+        most: usize,
+        time: Duration,
+        places: Option<&Semaphore>,
+    ) -> Result<Vec<u8>, NoBody> {
         let most_bytes = u64::try_from(most).unwrap_or(u64::MAX);
         if body.size_hint().lower() > most_bytes {
             return Err(NoBody::TooLong);
         }
-        let read = Limited::new(body, most).collect();
-        match tokio::time::timeout(time, read).await {
-            Ok(Ok(body)) => Ok(body.to_bytes().into()),
-            Ok(Err(why)) if why.is::<LengthLimitError>() => Err(NoBody::TooLong),
-            Ok(Err(_)) => Err(NoBody::Broken),
+        let mut read = pin!(Limited::new(body, most).collect());
+        let soon = time.min(UNFINISHED_AFTER);
+        let read = match tokio::time::timeout(soon, &mut read).await {
+            Ok(read) => read,
             Err(_) => {
-                self.gate.traffic.timed_out.fetch_add(1, Ordering::Relaxed);
-                Err(NoBody::Late)
+                let place = places.map(|places| self.admit_to(places, || Some(None)));
+                let _place = place.map(|place| place.ok_or(NoBody::Overloaded)).transpose()?;
+                let rest = tokio::time::timeout(time.saturating_sub(soon), read).await;
+                rest.map_err(|_| {
+                    self.gate.traffic.timed_out.fetch_add(1, Ordering::Relaxed);
+                    NoBody::Late
+                })?
             }
+        };
+        match read {
+            Ok(body) => Ok(body.to_bytes().into()),
+            Err(why) if why.is::<LengthLimitError>() => Err(NoBody::TooLong),
+            Err(_) => Err(NoBody::Broken),
         }
     }
 
@@ -317,6 +346,8 @@ pub(crate) enum NoBody {
     TooLong,
     Broken,
     Late,
+    /// Too many bodies are unfinished.
+    Overloaded,
 }
 
 impl NoBody {
@@ -327,6 +358,7 @@ impl NoBody {
                 Answer::problem(400, "Bad Request", "the body is broken off or malformed")
             }
             Self::Late => Answer::problem(408, "Request Timeout", "the body did not come in time"),
+            Self::Overloaded => check::overloaded(),
         };
         answer.with("connection", "close")
     }
