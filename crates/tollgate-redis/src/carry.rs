@@ -1,8 +1,10 @@
 //! Carrying one call to its node and back.
 //!
 //! Invariant: at most once. Where nothing was sent the reply says so; where something may have been
-//! and nothing came back, it says that nobody knows.
+//! and nothing came back, it says that nobody knows. A reply counts for the commit whose number it
+//! says, whatever is between: by a connection that is out of step nothing more is sent.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -10,9 +12,12 @@ use tollgate_commit::{Call, Fault, Name, Reply, SCRIPT, What, Write};
 
 use crate::node::{Node, Ready};
 use crate::replicas::Replicas;
-use crate::reply::{Heard, of_commit, of_error, of_read};
+use crate::reply::{Heard, of_call, of_commit, of_error, of_read};
 use crate::resp::{Value, command};
 use crate::topology::Topology;
+
+/// What commits are numbered by, over all connections.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// How calls are carried.
 #[derive(Debug)]
@@ -143,7 +148,8 @@ async fn once(
             1
         }
     };
-    encode(&ready, call, key, &mut bytes);
+    let commit = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    encode(&ready, (call, commit), key, &mut bytes);
     if let Some(replicas) = went.replicas.filter(|_| writes(call)) {
         let number = node.number_of(&ready);
         let lent = node.lend(&ready).await?;
@@ -151,13 +157,16 @@ async fn once(
             // It came to have keys of another one meanwhile.
             return Ok(Heard::Reply(Reply::Elsewhere { lane: call.lane }));
         }
-        return lent.commit((bytes, before), replicas, &mut went.is_sent).await;
+        return lent.commit((bytes, before, commit), replicas, &mut went.is_sent).await;
     }
     let reply = ready.connection.send(bytes, before).ok_or(Fault::Unreachable)?;
     went.is_sent = true;
     let value = reply.await.unwrap_or(Err(Fault::Cut))?;
     Ok(match call.what {
-        What::Commit { .. } => of_commit(&value),
+        What::Commit { .. } => {
+            let value = of_call(value, commit).inspect_err(|_| ready.connection.cut())?;
+            of_commit(&value)
+        }
         What::Read => of_read(value),
     })
 }
@@ -167,7 +176,7 @@ const fn writes(call: &Call) -> bool {
     matches!(&call.what, What::Commit { write: Write::Put { .. } | Write::Delete, .. })
 }
 
-fn encode(ready: &Ready, call: &Call, key: &[u8], out: &mut Vec<u8>) {
+fn encode(ready: &Ready, (call, number): (&Call, u64), key: &[u8], out: &mut Vec<u8>) {
     let What::Commit { expected, write, decided_at_ms, tolerance_ms, has_script } = &call.what
     else {
         return command(&[b"GET", key], out);
@@ -182,5 +191,72 @@ fn encode(ready: &Ready, call: &Call, key: &[u8], out: &mut Vec<u8>) {
     let (at, tolerance) = (decided_at_ms.to_string(), tolerance_ms.to_string());
     let expected = expected.as_deref().unwrap_or_default();
     let (life, at, tolerance) = (life.as_bytes(), at.as_bytes(), tolerance.as_bytes());
-    command(&[eval, script, b"1", key, expected, new, life, at, tolerance], out);
+    let number = number.to_string();
+    let number = number.as_bytes();
+    command(&[eval, script, b"1", key, expected, new, life, at, tolerance, number], out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Address;
+    use crate::resp;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// Something between that gives each reply to a commit twice, once two have come.
+    async fn repeating(listener: TcpListener) {
+        loop {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let (mut unread, mut numbers) = (Vec::new(), Vec::new());
+            while stream.read_buf(&mut unread).await.is_ok_and(|len| len > 0) {
+                while let Ok(Some((value, len))) = resp::read(&unread) {
+                    unread.drain(..len);
+                    let words = value.parts().expect("a command");
+                    if words.first().and_then(Value::bytes) == Some(b"SCRIPT") {
+                        let loaded = format!("$40\r\n{}\r\n", "a".repeat(40));
+                        stream.write_all(loaded.as_bytes()).await.expect("sent");
+                    } else {
+                        numbers.push(words.last().and_then(Value::number).expect("a number"));
+                    }
+                }
+                if let [_, _] = *numbers {
+                    let reply =
+                        |number: u64| format!("*4\r\n:0\r\n:1780000000\r\n:0\r\n:{number}\r\n");
+                    let twice = numbers.drain(..).map(|number| reply(number).repeat(2));
+                    let twice: String = twice.collect();
+                    stream.write_all(twice.as_bytes()).await.ok();
+                }
+            }
+        }
+    }
+
+    // Guards: the reply to one commit that is taken for the reply to the next, which was not done:
+    // 29 of 400 keys got a unit too many.
+    #[tokio::test]
+    async fn a_reply_is_of_the_commit_that_it_names() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = format!("redis://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(repeating(listener));
+        let timeout = Duration::from_secs(30);
+        let address = Address::parse(&address).expect("an address");
+        let topology = Topology::new(address, None, timeout);
+        let carrier = Carrier { topology, prefix: String::new(), timeout, replicas: None };
+        let what = What::Commit {
+            expected: None,
+            write: Write::Keep,
+            decided_at_ms: 0,
+            tolerance_ms: 0,
+            has_script: false,
+        };
+        let mut call = Call { id: 1, lane: 0, connection: 0, name: Name::new([7; 32]), what };
+        let (_, connection) = carrier.carry(&call).await;
+        call.connection = connection.expect("a node");
+        let ((first, _), (second, _)) = tokio::join!(carrier.carry(&call), carrier.carry(&call));
+        assert!(matches!(first, Reply::Done { .. }), "{first:?}");
+        assert_eq!(second, Reply::Unknown(Fault::Nonsense));
+        let (reply, other) = carrier.carry(&call).await;
+        assert_eq!(reply, Reply::Elsewhere { lane: 0 }, "by another connection");
+        assert_ne!(other, connection);
+    }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tollgate_commit::Fault;
 
@@ -32,6 +33,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for S {}
 #[derive(Debug)]
 pub(crate) struct Connection {
     commands: mpsc::UnboundedSender<Sent>,
+    task: AbortHandle,
 }
 
 #[derive(Debug)]
@@ -51,12 +53,17 @@ struct Pending {
 impl Connection {
     pub(crate) fn new(stream: impl Stream, stall: Duration) -> Self {
         let (commands, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(run(stream, receiver, stall));
-        Self { commands }
+        let task = tokio::spawn(run(stream, receiver, stall)).abort_handle();
+        Self { commands, task }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.commands.is_closed()
+    }
+
+    /// Ends it: of what was sent and not answered nobody knows anything.
+    pub(crate) fn cut(&self) {
+        self.task.abort();
     }
 
     /// Sends commands; the last of their replies is waited for, which `before` others precede.

@@ -14,7 +14,7 @@ use tollgate_commit::{Fault, Reply};
 use tollgate_core::Span;
 
 use crate::connection::Connection;
-use crate::reply::{Heard, of_commit, of_error};
+use crate::reply::{Heard, of_call, of_commit, of_error};
 use crate::resp::{Value, command};
 
 /// So many to a node at the most. The committers together send no more commits than that at a time
@@ -123,18 +123,19 @@ impl Pool {
 }
 
 impl Lent<'_> {
-    /// Sends a commit, of which `before` other replies come first, and what waits for replicas.
+    /// Sends the commit of this number, before whose reply `before` others come, and what waits
+    /// for replicas.
     /// `is_sent` becomes true when it may have gone.
     pub(crate) async fn commit(
         self,
-        (bytes, before): (Vec<u8>, u8),
+        (bytes, before, number): (Vec<u8>, u8, u64),
         replicas: Replicas,
         is_sent: &mut bool,
     ) -> Result<Heard, Fault> {
         let commit = self.connection.send(bytes, before).ok_or(Fault::Unreachable)?;
         *is_sent = true;
         let waited = self.connection.send(replicas.wait(), 0);
-        let commit = commit.await.unwrap_or(Err(Fault::Cut))?;
+        let commit = of_call(commit.await.unwrap_or(Err(Fault::Cut))?, number)?;
         let since = Instant::now();
         let waited = waited.ok_or(Fault::Cut)?.await.unwrap_or(Err(Fault::Cut))?;
         let heard = replicas.heard(&commit, waited, since.elapsed());

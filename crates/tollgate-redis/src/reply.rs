@@ -21,7 +21,18 @@ pub enum Heard {
     Ask(String),
 }
 
-/// What a reply to the script means.
+/// A reply to the script without the number of its call, which must be this one. An error has none.
+///
+/// # Errors
+/// It answers another call: what comes by this connection is no longer in step with what was sent,
+/// because something between repeats, drops or reorders replies.
+pub fn of_call(value: Value, number: u64) -> Result<Value, Fault> {
+    let Value::Array(Some(mut parts)) = value else { return Ok(value) };
+    let said = parts.pop().and_then(|last| last.number());
+    if said == Some(number) { Ok(Value::Array(Some(parts))) } else { Err(Fault::Nonsense) }
+}
+
+/// What a reply to the script means, [without its number](of_call).
 #[must_use]
 pub fn of_commit(value: &Value) -> Heard {
     match value {

@@ -225,7 +225,8 @@ mod tests {
             let mut reply = match &*words[0] {
                 b"SCRIPT" => format!("$40\r\n{}\r\n", "a".repeat(40)).into_bytes(),
                 _ => {
-                    let [key, expected, new, life, at] = [3, 4, 5, 6, 7].map(|i| words[i].clone());
+                    let [key, expected, new, life, at, number] =
+                        [3, 4, 5, 6, 7, 9].map(|i| words[i].clone());
                     let stands: Vec<u8> = values.get(&key).cloned().unwrap_or_default();
                     let at: u64 = String::from_utf8(at).unwrap().parse().unwrap();
                     let what = match (at == 0, stands == expected) {
@@ -240,7 +241,7 @@ mod tests {
                         _ => _ = values.insert(key, new),
                     }
                     let seconds = NOW_MS / 1_000;
-                    let count = if what == 0 { 3 } else { 4 };
+                    let count = if what == 0 { 4 } else { 5 };
                     let mut reply =
                         format!("*{count}\r\n:{what}\r\n$10\r\n{seconds}\r\n$1\r\n0\r\n")
                             .into_bytes();
@@ -248,6 +249,8 @@ mod tests {
                         reply.extend(format!("${}\r\n", stands.len()).bytes());
                         reply.extend([&stands[..], b"\r\n"].concat());
                     }
+                    reply.extend(format!("${}\r\n", number.len()).bytes());
+                    reply.extend([&number[..], b"\r\n"].concat());
                     reply
                 }
             };

@@ -1,10 +1,10 @@
 //! Requests and answers: which path is what, who may ask, and how long a body may be and take.
 //!
 //! Invariant: every request gets an answer. What anybody may make grow is bounded: requests under
-//! way, heads, bodies and the time they take. Whoever sends bodies slowly keeps out others like him,
-//! and no whole request. A caller of `/check` says whose request it is, so
-//! only who has the token or a listed certificate may ask, or where neither is wanted, who comes
-//! from a listed network.
+//! way, heads, bodies and the time they take. Whoever sends bodies slowly keeps out others like
+//! him, and no whole request. A caller of `/check` says whose request it is, so only who has the
+//! token or a listed certificate may ask, or where neither is wanted, who comes from a listed
+//! network.
 
 mod callers;
 mod page;
