@@ -92,7 +92,7 @@ impl Log {
         if name == b"PSYNC" {
             waiting.is_raw.store(true, Ordering::Relaxed);
         }
-        let [_, _, b"1", key, expected, new, life, at, _] = parts[..] else {
+        let [_, _, b"1", key, expected, new, life, at, _tolerance, _number] = parts[..] else {
             waiting.push(None);
             return None;
         };
