@@ -206,9 +206,9 @@ fn all_but(left: usize, held: &mut [(TcpStream, Vec<u8>)]) {
     }
 }
 
-// Guards: whoever sends bodies slowly and takes every place, so that nobody else is answered. Half
-// of the places are for unfinished bodies; those beyond get 503, counted, and whole requests are
-// served meanwhile.
+// Guards: clients that send bodies slowly and take every place, so that all others get 503. Half of
+// the places are for unfinished bodies; more of them get 503, counted, and whole requests are
+// served.
 #[test]
 fn slow_bodies_leave_room_for_whole_requests() {
     const LIMIT: usize = 8;

@@ -3,7 +3,7 @@
 -- milliseconds, 0 to delete the key, -1 to keep what is there; the time it was decided at in
 -- milliseconds; by how much the clock may differ from that; the number of this call.
 -- Reply: 0 done, 1 other bytes stand there, 2 the times differ; seconds; microseconds; the bytes
--- unless it is done; the number, so that nobody takes it for the reply to another call.
+-- unless it is done; the number, so that it cannot be taken for the reply to another call.
 local time = redis.call('TIME')
 local stands = redis.call('GET', KEYS[1]) or ''
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,5 +1,5 @@
-//! One program, so that it is built and linked once; who needs a process or a target of its own
-//! stands beside it.
+//! The integration tests of this crate as one program, which is compiled and linked once. Tests
+//! that need their own process or target are separate programs.
 #![cfg(not(target_arch = "wasm32"))]
 #![allow(
     clippy::arithmetic_side_effects,

@@ -1,8 +1,8 @@
 //! Carrying one call to its node and back.
 //!
 //! Invariant: at most once. Where nothing was sent the reply says so; where something may have been
-//! and nothing came back, it says that nobody knows. A reply counts for the commit whose number it
-//! says, whatever is between: by a connection that is out of step nothing more is sent.
+//! and nothing came back, it says that nobody knows. A reply counts only for the commit whose
+//! number it contains. A connection whose replies are out of step is closed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::reply::{Heard, of_call, of_commit, of_error, of_read};
 use crate::resp::{Value, command};
 use crate::topology::Topology;
 
-/// What commits are numbered by, over all connections.
+/// The number of the next commit, over all connections.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// How calls are carried.
@@ -204,7 +204,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// Something between that gives each reply to a commit twice, once two have come.
+    /// A proxy that returns each reply to a commit twice, after it has received two commits.
     async fn repeating(listener: TcpListener) {
         loop {
             let (mut stream, _) = listener.accept().await.expect("a connection");

@@ -61,7 +61,7 @@ impl Connection {
         self.commands.is_closed()
     }
 
-    /// Ends it: of what was sent and not answered nobody knows anything.
+    /// Closes it. Each command without a reply ends with [`Fault::Cut`].
     pub(crate) fn cut(&self) {
         self.task.abort();
     }

@@ -24,8 +24,8 @@ pub enum Heard {
 /// A reply to the script without the number of its call, which must be this one. An error has none.
 ///
 /// # Errors
-/// It answers another call: what comes by this connection is no longer in step with what was sent,
-/// because something between repeats, drops or reorders replies.
+/// It is the reply to another call: a proxy repeats, drops or reorders replies, so the replies of
+/// this connection no longer match its commands.
 pub fn of_call(value: Value, number: u64) -> Result<Value, Fault> {
     let Value::Array(Some(mut parts)) = value else { return Ok(value) };
     let said = parts.pop().and_then(|last| last.number());

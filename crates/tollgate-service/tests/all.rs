@@ -1,5 +1,5 @@
-//! One program, so that it is built and linked once; who needs a process or a target of its own
-//! stands beside it.
+//! The integration tests of this crate as one program, which is compiled and linked once. Tests
+//! that need their own process or target are separate programs.
 #![allow(
     missing_docs,
     clippy::arithmetic_side_effects,

@@ -1,9 +1,9 @@
 //! Requests and answers: which path is what, who may ask, and how long a body may be and take.
 //!
 //! Invariant: every request gets an answer. What anybody may make grow is bounded: requests under
-//! way, heads, bodies and the time they take. Whoever sends bodies slowly keeps out others like
-//! him, and no whole request. A caller of `/check` says whose request it is, so only who has the
-//! token or a listed certificate may ask, or where neither is wanted, who comes from a listed
+//! way, heads, bodies and the time they take. Clients that send bodies slowly compete with each
+//! other, not with whole requests. A caller of `/check` says whose request it is, so only who has
+//! the token or a listed certificate may ask, or where neither is wanted, who comes from a listed
 //! network.
 
 mod callers;
@@ -267,7 +267,8 @@ impl Http {
         self.read_within(body, most, self.limits.body_timeout, Some(&self.unfinished)).await
     }
 
-    /// The same in so much time, of whoever [has a place](Self::admit_stranger) among strangers.
+    /// The same, within `time`, for a caller that has a place
+    /// [among strangers](Self::admit_stranger).
     ///
     /// # Errors
     /// As [`Self::read`].
