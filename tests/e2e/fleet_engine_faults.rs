@@ -203,18 +203,21 @@ fn values_of_others_are_not_misread() {
     runtime().block_on(async {
         let server = server(&redis.address(), |_| {});
         let name = server.name(b"key");
-        let key = format!("tollgate:{name}");
+        let key = server.key_of(&name);
         let ask = || server.ask(name, Ask::Check(request(1)));
+        let foreign = || server.faults().find(|(fault, _)| *fault == Fault::Foreign);
         redis.command(&["SET", &key, "\u{1}damaged"]);
         assert_eq!(ask().await, Err(Failed::Corrupt));
         assert!(is_charged(&ask().await.expect("it begins again")));
         redis.command(&["SET", &key, "\u{2}of another version"]);
         for _ in 0..2 {
-            assert_eq!(ask().await, Err(Failed::Corrupt), "and it stays");
+            assert_eq!(ask().await, Err(Failed::Engine(Fault::Foreign)), "and it stays");
         }
+        assert_eq!(foreign(), Some((Fault::Foreign, 2)));
         redis.command(&["DEL", &key]);
         redis.command(&["LPUSH", &key, "no text"]);
-        assert_eq!(ask().await, Err(Failed::Engine(Fault::Error)));
+        assert_eq!(ask().await, Err(Failed::Engine(Fault::Foreign)));
+        assert_eq!(foreign(), Some((Fault::Foreign, 3)));
     });
 }
 

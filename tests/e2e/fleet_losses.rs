@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_e2e::fleet_node::{Node, run_dry, wait_for_leases};
+use tollgate_e2e::http::Request;
 use tollgate_e2e::process::{READY_WITHIN, wait_until};
 use tollgate_e2e::server::{Setup, TollgateServer};
 
@@ -91,6 +92,35 @@ fn an_emptied_engine_is_seen_and_costs_one_limit() {
     let is_seen = |server: &TollgateServer| server.metric("tollgate_store_emptied_total") == 1;
     let admitted = admitted(&redis.address(), &year(), flush, is_seen);
     assert!((LIMIT + 1..=2 * LIMIT).contains(&admitted), "{admitted}");
+}
+
+/// Guards: a key whose counts nobody can read, of which an operator is told neither that there is
+/// one nor which.
+#[test]
+fn a_value_that_is_not_ours_is_counted_and_named() {
+    let redis = Redis::start(Kind::Plain);
+    let policy = json!({"version": 1, "rules": [
+        {"name": "each", "key": ["client_ip"], "on_failure": "deny", "quotas": [year()]}]});
+    let server = Setup::new(policy).operated().set("store", redis.address());
+    let server = server.set("store_timeout", 1_000).set("store_tolerance", 900).start();
+    let mut client = server.client();
+    let mut ask = || {
+        let one = json!({"method": "GET", "path": "/", "client_ip": IP}).to_string();
+        let answer = client.send(&Request::post("/check", one)).text();
+        serde_json::from_str::<Value>(&answer).expect("JSON")["decision"].clone()
+    };
+    wait_until("it is counted", READY_WITHIN, || (ask() == "allow").then_some(()));
+    let keys = redis.command(&["KEYS", "tollgate:*"]);
+    let is_count = |key: &&str| key.len() == "tollgate:".len() + 64;
+    let mut each = keys.split(['[', ' ', ']']);
+    let key = each.find(is_count).unwrap_or_else(|| panic!("{keys}"));
+    redis.command(&["SET", key, "\u{9}of a newer version"]);
+    assert_eq!(ask(), "deny");
+    assert_eq!(server.metric("tollgate_store_faults_total{fault=\"foreign\"}"), 1);
+    assert_eq!(server.metric("tollgate_failures_total{cause=\"corrupt\"}"), 1);
+    let lines = server.wait_for_events("store_failed", 1);
+    assert!(lines.iter().any(|line| line["last"].to_string().contains(key)), "{lines:?}");
+    assert_eq!(ask(), "deny", "it stays");
 }
 
 #[test]

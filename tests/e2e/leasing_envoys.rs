@@ -130,7 +130,7 @@ pub fn load(envoys: &[Envoy], is_over: &AtomicBool, others: &[u16]) -> (u64, u64
     (admitted.load(Ordering::Relaxed), sent.load(Ordering::Relaxed))
 }
 
-/// Waits until every Envoy has leased: a server leases nothing for 11 s after its start.
+/// Waits until every Envoy has leased.
 pub fn wait_for_grants(envoys: &[Envoy]) {
     wait_until("a lease is granted", SOON, || {
         for envoy in envoys {

@@ -224,7 +224,7 @@ fn decided(answer: &Response) -> Option<Vec<u8>> {
     }
 }
 
-/// Waits until the server on `port` leases: for one life after it began it does not.
+/// Waits until the server on `port` leases: with a store it does not for a while.
 pub fn wait_for_leases(policy: &str, port: u16) {
     let table = u128::from(port) << 64;
     let mut node = Node::new(table, policy, "198.51.100.1", &[port]);

@@ -6,7 +6,7 @@ use tollgate_core::Timestamp;
 use tollgate_policy::{Clock, Counts};
 
 use crate::ask::{Ask, Failed};
-use crate::call::Write;
+use crate::call::{Fault, Write};
 use crate::remembered::Seen;
 use crate::value::{self, Tag, Unreadable};
 
@@ -69,11 +69,14 @@ fn written(counts: &Counts, tag: Tag, now: Timestamp) -> (Write, Option<Seen>) {
 /// What cannot be read fails those who find it; what we wrote ourselves makes room for a new
 /// beginning.
 fn unreadable(why: Unreadable, asks: usize, (tag, now): (Tag, Timestamp)) -> Decided {
-    let replies = vec![Err(Failed::Corrupt); asks];
     match why {
         // Not remembered either: it is looked for anew each time, until it is gone.
-        Unreadable::Foreign => Decided { replies, write: Write::Keep, leaves: None },
+        Unreadable::Foreign => {
+            let replies = vec![Err(Failed::Engine(Fault::Foreign)); asks];
+            Decided { replies, write: Write::Keep, leaves: None }
+        }
         Unreadable::Damaged => {
+            let replies = vec![Err(Failed::Corrupt); asks];
             let (write, leaves) = written(&Counts::begun_anew(now), tag, now);
             Decided { replies, write, leaves }
         }

@@ -162,13 +162,15 @@ pub enum Fault {
     Script,
     /// Its clock and ours differ again and again, or it answers later than it tolerates.
     Clock,
+    /// The key holds what this version does not write; it stays.
+    Foreign,
     /// Another error that it named.
     Error,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Unreachable,
         Self::Tls,
         Self::Late,
@@ -183,6 +185,7 @@ impl Fault {
         Self::Forbidden,
         Self::Script,
         Self::Clock,
+        Self::Foreign,
         Self::Error,
     ];
 
@@ -204,6 +207,7 @@ impl Fault {
             Self::Forbidden => "forbidden",
             Self::Script => "script",
             Self::Clock => "clock",
+            Self::Foreign => "foreign",
             Self::Error => "error",
         }
     }

@@ -98,6 +98,12 @@ impl Engine {
         Name::new(hash.chain_update(&self.0.secret).chain_update(key).finalize().into())
     }
 
+    /// Under which key of the engine the counts called `name` are: what an operator looks for.
+    #[must_use]
+    pub fn key_of(&self, name: &Name) -> String {
+        String::from_utf8_lossy(&self.0.carrier.key(name)).into_owned()
+    }
+
     /// Asks something of a key.
     ///
     /// # Errors
@@ -138,9 +144,7 @@ impl Engine {
     #[must_use]
     pub fn tally(&self) -> Tally {
         let mut sum = Tally::default();
-        for shard in 0..self.0.shards.len() {
-            self.0.with(shard, |committer, _| sum.add_all(&committer.tally()));
-        }
+        self.0.with_each(|committer, _| sum.add_all(&committer.tally()));
         sum
     }
 
@@ -154,10 +158,7 @@ impl Engine {
     #[must_use]
     pub fn under_way(&self) -> usize {
         let mut sum = 0_usize;
-        for shard in 0..self.0.shards.len() {
-            let add = |c: &mut Committer<Who>, _| sum = sum.saturating_add(c.under_way());
-            self.0.with(shard, add);
-        }
+        self.0.with_each(|committer, _| sum = sum.saturating_add(committer.under_way()));
         sum
     }
 
@@ -178,8 +179,7 @@ impl Engine {
     #[must_use]
     pub fn is_reachable(&self) -> bool {
         let mut is_open = !self.0.looks.are_answered();
-        let shards = 0..self.0.shards.len();
-        shards.for_each(|shard| self.0.with(shard, |of, mono| is_open |= of.is_cut_off(mono)));
+        self.0.with_each(|committer, mono| is_open |= committer.is_cut_off(mono));
         !is_open
     }
 
@@ -205,12 +205,10 @@ impl Engine {
         warnings.extend(Warning::of_memory(&memory));
         Ok(warnings)
     }
-}
 
-impl Engine {
-    /// What is called `name` beside the keys.
-    pub(crate) fn log_key(&self, name: &str) -> Vec<u8> {
-        [self.0.carrier.prefix.as_bytes(), name.as_bytes()].concat()
+    /// Where it is and how it is asked.
+    pub(crate) fn carrier(&self) -> &Carrier {
+        &self.0.carrier
     }
 
     /// A command for a key; it is sent once, to where the key is thought to be, and once more where
@@ -237,6 +235,11 @@ impl Inner {
             // Read when the others are done: it must not go back.
             step(&mut committer, self.mono());
         }
+    }
+
+    /// Does a step with each committer.
+    fn with_each(&self, mut step: impl FnMut(&mut Committer<Who>, Span)) {
+        (0..self.shards.len()).for_each(|shard| self.with(shard, &mut step));
     }
 
     /// Carries a call, and then what follows it for the same key.
@@ -299,20 +302,16 @@ impl Inner {
             }
         }
         let received = self.mono();
-        for shard in 0..self.shards.len() {
-            self.with(shard, |committer, _| committer.heard(of, time, sent, received));
-        }
+        self.with_each(|committer, _| committer.heard(of, time, sent, received));
     }
 
     /// The node of `lane` lost what it had: nothing is leased of it for a while.
     fn lost(&self, of: (usize, u64), time: Timestamp, sent: Span) {
         let received = self.mono();
-        for shard in 0..self.shards.len() {
-            self.with(shard, |committer, _| {
-                committer.emptied(of.0);
-                committer.heard(of, time, sent, received);
-            });
-        }
+        self.with_each(|committer, _| {
+            committer.emptied(of.0);
+            committer.heard(of, time, sent, received);
+        });
     }
 
     /// The monotonic time of all committers.
@@ -358,6 +357,7 @@ impl Inner {
             | Fault::Forbidden
             | Fault::Script
             | Fault::Clock
+            | Fault::Foreign
             | Fault::Error => {}
         }
     }

@@ -8,6 +8,11 @@ use crate::engine::Engine;
 use crate::resp::Value;
 
 impl Engine {
+    /// What the log `name` is called in the engine.
+    fn log_key(&self, name: &str) -> Vec<u8> {
+        [self.carrier().prefix.as_bytes(), name.as_bytes()].concat()
+    }
+
     /// Entries of the log `name` from number `from` on, at most sixteen.
     ///
     /// # Errors

@@ -97,6 +97,8 @@ pub fn of_error(line: &[u8]) -> Heard {
         "NOREPLICAS" => Fault::TooFewReplicas,
         "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" => Fault::ClusterDown,
         "NOAUTH" | "NOPERM" | "WRONGPASS" | "DENIED" => Fault::Forbidden,
+        // Within a script, older engines say it after their own words.
+        _ if text.contains("WRONGTYPE") => Fault::Foreign,
         _ => Fault::Error,
     };
     Heard::Reply(Reply::Refused(fault))
@@ -148,7 +150,11 @@ mod tests {
             ("READONLY You can't write against a read only replica.", refused(Fault::ReadOnly)),
             ("NOREPLICAS Not enough good replicas to write.", refused(Fault::TooFewReplicas)),
             ("LOADING Redis is loading the dataset in memory", refused(Fault::Loading)),
-            ("WRONGTYPE Operation against a key", refused(Fault::Error)),
+            ("WRONGTYPE Operation against a key", refused(Fault::Foreign)),
+            (
+                "ERR Error running script (call to f_1): WRONGTYPE Operation",
+                refused(Fault::Foreign),
+            ),
             ("", refused(Fault::Error)),
         ] {
             assert_eq!(of_commit(&Value::Error(line.into())), expected, "{line}");

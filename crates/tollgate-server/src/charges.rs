@@ -65,12 +65,8 @@ impl Drop for Charges {
 
 async fn give_back(gate: Arc<Gate>, charges: Vec<Charge>) {
     for reply in join_all(charges.iter().map(|charge| charge.refund(&gate))).await {
-        match reply {
-            Ok(reply) if reply.is_empty() => {
-                gate.note(Event::Corrupt, "what was stored could not be read");
-            }
-            Ok(_) => {}
-            Err(why) => gate.note_no_reply(&why),
+        if let Err(why) = reply {
+            gate.note_no_reply(&why);
         }
     }
 }

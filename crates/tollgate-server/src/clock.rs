@@ -38,12 +38,6 @@ impl Clock {
         self.at.saturating_add(span(self.started.elapsed()))
     }
 
-    /// The time at which it began.
-    #[must_use]
-    pub const fn began(&self) -> Timestamp {
-        self.at
-    }
-
     /// The time, in milliseconds since 1970.
     #[must_use]
     pub fn now_ms(&self) -> u64 {

@@ -290,6 +290,7 @@ impl Gate {
         match why {
             NoReply::Late => self.note(Event::Late, "it does not answer in time"),
             NoReply::Failed(why) => self.note(Event::Failed, why),
+            NoReply::Unreadable(why) => self.note(Event::Corrupt, why),
             NoReply::Overloaded => {}
         }
     }

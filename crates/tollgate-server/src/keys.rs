@@ -50,7 +50,7 @@ async fn count(gate: &Gate, policy: &Policy, asked: KeyAsk) -> Result<Vec<u8>, S
         .await;
     reply.map_err(|why| match why {
         NoReply::Late => "the store does not answer in time".to_owned(),
-        NoReply::Failed(why) => why,
+        NoReply::Failed(why) | NoReply::Unreadable(why) => why,
         NoReply::Overloaded => "too many ask the store".to_owned(),
     })
 }

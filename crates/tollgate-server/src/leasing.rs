@@ -73,10 +73,6 @@ async fn ask(gate: &Gate, names: &[Name], round: &Round<'_>) -> Result<Vec<u8>, 
 /// A reply as it is told.
 fn replied(gate: &Gate, reply: Result<Vec<u8>, NoReply>) -> LeaseReply {
     match reply {
-        Ok(reply) if reply.is_empty() => {
-            gate.note(Event::Corrupt, "what was stored could not be read");
-            LeaseReply::Failed
-        }
         Ok(reply) => {
             let leased = read_leased(&reply).map(|(leased, _)| leased).unwrap_or_default();
             let units = leased.iter().flatten().fold(0_u64, |sum, it| sum.saturating_add(it.units));

@@ -221,15 +221,13 @@ impl Gate {
             Ok(reply) => reply,
             Err(why) => {
                 self.note_no_reply(&why);
-                return (Vec::new(), Some(Failure::Unreachable));
+                let is_corrupt = matches!(why, NoReply::Unreadable(_));
+                let failure = if is_corrupt { Failure::Corrupt } else { Failure::Unreachable };
+                return (Vec::new(), Some(failure));
             }
         };
         let failure = match accept(policy, plan, i, &reply) {
             Ok(()) => None,
-            Err(_) if reply.is_empty() => {
-                self.note(Event::Corrupt, "what was stored could not be read");
-                Some(Failure::Corrupt)
-            }
             // Not one that is counted here: it is planned anew under that version.
             Err(WireError::Newer(version)) => Some(Failure::Newer(version)),
             // Entries of tenants do not lie beside counts here.

@@ -48,8 +48,7 @@ fn read(gate: &Gate, reply: Result<Vec<u8>, NoReply>) -> Option<Settlement> {
     let reply = reply.inspect_err(|why| gate.note_no_reply(why)).ok()?;
     let settlement = Settlement::read(&reply);
     if settlement.is_err() {
-        let event = if reply.is_empty() { Event::Corrupt } else { Event::Misread };
-        gate.note(event, "what was settled cannot be read");
+        gate.note(Event::Misread, "what was settled cannot be read");
     }
     settlement.ok()
 }

@@ -12,6 +12,8 @@ pub enum NoReply {
     Late,
     /// It could not: why.
     Failed(String),
+    /// What was stored cannot be read: which key, and what becomes of it.
+    Unreadable(String),
     /// Too many wait for this key, or in all: the request is refused with 503, whatever
     /// `on_failure` says.
     Overloaded,
@@ -20,7 +22,7 @@ pub enum NoReply {
 /// What is done with a partition.
 #[derive(Clone, Copy, Debug)]
 pub enum Ask<'a> {
-    /// Decide this request; the reply is empty when what was stored could not be read.
+    /// Decide this request.
     Check(&'a [u8]),
     /// Take back what `request` charged when it was answered with `reply`. Sent once.
     Refund {

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::{self as policy, CLOCK_ERROR};
 use tollgate_service::settle::Sealer;
 use tollgate_service::{MemoryLimits, MemoryStore, StoreCall, StoreReply};
 
@@ -80,15 +79,16 @@ impl Memory {
     }
 
     pub(super) fn ask(&self, name: &Name, ask: Ask<'_>) -> Result<Vec<u8>, NoReply> {
-        // What another process had leased before this one began, nobody knows here.
-        let steady_since = self.clock.began();
-        let at = |now| policy::Clock { now, steady_since, error: CLOCK_ERROR };
+        // Leases may be granted from the start: what a process before this one had leased was of
+        // counts that are gone with it, and is part of what their loss costs.
         let reply = self.table.step(name, &self.clock, |counts, now| match ask {
-            Ask::Check(request) => counts.answer(request, at(now)),
-            Ask::Refund { request, reply } => counts.refund(request, reply, at(now)),
-            Ask::Operate(request) => counts.operate(request, at(now)),
+            Ask::Check(request) => counts.answer(request, now),
+            Ask::Refund { request, reply } => counts.refund(request, reply, now),
+            Ask::Operate(request) => counts.operate(request, now),
         });
-        reply.map(Option::unwrap_or_default).map_err(|why| NoReply::Failed(why.to_string()))
+        let unreadable =
+            || NoReply::Unreadable("what was stored is damaged; it begins anew".into());
+        reply.map_err(|why| NoReply::Failed(why.to_string()))?.ok_or_else(unreadable)
     }
 
     pub(super) async fn rules(&self, call: &StoreCall) -> StoreReply {

@@ -75,9 +75,15 @@ impl Redis {
         };
         let span = traces::child("store", Kind::Internal);
         let tag = span.as_ref().map(Open::tag);
-        match self.engine.ask_as(tollgate_redis::Name::new(*name), ask, tag).await {
-            // What was stored could not be read.
-            Err(Failed::Corrupt) => Ok(Vec::new()),
+        let name = tollgate_redis::Name::new(*name);
+        let unreadable = |what| {
+            NoReply::Unreadable(format!("the engine's key {} {what}", self.engine.key_of(&name)))
+        };
+        match self.engine.ask_as(name, ask, tag).await {
+            Err(Failed::Corrupt) => Err(unreadable("is damaged; it begins anew")),
+            Err(Failed::Engine(Fault::Foreign)) => Err(unreadable(
+                "holds what this version does not write; delete it, unless newer servers use it",
+            )),
             Err(Failed::Overloaded) => Err(NoReply::Overloaded),
             Err(Failed::Engine(Fault::Late)) => Err(NoReply::Late),
             Err(Failed::Engine(fault)) => Err(NoReply::Failed(told(fault))),

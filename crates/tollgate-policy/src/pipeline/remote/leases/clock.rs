@@ -23,9 +23,9 @@ pub struct Clock {
     /// The time.
     pub now: Timestamp,
     /// Since when the clock has made no step of more than `error`, as far as anybody knows, and no
-    /// write was lost: the start of a store that began empty, a failover, a step that was noticed;
-    /// [`Timestamp::ZERO`] where nothing is known to have happened. Nothing is leased for one
-    /// longest life after it.
+    /// write was lost: a connection to a store, a failover, a step that was noticed;
+    /// [`Timestamp::ZERO`] where nothing is known to have happened, or where nothing is left of
+    /// what was counted before. Nothing is leased for one longest life after it.
     pub steady_since: Timestamp,
     /// By how much it may be wrong within the life of a lease.
     pub error: Span,
