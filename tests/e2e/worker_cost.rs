@@ -229,6 +229,17 @@ fn attack(keys: usize, durability: &str) -> Counted {
     traffic.finish()
 }
 
+/// So many clients, one request each, all of them under one limit that they exceed a hundred times.
+fn fresh_clients(durability: &str) -> Counted {
+    let (limit, clients) = (30, 3_000);
+    let mut traffic = Traffic::start(&json!([
+        rule("each", &json!([{"header": "x-key"}]), 60, durability),
+        rule("all", &json!([]), limit, durability),
+    ]));
+    (0..clients).for_each(|n| traffic.send(n as u64 * SECONDS * SECOND / clients as u64, &[n]));
+    traffic.finish()
+}
+
 /// The same of a million requests, as what is paid.
 fn per_million(counted: Counted) -> Usage {
     let scaled = |count: u64| (count * 1_000_000).div_ceil(counted.requests);
@@ -276,6 +287,7 @@ fn traffic_table() -> String {
         .to_owned();
     for durability in ["strict", "relaxed"] {
         let (one, many) = (attack(1, durability), attack(1000, durability));
+        let fresh = fresh_clients(durability);
         for counted in [one, many] {
             // The figure that is promised: of a flood hardly more is asked than is admitted.
             let admitted = counted.requests - counted.refused;
@@ -287,6 +299,7 @@ fn traffic_table() -> String {
             ("bursts: 100 keys, each 30 at once every 30 s", bursts(durability)),
             ("attack: one key, 100 times its limit", one),
             ("attack: 1,000 keys, 100 times their limits", many),
+            ("attack: two keys, each client new, 100 times the limit of all", fresh),
         ] {
             table.push_str(&row(name, durability, counted));
         }
