@@ -151,7 +151,7 @@ const tests = {
     writeFileSync(path.join(folder, "access.log.gz"), gzipSync(text));
     const policy = JSON.stringify({ version: 1, rules: [{ name: "<b onmouseover=globalThis.owned=1>", key: ["client_ip"], quotas: [{ limit: 20, window: "1m" }] }] });
     writeFileSync(path.join(folder, "policy.json"), policy);
-    const expected = tollgate("replay", "policy.json", "access.log", "--json");
+    let expected = tollgate("replay", "policy.json", "access.log", "--json");
     assert.ok(expected.requests.denied > 100 && expected.log.unparsable === 3, JSON.stringify(expected.log));
     const state = { lanes: [{ kind: "policy", policy }], traffic: RECIPES[0].state.traffic, seed: 1 };
     for (const name of ["access.log", "access.log.gz"]) {
@@ -167,13 +167,21 @@ const tests = {
         }, text.toString("base64"));
       } else {
         await byId(page, "traffic-log").check({ force: true });
+        await byId(page, "log-suggest").check();
+        await byId(page, "log-touch").fill("3%");
         await byId(page, "log-file").setInputFiles(path.join(folder, name));
         await byId(page, "log-run").click();
+        expected = tollgate("replay", "policy.json", "access.log", "--suggest", "--touch", "3%", "--json");
       }
       await page.waitForFunction(() => globalThis.answers.some((one) => one.summary));
       await done(page);
       const [found] = await answers(page, "summary");
       assert.deepEqual(found, expected, name);
+      for (const { curve, heaviest } of expected.suggestions ?? []) {
+        const rows = (table) => byId(page, table).locator("tbody tr").count();
+        assert.deepEqual([await rows("log-curve"), await rows("log-heaviest")], [curve.length, heaviest.length]);
+        assert.ok(curve.length > 2 && curve.some(({ replayed }) => replayed?.requests > 0), "limits were tried");
+      }
       await byId(page, "log-denied").waitFor();
       assert.equal(digits(await byId(page, "log-denied").locator("strong").innerText()), expected.requests.denied);
       await ended();
@@ -286,11 +294,19 @@ const tests = {
   async "360 pixels hold a log, too"() {
     const { page, ended } = await open(SITE, { width: 360, height: 740 });
     await done(page);
+    const compared = (row) => byId(page, "compared").locator(`tr:has(th:text-is("${row}")) td`).allInnerTexts();
+    const inLanes = await byId(page, "figure-denied").locator("strong").allInnerTexts();
+    assert.deepEqual(await compared("Denied"), inLanes, "all lanes on one screen");
     await byId(page, "traffic-log").check({ force: true });
+    assert.equal(await byId(page, "look").innerText(), "", "the recipe's sentence is not about a log");
+    await byId(page, "log-suggest").check();
     const buffer = Buffer.from('192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 1\n'.repeat(99));
     await byId(page, "log-file").setInputFiles({ name: "a-name-that-is-longer-than-a-telephone-is-wide.log", mimeType: "text/plain", buffer });
     await page.waitForFunction(() => globalThis.answers.some((one) => one.summary));
     await done(page);
+    assert.deepEqual(await compared("Requests"), inLanes.map(() => "99"));
+    const ends = await page.locator(".ends").first().boundingBox();
+    assert.ok(ends.height < 24, "the ends of the time stand in one line");
     for (const more of await page.locator("details > summary:visible").all()) await more.click();
     assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 360);
     await ended();
@@ -319,6 +335,9 @@ const tests = {
   async "the cursor stays where it was put"() {
     const { page, ended } = await open(SITE);
     await done(page);
+    const plot = await lanes(page).first().locator("figure").first().boundingBox();
+    assert.ok(plot.y + plot.height <= 900, `the first plot ends at ${plot.y + plot.height}, below the first screen`);
+    assert.equal(await byId(page, "compared").isVisible(), false, "the lanes stand side by side");
     const said = () => byId(page, "cursor-said").innerText();
     await page.waitForFunction(() => /^request /.test(document.querySelector('[data-testid="cursor-said"]').innerText));
     await byId(page, "cursor").focus();

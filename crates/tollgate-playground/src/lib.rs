@@ -147,7 +147,8 @@ pub struct Log(Option<log::LogRun>);
 #[wasm_bindgen]
 impl Log {
     /// A replay at its beginning. `asked` is JSON; its fields are the flags of `tollgate replay`:
-    /// `format`, `map`, `assume`, `include_refused`, `private` and `private_key`.
+    /// `format`, `map`, `assume`, `include_refused`, `private`, `suggest`, `touch` and
+    /// `private_key`.
     ///
     /// # Errors
     /// What is wrong with either, in words, one mistake a line.
@@ -163,6 +164,16 @@ impl Log {
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), JsError> {
         let run = self.0.as_mut().ok_or_else(|| JsError::new(ENDED))?;
         run.push(bytes).map_err(|why| JsError::new(&why))
+    }
+
+    /// The log is read once more from its beginning, to try the limits that are suggested. Once.
+    ///
+    /// # Errors
+    /// As `push`, of a short log; or no limits were asked for.
+    pub fn again(&mut self) -> Result<(), JsError> {
+        let run = self.0.take().ok_or_else(|| JsError::new(ENDED))?;
+        self.0 = Some(run.again().map_err(|why| JsError::new(&why))?);
+        Ok(())
     }
 
     /// What was found: what `tollgate replay --json` prints. Once.

@@ -2,15 +2,18 @@
 //!
 //! Invariant: the replay is the command line's, with its defaults, so what comes of it is what
 //! `tollgate replay --json` prints. What the log cannot tell is said before anything is counted,
-//! and then nothing is. Deliberately absent: unpacking, which the browser does, and writing
-//! anything down: a log stays in its page.
+//! and then nothing is. Limits are suggested where the page reads the log twice. Deliberately
+//! absent: unpacking, which the browser does, and writing anything down: a log stays in its page.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 use tollgate_access_log::{Bounds, Format, FormatError};
 use tollgate_policy::{Policy, Surface};
-use tollgate_replay::{Given, LogCounts, Options, Replay, Source, Summary, needs, wanted};
+use tollgate_replay::suggest::{Bounds as SuggestBounds, SecondPass, Share, Suggest};
+use tollgate_replay::{
+    Counted, Given, LogCounts, Observer, Options, Replay, Source, Summary, needs, wanted,
+};
 
 /// Bytes that tell the format, as on the command line.
 const HEAD: usize = 64 * 1024;
@@ -24,6 +27,9 @@ struct Asked {
     assume: Vec<String>,
     include_refused: bool,
     private: bool,
+    suggest: bool,
+    /// Per cent; empty for the usual shares.
+    touch: String,
     /// 32 hexadecimal digits that the log's author does not know.
     private_key: String,
 }
@@ -38,14 +44,46 @@ pub(crate) struct LogRun {
     map: String,
     /// The first bytes, until there are enough of them to tell the format.
     head: Vec<u8>,
+    /// What follows the reading that is to begin.
+    pass: Pass,
     reading: Option<Reading>,
+    /// What the first of two readings found.
+    first: Option<Summary>,
+}
+
+/// Which reading this is, where limits are to be suggested.
+#[derive(Debug)]
+enum Pass {
+    Only,
+    First(Suggest),
+    Second(SecondPass),
 }
 
 /// What the first bytes began.
 #[derive(Debug)]
 struct Reading {
     source: Source,
-    replay: Replay,
+    replay: Replay<Pass>,
+}
+
+impl Observer for Pass {
+    fn counted(&mut self, request: Counted) {
+        match self {
+            Self::Only => {}
+            Self::First(suggest) => suggest.counted(request),
+            Self::Second(second) => second.counted(request),
+        }
+    }
+
+    fn wants_label(&self, quota_set: usize, key: u64) -> bool {
+        matches!(self, Self::Second(second) if second.wants_label(quota_set, key))
+    }
+
+    fn labelled(&mut self, quota_set: usize, key: u64, label: String) {
+        if let Self::Second(second) = self {
+            second.labelled(quota_set, key, label);
+        }
+    }
 }
 
 impl LogRun {
@@ -83,7 +121,9 @@ impl LogRun {
         };
         let map = asked.map.join(",");
         let policy = Arc::new(policy);
-        Ok(Self { policy, given, options, format, map, head: Vec::new(), reading: None })
+        let pass = if asked.suggest { first_pass(&policy, &asked.touch)? } else { Pass::Only };
+        let (head, reading, first) = (Vec::new(), None, None);
+        Ok(Self { policy, given, options, format, map, head, pass, reading, first })
     }
 
     /// Reads the next bytes.
@@ -98,21 +138,44 @@ impl LogRun {
         if self.head.len() < HEAD { Ok(()) } else { self.begin() }
     }
 
+    /// Ends the first reading of the log: it is to be read once more, to try the suggested limits.
+    ///
+    /// # Errors
+    /// As [`LogRun::push`], when the log is short; or no limits were asked for.
+    pub(crate) fn again(mut self) -> Result<Self, String> {
+        let (summary, Pass::First(suggest)) = self.end()? else {
+            return Err("a log is read again for limits that are suggested".to_owned());
+        };
+        Ok(Self { pass: Pass::Second(suggest.second_pass()), first: Some(summary), ..self })
+    }
+
     /// Ends the log: what was found.
     ///
     /// # Errors
     /// As [`LogRun::push`], when the log is short.
     pub(crate) fn finish(mut self) -> Result<Summary, String> {
+        let (summary, pass) = self.end()?;
+        let suggestions = match pass {
+            Pass::Only => None,
+            Pass::First(suggest) => Some(suggest.second_pass().leave_out()),
+            Pass::Second(second) => Some(second.finish()),
+        };
+        // The second reading tries limits; the figures are the first one's.
+        Ok(Summary { suggestions, ..self.first.unwrap_or(summary) })
+    }
+
+    /// Ends this reading.
+    fn end(&mut self) -> Result<(Summary, Pass), String> {
         if self.reading.is_none() {
             self.begin()?;
         }
-        let Some(Reading { mut source, mut replay }) = self.reading else {
+        let Some(Reading { mut source, mut replay }) = self.reading.take() else {
             return Err("the log was not begun".to_owned());
         };
         source.finish(&mut |record| replay.push(record)).map_err(|error| error.to_string())?;
         let mut counts = LogCounts::default();
         source.count(&mut counts);
-        Ok(replay.finish(&counts).0)
+        Ok(replay.finish(&counts))
     }
 
     fn feed(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -134,7 +197,8 @@ impl LogRun {
         let source = Source::new(&format, fields, Bounds::default());
         let source = source.map_err(|error| error.to_string())?;
         let policy = Arc::clone(&self.policy);
-        let replay = Replay::new(policy, self.given.clone(), self.options.clone());
+        let pass = std::mem::replace(&mut self.pass, Pass::Only);
+        let replay = Replay::observed(policy, self.given.clone(), self.options.clone(), pass);
         self.reading = Some(Reading { source, replay });
         self.feed(&head)
     }
@@ -152,6 +216,14 @@ impl LogRun {
         let mapped = if self.map.is_empty() { Ok(format) } else { format.with_map(&self.map) };
         mapped.and_then(|format| format.fit(head)).map_err(words)
     }
+}
+
+fn first_pass(policy: &Policy, touch: &str) -> Result<Pass, String> {
+    let suggest = Suggest::new(policy, SuggestBounds::default());
+    Ok(Pass::First(match touch.trim() {
+        "" => suggest,
+        share => suggest.touching(Share::parse(share).map_err(|error| format!("touch: {error}"))?),
+    }))
 }
 
 fn secret(digits: &str) -> Result<[u8; 16], String> {
@@ -203,6 +275,27 @@ mod tests {
             (&2_000.into(), &2_000.into())
         );
         assert!(found["requests"]["denied"].as_u64().unwrap() > 1_000, "{found}");
+    }
+
+    #[test]
+    fn limits_are_suggested_of_a_log_that_is_read_twice() {
+        let text = log(2_000);
+        let mut run = LogRun::new(POLICY, r#"{"suggest": true, "touch": "50%"}"#).unwrap();
+        for reading in 0..2 {
+            text.as_bytes().chunks(1_000).try_for_each(|piece| run.push(piece)).unwrap();
+            run = if reading == 0 { run.again().unwrap() } else { run };
+        }
+        let mut found = run.finish().unwrap();
+        let [suggestion] = &found.suggestions.take().unwrap()[..] else { panic!("one quota") };
+        assert_eq!((suggestion.clients, suggestion.greatest.max), (3, 20));
+        assert!(suggestion.limits.iter().all(|limit| limit.replayed.is_some()), "they were tried");
+        assert!(suggestion.limits.iter().any(|limit| limit.wished_percent == "50"));
+        assert_eq!(suggestion.heaviest.len(), 3, "whoever they are");
+        let json = |summary| serde_json::to_string(&summary).unwrap();
+        let alone = json(replayed("{}", &text, 1_000).unwrap());
+        assert_eq!(json(found), alone, "and all else is as without them");
+        assert!(LogRun::new(POLICY, "{}").unwrap().again().is_err());
+        assert!(LogRun::new(POLICY, r#"{"suggest": true, "touch": "many"}"#).is_err());
     }
 
     #[test]

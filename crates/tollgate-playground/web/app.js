@@ -6,6 +6,7 @@
  */
 
 import { announce, answer } from './announce.js';
+import { compared } from './compared.js';
 import { cursor, moveTo, onCursor } from './cursor.js';
 import { CursorBar } from './cursor-bar.js';
 import { debounced, fill, h, labelled } from './dom.js';
@@ -36,7 +37,7 @@ export class App {
   /**
    * @param {State} state
    * @param {{traffic: HTMLElement, lanes: HTMLElement}} places
-   * @param {() => void} changed the state is another one than it began with
+   * @param {(isLog: boolean) => void} changed what is shown is not what it began with
    */
   constructor(state, places, changed) {
     this.told = changed;
@@ -65,6 +66,7 @@ export class App {
       requestAt: (index) => this.#lead().engine.ask('at', [index]).catch(() => null),
       state: (name) => this.#showState(name),
     });
+    this.compared = h('div', { className: 'compared' });
     this.grid = h('div', { className: 'lanes' });
     this.add = h(
       'button',
@@ -72,7 +74,7 @@ export class App {
       'Add a lane',
     );
     this.foot = h('div', { className: 'foot' }, this.add, glossary());
-    places.lanes.append(this.bar.element, this.grid, this.foot);
+    places.lanes.append(this.bar.element, this.compared, this.grid, this.foot);
     this.traffic.model.seed.replaceWith(labelled('Seed', this.seed));
     this.#endCursor = onCursor(() => window.setTimeout(() => this.#sayCursor(), 60));
     this.#build();
@@ -89,6 +91,7 @@ export class App {
     this.lanes.forEach((lane) => lane.destroy());
     this.traffic.element.remove();
     this.bar.element.remove();
+    this.compared.remove();
     this.grid.remove();
     this.foot.remove();
   }
@@ -108,7 +111,7 @@ export class App {
   #changed(state, only) {
     if (this.#isOver) return;
     this.state = state;
-    this.told();
+    this.told(this.#mode === 'log');
     this.address();
     if (this.#mode === 'log') {
       if (only && this.#log) void this.#replay(this.#log.file, this.#log.options, [only]);
@@ -189,7 +192,7 @@ export class App {
     this.lanes[Math.min(at, this.lanes.length - 1)].title.focus();
     answer(`Lane ${lane.letter} is removed.`);
     this.state = { ...this.state, lanes };
-    this.told();
+    this.told(this.#mode === 'log');
     this.address();
     this.#finished();
   }
@@ -209,6 +212,7 @@ export class App {
       const most = Math.max(1, ...this.lanes.map((lane) => lane[plot].own));
       this.lanes.forEach((lane) => lane[plot].extend(most));
     }
+    this.#compare();
     const first = this.#lead();
     this.bar.extend(first.result?.offered ?? 0);
     if (this.lanes.some((lane) => lane.element.dataset.state === 'running')) return;
@@ -273,6 +277,13 @@ export class App {
     this.#log = null;
     this.places.lanes.dataset.mode = mode;
     this.lanes.forEach((lane) => lane.setAside());
+    this.#compare();
+    // A log has nothing of what the page began with but its lanes.
+    if (mode === 'log') this.told(true);
+  }
+
+  #compare() {
+    fill(this.compared, compared(this.lanes, this.#mode === 'log'));
   }
 
   /** Takes what was dropped anywhere. @param {File[]} files at least one */
@@ -294,6 +305,7 @@ export class App {
     const mine = this.#replays;
     const ends = await Promise.all(this.lanes.map((lane) => this.#ends.get(lane) ?? false));
     if (mine !== this.#replays) return; // a lane was changed meanwhile: its end is awaited there
+    this.#compare();
     const done = ends.filter(Boolean).length;
     const said =
       done === ends.length

@@ -24,6 +24,7 @@ export class Lane {
   engine = new Engine();
   /** @type {import('./series.js').Watched|null} */ watched = null;
   /** @type {any} the table of the last run */ result = null;
+  /** @type {any} what came of the access log that it shows */ logged = null;
   /** @type {import('./response.js').Shown|null} */ shown = null;
   span = 1;
   #run = 0;
@@ -106,8 +107,8 @@ export class Lane {
         this.removal,
       ),
       this.setup.element,
-      h('div', { className: 'outcome' }, this.bar, this.status, this.figures),
       this.requests.element,
+      h('div', { className: 'outcome' }, this.bar, this.status, this.figures),
       this.counts.element,
       this.statePlace,
       this.response.element,
@@ -171,6 +172,7 @@ export class Lane {
     this.element.dataset.state = 'running';
     fill(this.status);
     fill(this.replayed);
+    this.logged = null;
     try {
       const { summary, damage } = await this.engine.ask(
         'replay',
@@ -181,6 +183,7 @@ export class Lane {
         },
       );
       if (mine !== this.#run) return false;
+      this.logged = summary;
       fill(this.replayed, ...logResult(summary, damage));
       this.bar.hidden = true;
       this.element.dataset.state = 'done';
@@ -303,6 +306,7 @@ export class Lane {
     this.bar.hidden = true;
     fill(this.status);
     fill(this.replayed);
+    this.logged = null;
   }
 
   /** Says whether it is the only lane, which is not removed. @param {boolean} isOnly */

@@ -9,7 +9,7 @@ import { fill, h, labelled } from './dom.js';
 import { bytes, plural } from './format.js';
 
 /** @typedef {{replay: (file: File, options: LogOptions) => void, cancel: () => void}} LogPage */
-/** @typedef {{format: string, include_refused: boolean, map: string[], assume: string[]}} LogOptions what the worker's `Log` takes */
+/** @typedef {{format: string, include_refused: boolean, suggest: boolean, touch: string, map: string[], assume: string[]}} LogOptions what the worker's `Log` takes */
 
 /** The formats by the names of the command line; nothing for what the first lines tell. */
 const FORMATS = ['combined', 'common', 'envoy', 'envoy-json'];
@@ -35,6 +35,14 @@ export class LogDrop {
       size: 24,
     });
     this.refused = h('input', { type: 'checkbox', id: 'log-refused' });
+    this.suggest = h('input', { type: 'checkbox', id: 'log-suggest', 'data-testid': 'log-suggest' });
+    this.touch = h('input', {
+      'data-testid': 'log-touch',
+      placeholder: '3%',
+      autocomplete: 'off',
+      spellcheck: 'false',
+      size: 6,
+    });
     this.map = lines('log-map', 'client=remote_addr');
     this.assume = lines('log-assume', 'header.x-api-key=\nhost=example.com');
     this.file = h('input', {
@@ -72,6 +80,13 @@ export class LogDrop {
           this.refused,
           h('label', { for: 'log-refused' }, 'replay refused requests (429, 503), too'),
         ),
+        h(
+          'div',
+          { className: 'check' },
+          this.suggest,
+          h('label', { for: 'log-suggest' }, 'suggest limits (reads the log twice)'),
+        ),
+        labelled('that touch at most', this.touch),
         this.run,
         this.cancel,
       ),
@@ -124,6 +139,8 @@ export class LogDrop {
     this.page.replay(this.#file, {
       format: this.format.value.trim(),
       include_refused: this.refused.checked,
+      suggest: this.suggest.checked,
+      touch: this.touch.value.trim(),
       map: each(this.map),
       assume: each(this.assume),
     });

@@ -7,6 +7,7 @@
 
 import { h, table } from './dom.js';
 import { count, duration, plural, share } from './format.js';
+import { logSuggested } from './log-suggested.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -35,6 +36,7 @@ export function logResult(summary, damage) {
     headline(summary),
     timeline(summary.timeline),
     rules(summary.rules),
+    logSuggested(summary.suggestions),
     keys(summary.keys),
     waits(summary.waits),
     log(summary.log),
@@ -50,6 +52,19 @@ export function logResult(summary, damage) {
 
 /** `1995-08-01 00:00:00`: what a column of times needs. @param {string} at RFC 3339 in UTC */
 const time = (at) => at.replace('T', ' ').replace(/(\.000)?Z$/, '');
+
+/**
+ * Where a plot over time begins and ends, as short as can be told apart.
+ * @param {string} first @param {string} last RFC 3339 in UTC
+ */
+function ends(first, last) {
+  const [from, to] = [time(first), time(last)];
+  if (from.slice(0, 10) === to.slice(0, 10)) return [from.slice(0, 16), `${to.slice(11, 16)} UTC`];
+  const isShort = Date.parse(last) - Date.parse(first) < 2 * 86_400_000;
+  return isShort
+    ? [from.slice(5, 16), `${to.slice(5, 16)} UTC`]
+    : [from.slice(0, 10), `${to.slice(0, 10)} UTC`];
+}
 
 /** @param {any} summary */
 function headline({ requests, clients }) {
@@ -130,8 +145,7 @@ function timeline({ bin_seconds, bins }) {
     h(
       'p',
       { className: 'ends quiet' },
-      h('span', {}, time(bins[0].at)),
-      h('span', {}, `${time(bins.at(-1).at)} UTC`),
+      ends(bins[0].at, bins.at(-1).at).map((text) => h('span', {}, text)),
     ),
     h(
       'details',

@@ -21,8 +21,8 @@ let app = null;
 /** @param {import('./state.js').State} state */
 function open(state) {
   app?.destroy();
-  app = new App(state, { traffic: place('traffic'), lanes: place('lanes') }, () =>
-    markRecipe(null, 'Changed by you; “Copy link” keeps it.'),
+  app = new App(state, { traffic: place('traffic'), lanes: place('lanes') }, (isLog) =>
+    markRecipe(null, isLog ? '' : 'Changed by you; “Copy link” keeps it.'),
   );
 }
 

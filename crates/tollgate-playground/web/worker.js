@@ -72,7 +72,7 @@ const calls = {
   },
 
   /**
-   * Replays an access log under the policy.
+   * Replays an access log under the policy, and reads it once more where limits are suggested.
    * @param {string} policy @param {Blob} file @param {import('./log-drop.js').LogOptions} options
    * @param {(value: unknown) => void} tell
    */
@@ -85,11 +85,12 @@ const calls = {
       .map((byte) => byte.toString(16).padStart(2, '0'))
       .join('');
     const log = new Log(policy, JSON.stringify({ ...options, private_key: secret }));
-    try {
-      const damage = await readLog(
+    const size = options.suggest ? 2 * file.size : file.size;
+    const readFrom = (/** @type {number} */ before) =>
+      readLog(
         file,
         (piece) => log.push(piece),
-        (read) => tell({ read, size: file.size }),
+        (read) => tell({ read: before + read, size }),
         () => mine === generation,
       ).then(
         () => '',
@@ -98,6 +99,12 @@ const calls = {
           return error.message;
         },
       );
+    try {
+      const damage = await readFrom(0);
+      if (options.suggest) {
+        log.again();
+        await readFrom(file.size);
+      }
       // As the command does: what came before is reported.
       return { summary: JSON.parse(log.finish()), damage };
     } finally {

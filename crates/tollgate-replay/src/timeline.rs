@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use tollgate_core::Timestamp;
 
-/// The most bins.
-const MOST: usize = 720;
+/// The most bins: as many as the plot of a narrow report, or a column of the playground, has
+/// pixels.
+const MOST: usize = 288;
 /// How long a bin may be, in seconds: from one second to over a century.
 const LENGTHS: [u64; 16] = [
     1,
