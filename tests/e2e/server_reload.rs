@@ -129,4 +129,13 @@ fn a_policy_in_yaml_may_be_put() {
         assert!(error["detail"].as_str().is_some_and(|text| text.contains(detail)), "{problem}");
     }
     assert_eq!(allowed(&server, 1), 0, "what was put before stays");
+    let with_tenants = format!("{yaml}tenant: {{header: x-tenant}}\n");
+    assert_eq!(put(&with_tenants).status, 200);
+    let entry = "# for a month\nquotas:\n  each: [{limit: 7, window: 1h}]\n";
+    let fresh = [("if-none-match", "*")];
+    let written = server.operate("PUT", "admin/tenants/acme", entry, &fresh);
+    assert_eq!(written.status, 201, "{}", written.text());
+    let shown = server.operate("GET", "admin/tenants/acme", "", &[]);
+    let shown: Value = serde_json::from_slice(&shown.body).expect("JSON");
+    assert_eq!(shown["quotas"]["each"][0]["limit"], 7);
 }

@@ -77,6 +77,9 @@ struct QuotaInWords {
     max_in_window: u64,
 }
 
+/// What is said of a text that may be YAML.
+const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` makes JSON of it";
+
 /// Compiles `text` for the surface of this name.
 pub(crate) fn check(text: &str, surface: &str) -> Checked {
     let mut places = Places::new(text);
@@ -86,7 +89,12 @@ pub(crate) fn check(text: &str, surface: &str) -> Checked {
         return Checked { problems: places.of(&Problems(vec![problem])), ..Checked::default() };
     };
     match Policy::compile(text, surface) {
-        Err(problems) => Checked { problems: places.of(&problems), ..Checked::default() },
+        Err(mut problems) => {
+            if !text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']) {
+                problems.0.iter_mut().for_each(|problem| problem.message.push_str(NO_YAML));
+            }
+            Checked { problems: places.of(&problems), ..Checked::default() }
+        }
         Ok(policy) => Checked {
             ok: true,
             problems: Vec::new(),
@@ -200,6 +208,15 @@ mod tests {
             (String::from_utf16(&units[finding.from..finding.to]).unwrap(), finding.message)
         };
         checked.problems.into_iter().map(shown).collect()
+    }
+
+    // Guards: a policy in YAML that is refused without a word of what to do.
+    #[test]
+    fn yaml_is_refused_by_name() {
+        for (text, is_yaml) in [("version: 1\nrules: []\n", true), ("# a", true), ("{", false)] {
+            let [(_, message)] = &underlined(text)[..] else { panic!("one problem") };
+            assert_eq!(message.ends_with(NO_YAML), is_yaml, "{message}");
+        }
     }
 
     #[test]

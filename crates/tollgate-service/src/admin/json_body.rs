@@ -10,8 +10,12 @@ use alloc::vec::Vec;
 use tollgate_policy::{Problem, Problems};
 
 use crate::answer::Answer;
-use crate::document::Members;
+use crate::document::{Members, without_mark};
 use crate::problem::Wrong;
+use crate::service::Service;
+
+/// What is said of a body that may be YAML, where none is read.
+const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` makes JSON of it";
 
 /// `body` as text.
 ///
@@ -22,6 +26,21 @@ pub(crate) fn text(body: Vec<u8>) -> Result<String, Answer> {
         let at = error.utf8_error().valid_up_to();
         Wrong::Malformed.answer(&format!("the body is no UTF-8 at byte {at}"))
     })
+}
+
+/// The document in `body`, as JSON: in YAML too, where the surface reads it.
+///
+/// # Errors
+/// The answer: it is no UTF-8, or wrong YAML.
+pub(crate) fn document(service: &Service<'_>, body: Vec<u8>) -> Result<String, Answer> {
+    (service.to_json)(text(body)?).map_err(|problems| invalids(&problems))
+}
+
+/// The answer to a document that is not JSON; one that may be YAML is told so.
+pub(crate) fn not_json(error: &serde_json::Error, text: &str) -> Answer {
+    let is_yaml = !without_mark(text).trim_ascii_start().starts_with(['{', '[']);
+    let hint = if is_yaml { NO_YAML } else { "" };
+    Wrong::Malformed.answer(&format!("the body is not JSON: {error}{hint}"))
 }
 
 /// The members of the object that `text` is, of which only `known` ones may stand there.

@@ -79,7 +79,7 @@ fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, An
             let number = digits(&asked.parameter).ok_or_else(no_version)?;
             return Ok(Step::Ask(PolicyCall::Version { number }, State::Version));
         }
-        Operation::PutPolicy => Wants::Put(document_sent(service, body)?),
+        Operation::PutPolicy => Wants::Put(json_body::document(service, body)?),
         Operation::DeletePolicy => Wants::Delete,
         Operation::RollBack => Wants::RollBack(target(body)?),
         _ => Wants::Read,
@@ -89,12 +89,6 @@ fn begun(service: &Service<'_>, asked: &Asked, body: Vec<u8>) -> Result<Next, An
         precondition::named(asked)?;
     }
     Ok(read(service, asked, wants, None))
-}
-
-/// The document in `body`, as JSON.
-fn document_sent(service: &Service<'_>, body: Vec<u8>) -> Result<String, Answer> {
-    let text = json_body::text(body)?;
-    (service.to_json)(text).map_err(|problems| json_body::invalids(&problems))
 }
 
 /// Goes on with what the store answered.

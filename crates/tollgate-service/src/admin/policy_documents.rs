@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use tollgate_policy::{Policy, Problems};
 
-use crate::admin::json_body::invalids;
+use crate::admin::json_body::{self, invalids};
 use crate::answer::Answer;
 use crate::changes::{Changes, Compiled};
 use crate::document::without_mark;
@@ -86,9 +86,6 @@ const ENTRIES: &str = "entries of tenants are not looked at: one that names a ti
 const NO_TENANTS: &str = "entries of tenants are not looked at: all that there are stay, and have no effect, because this \
                           policy does not say who a tenant is";
 
-/// What is said of a body that may be YAML, where none is read.
-const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` makes JSON of it";
-
 /// What is answered about a change.
 #[derive(Serialize)]
 struct Report<'a> {
@@ -116,10 +113,7 @@ impl Ready {
         text: &str,
     ) -> Result<Self, Answer> {
         if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(without_mark(text)) {
-            let is_yaml = !without_mark(text).trim_ascii_start().starts_with(['{', '[']);
-            let hint = if is_yaml { NO_YAML } else { "" };
-            let detail = alloc::format!("the body is not JSON: {error}{hint}");
-            return Err(Wrong::Malformed.answer(&detail));
+            return Err(json_body::not_json(&error, text));
         }
         let text = unmasked(text, current.text).map_err(|problems| invalids(&problems))?;
         Self::new(service, current, text)

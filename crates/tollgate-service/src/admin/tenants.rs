@@ -183,12 +183,12 @@ fn id(service: &Service<'_>, text: &str) -> Result<String, Answer> {
 /// The entry in a body, if it can be put under the policy in force and has an effect. One that
 /// expires in time stays, and is listed, without one.
 fn entry(service: &Service<'_>, now_ms: u64, body: Vec<u8>) -> Result<String, Answer> {
-    let text = json_body::text(body)?;
+    let text = json_body::document(service, body)?;
     if text.len() > MAX_TENANT_ENTRY {
         return Err(Wrong::TooLarge.answer(&format!("send at most {MAX_TENANT_ENTRY} bytes")));
     }
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&text) {
-        return Err(Wrong::Malformed.answer(&format!("the body is not JSON: {error}")));
+        return Err(json_body::not_json(&error, &text));
     }
     let read = match service.policy {
         Some(policy) => policy.read_tenant_entry(text.as_bytes()),
