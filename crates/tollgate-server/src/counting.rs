@@ -178,7 +178,7 @@ impl Own {
             (
                 "tollgate_overloaded_total",
                 true,
-                "Requests refused with 503 because there were max_requests",
+                "Requests refused with 503 because there were max_requests, or too many unfinished bodies",
                 self.overloaded,
             ),
             (

@@ -11,6 +11,7 @@ use crate::access::{Access, Actor, Tokens};
 use crate::answer::Answer;
 use crate::check::MAX_BODY;
 use crate::entity_tag::Tags;
+use crate::media_type::is_media_type;
 use crate::problem::Wrong;
 use crate::query::{MAX_TARGET, Query};
 use crate::routes::{Operation, Right, Route, find};
@@ -134,8 +135,7 @@ pub(crate) const fn body_limit(operation: Operation) -> Option<usize> {
 /// Refuses a body that is not called JSON, as a form of another site would send it.
 fn is_json(call: &Call<'_>) -> Result<(), Answer> {
     let value = field(call, "content-type")?.unwrap_or_default();
-    let kind = value.split(';').next().unwrap_or_default().trim();
-    if kind.eq_ignore_ascii_case("application/json") {
+    if is_media_type(&value, "application/json") {
         return Ok(());
     }
     Err(Wrong::UnsupportedType.answer("send \"content-type: application/json\""))

@@ -20,6 +20,7 @@ use tollgate_policy::{
 };
 
 use crate::answer::Answer;
+use crate::media_type::is_media_type;
 
 /// The longest body, and the longest answer: 64 KiB.
 pub const MAX_BODY: usize = MAX_LEASE_MESSAGE;
@@ -155,8 +156,7 @@ impl Lease {
         body: &[u8],
     ) -> Result<Self, Refused> {
         let refused = |answer| Refused { answer, is_of_another_policy: false };
-        let kind = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
-        if !kind.trim().eq_ignore_ascii_case(CONTENT_TYPE) {
+        if !is_media_type(content_type.unwrap_or_default(), CONTENT_TYPE) {
             let detail = "send application/octet-stream";
             return Err(refused(Answer::problem(415, "Unsupported Media Type", detail)));
         }

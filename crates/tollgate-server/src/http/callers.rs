@@ -6,7 +6,7 @@
 
 use hyper::header::{AUTHORIZATION, HeaderMap, ORIGIN};
 use hyper::http::request::Parts;
-use tollgate_service::{Answer, Api, Unauthorized};
+use tollgate_service::{Answer, Api, Unauthorized, is_media_type};
 
 use super::{Http, field};
 use crate::forward::{self, Shape};
@@ -48,8 +48,7 @@ impl Http {
     /// who may ask without a token.
     pub(super) fn is_json(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Answer> {
         let given = field(headers, "content-type");
-        let kind = given.as_deref().map(|given| given.split(';').next().unwrap_or_default().trim());
-        let is_json = kind.is_none_or(|kind| kind.eq_ignore_ascii_case("application/json"));
+        let is_json = given.is_none_or(|given| is_media_type(&given, "application/json"));
         if is_json || !self.callers.trusts(peer) {
             return Ok(());
         }
