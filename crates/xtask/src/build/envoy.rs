@@ -12,7 +12,13 @@ use crate::{
     versions::{BINARYEN, WASM_TARGET},
     workspace::Workspace,
 };
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const FREE: &str = "free disk space";
 
 /// What Envoy may call, one name a line; kept beside the callbacks, in the filter's own sources.
 const EXPORTS: &str = "crates/tollgate-envoy/src/exports.txt";
@@ -20,20 +26,19 @@ const EXPORTS: &str = "crates/tollgate-envoy/src/exports.txt";
 /// What is shipped of it, in target/tollgate.
 pub const MODULES: [&str; 2] = [FILTER.file, SLIM.file];
 
-/// How a module is compiled: profiles of the root `Cargo.toml` that differ in their folders.
+/// How a module is compiled.
 struct Module {
     file: &'static str,
-    profile: &'static str,
     features: &'static [&'static str],
 }
 
-const FILTER: Module = Module { file: "tollgate-envoy.wasm", profile: "filter", features: &[] };
+const FILTER: Module = Module { file: "tollgate-envoy.wasm", features: &[] };
 /// It takes compiled policies alone.
-const SLIM: Module = Module {
-    file: "tollgate-envoy-slim.wasm",
-    profile: "slim",
-    features: &["--no-default-features"],
-};
+const SLIM: Module =
+    Module { file: "tollgate-envoy-slim.wasm", features: &["--no-default-features"] };
+
+/// Of the root `Cargo.toml`.
+const PROFILE: &str = "filter";
 
 /// What rustc 1.95 uses by default. Never `--all-features`: V8 refuses what that writes.
 const WASM_OPT: &[&str] = &[
@@ -56,32 +61,42 @@ const INLINING: &[&str] = &["-Cllvm-args=-inline-threshold=50"];
 
 pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
     tools::ensure(workspace, &[&tools::WASM_TARGET])?;
+    fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", FREE)?;
     [FILTER, SLIM].iter().try_for_each(|module| {
         let mut cargo = Command::new("cargo");
         cargo.current_dir(&workspace.root);
-        cargo.args(["build", "--profile", module.profile, "-p", "tollgate-envoy"]);
+        cargo.args(["build", "--profile", PROFILE, "-p", "tollgate-envoy"]);
         cargo.args(["--target", WASM_TARGET]).args(module.features);
         paths::hide(workspace, &mut cargo, INLINING)?;
-        run(&mut cargo, "fix what the compiler says")
+        run(&mut cargo, "fix what the compiler says")?;
+        // Both have one name there, and share what they depend on.
+        let linked = workspace.target.join(WASM_TARGET).join(PROFILE).join("tollgate_envoy.wasm");
+        let kept = fs::copy(linked, module.compiled(workspace));
+        kept.or_problem("cannot keep the compiled filter", FREE).map(drop)
     })
+}
+
+impl Module {
+    /// What the compiler made of it.
+    fn compiled(&self, workspace: &Workspace) -> PathBuf {
+        workspace.out.join(self.file).with_extension("compiled.wasm")
+    }
 }
 
 /// Makes what Envoy loads out of what was compiled, unless it is there.
 pub fn package(workspace: &Workspace) -> Result<()> {
     tools::ensure(workspace, tools::FOR_ENVOY_BUILD)?;
-    fs::create_dir_all(&workspace.out).or_problem("cannot create target/tollgate", "free space")?;
     [FILTER, SLIM].iter().try_for_each(|module| package_one(workspace, module))
 }
 
-fn package_one(workspace: &Workspace, Module { file, profile, .. }: &Module) -> Result<()> {
-    let linked = workspace.target.join(WASM_TARGET).join(profile).join("tollgate_envoy.wasm");
-    let module = strip(workspace, &linked)?;
-    let made = workspace.out.join(file);
+fn package_one(workspace: &Workspace, module: &Module) -> Result<()> {
+    let made = workspace.out.join(module.file);
+    let module = strip(workspace, &module.compiled(workspace))?;
     let stripped = made.with_extension("linked.wasm");
     let stamp = made.with_extension("stamp");
     let how = format!("{BINARYEN} {}", WASM_OPT.join(" "));
     if !product::is_made(&stamp, &module, &how, std::slice::from_ref(&made)) {
-        fs::write(&stripped, &module).or_problem("cannot write the filter", "free disk space")?;
+        fs::write(&stripped, &module).or_problem("cannot write the filter", FREE)?;
         optimise(workspace, &stripped, &made)?;
         product::remember(&stamp, &module, &how)?;
     }
@@ -107,5 +122,5 @@ fn optimise(workspace: &Workspace, from: &Path, to: &Path) -> Result<()> {
     let mut command = Command::new(node::bin(workspace).join("wasm-opt"));
     command.args(WASM_OPT).arg(from).arg("-o").arg(&partial);
     run::output(env::with_tools(workspace, &mut command), "see what wasm-opt says")?;
-    fs::rename(&partial, to).or_problem("cannot move the filter into place", "free disk space")
+    fs::rename(&partial, to).or_problem("cannot move the filter into place", FREE)
 }
