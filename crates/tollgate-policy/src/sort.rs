@@ -6,21 +6,53 @@
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::mem;
 
 /// Sorts `items` by `order`; equal ones stay as they stand.
-pub(crate) fn sort_by<T>(items: &mut Vec<T>, order: impl Fn(&T, &T) -> Ordering) {
-    let mut sorted: Vec<usize> = (0..items.len()).collect();
-    sort_indices(&mut sorted, &|one, other| match (items.get(one), items.get(other)) {
-        (Some(one), Some(other)) => order(one, other),
-        _ => Ordering::Equal,
-    });
-    let mut unsorted: Vec<Option<T>> = items.drain(..).map(Some).collect();
-    items.extend(sorted.into_iter().filter_map(|index| unsorted.get_mut(index)?.take()));
+pub(crate) fn sort_by<T>(items: &mut [T], order: impl Fn(&T, &T) -> Ordering) {
+    let len = items.len();
+    sort(&mut Items { items, order }, len);
+}
+
+/// What is sorted, by places. Closures would be compiled twice, to be called once, too.
+trait Sortable {
+    fn order(&self, one: usize, other: usize) -> Ordering;
+    fn swap(&mut self, one: usize, other: usize);
+}
+
+struct Items<'a, T, F> {
+    items: &'a mut [T],
+    order: F,
+}
+
+impl<T, F: Fn(&T, &T) -> Ordering> Sortable for Items<'_, T, F> {
+    fn order(&self, one: usize, other: usize) -> Ordering {
+        match (self.items.get(one), self.items.get(other)) {
+            (Some(one), Some(other)) => (self.order)(one, other),
+            _ => Ordering::Equal,
+        }
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        self.items.swap(one, other);
+    }
 }
 
 /// Not generic, so there is one.
-fn sort_indices(indices: &mut [usize], order: &dyn Fn(usize, usize) -> Ordering) {
-    indices.sort_by(|one, other| order(*one, *other));
+fn sort(items: &mut dyn Sortable, len: usize) {
+    let mut from: Vec<usize> = (0..len).collect();
+    from.sort_by(|one, other| items.order(*one, *other));
+    // Each item comes to the place that has its index, by swaps along each cycle.
+    for first in 0..len {
+        let mut to = first;
+        while let Some(next) = from.get_mut(to).map(|next| mem::replace(next, to)) {
+            if next == first {
+                break;
+            }
+            items.swap(to, next);
+            to = next;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub(crate) struct Tier {
 impl Tier {
     /// Brings the tiers of a rule into the order in which they are tried: the highest priority
     /// first, of two equals the earlier one.
-    pub(crate) fn sort(tiers: &mut Vec<Self>) {
+    pub(crate) fn sort(tiers: &mut [Self]) {
         sort_by(tiers, |one, other| other.priority.cmp(&one.priority));
     }
 
