@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::support::*;
 use tollgate_core::Timestamp;
-use tollgate_policy::{Answer, Directory, Plan, Policy, Surface, is_value};
+use tollgate_policy::{Answer, Decision, Directory, Plan, Policy, Surface, is_value};
 
 const START: u64 = 1_780_000_000_000;
 const RULES: usize = 100;
@@ -109,6 +109,51 @@ fn every_rule_decides_as_if_it_were_alone() {
         assert!(idle_at == live || live <= Timestamp::from_millis(millis), "{round}");
     }
     assert!(refused > 3_000 && shrank > 100 && longest > 1_000, "{refused} {shrank} {longest}");
+}
+
+/// What each quota of each rule that applied decided, by the rule's index.
+fn decisions(surface: &Surfaced) -> impl Iterator<Item = (usize, Vec<Decision>)> {
+    let outcome = surface.plan.outcome(&surface.policy);
+    outcome.decisions().map(|decision| (decision.rule, decision.quotas.to_vec()))
+}
+
+// Guards: records looked for all at once, where one rule is given the place of another. Each rule is
+// in shadow, so whatever one denies, the others charge.
+#[test]
+fn many_rules_that_apply_at_once_count_as_if_each_were_alone() {
+    let quotas = |of: usize| QUOTAS[of % QUOTAS.len()];
+    let shadow = |of: usize| {
+        format!(
+            r#"{{"name": "r{of}", "when": {{"headers": {{"x-rules": "{of}"}}}}, "key": ["client_ip"],
+             "mode": "shadow", "quotas": [{}]}}"#,
+            quotas(of)
+        )
+    };
+    let mut all = Surfaced::new(&document((0..RULES).map(shadow)));
+    let mut alone: Vec<Surfaced> =
+        (0..RULES).map(|of| Surfaced::new(&document([shadow(of)].into_iter()))).collect();
+    let random = &mut Random(4);
+    let (mut millis, mut compared, mut shrank, mut longest) = (START, 0, 0, 0);
+    for round in 0..1_500 {
+        millis += random.of(&[0, 1, 90, 400, 4_000, 100_000]);
+        let among = random.of(&[2, 12, 40, 400]);
+        let rules: Vec<usize> = (0..RULES).filter(|_| random.one_in(among)).collect();
+        let listed: Vec<String> = rules.iter().map(usize::to_string).collect();
+        let request = get("/", "192.0.2.1").header("x-rules", listed.join(","));
+        let before = all.store.values().next().map_or(0, Vec::len);
+        all.check(&request, millis);
+        let decided: Vec<(usize, Vec<Decision>)> = decisions(&all).collect();
+        assert!(decided.iter().map(|(rule, _)| *rule).eq(rules.iter().copied()), "{round}");
+        for (of, quotas) in decided {
+            alone[of].check(&request, millis);
+            assert_eq!(decisions(&alone[of]).next(), Some((0, quotas)), "{round}: rule {of}");
+            compared += 1;
+        }
+        let after = all.store.values().next().map_or(0, Vec::len);
+        shrank += usize::from(after < before);
+        longest = longest.max(after);
+    }
+    assert!(compared > 10_000 && shrank > 100 && longest > 1_000, "{compared} {shrank} {longest}");
 }
 
 fn load(plan: &mut Plan, policy: &Policy, known: &Directory, stored: Option<&[u8]>, millis: u64) {

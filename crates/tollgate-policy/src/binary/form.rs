@@ -22,6 +22,7 @@ use crate::http::readings::EscapedSlashes;
 use crate::http::repeated::Repeated;
 use crate::json::problem::{Problem, Problems};
 use crate::policy::bounds::{MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS};
+use crate::policy::by_id::ById;
 use crate::policy::client_address::{ClientAddress, Trust};
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
@@ -318,7 +319,9 @@ impl GroupForm {
             is_fleet,
             shards,
             sets: _,
+            is_sparse: _,
             by_id: _,
+            by_name: _,
             blank: _,
             value_len: _,
             quotas: _,
@@ -337,7 +340,9 @@ impl GroupForm {
             is_fleet,
             shards,
             sets: Vec::new(),
-            by_id: Vec::new(),
+            is_sparse: false,
+            by_id: ById::default(),
+            by_name: ById::default(),
             blank: Vec::new(),
             value_len: 0,
             quotas: 0,

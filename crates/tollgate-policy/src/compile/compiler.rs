@@ -32,6 +32,7 @@ use crate::json::place::At;
 use crate::json::problem::Problems;
 use crate::json::reader::Lenient;
 use crate::policy::bounds::{MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS};
+use crate::policy::by_id::ById;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::index::Index;
@@ -259,7 +260,9 @@ impl Compiler {
                 is_fleet: scope == Scope::Fleet,
                 shards,
                 sets: Vec::new(),
-                by_id: Vec::new(),
+                is_sparse: false,
+                by_id: ById::default(),
+                by_name: ById::default(),
                 blank: Vec::new(),
                 value_len: 0,
                 quotas: 0,

@@ -127,6 +127,7 @@ impl Policy {
             binding: enforced && !matches!(rule.action, Action::Mark(_)),
             due: if malformed.is_none() { rule.due() } else { Due::Now },
             rank: rule.rank_of(request),
+            located: None,
             charged: None,
             rejected_waiting: false,
             blocked_until: None,

@@ -14,14 +14,12 @@ use crate::document::charging::{Charging, ResponseChargeDoc};
 use crate::document::on_failure::OnFailure;
 use crate::pipeline::counted::Counted;
 use crate::pipeline::partition::PartitionMut;
-use crate::pipeline::partitions::{Status, Stored};
+use crate::pipeline::partitions::Status;
 use crate::pipeline::plan::{AppliedRule, Due, Plan, denies};
 use crate::policy::compiled::Policy;
-use crate::policy::group::{PLACED_UP_TO, QuotaSet};
 use crate::policy::quota::CompiledQuota;
 use crate::policy::record;
 use crate::policy::rule::Rule;
-use crate::policy::sparse;
 
 impl Plan {
     /// Decides all loaded partitions together at `now`: every cost is charged, or none is.
@@ -35,7 +33,7 @@ impl Plan {
             return;
         }
         self.each_partition(|partition| {
-            partition.forget_idle(policy, now);
+            partition.locate(policy, now);
             admitted &= partition.peek(policy, now);
         });
         self.each_partition(|partition| partition.record(policy, now, admitted));
@@ -45,6 +43,7 @@ impl Plan {
     /// a line anyway ([`Plan::turns`]), to see whether another rule refuses it.
     pub fn look(&mut self, policy: &Policy, now: Timestamp) {
         self.each_partition(|partition| {
+            partition.locate(policy, now);
             partition.peek(policy, now);
             partition.leave(policy, now);
         });
@@ -74,7 +73,7 @@ impl Plan {
         applied.retain_mut(|applied| {
             let charging = policy.rules.get(usize::from(applied.rule)).map(|rule| &rule.charging);
             let Some(Charging::Response(charge)) = charging else { return false };
-            applied.binding = false;
+            (applied.binding, applied.located) = (false, None);
             applied.due = match (applied.due, charges(charge)) {
                 (Due::Later, true) if !denies(applied, policy, decisions) => Due::Now,
                 (Due::Held, false) if applied.charged.is_some() => Due::GivenBack,
@@ -126,7 +125,7 @@ impl PartitionMut<'_> {
     /// the others stay charged. False when it denies now: then the others' charges are to be
     /// refunded.
     pub fn redecide(&mut self, policy: &Policy, now: Timestamp) -> bool {
-        self.forget_idle(policy, now);
+        self.locate(policy, now);
         if let Some(admitted) = self.decide_at_once(policy, now) {
             return admitted;
         }
@@ -140,6 +139,7 @@ impl PartitionMut<'_> {
     /// race: load and take back again, and once it stands: [`PartitionMut::refunded`]. False when a
     /// place that it waits for stays taken: a `leaky-queue` takes back its last one only.
     pub fn refund(&mut self, policy: &Policy, now: Timestamp) -> bool {
+        self.locate(policy, now);
         let Self { index, stored, applied, decisions, .. } = self;
         let mut is_free = true;
         for applied in applied.iter().filter(|applied| applied.counts_in(*index)) {
@@ -150,6 +150,7 @@ impl PartitionMut<'_> {
 
     /// The charge was taken back: says what its quotas have left without it.
     pub fn refunded(&mut self, policy: &Policy, now: Timestamp) {
+        self.locate(policy, now);
         let Self { index, stored, applied, decisions, .. } = self;
         for applied in applied.iter_mut().filter(|applied| applied.counts_in(*index)) {
             applied.charged = None;
@@ -158,26 +159,6 @@ impl PartitionMut<'_> {
             }
         }
         stored.status = Status::Uncharged;
-    }
-
-    /// Makes room in a long value before a record more comes into it: what is idle leaves.
-    fn forget_idle(&mut self, policy: &Policy, now: Timestamp) {
-        if self.stored.value.len() > PLACED_UP_TO {
-            self.forget_idle_of_many(policy, now);
-        }
-    }
-
-    #[cold]
-    fn forget_idle_of_many(&mut self, policy: &Policy, now: Timestamp) {
-        let Self { index, stored, applied, .. } = self;
-        let Stored { group, tenant, value, status, .. } = &mut **stored;
-        let group = policy.groups.get(usize::from(*group));
-        let Some(group) = group.filter(|it| it.is_sparse() && status.is_loaded()) else { return };
-        let mut rules = applied.iter().filter(|applied| applied.counts_in(*index));
-        let is_new = |set: &QuotaSet| record::states(set, value).is_none();
-        if rules.any(|it| policy.applied_set(it).is_some_and(is_new)) {
-            sparse::forget_idle(policy, group, tenant.as_deref(), value, now);
-        }
     }
 
     /// Asks and charges in one where that is the same question: one quota of one rule is all that
@@ -196,7 +177,8 @@ impl PartitionMut<'_> {
         if !stored.status.is_loaded() {
             return None;
         }
-        let state = quota.state_mut(record::states_mut(set, &mut stored.value)?)?;
+        let state =
+            quota.state_mut(record::states_mut(set, applied.located, &mut stored.value)?)?;
         let decision = decisions.get_mut(applied.first_decision)?;
         *decision = quota.limiter.check(state, now, applied.cost);
         let charged = decision.is_admitted();
@@ -319,7 +301,7 @@ fn counted_in<'a>(
     decisions: &'a mut [Decision],
 ) -> Option<Counted<'a, CompiledQuota>> {
     let set = policy.applied_set(applied)?;
-    let states = record::states_mut(set, value)?;
+    let states = record::states_mut(set, applied.located, value)?;
     let decisions = decisions.get_mut(applied.first_decision..)?;
     Some(Counted { quotas: &set.quotas, states, decisions })
 }

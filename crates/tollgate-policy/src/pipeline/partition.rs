@@ -11,9 +11,12 @@ use tollgate_core::{Decision, Timestamp};
 use crate::pipeline::key_hashes::pk;
 use crate::pipeline::partitions::{Failure, Status, Stored};
 use crate::pipeline::plan::{AppliedRule, Plan};
+use crate::policy::carried;
 use crate::policy::compiled::Policy;
-use crate::policy::group::Group;
+use crate::policy::directory::Directory;
+use crate::policy::group::{Group, QuotaSet};
 use crate::policy::record;
+use crate::policy::records::records;
 use crate::policy::settings::Response;
 use crate::stable_hash::stable_hash;
 
@@ -263,9 +266,25 @@ impl PartitionMut<'_> {
         let group = policy.groups.get(usize::from(self.stored.group));
         debug_assert!(group.is_some(), "a plan goes with the policy that made it");
         let Some(group) = group else { return };
-        let Stored { tenant, value, .. } = self.stored;
-        record::load(policy, group, tenant.as_deref(), stored.unwrap_or_default(), value);
-        self.stored.status = Status::Loaded;
+        let stored = stored.unwrap_or_default();
+        let Stored { tenant, value, status, .. } = self.stored;
+        let tenant = tenant.as_deref();
+        *status = Status::Loaded;
+        let current = if stored.is_empty() && tenant.is_none() {
+            Some(&*group.blank)
+        } else {
+            let is_own = |(id, _): (u32, &[u8])| group.by_id(id).is_some();
+            let has_none = || tenant.is_none() && !records(stored).any(is_own);
+            let current = record::current(policy, group, tenant, stored);
+            current.or_else(|| has_none().then_some(&*group.blank))
+        };
+        if let Some(current) = current {
+            value.clear();
+            value.extend_from_slice(current);
+            return;
+        }
+        let own: Vec<&QuotaSet> = record::sets(policy, group, tenant).collect();
+        carried::load(group, &own, &Directory::NONE, stored, Timestamp::ZERO, value);
     }
 
     /// Notes that it could not be loaded or committed: its rules' `on_failure` decides.

@@ -6,6 +6,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
@@ -91,6 +92,8 @@ pub(crate) struct AppliedRule {
     pub(crate) due: Due,
     /// Its priority among those that wait for the same: 0 goes first.
     pub(crate) rank: u8,
+    /// Where its states lie in a long value, once they were [located](crate::pipeline::located).
+    pub(crate) located: Option<NonZeroU32>,
     /// This request's cost is in the partition's value, since then.
     pub(crate) charged: Option<Timestamp>,
     /// It would have to wait for this rule and may not.

@@ -10,7 +10,7 @@ use tollgate_core::{Decision, Timestamp, Verdict};
 
 use crate::pipeline::partition::PartitionMut;
 use crate::pipeline::partitions::Status;
-use crate::pipeline::plan::{AppliedSet, NOT_YET, OfRecord};
+use crate::pipeline::plan::{AppliedRule, AppliedSet, NOT_YET, OfRecord};
 use crate::policy::carried::{self, Carried, Moved};
 use crate::policy::compiled::Policy;
 use crate::policy::directory::Directory;
@@ -55,7 +55,7 @@ impl PartitionMut<'_> {
         let tenant = self.stored.tenant.clone();
         let own: Vec<&QuotaSet> = record::sets(policy, group, tenant.as_deref()).collect();
         let Carried { moved, is_carried } =
-            carried::load(&own, known, stored, now, &mut self.stored.value);
+            carried::load(group, &own, known, stored, now, &mut self.stored.value);
         self.stored.status = Status::Loaded;
         self.stored.carried = is_carried;
         self.count_in(policy, &own, &moved);
@@ -64,45 +64,27 @@ impl PartitionMut<'_> {
     /// Lets the rules of this partition count in the records of its value: where those of `own` lie
     /// that were `moved`, else where the policy has them.
     fn count_in(&mut self, policy: &Policy, own: &[&QuotaSet], moved: &[Moved<'_>]) {
-        for at in 0..self.applied.len() {
-            let Some(applied) = self.applied.get(at).filter(|a| a.counts_in(self.index)) else {
-                continue;
-            };
+        let Self { index, stored, applied, decisions, .. } = self;
+        let group = policy.groups.get(usize::from(stored.group));
+        let is_other = |applied: &AppliedRule| {
             let is_own = matches!(applied.set, AppliedSet::OfPolicy(_) | AppliedSet::OfTenant(..));
-            if is_own && moved.is_empty() {
-                continue;
-            }
-            let line = policy.line_of(applied);
-            let mut places = own.iter().zip(moved);
-            let place = places.find(|(set, _)| Some(set.record_id) == line);
-            let set = place.map(|(set, Moved { offset, newer })| match newer {
-                Some(newer) => newer.in_place_of(set, *offset),
-                None => QuotaSet { offset: *offset, ..(*set).clone() },
-            });
-            self.count_rule_in(policy, at, set);
+            applied.counts_in(*index) && !(is_own && moved.is_empty())
+        };
+        if !applied.iter().any(is_other) {
+            return;
         }
-    }
-
-    /// Lets the rule that was applied as number `at` count in `set`, or in its own.
-    fn count_rule_in(&mut self, policy: &Policy, at: usize, set: Option<QuotaSet>) {
-        let Self { applied, decisions, .. } = self;
         let mut all = Vec::with_capacity(decisions.len());
-        for (i, rule) in applied.iter_mut().enumerate() {
+        for rule in applied.iter_mut() {
             let before = decisions.get(rule.first_decision..).unwrap_or_default();
             let before = before.iter().take(policy.quotas(rule).len());
             rule.first_decision = all.len();
-            if i != at {
+            if !is_other(rule) {
                 all.extend(before);
                 continue;
             }
-            let own = match &rule.set {
-                AppliedSet::Recorded(of) => of.own.clone(),
-                own => own.clone(),
-            };
-            let next = match &set {
-                Some(set) => AppliedSet::Recorded(Arc::new(OfRecord { own, set: set.clone() })),
-                None => own,
-            };
+            let place = group.and_then(|it| carried::place_of(it, own, policy.line_of(rule)?));
+            let place = place.and_then(|place| Some((own.get(place)?, moved.get(place)?)));
+            let next = set_in_place(rule, place);
             let earlier = policy.quotas(rule);
             for quota in policy.set_of(&next).map_or(&[][..], |set| &set.quotas) {
                 let mut same = earlier.iter().zip(before.clone()).filter(|(earlier, _)| {
@@ -116,5 +98,22 @@ impl PartitionMut<'_> {
             rule.set = next;
         }
         **decisions = all;
+    }
+}
+
+/// What `rule` counts in where its own set and its record are in this `place`; its own set where
+/// they are in none.
+fn set_in_place(rule: &AppliedRule, place: Option<(&&QuotaSet, &Moved<'_>)>) -> AppliedSet {
+    let own = match &rule.set {
+        AppliedSet::Recorded(of) => of.own.clone(),
+        own => own.clone(),
+    };
+    let set = place.map(|(set, Moved { offset, newer })| match newer {
+        Some(newer) => newer.in_place_of(set, *offset),
+        None => QuotaSet { offset: *offset, ..(*set).clone() },
+    });
+    match set {
+        Some(set) => AppliedSet::Recorded(Arc::new(OfRecord { own, set })),
+        None => own,
     }
 }

@@ -14,8 +14,8 @@ use core::iter;
 use tollgate_core::Timestamp;
 
 use crate::policy::directory::{Directory, KnownSet};
-use crate::policy::group::QuotaSet;
-use crate::policy::record::find;
+use crate::policy::group::{Group, QuotaSet};
+use crate::policy::record::read_as;
 use crate::policy::records::{RECORD_HEADER, records, write_header};
 use crate::policy::stored_set::carry_set;
 use crate::policy::table_size::MAX_VALUE_LEN;
@@ -46,8 +46,10 @@ struct Found<'s, 'k> {
     states: Cow<'s, [u8]>,
 }
 
-/// Brings `stored` into a value of the sets `own`, with what others wrote.
+/// Brings `stored` into a value of the sets `own`, which are those of `group` and then a tenant's,
+/// with what others wrote.
 pub(crate) fn load<'k>(
+    group: &Group,
     own: &[&QuotaSet],
     known: &'k Directory,
     stored: &[u8],
@@ -55,16 +57,15 @@ pub(crate) fn load<'k>(
     value: &mut Vec<u8>,
 ) -> Carried<'k> {
     let Carried { mut moved, mut is_carried } = Carried::default();
-    let (mut found, others) = of_others(own, known, stored, now);
+    let (slots, others) = read(group, own, known, stored, now);
     value.clear();
     let mut has_newer = false;
-    for (set, found) in own.iter().zip(&mut found) {
-        let own_states = find(stored, set);
-        *found = found.take().filter(|found| {
-            own_states.is_none() || found.known.generation > known.generation_of(set)
-        });
+    for (set, Slot { own, mut found }) in own.iter().zip(slots) {
+        let own_states = own.map(|(_, states)| states);
+        let generation = found.as_ref().map_or(0, |_| known.generation_of(set));
+        found = found.filter(|it| own_states.is_none() || it.known.generation > generation);
         let newer = found.as_ref().map(|found| found.known);
-        let newer = newer.filter(|newer| newer.generation > known.generation_of(set));
+        let newer = newer.filter(|newer| newer.generation > generation);
         has_newer |= newer.is_some();
         if own_states.is_none() && found.is_none() && set.offset.is_none() {
             moved.push(Moved { offset: None, newer });
@@ -96,18 +97,34 @@ pub(crate) fn load<'k>(
     Carried { moved, is_carried }
 }
 
-/// The records in `stored` that others wrote and that are not idle: the latest of each of the sets
-/// `own`, in their order, and those of rules that the policy does not have.
-fn of_others<'s, 'k>(
+/// What is stored of one of the policy's sets.
+#[derive(Default)]
+struct Slot<'s, 'k> {
+    /// Its own states of the latest version, in today's layout.
+    own: Option<(u8, Cow<'s, [u8]>)>,
+    /// What others wrote and is not idle: the latest.
+    found: Option<Found<'s, 'k>>,
+}
+
+/// What `stored` holds, record by record: of each of the sets `own`, in their order, and of rules
+/// that the policy does not have.
+fn read<'s, 'k>(
+    group: &Group,
     own: &[&QuotaSet],
     known: &'k Directory,
     stored: &'s [u8],
     now: Timestamp,
-) -> (Vec<Option<Found<'s, 'k>>>, Vec<Found<'s, 'k>>) {
-    let mut found: Vec<Option<Found<'_, '_>>> = own.iter().map(|_| None).collect();
+) -> (Vec<Slot<'s, 'k>>, Vec<Found<'s, 'k>>) {
+    let mut slots: Vec<Slot<'_, '_>> = own.iter().map(|_| Slot::default()).collect();
     let mut others = Vec::new();
     for (id, states) in records(stored) {
-        if own.iter().any(|set| set.is_written_as(id)) {
+        if let Some(place) = place_of(group, own, id) {
+            let read = own.get(place).and_then(|set| read_as(set, id, states));
+            if let (Some(slot), Some(read)) = (slots.get_mut(place), read)
+                && slot.own.as_ref().is_none_or(|(version, _)| *version < read.0)
+            {
+                slot.own = Some(read);
+            }
             continue;
         }
         let Some((known, version)) = known.find(id) else { continue };
@@ -116,14 +133,35 @@ fn of_others<'s, 'k>(
         if known.set.idle_at(&states) <= now {
             continue; // as good as none, whoever's
         }
-        let is_same = |set: &&QuotaSet| set.stable_id == known.set.stable_id();
-        match own.iter().position(is_same).and_then(|i| found.get_mut(i)) {
-            Some(Some(other)) if other.known.generation >= known.generation => {}
-            Some(slot) => *slot = Some(Found { known, states }),
+        let name = known.set.stable_id();
+        let place = place(group, own, group.by_name.find(name), |set| set.stable_id == name);
+        match place.and_then(|place| slots.get_mut(place)) {
+            Some(Slot { found: Some(other), .. }) if other.known.generation >= known.generation => {
+            }
+            Some(slot) => slot.found = Some(Found { known, states }),
             None => others.push(Found { known, states }),
         }
     }
-    (found, others)
+    (slots, others)
+}
+
+/// The place among `own`, which are the sets of `group` and then a tenant's, of the one whose
+/// record says this, in any version of its states.
+pub(crate) fn place_of(group: &Group, own: &[&QuotaSet], id: u32) -> Option<usize> {
+    place(group, own, group.by_id(id), |set| set.ids().any(|its| its == id))
+}
+
+/// The place that was `found` among the group's sets, else among the tenant's.
+fn place(
+    group: &Group,
+    own: &[&QuotaSet],
+    found: Option<usize>,
+    is_it: impl Fn(&QuotaSet) -> bool,
+) -> Option<usize> {
+    found.or_else(|| {
+        let of_tenant = own.get(group.sets.len()..)?.iter().position(|set| is_it(set))?;
+        group.sets.len().checked_add(of_tenant)
+    })
 }
 
 /// Appends the records of rules that the policy does not have. Of more than one value can hold the

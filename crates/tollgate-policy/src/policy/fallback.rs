@@ -6,6 +6,7 @@
 
 use alloc::vec::Vec;
 
+use crate::policy::by_id::ById;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::quota::CompiledQuota;
@@ -55,7 +56,9 @@ impl Policy {
             is_fleet: false,
             shards: None,
             sets: Vec::new(),
-            by_id: Vec::new(),
+            is_sparse: false,
+            by_id: ById::default(),
+            by_name: ById::default(),
             blank: Vec::new(),
             value_len: 0,
             quotas: 0,

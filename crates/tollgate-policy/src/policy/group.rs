@@ -9,9 +9,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::document::key::Key;
+use crate::policy::by_id::ById;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::records::{RECORD_HEADER, write_zeros};
-use crate::sort::sort_by;
 use crate::stable_hash::stable_hash;
 
 /// The longest value in which every record has its place, in bytes: up to here a bucket of Envoy's
@@ -35,8 +35,12 @@ pub struct Group {
     /// Over so many objects the requests of one key are spread.
     pub(crate) shards: Option<u32>,
     pub(crate) sets: Vec<u16>,
-    /// Of a sparse group: its sets by what their records say, in the order of that.
-    pub(crate) by_id: Vec<(u32, u16)>,
+    /// A value has the records alone that something was charged to.
+    pub(crate) is_sparse: bool,
+    /// The places of its sets by what their records say, in each version of their states.
+    pub(crate) by_id: ById,
+    /// The same by the names of their rules and tiers.
+    pub(crate) by_name: ById,
     /// What a key begins with that was never seen: every record in its place, all zero, or none.
     pub(crate) blank: Vec<u8>,
     pub(crate) value_len: usize,
@@ -120,24 +124,26 @@ impl Group {
     /// True where a stored value has the records alone that something was charged to.
     #[must_use]
     pub const fn is_sparse(&self) -> bool {
-        !self.by_id.is_empty()
+        self.is_sparse
     }
 
     /// Gives each record its place in a value, or none where values are sparse.
     pub(crate) fn lay_out(&mut self, sets: &mut [QuotaSet]) {
         (self.value_len, self.quotas) = (0, 0);
         self.blank.clear();
-        let mut by_id = Vec::new();
-        for index in &self.sets {
+        let (mut by_id, mut by_name) = (Vec::new(), Vec::new());
+        for (index, place) in self.sets.iter().zip(0_u16..) {
             let Some(set) = sets.get_mut(usize::from(*index)) else { continue };
             let offset = self.value_len.saturating_add(RECORD_HEADER);
             self.value_len = offset.saturating_add(set.len);
             self.quotas = self.quotas.saturating_add(set.quotas.len());
             set.offset = Some(offset);
-            by_id.push((set.id_in(set.version), *index));
+            by_id.extend(set.ids().map(|id| (id.into(), place)));
+            by_name.push((set.stable_id, place));
         }
-        self.by_id.clear();
-        if self.value_len <= PLACED_UP_TO || by_id.len() == 1 {
+        (self.by_id, self.by_name) = (ById::new(by_id), ById::new(by_name));
+        self.is_sparse = self.value_len > PLACED_UP_TO && self.sets.len() > 1;
+        if !self.is_sparse {
             let own = self.sets.iter().filter_map(|index| sets.get(usize::from(*index)));
             own.for_each(|set| write_zeros(set.id_in(set.version), set.len, &mut self.blank));
             return;
@@ -145,14 +151,11 @@ impl Group {
         for index in &self.sets {
             sets.get_mut(usize::from(*index)).into_iter().for_each(|set| set.offset = None);
         }
-        sort_by(&mut by_id, |(one, _), (other, _)| one.cmp(other));
-        self.by_id = by_id;
     }
 
-    /// The index of the set whose record says this in a sparse value.
+    /// The place among its sets of the one whose record says this, in any version of its states.
     pub(crate) fn by_id(&self, id: u32) -> Option<usize> {
-        let place = self.by_id.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        self.by_id.get(place).map(|(_, set)| usize::from(*set))
+        self.by_id.find(id.into())
     }
 }
 
@@ -216,9 +219,9 @@ impl QuotaSet {
         marked(self.record_id, version)
     }
 
-    /// True when a record with this identity holds states of these quotas, in any layout.
-    pub(crate) fn is_written_as(&self, id: u32) -> bool {
-        (1..=self.version).any(|version| self.id_in(version) == id)
+    /// What records say that hold states of these quotas, in any layout.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> {
+        (1..=self.version).map(|version| self.id_in(version))
     }
 
     /// Bytes of all states in the layout of `version`; `None` where there is no such version.

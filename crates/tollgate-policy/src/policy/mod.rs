@@ -16,6 +16,7 @@ pub(crate) mod compiled;
 pub(crate) mod tenant;
 pub(crate) mod rule;
 pub(crate) mod group;
+pub(crate) mod by_id;
 pub(crate) mod quota;
 pub(crate) mod index;
 pub(crate) mod settings;

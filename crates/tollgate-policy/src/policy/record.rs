@@ -10,6 +10,7 @@
 use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 use tollgate_core::{FULLY_USED, Limiter, Span, Timestamp};
 
@@ -17,9 +18,7 @@ use crate::document::mode::Mode;
 use crate::policy::compiled::Policy;
 use crate::policy::directory::Directory;
 use crate::policy::group::{Group, QuotaSet};
-use crate::policy::records::{
-    RECORD_HEADER, filled, record_header, records, write_header, write_zeros,
-};
+use crate::policy::records::{RECORD_HEADER, filled, record_header, records, write_header};
 use crate::policy::sparse;
 use crate::policy::tenant::Tenant;
 
@@ -111,9 +110,7 @@ impl Group {
     #[must_use]
     pub fn has_unknown(&self, policy: &Policy, known: &Directory, value: &[u8]) -> bool {
         current(policy, self, None, value).is_none()
-            && records(value).any(|(id, _)| {
-                !self.sets_in(policy).any(|set| set.is_written_as(id)) && known.find(id).is_none()
-            })
+            && records(value).any(|(id, _)| self.by_id(id).is_none() && known.find(id).is_none())
     }
 
     fn sets_in<'a>(&'a self, policy: &'a Policy) -> impl Iterator<Item = &'a QuotaSet> {
@@ -135,15 +132,15 @@ impl Group {
                 }
             }
         };
-        let current = current(policy, self, None, value);
-        if let Some(current) = current.filter(|_| self.is_sparse()) {
-            for (id, states) in records(current) {
-                let set = self.by_id(id).and_then(|set| policy.sets.get(set));
-                set.into_iter().for_each(|set| each_of(set, states));
+        if self.is_sparse() {
+            for (id, states) in records(value) {
+                let set = self.by_id(id).and_then(|place| sparse::set_at(policy, self, place));
+                let read = set.and_then(|set| Some((set, read_as(set, id, states)?.1)));
+                read.into_iter().for_each(|(set, states)| each_of(set, &states));
             }
-            return;
         }
-        for set in self.sets_in(policy) {
+        let current = current(policy, self, None, value);
+        for set in self.sets_in(policy).filter(|_| !self.is_sparse()) {
             // Wherever it lies: a value may be of an earlier policy's layout.
             let states = states(set, value).map(Cow::Borrowed);
             let states = states.or_else(|| find(value, set));
@@ -153,7 +150,7 @@ impl Group {
             return;
         }
         for (id, states) in records(value) {
-            if self.sets_in(policy).any(|set| set.is_written_as(id)) {
+            if self.by_id(id).is_some() {
                 continue;
             }
             let Some((known, version)) = known.find(id) else { continue };
@@ -169,34 +166,6 @@ impl Group {
     }
 }
 
-/// Brings `stored` into the current layout of `group`, in `value`; nothing stored is all zero
-/// states, of which a sparse group has none.
-pub(crate) fn load(
-    policy: &Policy,
-    group: &Group,
-    tenant: Option<&Tenant>,
-    stored: &[u8],
-    value: &mut Vec<u8>,
-) {
-    value.clear();
-    if stored.is_empty() && tenant.is_none() {
-        value.extend_from_slice(&group.blank);
-        return;
-    }
-    if let Some(current) = current(policy, group, tenant, stored) {
-        value.extend_from_slice(current);
-        return;
-    }
-    for set in sets(policy, group, tenant) {
-        let found = if stored.is_empty() { None } else { find(stored, set) };
-        match found {
-            Some(states) => append(set, &states, value),
-            None if set.offset.is_some() => write_zeros(set.id_in(set.version), set.len, value),
-            None => {}
-        }
-    }
-}
-
 /// The states of `set` in a value of the current layout.
 pub(crate) fn states<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> {
     let Some(offset) = set.offset else { return appended(set, value) };
@@ -208,10 +177,15 @@ pub(crate) fn states<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> {
     value.get(offset..offset.checked_add(set.len)?)
 }
 
-/// The states of `set` in a value of the current layout, to be written; in a sparse one all zero
-/// where there were none.
-pub(crate) fn states_mut<'v>(set: &QuotaSet, value: &'v mut Vec<u8>) -> Option<&'v mut [u8]> {
-    let offset = set.offset.unwrap_or_else(|| sparse::offset_of(set, value));
+/// The states of `set` in a value of the current layout, to be written; in a sparse one, which may
+/// have them `located`, all zero where there were none.
+#[inline]
+pub(crate) fn states_mut<'v>(
+    set: &QuotaSet,
+    located: Option<NonZeroU32>,
+    value: &'v mut Vec<u8>,
+) -> Option<&'v mut [u8]> {
+    let offset = set.offset.unwrap_or_else(|| sparse::offset_of(set, located, value));
     value.get_mut(offset..offset.checked_add(set.len)?)
 }
 
@@ -287,12 +261,24 @@ impl Tenant {
 /// version it is of.
 pub(crate) fn find<'s>(stored: &'s [u8], set: &QuotaSet) -> Option<Cow<'s, [u8]>> {
     (1..=set.version).rev().find_map(|version| {
-        let states = record(stored, set.id_in(version), set.len_in(version)?)?;
-        if version == set.version {
-            return Some(Cow::Borrowed(states));
-        }
-        converted(set, version, states).map(Cow::Owned)
+        let id = set.id_in(version);
+        Some(read_as(set, id, record(stored, id, set.len_in(version)?)?)?.1)
     })
+}
+
+/// The states of `set` in a record that says `id`, brought into the current layout, and the version
+/// that they are of.
+pub(crate) fn read_as<'s>(
+    set: &QuotaSet,
+    id: u32,
+    states: &'s [u8],
+) -> Option<(u8, Cow<'s, [u8]>)> {
+    let version = (1..=set.version).rev().find(|version| set.id_in(*version) == id)?;
+    if version == set.version {
+        return (states.len() == set.len).then_some((version, Cow::Borrowed(states)));
+    }
+    let states = Some(states).filter(|states| set.len_in(version) == Some(states.len()))?;
+    Some((version, Cow::Owned(converted(set, version, states)?)))
 }
 
 /// The states of the record with this identity and this length, wherever it is.

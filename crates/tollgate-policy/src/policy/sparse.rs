@@ -6,6 +6,7 @@
 //! has. Where every record has its place instead, `record` has it.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 use tollgate_core::Timestamp;
 
@@ -25,27 +26,44 @@ pub(crate) fn current<'s>(
     stored: &'s [u8],
 ) -> Option<&'s [u8]> {
     let value = filled(stored, records(stored).map(|(_, states)| record_len(states)).sum())?;
+    let mut next = 0;
     let is_own = |(id, states): (u32, &[u8])| {
-        own_by_id(policy, group, tenant, id).is_some_and(|set| set.len == states.len())
+        let own = own_by_id(policy, group, tenant, id, &mut next);
+        own.is_some_and(|set| set.len == states.len())
     };
     records(value).all(is_own).then_some(value)
 }
 
-/// Whose record says this: one of the group's sets, or of the tenant's.
+/// Whose record says this: one of the group's sets, or of the tenant's. `next` is the place where
+/// it is looked for first, behind the one before: most values are in the order of the sets.
 fn own_by_id<'a>(
     policy: &'a Policy,
     group: &Group,
     tenant: Option<&'a Tenant>,
     id: u32,
+    next: &mut usize,
 ) -> Option<&'a QuotaSet> {
-    let mut of_tenant = tenant.into_iter().flat_map(|tenant| &tenant.sets);
-    let own = group.by_id(id).and_then(|set| policy.sets.get(set));
-    own.or_else(|| of_tenant.find(|set| set.id_in(set.version) == id))
+    let is_its = |set: &&QuotaSet| set.id_in(set.version) == id;
+    let at = |place: usize| Some((place, set_at(policy, group, place).filter(is_its)?));
+    if let Some((place, set)) = at(*next).or_else(|| at(group.by_id(id)?)) {
+        *next = place.saturating_add(1);
+        return Some(set);
+    }
+    tenant.into_iter().flat_map(|tenant| &tenant.sets).find(is_its)
 }
 
-/// Where the states of `set` begin in a sparse value, which has them from now on.
+/// The set of `group` in this place.
+pub(crate) fn set_at<'p>(policy: &'p Policy, group: &Group, place: usize) -> Option<&'p QuotaSet> {
+    policy.sets.get(usize::from(*group.sets.get(place)?))
+}
+
+/// Where the states of `set` begin in a sparse value, which has them from now on; searched for only
+/// where they are not `located`.
 #[cold] // beside values in which every record has its place
-pub(crate) fn offset_of(set: &QuotaSet, value: &mut Vec<u8>) -> usize {
+pub(crate) fn offset_of(set: &QuotaSet, located: Option<NonZeroU32>, value: &mut Vec<u8>) -> usize {
+    if let Some(offset) = located.and_then(|offset| usize::try_from(offset.get()).ok()) {
+        return offset;
+    }
     let mut offset = RECORD_HEADER;
     for (id, states) in records(value) {
         if id == set.id_in(set.version) && states.len() == set.len {
@@ -66,10 +84,10 @@ pub(crate) fn forget_idle(
     value: &mut Vec<u8>,
     now: Timestamp,
 ) {
-    let mut kept = Vec::with_capacity(value.len());
+    let (mut kept, mut next) = (Vec::with_capacity(value.len()), 0);
     for (id, states) in records(value) {
         // Of a rule that the policy does not have nobody can say here.
-        let is_idle = own_by_id(policy, group, tenant, id).is_some_and(|set| {
+        let is_idle = own_by_id(policy, group, tenant, id, &mut next).is_some_and(|set| {
             let mut all = set.quotas.iter();
             all.all(|it| it.state(states).is_some_and(|state| it.limiter.idle_at(state) <= now))
         });

@@ -27,7 +27,8 @@ const KINDS: [(&str, &str, f64); 3] = [
 ];
 /// What a decision under 1,000 rules costs at most, by what it costs under one.
 const MOST_RATIO: f64 = 1.05;
-const RULES: [&str; 2] = ["1", "1000"];
+/// How many rules, or other entries, there are.
+const COUNTS: [&str; 2] = ["1", "1000"];
 
 /// Long beside starting a clock, short beside a time slice of a busy machine.
 const TIMED: u64 = 100_000;
@@ -47,14 +48,9 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let mut table = Table::new("Policy: one decision", &heading);
     for (kind, label, _) in KINDS {
         eprintln!("  policy: {label}");
-        let mut times = RULES.map(|_| Vec::new());
-        for _ in 0..effort.rounds {
-            for (rules, times) in RULES.iter().zip(&mut times) {
-                times.push(time_ns(&program, kind, rules)?);
-            }
-        }
-        let counts = instructions(&program, kind)?;
-        table.row(cells(label, [least(&times[0]), least(&times[1])], counts));
+        let times = times_ns(&program, kind, TIMED, effort)?;
+        let counts = instructions(&program, kind, COUNTED)?;
+        table.row(cells(label, times, counts));
     }
     table.note("Plan, load and decide one request under one gcra quota; best of all rounds for ns. `cargo xtask bench policy --check` holds the instructions below their ceilings.");
     Ok(table.markdown())
@@ -66,7 +62,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     let program = example(workspace, "tollgate-policy", "lookup")?;
     let mut exceeded = Vec::new();
     for (kind, label, ceiling) in KINDS {
-        let counts = instructions(&program, kind)?;
+        let counts = instructions(&program, kind, COUNTED)?;
         println!("  {}", report(label, counts, ceiling));
         if exceeds(counts, ceiling) {
             exceeded.push(report(label, counts, ceiling));
@@ -91,15 +87,15 @@ fn report(label: &str, [one, many]: [f64; 2], ceiling: f64) -> String {
     )
 }
 
-/// Of one decision, under one rule and under 1,000.
-fn instructions(program: &Path, kind: &str) -> Result<[f64; 2]> {
+/// Of one decision, under one rule and under 1,000; `counted` are the decisions of both runs.
+pub fn instructions(program: &Path, kind: &str, counted: (u64, u64)) -> Result<[f64; 2]> {
     let count = |rules: &str| {
-        callgrind::each(program, COUNTED, |count| vec![kind.into(), rules.into(), count])
+        callgrind::each(program, counted, |count| vec![kind.into(), rules.into(), count])
     };
-    Ok([count(RULES[0])?, count(RULES[1])?])
+    Ok([count(COUNTS[0])?, count(COUNTS[1])?])
 }
 
-fn cells(label: &str, [one, many]: [f64; 2], counts: [f64; 2]) -> Vec<String> {
+pub fn cells(label: &str, [one, many]: [f64; 2], counts: [f64; 2]) -> Vec<String> {
     let ratio = |[one, many]: [f64; 2]| figure(many / one, 2);
     let mut cells = vec![label.to_owned(), figure(one, 0), figure(many, 0), ratio([one, many])];
     cells.extend(counts.map(|count| figure(count, 0)));
@@ -107,11 +103,21 @@ fn cells(label: &str, [one, many]: [f64; 2], counts: [f64; 2]) -> Vec<String> {
     cells
 }
 
-fn time_ns(program: &Path, kind: &str, rules: &str) -> Result<f64> {
-    let fix = "see crates/tollgate-policy/examples/lookup.rs";
-    let mut command = Command::new(program);
-    let said = run::output(command.args([kind, rules, &TIMED.to_string()]), fix)?;
-    said.trim().parse().map_err(|_| Problem::new("cannot read what the example says", said, fix))
+/// Of one decision, the best of all rounds of `timed` decisions, under one rule and under 1,000.
+pub fn times_ns(program: &Path, kind: &str, timed: u64, effort: Effort) -> Result<[f64; 2]> {
+    let fix = "see the example of crates/tollgate-policy";
+    let time = |rules: &str| {
+        let mut command = Command::new(program);
+        let said = run::output(command.args([kind, rules, &timed.to_string()]), fix)?;
+        said.trim().parse().map_err(|_| Problem::new("cannot read the example's time", said, fix))
+    };
+    let mut times = COUNTS.map(|_| Vec::new());
+    for _ in 0..effort.rounds {
+        for (rules, times) in COUNTS.iter().zip(&mut times) {
+            times.push(time(rules)?);
+        }
+    }
+    Ok([least(&times[0]), least(&times[1])])
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod callgrind;
 pub mod cpu;
 mod decisions;
 mod effort;
+mod entries;
 pub mod envoy;
 mod envoy_counted;
 pub mod figures;
@@ -92,7 +93,10 @@ pub fn bench(workspace: &Workspace, options: Options) -> Result<()> {
     for part in options.parts {
         let text = match part {
             Part::Core => decisions::measure(workspace, options.effort)?,
-            Part::Policy => lookup::measure(workspace, options.effort)?,
+            Part::Policy => {
+                let rules = lookup::measure(workspace, options.effort)?;
+                format!("{rules}\n{}", entries::measure(workspace, options.effort)?)
+            }
             Part::Sizes => sizes(workspace)?,
             Part::Envoy => envoy::measure(workspace, options.effort)?,
             Part::Worker => worker::measure(workspace, options.effort)?,
@@ -160,6 +164,7 @@ fn check_parts(workspace: &Workspace, parts: &[Part]) -> Result<()> {
     }
     if parts.contains(&Part::Policy) {
         lookup::check(workspace)?;
+        entries::check(workspace)?;
     }
     if parts.contains(&Part::Envoy) {
         envoy_counted::check(workspace)?;
