@@ -79,6 +79,7 @@ mod http;
 mod stable_hash;
 mod facts;
 mod decimal;
+mod alternatives;
 mod sort;
 
 pub use answer::fields::NearestQuota;

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use tollgate_core::Span;
 
+use crate::alternatives::Alternatives;
 use crate::binary::coded::{Bytes, Coded, fields, shape, variants};
 use crate::binary::rule_form::{RuleForm, are_unique};
 use crate::document::client_ip::Source;
@@ -79,7 +80,7 @@ fields! {
 }
 
 fields!(ClientAddress { source: Source, trust: Trust });
-variants!(Trust { 0 => Nobody, 1 => Proxies(all: Vec<Cidr>), 2 => Hops(count: usize), } if |it| {
+variants!(Trust { 0 => Nobody, 1 => Proxies(all: Alternatives<Cidr>), 2 => Hops(count: usize), } if |it| {
     match it {
         Self::Nobody => true,
         Self::Proxies(all) => !all.is_empty(),

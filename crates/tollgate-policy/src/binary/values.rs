@@ -11,6 +11,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tollgate_core::{Limiter, Span};
 
+use crate::alternatives::{Alternative, Alternatives};
 use crate::binary::coded::{Bytes, Coded, fields, shape, variants, wrapped};
 use crate::document::action::{Action, Delay, MAX_PRIORITIES, MarkDoc, Reply, Text};
 use crate::document::charging::{Charging, OnAbort, ResponseChargeDoc, StatusPattern, Statuses};
@@ -101,9 +102,9 @@ variants!(Condition {
     0 => Methods(list: Vec<Method>),
     1 => Hosts(list: Vec<Host>),
     2 => Paths(list: Vec<Pattern>),
-    3 => Header(name: HeaderName, wanted: Vec<Matcher>),
-    4 => Query(name: String, wanted: Vec<Matcher>),
-    5 => ClientCidrs(list: Vec<Cidr>),
+    3 => Header(name: HeaderName, wanted: Alternatives<Matcher>),
+    4 => Query(name: String, wanted: Alternatives<Matcher>),
+    5 => ClientCidrs(list: Alternatives<Cidr>),
     6 => Routes(list: Vec<String>),
     7 => Countries(list: Vec<Country>),
     8 => Asns(list: Vec<Asn>),
@@ -202,6 +203,19 @@ impl Condition {
             Self::Descriptor(_, wanted) => wanted.len(),
             Self::Entries(list) | Self::Beside(list) => list.len(),
         }
+    }
+}
+
+/// As the list: its order follows from it.
+impl<T: Coded + Alternative> Coded for Alternatives<T> {
+    const SHAPE: u64 = Vec::<T>::SHAPE;
+
+    fn write(&self, to: &mut Vec<u8>) {
+        self.list().write(to);
+    }
+
+    fn read(from: &mut Bytes<'_>) -> Option<Self> {
+        Vec::read(from).map(Self::from)
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) fn of_conditions(conditions: &Conditions, at: &At<'_>) {
     let at = at.field("headers");
     for condition in &conditions.0 {
         let Condition::Header(name, wanted) = condition else { continue };
-        for matcher in wanted {
+        for matcher in wanted.iter() {
             let text = match matcher {
                 Matcher::Exact(text) if trimmed(text) != text => text,
                 Matcher::Prefix(text) if matches!(text.first(), Some(b' ' | b'\t')) => text,

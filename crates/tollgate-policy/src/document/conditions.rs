@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem::discriminant;
 
+use crate::alternatives::Alternatives;
 use crate::document::descriptor::{Entries, EntryMatcher};
 use crate::document::fact::Fact;
 use crate::document::lists::{NonEmpty, OneOrMore};
@@ -59,9 +60,9 @@ pub(crate) enum Condition {
     Methods(Vec<Method>),
     Hosts(Vec<Host>),
     Paths(Vec<Pattern>),
-    Header(HeaderName, Vec<Matcher>),
-    Query(String, Vec<Matcher>),
-    ClientCidrs(Vec<Cidr>),
+    Header(HeaderName, Alternatives<Matcher>),
+    Query(String, Alternatives<Matcher>),
+    ClientCidrs(Alternatives<Cidr>),
     Routes(Vec<String>),
     Countries(Vec<Country>),
     Asns(Vec<Asn>),
@@ -108,9 +109,9 @@ impl Conditions {
         all.extend(methods.map(|list| Condition::Methods(list.0)));
         all.extend(hosts.map(|list| Condition::Hosts(list.0)));
         all.extend(paths.map(|list| Condition::Paths(list.0)));
-        all.extend(headers.map(|(name, wanted)| Condition::Header(name, wanted)));
-        all.extend(query.map(|(name, wanted)| Condition::Query(name, wanted)));
-        all.extend(client_cidrs.map(|list| Condition::ClientCidrs(list.0)));
+        all.extend(headers.map(|(name, wanted)| Condition::Header(name, wanted.into())));
+        all.extend(query.map(|(name, wanted)| Condition::Query(name, wanted.into())));
+        all.extend(client_cidrs.map(|list| Condition::ClientCidrs(list.0.into())));
         all.extend(routes.map(|list| Condition::Routes(list.0)));
         all.extend(countries.map(|list| Condition::Countries(list.0)));
         all.extend(asns.map(|list| Condition::Asns(list.0)));
@@ -258,7 +259,7 @@ impl fmt::Display for Condition {
             Self::Paths(list) => alternatives(f, "path", list),
             Self::Header(name, wanted) => values(f, "header", &name.0, wanted),
             Self::Query(name, wanted) => values(f, "query parameter", name, wanted),
-            Self::ClientCidrs(list) => alternatives(f, "client in", list),
+            Self::ClientCidrs(list) => alternatives(f, "client in", list.iter()),
             Self::Routes(list) => {
                 alternatives(f, "route", list.iter().map(|route| alloc::format!("\"{route}\"")))
             }

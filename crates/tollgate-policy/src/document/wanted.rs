@@ -6,9 +6,11 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 #[cfg(feature = "explain")]
 use core::fmt;
 
+use crate::alternatives::Alternative;
 use crate::document::lists::{MAX_VALUES, OneOrMore, within};
 use crate::http::address::Cidr;
 use crate::http::authority::write_host;
@@ -161,6 +163,30 @@ impl Matcher {
             Self::Exact(exact) => value == exact,
             Self::Prefix(prefix) => value.starts_with(prefix),
         }
+    }
+}
+
+impl Matcher {
+    /// The bytes that a value is compared with; none where any value will do.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Present => &[],
+            Self::Exact(bytes) | Self::Prefix(bytes) => bytes,
+        }
+    }
+}
+
+impl Alternative for Matcher {
+    fn is_ordered(&self) -> bool {
+        matches!(self, Self::Exact(_))
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.bytes().cmp(other.bytes())
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        self == other
     }
 }
 

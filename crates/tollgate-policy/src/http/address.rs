@@ -3,8 +3,10 @@
 //! Invariant: one client has one form. An IPv4 address mapped into IPv6 is the IPv4 address; bits
 //! beyond the prefix are zero. IPv6 is grouped by /64 because that is what one customer gets.
 
+use crate::alternatives::{Alternative, Alternatives};
 use crate::sort::sort_by;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -123,10 +125,42 @@ impl Cidr {
     }
 
     fn masked_exactly(&self) -> u128 {
-        match self.address {
-            IpAddr::V4(v4) => v4.to_bits().into(),
-            IpAddr::V6(v6) => v6.to_bits(),
-        }
+        bits(self.address)
+    }
+
+    /// Its first address among all, those of IPv4 first.
+    fn begins_at(&self) -> (bool, u128) {
+        (self.address.is_ipv6(), self.masked_exactly())
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_bits().into(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+impl Alternative for Cidr {
+    fn is_ordered(&self) -> bool {
+        true
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.begins_at().cmp(&other.begins_at()).then(self.prefix.cmp(&other.prefix))
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        self.covers(other)
+    }
+}
+
+impl Alternatives<Cidr> {
+    /// True when `address` is in one of these networks; a mapped IPv4 address counts as IPv4.
+    pub(crate) fn contain(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let place = (address.is_ipv6(), bits(address));
+        self.candidates(|it| it.begins_at() <= place).any(|it| it.contains(address))
     }
 }
 

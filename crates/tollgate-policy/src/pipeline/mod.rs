@@ -15,3 +15,6 @@ pub(crate) mod partition;
 pub(crate) mod plan;
 pub(crate) mod partitions;
 pub(crate) mod key_hashes;
+
+#[cfg(test)]
+mod lookup_tests;

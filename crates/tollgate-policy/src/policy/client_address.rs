@@ -6,9 +6,9 @@
 //!
 //! How the lists are written is in `http::forwarded`.
 
-use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use crate::alternatives::Alternatives;
 use crate::document::client_ip::{ClientIpDoc, Source};
 use crate::facts::Facts;
 use crate::http::address::Cidr;
@@ -29,7 +29,7 @@ pub(crate) struct ClientAddress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     Nobody,
-    Proxies(Vec<Cidr>),
+    Proxies(Alternatives<Cidr>),
     Hops(usize),
 }
 
@@ -38,7 +38,7 @@ impl ClientAddress {
     pub(crate) fn new(doc: Option<&ClientIpDoc>, default: Source) -> Self {
         let source = doc.and_then(|doc| doc.source.clone()).unwrap_or(default);
         let trust = match doc.map(|doc| (&doc.trusted_proxies, doc.trusted_hops)) {
-            Some((Some(proxies), _)) => Trust::Proxies(proxies.0.clone()),
+            Some((Some(proxies), _)) => Trust::Proxies(proxies.0.clone().into()),
             Some((None, Some(hops))) => Trust::Hops(usize::try_from(hops.0).unwrap_or(1)),
             Some((None, None)) | None => Trust::Nobody,
         };
@@ -56,7 +56,7 @@ impl ClientAddress {
         let peer = facts.peer();
         let vouched = match &self.trust {
             Trust::Nobody => false,
-            Trust::Proxies(trusted) => peer.is_none_or(|peer| is_trusted(trusted, peer)),
+            Trust::Proxies(trusted) => peer.is_none_or(|peer| trusted.contain(peer)),
             Trust::Hops(_) => true,
         };
         match &self.source {
@@ -92,7 +92,7 @@ impl ClientAddress {
             let Some(address) = parse(entry) else { return client };
             client = Some(address);
             match &self.trust {
-                Trust::Proxies(trusted) if is_trusted(trusted, address) => {}
+                Trust::Proxies(trusted) if trusted.contain(address) => {}
                 Trust::Hops(hops) if i.saturating_add(1) < *hops => {}
                 _ => return client,
             }
@@ -103,8 +103,4 @@ impl ClientAddress {
             _ => client,
         }
     }
-}
-
-fn is_trusted(trusted: &[Cidr], address: IpAddr) -> bool {
-    trusted.iter().any(|cidr| cidr.contains(address))
 }

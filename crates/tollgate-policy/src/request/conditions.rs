@@ -70,9 +70,7 @@ impl Condition {
                 None => false,
             },
             Self::Query(name, wanted) => query_matches(request, name.as_bytes(), wanted, reading)?,
-            Self::ClientCidrs(list) => {
-                request.client().is_some_and(|client| list.iter().any(|cidr| cidr.contains(client)))
-            }
+            Self::ClientCidrs(list) => request.client().is_some_and(|client| list.contain(client)),
             Self::Routes(list) => {
                 let route = request.facts.route();
                 route.is_some_and(|route| list.iter().any(|r| r.as_bytes() == route.as_ref()))

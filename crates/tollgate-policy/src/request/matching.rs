@@ -5,6 +5,7 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
+use crate::alternatives::Alternatives;
 use crate::document::wanted::Matcher;
 use crate::facts::Facts;
 use crate::http::header::{credentials, is_credentials, split_scheme};
@@ -32,11 +33,11 @@ pub(crate) enum Reading {
 pub(crate) fn header_matches(
     name: &str,
     value: &[u8],
-    wanted: &[Matcher],
+    wanted: &Alternatives<Matcher>,
     reading: Reading,
 ) -> Result<bool, Malformed> {
     let whole = trimmed(value);
-    let is_wanted = |value: &[u8]| wanted.iter().any(|matcher| matcher.matches(value));
+    let is_wanted = |value: &[u8]| wanted.match_any(value);
     Ok(match reading {
         Reading::Any => {
             is_wanted(whole)
@@ -51,7 +52,7 @@ pub(crate) fn header_matches(
             // Nothing but the very value with its commas is as sure as all of its elements.
             let is_exact =
                 |matcher: &Matcher| matches!(matcher, Matcher::Exact(exact) if exact == whole);
-            wanted.iter().any(is_exact)
+            wanted.candidates(|it| it.bytes() <= whole).any(is_exact)
                 || is_wanted(elements(value).next().unwrap_or_default())
                     && elements(value).all(is_wanted)
         }
@@ -69,10 +70,13 @@ pub(crate) fn header_matches(
 pub(super) fn query_matches<F: Facts>(
     request: &Request<'_, F>,
     name: &[u8],
-    wanted: &[Matcher],
+    wanted: &Alternatives<Matcher>,
     reading: Reading,
 ) -> Result<bool, Malformed> {
-    let is_wanted = |value: &[u8]| wanted.iter().any(|m| m.matches_encoded(value));
+    let is_wanted = |value: &[u8]| {
+        let is_before = |it: &Matcher| it.bytes().iter().copied().le(decoded(value));
+        wanted.candidates(is_before).any(|it| it.matches_encoded(value))
+    };
     Ok(match reading {
         Reading::Any => request.query(name).any(is_wanted),
         Reading::Every => {
@@ -85,7 +89,7 @@ pub(super) fn query_matches<F: Facts>(
                 out.extend(decoded(value));
                 Ok(())
             })?;
-            is_there && wanted.iter().any(|matcher| matcher.matches(&value))
+            is_there && wanted.match_any(&value)
         }
     })
 }
@@ -103,6 +107,14 @@ pub(super) fn fact_matches(
         Reading::Every => elements(&fact).next().is_some() && elements(&fact).all(is_one),
         Reading::Main(repeated, _) => the_one(elements(&fact), repeated)?.is_some_and(is_one),
     })
+}
+
+impl Alternatives<Matcher> {
+    /// True when `value` is what one of these wants.
+    #[inline(never)] // once for all readings
+    fn match_any(&self, value: &[u8]) -> bool {
+        self.candidates(|it| it.bytes() <= value).any(|it| it.matches(value))
+    }
 }
 
 impl Matcher {
@@ -147,10 +159,11 @@ mod tests {
 
     #[test]
     fn a_condition_takes_one_value_or_all() {
-        let gold = [Matcher::Exact(b"gold".into())];
-        let list = [Matcher::Exact(b"a, b".into())];
-        let prefix = [Matcher::Prefix(b"pre".into())];
-        let bearer = [Matcher::Prefix(b"Bearer ".into())];
+        let one = |matcher| Alternatives::from(alloc::vec![matcher]);
+        let gold = one(Matcher::Exact(b"gold".into()));
+        let list = one(Matcher::Exact(b"a, b".into()));
+        let prefix = one(Matcher::Prefix(b"pre".into()));
+        let bearer = one(Matcher::Prefix(b"Bearer ".into()));
         for (name, wanted, value, any, every) in [
             ("x", &gold, " gold\t", true, true),
             ("x", &gold, "gold, gold", true, true),

@@ -26,11 +26,25 @@ struct Kind {
 /// How the cost of a decision grows with the entries.
 #[derive(Clone, Copy, PartialEq)]
 enum Grows {
+    /// Next to nothing: one of them is looked up.
+    Hardly,
     /// By their number: all of them apply, or are stored.
     ByNumber,
 }
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 7] = [
+    Kind {
+        name: "values",
+        label: "values of one header",
+        most: [1_290.0, 1_890.0],
+        grows: Grows::Hardly,
+    },
+    Kind {
+        name: "cidrs",
+        label: "networks of one list",
+        most: [1_260.0, 1_530.0],
+        grows: Grows::Hardly,
+    },
     Kind {
         name: "used",
         label: "rules of one key, all stored, one applies",
@@ -67,6 +81,7 @@ impl Grows {
     /// Decisions of the two runs whose instructions are compared, and of the one that is timed.
     const fn decisions(self) -> ((u64, u64), u64) {
         match self {
+            Self::Hardly => ((1_000, 5_000), 100_000),
             Self::ByNumber => ((10, 40), 1_000),
         }
     }
@@ -132,6 +147,7 @@ mod tests {
     fn the_ceiling_of_a_thousand_entries_follows_from_that_of_one() {
         for kind in &KINDS {
             let most = match kind.grows {
+                Grows::Hardly => 2.0,
                 Grows::ByNumber => 1_600.0, // they are looked up in a sorted list
             };
             assert!(kind.most[1] <= kind.most[0] * most, "{}", kind.name);

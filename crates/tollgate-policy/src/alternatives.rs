@@ -1,0 +1,91 @@
+//! Lists of alternatives: exact values and networks, of which one is found by binary search.
+//!
+//! Invariant: a value is one of a list exactly when a comparison with each in turn finds it. The
+//! order follows from the list and is never stored. It is sorted, not hashed: a value is compared as
+//! it is read, and no client can choose values that take long to find.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::iter;
+use core::ops::Deref;
+
+use crate::sort::sort_by;
+
+/// A longer list has an order; in a shorter one each item is compared in turn.
+const SHORT: usize = 8;
+
+/// An item of a list.
+pub(crate) trait Alternative {
+    /// False for a pattern, which is compared with every value.
+    fn is_ordered(&self) -> bool;
+
+    /// Where it begins, and of two that begin together the wider one first.
+    fn order(&self, other: &Self) -> Ordering;
+
+    /// True when it holds all of `other`, which does not come before it. Two ordered items of which
+    /// neither covers the other have nothing in common.
+    fn covers(&self, other: &Self) -> bool;
+}
+
+/// A list of alternatives, in the order of the document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Alternatives<T> {
+    list: Vec<T>,
+    /// Indices: first those of ordered items that no other covers, by their order, then those of
+    /// patterns. The items of a short list all count as patterns.
+    indices: Vec<usize>,
+    /// How many of them are ordered.
+    ordered: usize,
+}
+
+impl<T: Alternative> From<Vec<T>> for Alternatives<T> {
+    fn from(list: Vec<T>) -> Self {
+        let (mut indices, mut patterns) = (Vec::new(), Vec::new());
+        for (index, item) in list.iter().enumerate() {
+            let is_ordered = list.len() > SHORT && item.is_ordered();
+            if is_ordered { &mut indices } else { &mut patterns }.push(index);
+        }
+        let both = |one: &usize, other: &usize| list.get(*one).zip(list.get(*other));
+        sort_by(&mut indices, |one, other| {
+            both(one, other).map_or(Ordering::Equal, |(one, other)| one.order(other))
+        });
+        indices.dedup_by(|next, last| both(last, next).is_some_and(|(last, it)| last.covers(it)));
+        let ordered = indices.len();
+        indices.append(&mut patterns);
+        Self { list, indices, ordered }
+    }
+}
+
+impl<T> Alternatives<T> {
+    pub(crate) const fn list(&self) -> &Vec<T> {
+        &self.list
+    }
+
+    /// The items that can match a value: of the ordered ones the last that `is_before` it, which
+    /// says that it does not begin after the value, and all patterns.
+    pub(crate) fn candidates(&self, is_before: impl Fn(&T) -> bool) -> impl Iterator<Item = &T> {
+        let at = |index: &usize| self.list.get(*index);
+        let (ordered, patterns) = self.indices.split_at_checked(self.ordered).unwrap_or_default();
+        let end = ordered.partition_point(|index| at(index).is_some_and(&is_before));
+        let mut nearest = end.checked_sub(1).and_then(|place| ordered.get(place));
+        let mut patterns = patterns.iter();
+        // Chained, they would be asked by two copies of the code.
+        iter::from_fn(move || at(nearest.take().or_else(|| patterns.next())?))
+    }
+}
+
+#[cfg(test)]
+impl<T: Clone> Alternatives<T> {
+    /// The same list without an order.
+    pub(crate) fn in_turn(&self) -> Self {
+        Self { list: self.list.clone(), indices: (0..self.list.len()).collect(), ordered: 0 }
+    }
+}
+
+impl<T> Deref for Alternatives<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.list
+    }
+}

@@ -1,0 +1,229 @@
+//! Look-ups compared with asking each in turn, over random policies and requests.
+//!
+//! Invariant: whatever is looked up decides as if nothing were: a condition holds, or cannot be
+//! told, exactly when a comparison with each of its alternatives finds so.
+
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "tests"
+)]
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::document::conditions::{Condition, Conditions};
+use crate::facts::Facts;
+use crate::http::malformed::Malformed;
+use crate::http::repeated::Repeated;
+use crate::policy::compiled::Policy;
+use crate::policy::index::IndexedBy;
+use crate::policy::surface::Surface;
+use crate::request::lazy::{Buffers, Request};
+use crate::request::matching::Reading;
+
+/// The same numbers in every run.
+struct Seeded(u64);
+
+impl Seeded {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as usize % n
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+
+    /// Up to `most` of what `one` makes, with commas between them.
+    fn list(&mut self, most: usize, mut one: impl FnMut(&mut Self) -> String) -> String {
+        let count = 1 + self.below(most);
+        (0..count).map(|_| one(self)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Few enough that many are the same, or the beginning of another.
+    fn value(&mut self) -> String {
+        match self.below(3) {
+            0 => self.one_of(&VALUES).into(),
+            _ => (0..1 + self.below(3)).map(|_| self.one_of(&['a', 'b', 'c'])).collect(),
+        }
+    }
+
+    fn matcher(&mut self) -> String {
+        match self.below(60) {
+            0 => r#""*""#.into(),
+            1..=4 => format!(r#"{{"prefix": "{}"}}"#, self.value()),
+            _ => format!(r#""{}""#, self.value()),
+        }
+    }
+
+    fn network(&mut self) -> String {
+        let low = self.below(16);
+        match self.below(3) {
+            0 => format!(r#""{}""#, self.one_of(&NETWORKS)),
+            1 => format!(r#""192.0.2.{low}""#),
+            _ => format!(r#""2001:db8::{low:x}""#),
+        }
+    }
+
+    fn conditions(&mut self) -> String {
+        // Shorter and longer than what is compared in turn.
+        let most = self.one_of(&[2, 30]);
+        let mut all = Vec::new();
+        if self.below(2) == 0 {
+            let name = self.one_of(&NAMES);
+            let values = self.list(most, Self::matcher);
+            all.push(format!(r#""headers": {{"{name}": [{values}]}}"#));
+        }
+        if self.below(4) == 0 {
+            let values = self.list(most, Self::matcher);
+            all.push(format!(r#""query": {{"q": [{values}]}}"#));
+        }
+        if self.below(3) == 0 {
+            let networks = self.list(most, Self::network);
+            all.push(format!(r#""client_cidrs": [{networks}]"#));
+        }
+        if self.below(6) == 0 || all.is_empty() {
+            all.push(self.one_of(&[r#""methods": ["POST"]"#, r#""paths": ["/**"]"#]).into());
+        }
+        if self.below(6) == 0 {
+            all.push(r#""hosts": ["a.example"]"#.into());
+        }
+        format!("{{{}}}", all.join(", "))
+    }
+
+    fn policy(&mut self) -> Policy {
+        let mut name = 0;
+        let rules = self.list(40, |it| {
+            name += 1;
+            format!(
+                r#"{{"name": "r{name}", "when": {}, "key": ["client_ip", {{"header": "x-a"}}],
+                 "on_missing": "shared", "quotas": [{{"limit": 1, "window": "1s"}}]}}"#,
+                it.conditions(),
+            )
+        });
+        let repeated = self.one_of(&REPEATED);
+        let document = format!(r#"{{"version": 1, "repeated": "{repeated}", "rules": [{rules}]}}"#);
+        Policy::compile(&document, Surface::Library)
+            .unwrap_or_else(|why| panic!("{why}: {document}"))
+    }
+
+    fn request(&mut self) -> Given {
+        let mut headers = Vec::new();
+        for name in NAMES {
+            let values = self.list(3, Self::value);
+            // A list without elements is read as no value.
+            let values = if self.below(8) == 0 { ", ,".into() } else { values };
+            headers.extend((self.below(4) > 0).then_some((name, values)));
+        }
+        let low = self.below(16);
+        let peer = match self.below(4) {
+            0 => self.one_of(&["::ffff:192.0.2.1", "198.51.100.1", "none"]).into(),
+            1 => format!("2001:db8::{low:x}"),
+            _ => format!("192.0.2.{low}"),
+        };
+        let query = self.list(2, |it| format!("q={}", it.value().replace(' ', "%20")));
+        Given {
+            target: format!("/x?{}", query.replace(", ", "&")),
+            headers,
+            peer: peer.parse().ok(),
+            host: self.one_of(&["a.example", "b.example", "a b"]),
+        }
+    }
+}
+
+const NAMES: [&str; 4] = ["x-a", "x-b", "user-agent", "authorization"];
+const VALUES: [&str; 6] = ["A", "a, b", "a,b", "Key a", "key  a", ""];
+const REPEATED: [&str; 4] = ["refuse", "first", "last", "join"];
+const NETWORKS: [&str; 9] = [
+    "192.0.2.0/24",
+    "192.0.2.0/31",
+    "192.0.2.8/29",
+    "::ffff:192.0.2.0/125",
+    "0.0.0.0/0",
+    "::/0",
+    "2001:db8::/32",
+    "2001:db8::8/125",
+    "198.51.100.0/25",
+];
+
+struct Given {
+    target: String,
+    headers: Vec<(&'static str, String)>,
+    peer: Option<IpAddr>,
+    host: &'static str,
+}
+
+impl Facts for Given {
+    fn method(&self) -> Cow<'_, [u8]> {
+        b"GET"[..].into()
+    }
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.target.as_bytes().into()
+    }
+    fn host(&self) -> Cow<'_, [u8]> {
+        self.host.as_bytes().into()
+    }
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let header = self.headers.iter().find(|(known, _)| *known == name);
+        header.map(|(_, value)| value.as_bytes().into())
+    }
+    fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+}
+
+/// The same conditions, whose alternatives are compared each in turn.
+fn in_turn(conditions: &Conditions) -> Conditions {
+    let each = conditions.0.iter().map(|condition| match condition {
+        Condition::Header(name, wanted) => Condition::Header(name.clone(), wanted.in_turn()),
+        Condition::Query(name, wanted) => Condition::Query(name.clone(), wanted.in_turn()),
+        Condition::ClientCidrs(list) => Condition::ClientCidrs(list.in_turn()),
+        other => other.clone(),
+    });
+    Conditions(each.collect())
+}
+
+/// Whether `conditions` hold in each way in which a request is read.
+fn held(conditions: &Conditions, request: &Request<'_, Given>) -> [Result<bool, Malformed>; 4] {
+    let default = request.settings.repeated;
+    [
+        Reading::Any,
+        Reading::Every,
+        Reading::Main(default, None),
+        Reading::Main(default, Some(Repeated::Refuse)),
+    ]
+    .map(|reading| conditions.hold(request, IndexedBy::Nothing, reading))
+}
+
+#[test]
+fn what_is_looked_up_is_what_asking_each_in_turn_finds() {
+    let (mut seeded, mut held_in, mut unclear, mut failed) = (Seeded(26), [0; 4], 0, 0);
+    for round in 0..200 {
+        let policy = seeded.policy();
+        let whens: Vec<_> = policy.rules.iter().filter_map(|rule| rule.when.as_ref()).collect();
+        let each_in_turn: Vec<_> = whens.iter().map(|when| in_turn(when)).collect();
+        for _ in 0..30 {
+            let given = seeded.request();
+            let mut buffers = Buffers::default();
+            let request = Request::new(&given, &policy.settings, &mut buffers);
+            for (when, each_in_turn) in whens.iter().zip(&each_in_turn) {
+                let (found, expected) = (held(when, &request), held(each_in_turn, &request));
+                assert_eq!(found, expected, "round {round}: {when:?}, {:?}", given.headers);
+                for (count, found) in held_in.iter_mut().zip(found) {
+                    *count += usize::from(found == Ok(true));
+                    failed += usize::from(found == Ok(false));
+                    unclear += usize::from(found.is_err());
+                }
+            }
+        }
+    }
+    assert!(held_in.iter().all(|count| *count > 5_000), "{held_in:?}");
+    assert!(unclear > 5_000 && failed > 50_000, "{unclear} {failed}");
+}
