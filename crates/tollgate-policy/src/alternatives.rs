@@ -1,8 +1,8 @@
 //! Lists of alternatives: exact values and networks, of which one is found by binary search.
 //!
 //! Invariant: a value is one of a list exactly when a comparison with each in turn finds it. The
-//! order follows from the list and is never stored. It is sorted, not hashed: a value is compared as
-//! it is read, and no client can choose values that take long to find.
+//! order follows from the list and is never stored. It is sorted, not hashed: a value is compared
+//! as it is read, and no client can choose values that take long to find.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;

@@ -117,8 +117,8 @@ fn decisions(surface: &Surfaced) -> impl Iterator<Item = (usize, Vec<Decision>)>
     outcome.decisions().map(|decision| (decision.rule, decision.quotas.to_vec()))
 }
 
-// Guards: records looked for all at once, where one rule is given the place of another. Each rule is
-// in shadow, so whatever one denies, the others charge.
+// Guards: records looked for all at once, where one rule is given the place of another. Each rule
+// is in shadow, so whatever one denies, the others charge.
 #[test]
 fn many_rules_that_apply_at_once_count_as_if_each_were_alone() {
     let quotas = |of: usize| QUOTAS[of % QUOTAS.len()];

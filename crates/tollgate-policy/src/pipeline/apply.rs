@@ -98,11 +98,9 @@ impl Policy {
             Ok(Some(counted)) => Ok(counted),
             Err(malformed) => Err(malformed),
         };
+        let key = keys.get(start..).unwrap_or_default();
         let enforced = match &counted {
-            Ok(_) => {
-                let key = keys.get(start..).unwrap_or_default();
-                rule.is_enforced_for(key, self.response.hash_key)
-            }
+            Ok(_) => rule.is_enforced_for(key, self.response.hash_key),
             Err(_) => rule.is_enforced_for_any(),
         };
         let (counted, malformed) = match counted {

@@ -17,4 +17,4 @@ pub(crate) mod partitions;
 pub(crate) mod key_hashes;
 
 #[cfg(test)]
-mod lookup_tests;
+mod tests;

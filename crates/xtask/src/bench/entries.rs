@@ -1,4 +1,5 @@
-//! The policy layer: a decision under one entry of a kind and under a thousand, whatever an entry is.
+//! The policy layer: a decision under one entry of a kind and under a thousand, whatever an entry
+//! is.
 //!
 //! Invariant: each kind has a ceiling of instructions for both, so that nothing grows by the square
 //! of the number of entries, and entries of which one applies cost at most twice as much as one.
@@ -17,8 +18,8 @@ struct Kind {
     /// Its name in the example, and in the table.
     name: &'static str,
     label: &'static str,
-    /// The most instructions of a decision under one entry and under 1,000. The counts are exact for
-    /// the pinned compiler; the rest is room for the next one.
+    /// The most instructions of a decision under one entry and under 1,000. The counts are exact
+    /// for the pinned compiler; the rest is room for the next one.
     most: [f64; 2],
     grows: Grows,
 }
