@@ -29,7 +29,7 @@ pub enum Ask {
 pub enum Failed {
     /// Its bytes are no request. Nothing was charged.
     Malformed,
-    /// What is stored under the key is damaged: it is removed, and the key begins again.
+    /// The stored value is damaged: it is removed, and the key starts again.
     Corrupt,
     /// Too many wait already, or it has waited for too long: answer 503 with `Retry-After`,
     /// whatever `on_failure` says, or a flood would open the gate.

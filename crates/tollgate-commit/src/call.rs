@@ -162,7 +162,7 @@ pub enum Fault {
     Script,
     /// Its clock and ours differ again and again, or it answers later than it tolerates.
     Clock,
-    /// The key holds what this version does not write; it stays.
+    /// The key contains a value that this version does not write; the value stays.
     Foreign,
     /// Another error that it named.
     Error,

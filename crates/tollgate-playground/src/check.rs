@@ -77,7 +77,7 @@ struct QuotaInWords {
     max_in_window: u64,
 }
 
-/// What is said of a text that may be YAML.
+/// The hint for a text that may be YAML.
 const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` makes JSON of it";
 
 /// Compiles `text` for the surface of this name.

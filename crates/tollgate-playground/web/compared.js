@@ -1,7 +1,7 @@
 /**
- * The figures of all lanes in one table: for screens on which the lanes stand below each other.
+ * The figures of all lanes in one table: for screens that show the lanes below each other.
  *
- * Invariant: the numbers are those that stand in the lanes.
+ * Invariant: the numbers are those of the lanes.
  */
 
 import { table } from './dom.js';

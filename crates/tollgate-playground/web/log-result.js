@@ -54,7 +54,7 @@ export function logResult(summary, damage) {
 const time = (at) => at.replace('T', ' ').replace(/(\.000)?Z$/, '');
 
 /**
- * Where a plot over time begins and ends, as short as can be told apart.
+ * The ends of a time axis, each as short as is unambiguous.
  * @param {string} first @param {string} last RFC 3339 in UTC
  */
 function ends(first, last) {

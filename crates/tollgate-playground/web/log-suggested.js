@@ -27,7 +27,7 @@ export function logSuggested(suggestions) {
 const named = ({ rule, tier }) => (tier ? `${rule}, tier ${tier}` : rule);
 
 /**
- * A table of rows of several suggestions; which one each is of stands last, where there are several.
+ * A table of the rows of all suggestions; with several suggestions the last columns name the quota.
  * @param {any[]} suggestions @param {string} caption @param {string[]} heads
  * @param {(suggestion: any) => string[][]} rowsOf @param {string} testid
  */

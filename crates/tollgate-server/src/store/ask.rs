@@ -12,7 +12,7 @@ pub enum NoReply {
     Late,
     /// It could not: why.
     Failed(String),
-    /// What was stored cannot be read: which key, and what becomes of it.
+    /// The stored bytes cannot be read: the key, and what happens to it.
     Unreadable(String),
     /// Too many wait for this key, or in all: the request is refused with 503, whatever
     /// `on_failure` says.

@@ -87,7 +87,7 @@ impl Memory {
             Ask::Operate(request) => counts.operate(request, now),
         });
         let unreadable =
-            || NoReply::Unreadable("what was stored is damaged; it begins anew".into());
+            || NoReply::Unreadable("the stored counts are damaged; the key starts again".into());
         reply.map_err(|why| NoReply::Failed(why.to_string()))?.ok_or_else(unreadable)
     }
 

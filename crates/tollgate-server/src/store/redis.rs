@@ -80,9 +80,9 @@ impl Redis {
             NoReply::Unreadable(format!("the engine's key {} {what}", self.engine.key_of(&name)))
         };
         match self.engine.ask_as(name, ask, tag).await {
-            Err(Failed::Corrupt) => Err(unreadable("is damaged; it begins anew")),
+            Err(Failed::Corrupt) => Err(unreadable("is damaged and starts again")),
             Err(Failed::Engine(Fault::Foreign)) => Err(unreadable(
-                "holds what this version does not write; delete it, unless newer servers use it",
+                "contains a value that this version does not write; delete it, unless newer servers use it",
             )),
             Err(Failed::Overloaded) => Err(NoReply::Overloaded),
             Err(Failed::Engine(Fault::Late)) => Err(NoReply::Late),

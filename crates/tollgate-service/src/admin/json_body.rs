@@ -14,7 +14,7 @@ use crate::document::{Members, without_mark};
 use crate::problem::Wrong;
 use crate::service::Service;
 
-/// What is said of a body that may be YAML, where none is read.
+/// The hint for a body that may be YAML, on a surface that reads JSON only.
 const NO_YAML: &str = "; YAML is not read here, and `tollgate compile --json` makes JSON of it";
 
 /// `body` as text.
@@ -36,7 +36,7 @@ pub(crate) fn document(service: &Service<'_>, body: Vec<u8>) -> Result<String, A
     (service.to_json)(text(body)?).map_err(|problems| invalids(&problems))
 }
 
-/// The answer to a document that is not JSON; one that may be YAML is told so.
+/// The answer to a document that is not JSON; for one that may be YAML it says how to convert it.
 pub(crate) fn not_json(error: &serde_json::Error, text: &str) -> Answer {
     let is_yaml = !without_mark(text).trim_ascii_start().starts_with(['{', '[']);
     let hint = if is_yaml { NO_YAML } else { "" };
