@@ -32,7 +32,7 @@ const COUNTS: [&str; 2] = ["1", "1000"];
 
 /// Long beside starting a clock, short beside a time slice of a busy machine.
 const TIMED: u64 = 100_000;
-const COUNTED: (u64, u64) = (1_000, 5_000);
+pub const COUNTED: (u64, u64) = (1_000, 5_000);
 
 pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     let program = example(workspace, "tollgate-policy", "lookup")?;
@@ -49,7 +49,7 @@ pub fn measure(workspace: &Workspace, effort: Effort) -> Result<String> {
     for (kind, label, _) in KINDS {
         eprintln!("  policy: {label}");
         let times = times_ns(&program, kind, TIMED, effort)?;
-        let counts = instructions(&program, kind, COUNTED)?;
+        let counts = instructions(&program, kind, [COUNTED; 2])?;
         table.row(cells(label, times, counts));
     }
     table.note("Plan, load and decide one request under one gcra quota; best of all rounds for ns. `cargo xtask bench policy --check` holds the instructions below their ceilings.");
@@ -62,7 +62,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     let program = example(workspace, "tollgate-policy", "lookup")?;
     let mut exceeded = Vec::new();
     for (kind, label, ceiling) in KINDS {
-        let counts = instructions(&program, kind, COUNTED)?;
+        let counts = instructions(&program, kind, [COUNTED; 2])?;
         println!("  {}", report(label, counts, ceiling));
         if exceeds(counts, ceiling) {
             exceeded.push(report(label, counts, ceiling));
@@ -88,11 +88,11 @@ fn report(label: &str, [one, many]: [f64; 2], ceiling: f64) -> String {
 }
 
 /// Of one decision, under one rule and under 1,000; `counted` are the decisions of both runs.
-pub fn instructions(program: &Path, kind: &str, counted: (u64, u64)) -> Result<[f64; 2]> {
-    let count = |rules: &str| {
+pub fn instructions(program: &Path, kind: &str, counted: [(u64, u64); 2]) -> Result<[f64; 2]> {
+    let count = |rules: &str, counted| {
         callgrind::each(program, counted, |count| vec![kind.into(), rules.into(), count])
     };
-    Ok([count(COUNTS[0])?, count(COUNTS[1])?])
+    Ok([count(COUNTS[0], counted[0])?, count(COUNTS[1], counted[1])?])
 }
 
 pub fn cells(label: &str, [one, many]: [f64; 2], counts: [f64; 2]) -> Vec<String> {
