@@ -94,8 +94,8 @@ fn an_emptied_engine_is_seen_and_costs_one_limit() {
     assert!((LIMIT + 1..=2 * LIMIT).contains(&admitted), "{admitted}");
 }
 
-/// Guards: a key whose counts nobody can read, of which an operator is told neither that there is
-/// one nor which.
+/// Guards: a key whose counts cannot be read, and an operator who sees neither a metric nor its
+/// name.
 #[test]
 fn a_value_that_is_not_ours_is_counted_and_named() {
     let redis = Redis::start(Kind::Plain);

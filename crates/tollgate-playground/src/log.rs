@@ -290,7 +290,7 @@ mod tests {
         assert_eq!((suggestion.clients, suggestion.greatest.max), (3, 20));
         assert!(suggestion.limits.iter().all(|limit| limit.replayed.is_some()), "they were tried");
         assert!(suggestion.limits.iter().any(|limit| limit.wished_percent == "50"));
-        assert_eq!(suggestion.heaviest.len(), 3, "whoever they are");
+        assert_eq!(suggestion.heaviest.len(), 3, "limited or not");
         let json = |summary| serde_json::to_string(&summary).unwrap();
         let alone = json(replayed("{}", &text, 1_000).unwrap());
         assert_eq!(json(found), alone, "and all else is as without them");

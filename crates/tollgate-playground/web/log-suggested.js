@@ -110,7 +110,7 @@ function gap(suggestion) {
 function notes({ sample, in_parts, strangers, greatest }) {
   const said = [
     sample
-      ? `Too many clients to count each: one of ${count(sample.one_in)} was counted, ${count(sample.keys)} in all, and the shares are theirs. The greatest of those is ${count(sample.max)}; nobody used more than ${count(greatest.max)}.`
+      ? `Too many clients to count each: one of ${count(sample.one_in)} was counted, ${count(sample.keys)} in all, and the shares are theirs. The greatest of those is ${count(sample.max)}; no client used more than ${count(greatest.max)}.`
       : '',
     in_parts
       ? `${plural(in_parts.keys, 'client')} had more than 4,096 requests in one window; theirs are counts of a slightly longer window, never below the true ones.`

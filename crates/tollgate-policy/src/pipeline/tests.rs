@@ -1,7 +1,7 @@
 //! Look-ups compared with asking each in turn, over random policies and requests.
 //!
-//! Invariant: whatever is looked up decides as if nothing were: a condition holds, or cannot be
-//! told, exactly when a comparison with each of its alternatives finds so.
+//! Invariant: a look-up changes no decision: a condition holds, or is malformed, exactly when a
+//! comparison with each of its alternatives finds so.
 
 #![allow(
     clippy::arithmetic_side_effects,
