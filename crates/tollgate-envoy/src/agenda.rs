@@ -4,10 +4,11 @@
 //! Invariant: a key stands here once, and so many keys at the most; what is not looked after ends
 //! by itself, and counts as spent. Deliberately absent: what is done then.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use tollgate_core::Timestamp;
+use tollgate_policy::waiting::SlabMap;
 
 use crate::active_policy::ActivePolicy;
 use crate::holdings::Place;
@@ -19,7 +20,7 @@ const MOST: usize = 65_536;
 /// What is to be looked after, and when.
 pub struct Agenda<H> {
     by_time: BTreeSet<(Timestamp, Place)>,
-    keys: BTreeMap<Place, Entry<H>>,
+    keys: SlabMap<Place, Entry<H>>,
 }
 
 struct Entry<H> {
@@ -30,7 +31,7 @@ struct Entry<H> {
 
 impl<H> Default for Agenda<H> {
     fn default() -> Self {
-        Self { by_time: BTreeSet::new(), keys: BTreeMap::new() }
+        Self { by_time: BTreeSet::new(), keys: SlabMap::new() }
     }
 }
 

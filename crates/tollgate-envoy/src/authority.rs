@@ -7,11 +7,10 @@
 //! across a host call. Deliberately absent: what is asked, and what becomes of a request.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_policy::waiting::Limits;
+use tollgate_policy::waiting::{Limits, SlabMap};
 use tollgate_policy::{MAX_LEASE_KEYS, MAX_LEASE_SETS};
 
 use crate::active_policy::ActivePolicy;
@@ -65,7 +64,7 @@ pub struct Authority<H> {
 struct State<H> {
     breaker: Breaker,
     /// With the time until which each is waited for.
-    calls: BTreeMap<u32, (Timestamp, Sent<H>)>,
+    calls: SlabMap<u64, (Timestamp, Sent<H>)>,
     pauses: Pauses,
     agenda: Agenda<H>,
     /// The cluster took no more: nobody asks until then.
@@ -81,7 +80,7 @@ impl<H: Proxy> Authority<H> {
     pub fn new(host: H, root: u32, timer: Rc<Timer<H>>) -> Self {
         let state = State {
             breaker: Breaker::default(),
-            calls: BTreeMap::new(),
+            calls: SlabMap::new(),
             pauses: Pauses::default(),
             agenda: Agenda::default(),
             full_until: Timestamp::ZERO,
@@ -142,7 +141,7 @@ impl<H: Proxy> Authority<H> {
         let until = now.saturating_add(patience).saturating_add(GIVEN_UP);
         self.with(|state| {
             state.breaker.asks();
-            state.calls.insert(call, (until, sent));
+            state.calls.insert(call.into(), (until, sent));
         });
         self.crowd.note(&self.host, policy.cluster(), (now, patience));
         Ok(call)
@@ -215,7 +214,7 @@ impl<H: Proxy> Authority<H> {
 
     /// The question of a call that is answered: with what it says about each key, in `len` bytes.
     pub fn answered(&self, call: u32, len: usize) -> Option<(Sent<H>, Vec<KeyAnswer>)> {
-        let (_, sent) = self.with(|state| state.calls.remove(&call)).flatten()?;
+        let (_, sent) = self.with(|state| state.calls.remove(&call.into())).flatten()?;
         let now = self.host.now().unwrap_or_default();
         match sent.answers(&self.host, len) {
             Answers::Each(answers) => {
@@ -245,8 +244,10 @@ impl<H: Proxy> Authority<H> {
     /// would hold its request, its place among the calls and the breaker for ever.
     pub fn overdue(&self, now: Timestamp) -> Option<(Sent<H>, Vec<KeyAnswer>)> {
         let sent = self.with(|state| {
-            let (call, _) = state.calls.iter().find(|(_, (until, _))| *until <= now)?;
+            let mut calls = state.calls.iter();
+            let (call, _) = calls.find(|(_, (until, _))| *until <= now)?;
             let call = *call;
+            drop(calls);
             state.calls.remove(&call)
         });
         sent.flatten().map(|(_, sent)| self.failed(sent, now))
@@ -265,7 +266,7 @@ impl<H: Proxy> Authority<H> {
     /// Nobody waits for the answer to this call.
     pub fn forget(&self, call: u32) {
         self.with(|state| {
-            if let Some((_, sent)) = state.calls.get_mut(&call) {
+            if let Some((_, sent)) = state.calls.get_mut(&call.into()) {
                 sent.stream = None;
             }
         });

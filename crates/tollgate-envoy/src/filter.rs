@@ -7,11 +7,10 @@
 //! decisions (the policy's) and unsafe calls (`host`, `abi`).
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tollgate_core::Timestamp;
-use tollgate_policy::waiting::Due;
+use tollgate_policy::waiting::{Due, SlabMap};
 
 use crate::active_policy::{ActivePolicy, Planned};
 use crate::arrival::Arrival;
@@ -40,7 +39,7 @@ pub struct Filter<H> {
     host: H,
     /// By their numbers; there are few.
     roots: Cell<Vec<(u32, Rc<Root<H>>)>>,
-    streams: Cell<BTreeMap<u32, Stream<H>>>,
+    streams: Cell<SlabMap<u64, Stream<H>>>,
 }
 
 /// One plugin configuration: all roots of a `vm_id` share this virtual machine's memory.
@@ -65,7 +64,7 @@ struct Stream<H> {
 impl<H: Proxy> Filter<H> {
     /// A filter without contexts.
     pub const fn new(host: H) -> Self {
-        Self { host, roots: Cell::new(Vec::new()), streams: Cell::new(BTreeMap::new()) }
+        Self { host, roots: Cell::new(Vec::new()), streams: Cell::new(SlabMap::new()) }
     }
 
     /// A context begins: a root if it has no parent, else a stream of that root. One that is there
@@ -80,7 +79,7 @@ impl<H: Proxy> Filter<H> {
             });
         } else if let Some(root) = self.root(parent) {
             with(&self.streams, |streams| {
-                streams.entry(id).or_insert(Stream { root, pending: Pending::NOTHING });
+                streams.insert_new(id.into(), Stream { root, pending: Pending::NOTHING });
             });
         }
     }
@@ -204,8 +203,9 @@ impl<H: Proxy> Filter<H> {
 
     /// Decides a request.
     pub fn on_request_headers(&self, id: u32) -> Flow {
-        let root =
-            with(&self.streams, |streams| streams.get(&id).map(|stream| Rc::clone(&stream.root)));
+        let root = with(&self.streams, |streams| {
+            streams.get(&id.into()).map(|stream| Rc::clone(&stream.root))
+        });
         let Some(root) = root else { return Flow::Continue };
         let Some(policy) = root.policy() else { return Flow::Continue };
         if self.host.is_memory_short() {
@@ -285,7 +285,7 @@ impl<H: Proxy> Filter<H> {
 
     /// A context ends, with or without a response.
     pub fn on_delete(&self, id: u32) {
-        if let Some(stream) = with(&self.streams, |streams| streams.remove(&id)) {
+        if let Some(stream) = with(&self.streams, |streams| streams.remove(&id.into())) {
             stream.pending.end();
         }
         if let Some(root) = with(&self.roots, |roots| take(roots, id))
@@ -341,14 +341,14 @@ impl<H: Proxy> Filter<H> {
 
     fn take_pending(&self, id: u32) -> Option<Pending<H>> {
         with(&self.streams, |streams| {
-            let stream = streams.get_mut(&id)?;
+            let stream = streams.get_mut(&id.into())?;
             Some(core::mem::replace(&mut stream.pending, Pending::NOTHING))
         })
     }
 
     /// Sets what is still to be done about a stream; at once, if it ended meanwhile.
     fn set_pending(&self, id: u32, pending: Pending<H>) {
-        let rest = with(&self.streams, |streams| match streams.get_mut(&id) {
+        let rest = with(&self.streams, |streams| match streams.get_mut(&id.into()) {
             Some(stream) => core::mem::replace(&mut stream.pending, pending),
             None => pending,
         });

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tollgate_policy::waiting::Limits;
+use tollgate_policy::waiting::{Limits, SlabMap};
 
 use crate::holdings::Place;
 
@@ -27,7 +27,7 @@ pub enum Stage {
 #[derive(Default)]
 pub struct Pauses {
     limits: Limits,
-    lines: BTreeMap<Place, Line>,
+    lines: SlabMap<Place, Line>,
     /// Lines whose first may have something now; and some that ended.
     ready: VecDeque<Place>,
     unsent: Queue,
@@ -143,11 +143,12 @@ impl Pauses {
     /// The first of every line may. Lines that were to have their turn already stay ahead: else
     /// only the first ones would have it, and who stands in the last ones would wait for ever.
     pub fn wake(&mut self) {
-        for (place, line) in &mut self.lines {
+        let ready = &mut self.ready;
+        self.lines.for_each_mut(|place, line| {
             if !core::mem::replace(&mut line.is_ready, true) {
-                self.ready.push_back(*place);
+                ready.push_back(*place);
             }
-        }
+        });
     }
 
     /// The next that may have its turn; it stands in no line any more.
@@ -167,10 +168,14 @@ impl Pauses {
 
     fn put(&mut self, stage: Stage, stream: u32, number: fn(&Queue) -> u64) {
         let queue = match stage {
-            Stage::Line(place) => &mut self.lines.entry(place).or_default().queue,
-            Stage::Unsent => &mut self.unsent,
-            Stage::Asked(_) => return,
+            Stage::Line(place) => {
+                self.lines.insert_new(place, Line::default());
+                self.lines.get_mut(&place).map(|line| &mut line.queue)
+            }
+            Stage::Unsent => Some(&mut self.unsent),
+            Stage::Asked(_) => None,
         };
+        let Some(queue) = queue else { return };
         let number = number(queue);
         queue.0.insert(number, stream.into());
         self.numbers.insert(stream.into(), number);

@@ -25,6 +25,7 @@ mod pace;
 mod places;
 mod poll;
 mod queue;
+mod slab_map;
 mod turn;
 
 pub use crate::pipeline::plan::Full;
@@ -32,4 +33,5 @@ pub use crate::policy::limits::Limits;
 pub use pace::Pace;
 pub use poll::Poll;
 pub use queue::{Due, Queue, Seat, Spot, Ticket};
+pub use slab_map::SlabMap;
 pub use turn::Turn;

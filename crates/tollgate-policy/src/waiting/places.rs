@@ -59,7 +59,9 @@ impl Places {
     /// The taken times, the last one first.
     pub(super) fn last_first(&self) -> impl Iterator<Item = Timestamp> {
         let times = self.taken.numbers.iter().rev();
-        times.flat_map(|(at, number)| core::iter::repeat_n(*at, *number))
+        times.flat_map(|(at, number)| {
+            core::iter::repeat_n(*at, usize::try_from(*number).unwrap_or(usize::MAX))
+        })
     }
 
     /// Takes the soonest time; false when nobody has it.
@@ -82,7 +84,7 @@ impl Places {
 /// A multiset of times.
 #[derive(Debug, Default)]
 struct Times {
-    numbers: BTreeMap<Timestamp, usize>,
+    numbers: BTreeMap<Timestamp, u64>,
     count: usize,
 }
 
@@ -97,7 +99,8 @@ impl Times {
         self.numbers.first_key_value().map(|(at, _)| *at)
     }
 
-    fn nth(&self, mut before: usize) -> Option<Timestamp> {
+    fn nth(&self, before: usize) -> Option<Timestamp> {
+        let mut before = u64::try_from(before).unwrap_or(u64::MAX);
         let mut times = self.numbers.iter();
         let found = times.find(|(_, number)| match before.checked_sub(**number) {
             Some(rest) => {

@@ -17,6 +17,7 @@ use super::agenda::{Agenda, Entry, Wake};
 use super::order::Order;
 use super::pace::Pace;
 use super::places::Places;
+use super::slab_map::SlabMap;
 
 /// What a waiter takes here beside what it brings: its places in the maps.
 pub(super) const WAITER_BYTES: usize = 256;
@@ -87,8 +88,8 @@ pub struct Freed<K> {
 #[derive(Debug)]
 pub struct Queue<K, T> {
     pub(super) limits: Limits,
-    pub(super) waiters: BTreeMap<u64, Waiter<T>>,
-    pub(super) lines: BTreeMap<u64, Line<K>>,
+    pub(super) waiters: SlabMap<u64, Waiter<T>>,
+    pub(super) lines: SlabMap<u64, Line<K>>,
     /// Lines by key, and by cost if it is one of places.
     pub(super) by_key: BTreeMap<(K, Option<u64>), u64>,
     pub(super) agenda: Agenda,
@@ -136,8 +137,8 @@ impl<K: Ord + Clone, T> Queue<K, T> {
     pub const fn new(limits: Limits) -> Self {
         Self {
             limits,
-            waiters: BTreeMap::new(),
-            lines: BTreeMap::new(),
+            waiters: SlabMap::new(),
+            lines: SlabMap::new(),
             by_key: BTreeMap::new(),
             agenda: Agenda::new(),
             bytes: 0,
