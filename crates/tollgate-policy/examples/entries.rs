@@ -47,19 +47,36 @@ fn each(count: u32, text: impl Fn(u32) -> String) -> String {
     (0..count).map(text).collect::<Vec<_>>().join(",")
 }
 
+fn quotas(limit: u32) -> String {
+    format!(r#""quotas": [{{"limit": {limit}, "window": "1s"}}]"#)
+}
+
+fn header(i: u32) -> String {
+    format!(r#""headers": {{"x-plan": "v{i}"}}"#)
+}
+
 fn network(i: u32) -> String {
     format!(r#""10.{}.{}.0/24""#, i / 256, i % 256)
 }
 
-/// Rules of one key, each with this limit.
-fn of_one_key(count: u32, limit: u32, when: impl Fn(u32) -> String) -> String {
+/// Rules with these conditions. Their keys differ, so that no two share a stored value.
+fn rules(count: u32, when: impl Fn(u32) -> String) -> String {
+    let quotas = quotas(1_000_000);
     let rule = |i: u32| {
         format!(
-            r#"{{"name": "r{i}", {} "key": ["client_ip"],
-             "quotas": [{{"limit": {limit}, "window": "1s"}}]}}"#,
+            r#"{{"name": "r{i}", "when": {{{}}}, "key": ["client_ip", {{"query": "q{i}"}}],
+             "on_missing": "shared", {quotas}}}"#,
             when(i)
         )
     };
+    format!(r#""rules": [{}]"#, each(count, rule))
+}
+
+/// Rules of one key, each with this limit.
+fn of_one_key(count: u32, limit: u32, when: impl Fn(u32) -> String) -> String {
+    let quotas = quotas(limit);
+    let rule =
+        |i: u32| format!(r#"{{"name": "r{i}", {} "key": ["client_ip"], {quotas}}}"#, when(i));
     format!(r#""rules": [{}]"#, each(count, rule))
 }
 
@@ -68,14 +85,30 @@ fn one(more: &str) -> String {
     of_one_key(1, 1_000_000, |_| more.into())
 }
 
+fn tiers(count: u32, tier: impl Fn(u32) -> String) -> String {
+    let quotas = quotas(1_000_000);
+    let tiers = each(count, |i| format!(r#"{{"name": "t{i}", {}, {quotas}}}"#, tier(i)));
+    one(&format!(r#""tiers": [{tiers}],"#))
+}
+
 /// A document without its version, with `count` entries of the kind.
 fn policy(kind: &str, count: u32) -> String {
     match kind {
+        "headers" => rules(count, header),
+        "networks" => rules(count, |i| format!(r#""client_cidrs": [{}]"#, network(i))),
         "values" => {
             let values = each(count, |i| format!(r#""v{i}""#));
             one(&format!(r#""when": {{"headers": {{"x-plan": [{values}]}}}},"#))
         }
         "cidrs" => one(&format!(r#""when": {{"client_cidrs": [{}]}},"#, each(count, network))),
+        "tiers" => tiers(count, |i| format!(r#""when": {{{}}}"#, header(i))),
+        "tier-keys" => {
+            tiers(count, |i| format!(r#""key_values": ["10.{}.{}.1"]"#, i / 256, i % 256))
+        }
+        "exempt" => {
+            let exempt = each(count, |i| format!("{{{}}}", header(i + 1_000_000)));
+            format!(r#""exempt": [{exempt}], {}"#, one(""))
+        }
         "new" | "together" => of_one_key(count, 1_000_000, |_| String::new()),
         "used" | "unknown" | "carried" => {
             of_one_key(count, 1_000_000, |i| format!(r#""when": {{"paths": ["/v1/users/{i}"]}},"#))

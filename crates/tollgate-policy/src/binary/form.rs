@@ -24,6 +24,7 @@ use crate::http::repeated::Repeated;
 use crate::json::problem::{Problem, Problems};
 use crate::policy::bounds::{MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS};
 use crate::policy::by_id::ById;
+use crate::policy::by_value::ByValue;
 use crate::policy::client_address::{ClientAddress, Trust};
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
@@ -140,6 +141,7 @@ impl PolicyForm {
             groups,
             sets,
             exempt,
+            exempt_by_value: _,
             index: _,
             settings,
             response,
@@ -198,6 +200,7 @@ impl PolicyForm {
             groups: groups.into_iter().map(GroupForm::group).collect(),
             sets: Vec::new(),
             exempt,
+            exempt_by_value: ByValue::default(),
             index: Index::new(),
             settings: settings.settings(),
             response: response.response(),

@@ -22,6 +22,7 @@ use crate::document::scalar::Name;
 use crate::document::scope::{MAX_NODES, Scope, is_lease};
 use crate::http::repeated::Repeated;
 use crate::policy::bounds::MAX_QUOTAS;
+use crate::policy::by_value::ByValue;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
@@ -127,6 +128,7 @@ impl RuleForm {
             group,
             set,
             tiers,
+            tiers_by_value: _,
         } = rule.clone();
         let mut tiers = tiers;
         sort_by(&mut tiers, |one, other| one.set.cmp(&other.set));
@@ -239,6 +241,7 @@ impl RuleForm {
             group,
             set,
             tiers,
+            tiers_by_value: ByValue::default(),
         });
         Some(())
     }

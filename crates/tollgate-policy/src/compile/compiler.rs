@@ -33,6 +33,7 @@ use crate::json::problem::Problems;
 use crate::json::reader::Lenient;
 use crate::policy::bounds::{MAX_KEY_PARTS, MAX_PATH_SEGMENTS, MAX_RULES, MAX_SETS};
 use crate::policy::by_id::ById;
+use crate::policy::by_value::ByValue;
 use crate::policy::compiled::Policy;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::index::Index;
@@ -88,6 +89,7 @@ impl Compiler {
             groups: Vec::new(),
             sets: Vec::new(),
             exempt: document.exempt().to_vec(),
+            exempt_by_value: ByValue::default(),
             index: Index::new(),
             settings: settings(document, &traits),
             response: Response {
@@ -182,6 +184,7 @@ impl Compiler {
             group,
             set,
             tiers,
+            tiers_by_value: ByValue::default(),
         });
     }
 

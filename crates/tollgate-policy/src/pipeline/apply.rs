@@ -21,6 +21,7 @@ use crate::http::values::{elements, the_one};
 use crate::pipeline::partitions::Partitions;
 use crate::pipeline::plan::{AppliedRule, AppliedSet, Due, Plan};
 use crate::pipeline::tenant::Choice;
+use crate::policy::by_value::in_order;
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
 use crate::policy::index::IndexedBy;
@@ -51,10 +52,10 @@ impl Policy {
         plan.clear();
         let Plan { applied, partitions, candidates, buffers, tenant: id, .. } = plan;
         let request = Request::new(facts, &self.settings, buffers);
-        if self.exempt.iter().any(|exempt| exempt.surely_hold(&request)) {
+        if !self.exempt.is_empty() && self.is_exempt(&request) {
             return;
         }
-        self.index.find(request.host().ok(), request.paths().all(), candidates);
+        self.find_candidates(&request, candidates);
         let of_tenant = self.write_tenant(&request, candidates, id);
         let tenant = tenant.filter(|tenant| of_tenant.is_ok() && *tenant.id == **id);
         for index in candidates {
@@ -71,6 +72,38 @@ impl Policy {
         }
         plan.keep_unreadable();
         plan.reserve_decisions(self);
+    }
+
+    /// Fills `candidates` with the rules that may apply, in order, each once.
+    #[inline]
+    pub(super) fn find_candidates<F: Facts>(
+        &self,
+        request: &Request<'_, F>,
+        candidates: &mut Vec<u16>,
+    ) {
+        self.index.find(request.host().ok(), request.paths().all(), candidates);
+        if !self.index.others.kinds.is_empty() {
+            self.look_up_candidates(request, candidates);
+        }
+    }
+
+    #[cold]
+    fn look_up_candidates<F: Facts>(&self, request: &Request<'_, F>, candidates: &mut Vec<u16>) {
+        request.look_up(&self.index.others, &[], &mut |rules| candidates.extend(rules));
+        in_order(candidates);
+    }
+
+    /// True when an exemption surely holds.
+    #[inline(never)] // many policies have none
+    pub(super) fn is_exempt<F: Facts>(&self, request: &Request<'_, F>) -> bool {
+        let mut is_exempt = false;
+        let mut ask = |entries: &[u16]| {
+            let mut asked = entries.iter().filter_map(|entry| self.exempt.get(usize::from(*entry)));
+            is_exempt = is_exempt || asked.any(|exempt| exempt.surely_hold(request));
+        };
+        ask(&self.exempt_by_value.always);
+        request.look_up(&self.exempt_by_value, &[], &mut ask);
+        is_exempt
     }
 
     /// Adds to `applied` what the rule `index` counts of the request and where, if it applies.
@@ -230,12 +263,9 @@ impl Rule {
         key: &[u8],
         choice: Option<Choice>,
     ) -> Result<(AppliedSet, Option<u32>), Malformed> {
-        let is_before = |tier: &&Tier| choice.as_ref().is_none_or(|it| tier.priority > it.priority);
-        for tier in self.tiers.iter().take_while(is_before) {
-            let reading = Reading::Main(request.settings.repeated, tier.repeated);
-            let is_for_key = tier.key_values.is_empty() || tier.names_part_of(group, key);
-            let holds = |when: &Conditions| when.hold(request, IndexedBy::Nothing, reading);
-            if is_for_key && tier.when.as_ref().map_or(Ok(true), holds)? {
+        if !self.tiers.is_empty() {
+            let above = choice.as_ref().map(|choice| choice.priority);
+            if let Some(tier) = self.tier_for(request, group, key, above)? {
                 return Ok((AppliedSet::OfPolicy(tier.set), None));
             }
         }
@@ -244,7 +274,69 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// The first tier with a priority `above` this one, if there is one, that is for this request.
+    ///
+    /// # Errors
+    /// One before it cannot be told.
+    #[inline(never)] // few rules have tiers
+    fn tier_for<F: Facts>(
+        &self,
+        request: &Request<'_, F>,
+        group: &Group,
+        key: &[u8],
+        above: Option<u32>,
+    ) -> Result<Option<&Tier>, Malformed> {
+        let is_above = |tier: &Tier| above.is_none_or(|priority| tier.priority > priority);
+        let tiers = self.tiers.get(..self.tiers.partition_point(is_above));
+        self.first_tier(tiers.unwrap_or_default(), request, group, key)
+    }
+
+    /// The first of `tiers`, the rule's first ones, that is for this request.
+    ///
+    /// # Errors
+    /// One before it cannot be told.
+    pub(super) fn first_tier<'t, F: Facts>(
+        &self,
+        tiers: &'t [Tier],
+        request: &Request<'_, F>,
+        group: &Group,
+        key: &[u8],
+    ) -> Result<Option<&'t Tier>, Malformed> {
+        let (mut first, mut answer) = (tiers.len(), Ok(None));
+        let mut ask = |entries: &[u16]| {
+            for place in entries.iter().map(|entry| usize::from(*entry)) {
+                let Some(tier) = tiers.get(place).filter(|_| place < first) else { return };
+                let is_for = tier.is_for(request, group, key);
+                if is_for != Ok(false) {
+                    (first, answer) = (place, is_for.map(|_| Some(tier)));
+                    return;
+                }
+            }
+        };
+        ask(&self.tiers_by_value.always);
+        request.look_up(&self.tiers_by_value, key, &mut ask);
+        answer
+    }
+}
+
 impl Tier {
+    /// True when it is for a request that is counted by `key`.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub(super) fn is_for<F: Facts>(
+        &self,
+        request: &Request<'_, F>,
+        group: &Group,
+        key: &[u8],
+    ) -> Result<bool, Malformed> {
+        let reading = Reading::Main(request.settings.repeated, self.repeated);
+        let is_for_key = self.key_values.is_empty() || self.names_part_of(group, key);
+        let holds = |when: &Conditions| when.hold(request, IndexedBy::Nothing, reading);
+        Ok(is_for_key && self.when.as_ref().map_or(Ok(true), holds)?)
+    }
+
     /// True when a part of `key` has one of the values. The bytes of an address are no text:
     /// neither is taken for the other.
     fn names_part_of(&self, group: &Group, key: &[u8]) -> bool {

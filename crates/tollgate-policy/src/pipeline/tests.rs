@@ -1,7 +1,8 @@
 //! Look-ups compared with asking each in turn, over random policies and requests.
 //!
 //! Invariant: a look-up changes no decision: a condition holds, or is malformed, exactly when a
-//! comparison with each of its alternatives finds so.
+//! comparison with each of its alternatives finds so; no rule or exemption that may hold is left
+//! out; of tiers the first one is found, or the same error.
 
 #![allow(
     clippy::arithmetic_side_effects,
@@ -23,8 +24,11 @@ use crate::facts::Facts;
 use crate::http::malformed::Malformed;
 use crate::http::repeated::Repeated;
 use crate::policy::compiled::Policy;
+use crate::policy::group::Group;
 use crate::policy::index::IndexedBy;
+use crate::policy::rule::Tier;
 use crate::policy::surface::Surface;
+use crate::request::key::write_key;
 use crate::request::lazy::{Buffers, Request};
 use crate::request::matching::Reading;
 
@@ -98,18 +102,50 @@ impl Seeded {
         format!("{{{}}}", all.join(", "))
     }
 
+    fn tier(&mut self, i: usize) -> String {
+        let mut tier = format!(
+            r#"{{"name": "t{i}", "priority": {}, "quotas": [{{"limit": {}, "window": "1s"}}]"#,
+            self.below(3),
+            i + 1,
+        );
+        let with = self.below(3);
+        if with != 1 {
+            tier += &format!(r#", "when": {}"#, self.conditions());
+        }
+        if with != 0 {
+            let values = self.list(3, |it| match it.below(3) {
+                0 => format!(r#""192.0.2.{}""#, it.below(16)),
+                1 => format!(r#""::ffff:192.0.2.{}""#, it.below(16)),
+                _ => format!(r#""{}""#, it.value()),
+            });
+            tier += &format!(r#", "key_values": [{values}]"#);
+        }
+        if self.below(4) == 0 {
+            tier += &format!(r#", "repeated": "{}""#, self.one_of(&REPEATED));
+        }
+        tier + "}"
+    }
+
     fn policy(&mut self) -> Policy {
-        let mut name = 0;
-        let rules = self.list(40, |it| {
-            name += 1;
+        let (mut rule, mut tier) = (0, 0);
+        let exempt = self.list(60, Self::conditions);
+        let rules = self.list(60, |it| {
+            let most = it.one_of(&[1, 60]);
+            let tiers = it.list(most, |it| {
+                tier += 1;
+                it.tier(tier)
+            });
+            rule += 1;
             format!(
-                r#"{{"name": "r{name}", "when": {}, "key": ["client_ip", {{"header": "x-a"}}],
-                 "on_missing": "shared", "quotas": [{{"limit": 1, "window": "1s"}}]}}"#,
+                r#"{{"name": "r{rule}", "when": {}, "key": ["client_ip", {{"header": "x-a"}}],
+                 "on_missing": "shared", "quotas": [{{"limit": 1, "window": "1s"}}], "tiers": [{tiers}]}}"#,
                 it.conditions(),
             )
         });
         let repeated = self.one_of(&REPEATED);
-        let document = format!(r#"{{"version": 1, "repeated": "{repeated}", "rules": [{rules}]}}"#);
+        let document = format!(
+            r#"{{"version": 1, "repeated": "{repeated}", "exempt": [{exempt}], "rules": [{rules}]}}"#
+        );
         Policy::compile(&document, Surface::Library)
             .unwrap_or_else(|why| panic!("{why}: {document}"))
     }
@@ -202,10 +238,81 @@ fn held(conditions: &Conditions, request: &Request<'_, Given>) -> [Result<bool, 
     .map(|reading| conditions.hold(request, IndexedBy::Nothing, reading))
 }
 
+/// The first of `tiers` that is for the request, each asked in turn.
+fn first_in_turn(
+    tiers: &[Tier],
+    request: &Request<'_, Given>,
+    group: &Group,
+    key: &[u8],
+) -> Result<Option<u16>, Malformed> {
+    for tier in tiers {
+        if tier.is_for(request, group, key)? {
+            return Ok(Some(tier.set));
+        }
+    }
+    Ok(None)
+}
+
+/// What was compared, so that no comparison is an empty one.
+#[derive(Debug, Default)]
+struct Compared {
+    held: [usize; 4],
+    failed: usize,
+    unclear: usize,
+    exempt: usize,
+    /// Rules that no look-up found.
+    left_out: usize,
+    tiers: usize,
+    unclear_tiers: usize,
+}
+
+impl Compared {
+    fn conditions(&mut self, request: &Request<'_, Given>, when: &Conditions, each: &Conditions) {
+        let (found, expected) = (held(when, request), held(each, request));
+        assert_eq!(found, expected, "{when:?}, {:?}", request.facts.headers);
+        for (count, found) in self.held.iter_mut().zip(found) {
+            *count += usize::from(found == Ok(true));
+            self.failed += usize::from(found == Ok(false));
+            self.unclear += usize::from(found.is_err());
+        }
+    }
+
+    fn rules(&mut self, request: &Request<'_, Given>, policy: &Policy) {
+        let is_exempt = policy.exempt.iter().any(|exempt| exempt.surely_hold(request));
+        assert_eq!(policy.is_exempt(request), is_exempt);
+        self.exempt += usize::from(is_exempt);
+        let mut candidates = Vec::new();
+        policy.find_candidates(request, &mut candidates);
+        assert!(candidates.is_sorted_by(|one, next| one < next), "{candidates:?}");
+        for (rule, i) in policy.rules.iter().zip(0_u16..) {
+            let when = rule.when.as_ref().unwrap_or_else(|| panic!("each rule has conditions"));
+            let may_hold = when.hold(request, IndexedBy::Nothing, Reading::Any) != Ok(false);
+            assert!(!may_hold || candidates.contains(&i), "rules[{i}]");
+            self.left_out += usize::from(!candidates.contains(&i));
+        }
+    }
+
+    fn tiers(&mut self, request: &Request<'_, Given>, policy: &Policy, seeded: &mut Seeded) {
+        for rule in &policy.rules {
+            let group = &policy.groups[usize::from(rule.group)];
+            let mut key = Vec::new();
+            if write_key(group, rule, request, &mut key) != Ok(true) {
+                continue;
+            }
+            let tiers = &rule.tiers[..seeded.below(rule.tiers.len() + 1)];
+            let expected = first_in_turn(tiers, request, group, &key);
+            let found = rule.first_tier(tiers, request, group, &key);
+            assert_eq!(found.map(|tier| tier.map(|tier| tier.set)), expected);
+            self.tiers += usize::from(matches!(expected, Ok(Some(_))));
+            self.unclear_tiers += usize::from(expected.is_err());
+        }
+    }
+}
+
 #[test]
 fn what_is_looked_up_is_what_asking_each_in_turn_finds() {
-    let (mut seeded, mut held_in, mut unclear, mut failed) = (Seeded(26), [0; 4], 0, 0);
-    for round in 0..200 {
+    let (mut seeded, mut compared) = (Seeded(26), Compared::default());
+    for _ in 0..100 {
         let policy = seeded.policy();
         let whens: Vec<_> = policy.rules.iter().filter_map(|rule| rule.when.as_ref()).collect();
         let each_in_turn: Vec<_> = whens.iter().map(|when| in_turn(when)).collect();
@@ -214,16 +321,14 @@ fn what_is_looked_up_is_what_asking_each_in_turn_finds() {
             let mut buffers = Buffers::default();
             let request = Request::new(&given, &policy.settings, &mut buffers);
             for (when, each_in_turn) in whens.iter().zip(&each_in_turn) {
-                let (found, expected) = (held(when, &request), held(each_in_turn, &request));
-                assert_eq!(found, expected, "round {round}: {when:?}, {:?}", given.headers);
-                for (count, found) in held_in.iter_mut().zip(found) {
-                    *count += usize::from(found == Ok(true));
-                    failed += usize::from(found == Ok(false));
-                    unclear += usize::from(found.is_err());
-                }
+                compared.conditions(&request, when, each_in_turn);
             }
+            compared.rules(&request, &policy);
+            compared.tiers(&request, &policy, &mut seeded);
         }
     }
-    assert!(held_in.iter().all(|count| *count > 5_000), "{held_in:?}");
-    assert!(unclear > 5_000 && failed > 50_000, "{unclear} {failed}");
+    let Compared { held, failed, unclear, exempt, left_out, tiers, unclear_tiers } = compared;
+    assert!(held.iter().all(|count| *count > 5_000), "{held:?}");
+    let all = [failed, unclear, exempt, left_out, tiers, unclear_tiers];
+    assert!(all.iter().all(|count| *count > 500), "{all:?}");
 }

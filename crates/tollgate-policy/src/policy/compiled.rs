@@ -14,6 +14,7 @@ use crate::document::key::KeyPart;
 use crate::document::root::HeaderGeneration;
 use crate::http::path::all;
 use crate::json::problem::Problems;
+use crate::policy::by_value::ByValue;
 use crate::policy::client_address::Trust;
 use crate::policy::group::{Group, QuotaSet};
 use crate::policy::index::Index;
@@ -32,6 +33,7 @@ pub struct Policy {
     pub(crate) groups: Vec<Group>,
     pub(crate) sets: Vec<QuotaSet>,
     pub(crate) exempt: Vec<Conditions>,
+    pub(crate) exempt_by_value: ByValue,
     pub(crate) index: Index,
     pub(crate) settings: Settings,
     pub(crate) response: Response,
@@ -204,6 +206,17 @@ impl Policy {
             || self.all_key_parts().any(of_path);
         self.settings.reads_host = self.all_conditions().any(|c| c.hosts().is_some())
             || self.all_key_parts().any(|part| *part == KeyPart::Host);
+        self.index_values();
+    }
+
+    #[inline(never)]
+    fn index_values(&mut self) {
+        for (exempt, entry) in self.exempt.iter().zip(0..) {
+            self.exempt_by_value.insert(Some(exempt), entry, &|_| false);
+        }
+        self.exempt_by_value.complete();
+        self.index.others.complete();
+        self.rules.iter_mut().for_each(|rule| rule.index_tiers(self.settings.repeated));
     }
 
     /// All conditions that a request may be asked.

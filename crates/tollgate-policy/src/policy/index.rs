@@ -1,4 +1,5 @@
-//! Which rules may concern a request: by path in a trie over segments, by host in a map.
+//! Which rules may concern a request: by path in a trie over segments, by host in a map, and the
+//! others [by a value](ByValue) of the request.
 //!
 //! Invariant: a look-up visits what agrees with the request, so its cost does not grow with the
 //! number of rules that do not match. It only finds candidates; the other conditions are the plan's
@@ -12,6 +13,7 @@ use hashbrown::HashMap;
 use crate::document::conditions::Conditions;
 use crate::document::wanted::Host;
 use crate::http::path::{Pattern, Segment, all};
+use crate::policy::by_value::{ByValue, in_order};
 
 /// Every rule, under the most telling of its conditions.
 #[derive(Clone, Debug)]
@@ -29,7 +31,7 @@ pub(crate) struct Index {
     /// time by its square.
     longest_suffix: usize,
     /// Rules with neither a path nor a host condition, or for all paths.
-    always: Vec<u16>,
+    pub(crate) others: ByValue,
 }
 
 impl Index {
@@ -41,7 +43,7 @@ impl Index {
             hosts: HashMap::new(),
             suffixes: HashMap::new(),
             longest_suffix: 0,
-            always: Vec::new(),
+            others: ByValue::default(),
         }
     }
 
@@ -49,7 +51,7 @@ impl Index {
     pub(crate) fn insert(&mut self, when: Option<&Conditions>, rule: u16) -> IndexedBy {
         if let Some(paths) = when.and_then(Conditions::paths) {
             if all(paths) {
-                self.always.push(rule);
+                self.others.insert(when, rule, &|_| false);
             } else {
                 paths.iter().for_each(|pattern| self.insert_path(pattern, rule));
             }
@@ -68,7 +70,7 @@ impl Index {
             }
             return IndexedBy::Host;
         }
-        self.always.push(rule);
+        self.others.insert(when, rule, &|_| false);
         IndexedBy::Nothing
     }
 
@@ -91,7 +93,8 @@ impl Index {
     }
 
     /// Fills `out` with the candidates for a request, in order, each once: those that any of the
-    /// readings of its path finds. A `host` of which nobody knows what it is may be any.
+    /// readings of its path finds, and those that are always asked. A `host` of which nobody knows
+    /// what it is may be any. Who looks others up by a value adds them.
     pub(crate) fn find<'p>(
         &self,
         host: Option<&[u8]>,
@@ -99,7 +102,7 @@ impl Index {
         out: &mut Vec<u16>,
     ) {
         out.clear();
-        self.always.iter().for_each(|rule| out.push(*rule));
+        self.others.always.iter().for_each(|rule| out.push(*rule));
         for path in readings {
             append(&self.exact, path, out);
             for (map, prefix) in self.prefixes.iter().zip(prefixes(path)) {
@@ -113,10 +116,7 @@ impl Index {
             Some(host) => self.find_host(host, out),
             None => out.extend(self.hosts.values().chain(self.suffixes.values()).flatten()),
         }
-        if out.len() > 1 {
-            out.sort_unstable();
-            out.dedup();
-        }
+        in_order(out);
     }
 
     /// Appends the rules of every host that matches, some perhaps twice.

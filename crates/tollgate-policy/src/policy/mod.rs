@@ -19,6 +19,7 @@ pub(crate) mod group;
 pub(crate) mod by_id;
 pub(crate) mod quota;
 pub(crate) mod index;
+pub(crate) mod by_value;
 pub(crate) mod settings;
 pub(crate) mod sparse;
 pub(crate) mod jwt;

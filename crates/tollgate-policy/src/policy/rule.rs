@@ -18,6 +18,7 @@ use crate::document::rule::OnMissing;
 use crate::document::scope::Scope;
 use crate::http::address::Prefixes;
 use crate::http::repeated::Repeated;
+use crate::policy::by_value::ByValue;
 use crate::policy::index::IndexedBy;
 use crate::policy::label::metric_label;
 use crate::sort::sort_by;
@@ -48,6 +49,7 @@ pub struct Rule {
     pub(crate) set: u16,
     /// Highest priority first.
     pub(crate) tiers: Vec<Tier>,
+    pub(crate) tiers_by_value: ByValue,
 }
 
 /// Other quotas for some keys.
@@ -90,6 +92,23 @@ impl Tier {
 }
 
 impl Rule {
+    /// Fills the look-up of its tiers; `default` is what several values of a header mean.
+    pub(crate) fn index_tiers(&mut self, default: Repeated) {
+        let mut by_value = ByValue::default();
+        for (tier, entry) in self.tiers.iter().zip(0..) {
+            if tier.key_values.is_empty() {
+                let repeated = |name: &str| Repeated::of_header(name, tier.repeated, default);
+                let refuses = |name: &str| repeated(name) == Repeated::Refuse;
+                by_value.insert(tier.when.as_ref(), entry, &refuses);
+            } else {
+                let values = tier.key_values.iter().chain(&tier.addresses);
+                values.for_each(|value| by_value.insert_key(value, entry));
+            }
+        }
+        by_value.complete();
+        self.tiers_by_value = by_value;
+    }
+
     /// The rule's name, %x20-7E, at most 64 characters.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -3,6 +3,7 @@
 //! Invariant: nothing here loads, decides or answers.
 
 pub(crate) mod given_key;
+pub(crate) mod lookup;
 pub(crate) mod token;
 pub(crate) mod key;
 pub(crate) mod captures;

@@ -33,7 +33,27 @@ enum Grows {
     ByNumber,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 12] = [
+    Kind {
+        name: "headers",
+        label: "rules told apart by a header",
+        most: [1_500.0, 1_870.0],
+        grows: Grows::Hardly,
+    },
+    Kind {
+        name: "networks",
+        label: "rules told apart by a network",
+        most: [1_475.0, 1_660.0],
+        grows: Grows::Hardly,
+    },
+    Kind { name: "tiers", label: "tiers by a header", most: [1_510.0, 1_985.0], grows: Grows::Hardly },
+    Kind { name: "tier-keys", label: "tiers by a key", most: [1_365.0, 1_705.0], grows: Grows::Hardly },
+    Kind {
+        name: "exempt",
+        label: "exempt entries of which none holds",
+        most: [1_450.0, 1_450.0],
+        grows: Grows::Hardly,
+    },
     Kind {
         name: "values",
         label: "values of one header",

@@ -1,0 +1,160 @@
+//! Entries by a value that a request has: of a header, of its client's network, of its key. For
+//! rules, exemptions and tiers.
+//!
+//! Invariant: every entry that may hold for a request, or cannot be told for it, is always asked or
+//! found; whether it holds is asked of the entry itself. An entry has its place under one of its
+//! conditions. Requests only look values up, they never add any.
+
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+
+use crate::document::conditions::{Condition, Conditions};
+use crate::document::scalar::HeaderName;
+use crate::document::wanted::Matcher;
+use crate::http::address::{Cidr, Prefixes};
+use crate::http::header::is_credentials;
+use crate::http::values::{elements, trimmed};
+
+/// The entries of a kind that has no more are always asked, which takes less time than to look
+/// them up.
+const FEW: usize = 2;
+
+/// Indices of entries.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByValue {
+    /// Those that are always asked, in order.
+    pub(crate) always: Vec<u16>,
+    /// Those that are looked up.
+    pub(crate) kinds: Vec<Kind>,
+}
+
+/// What entries are looked up by.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum By {
+    /// Values of this header.
+    Header(HeaderName),
+    /// So many leading bits of the client's address.
+    Network(u32),
+    /// A part of the key, be it text or the bytes of an address.
+    Key,
+}
+
+/// The entries that are looked up by the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    pub(crate) by: By,
+    values: HashMap<Vec<u8>, Vec<u16>>,
+    /// All of them, in order.
+    entries: Vec<u16>,
+    /// Those that refuse a header whose values differ, in order.
+    refusing: Vec<u16>,
+}
+
+impl ByValue {
+    /// Adds an entry with these conditions, behind all that were added. `refuses` says whether it
+    /// refuses a request in which this header has values that differ.
+    pub(crate) fn insert(
+        &mut self,
+        when: Option<&Conditions>,
+        entry: u16,
+        refuses: &dyn Fn(&str) -> bool,
+    ) {
+        for condition in when.into_iter().flat_map(|when| &when.0) {
+            match condition {
+                Condition::Header(name, wanted) if !is_credentials(&name.0) => {
+                    // Nothing is a value, too, where a header has nothing but commas.
+                    let is_value = |matcher: &Matcher| matches!(matcher, Matcher::Exact(value) if !value.is_empty());
+                    if wanted.iter().all(is_value) {
+                        return self.add_to(By::Header(name.clone()), &|kind| {
+                            wanted.iter().for_each(|matcher| kind.insert(matcher.bytes(), entry));
+                            kind.refusing.extend(refuses(&name.0).then_some(entry));
+                        });
+                    }
+                }
+                Condition::ClientCidrs(list) => {
+                    return list.iter().map(Cidr::parts).for_each(|(address, bits)| {
+                        let prefixes = Prefixes { ipv4: bits, ipv6: bits };
+                        self.add_to(By::Network(bits), &|kind| {
+                            prefixes.group(address, |value| kind.insert(value, entry));
+                        });
+                    });
+                }
+                _ => {}
+            }
+        }
+        self.always.push(entry);
+    }
+
+    /// Adds an entry for keys of which a part has this value.
+    pub(crate) fn insert_key(&mut self, value: &[u8], entry: u16) {
+        self.add_to(By::Key, &|kind| kind.insert(value, entry));
+    }
+
+    /// Ends the adding: the entries of kinds that have few are always asked.
+    pub(crate) fn complete(&mut self) {
+        let always = &mut self.always;
+        self.kinds.retain(|kind| {
+            let has_many = kind.entries.len() > FEW;
+            if !has_many {
+                always.extend(&kind.entries);
+            }
+            has_many
+        });
+        in_order(always);
+    }
+
+    fn add_to(&mut self, by: By, add: &dyn Fn(&mut Kind)) {
+        if !self.kinds.iter().any(|kind| kind.by == by) {
+            let (by, values) = (by.clone(), HashMap::new());
+            self.kinds.push(Kind { by, values, entries: Vec::new(), refusing: Vec::new() });
+        }
+        self.kinds.iter_mut().find(|kind| kind.by == by).into_iter().for_each(add);
+    }
+}
+
+impl Kind {
+    fn insert(&mut self, value: &[u8], entry: u16) {
+        let of_value = self.values.entry(value.into()).or_default();
+        for list in [of_value, &mut self.entries] {
+            if list.last() != Some(&entry) {
+                list.push(entry);
+            }
+        }
+    }
+
+    /// The entries for `value`, in order.
+    pub(crate) fn get(&self, value: &[u8]) -> &[u16] {
+        self.values.get(value).map_or(&[], |entries| entries)
+    }
+
+    /// Calls `each` with the entries for a header with this `value`, however it is read: in a few
+    /// lists, each in order. A client may repeat what many entries are for; it costs no more than
+    /// asking all of them.
+    pub(crate) fn each_of_header(&self, value: &[u8], each: &mut dyn FnMut(&[u16])) {
+        let whole = trimmed(value);
+        let (mut left, mut first, mut differ) = (self.entries.len(), None, false);
+        each(self.get(whole));
+        for element in elements(value).filter(|element| *element != whole) {
+            differ |= *first.get_or_insert(element) != element;
+            let entries = self.get(element);
+            match left.checked_sub(entries.len()) {
+                Some(fewer) => left = fewer,
+                None => return each(&self.entries),
+            }
+            each(entries);
+        }
+        if differ {
+            each(&self.refusing);
+        }
+    }
+}
+
+/// Brings entries into order, each once.
+#[inline]
+pub(crate) fn in_order(entries: &mut Vec<u16>) {
+    if entries.len() > 1 {
+        entries.sort_unstable();
+        entries.dedup();
+    }
+}
