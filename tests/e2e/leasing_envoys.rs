@@ -92,9 +92,9 @@ pub fn check_exact(kind: Kind) {
 }
 
 /// How much is asked for in a second, and at once: so little that a busy machine, too, sends far
-/// more, and the burst bridges half a second in which it stands still.
+/// more, and the burst bridges a second in which it stands still. Smaller bursts are not paced.
 pub const RATE: u64 = 100;
-pub const BURST: u64 = 50;
+pub const BURST: u64 = 100;
 
 /// A rule of that rate.
 pub fn rated(more: &Value) -> Value {
@@ -170,12 +170,11 @@ struct Load {
 impl Load {
     /// Whether it was an overload that got nearly all there was, with few questions.
     fn is_served(&self) -> bool {
-        // Under overload a node asks when a unit comes back, which is so often a second however
-        // many requests come: of few, as a slow machine sends, they are a larger part.
+        // Under overload a node asks when its share is worth about ten requests.
         self.sent >= 2 * self.admitted
             // What expires unspent would be a quarter of the limit.
             && self.admitted * 100 >= self.limit * 85
-            && self.questions * 2 < self.sent.max(8 * self.admitted)
+            && self.questions * 10 <= self.sent
     }
 }
 

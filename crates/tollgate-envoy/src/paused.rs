@@ -160,9 +160,9 @@ impl<H: Proxy> Held<H> {
         }
         // A denial is repeated with the numbers of every key.
         let is_denied = heard.iter().any(|(.., direct)| direct.iter().any(DirectAnswer::is_denial));
-        for (key, leased, direct) in heard {
-            let direct = if is_denied { &direct[..] } else { &[] };
-            let next = policy.hear(&key, leased.as_deref(), direct);
+        for (key, leased, mut direct) in heard {
+            direct.iter_mut().for_each(|answer| answer.is_of_denied = is_denied);
+            let next = policy.hear(&key, leased.as_deref(), &direct);
             self.authority.look_at(next, &policy, key);
         }
         if !self.host.enter(self.id) {

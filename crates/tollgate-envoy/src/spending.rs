@@ -204,14 +204,14 @@ impl<H: Proxy> ActivePolicy<H> {
         next.flatten()
     }
 
-    /// Takes in what was answered about a key; `None` when there was no answer. `denied` is what
-    /// it answered to the request that waited for it, if it denied that. When the holdings are to
-    /// be looked at next, if they are.
+    /// Takes in what was answered about a key; `None` when there was no answer. `direct` is what
+    /// it answered to the request that waited for it, if one did. When the holdings are to be
+    /// looked at next, if they are.
     pub fn hear(
         &self,
         asked: &AskedKey,
         leased: Option<&[Leased]>,
-        denied: &[DirectAnswer],
+        direct: &[DirectAnswer],
     ) -> Option<Timestamp> {
         let mut stats = CommitStats::default();
         let rules = &asked.key.rules;
@@ -223,11 +223,13 @@ impl<H: Proxy> ActivePolicy<H> {
                         holding.confirm(&rule.ask.reports);
                         holding.answer(rule.ask.number, rule.ask.within(*leased), now);
                     }
-                    Some(None) | None => holding.fail(rule.ask.number),
+                    // It was answered without anything about leases: nothing was leased.
+                    Some(None) => holding.unasked(rule.ask.number),
+                    None => holding.fail(rule.ask.number),
                 }
             }
-            for DirectAnswer { set, cost, decisions } in denied {
-                holdings.of(*set).remember(now, *cost, decisions);
+            for answer in direct {
+                holdings.of(answer.set).remember(now, answer);
             }
             let due = next_look(holdings, asked);
             // What is to be repeated is not at once: the authority may be away.
@@ -236,7 +238,7 @@ impl<H: Proxy> ActivePolicy<H> {
         let granted = leased.unwrap_or_default().iter().filter(|leased| leased.is_ok()).count();
         self.add(&stats);
         self.count_asked(Asked::Granted, granted);
-        let refused = denied.iter().filter(|answer| answer.is_denial()).count();
+        let refused = direct.iter().filter(|answer| answer.is_denial()).count();
         self.count_asked(Asked::Refused, refused);
         next.flatten()
     }

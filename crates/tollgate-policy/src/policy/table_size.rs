@@ -19,7 +19,7 @@ pub const MAX_VALUE_LEN: usize = 65_535 * WORD;
 
 /// Bytes that a node holds of one rule of a fleet at the most, with what stands before them, and
 /// what it remembers of each of its quotas.
-pub(crate) const LONGEST_HOLDING: usize = 333;
+pub(crate) const LONGEST_HOLDING: usize = 381;
 pub(crate) const LONGEST_ANSWER: usize = 24;
 
 /// The most keys of a bucket.

@@ -13,6 +13,7 @@ use crate::pipeline::remote::kept::Kept;
 use crate::pipeline::remote::leases::clock::{Clock, MAX_LEASE_LIFE};
 use crate::pipeline::remote::leases::lease::{Awaited, Lease, LeaseId, Leases};
 use crate::pipeline::remote::leases::mutation::{self, Mutation, did_not_fit};
+use crate::pipeline::remote::leases::paces::may_be_paced;
 use crate::policy::stored_set::StoredQuota;
 use crate::sort::sort_by;
 
@@ -160,8 +161,7 @@ impl Kept {
         added > 0 || is_final
     }
 
-    /// Leases at most what is wanted, and what a node can have so near the limit: the half of its
-    /// even share of what is left.
+    /// Leases at most what is wanted, and what a node can have so near the limit.
     pub(crate) fn grant(
         &mut self,
         wanted: &Wanted,
@@ -182,8 +182,7 @@ impl Kept {
         if self.leases.awaited.is_some_and(|awaited| awaited.until > now) {
             return Err(NoLease::Awaited);
         }
-        let shares = self.leases.nodes_with(id.table).saturating_mul(2);
-        let share = self.left(now).checked_div(shares).unwrap_or(0);
+        let share = self.share(self.leases.nodes_with(id.table), self.left(now));
         let units = units.min(share);
         if units < least.max(1) {
             return Err(NoLease::NearLimit);
@@ -195,6 +194,24 @@ impl Kept {
             self.leases.all.retain(|lease| lease.id != id);
         }
         Ok((units, life))
+    }
+
+    /// What one of `nodes` can have of what is left: half of its even share, so that others find
+    /// something, too. Where nodes may ask at intervals, the part 2 / (`nodes` + 1), at most half,
+    /// so that a lease request is worth ten units at two thirds of an even share of the burst, and
+    /// no more than that.
+    fn share(&self, nodes: u64, left: u64) -> u64 {
+        let of = |numerator: u64, denominator: u64| {
+            numerator.saturating_mul(2).checked_div(denominator).unwrap_or(0)
+        };
+        let half = left.checked_div(nodes.saturating_mul(2)).unwrap_or(0);
+        let limiters = || self.set.quotas().iter().map(StoredQuota::limiter);
+        if !limiters().all(may_be_paced) {
+            return half;
+        }
+        let burst = limiters().map(|limiter| limiter.capacity()).min().unwrap_or(0);
+        let most = of(burst, nodes.saturating_mul(3));
+        of(left, nodes.saturating_add(1).max(4)).min(most).max(half)
     }
 
     /// Charges all that is out at `now`, and forgets the leases: other quotas are to come, in which

@@ -17,7 +17,7 @@ use crate::pipeline::remote::wire::{Reader, WireError};
 use crate::policy::records::WORD;
 
 /// The version of these bytes.
-const LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
 
 /// What a node holds of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

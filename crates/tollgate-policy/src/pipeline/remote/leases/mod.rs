@@ -28,9 +28,12 @@ pub(crate) mod steps;
 pub(crate) mod account;
 pub(crate) mod ask;
 pub(crate) mod clock;
+pub(crate) mod demand;
 pub(crate) mod last_answer;
 pub(crate) mod lease;
 pub(crate) mod mutation;
+pub(crate) mod pace;
+pub(crate) mod paces;
 pub(crate) mod node;
 pub(crate) mod node_bytes;
 

@@ -5,6 +5,9 @@
 //! the authority, whatever the network does. A number is asked for once; whatever became of a
 //! question that nobody answered, its number is given back, as if nothing had been spent of it.
 //!
+//! Under overload a node asks at intervals in which its share of what grows back is worth about ten
+//! requests (`pace`), and denies in between.
+//!
 //! Workers of one node share it: whoever commits a change of it by compare-and-swap has read the
 //! clock in the same try. While one asks, the others see so until a deadline.
 //!
@@ -12,21 +15,21 @@
 
 use alloc::vec::Vec;
 
-use tollgate_core::{Decision, Span, Timestamp};
+use tollgate_core::{Span, Timestamp};
 
 use crate::pipeline::remote::leases::account::LeaseReport;
 use crate::pipeline::remote::leases::ask::{LeaseAsk, Leased, MAX_LEASE_REPORTS};
 use crate::pipeline::remote::leases::clock::MAX_LEASE_LIFE;
+use crate::pipeline::remote::leases::demand::Demand;
 use crate::pipeline::remote::leases::last_answer::LastAnswer;
 use crate::pipeline::remote::leases::mutation::{self, Mutation};
+use crate::pipeline::remote::leases::paces::Paces;
 
 /// By how much a node's clock may be slow, in millionths: 0.1 %, twenty times what a bad quartz is.
 const DRIFT_PPM: u64 = 1_000;
-/// Demand is counted in seconds: what is asked for is what the busier of the last two would use in
-/// the life of a lease. A node to which fewer than eight requests are to come in that asks for
-/// each: a lease costs a question to get and another one to give back, and the busier second is
-/// above the average by far where requests are few.
-const PERIOD: Span = Span::from_secs(1);
+/// What is asked for is what the node would use in the life of a lease. A node to which fewer than
+/// eight requests are to come in that asks for each: a lease costs a question to get and another
+/// one to give back, and the busier second is above the average by far where requests are few.
 const FEWEST: u64 = 8;
 /// More is asked for in advance when a quarter of a lease is left, of its units or of its life;
 /// what is left of it goes back in its last eighth.
@@ -34,8 +37,6 @@ const LOW_WATER: u64 = 4;
 const RETURNED: u64 = 8;
 /// For how long nothing is asked for in advance where nothing was leased: then every request asks.
 const QUIET: Span = Span::from_millis(100);
-/// For how long a denial is remembered at the most: what is leased elsewhere may come back.
-const REMEMBERED_DENIAL: Span = Span::from_secs(1);
 /// How many leases may wait for their end to be confirmed; one more, and the oldest ends by itself,
 /// charged in full. The others are those in hand.
 pub(crate) const MAX_CLOSED: usize = 6;
@@ -47,25 +48,24 @@ pub(crate) const MAX_HELD: usize = MAX_LEASE_REPORTS - MAX_CLOSED;
 pub struct Holding {
     /// What is spent of, and what is spent of after it.
     pub(crate) held: Vec<Held>,
-    /// Final reports, and the question in which each was sent last.
-    pub(crate) closed: Vec<(LeaseReport, u64)>,
+    /// Leases that are over here.
+    pub(crate) closed: Vec<Closed>,
+    /// When they are reported at the latest: with any question before.
+    pub(crate) report_at: Timestamp,
     pub(crate) asking: Option<Asking>,
     /// A cost that was denied, and until when it is denied without asking.
     pub(crate) denied: Option<(u64, Timestamp)>,
     /// What the authority answered to the request that it denied last: whichever rule of its key
     /// did.
     pub(crate) last: Option<LastAnswer>,
+    /// How often the authority is asked while more is wanted than there is; zero otherwise.
+    pub(crate) pace: Span,
+    pub(crate) paces: Paces,
+    /// Until then every request asks: the burst is too small for so many nodes.
+    pub(crate) unpaced_until: Timestamp,
     /// Nothing is asked for in advance until then: there was nothing to lease.
     pub(crate) quiet_until: Timestamp,
     pub(crate) demand: Demand,
-}
-
-/// Units that were wanted, whatever became of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Demand {
-    pub(crate) from: Timestamp,
-    pub(crate) now: u64,
-    pub(crate) before: u64,
 }
 
 /// A lease in hand.
@@ -78,11 +78,20 @@ pub(crate) struct Held {
     pub(crate) ends_at: Timestamp,
 }
 
+/// A lease that is over here, and that the authority may not know to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    pub(crate) report: LeaseReport,
+    /// The question in which it was sent last; 0 for none.
+    pub(crate) sent: u64,
+}
+
 /// A question under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asking {
     /// Never 0.
     pub(crate) number: u64,
+    pub(crate) want: u64,
     pub(crate) asked_at: Timestamp,
     /// Nobody waits for it longer.
     pub(crate) until: Timestamp,
@@ -143,9 +152,9 @@ impl Holding {
             if first.left() >= cost {
                 first.spent = first.spent.saturating_add(cost);
                 let number = first.number;
-                return Taken::Spent { number, left: self.left(), rest: self.rest(now) };
+                return Taken::Spent { number, left: self.left(), rest: self.rest_of_lives(now) };
             }
-            self.close_first();
+            self.close_first(now);
         }
         if let Some(rest) = self.denied_for(now, cost) {
             return Taken::Denied(rest);
@@ -175,10 +184,13 @@ impl Holding {
             return false;
         }
         let is_low = match self.held.as_slice() {
-            [held] => held.is_low(now) && self.demand.within(now, held.life) >= FEWEST,
+            [held] => {
+                let is_busy = self.is_paced() || self.demand.within(now, held.life) >= FEWEST;
+                held.is_low(now) && is_busy
+            }
             _ => false,
         };
-        is_low && self.quiet_until <= now || !self.closed.is_empty()
+        is_low && self.may_ask_ahead(now) || self.is_report_due(now)
     }
 
     /// What is asked of `set` under a number above 0 that was never used, for requests of `cost`,
@@ -197,26 +209,32 @@ impl Holding {
         let life = life.min(MAX_LEASE_LIFE);
         let want = self.demand.within(now, life);
         // Whoever asks for a lease is waited for. Where there was none to be had everybody asks for
-        // himself, or one request would pass for each round trip, and the others be too late.
+        // himself, or one request would pass for each round trip, and the others be too late. Under
+        // overload one asks for all.
         let is_worth_it = want >= cost.max(1).saturating_mul(FEWEST) && self.quiet_until <= now;
-        let want = if is_worth_it && self.held.len() < MAX_HELD { want } else { 0 };
+        let is_asked = self.held.len() < MAX_HELD && life > Span::ZERO;
+        let want = match (is_asked, self.is_paced()) {
+            (true, true) => self.bounded(want.max(cost), now, cost),
+            (true, false) if is_worth_it => self.bounded(want, now, cost),
+            (true | false, _) => 0,
+        };
         if want > 0 {
             let until = now.saturating_add(patience);
-            self.asking = Some(Asking { number, asked_at: now, until });
+            self.asking = Some(Asking { number, want, asked_at: now, until });
         }
-        for (_, sent) in &mut self.closed {
-            *sent = number;
+        for closed in &mut self.closed {
+            closed.sent = number;
         }
         let running =
             |held: &Held| LeaseReport { number: held.number, spent: held.spent, is_final: false };
         let mut reports: Vec<LeaseReport> = self.held.iter().map(running).collect();
-        reports.extend(self.closed.iter().map(|(report, _)| *report));
+        reports.extend(self.closed.iter().map(|closed| closed.report));
         LeaseAsk { set, number, want, least: cost.max(1), life, reports }
     }
 
     /// The answer to the question `number`, at `now`.
     pub fn answer(&mut self, number: u64, leased: Leased, now: Timestamp) {
-        self.closed.retain(|(_, sent)| *sent != number);
+        self.closed.retain(|closed| closed.sent != number);
         let Some(asking) = self.asking.filter(|asking| asking.number == number) else {
             // It was given up: whatever it brought was given back with it.
             if let (true, Ok(grant)) = (mutation::is(Mutation::TakesAgain), leased) {
@@ -227,6 +245,7 @@ impl Holding {
             return;
         };
         self.asking = None;
+        self.keep_pace(&asking, leased);
         let Ok(grant) = leased else {
             self.quiet_until = now.saturating_add(QUIET);
             return;
@@ -235,7 +254,9 @@ impl Holding {
         let life = Span::from_nanos(sure_part(grant.life.as_nanos()));
         let ends_at = from.saturating_add(life);
         self.held.push(Held { number, units: grant.units, spent: 0, life, ends_at });
-        (self.denied, self.last) = (None, None);
+        if !self.is_paced() {
+            (self.denied, self.last) = (None, None);
+        }
         self.close_old(now);
     }
 
@@ -243,37 +264,7 @@ impl Holding {
     /// the answer to any of them confirms it: two workers that give the same back would else wait
     /// for the answer to the later question, each time, and ask without end.
     pub fn confirm(&mut self, reports: &[LeaseReport]) {
-        self.closed.retain(|(report, _)| !reports.contains(report));
-    }
-
-    /// The authority refused a direct cost at `now`, for so long.
-    pub fn deny(&mut self, now: Timestamp, cost: u64, retry_after: Option<Span>) {
-        let wait = retry_after.unwrap_or(REMEMBERED_DENIAL).min(REMEMBERED_DENIAL);
-        // A lower cost that is denied still is not asked about for a higher one's sake.
-        let least = self.denied.filter(|(_, until)| *until > now).map_or(cost, |(it, _)| it);
-        self.denied = Some((cost.min(least), now.saturating_add(wait)));
-    }
-
-    /// What the authority answered at `now` to a request of `cost` that it denied, quota by quota:
-    /// to be repeated, and where one of them denies, for as long as [`Holding::deny`] has it.
-    pub fn remember(&mut self, now: Timestamp, cost: u64, decisions: &[Decision]) {
-        self.last = Some(LastAnswer::new(now, cost, decisions));
-        let denials = decisions.iter().filter(|decision| !decision.is_admitted());
-        let waits = denials.map(|decision| decision.retry_after);
-        if let Some(wait) = waits.reduce(|one, other| Some(one?.max(other?))) {
-            self.deny(now, cost, wait);
-        }
-    }
-
-    /// What it answered last, if that is fresh: at most [`REMEMBERED_DENIAL`] old.
-    pub(crate) fn last(&self, now: Timestamp) -> Option<&LastAnswer> {
-        self.last.as_ref().filter(|last| now.since(last.at) <= REMEMBERED_DENIAL)
-    }
-
-    /// The rest of the denial that is remembered of `cost`.
-    pub(crate) fn denied_for(&self, now: Timestamp, cost: u64) -> Option<Span> {
-        let (least, until) = self.denied.filter(|(_, until)| *until > now)?;
-        (cost >= least).then(|| until.since(now))
+        self.closed.retain(|closed| !reports.contains(&closed.report));
     }
 
     /// No answer came to the question `number`.
@@ -283,7 +274,8 @@ impl Holding {
         }
     }
 
-    /// The question `number` never left this node: nothing can have come of it.
+    /// The question `number` never left this node, or was answered without a part about leases:
+    /// nothing was leased.
     pub fn unasked(&mut self, number: u64) {
         self.asking = self.asking.filter(|asking| asking.number != number);
     }
@@ -292,7 +284,7 @@ impl Holding {
     pub fn close(&mut self) {
         self.give_up();
         while !self.held.is_empty() {
-            self.close_first();
+            self.close_first(Timestamp::ZERO);
         }
     }
 
@@ -329,67 +321,53 @@ impl Holding {
     /// is to be asked for. `None` where there is nothing to go back.
     #[must_use]
     pub fn due_at(&self) -> Option<Timestamp> {
-        if !self.closed.is_empty() {
-            return Some(self.asking.map_or(Timestamp::ZERO, |asking| asking.until));
-        }
-        self.held.iter().map(Held::returns_at).min()
+        let report = (!self.closed.is_empty())
+            .then(|| self.reports_at().max(self.asking.map_or(Timestamp::ZERO, |it| it.until)));
+        self.held.iter().map(Held::returns_at).chain(report).min()
     }
 
-    pub(crate) fn rest(&self, now: Timestamp) -> Span {
+    pub(crate) fn rest_of_lives(&self, now: Timestamp) -> Span {
         self.held.iter().map(|held| held.ends_at.since(now)).max().unwrap_or(Span::ZERO)
     }
 
     /// A question that nobody waits for any more may have leased something: it goes back unspent.
     fn give_up(&mut self) {
         if let Some(Asking { number, .. }) = self.asking.take() {
-            self.push_closed(LeaseReport { number, spent: 0, is_final: true });
+            self.push_closed(number, 0, Timestamp::ZERO);
         }
     }
 
     fn close_old(&mut self, now: Timestamp) {
+        self.rest(now);
         while self.held.first().is_some_and(|held| held.returns_at() <= now) {
-            self.close_first();
+            self.close_first(now);
         }
     }
 
-    fn close_first(&mut self) {
+    fn is_report_due(&self, now: Timestamp) -> bool {
+        !self.closed.is_empty() && self.reports_at() <= now
+    }
+
+    /// What is left of the first lease in hand goes back at once; where nothing is, that is
+    /// reported a little later.
+    fn close_first(&mut self, now: Timestamp) {
         if self.held.is_empty() {
             return;
         }
-        let Held { number, spent, .. } = self.held.remove(0);
-        self.push_closed(LeaseReport { number, spent, is_final: true });
+        let held = self.held.remove(0);
+        let wait = if held.left() == 0 { self.paces.longest() } else { Span::ZERO };
+        self.push_closed(held.number, held.spent, now.saturating_add(wait));
     }
 
-    fn push_closed(&mut self, report: LeaseReport) {
+    fn push_closed(&mut self, number: u64, spent: u64, report_at: Timestamp) {
+        let is_first = self.closed.is_empty();
+        self.report_at = if is_first { report_at } else { self.report_at.min(report_at) };
         if self.closed.len() >= MAX_CLOSED {
             self.closed.remove(0);
         }
+        let report = LeaseReport { number, spent, is_final: true };
         // 0 is no question's number.
-        self.closed.push((report, 0));
-    }
-}
-
-impl Demand {
-    fn note(&mut self, now: Timestamp, cost: u64) {
-        self.roll(now);
-        self.now = self.now.saturating_add(cost);
-    }
-
-    /// Begins another period when this one is over; what was before a pause says nothing.
-    fn roll(&mut self, now: Timestamp) {
-        let since = now.since(self.from);
-        if since >= PERIOD {
-            let before = if since < PERIOD.saturating_mul(2) { self.now } else { 0 };
-            *self = Self { from: now, now: 0, before };
-        }
-    }
-
-    /// What a span of `life` is to use, rounded up.
-    fn within(&mut self, now: Timestamp, life: Span) -> u64 {
-        self.roll(now);
-        let (most, life) = (u128::from(self.now.max(self.before)), u128::from(life.as_nanos()));
-        let units = most.saturating_mul(life).div_ceil(u128::from(PERIOD.as_nanos()));
-        u64::try_from(units).unwrap_or(u64::MAX)
+        self.closed.push(Closed { report, sent: 0 });
     }
 }
 

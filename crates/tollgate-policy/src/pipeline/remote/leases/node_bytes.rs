@@ -2,11 +2,13 @@
 //!
 //! Little-endian: leases in hand `u8`, each number, units, spent, life and end, all `u64`; those
 //! that are closed `u8`, each number, spent and the question it was sent in last, all `u64`; what
-//! is asked (number, asked at, until when, zeros for nothing) and what is denied (cost, until
-//! when), the end of quiet, and the demand (since when, now, before), each `u64`; then the last
-//! answer: of how many quotas `u8`, and where there are any, when and to which cost, and of each
-//! quota for how long it denies, what remains and until when it is reset, all `u64`. Times are of
-//! the node's monotonic clock, in nanoseconds.
+//! is asked (number, units, asked at, until when, zeros for nothing), when closed leases are
+//! reported, until when no interval is kept, what is denied (cost, until when), the interval now
+//! and at first, half of the time in which the burst grows back, the burst, the end of quiet, and
+//! the demand (since when, now, before), each `u64`; then the last answer: of how many quotas `u8`,
+//! and where there are any, when and to which cost, and of each quota for how long it denies, what
+//! remains and until when it is reset, all `u64`. Times are of the node's monotonic clock, in
+//! nanoseconds.
 //!
 //! Invariant: what is written is read as the same, and any bytes are read as a holding or not at
 //! all. They are a node's own: nobody else can write them.
@@ -16,12 +18,14 @@ use alloc::vec::Vec;
 use tollgate_core::{Span, Timestamp};
 
 use crate::pipeline::remote::leases::account::LeaseReport;
+use crate::pipeline::remote::leases::demand::Demand;
 use crate::pipeline::remote::leases::last_answer::LastAnswer;
-use crate::pipeline::remote::leases::node::{Asking, Demand, Held, Holding, MAX_CLOSED, MAX_HELD};
+use crate::pipeline::remote::leases::node::{Asking, Closed, Held, Holding, MAX_CLOSED, MAX_HELD};
+use crate::pipeline::remote::leases::paces::Paces;
 use crate::pipeline::remote::wire::{Reader, WireError};
 
 impl Holding {
-    /// Appends it to `out`: at most 307 bytes, and where it has an answer, 16 and 24 per quota.
+    /// Appends it to `out`: at most 355 bytes, and where it has an answer, 16 and 24 per quota.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::try_from(self.held.len()).unwrap_or(u8::MAX));
         for held in &self.held {
@@ -29,13 +33,21 @@ impl Holding {
             write(&[held.number, held.units, held.spent, life, ends_at], out);
         }
         out.push(u8::try_from(self.closed.len()).unwrap_or(u8::MAX));
-        for (report, sent) in &self.closed {
+        for Closed { report, sent } in &self.closed {
             write(&[report.number, report.spent, *sent], out);
         }
         let asking = self.asking.unwrap_or_default();
-        write(&[asking.number, asking.asked_at.as_nanos(), asking.until.as_nanos()], out);
+        let Asking { number, want, asked_at, until } = asking;
+        write(&[number, want, asked_at.as_nanos(), until.as_nanos()], out);
+        write(&[self.report_at.as_nanos(), self.unpaced_until.as_nanos()], out);
         let (cost, until) = self.denied.unwrap_or_default();
-        write(&[cost, until.as_nanos(), self.quiet_until.as_nanos()], out);
+        let quiet_until = self.quiet_until.as_nanos();
+        let Paces { first, half, burst } = self.paces;
+        let (first, half) = (first.as_nanos(), half.as_nanos());
+        write(
+            &[cost, until.as_nanos(), self.pace.as_nanos(), first, half, burst, quiet_until],
+            out,
+        );
         write(&[self.demand.from.as_nanos(), self.demand.now, self.demand.before], out);
         match &self.last {
             Some(last) => last.encode(out),
@@ -60,14 +72,21 @@ impl Holding {
         for _ in 0..count(&mut bytes, MAX_CLOSED)? {
             let (number, spent) = (bytes.u64()?, bytes.u64()?);
             let report = LeaseReport { number, spent, is_final: true };
-            holding.closed.push((report, bytes.u64()?));
+            let sent = bytes.u64()?;
+            holding.closed.push(Closed { report, sent });
         }
-        let number = bytes.u64()?;
+        let (number, want) = (bytes.u64()?, bytes.u64()?);
         let asked_at = Timestamp::from_nanos(bytes.u64()?);
         let until = Timestamp::from_nanos(bytes.u64()?);
-        holding.asking = (number > 0).then_some(Asking { number, asked_at, until });
+        holding.asking = (number > 0).then_some(Asking { number, want, asked_at, until });
+        holding.report_at = Timestamp::from_nanos(bytes.u64()?);
+        holding.unpaced_until = Timestamp::from_nanos(bytes.u64()?);
         let denied = (bytes.u64()?, Timestamp::from_nanos(bytes.u64()?));
         holding.denied = (denied.1 > Timestamp::ZERO).then_some(denied);
+        holding.pace = Span::from_nanos(bytes.u64()?);
+        let (first, half, burst) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
+        holding.paces =
+            Paces { first: Span::from_nanos(first), half: Span::from_nanos(half), burst };
         holding.quiet_until = Timestamp::from_nanos(bytes.u64()?);
         let from = Timestamp::from_nanos(bytes.u64()?);
         holding.demand = Demand { from, now: bytes.u64()?, before: bytes.u64()? };

@@ -16,8 +16,9 @@ use tollgate_core::{Span, Timestamp};
 use crate::pipeline::plan::Due;
 use crate::pipeline::remote::asked::{Asked, AskedRule};
 use crate::pipeline::remote::leases::ask::{Leasing, MAX_LEASE_SETS, read_leased};
+use crate::pipeline::remote::leases::demand::Demand;
 use crate::pipeline::remote::leases::mutation::{self, Mutation};
-use crate::pipeline::remote::leases::node::{Demand, Holding, Taken};
+use crate::pipeline::remote::leases::node::{Holding, Taken};
 use crate::pipeline::remote::leases::shard_reply::{
     HeldRule, HeldWord, Refusal, read_held, write_held,
 };

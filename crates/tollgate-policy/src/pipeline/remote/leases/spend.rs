@@ -16,6 +16,7 @@ use crate::pipeline::remote::leases::ask::LeaseAsk;
 use crate::pipeline::remote::leases::holdings::Holdings;
 use crate::pipeline::remote::leases::message::LeaseRule;
 use crate::pipeline::remote::leases::node::Taken;
+use crate::pipeline::remote::leases::paces::Paces;
 use crate::policy::compiled::Policy;
 use crate::policy::group::QuotaSet;
 use crate::policy::quota::CompiledQuota;
@@ -80,6 +81,8 @@ pub struct DirectAnswer {
     pub cost: u64,
     /// The decision of each of its quotas.
     pub decisions: Vec<Decision>,
+    /// The request was denied, whichever rule of its keys did.
+    pub is_of_denied: bool,
 }
 
 impl DirectAnswer {
@@ -168,12 +171,15 @@ impl PartitionMut<'_> {
         let view = self.view();
         for applied in view.rules() {
             let Some(set) = policy.applied_set(applied) else { continue };
-            let set = set.stable_id;
-            let is_direct = asks.contains(&set);
+            let QuotaSet { stable_id: set, quotas, .. } = set;
+            let (set, is_direct) = (*set, asks.contains(set));
             let holding = holdings.of(set);
             let ask = if is_direct || node.may_ask && holding.is_due(node.now) {
                 let rule = policy.rules.get(usize::from(applied.rule));
-                let times = (rule.map_or(Span::ZERO, Rule::lease), node.patience);
+                let life = rule.map_or(Span::ZERO, Rule::lease);
+                let paces = || Paces::of(quotas.iter().map(CompiledQuota::limiter));
+                holding.know(if life > Span::ZERO { paces() } else { Paces::default() });
+                let times = (life, node.patience);
                 holding.ask(set, (node.number)(), applied.cost, node.now, times)
             } else {
                 LeaseAsk { set, ..LeaseAsk::default() }
@@ -202,11 +208,13 @@ impl PartitionMut<'_> {
         let view = self.view();
         let mut answers = Vec::new();
         for applied in view.rules() {
-            let Some(set) = policy.applied_set(applied).map(|set| set.stable_id) else { continue };
-            if paid.iter().all(|paid| paid.set != set) {
-                let decisions = view.decisions_of(policy, applied).copied().collect();
-                answers.push(DirectAnswer { set, cost: applied.cost, decisions });
+            let Some(set) = policy.applied_set(applied) else { continue };
+            if paid.iter().any(|paid| paid.set == set.stable_id) {
+                continue;
             }
+            let decisions: Vec<Decision> = view.decisions_of(policy, applied).copied().collect();
+            let (set, cost) = (set.stable_id, applied.cost);
+            answers.push(DirectAnswer { set, cost, decisions, is_of_denied: false });
         }
         answers
     }
@@ -224,7 +232,7 @@ impl PartitionMut<'_> {
         self.decide_each(policy, |set, applied| {
             let holding = holdings.of(set.stable_id);
             if holding.has(now, applied.cost) {
-                return Some(Known::InHand(holding.left(), holding.rest(now)));
+                return Some(Known::InHand(holding.left(), holding.rest_of_lives(now)));
             }
             let rest = holding.denied_for(now, applied.cost);
             match holding.last(now).filter(|last| last.is_of(&set.quotas)) {

@@ -7,6 +7,7 @@ use tollgate_core::{Decision, Span, Timestamp, Verdict};
 
 use super::super::last_answer::LastAnswer;
 use super::super::node::Holding;
+use super::super::spend::DirectAnswer;
 use crate::policy::compiled::Policy;
 use crate::policy::quota::CompiledQuota;
 use crate::policy::surface::Surface;
@@ -84,7 +85,9 @@ fn a_cost_that_never_fits_has_no_wait() {
 #[test]
 fn what_is_remembered_is_read_back_and_damage_is_not() {
     let mut holding = Holding::default();
-    holding.remember(at(0), 1, &denial(Some(700)));
+    let (set, cost, decisions) = (9, 1, denial(Some(700)).to_vec());
+    let answer = DirectAnswer { set, cost, decisions, is_of_denied: true };
+    holding.remember(at(0), &answer);
     let mut bytes = vec![];
     holding.encode(&mut bytes);
     assert_eq!(Holding::decode(&bytes).as_ref(), Some(&holding));

@@ -17,6 +17,7 @@ mod model;
 mod oracle;
 #[path = "../../../../../tests/support/random.rs"]
 mod random;
+mod pace;
 mod room;
 mod shards;
 

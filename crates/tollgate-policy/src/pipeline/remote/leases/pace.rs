@@ -1,0 +1,239 @@
+//! How often a node asks while more is wanted than there is, and what it denies in between.
+//!
+//! A denial begins it, and of large limits an answer that leaves next to nothing. Then the
+//! authority is asked at intervals in which the node's share of what grows back is worth about ten
+//! requests, at most a second. How many nodes there are is not known here, so the interval follows
+//! what the answers bring: longer where they are worth fewer, shorter where they are worth more or
+//! where much is left. Nothing is denied where an answer brings all that was wanted, or leaves
+//! plenty.
+//!
+//! It needs a burst of 20 units for each node, or it would deny what there is room for. A node
+//! knows two signs of that: its part of the burst, by what it wants itself, and how small a part
+//! of what is left it is leased. Where either is too small, every request asks.
+//!
+//! Only the GCRA family is paced: its units grow back steadily. Other quotas, and a rule with
+//! `"lease": 0`, repeat a denial for at most a second, as they did before.
+//!
+//! Invariant: only denials come of it. A node is too strict for one interval, never too lax.
+
+use tollgate_core::{Span, Timestamp};
+
+use crate::pipeline::remote::leases::account::NoLease;
+use crate::pipeline::remote::leases::ask::Leased;
+use crate::pipeline::remote::leases::last_answer::LastAnswer;
+use crate::pipeline::remote::leases::node::{Asking, Holding};
+use crate::pipeline::remote::leases::paces::{
+    NODE_BURST, Paces, REMEMBERED_DENIAL, SHORTEST, WORTH,
+};
+use crate::pipeline::remote::leases::spend::DirectAnswer;
+
+/// The part of the burst that a node needs to go on: what it wants in a second varies.
+const NODE_BURST_LATER: u64 = 8;
+/// For how long nothing is paced after an answer has shown that the burst is too small.
+const CROWDED: Span = Span::from_secs(10);
+/// Of a limit that gives back [`WORTH`] units in less, next to nothing left begins it.
+const LARGE: Span = Span::from_millis(10 * WORTH);
+/// Next to nothing is less than this part of the burst.
+const NONE_LEFT: u64 = 24;
+/// The part `numerator / denominator` of a length of time.
+fn part(of: Span, numerator: u64, denominator: u64) -> Span {
+    let nanos = of.saturating_mul(numerator).as_nanos();
+    Span::from_nanos(nanos.checked_div(denominator).unwrap_or(0))
+}
+
+impl Holding {
+    /// What is asked about are the quotas of these paces.
+    pub(crate) const fn know(&mut self, paces: Paces) {
+        self.paces = paces;
+    }
+
+    /// True while more was wanted lately than there was.
+    pub(crate) fn is_paced(&self) -> bool {
+        self.pace > Span::ZERO
+    }
+
+    /// What the authority answered at `now` to a request, quota by quota: to be repeated where that
+    /// was denied, or while the authority is asked at intervals.
+    pub fn remember(&mut self, now: Timestamp, answer: &DirectAnswer) {
+        let DirectAnswer { cost, ref decisions, .. } = *answer;
+        if answer.is_of_denied || self.is_paced() {
+            self.last = Some(LastAnswer::new(now, cost, decisions));
+        }
+        let denials = decisions.iter().filter(|decision| !decision.is_admitted());
+        let waits = denials.map(|decision| decision.retry_after);
+        let wait = waits.reduce(|one, other| Some(one?.max(other?)));
+        if let Some(wait) = wait {
+            self.hear_denial(now, cost, wait);
+        } else if let Some(left) = decisions.iter().map(|decision| decision.remaining).min() {
+            self.hear_left(now, cost, left);
+        }
+    }
+
+    /// The authority denied a direct cost at `now`, and can allow it after `retry_after`.
+    pub(crate) fn hear_denial(&mut self, now: Timestamp, cost: u64, retry_after: Option<Span>) {
+        if self.has_room(now, cost) {
+            self.back_off(now, cost);
+        } else {
+            self.pace = Span::ZERO;
+            self.deny(now, cost, retry_after);
+        }
+    }
+
+    /// The authority denied a direct cost at `now`: when it is asked again.
+    pub(crate) fn back_off(&mut self, now: Timestamp, cost: u64) {
+        let first = self.paces.first.saturating_mul(cost);
+        self.pace = self.pace.saturating_mul(2).max(first).min(self.paces.longest());
+        self.deny_until(now, cost, now.saturating_add(self.pace));
+    }
+
+    /// The authority denied a direct cost at `now`, for so long.
+    pub fn deny(&mut self, now: Timestamp, cost: u64, retry_after: Option<Span>) {
+        let wait = retry_after.unwrap_or(REMEMBERED_DENIAL).min(REMEMBERED_DENIAL);
+        self.deny_until(now, cost, now.saturating_add(wait));
+    }
+
+    fn deny_until(&mut self, now: Timestamp, cost: u64, until: Timestamp) {
+        // A lower cost that is denied still is not asked about for a higher one's sake.
+        let least = self.denied.filter(|(_, until)| *until > now).map_or(cost, |(it, _)| it);
+        self.denied = Some((cost.min(least), until));
+    }
+
+    /// What it answered last, if that is of use: for [`REMEMBERED_DENIAL`], or while it denies.
+    pub(crate) fn last(&self, now: Timestamp) -> Option<&LastAnswer> {
+        let denies = self.denied.is_some_and(|(_, until)| until > now);
+        self.last.as_ref().filter(|last| denies || now.since(last.at) <= REMEMBERED_DENIAL)
+    }
+
+    /// The rest of the denial that is remembered of `cost`.
+    pub(crate) fn denied_for(&self, now: Timestamp, cost: u64) -> Option<Span> {
+        let (least, until) = self.denied.filter(|(_, until)| *until > now)?;
+        (cost >= least).then(|| until.since(now))
+    }
+
+    /// The question `asking` brought so much: when the next one may be asked.
+    pub(crate) fn keep_pace(&mut self, asking: &Asking, leased: Leased) {
+        if !self.is_paced() {
+            return;
+        }
+        let cost = self.denied.map_or(1, |(cost, _)| cost).max(1);
+        let worth = match leased {
+            Ok(grant) if grant.units >= asking.want => {
+                self.denied = Some((cost, asking.asked_at));
+                return self.shorten(2);
+            }
+            // With the request that asked.
+            Ok(grant) => grant.units.checked_div(cost).unwrap_or(0).saturating_add(1),
+            Err(NoLease::NearLimit) => 0,
+            // The denial says it.
+            Err(NoLease::Refused) => return,
+            Err(
+                NoLease::Unasked
+                | NoLease::TooMany
+                | NoLease::Awaited
+                | NoLease::Unsteady
+                | NoLease::Unleasable,
+            ) => return self.end_pace(),
+        };
+        // Half of the way, and at most to the double, or it would swing.
+        let aim = part(self.pace, WORTH, worth.max(WORTH / 3));
+        self.pace = part(self.pace.saturating_add(aim), 1, 2).min(self.paces.longest());
+        self.denied = Some((cost, asking.asked_at.saturating_add(self.pace)));
+        self.shorten(1);
+    }
+
+    /// The authority allowed a direct cost at `now` and had `left` before it leased.
+    pub(crate) fn hear_left(&mut self, now: Timestamp, cost: u64, left: u64) {
+        let Paces { first, burst, .. } = self.paces;
+        if !self.has_room(now, cost) {
+            if self.is_paced() {
+                self.end_pace();
+            }
+        } else if !self.is_paced() {
+            let least = WORTH.min(burst.checked_div(NONE_LEFT).unwrap_or(0));
+            if left < least && first <= LARGE {
+                self.pace = first.min(self.paces.longest());
+                self.denied = Some((cost, now.saturating_add(self.pace)));
+            }
+        } else if self.is_crowded(left) {
+            self.end_pace();
+            self.unpaced_until = now.saturating_add(CROWDED);
+        } else if left >= burst.saturating_mul(2).checked_div(5).unwrap_or(0) {
+            self.denied = Some((cost, now));
+            // Half of what it was, whatever this answer made of it.
+            self.shorten(4);
+        }
+    }
+
+    /// True where an interval can be worth a lease request: the node's part of the burst, by what
+    /// it wants of the limit, is.
+    fn has_room(&mut self, now: Timestamp, cost: u64) -> bool {
+        let own = self.demand.within(now, self.paces.half.saturating_mul(2));
+        let least = if self.is_paced() { NODE_BURST_LATER } else { NODE_BURST };
+        let is_known = self.paces.first > Span::ZERO && self.unpaced_until <= now;
+        is_known && own >= least.saturating_mul(cost)
+    }
+
+    /// True when the lease that the authority granted of `left` shows more nodes than the burst has
+    /// [`NODE_BURST`] for: it is the part 2 / (`n` + 1) of that, and at most 2 / 3 `n` of the
+    /// burst.
+    fn is_crowded(&self, left: u64) -> bool {
+        let Some(next) = self.held.last().map(|held| held.units.saturating_add(1)) else {
+            return false;
+        };
+        let twice = |units: u64| units.saturating_mul(2);
+        // Both as times `next`, and rounded so that it is no more nodes than there are.
+        let of_left = twice(left).saturating_sub(next);
+        let of_burst = twice(self.paces.burst).checked_div(3).unwrap_or(0);
+        let nodes = of_left.min(of_burst);
+        nodes.saturating_mul(NODE_BURST) > self.paces.burst.saturating_mul(next)
+    }
+
+    /// At most what the node wants while half of the burst grows back, so that the leases of all
+    /// nodes have room in it; while it asks at intervals, at least what one lease request is to be
+    /// worth.
+    pub(crate) fn bounded(&mut self, want: u64, now: Timestamp, cost: u64) -> u64 {
+        if self.paces.first == Span::ZERO {
+            return want;
+        }
+        let least = if self.is_paced() { WORTH } else { 1 };
+        let soon = self.demand.within(now, self.paces.half);
+        want.min(soon.max(cost.saturating_mul(least)))
+    }
+
+    /// When what is closed is reported at the latest: a node that asks at intervals does it with
+    /// the next question, if there is one.
+    pub(crate) fn reports_at(&self) -> Timestamp {
+        match self.denied {
+            Some((_, until)) if self.is_paced() => {
+                let next = until.saturating_add(part(self.paces.longest(), 3, 10));
+                self.report_at.max(next)
+            }
+            Some(_) | None => self.report_at,
+        }
+    }
+
+    /// True unless there was nothing to lease lately.
+    pub(crate) fn may_ask_ahead(&self, now: Timestamp) -> bool {
+        let is_denied = self.denied.is_some_and(|(_, until)| until > now);
+        self.quiet_until <= now && !(is_denied && self.is_paced())
+    }
+
+    /// Ends it where nobody has asked for a while.
+    pub(crate) fn rest(&mut self, now: Timestamp) {
+        let Some((_, until)) = self.denied.filter(|_| self.is_paced()) else { return };
+        if self.asking.is_none() && until.saturating_add(REMEMBERED_DENIAL) < now {
+            self.end_pace();
+        }
+    }
+
+    fn shorten(&mut self, divisor: u64) {
+        self.pace = part(self.pace, 1, divisor);
+        if self.pace < SHORTEST {
+            self.end_pace();
+        }
+    }
+
+    fn end_pace(&mut self) {
+        (self.pace, self.denied, self.last) = (Span::ZERO, None, None);
+    }
+}
