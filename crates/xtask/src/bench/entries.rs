@@ -46,8 +46,18 @@ const KINDS: [Kind; 12] = [
         most: [1_475.0, 1_660.0],
         grows: Grows::Hardly,
     },
-    Kind { name: "tiers", label: "tiers by a header", most: [1_510.0, 1_985.0], grows: Grows::Hardly },
-    Kind { name: "tier-keys", label: "tiers by a key", most: [1_365.0, 1_705.0], grows: Grows::Hardly },
+    Kind {
+        name: "tiers",
+        label: "tiers by a header",
+        most: [1_510.0, 1_985.0],
+        grows: Grows::Hardly,
+    },
+    Kind {
+        name: "tier-keys",
+        label: "tiers by a key",
+        most: [1_365.0, 1_705.0],
+        grows: Grows::Hardly,
+    },
     Kind {
         name: "exempt",
         label: "exempt entries of which none holds",
