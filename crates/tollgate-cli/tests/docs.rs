@@ -85,10 +85,12 @@ fn the_reference_is_true() {
 
 #[test]
 fn the_readme_is_true() {
-    assert_eq!(check("README.md"), (1, 3));
+    assert_eq!(check("README.md"), (1, 1));
     let (_, readme) = document("README.md");
     let policies: Vec<_> = blocks(&readme).into_iter().filter(|b| b.language == "json").collect();
-    assert_eq!(policies[0].text, document("examples/policy.json").1, "the README shows this file");
+    let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let shown = parsed(&policies[0].text);
+    assert_eq!(shown, parsed(&document("examples/policy.json").1), "the README shows this file");
 }
 
 #[test]

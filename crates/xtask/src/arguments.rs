@@ -136,7 +136,7 @@ fn load_program() -> Command {
             "Load both products, steadily and in bursts; a table and plots in target/tollgate/load",
         )
         .arg(bounded("seconds", "10", 60, "Of each kind of load"))
-        .arg(flag("write", "Show the table and the plots in README.md"))
+        .arg(flag("write", "Show the table and the plots in docs/performance.md"))
 }
 
 fn playground_program() -> Command {

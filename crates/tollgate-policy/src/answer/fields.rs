@@ -1,8 +1,9 @@
 //! The header fields of each generation.
 //!
 //! Invariant: what is written is a canonical structured field (RFC 9651) whose numbers a client may
-//! rely on: who spreads `r` units over `t` seconds is never refused, who waits `Retry-After` is
-//! admitted. Seconds round up, and are never 0. Jitter only ever makes a wait longer.
+//! rely on: a client that spreads `r` units over `t` seconds is never denied, and one that waits
+//! `Retry-After` is allowed. `Retry-After` rounds up; `t` rounds down, but for a lease's; neither
+//! is 0. Jitter only ever makes a wait longer.
 
 use base64ct::{Base64, Encoding};
 use tollgate_core::{Algorithm, Decision, Span};

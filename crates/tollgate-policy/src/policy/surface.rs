@@ -1,7 +1,8 @@
 //! Where a policy is enforced, and what is known there.
 //!
-//! Invariant: what compiles a document asks a surface for its traits, never which one it is, so a
-//! new surface is one row here. It is known only while a document is compiled.
+//! Invariant: the compiler asks a surface for its traits, never which one it is. A new surface is a
+//! variant with its traits here, and the compiler lists the other places. It is known only while a
+//! document is compiled.
 
 use crate::document::client_ip::Source;
 use crate::document::fact::Need;

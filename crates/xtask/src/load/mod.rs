@@ -28,11 +28,13 @@ use tollgate_report::{Axis, Plot, Series, Shape, Theme};
 
 pub const NEEDS: &[&Tool] =
     &[&tools::WASM_TARGET, &tools::WASM_BINDGEN, &tools::NODE, &tools::ENVOY, &tools::H2LOAD];
-/// Where the README's section begins and ends.
+/// Where the table of the document begins and ends.
 const MARKS: [&str; 2] = ["<!-- load -->\n", "<!-- /load -->"];
 
 const PRODUCTS: [&str; 2] = ["Envoy", "Worker"];
-/// The plots that the README shows: what they are called there, and here.
+/// The document that shows the table and the plots.
+const DOCUMENT: &str = "docs/performance.md";
+/// The plots in it: their names there, and here.
 const SHOWN: [(&str, &str); 2] = [
     ("load-envoy-steady", "load-envoy-steady-twice-the-limit"),
     ("load-worker-bursts", "load-worker-bursts"),
@@ -42,7 +44,7 @@ const SHOWN: [(&str, &str); 2] = [
 pub struct Options {
     /// Of each scenario.
     pub seconds: u32,
-    /// Put the table and the plots where the README shows them.
+    /// Put the table and the plots into the document.
     pub write: bool,
 }
 
@@ -215,15 +217,15 @@ fn plots(runs: &[Loaded]) -> impl Iterator<Item = (String, Plot)> {
     })
 }
 
-/// Puts the table into the README and the plots beside the documents.
+/// Puts the table into the document and the plots next to it.
 fn write(workspace: &Workspace, text: &str) -> Result<()> {
     let fix = "restore it with git";
-    let readme = workspace.root.join("README.md");
-    let old = fs::read_to_string(&readme).or_problem("cannot read README.md", fix)?;
+    let document = workspace.root.join(DOCUMENT);
+    let old = fs::read_to_string(&document).or_problem("cannot read the document", fix)?;
     let new = between(&old, text).ok_or_else(|| {
-        Problem::new("cannot write into README.md", format!("it lacks {MARKS:?}"), fix)
+        Problem::new("cannot write into the document", format!("{DOCUMENT} lacks {MARKS:?}"), fix)
     })?;
-    fs::write(&readme, new).or_problem("cannot write README.md", fix)?;
+    fs::write(&document, new).or_problem("cannot write the document", fix)?;
     for (there, here) in SHOWN {
         for theme in ["light", "dark"] {
             let from = workspace.out.join("load").join(format!("{here}-{theme}.svg"));
@@ -238,7 +240,7 @@ fn write(workspace: &Workspace, text: &str) -> Result<()> {
 fn between(old: &str, text: &str) -> Option<String> {
     let (before, rest) = old.split_once(MARKS[0])?;
     let (_, after) = rest.split_once(MARKS[1])?;
-    // The README has a heading of its own.
+    // The document has a heading of its own.
     let table = text.split_once("\n\n").map_or(text, |(_, table)| table);
     Some(format!("{before}{}{table}{}{after}", MARKS[0], MARKS[1]))
 }

@@ -7,8 +7,8 @@ use super::finding::Finding;
 use crate::workspace::Workspace;
 use std::path::Path;
 
-/// A bird's-eye view that is longer is none.
-const MOST_ARCHITECTURE_LINES: usize = 200;
+/// The most lines of documents that are read as a whole.
+const MOST_LINES: [(&str, usize); 2] = [("ARCHITECTURE.md", 200), ("README.md", 150)];
 /// Made by building, so absent in a fresh checkout.
 const MADE: [&str; 5] =
     ["target/", ".cache/", "crates/tollgate-worker/build", "bench.md", "load.md"];
@@ -37,8 +37,8 @@ pub fn check(workspace: &Workspace, path: &str, text: &str) -> Vec<Finding> {
         }
     }
     let length = text.lines().count();
-    if path == "ARCHITECTURE.md" && length > MOST_ARCHITECTURE_LINES {
-        let message = format!("{length} lines, {MOST_ARCHITECTURE_LINES} are allowed: say less");
+    for (_, most) in MOST_LINES.iter().filter(|(name, most)| *name == path && length > *most) {
+        let message = format!("{length} lines, {most} are allowed: move details to docs/");
         findings.push(Finding::new(path, 1, message));
     }
     findings
