@@ -129,8 +129,8 @@ impl Kind {
     }
 
     /// Calls `each` with the entries for a header with this `value`, however it is read: in a few
-    /// lists, each in order. A client may repeat what many entries are for; it costs no more than
-    /// asking all of them.
+    /// lists, each in order. A client may send many values; after as many as there are entries all
+    /// of these are asked, which costs less.
     pub(crate) fn each_of_header(&self, value: &[u8], each: &mut dyn FnMut(&[u16])) {
         let whole = trimmed(value);
         let (mut left, mut first, mut differ) = (self.entries.len(), None, false);
@@ -138,7 +138,7 @@ impl Kind {
         for element in elements(value).filter(|element| *element != whole) {
             differ |= *first.get_or_insert(element) != element;
             let entries = self.get(element);
-            match left.checked_sub(entries.len()) {
+            match left.checked_sub(entries.len().max(1)) {
                 Some(fewer) => left = fewer,
                 None => return each(&self.entries),
             }
@@ -156,5 +156,28 @@ pub(crate) fn in_order(entries: &mut Vec<u16>) {
     if entries.len() > 1 {
         entries.sort_unstable();
         entries.dedup();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Guards: a header of 16 KiB of commas that costs a look-up for each of its values.
+    #[test]
+    fn many_values_cost_no_more_than_all_entries() {
+        let mut by_value = ByValue::default();
+        for entry in 0..10 {
+            let name = HeaderName("x-plan".into());
+            by_value.add_to(By::Header(name), &|kind| kind.insert(&[b'a', entry], entry.into()));
+        }
+        let [kind] = &by_value.kinds[..] else { panic!("one kind: {by_value:?}") };
+        let (mut lists, mut last) = (0, Vec::new());
+        kind.each_of_header("x,y,".repeat(4_000).as_bytes(), &mut |entries| {
+            lists += 1;
+            last = entries.to_vec();
+        });
+        assert!(lists <= 12, "{lists}");
+        assert_eq!(last, (0..10).collect::<Vec<_>>());
     }
 }

@@ -9,6 +9,8 @@
 
 use alloc::vec::Vec;
 
+use core::cmp::Reverse;
+
 use tollgate_core::{Decision, Limiter, Span, Timestamp, Verdict};
 
 use crate::pipeline::remote::wire::{Reader, WireError};
@@ -69,7 +71,9 @@ impl LastAnswer {
         let mut decisions: Vec<Decision> = pairs
             .map(|(answer, quota)| answer.later(&quota.limiter, (self.cost, cost), passed))
             .collect();
-        let longest = self.quotas.iter().enumerate().max_by_key(|(_, answer)| answer.denied_ns);
+        // Of those that denied for as long, or not at all, the one with the least left.
+        let order = |answer: &QuotaAnswer| (answer.denied_ns, Reverse(answer.remaining));
+        let longest = self.quotas.iter().enumerate().max_by_key(|(_, answer)| order(answer));
         if let (Some(rest), Some((longest, answer))) = (rest, longest)
             && decisions.iter().all(Decision::is_admitted)
             && let Some(decision) = decisions.get_mut(longest)

@@ -65,6 +65,16 @@ fn only_what_denied_denies_and_its_wait_gets_shorter() {
     assert_eq!(free, [(true, 1, None, 8_900), (true, 40, None, 4_200)]);
 }
 
+// Guards: a denial between two lease requests that blames a quota with units left.
+#[test]
+fn a_denial_without_a_denying_quota_is_of_the_one_with_the_least_left() {
+    let mut decisions = denial(None);
+    decisions[0] = Decision { verdict: Verdict::Allow, retry_after: None, ..decisions[0] };
+    let (answer, quotas) = (LastAnswer::new(at(0), 1, &decisions), quotas());
+    let shown = shown(&answer.repeat(&quotas, 1, at(100), Some(Span::from_millis(30))));
+    assert_eq!((shown[0].0, shown[1].0), (false, true), "{shown:?}");
+}
+
 // Guards: a client that is told to come back in a second with what can never be admitted.
 #[test]
 fn a_cost_that_never_fits_has_no_wait() {
