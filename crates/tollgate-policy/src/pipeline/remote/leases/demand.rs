@@ -31,6 +31,12 @@ impl Demand {
         }
     }
 
+    /// The units of the current second.
+    pub(crate) fn since_begin(&mut self, now: Timestamp) -> u64 {
+        self.roll(now);
+        self.now
+    }
+
     /// What a span of `life` is to use, rounded up.
     pub(crate) fn within(&mut self, now: Timestamp, life: Span) -> u64 {
         self.roll(now);

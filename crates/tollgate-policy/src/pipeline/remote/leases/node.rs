@@ -207,7 +207,7 @@ impl Holding {
         self.close_old(now);
         self.give_up();
         let life = life.min(MAX_LEASE_LIFE);
-        let want = self.demand.within(now, life);
+        let want = if self.only_reports(now) { 0 } else { self.demand.within(now, life) };
         // Whoever asks for a lease is waited for. Where there was none to be had everybody asks for
         // himself, or one request would pass for each round trip, and the others be too late. Under
         // overload one asks for all.

@@ -188,6 +188,13 @@ impl Holding {
         nodes.saturating_mul(NODE_BURST) > self.paces.burst.saturating_mul(next)
     }
 
+    /// True where nothing was wanted in this second, so that a question only reports. Units that it
+    /// leased for what was wanted before would be missing at the nodes where requests come now.
+    pub(crate) fn only_reports(&mut self, now: Timestamp) -> bool {
+        let is_known = self.paces.first > Span::ZERO && !self.is_paced();
+        is_known && self.demand.since_begin(now) == 0
+    }
+
     /// At most what the node wants while half of the burst grows back, so that the leases of all
     /// nodes have room in it; while it asks at intervals, at least what one lease request is to be
     /// worth.

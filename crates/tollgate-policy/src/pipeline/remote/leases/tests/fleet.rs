@@ -47,8 +47,8 @@ enum Load {
     Below,
     /// Evenly, so many percent of the limit, of clients that do not wait for each other.
     Over(u64),
-    /// So many percent of the limit, 20 at once, at one node after the other.
-    Bursts(u64),
+    /// So many percent of the limit, so many requests at once, at one node after the other.
+    Bursts(u64, u64),
 }
 
 #[derive(Clone)]
@@ -97,7 +97,7 @@ impl Fleet {
         let limit = limiter.limit();
         let part = match load {
             Load::Below => 90,
-            Load::Over(part) | Load::Bursts(part) => part,
+            Load::Over(part) | Load::Bursts(part, _) => part,
             Load::Even | Load::Skewed | Load::Moving => 200,
         };
         let every = WINDOW_S * SECOND * 100 / (limit * part);
@@ -177,8 +177,9 @@ impl Fleet {
             match event {
                 Event::Request => {
                     let mut pause = self.every / 2 + self.below(self.every);
-                    if let Load::Bursts(_) = self.load {
-                        pause = if self.requests % 20 == 19 { self.every * 20 } else { 1_000 };
+                    if let Load::Bursts(_, size) = self.load {
+                        let is_last = self.requests % size == size - 1;
+                        pause = if is_last { self.every * size } else { 1_000 };
                     }
                     self.after(pause, Event::Request);
                     let node = self.place();
@@ -256,7 +257,7 @@ impl Fleet {
         let is_first = self.below(10) > 0;
         let place = match self.load {
             Load::Skewed if is_first => 0,
-            Load::Bursts(_) => self.requests / 20 % nodes,
+            Load::Bursts(_, size) => self.requests / size % nodes,
             Load::Moving => self.now / (3 * SECOND) % nodes,
             Load::Even | Load::Skewed | Load::Below | Load::Over(_) => self.below(nodes),
         };
@@ -445,6 +446,21 @@ fn under_overload_few_requests_ask() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
+// Guards: units that a node leases after its burst, and that another node then lacks for the next.
+#[test]
+fn large_bursts_at_one_node_after_the_other_get_what_one_limiter_gives() {
+    for (burst, nodes, size, part) in
+        [(240, 3, 100, 50), (240, 3, 100, 95), (240, 3, 240, 95), (240, 12, 60, 50)]
+    {
+        let limiter = with_burst(Algorithm::Gcra, 1_000, burst);
+        let mut fleet = Fleet::new(limiter, nodes, Load::Bursts(part, size));
+        fleet.run();
+        assert!(fleet.is_within_the_limit(), "{burst} {nodes} {size} {part}");
+        let of_one = fleet.admitted() * 1_000 / fleet.admitted_by_one;
+        assert!(of_one >= 980, "burst {burst}, {nodes} nodes, {size} at once: {of_one}");
+    }
+}
+
 // Guards: intervals between lease requests in which there was room for what was denied: near the
 // limit, of bursts, of one busy node among others, and of more nodes than a burst is enough for.
 #[test]
@@ -456,9 +472,9 @@ fn no_load_gets_less_than_of_one_limiter() {
     let loads = [
         Load::Over(95),
         Load::Over(105),
-        Load::Bursts(50),
-        Load::Bursts(95),
-        Load::Bursts(200),
+        Load::Bursts(50, 20),
+        Load::Bursts(95, 20),
+        Load::Bursts(200, 20),
         Load::Skewed,
         Load::Moving,
     ];
