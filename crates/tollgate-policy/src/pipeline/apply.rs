@@ -278,7 +278,7 @@ impl Rule {
     /// The first tier with a priority `above` this one, if there is one, that is for this request.
     ///
     /// # Errors
-    /// One before it cannot be told.
+    /// Whether one before it applies is not clear.
     #[inline(never)] // few rules have tiers
     fn tier_for<F: Facts>(
         &self,
@@ -295,7 +295,7 @@ impl Rule {
     /// The first of `tiers`, the rule's first ones, that is for this request.
     ///
     /// # Errors
-    /// One before it cannot be told.
+    /// Whether one before it applies is not clear.
     pub(super) fn first_tier<'t, F: Facts>(
         &self,
         tiers: &'t [Tier],
@@ -324,7 +324,7 @@ impl Tier {
     /// True when it is for a request that is counted by `key`.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// Whether it applies is not clear.
     pub(super) fn is_for<F: Facts>(
         &self,
         request: &Request<'_, F>,

@@ -1,7 +1,7 @@
 //! Entries by a value that a request has: of a header, of its client's network, of its key. For
 //! rules, exemptions and tiers.
 //!
-//! Invariant: every entry that may hold for a request, or cannot be told for it, is always asked or
+//! Invariant: every entry that may hold for a request, or is unclear for it, is always asked or
 //! found; whether it holds is asked of the entry itself. An entry has its place under one of its
 //! conditions. Requests only look values up, they never add any.
 

@@ -10,8 +10,8 @@ use crate::request::lazy::Request;
 
 impl<F: Facts> Request<'_, F> {
     /// Calls `each` with lists of entries, each in order. Together they have every entry that may
-    /// hold or cannot be told, but those that are always asked. `key` is that of the rule whose
-    /// tiers they are; for rules and exemptions it is empty.
+    /// hold or is unclear, but those that are always asked. `key` is that of the rule whose tiers
+    /// they are; for rules and exemptions it is empty.
     #[inline(never)] // few policies have so many entries of a kind
     pub(crate) fn look_up(&self, by: &ByValue, key: &[u8], each: &mut dyn FnMut(&[u16])) {
         for kind in &by.kinds {

@@ -86,7 +86,7 @@ impl Holding {
         self.deny_until(now, cost, now.saturating_add(self.pace));
     }
 
-    /// The authority denied a direct cost at `now`, for so long.
+    /// The authority denied a direct cost at `now`, for `retry_after`.
     pub fn deny(&mut self, now: Timestamp, cost: u64, retry_after: Option<Span>) {
         let wait = retry_after.unwrap_or(REMEMBERED_DENIAL).min(REMEMBERED_DENIAL);
         self.deny_until(now, cost, now.saturating_add(wait));
@@ -225,7 +225,7 @@ impl Holding {
         self.quiet_until <= now && !(is_denied && self.is_paced())
     }
 
-    /// Ends it where nobody has asked for a while.
+    /// Ends it when no request came for a while.
     pub(crate) fn rest(&mut self, now: Timestamp) {
         let Some((_, until)) = self.denied.filter(|_| self.is_paced()) else { return };
         if self.asking.is_none() && until.saturating_add(REMEMBERED_DENIAL) < now {

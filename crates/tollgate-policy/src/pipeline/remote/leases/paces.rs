@@ -6,7 +6,7 @@ use tollgate_core::{Algorithm, Limiter, Span};
 
 /// The requests that one lease request is to be worth.
 pub(crate) const WORTH: u64 = 13;
-/// For how long a denial is remembered at the most: what is leased elsewhere may come back.
+/// A denial is remembered for at most this time: units that are leased elsewhere may come back.
 pub(crate) const REMEMBERED_DENIAL: Span = Span::from_secs(1);
 /// The burst that every node needs for itself, for intervals to begin.
 pub(crate) const NODE_BURST: u64 = 20;
