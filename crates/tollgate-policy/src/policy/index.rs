@@ -93,8 +93,8 @@ impl Index {
     }
 
     /// Fills `out` with the candidates for a request, in order, each once: those that any of the
-    /// readings of its path finds, and those that are always asked. Without a `host` that can be
-    /// read, rules of all hosts are candidates. The caller adds those that are looked up by a value.
+    /// readings of its path finds, and those that are always asked. Without a readable `host`,
+    /// rules of all hosts are candidates. The caller adds those that are looked up by a value.
     pub(crate) fn find<'p>(
         &self,
         host: Option<&[u8]>,
