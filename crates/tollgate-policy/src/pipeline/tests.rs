@@ -23,6 +23,7 @@ use crate::document::conditions::{Condition, Conditions};
 use crate::facts::Facts;
 use crate::http::malformed::Malformed;
 use crate::http::repeated::Repeated;
+use crate::pipeline::plan::Plan;
 use crate::policy::compiled::Policy;
 use crate::policy::group::Group;
 use crate::policy::index::IndexedBy;
@@ -331,4 +332,34 @@ fn what_is_looked_up_is_what_asking_each_in_turn_finds() {
     assert!(held.iter().all(|count| *count > 5_000), "{held:?}");
     let all = [failed, unclear, exempt, left_out, tiers, unclear_tiers];
     assert!(all.iter().all(|count| *count > 500), "{all:?}");
+}
+
+// Guards: a client that chooses its tenant by a header that has nothing to do with it, and rules
+// that change the tenant of others by being many.
+#[test]
+fn the_tenant_of_a_path_does_not_depend_on_how_many_rules_are_looked_up() {
+    let tenants = [1, 2, 3, 40].map(|count| {
+        let rules: String = (0..count)
+            .map(|i| {
+                format!(
+                    r#"{{"name": "r{i}", "when": {{"paths": ["/{{t}}/**", "/**"],
+                     "headers": {{"x-a": "v{i}"}}}}, "key": [],
+                     "quotas": [{{"limit": 1, "window": "1s"}}]}},"#
+                )
+            })
+            .collect();
+        let document = format!(
+            r#"{{"version": 1, "tenant": {{"path_param": "t"}}, "rules": [{rules}
+             {{"name": "last", "when": {{"paths": ["/v1/{{t}}/**"]}}, "key": [],
+             "quotas": [{{"limit": 1, "window": "1s"}}]}}]}}"#
+        );
+        let policy = Policy::compile(&document, Surface::Library)
+            .unwrap_or_else(|why| panic!("{why}: {document}"));
+        let target = "/v1/acme/x".into();
+        let given = Given { target, headers: Vec::new(), peer: None, host: "a.example" };
+        let mut plan = Plan::new();
+        policy.plan(&given, &mut plan);
+        plan.tenant.clone()
+    });
+    assert!(tenants.iter().all(|tenant| tenant[..] == *b"v1"), "{tenants:?}");
 }

@@ -45,6 +45,8 @@ pub(crate) enum By {
 pub(crate) struct Kind {
     pub(crate) by: By,
     values: HashMap<Vec<u8>, Vec<u16>>,
+    /// Bytes of the longest value: a longer one, which a client may send, is not hashed.
+    longest: usize,
     /// All of them, in order.
     entries: Vec<u16>,
     /// Those that refuse a header whose values differ, in order.
@@ -107,7 +109,8 @@ impl ByValue {
     fn add_to(&mut self, by: By, add: &dyn Fn(&mut Kind)) {
         if !self.kinds.iter().any(|kind| kind.by == by) {
             let (by, values) = (by.clone(), HashMap::new());
-            self.kinds.push(Kind { by, values, entries: Vec::new(), refusing: Vec::new() });
+            let (entries, refusing) = (Vec::new(), Vec::new());
+            self.kinds.push(Kind { by, values, longest: 0, entries, refusing });
         }
         self.kinds.iter_mut().find(|kind| kind.by == by).into_iter().for_each(add);
     }
@@ -115,6 +118,7 @@ impl ByValue {
 
 impl Kind {
     fn insert(&mut self, value: &[u8], entry: u16) {
+        self.longest = self.longest.max(value.len());
         let of_value = self.values.entry(value.into()).or_default();
         for list in [of_value, &mut self.entries] {
             if list.last() != Some(&entry) {
@@ -125,7 +129,8 @@ impl Kind {
 
     /// The entries for `value`, in order.
     pub(crate) fn get(&self, value: &[u8]) -> &[u16] {
-        self.values.get(value).map_or(&[], |entries| entries)
+        let found = (value.len() <= self.longest).then(|| self.values.get(value));
+        found.flatten().map_or(&[], |entries| entries)
     }
 
     /// Calls `each` with the entries for a header with this `value`, however it is read: in a few
