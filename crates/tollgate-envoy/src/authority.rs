@@ -244,10 +244,7 @@ impl<H: Proxy> Authority<H> {
     /// would hold its request, its place among the calls and the breaker for ever.
     pub fn overdue(&self, now: Timestamp) -> Option<(Sent<H>, Vec<KeyAnswer>)> {
         let sent = self.with(|state| {
-            let mut calls = state.calls.iter();
-            let (call, _) = calls.find(|(_, (until, _))| *until <= now)?;
-            let call = *call;
-            drop(calls);
+            let call = *state.calls.iter().find(|(_, (until, _))| *until <= now)?.0;
             state.calls.remove(&call)
         });
         sent.flatten().map(|(_, sent)| self.failed(sent, now))

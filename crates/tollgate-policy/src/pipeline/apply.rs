@@ -93,7 +93,7 @@ impl Policy {
         in_order(candidates);
     }
 
-    /// True when an exemption surely holds.
+    /// True when an exemption certainly holds.
     #[inline(never)] // many policies have none
     pub(super) fn is_exempt<F: Facts>(&self, request: &Request<'_, F>) -> bool {
         let mut is_exempt = false;
@@ -272,9 +272,7 @@ impl Rule {
         let own = || (AppliedSet::OfPolicy(self.set), None);
         Ok(choice.map_or_else(own, |choice| (choice.set, Some(choice.priority))))
     }
-}
 
-impl Rule {
     /// The first tier with a priority `above` this one, if there is one, that is for this request.
     ///
     /// # Errors

@@ -50,13 +50,13 @@ impl Index {
     /// Adds `rule`, and says which of its conditions a look-up will have checked.
     pub(crate) fn insert(&mut self, when: Option<&Conditions>, rule: u16) -> IndexedBy {
         if let Some(paths) = when.and_then(Conditions::paths) {
-            if all(paths) && paths.iter().any(|pattern| pattern.captures().next().is_some()) {
+            if !all(paths) {
+                paths.iter().for_each(|pattern| self.insert_path(pattern, rule));
+            } else if paths.iter().any(|pattern| pattern.captures().next().is_some()) {
                 // Its path may name the tenant, whether or not the rule applies.
                 self.others.always.push(rule);
-            } else if all(paths) {
-                self.others.insert(when, rule, &|_| false);
             } else {
-                paths.iter().for_each(|pattern| self.insert_path(pattern, rule));
+                self.others.insert(when, rule, &|_| false);
             }
             return IndexedBy::Path;
         }

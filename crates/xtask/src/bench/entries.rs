@@ -36,13 +36,13 @@ enum Grows {
 const KINDS: [Kind; 12] = [
     Kind {
         name: "headers",
-        label: "rules told apart by a header",
+        label: "rules by a header",
         most: [1_500.0, 1_870.0],
         grows: Grows::Hardly,
     },
     Kind {
         name: "networks",
-        label: "rules told apart by a network",
+        label: "rules by a network",
         most: [1_475.0, 1_660.0],
         grows: Grows::Hardly,
     },

@@ -32,7 +32,7 @@ impl Demand {
     }
 
     /// The units of the current second.
-    pub(crate) fn since_begin(&mut self, now: Timestamp) -> u64 {
+    pub(crate) fn this_second(&mut self, now: Timestamp) -> u64 {
         self.roll(now);
         self.now
     }

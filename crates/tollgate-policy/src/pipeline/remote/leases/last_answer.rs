@@ -8,7 +8,6 @@
 //! more than what is left.
 
 use alloc::vec::Vec;
-
 use core::cmp::Reverse;
 
 use tollgate_core::{Decision, Limiter, Span, Timestamp, Verdict};

@@ -35,6 +35,7 @@ const CROWDED: Span = Span::from_secs(10);
 const LARGE: Span = Span::from_millis(10 * WORTH);
 /// Next to nothing is less than this part of the burst.
 const NONE_LEFT: u64 = 24;
+
 /// The part `numerator / denominator` of a length of time.
 fn part(of: Span, numerator: u64, denominator: u64) -> Span {
     let nanos = of.saturating_mul(numerator).as_nanos();
@@ -192,7 +193,7 @@ impl Holding {
     /// leased for what was wanted before would be missing at the nodes where requests come now.
     pub(crate) fn only_reports(&mut self, now: Timestamp) -> bool {
         let is_known = self.paces.first > Span::ZERO && !self.is_paced();
-        is_known && self.demand.since_begin(now) == 0
+        is_known && self.demand.this_second(now) == 0
     }
 
     /// At most what the node wants while half of the burst grows back, so that the leases of all
