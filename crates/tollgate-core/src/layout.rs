@@ -31,7 +31,7 @@ impl Limiter {
         match (self, version) {
             (_, 0) => None,
             (_, later) if later > ENCODING_VERSION => None,
-            (Self::SlidingBuckets(buckets), 1) => Some(buckets.state_len_of_layout_1()),
+            (Self::SlidingBuckets(buckets), 1) => Some(buckets.shape().state_len_of_layout_1()),
             _ => Some(self.state_len()),
         }
     }
@@ -45,9 +45,36 @@ impl Limiter {
             return false;
         }
         match (self, version) {
-            (Self::SlidingBuckets(buckets), 1) => buckets.convert(earlier, state),
+            (Self::SlidingBuckets(buckets), 1) => buckets.shape().convert(earlier, state),
             _ => state.copy_from_slice(earlier),
         }
         true
+    }
+
+    /// False when `state` contradicts itself, which only damage leaves: the sum that sliding
+    /// buckets store next to their counters is another than theirs. Such a state can allow three
+    /// limits in a window. Whoever reads stored states [repairs](Limiter::repair) them. No state
+    /// of another algorithm says one thing twice.
+    #[must_use]
+    #[inline]
+    pub fn is_consistent(&self, state: &[u8]) -> bool {
+        match self {
+            Self::SlidingBuckets(buckets) => buckets.shape().is_consistent(state),
+            Self::Gcra(_)
+            | Self::TokenBucket(_)
+            | Self::LeakyBucket(_)
+            | Self::LeakyQueue(_)
+            | Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingLog(_)
+            | Self::Holds(_) => true,
+        }
+    }
+
+    /// Makes `state` [consistent](Limiter::is_consistent): the counters are right.
+    pub fn repair(&self, state: &mut [u8]) {
+        if let Self::SlidingBuckets(buckets) = self {
+            buckets.shape().repair(state);
+        }
     }
 }

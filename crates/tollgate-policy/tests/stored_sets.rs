@@ -1,6 +1,7 @@
 //! Quota sets by their parameters alone: golden bytes, which outlive every deployment, and what
 //! goes on of a client's state when its quota changes.
 
+use crate::support::{Surfaced, get};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use tollgate_core::{Algorithm, Timestamp};
@@ -120,6 +121,28 @@ fn what_is_no_set_is_not_read() {
     let mut twice = bytes.clone();
     twice.copy_within(14..22, 14 + 36);
     assert_eq!(StoredSet::read(&mut &twice[..]), None, "two quotas of one name");
+}
+
+/// Sliding buckets whose sum was damaged: it is that of the counters again before anything is
+/// decided.
+#[test]
+fn a_damaged_sum_is_repaired_where_it_is_read() {
+    const SUM: usize = 8 + 10; // in the record, behind its header
+    let document = r#"{"version": 1, "rules": [{"name": "api", "key": [], "quotas": [
+        {"limit": 10, "window": "1h", "algorithm": "sliding-buckets", "buckets": 4}]}]}"#;
+    let set = policy(document).quota_sets()[0].to_stored();
+    let mut surface = Surfaced::new(document);
+    for _ in 0..6 {
+        surface.check(&get("/", "192.0.2.1"), NOW.as_nanos() / 1_000_000);
+    }
+    let stored = surface.store.values_mut().next().unwrap();
+    let states = |stored: &[u8]| stored[8..][..set.states_len()].to_vec();
+    let written = states(stored);
+    assert_eq!(stored[SUM], 6);
+    stored[SUM] = 1;
+    assert_eq!(set.current_states(&states(stored)).unwrap()[..], written[..]);
+    let seen = surface.check(&get("/", "192.0.2.1"), NOW.as_nanos() / 1_000_000);
+    assert!(seen.header("ratelimit").is_some_and(|value| value.contains(";r=3;")), "{seen:?}");
 }
 
 /// A failing seed is kept beside the test and run first from then on.

@@ -5,9 +5,9 @@
 //! `k` (`u32`) at `k mod (N + 1)`. Layout 1 had neither age nor sum: the index, then the counters.
 //!
 //! Invariant: any bytes are a ring, and every way to read them agrees with every other. A sum that
-//! is not that of the counters, which nothing here leaves, is believed for one turn of the ring at
-//! most: in every turn the counters are added up once. Deliberately not here: time. A sub-window is
-//! a number.
+//! is not that of the counters, which only damage leaves, is [repaired](Shape::repair) where a
+//! stored state is read; in memory it is used for one turn of the ring at most, because in every
+//! turn the counters are added up once. Deliberately not here: time. A sub-window is a number.
 
 use crate::encoding::position;
 
@@ -87,6 +87,22 @@ impl Shape {
         }
         counters.copy_from_slice(earlier);
         self.counted(counters, u64::from_le_bytes(*newest)).write(header);
+    }
+
+    /// True when the sum is that of the counters, and the oldest sub-window the first that has any
+    /// units; for bytes of another length too.
+    pub(crate) fn is_consistent(&self, state: &[u8]) -> bool {
+        let Some((header, counters)) = self.split(state) else { return true };
+        let ring = Ring::read(header, *self);
+        let counted = self.counted(counters, ring.newest);
+        ring.sum == counted.sum && ring.oldest == counted.oldest
+    }
+
+    /// Makes a state consistent by its counters. Bytes of other lengths are left as they are.
+    pub(crate) fn repair(&self, state: &mut [u8]) {
+        let Some((header, counters)) = self.split_mut(state) else { return };
+        let newest = Ring::read(header, *self).newest;
+        self.counted(counters, newest).write(header);
     }
 
     /// The header and the counters; `None` for bytes of another length.

@@ -7,7 +7,8 @@
 //! any units stand in the state, so that a decision costs the same with 2 parts as with 360: the
 //! first that counts is `index - N`, or the next one in the last nanoseconds of a sub-window (N of
 //! them may be longer than the window by less than N ns). What has left is taken off the sum once,
-//! and once a window the counters are added up again, so that no damaged sum lasts.
+//! and once a window the counters are added up again. A damaged sum is found where a state is read
+//! from its store.
 //!
 //! Bound: at most `limit` in any half-open window, never over. The price is on the other side: a
 //! unit comes back at most one sub-window later than an exact log would give it back.
@@ -239,15 +240,9 @@ impl SlidingBuckets {
         self.shape.last(ring, counters).map_or(empty_at, |index| self.leaves_at(index))
     }
 
-    /// Writes the state that `earlier` was in layout 1 to `state`. Bytes of other lengths are left
-    /// as they are.
-    pub(crate) fn convert(&self, earlier: &[u8], state: &mut [u8]) {
-        self.shape.convert(earlier, state);
-    }
-
-    /// Bytes of one state in layout 1.
-    pub(crate) const fn state_len_of_layout_1(&self) -> usize {
-        self.shape.state_len_of_layout_1()
+    /// The ring that a state is.
+    pub(crate) const fn shape(&self) -> &Shape {
+        &self.shape
     }
 
     /// True where a state of `other` has the same parts at the same times.

@@ -230,6 +230,16 @@ impl QuotaSet {
         lengths.try_fold(0_usize, |sum, len| sum.checked_add(len?))
     }
 
+    /// False when a state of `states` contradicts itself, which only damage leaves
+    /// ([`tollgate_core::Limiter::is_consistent`]). No state of layout 1 has a sum.
+    #[inline]
+    pub(crate) fn is_consistent(&self, states: &[u8]) -> bool {
+        let is_consistent = |quota: &CompiledQuota| {
+            quota.state(states).is_none_or(|state| quota.limiter.is_consistent(state))
+        };
+        self.version == 1 || self.quotas.iter().all(is_consistent)
+    }
+
     /// Bytes that one key takes for these quotas.
     #[must_use]
     pub const fn record_len(&self) -> usize {

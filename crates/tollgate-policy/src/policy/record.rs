@@ -201,7 +201,7 @@ pub(crate) fn appended<'v>(set: &QuotaSet, value: &'v [u8]) -> Option<&'v [u8]> 
 }
 
 /// `stored` without the zeros that fill its last word, when every record lies where the current
-/// layout has it; of a sparse group, when every record is its own.
+/// layout has it and is consistent; of a sparse group, when every record is its own.
 pub(crate) fn current<'s>(
     policy: &Policy,
     group: &Group,
@@ -216,7 +216,8 @@ pub(crate) fn current<'s>(
         Some(_) => sets(policy, group, tenant).map(QuotaSet::record_len).sum(),
     };
     let value = filled(stored, len)?;
-    sets(policy, group, tenant).all(|set| states(set, value).is_some()).then_some(value)
+    let is_current = |set| states(set, value).is_some_and(|states| set.is_consistent(states));
+    sets(policy, group, tenant).all(is_current).then_some(value)
 }
 
 /// What may count in a value of `group`, in the order of its records: the group's quotas, then
@@ -266,8 +267,8 @@ pub(crate) fn find<'s>(stored: &'s [u8], set: &QuotaSet) -> Option<Cow<'s, [u8]>
     })
 }
 
-/// The states of `set` in a record that says `id`, brought into the current layout, and the version
-/// that they are of.
+/// The states of `set` in a record that says `id`, brought into the current layout and repaired,
+/// and the version that they are of.
 pub(crate) fn read_as<'s>(
     set: &QuotaSet,
     id: u32,
@@ -275,7 +276,7 @@ pub(crate) fn read_as<'s>(
 ) -> Option<(u8, Cow<'s, [u8]>)> {
     let version = (1..=set.version).rev().find(|version| set.id_in(*version) == id)?;
     if version == set.version {
-        return (states.len() == set.len).then_some((version, Cow::Borrowed(states)));
+        return (states.len() == set.len).then(|| (version, repaired(set, states)));
     }
     let states = Some(states).filter(|states| set.len_in(version) == Some(states.len()))?;
     Some((version, Cow::Owned(converted(set, version, states)?)))
@@ -285,6 +286,19 @@ pub(crate) fn read_as<'s>(
 fn record(stored: &[u8], wanted_id: u32, wanted_len: usize) -> Option<&[u8]> {
     let is_wanted = |(id, states): &(u32, &[u8])| *id == wanted_id && states.len() == wanted_len;
     records(stored).find(is_wanted).map(|(_, states)| states)
+}
+
+/// The states of `set`, made consistent where they are not.
+fn repaired<'s>(set: &QuotaSet, states: &'s [u8]) -> Cow<'s, [u8]> {
+    let mut states = Cow::Borrowed(states);
+    if !set.is_consistent(&states) {
+        for quota in &set.quotas {
+            if let Some(state) = quota.state_mut(states.to_mut()) {
+                quota.limiter.repair(state);
+            }
+        }
+    }
+    states
 }
 
 /// The states of `set` that were `earlier` in the layout of `version`.

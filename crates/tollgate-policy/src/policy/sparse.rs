@@ -18,7 +18,8 @@ use crate::policy::records::{
 use crate::policy::tenant::Tenant;
 
 /// `stored` without the zeros that fill its last word, when all its records are of the group or the
-/// tenant, in today's layout.
+/// tenant, in today's layout
+/// and consistent.
 pub(crate) fn current<'s>(
     policy: &Policy,
     group: &Group,
@@ -29,7 +30,7 @@ pub(crate) fn current<'s>(
     let mut next = 0;
     let is_own = |(id, states): (u32, &[u8])| {
         let own = own_by_id(policy, group, tenant, id, &mut next);
-        own.is_some_and(|set| set.len == states.len())
+        own.is_some_and(|set| set.len == states.len() && set.is_consistent(states))
     };
     records(value).all(is_own).then_some(value)
 }

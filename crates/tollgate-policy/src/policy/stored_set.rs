@@ -172,8 +172,8 @@ impl StoredSet {
         marked(self.record_id, version)
     }
 
-    /// The states that are `stored`, written in the layout that these parameters name, in today's;
-    /// `None` for bytes of another length.
+    /// The states that are `stored`, written in the layout that these parameters name, in today's
+    /// and repaired ([`Limiter::repair`]); `None` for bytes of another length.
     #[must_use]
     pub fn current_states<'s>(&self, stored: &'s [u8]) -> Option<Cow<'s, [u8]>> {
         self.states_of(self.version, stored)
@@ -187,7 +187,15 @@ impl StoredSet {
             return None;
         }
         if self.quotas.iter().all(|quota| quota.limiter.state_version() <= version) {
-            return Some(Cow::Borrowed(stored));
+            let mut states = Cow::Borrowed(stored);
+            for quota in &self.quotas {
+                if quota.state(&states).is_some_and(|state| !quota.limiter.is_consistent(state))
+                    && let Some(state) = quota.state_mut(states.to_mut())
+                {
+                    quota.limiter.repair(state);
+                }
+            }
+            return Some(states);
         }
         let (mut states, mut rest) = (vec![0; self.states_len()], stored);
         for quota in &self.quotas {
