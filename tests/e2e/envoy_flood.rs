@@ -2,7 +2,7 @@
 //! everything gets nothing.
 //!
 //! Envoy takes some ten thousand requests a second, so the same with millions of keys runs
-//! natively: `crates/tollgate-envoy/tests/crowd.rs`.
+//! natively: `crates/tollgate-filter/tests/crowd.rs`.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

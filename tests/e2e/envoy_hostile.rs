@@ -1,9 +1,9 @@
 //! The built module in a host that is out to trap it: every export, in any order, about any
 //! context, also in the middle of a call of the module's, with answers that fail or are nonsense.
 //!
-//! The law about the filter (`crates/tollgate-envoy/tests/hostile.rs`) tries more; this one has the
-//! exports, the memory and the code that is shipped. The one promise that a host keeps: the bytes
-//! it returns lie where `malloc` put them.
+//! The law about the filter (`crates/tollgate-filter/tests/hostile.rs`) tries more; this one has
+//! the exports, the memory and the code that is shipped. The one promise that a host keeps: the
+//! bytes that it returns are where `malloc` put them.
 
 use std::collections::HashMap;
 use std::fs;

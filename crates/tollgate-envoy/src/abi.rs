@@ -15,9 +15,9 @@ use std::alloc::{Layout, alloc};
 use std::panic;
 use std::ptr::null_mut;
 
-use crate::filter::{Filter, Flow};
 use crate::host::{Host, log_critical};
 use crate::memory;
+use tollgate_filter::filter::{Filter, Flow};
 
 thread_local! {
     /// The one filter of this virtual machine, which has one thread.

@@ -10,15 +10,15 @@
 use core::ptr::null_mut;
 
 use tollgate_core::{Span, Timestamp};
-use tollgate_table::Seed;
+use tollgate_filter::host::Seed;
 
-use crate::calls::{Calls, HttpCall, NotSent};
-use crate::facts::RequestSource;
 use crate::host_clock;
 use crate::memory;
-use crate::proxy::Proxy;
-use crate::reply::Reply;
-use crate::shared_data::{SharedData, Stored, Written};
+use tollgate_filter::host::calls::{Calls, HttpCall, NotSent};
+use tollgate_filter::host::proxy::Proxy;
+use tollgate_filter::host::reply::Reply;
+use tollgate_filter::host::shared_data::{SharedData, Stored, Written};
+use tollgate_filter::request::facts::RequestSource;
 
 /// The statuses that are told apart; every other one is a failure.
 pub const OK: u32 = 0;
@@ -133,6 +133,7 @@ unsafe extern "C" {
 pub struct Host;
 
 impl Proxy for Host {
+    const READS_DOCUMENTS: bool = cfg!(feature = "document");
     fn monotonic(&self) -> Option<Timestamp> {
         host_clock::monotonic()
     }

@@ -4,8 +4,8 @@
 //! count stops no request. Deliberately absent: names.
 #![allow(unsafe_code, reason = "a call across the ABI is unsafe by nature")]
 
-use crate::counters::Counters;
 use crate::host::{Host, OK};
+use tollgate_filter::host::counters::Counters;
 
 const COUNTER: u32 = 0;
 const GAUGE: u32 = 1;

@@ -57,7 +57,7 @@ const WASM_OPT: &[&str] = &[
 /// Copies of functions in their callers only where they are small, or where the source asks for
 /// it: a seventh less to compile at the start of each Envoy, for 1 % more instructions of a request
 /// (docs/decisions.md, "The size of the filter").
-const INLINING: &[&str] = &["-Cllvm-args=-inline-threshold=50"];
+const INLINING: &[&str] = &["-Cllvm-args=-inline-threshold=20"];
 
 pub fn compile(workspace: &Workspace, run: Runner) -> Result<()> {
     tools::ensure(workspace, &[&tools::WASM_TARGET])?;

@@ -21,11 +21,12 @@ const NAMES: [(&str, &str); 3] =
     [("max_burst", "burst"), ("tau", "burst_tolerance"), ("dvt", "burst_tolerance")];
 
 /// Crates that are loaded into a proxy, a Worker or a page: nothing there may panic.
-const SHIPPED: [&str; 7] = [
+const SHIPPED: [&str; 8] = [
     "crates/tollgate-core/src/",
     "crates/tollgate-policy/src/",
     "crates/tollgate-table/src/",
     "crates/tollgate-sim/src/",
+    "crates/tollgate-filter/src/",
     "crates/tollgate-envoy/src/",
     "crates/tollgate-service/src/",
     "crates/tollgate-worker/src/",

@@ -1,0 +1,245 @@
+//! A plugin's configuration: from the bytes that Envoy hands over to a compiled policy and its
+//! tables.
+//!
+//! Invariant: a configuration either compiles as a whole or is refused with every problem, one line
+//! each; nothing is corrected silently. Deliberately absent: host calls.
+
+use tollgate_policy::{
+    Fleet, Group, NamedPolicy, Plugin, Policy, PolicyFrom, Scope, Surface, metric_label,
+};
+use tollgate_table::Table;
+
+use crate::counts::directories::Directories;
+use crate::counts::final_denials::FinalDenials;
+
+pub mod claims;
+mod document;
+mod given;
+pub(crate) mod routes;
+
+/// What the slim module says of everything but a compiled policy.
+const NOT_COMPILED: &str = "this module reads no documents; give it what \"tollgate compile policy.json \
+    --surface envoy --base64\" writes, or load tollgate-envoy.wasm instead of tollgate-envoy-slim.wasm";
+
+/// A policy in force.
+pub struct Config {
+    /// The compiled policy.
+    pub policy: Policy,
+    /// One table for each of the policy's groups, in their order.
+    pub tables: Vec<Table>,
+    /// What quotas the records of each may be of.
+    pub directories: Directories,
+    /// Whom to ask for the counts of a fleet.
+    pub fleet: Option<Fleet>,
+    /// Whom to ask for later policies.
+    pub policy_from: Option<PolicyFrom>,
+    /// The policies of routes that name one, by their names.
+    pub named: Vec<(String, Config)>,
+    /// True when rules count for a fleet.
+    pub has_fleet: bool,
+    /// What the plugin is called in the metrics.
+    pub plugin: String,
+    /// Which denials may be repeated without a look.
+    pub final_denials: FinalDenials,
+}
+
+/// What a plugin keeps when a server gives it another policy.
+#[derive(Clone)]
+pub struct Beside {
+    /// Whom to ask for the counts of a fleet.
+    pub fleet: Option<Fleet>,
+    /// What keys are hashed with before they are reported.
+    pub hash_key: Option<[u8; 16]>,
+}
+
+impl Config {
+    /// Reads a plugin configuration: a compiled policy in one of the forms of `given::compiled`,
+    /// or a document (a policy, or a policy and the servers to ask) as JSON text (`StringValue`,
+    /// `BytesValue`) or as a serialised `google.protobuf.Struct` (YAML inside the Envoy
+    /// configuration). `scope` is the plugin's own name, see [`Table::new`].
+    ///
+    /// # Errors
+    /// Every problem, one line each.
+    pub fn compile(configuration: &[u8], scope: &[u8]) -> Result<Self, Vec<String>> {
+        let plugin = compiled(configuration)?;
+        Self::of_plugin(plugin.map_or_else(|| document::plugin(configuration), Ok)?, scope)
+    }
+
+    /// The same without documents: only a compiled policy is read.
+    ///
+    /// # Errors
+    /// Every problem, one line each.
+    pub fn read_compiled(configuration: &[u8], scope: &[u8]) -> Result<Self, Vec<String>> {
+        let plugin = compiled(configuration)?.ok_or_else(|| vec![NOT_COMPILED.to_owned()])?;
+        Self::of_plugin(plugin, scope)
+    }
+
+    fn of_plugin(plugin: Plugin, scope: &[u8]) -> Result<Self, Vec<String>> {
+        let Plugin { policy, named, fleet, policy_from } = plugin;
+        let named =
+            named.into_iter().map(|named| Self::of_name(named, scope)).collect::<Result<_, _>>()?;
+        Ok(Self { policy_from, named, ..Self::of(policy, fleet, scope)? })
+    }
+
+    /// A policy that routes name: what it counts is found by the name, too.
+    fn of_name(named: NamedPolicy, scope: &[u8]) -> Result<(String, Self), Vec<String>> {
+        let NamedPolicy { name, policy } = named;
+        let scope_of_name = [scope, b"\0", name.as_bytes()].concat();
+        let config = Self::of(policy, None, &scope_of_name).map_err(|lines| {
+            lines.iter().map(|line| ["policies.", &name, ".", line].concat()).collect::<Vec<_>>()
+        })?;
+        let plugin = [&plugin_label(scope), "_", &name].concat();
+        Ok((name, Self { plugin, ..config }))
+    }
+
+    /// Compiles a policy that a server gave, for a plugin that is otherwise configured as before.
+    ///
+    /// # Errors
+    /// Every problem, one line each.
+    pub fn followed(text: &str, beside: &Beside, scope: &[u8]) -> Result<Self, Vec<String>> {
+        let mut policy = document::policy(text)?;
+        if let Some(key) = beside.hash_key {
+            policy.set_hash_key(key);
+        }
+        Self::of(policy, beside.fleet.clone(), scope)
+    }
+
+    fn of(policy: Policy, fleet: Option<Fleet>, scope: &[u8]) -> Result<Self, Vec<String>> {
+        let has_fleet = policy.has_fleet();
+        let unkept = unkept(&policy, fleet.is_some());
+        if !unkept.is_empty() {
+            return Err(unkept);
+        }
+        let table = |group: &Group| Table::new(scope, group.identity(), group.table_size());
+        let tables = policy.groups().iter().map(table).collect();
+        let final_denials = FinalDenials::of(&policy);
+        let (directories, plugin) = (Directories::default(), plugin_label(scope));
+        let (policy_from, named) = (None, Vec::new());
+        Ok(Self {
+            policy,
+            tables,
+            directories,
+            fleet,
+            policy_from,
+            named,
+            has_fleet,
+            plugin,
+            final_denials,
+        })
+    }
+}
+
+/// The compiled policy in a configuration; `None` when it is a document.
+fn compiled(configuration: &[u8]) -> Result<Option<Plugin>, Vec<String>> {
+    if configuration.is_empty() {
+        return Err(vec!["the plugin has no configuration; put the policy there".into()]);
+    }
+    if let Some(compiled) = given::compiled(configuration) {
+        let read = Plugin::read_compiled(&compiled, Surface::Envoy);
+        return read.map(Some).map_err(|why| vec![format!("the compiled policy {why}")]);
+    }
+    Ok(None)
+}
+
+/// What the filter cannot keep of what rules say of a fleet.
+fn unkept(policy: &Policy, has_authority: bool) -> Vec<String> {
+    let of_fleet = policy.rules().iter().enumerate();
+    let of_fleet = of_fleet.filter(|(_, rule)| rule.scope() == Scope::Fleet);
+    let unkept = of_fleet.filter_map(|(i, rule)| {
+        if !has_authority {
+            return Some(format!(
+                "rules[{i}].scope: \"fleet\" needs an authority; name it in \"fleet\" beside \"policy\""
+            ));
+        }
+        rule.is_waited_for().then(|| {
+            format!(
+                "rules[{i}].action: nobody waits here for a count of the fleet; leave \"delay\" out, \
+                 or use the scope {{\"share\": 12}}"
+            )
+        })
+    });
+    unkept.collect()
+}
+
+/// The plugin's name, or else its `root_id`, as a part of a metric's name; `tollgate` when it has
+/// neither.
+fn plugin_label(scope: &[u8]) -> String {
+    let mut names = scope.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    names
+        .next()
+        .map_or_else(|| "tollgate".into(), |name| metric_label(&String::from_utf8_lossy(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_is_called_by_its_name() {
+        let scopes: [(&[u8], &str); 5] = [
+            (b"edge.v2\0r", "edge_v2"),
+            (b"\0r", "r"),
+            (b"\0", "tollgate"),
+            (b"", "tollgate"),
+            (b"a", "a"),
+        ];
+        for (scope, label) in scopes {
+            assert_eq!(plugin_label(scope), label, "{scope:?}");
+        }
+    }
+
+    // Guards: twelve filters that each admit the whole limit, though the policy says one count.
+    #[test]
+    fn a_count_of_the_fleet_is_refused_without_an_authority() {
+        let policy = br#"{"version": 1, "rules": [
+            {"name": "a", "key": [], "scope": "local", "quotas": [{"limit": 1, "window": "1s"}]},
+            {"name": "b", "key": [], "scope": "fleet", "quotas": [{"limit": 1, "window": "1s"}]}]}"#;
+        let refused = Config::compile(policy, b"").err().expect("it is refused");
+        assert_eq!(
+            refused,
+            [r#"rules[1].scope: "fleet" needs an authority; name it in "fleet" beside "policy""#]
+        );
+    }
+
+    // Guards: an authority that is lost when the policy is compiled, or is asked otherwise.
+    #[test]
+    fn whom_to_ask_is_compiled_with_the_policy() {
+        let document = r#"{"fleet": {"cluster": "a", "path": "/l", "token": "t", "secret": "0123456789abcdef"},
+            "policy": {"version": 1, "rules": [{"name": "r", "key": [], "scope": "fleet",
+                "quotas": [{"limit": 1, "window": "1s"}]}]}}"#;
+        let plugin = Plugin::compile(document, Surface::Envoy).unwrap();
+        let config = Config::compile(plugin.to_compiled_text().as_bytes(), b"").ok().unwrap();
+        let (read, written) = (config.fleet.unwrap(), plugin.fleet.unwrap());
+        assert_eq!(format!("{read:?}"), format!("{written:?}"));
+        assert_eq!((&*read.cluster, &*read.path), ("a", "/l"));
+        assert!(config.has_fleet);
+    }
+
+    fn refused(configuration: &[u8]) -> Vec<String> {
+        Config::compile(configuration, b"").err().expect("it is refused")
+    }
+
+    const DAMAGED: &str =
+        "the compiled policy is damaged: it was cut or changed; compile the policy again";
+
+    // Guards: what an operator is told who gives the wrong file, in each module.
+    #[test]
+    fn what_is_no_policy_is_refused_in_words() {
+        assert_eq!(refused(b""), ["the plugin has no configuration; put the policy there"]);
+        assert_eq!(refused(b"\0tollgate"), [DAMAGED]);
+        assert_eq!(refused(b"AHRvbGxnYXRl"), [DAMAGED]);
+        assert_eq!(refused(b"{\"compiled\": \"AHRvbGxnYXRl\"}"), [DAMAGED]);
+        assert_eq!(
+            refused(b"{\"compiled\": \"\"}"),
+            ["the compiled policy is no compiled policy; make one with \"tollgate compile\""]
+        );
+    }
+
+    #[test]
+    fn a_document_is_refused_where_none_are_read() {
+        let refused = |document| Config::read_compiled(document, b"").err().expect("it is refused");
+        assert_eq!(refused(b"{\"version\": 1, \"rules\": []}"), [NOT_COMPILED]);
+        assert_eq!(refused(b"\n\x14\n\x07version\x12\x09\x11\0\0\0\0\0\0\xf0\x3f"), [NOT_COMPILED]);
+        assert_eq!(refused(b"AHRvbGxnYXRl"), [DAMAGED]);
+    }
+}

@@ -1,0 +1,65 @@
+//! The policies of routes that name one: which of them is the request's.
+//!
+//! Invariant: a route has the policy that it names, and no other; one that names what is not there
+//! has none, so its requests are refused and not let through. A configuration with one policy asks
+//! the host for nothing. Deliberately absent: what a route names when the host does not say it,
+//! which is as if it named nothing.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::host::proxy::Proxy;
+
+/// Where a route names its policy: `metadata: { filter_metadata: { tollgate: { policy: ... } } }`.
+const NAME: &[u8] = b"xds\0route_metadata\0filter_metadata\0tollgate\0policy";
+
+/// Said once per worker and configuration.
+const UNKNOWN: &str = "tollgate: a route names a policy that is not among \"policies\"; its requests are answered with \
+    500 (tollgate_unknown_policy)";
+
+/// Policies by the names that routes have for them.
+pub struct Routes<P> {
+    named: Vec<(Box<str>, Rc<P>)>,
+    /// True once the log says that a name is unknown.
+    warned: Cell<bool>,
+}
+
+/// Whose request it is.
+pub enum Chosen<P> {
+    /// Of the route's own policy.
+    Named(Rc<P>),
+    /// Of the one that all other routes have.
+    Usual,
+    /// Nobody knows of which.
+    Unknown,
+}
+
+impl<P> Routes<P> {
+    /// Those of these names.
+    pub const fn new(named: Vec<(Box<str>, Rc<P>)>) -> Self {
+        Self { named, warned: Cell::new(false) }
+    }
+
+    /// All of them.
+    pub fn policies(&self) -> impl Iterator<Item = &P> {
+        self.named.iter().map(|(_, policy)| &**policy)
+    }
+
+    /// Whose the request of the current context is.
+    pub fn choose<H: Proxy>(&self, host: &H) -> Chosen<P> {
+        if self.named.is_empty() { Chosen::Usual } else { self.choose_named(host) }
+    }
+
+    #[inline(never)]
+    fn choose_named<H: Proxy>(&self, host: &H) -> Chosen<P> {
+        let Some(name) = host.property(NAME) else { return Chosen::Usual };
+        let named = self.named.iter().find(|(known, _)| known.as_bytes() == name);
+        if let Some((_, policy)) = named {
+            return Chosen::Named(Rc::clone(policy));
+        }
+        if !self.warned.replace(true) {
+            host.log_error(UNKNOWN);
+        }
+        Chosen::Unknown
+    }
+}

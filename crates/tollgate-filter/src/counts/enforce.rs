@@ -1,0 +1,377 @@
+//! One request against the shared tables: load, decide, commit, and give back what cannot stand.
+//!
+//! Invariant: a value is only ever written over exactly the bytes it was decided on (compare and
+//! swap, or insert if absent), so any number of workers together admit what one would. Every loop
+//! is bounded, and what happens after the bound is the rule's `on_failure`.
+//!
+//! Deliberately absent: any decision; those are the policy's. No host calls either: [`SharedData`]
+//! stands for them.
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Answer, Failure, Partition, Plan};
+use tollgate_table::{Bucket, Seed, Table, claim};
+
+use crate::config::Config;
+use crate::counts::commit_stats::CommitStats;
+use crate::counts::places;
+use crate::counts::scratch::{Read, Scratch};
+use crate::host::shared_data::{INSERT, SharedData, Written};
+
+/// How often a commit is tried: 32 losses in a row need 32 other commits to the same bucket within
+/// some microseconds each; measured with four workers on one key, one in two hundred is lost once.
+pub const MAX_TRIES: u32 = 32;
+
+/// One request's way through the tables.
+pub struct Enforcement<'a, S> {
+    /// The host's map.
+    pub shared: &'a S,
+    /// The hash's key.
+    pub seed: &'a Seed,
+    /// The policy in force and its tables.
+    pub config: &'a Config,
+    /// What applies to this request.
+    pub plan: &'a mut Plan,
+    /// Used again for every request.
+    pub scratch: &'a mut Scratch,
+    /// Read once for the request.
+    pub now: Timestamp,
+}
+
+/// How a commit ended for good.
+enum Commit {
+    Done,
+    /// Decided again after a lost race, and denied now.
+    Denied,
+    Failed(Failure),
+}
+
+impl<S: SharedData> Enforcement<'_, S> {
+    /// Decides and commits; afterwards `plan.outcome()` is the answer.
+    pub fn run(&mut self) -> CommitStats {
+        let mut stats = CommitStats::default();
+        self.locate();
+        let since = self.refunds_before();
+        if self.is_denied_as_before(since) {
+            stats.remembered = 1;
+            return stats;
+        }
+        self.decide(&mut stats);
+        self.remember_denial(since);
+        for index in 0..self.plan.len() {
+            if self.commit_one(index, &mut stats) {
+                self.refund_committed(&mut stats);
+                self.remember_denial(since);
+                break;
+            }
+        }
+        stats
+    }
+
+    /// Decides and commits partition `index` alone; the others are as they are.
+    pub fn run_one(&mut self, index: usize) -> CommitStats {
+        let mut stats = CommitStats::default();
+        self.locate();
+        if let Err(failure) = self.load(index) {
+            self.fail(index, failure, &mut stats);
+        }
+        if let Some(mut partition) = self.plan.partition_mut(index) {
+            partition.redecide(&self.config.policy, self.now);
+        }
+        self.commit_one(index, &mut stats);
+        stats
+    }
+
+    /// Commits a partition that was decided; true when the request is refused by that.
+    fn commit_one(&mut self, index: usize, stats: &mut CommitStats) -> bool {
+        if !self.is_local(index) {
+            return false;
+        }
+        if !self.is_changed(index) {
+            self.keep_carried(index, stats);
+            return false;
+        }
+        match self.commit(index, stats) {
+            Commit::Done => false,
+            Commit::Denied => true,
+            Commit::Failed(failure) => {
+                self.fail(index, failure, stats);
+                matches!(self.answer(), Answer::Refuse { .. } | Answer::Retry(_))
+            }
+        }
+    }
+
+    /// Decides. On what was written here last, where there is one key: only a write proves that, so
+    /// what does not lead to one, as no denial does, is read and decided again. Of several keys one
+    /// might be proved before another, and the request decided on what was never together.
+    fn decide(&mut self, stats: &mut CommitStats) {
+        if self.plan.len() == 1 && self.is_local(0) && self.guess() {
+            self.plan.decide(&self.config.policy, self.now);
+            if self.is_changed(0) {
+                return;
+            }
+        }
+        self.load_all(stats);
+        self.plan.decide(&self.config.policy, self.now);
+    }
+
+    fn load_all(&mut self, stats: &mut CommitStats) {
+        for index in 0..self.plan.len() {
+            if self.is_local(index)
+                && let Err(failure) = self.load(index)
+            {
+                self.fail(index, failure, stats);
+            }
+        }
+    }
+
+    /// False where an authority counts for the fleet.
+    fn is_local(&self, index: usize) -> bool {
+        !self.config.has_fleet || self.is(index, |it| !it.is_fleet(&self.config.policy))
+    }
+
+    /// Charges what a settled plan ([`Plan::settle`]) still owes, and gives back what it held.
+    pub fn charge(&mut self) -> CommitStats {
+        let mut stats = CommitStats::default();
+        self.locate();
+        for index in 0..self.plan.len() {
+            if self.is(index, |partition| partition.applies())
+                && let Err(failure) = self.load(index)
+            {
+                self.fail(index, failure, &mut stats);
+            }
+        }
+        self.plan.decide(&self.config.policy, self.now);
+        for index in 0..self.plan.len() {
+            if self.is(index, |partition| partition.applies() && partition.changed()) {
+                // What is used up by now, or cannot be written, is not charged: nobody waits for
+                // the answer.
+                if let Commit::Failed(failure) = self.commit(index, &mut stats) {
+                    self.fail(index, failure, &mut stats);
+                }
+            }
+        }
+        stats
+    }
+
+    /// Loads every partition and charges none: `act` then says what would be.
+    pub fn look(&mut self, act: impl FnOnce(&mut Plan, &Config)) -> CommitStats {
+        let mut stats = CommitStats::default();
+        self.locate();
+        self.load_all(&mut stats);
+        act(self.plan, self.config);
+        stats
+    }
+
+    /// Takes back what was charged earlier, for a request that was to go on and will not; false
+    /// when the place that it waits for stays taken.
+    pub fn take_back(&mut self, stats: &mut CommitStats) -> bool {
+        let mut is_free = true;
+        self.locate();
+        for index in 0..self.plan.len() {
+            if self.is_local(index) && self.is(index, |partition| partition.is_charged()) {
+                is_free &= self.refund(index, stats);
+            }
+        }
+        is_free
+    }
+
+    /// Takes back every charge: for a request that is refused after all. What was not committed yet
+    /// is taken back in the plan alone, or else it would be taken out of what others were charged
+    /// when the request is refused later.
+    pub fn refund_committed(&mut self, stats: &mut CommitStats) {
+        for index in 0..self.plan.len() {
+            if self.read(index).is_some_and(|read| read.committed) {
+                self.refund(index, stats);
+            } else if self.is_changed(index)
+                && let Some(mut partition) = self.plan.partition_mut(index)
+            {
+                partition.refund(&self.config.policy, self.now);
+                partition.refunded(&self.config.policy, self.now);
+            }
+        }
+    }
+
+    fn answer(&self) -> Answer {
+        self.plan.outcome(&self.config.policy).answer()
+    }
+
+    fn fail(&mut self, index: usize, failure: Failure, stats: &mut CommitStats) {
+        stats.failures = stats.failures.saturating_add(1);
+        if let Some(mut partition) = self.plan.partition_mut(index) {
+            partition.fail(failure);
+        }
+    }
+
+    pub(crate) fn read(&self, index: usize) -> Option<&Read> {
+        self.scratch.reads.get(index)
+    }
+
+    /// True when partition `index` is what `says` it is.
+    fn is(&self, index: usize, says: impl FnOnce(Partition<'_>) -> bool) -> bool {
+        self.plan.partition(index).is_some_and(says)
+    }
+
+    pub(crate) fn is_changed(&self, index: usize) -> bool {
+        self.is(index, |partition| partition.changed())
+    }
+
+    /// Notes what every partition's key is in the tables; nothing of them is read yet.
+    fn locate(&mut self) {
+        self.scratch.reads.resize_with(self.plan.len(), Read::default);
+        for partition in self.plan.partitions() {
+            if let Some(read) = self.scratch.reads.get_mut(partition.index()) {
+                let fingerprint = Some(Table::fingerprint(self.seed, partition.key()));
+                *read = Read { fingerprint, ..Read::default() };
+            }
+        }
+    }
+
+    /// Hands the value of the only key to the plan as it was written here last; false when nothing
+    /// is known of it, or it has to be read for another reason.
+    fn guess(&mut self) -> bool {
+        let Some(mut partition) = self.plan.partition_mut(0) else { return false };
+        let group = partition.group();
+        let Some(table) = self.config.tables.get(group) else { return false };
+        let Some(read) = self.scratch.reads.first_mut() else { return false };
+        let Some(fingerprint) = read.fingerprint else { return false };
+        let number = places::first(table, fingerprint);
+        let Some(guesses) = &mut self.scratch.guesses else { return false };
+        let written = guesses.take(group, number, self.now);
+        let Some((bytes, cas)) = written else { return false };
+        (read.bucket, read.bytes, read.cas) = (number, bytes, cas);
+        let Ok(bucket) = Bucket::parse(&read.bytes) else { return false };
+        read.is_guess = places::is_settled(table, fingerprint, number, &bucket)
+            && partition.load_own(&self.config.policy, bucket.find(fingerprint));
+        read.is_guess
+    }
+
+    /// Reads the partition's bucket and hands its value to the plan.
+    fn load(&mut self, index: usize) -> Result<(), Failure> {
+        let mut partition = self.plan.partition_mut(index).ok_or(Failure::Unreachable)?;
+        let table = self.config.tables.get(partition.group());
+        let table = table.ok_or(Failure::Unreachable)?;
+        let read = self.scratch.reads.get_mut(index).ok_or(Failure::Unreachable)?;
+        let fingerprint = read.fingerprint.ok_or(Failure::Unreachable)?;
+        let place = places::find(self.shared, table, fingerprint)?;
+        (read.bucket, read.bytes, read.cas) = (place.bucket, place.bytes, place.cas);
+        read.is_guess = false;
+        if read.cas != INSERT
+            && let Some(guesses) = &mut self.scratch.guesses
+        {
+            guesses.saw(partition.group(), read.bucket, read.cas, self.now);
+        }
+        let bucket = Bucket::parse(&read.bytes).map_err(|_| Failure::Corrupt)?;
+        let (policy, value) = (&self.config.policy, bucket.find(fingerprint));
+        if !partition.load_own(policy, value) {
+            let known = self.config.directories.ask(self.shared, partition.group(), table);
+            partition.load_with(policy, &known, value.unwrap_or_default(), self.now);
+        }
+        Ok(())
+    }
+
+    /// Writes the plan's value, deciding again after every lost race.
+    fn commit(&mut self, index: usize, stats: &mut CommitStats) -> Commit {
+        for _ in 0..MAX_TRIES {
+            let is_guess = self.read(index).is_some_and(|read| read.is_guess);
+            match self.write(index, stats) {
+                Written::Done => return Commit::Done,
+                Written::Unreachable => return Commit::Failed(Failure::Unreachable),
+                Written::Lost if is_guess => {}
+                Written::Lost => stats.retries = stats.retries.saturating_add(1),
+            }
+            if let Err(failure) = self.load(index) {
+                return Commit::Failed(failure);
+            }
+            let Some(mut partition) = self.plan.partition_mut(index) else { break };
+            if !partition.redecide(&self.config.policy, self.now) {
+                return Commit::Denied;
+            }
+            if !self.is_changed(index) {
+                return Commit::Done;
+            }
+        }
+        Commit::Failed(Failure::Contended)
+    }
+
+    /// Writes what was carried into the policy's quotas, although nothing is charged; who lost the
+    /// race need not try again.
+    fn keep_carried(&mut self, index: usize, stats: &mut CommitStats) {
+        if self.is(index, |partition| partition.is_carried()) {
+            let _ = self.write(index, stats);
+            self.set_committed(index, false); // there is nothing to give back
+        }
+    }
+
+    /// Takes one committed charge back; false when a place in it stays taken, or all of it: after
+    /// too many lost races, which is too strict for this client and never too lax.
+    fn refund(&mut self, index: usize, stats: &mut CommitStats) -> bool {
+        for _ in 0..MAX_TRIES {
+            if self.load(index).is_err() {
+                break;
+            }
+            let Some(mut partition) = self.plan.partition_mut(index) else { break };
+            let is_free = partition.refund(&self.config.policy, self.now);
+            match self.write(index, stats) {
+                Written::Done => {
+                    self.set_committed(index, false);
+                    self.note_refund(index);
+                    if let Some(mut partition) = self.plan.partition_mut(index) {
+                        partition.refunded(&self.config.policy, self.now);
+                    }
+                    return is_free;
+                }
+                Written::Unreachable => break,
+                Written::Lost => stats.retries = stats.retries.saturating_add(1),
+            }
+        }
+        stats.failures = stats.failures.saturating_add(1);
+        false
+    }
+
+    /// One conditional write of the bucket with the plan's value in it.
+    fn write(&mut self, index: usize, stats: &mut CommitStats) -> Written {
+        let Some(partition) = self.plan.partition(index) else { return Written::Unreachable };
+        let policy = &self.config.policy;
+        let table = self.config.tables.get(partition.group());
+        let group = policy.groups().get(partition.group());
+        let read = self.scratch.reads.get(index);
+        let (Some(table), Some(group), Some(read)) = (table, group, read) else {
+            return Written::Unreachable;
+        };
+        let (Some(fingerprint), Ok(bucket)) = (read.fingerprint, Bucket::parse(&read.bytes)) else {
+            return Written::Unreachable;
+        };
+        let way = (fingerprint, partition.value());
+        let out = &mut self.scratch.out;
+        let now = self.now;
+        let claim_of = |value: &[u8]| {
+            let of = (partition.group(), table);
+            let known = self.config.directories.knowing(self.shared, policy, of, value);
+            claim(policy, group, &known, value, now)
+        };
+        let before = bucket.keys();
+        let lost = bucket.with(way, table.size().ways(), claim_of, out);
+        let written = self.shared.set(&table.name(read.bucket), out, read.cas);
+        if written == Written::Done {
+            stats.wrote(before, out, lost.map(|lost| lost.is_half_used()));
+        }
+        if let Some(guesses) = &mut self.scratch.guesses {
+            if read.is_guess {
+                guesses.was(written == Written::Done);
+            }
+            if written == Written::Done {
+                guesses.wrote(partition.group(), read.bucket, out, now);
+            }
+        }
+        if written == Written::Done {
+            self.set_committed(index, true);
+        }
+        written
+    }
+
+    fn set_committed(&mut self, index: usize, committed: bool) {
+        if let Some(read) = self.scratch.reads.get_mut(index) {
+            read.committed = committed;
+        }
+    }
+}

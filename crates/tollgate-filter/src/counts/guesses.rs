@@ -1,0 +1,248 @@
+//! Buckets as this worker wrote them last, and the number under which each probably stands: who is
+//! decided on them reads nothing.
+//!
+//! This is for hosts that number all writes of the map one after the other (`numbering` proves it)
+//! and do not tell a writer which number was his. It is later than every number that was given out
+//! before, so it is `latest + 1` at the earliest, where `latest` is the latest that this worker
+//! knows of. That is the guess. If it is right and nobody has written since, the bucket is what was
+//! remembered, and a write on that condition replaces exactly what was decided on. If it is wrong,
+//! another write had that number before: this bucket has a later one, now and after every write to
+//! come. So a wrong guess can only lose, as any race is lost, and costs one refused write; a right
+//! one saves a read, which is four times as dear. It pays where one guess in five is right; below
+//! that, guesses are few.
+//!
+//! Invariant: a number is never guessed that a later write of the bucket could have. Numbers wrap
+//! at 2^32: a bucket that nobody wrote since then has one that looks later than all, and what is
+//! known falls behind while others write, which makes it look later in the end. So only the number
+//! of a bucket that this worker wrote within [`KEPT`] is believed, nothing is for longer than that
+//! since it was told, and the two that mean something else are never guessed: 0 (write blindly) and
+//! [`INSERT`]. Deliberately absent: any decision, and host calls.
+
+use tollgate_core::{Span, Timestamp};
+
+use crate::host::shared_data::INSERT;
+
+/// Buckets remembered by one worker for one policy; one that falls onto another's place replaces
+/// it.
+const PLACES: usize = 1024;
+
+/// Longer buckets (of logs) are not remembered: a thousand of them would be megabytes.
+const MAX_LEN: usize = 2048;
+
+/// For how long anything is believed. 2^32 writes take an hour where a second has a million.
+const KEPT: Span = Span::from_secs(10);
+
+/// What a right guess is worth in wrong ones: where one in five is right, guesses cost what they
+/// save.
+const RIGHT: u8 = 4;
+/// After so many wrong ones it stops: so soon after others began to write.
+const MOST: u8 = 60;
+/// From then on so many are let go by before one is tried.
+const SKIPPED: u8 = 32;
+
+/// The last writes of one worker.
+#[derive(Default)]
+pub struct Guesses {
+    places: Vec<Option<Remembered>>,
+    /// The latest number that is known to have been given out, and when the host told one last.
+    latest: Option<(u32, Timestamp)>,
+    /// What wrong guesses have cost that right ones have not yet brought in.
+    owed: u8,
+    /// How many more are let go by before one is tried all the same.
+    skipped: u8,
+}
+
+/// A bucket as this worker wrote it.
+struct Remembered {
+    group: usize,
+    bucket: u32,
+    at: Timestamp,
+    /// The bytes and their number, until they are used.
+    guess: Option<(Vec<u8>, u32)>,
+}
+
+impl Guesses {
+    /// The bytes of a bucket and the number that they probably have. They are forgotten by that: a
+    /// write will bring others.
+    pub fn take(&mut self, group: usize, bucket: u32, now: Timestamp) -> Option<(Vec<u8>, u32)> {
+        let guess = self.fresh(group, bucket, now)?.guess.take()?;
+        self.may_guess().then_some(guess)
+    }
+
+    /// Learns the number that the host told with a bucket's bytes.
+    pub fn saw(&mut self, group: usize, bucket: u32, number: u32, now: Timestamp) {
+        if self.fresh(group, bucket, now).is_none() {
+            return; // it may be older than the wrap
+        }
+        let is_later = |latest: u32| number.wrapping_sub(latest) <= u32::MAX / 2;
+        if self.told(now).is_none_or(|(latest, _)| is_later(latest)) {
+            self.latest = Some((number, now));
+        }
+    }
+
+    /// Remembers a bucket that was written under a number which the host keeps to itself. `bytes`
+    /// are others afterwards.
+    pub fn wrote(&mut self, group: usize, bucket: u32, bytes: &mut Vec<u8>, now: Timestamp) {
+        let told = self.told(now);
+        self.latest = told.map(|(latest, told_at)| (latest.wrapping_add(1), told_at));
+        if self.places.is_empty() {
+            self.places.resize_with(PLACES, || None);
+        }
+        let Some(place) = self.places.get_mut(place_of(group, bucket)) else { return };
+        let spare = place.take().and_then(|it| it.guess).map(|(bytes, _)| bytes);
+        let number = self.latest.map(|(number, _)| number);
+        let number = number.filter(|number| !matches!(*number, 0 | INSERT));
+        let guess = number.filter(|_| bytes.len() <= MAX_LEN).map(|number| {
+            // The buffer may be one that a long bucket has needed.
+            let is_long = bytes.capacity() > 2 * MAX_LEN;
+            let spare = spare.unwrap_or_default();
+            let written = if is_long { bytes.to_vec() } else { core::mem::replace(bytes, spare) };
+            (written, number)
+        });
+        *place = Some(Remembered { group, bucket, at: now, guess });
+    }
+
+    /// A guess was right, or it was refused.
+    pub fn was(&mut self, right: bool) {
+        self.owed = if right {
+            self.owed.saturating_sub(RIGHT)
+        } else {
+            self.owed.saturating_add(1).min(MOST)
+        };
+    }
+
+    /// What was written in this bucket, if that was just now.
+    fn fresh(&mut self, group: usize, bucket: u32, now: Timestamp) -> Option<&mut Remembered> {
+        let it = self.places.get_mut(place_of(group, bucket))?.as_mut()?;
+        (it.group == group && it.bucket == bucket && is_fresh(it.at, now)).then_some(it)
+    }
+
+    /// The latest number, if the host told one just now.
+    fn told(&self, now: Timestamp) -> Option<(u32, Timestamp)> {
+        self.latest.filter(|(_, told_at)| is_fresh(*told_at, now))
+    }
+
+    fn may_guess(&mut self) -> bool {
+        if self.owed < MOST {
+            return true;
+        }
+        self.skipped = self.skipped.checked_sub(1).unwrap_or(SKIPPED);
+        self.skipped == SKIPPED
+    }
+}
+
+/// A time ahead is of a clock that went back, by which nothing is known.
+fn is_fresh(at: Timestamp, now: Timestamp) -> bool {
+    at <= now && now.since(at) < KEPT
+}
+
+fn place_of(group: usize, bucket: u32) -> usize {
+    // Numbers of buckets are bits of a hash already; groups begin at places of their own.
+    let number = usize::try_from(bucket).unwrap_or(0).wrapping_add(group.wrapping_mul(389));
+    number.checked_rem(PLACES).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::ZERO.saturating_add(Span::from_secs(seconds))
+    }
+
+    /// One that wrote bucket 5 of group 0 and then read it under `number`.
+    fn knowing(number: u32) -> Guesses {
+        let mut guesses = Guesses::default();
+        guesses.wrote(0, 5, &mut b"a".to_vec(), at(100));
+        guesses.saw(0, 5, number, at(100));
+        guesses
+    }
+
+    fn guess(guesses: &mut Guesses, seconds: u64) -> Option<u32> {
+        guesses.wrote(0, 5, &mut b"b".to_vec(), at(seconds));
+        guesses.take(0, 5, at(seconds)).map(|(_, number)| number)
+    }
+
+    #[test]
+    fn the_guess_is_the_number_after_the_latest_that_is_known() {
+        let mut guesses = knowing(7);
+        let mut bytes = b"b".to_vec();
+        guesses.wrote(0, 5, &mut bytes, at(101));
+        guesses.wrote(1, 5, &mut b"c".to_vec(), at(101));
+        assert_eq!(guesses.take(0, 5, at(102)), Some((b"b".to_vec(), 8)));
+        assert_eq!(guesses.take(0, 5, at(102)), None, "it is used");
+        assert_eq!(guesses.take(1, 5, at(102)), Some((b"c".to_vec(), 9)));
+        assert_eq!(guesses.take(1, 6, at(102)), None);
+    }
+
+    #[test]
+    fn nothing_is_believed_for_long_and_no_number_of_a_bucket_that_others_wrote() {
+        let mut guesses = Guesses::default();
+        guesses.saw(0, 5, 7, at(100));
+        assert_eq!(guess(&mut guesses, 100), None);
+        assert_eq!(guess(&mut knowing(7), 109), Some(8));
+        assert_eq!(guess(&mut knowing(7), 110), None);
+        assert_eq!(guess(&mut knowing(7), 99), None);
+        let mut guesses = knowing(7);
+        guesses.wrote(0, 5, &mut b"b".to_vec(), at(101));
+        assert_eq!(guesses.take(0, 5, at(111)), None);
+        // Own writes tell nothing of others': what is known could fall behind by the whole circle.
+        let mut guesses = knowing(7);
+        assert_eq!(guess(&mut guesses, 105), Some(8));
+        assert_eq!(guess(&mut guesses, 109), Some(9));
+        assert_eq!(guess(&mut guesses, 110), None);
+    }
+
+    #[test]
+    fn what_is_kept_takes_no_more_than_it_is_long() {
+        let mut guesses = knowing(7);
+        let mut bytes = Vec::with_capacity(64 * MAX_LEN);
+        bytes.extend_from_slice(b"b");
+        guesses.wrote(0, 5, &mut bytes, at(100));
+        assert!(bytes.capacity() >= 64 * MAX_LEN, "the buffer stays where it is used again");
+        let (kept, _) = guesses.take(0, 5, at(100)).unwrap();
+        assert!(kept.capacity() <= MAX_LEN, "{}", kept.capacity());
+    }
+
+    #[test]
+    fn numbers_go_on_after_the_wrap_and_two_are_never_guessed() {
+        let mut guesses = knowing(u32::MAX - 2);
+        assert_eq!(guess(&mut guesses, 100), Some(u32::MAX - 1));
+        assert_eq!(guess(&mut guesses, 100), None, "INSERT");
+        assert_eq!(guess(&mut guesses, 100), None, "0");
+        assert_eq!(guess(&mut guesses, 100), Some(1));
+        guesses.saw(0, 5, u32::MAX - 1, at(100));
+        assert_eq!(guess(&mut guesses, 100), Some(2), "an earlier number says nothing");
+        guesses.saw(0, 5, 100, at(100));
+        assert_eq!(guess(&mut guesses, 100), Some(101));
+    }
+
+    #[test]
+    fn who_guesses_wrong_guesses_seldom_until_it_is_right_again() {
+        let mut guesses = knowing(7);
+        let mut tried = |wanted: bool| {
+            let guessed = guess(&mut guesses, 100).is_some();
+            if guessed {
+                guesses.was(wanted);
+            }
+            guessed
+        };
+        for _ in 0..100 {
+            tried(true);
+        }
+        let wrong = (0..1_000).filter(|_| tried(false)).count();
+        assert!((60 + 25..=60 + 35).contains(&wrong), "{wrong}");
+        while !tried(true) {}
+        assert!(tried(true));
+    }
+
+    #[test]
+    fn long_buckets_are_not_kept() {
+        let mut guesses = knowing(7);
+        let mut bytes = vec![0; MAX_LEN + 1];
+        guesses.wrote(0, 5, &mut bytes, at(100));
+        assert_eq!(bytes.len(), MAX_LEN + 1);
+        assert_eq!(guesses.take(0, 5, at(100)), None);
+        assert_eq!(guess(&mut guesses, 100), Some(9));
+    }
+}

@@ -1,0 +1,19 @@
+//! The counts in the host's shared data: load, decide, commit by compare-and-swap.
+//!
+//! Invariant: at any moment one bucket decides a key, and a lost race is decided again.
+//! Deliberately not here: the decision itself (`tollgate-policy`) and the layout of a bucket
+//! (`tollgate-table`).
+
+pub(crate) mod agreement;
+pub mod clock;
+pub mod commit_stats;
+pub mod denial_cache;
+pub mod directories;
+pub mod enforce;
+pub mod extents;
+pub mod final_denials;
+pub(crate) mod guesses;
+pub mod numbering;
+pub mod places;
+pub(crate) mod repeated;
+pub mod scratch;

@@ -1,0 +1,77 @@
+//! Denials that are repeated without a look into the tables.
+//!
+//! Invariant: what was denied is remembered on a value that was read after the number under which
+//! it is remembered, and is repeated only while that number stands: so no charge that was in the
+//! value has been taken back since. The number is asked only for a key that was denied before: who
+//! is admitted does not pay for it, and it has no bytes, which are what is dear in an answer.
+//!
+//! Deliberately absent: which denials these are; see `final_denials`.
+
+use core::num::NonZeroU64;
+
+use crate::counts::enforce::Enforcement;
+use crate::host::shared_data::{INSERT, SharedData, Stored};
+
+impl<S: SharedData> Enforcement<'_, S> {
+    /// Under what number a denial of this request may be remembered; `None` where none may, or it
+    /// was not asked because the key was not denied before.
+    pub(crate) fn refunds_before(&self) -> Option<u32> {
+        let (group, key) = self.lone_key()?;
+        if !self.config.final_denials.are_taken_back() {
+            return Some(0);
+        }
+        if !self.scratch.denials.knows(group, key) {
+            return None;
+        }
+        match self.shared.get(&self.config.tables.get(group)?.refunds_name()) {
+            Stored::Absent => Some(0),
+            Stored::Value(_, number) => Some(number),
+            Stored::Unreachable => None,
+        }
+    }
+
+    /// Decides on the value of an earlier denial, if there is one; true when that denies still.
+    pub(crate) fn is_denied_as_before(&mut self, since: Option<u32>) -> bool {
+        let (Some((group, key)), Some(since)) = (self.lone_key(), since) else { return false };
+        let Some(value) = self.scratch.denials.get(group, key, since) else { return false };
+        let Some(mut partition) = self.plan.partition_mut(0) else { return false };
+        partition.load(&self.config.policy, Some(value));
+        self.plan.decide(&self.config.policy, self.now);
+        self.config.final_denials.has(self.plan.outcome(&self.config.policy))
+    }
+
+    /// Remembers the value of a denial by a quota, and forgets it after an admission.
+    pub(crate) fn remember_denial(&mut self, since: Option<u32>) {
+        let Some((group, key)) = self.lone_key() else { return };
+        let is_final = || self.config.final_denials.has(self.plan.outcome(&self.config.policy));
+        let partition = if self.is_changed(0) { None } else { self.plan.partition(0) };
+        match partition.filter(|_| is_final()) {
+            Some(partition) => self.scratch.denials.put(group, key, partition.value(), since),
+            None => self.scratch.denials.forget(group, key),
+        }
+    }
+
+    /// Says that a charge was taken back. Who loses the race for it loses it to one who says so
+    /// later than this charge was taken back.
+    pub(crate) fn note_refund(&self, index: usize) {
+        let table = self.plan.partition(index).and_then(|it| self.config.tables.get(it.group()));
+        let Some(table) = table.filter(|_| self.config.final_denials.are_taken_back()) else {
+            return;
+        };
+        let name = table.refunds_name();
+        let number = match self.shared.get(&name) {
+            Stored::Absent => INSERT,
+            Stored::Value(_, number) => number,
+            Stored::Unreachable => return,
+        };
+        let _ = self.shared.set(&name, &[], number);
+    }
+
+    /// The group and the key of a request that has one.
+    fn lone_key(&self) -> Option<(usize, NonZeroU64)> {
+        if !self.config.final_denials.is_any() || self.plan.len() != 1 {
+            return None;
+        }
+        Some((self.plan.partition(0)?.group(), self.read(0)?.fingerprint?))
+    }
+}

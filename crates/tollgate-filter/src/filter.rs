@@ -1,0 +1,399 @@
+//! The filter's contexts: a root for each policy, a stream for each request, found by the host's
+//! numbers.
+//!
+//! Invariant: whatever a host calls, in any order, about any context, known or not, also in the
+//! middle of a call of ours: an answer, never a trap. So a map is only ever borrowed between host
+//! calls, never across one, and an unknown context lets the request go on. Deliberately absent:
+//! decisions (the policy's) and unsafe calls (`host`, `abi`).
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::waiting::{Due, SlabMap};
+
+use crate::active_policy::{ActivePolicy, Planned};
+use crate::config::Config;
+use crate::config::routes::Chosen;
+use crate::fleet::authority::Authority;
+use crate::fleet::question::{KeyAnswer, Sent};
+use crate::follow::Follower;
+pub use crate::host::flow::Flow;
+use crate::host::proxy::Proxy;
+use crate::host::reply::Reply;
+use crate::host::timer::{Timer, Wants};
+use crate::request::arrival::Arrival;
+use crate::request::pending_response::PendingResponse;
+use crate::request::retry::{Held, Pending};
+use crate::request::waiting::Waiting;
+use crate::watch::metrics::Wait;
+use crate::watch::tally::Tally;
+
+/// Requests whose turn is taken in one call of the timer. The host handles the response to each
+/// refusal inside that of the one before, so 400 of them end the stack of its thread; the rest has
+/// its turn a millisecond later.
+pub const TURNS_PER_TICK: usize = 32;
+
+/// All contexts of one virtual machine.
+pub struct Filter<H> {
+    host: H,
+    /// By their numbers; there are few.
+    roots: Cell<Vec<(u32, Rc<Root<H>>)>>,
+    streams: Cell<SlabMap<u64, Stream<H>>>,
+}
+
+/// One plugin configuration: all roots of a `vm_id` share this virtual machine's memory.
+struct Root<H> {
+    policy: Cell<Option<Rc<ActivePolicy<H>>>>,
+    follower: Cell<Option<Rc<Follower<H>>>>,
+    timer: Rc<Timer<H>>,
+    tally: Rc<Tally<H>>,
+    waiting: Rc<Waiting<H>>,
+    authority: Rc<Authority<H>>,
+}
+
+/// A policy in force, and who follows its server.
+type Configured<H> = (ActivePolicy<H>, Option<Follower<H>>);
+
+/// One request.
+struct Stream<H> {
+    root: Rc<Root<H>>,
+    pending: Pending<H>,
+}
+
+impl<H: Proxy> Filter<H> {
+    /// A filter without contexts.
+    pub const fn new(host: H) -> Self {
+        Self { host, roots: Cell::new(Vec::new()), streams: Cell::new(SlabMap::new()) }
+    }
+
+    /// A context begins: a root if it has no parent, else a stream of that root. One that is there
+    /// stays as it is: the host announces a root again for every listener that shares it.
+    pub fn on_context_create(&self, id: u32, parent: u32) {
+        if parent == 0 {
+            let root = || Rc::new(Root::new(self.host.clone(), id));
+            with(&self.roots, |roots| {
+                if !roots.iter().any(|(known, _)| *known == id) {
+                    roots.push((id, root()));
+                }
+            });
+        } else if let Some(root) = self.root(parent) {
+            with(&self.streams, |streams| {
+                streams.insert_new(id.into(), Stream { root, pending: Pending::NOTHING });
+            });
+        }
+    }
+
+    /// Takes the configuration of a root, `len` bytes; false when it is refused.
+    pub fn on_configure(&self, id: u32, len: usize) -> bool {
+        let Some(root) = self.root(id) else { return false };
+        match self.configured(&root, len) {
+            Ok((policy, follower)) => {
+                let before = root.follower();
+                let plugin = policy.config.plugin.clone();
+                root.put(policy);
+                let follower = follower.map(Rc::new);
+                let wants_at = follower.as_ref().and_then(|follower| follower.wants_at());
+                root.follower.set(follower);
+                self.end_following(before, &plugin);
+                let now = self.host.now().unwrap_or_default();
+                root.timer.set(Wants::Following, wants_at, now);
+                true
+            }
+            Err(problems) => {
+                for problem in &problems {
+                    self.host.log_error(&format!("tollgate: {problem}"));
+                }
+                false
+            }
+        }
+    }
+
+    /// What a configuration of `len` bytes puts in force, and who follows its server.
+    fn configured(&self, root: &Root<H>, len: usize) -> Result<Configured<H>, Vec<String>> {
+        let host = &self.host;
+        let scope = host.plugin_scope();
+        let read = if H::READS_DOCUMENTS { Config::compile } else { Config::read_compiled };
+        let config = read(&host.configuration(len), &scope)?;
+        let (config, follower) = Follower::begin(host, config, scope, &root.tally);
+        let policy = ActivePolicy::activate(host.clone(), config, Some(host), &root.tally);
+        Ok((policy.map_err(|why| vec![why.to_owned()])?, follower))
+    }
+
+    /// Asks the server of a root, or takes another policy of it.
+    fn follow(&self, root: &Root<H>) {
+        let Some(follower) = root.follower() else { return };
+        let Some(now) = self.host.now() else { return };
+        let policy = follower.tick(now);
+        if !root.follower().is_some_and(|current| Rc::ptr_eq(&current, &follower)) {
+            return; // configured anew in the middle of this
+        }
+        if let Some(policy) = policy {
+            root.put(policy);
+        }
+        // Compiling takes its time.
+        let now = self.host.now().unwrap_or(now);
+        root.timer.set(Wants::Following, follower.wants_at(), now);
+    }
+
+    /// Gives those their turn who are due.
+    pub fn on_tick(&self, id: u32) {
+        let Some(root) = self.root(id) else { return };
+        root.timer.has_fired();
+        // First of all: a call belongs to the current context, which is still the root.
+        self.follow(&root);
+        root.tally.flush();
+        let (Some(now), Some(policy)) = (self.host.now(), root.policy()) else { return };
+        policy.tick(now);
+        let mut turns = TURNS_PER_TICK;
+        while turns > 0 {
+            turns = turns.saturating_sub(1);
+            let due = root.waiting.with(|queue| {
+                let due = queue.pop(now)?;
+                let stream = match &due {
+                    Due::Decide(ticket) => queue.value_mut(*ticket).copied(),
+                    _ => None,
+                };
+                Some((due, stream))
+            });
+            match due.flatten() {
+                None => break,
+                Some((Due::Decide(ticket), stream)) => {
+                    let turn = |held: Held<H>| held.take_turn(now);
+                    if !stream.is_some_and(|stream| self.give_turn(stream, turn)) {
+                        root.waiting.with(|queue| queue.done(ticket, now, None));
+                    }
+                }
+                Some((Due::Go(stream), _)) => drop(self.give_turn(stream, Held::go_after_wait)),
+                Some((Due::Over(stream, wait), _)) => {
+                    self.give_turn(stream, |held| held.give_up(wait, now));
+                }
+                Some((Due::Unused, _)) => policy.count_wait(Wait::Unused),
+            }
+        }
+        policy.settle_waiting(&root.waiting, now);
+        if root.authority.is_used() {
+            while let Some((sent, answers)) = root.authority.overdue(now) {
+                self.hand_over(&root, sent, answers);
+            }
+            root.authority.wake();
+            self.give_turns(&root, &policy, turns, now);
+        }
+    }
+
+    /// Gives so many their turn who wait for the authority, and looks after what is in hand.
+    fn give_turns(&self, root: &Root<H>, policy: &ActivePolicy<H>, turns: usize, now: Timestamp) {
+        for _ in 0..turns {
+            let Some(stream) = root.authority.next(now) else { break };
+            self.give_turn(stream, |held| held.look_again(now));
+        }
+        root.authority.look_after(now);
+        root.authority.settle(now, policy);
+    }
+
+    /// Acts on a stream that waits; false when it does not.
+    fn give_turn(&self, id: u32, act: impl FnOnce(Held<H>) -> Pending<H>) -> bool {
+        let Some(pending) = self.take_pending(id) else { return false };
+        let (waits, pending) = match pending {
+            Pending::Waiting(held) => (true, act(*held)),
+            other => (false, other),
+        };
+        self.set_pending(id, pending);
+        waits
+    }
+
+    /// Decides a request.
+    pub fn on_request_headers(&self, id: u32) -> Flow {
+        let root = with(&self.streams, |streams| {
+            streams.get(&id.into()).map(|stream| Rc::clone(&stream.root))
+        });
+        let Some(root) = root else { return Flow::Continue };
+        let Some(policy) = root.policy() else { return Flow::Continue };
+        if self.host.is_memory_short() {
+            return self.give_up(&policy, &Reply::overloaded());
+        }
+        let policy = match policy.routes.choose(&self.host) {
+            Chosen::Usual => policy,
+            Chosen::Named(chosen) => chosen,
+            Chosen::Unknown => return self.give_up(&policy, &Reply::unknown_policy()),
+        };
+        let facts = policy.facts();
+        let plan = match policy.plan(&facts) {
+            Planned::Nothing => {
+                policy.observer.count_unlimited();
+                return Flow::Continue;
+            }
+            Planned::Unreadable => return self.give_up(&policy, &Reply::overloaded()),
+            Planned::Plan(plan) => plan,
+        };
+        let Root { waiting, authority, .. } = &*root;
+        let arrival = Arrival { host: &self.host, id, policy, waiting, authority, facts: &facts };
+        let pending = arrival.decide(plan);
+        let flow = if matches!(pending, Pending::Response(PendingResponse::Fields(..))) {
+            Flow::Continue
+        } else {
+            Flow::Stop
+        };
+        self.set_pending(id, pending);
+        flow
+    }
+
+    /// Refuses a request about which nothing can be known. Not `on_failure`: nobody knows whose it
+    /// would be.
+    fn give_up(&self, policy: &ActivePolicy<H>, reply: &Reply) -> Flow {
+        policy.observer.count_given_up();
+        self.host.reply(reply);
+        Flow::Stop
+    }
+
+    /// The response to a request, the origin's or ours.
+    pub fn on_response_headers(&self, id: u32) {
+        if let Some(pending) = self.take_pending(id) {
+            pending.put_on_response(&self.host);
+        }
+    }
+
+    /// A call of ours is answered: the one with this number, which the context `id` made. The body
+    /// has `len` bytes.
+    pub fn on_call_answered(&self, id: u32, call: u32, len: usize) {
+        let Some(root) = self.root(id) else { return };
+        let now = self.host.now().unwrap_or_default();
+        if let Some(follower) = root.follower()
+            && follower.answered(call, len, now)
+        {
+            return root.timer.set(Wants::Following, follower.wants_at(), now);
+        }
+        let Some((sent, answers)) = root.authority.answered(call, len) else { return };
+        let policy = Rc::clone(&sent.policy);
+        self.hand_over(&root, sent, answers);
+        self.give_turns(&root, &policy, TURNS_PER_TICK, now);
+    }
+
+    /// Hands the answers to a question to who waits for them, if somebody does.
+    fn hand_over(&self, root: &Root<H>, sent: Sent<H>, answers: Vec<KeyAnswer>) {
+        let Sent { policy, keys, stream } = sent;
+        let mut rest = Some((keys, answers));
+        if let Some(stream) = stream {
+            self.give_turn(stream, |held| {
+                let (keys, answers) = rest.take().unwrap_or_default();
+                held.answered(keys, answers)
+            });
+        }
+        if let Some((keys, answers)) = rest {
+            root.authority.hear(&policy, keys, &answers);
+        }
+    }
+
+    /// A context ends, with or without a response.
+    pub fn on_delete(&self, id: u32) {
+        if let Some(stream) = with(&self.streams, |streams| streams.remove(&id.into())) {
+            stream.pending.end();
+        }
+        if let Some(root) = with(&self.roots, |roots| take(roots, id))
+            && let Some(policy) = root.policy()
+        {
+            policy.end_waiting(&root.waiting);
+            policy.end();
+            root.authority.close();
+            root.tally.end();
+            self.end_following(root.follower(), &policy.config.plugin);
+        }
+    }
+
+    /// A root of the plugin of this label follows no server any more; others may.
+    fn end_following(&self, follower: Option<Rc<Follower<H>>>, plugin: &str) {
+        let Some(follower) = follower else { return };
+        let is_of = |root: &Root<H>| root.policy().is_some_and(|it| it.config.plugin == plugin);
+        if !self.all_roots().iter().any(|root| root.follower().is_some() && is_of(root)) {
+            follower.end();
+        }
+    }
+
+    /// Hands over to the host what was counted: for who reads its counters without a timer.
+    pub fn flush(&self) {
+        self.all_roots().iter().for_each(|root| root.tally.flush());
+    }
+
+    /// How many contexts there are.
+    pub fn contexts(&self) -> usize {
+        let roots = with(&self.roots, |roots| roots.len());
+        roots.saturating_add(with(&self.streams, |streams| streams.len()))
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.all_roots().iter().fold(0, |sum, root| {
+            sum.saturating_add(root.waiting.len()).saturating_add(root.authority.len())
+        })
+    }
+
+    fn all_roots(&self) -> Vec<Rc<Root<H>>> {
+        with(&self.roots, |roots| roots.iter().map(|(_, root)| Rc::clone(root)).collect())
+    }
+
+    fn root(&self, id: u32) -> Option<Rc<Root<H>>> {
+        with(&self.roots, |roots| {
+            let mut found = roots.iter().filter(|(known, _)| *known == id);
+            found.next().map(|(_, root)| Rc::clone(root))
+        })
+    }
+
+    fn take_pending(&self, id: u32) -> Option<Pending<H>> {
+        with(&self.streams, |streams| {
+            let stream = streams.get_mut(&id.into())?;
+            Some(core::mem::replace(&mut stream.pending, Pending::NOTHING))
+        })
+    }
+
+    /// Sets what is still to be done about a stream; at once, if it ended meanwhile.
+    fn set_pending(&self, id: u32, pending: Pending<H>) {
+        let rest = with(&self.streams, |streams| match streams.get_mut(&id.into()) {
+            Some(stream) => core::mem::replace(&mut stream.pending, pending),
+            None => pending,
+        });
+        rest.end();
+    }
+}
+
+impl<H: Proxy> Root<H> {
+    fn new(host: H, id: u32) -> Self {
+        let timer = Rc::new(Timer::new(host.clone()));
+        let tally = Rc::new(Tally::new(host.clone(), Rc::clone(&timer)));
+        let waiting = Rc::new(Waiting::new(host.clone(), Rc::clone(&timer)));
+        let authority = Rc::new(Authority::new(host, id, Rc::clone(&timer)));
+        let (policy, follower) = (Cell::new(None), Cell::new(None));
+        Self { policy, follower, timer, tally, waiting, authority }
+    }
+
+    /// From now on this policy decides requests that come; those under way have theirs.
+    fn put(&self, policy: ActivePolicy<H>) {
+        self.waiting.set_limits(policy.limits());
+        self.authority.set_limits(policy.limits());
+        if let Some(before) = self.policy.replace(Some(Rc::new(policy))) {
+            before.end();
+        }
+    }
+
+    fn follower(&self) -> Option<Rc<Follower<H>>> {
+        with(&self.follower, |follower| follower.as_ref().filter(|_| H::READS_DOCUMENTS).cloned())
+    }
+
+    fn policy(&self) -> Option<Rc<ActivePolicy<H>>> {
+        with(&self.policy, |policy| policy.as_ref().map(Rc::clone))
+    }
+}
+
+/// Takes the root of this number out.
+fn take<T>(roots: &mut Vec<(u32, T)>, id: u32) -> Option<T> {
+    let place = roots.iter().position(|(known, _)| *known == id)?;
+    Some(roots.remove(place).1)
+}
+
+/// Acts on what a cell holds. No host call belongs into `act`: whoever calls back finds the cell
+/// empty.
+fn with<T: Default, R>(cell: &Cell<T>, act: impl FnOnce(&mut T) -> R) -> R {
+    let mut value = cell.take();
+    let result = act(&mut value);
+    cell.set(value);
+    result
+}

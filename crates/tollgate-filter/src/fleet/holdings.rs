@@ -1,0 +1,74 @@
+//! What the workers of this process hold of a key of the fleet: read, changed and committed in the
+//! shared tables.
+//!
+//! Invariant: a change is committed over exactly the bytes that it was made on, and the clock was
+//! read in the same try, after them: nothing is spent of a lease that is over. Deliberately
+//! absent: what the change is.
+
+use core::num::NonZeroU64;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Failure, Holdings};
+use tollgate_table::{Bucket, Table};
+
+use crate::counts::commit_stats::CommitStats;
+use crate::counts::enforce::MAX_TRIES;
+use crate::counts::places;
+use crate::host::proxy::Proxy;
+use crate::host::shared_data::Written;
+
+/// Whose holdings. Two policies that are in force at the same time, of two listeners or one before
+/// and one after a change, may both have a first group, and the same key in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// What the authority is asked under.
+    pub policy: u64,
+    /// The group in that policy.
+    pub group: usize,
+    /// The key's fingerprint.
+    pub fingerprint: NonZeroU64,
+}
+
+/// What came of one try.
+pub enum Change<T> {
+    /// This, and the holdings are to be written.
+    Write(T),
+    /// This, and they stay as they are.
+    Keep(T),
+}
+
+/// Makes `act`'s change of what is held of the key with this fingerprint, again after every lost
+/// race.
+///
+/// # Errors
+/// The host does not answer or has no clock, a bucket was emptied, or every race was lost.
+pub fn change<H: Proxy, T>(
+    host: &H,
+    (table, fingerprint): (&Table, NonZeroU64),
+    stats: &mut CommitStats,
+    mut act: impl FnMut(&mut Holdings, Timestamp) -> Change<T>,
+) -> Result<T, Failure> {
+    let (mut value, mut out) = (Vec::new(), Vec::new());
+    for _ in 0..MAX_TRIES {
+        let place = places::find(host, table, fingerprint)?;
+        let now = host.now().ok_or(Failure::Unreachable)?;
+        let bucket = Bucket::parse(&place.bytes).map_err(|_| Failure::Corrupt)?;
+        let mut holdings = Holdings::decode(bucket.find(fingerprint).unwrap_or_default());
+        let done = match act(&mut holdings, now) {
+            Change::Keep(done) => return Ok(done),
+            Change::Write(done) => done,
+        };
+        holdings.encode(&mut value);
+        let lost =
+            bucket.with((fingerprint, &value), table.size().ways(), Holdings::claim, &mut out);
+        match host.set(&table.name(place.bucket), &out, place.cas) {
+            Written::Done => {
+                stats.evictions = stats.evictions.saturating_add(lost.is_some().into());
+                return Ok(done);
+            }
+            Written::Lost => stats.retries = stats.retries.saturating_add(1),
+            Written::Unreachable => return Err(Failure::Unreachable),
+        }
+    }
+    Err(Failure::Contended)
+}

@@ -1,0 +1,76 @@
+//! What this process's table is called in the fleet, and numbers for its leases.
+//!
+//! Invariant: the name is 128 random bits that the table was given when it began, agreed by all
+//! workers, so a process that is started anew has another one; and no number is used twice, by
+//! whichever worker. Deliberately absent: a node's own name, which it would have again.
+
+use std::cell::Cell;
+
+use tollgate_table::LAYOUT_VERSION;
+
+use crate::host::proxy::Proxy;
+use crate::host::shared_data::{INSERT, Stored, Written};
+
+/// Where it stands in the host's map: the name, then how many configurations have asked for it.
+const NAME: &[u8] = &[LAYOUT_VERSION, b'n', b'o', b'd', b'e'];
+
+/// Every failed try means that another worker was faster.
+const MAX_TRIES: u32 = 64;
+
+/// Numbers that one configuration of one worker has: more than it ever uses.
+const NUMBERS: u32 = 40;
+
+/// One configuration of one worker.
+pub struct NodeId {
+    table: u128,
+    next: Cell<u64>,
+}
+
+impl NodeId {
+    /// Agrees with the other workers; `None` when the host gives no shared data or no random bits.
+    pub fn agree<H: Proxy>(host: &H) -> Option<Self> {
+        for _ in 0..MAX_TRIES {
+            let (table, count, cas) = match host.get(NAME) {
+                Stored::Unreachable => return None,
+                Stored::Absent => (random(host)?, 0, INSERT),
+                Stored::Value(bytes, cas) => match read(&bytes) {
+                    Some((table, count)) => (table, count, cas),
+                    None => (random(host)?, 0, cas),
+                },
+            };
+            let mut bytes = table.to_le_bytes().to_vec();
+            bytes.extend(count.saturating_add(1).to_le_bytes());
+            match host.set(NAME, &bytes, cas) {
+                // Never 0, which is no number.
+                Written::Done => {
+                    let first = u64::from(count).wrapping_shl(NUMBERS).saturating_add(1);
+                    return Some(Self { table, next: Cell::new(first) });
+                }
+                Written::Lost => {}
+                Written::Unreachable => return None,
+            }
+        }
+        None
+    }
+
+    /// What the table is called.
+    pub const fn table(&self) -> u128 {
+        self.table
+    }
+
+    /// A number that was never used.
+    pub fn number(&self) -> u64 {
+        let number = self.next.get();
+        self.next.set(number.saturating_add(1));
+        number
+    }
+}
+
+fn random<H: Proxy>(host: &H) -> Option<u128> {
+    host.random_seed().map(u128::from_le_bytes)
+}
+
+fn read(bytes: &[u8]) -> Option<(u128, u32)> {
+    let (table, count) = bytes.split_first_chunk()?;
+    Some((u128::from_le_bytes(*table), u32::from_le_bytes(count.try_into().ok()?)))
+}

@@ -1,0 +1,321 @@
+//! Requests that wait for the authority of a fleet: in the line of a key that somebody else asks
+//! about, for a question that may go, or for the answer to one.
+//!
+//! Invariant: so many of one key, so many in all and so many bytes as the limits say; of a key the
+//! first that came goes first. Whatever happens to one request costs the logarithm of how many
+//! wait, so a crowd that leaves holds up no other client. Deliberately absent: the requests
+//! themselves, and any call.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tollgate_policy::waiting::{Limits, SlabMap};
+
+use crate::fleet::holdings::Place;
+
+/// Where a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// For what somebody else asks about this key.
+    Line(Place),
+    /// For a question that may go.
+    Unsent,
+    /// For the answer to this call.
+    Asked(u32),
+}
+
+/// All that wait at one root, by the numbers of their streams.
+#[derive(Default)]
+pub struct Pauses {
+    limits: Limits,
+    lines: SlabMap<Place, Line>,
+    /// Lines whose first may have something now; and some that ended.
+    ready: VecDeque<Place>,
+    unsent: Queue,
+    /// Where each stream is in the one queue that it is in.
+    numbers: BTreeMap<u64, u64>,
+    len: usize,
+    bytes: usize,
+}
+
+/// Who waits for what somebody else asks about a key.
+#[derive(Default)]
+struct Line {
+    queue: Queue,
+    /// True for a line whose first may have something now; then it is among those that are ready.
+    is_ready: bool,
+}
+
+/// Streams by numbers in the order of their turns. Of the same type as the numbers of the streams,
+/// so that the module has the code of one map.
+#[derive(Default)]
+struct Queue(BTreeMap<u64, u64>);
+
+/// Between those that join at the end and those that come back to the front.
+const MIDDLE: u64 = 1 << 63;
+
+impl Queue {
+    /// The number of the next that joins at the end.
+    fn after(&self) -> u64 {
+        self.0.last_key_value().map_or(MIDDLE, |(last, _)| last.saturating_add(1))
+    }
+
+    /// The number of one that comes back to the front.
+    fn before(&self) -> u64 {
+        self.0.first_key_value().map_or(MIDDLE, |(first, _)| first.saturating_sub(1))
+    }
+}
+
+impl Pauses {
+    /// As many may wait from now on.
+    pub const fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// How many wait.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when somebody waits for others than the authority.
+    pub fn wait(&self) -> bool {
+        !self.lines.is_empty() || !self.unsent.0.is_empty()
+    }
+
+    /// True when somebody may have his turn now.
+    pub fn has_more(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// A request of so many bytes begins to wait; false when too many do.
+    pub fn begin(&mut self, stage: Stage, stream: u32, bytes: usize) -> bool {
+        let ahead = match stage {
+            Stage::Line(place) => self.lines.get(&place).map_or(0, |line| line.queue.0.len()),
+            Stage::Unsent | Stage::Asked(_) => 0,
+        };
+        let sum = self.bytes.saturating_add(bytes);
+        let Limits { per_key, total, bytes } = self.limits;
+        if self.len >= total || ahead >= per_key || sum > bytes {
+            return false;
+        }
+        (self.len, self.bytes) = (self.len.saturating_add(1), sum);
+        self.put(stage, stream, Queue::after);
+        true
+    }
+
+    /// A request that was given its turn waits on, as the first.
+    pub fn go_on(&mut self, stage: Stage, stream: u32) {
+        self.put(stage, stream, Queue::before);
+        if let Stage::Line(place) = stage {
+            self.rest(place);
+        }
+    }
+
+    /// A request waits no longer.
+    pub fn end(&mut self, stage: Stage, stream: u32, bytes: usize) {
+        self.len = self.len.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        let Some(number) = self.numbers.remove(&stream.into()) else { return };
+        match stage {
+            Stage::Line(place) => {
+                if let Some(line) = self.lines.get_mut(&place) {
+                    line.queue.0.remove(&number);
+                    if line.queue.0.is_empty() {
+                        self.lines.remove(&place);
+                    }
+                }
+            }
+            Stage::Unsent => {
+                self.unsent.0.remove(&number);
+            }
+            Stage::Asked(_) => {}
+        }
+    }
+
+    /// The first of a line may have something now.
+    pub fn may_go_on(&mut self, place: Place) {
+        if let Some(line) = self.lines.get_mut(&place)
+            && !core::mem::replace(&mut line.is_ready, true)
+        {
+            self.ready.push_back(place);
+        }
+    }
+
+    /// The first of every line may. Lines that were to have their turn already stay ahead: else
+    /// only the first ones would have it, and who stands in the last ones would wait for ever.
+    pub fn wake(&mut self) {
+        let ready = &mut self.ready;
+        self.lines.for_each_mut(|place, line| {
+            if !core::mem::replace(&mut line.is_ready, true) {
+                ready.push_back(*place);
+            }
+        });
+    }
+
+    /// The next that may have its turn; it stands in no line any more.
+    pub fn next(&mut self, may_ask: bool) -> Option<u32> {
+        while let Some(place) = self.ready.front() {
+            if let Some(line) = self.lines.get_mut(place).filter(|line| line.is_ready) {
+                if let Some((_, stream)) = line.queue.0.pop_first() {
+                    return self.leave(stream);
+                }
+                self.lines.remove(place);
+            }
+            self.ready.pop_front();
+        }
+        let (_, stream) = if may_ask { self.unsent.0.pop_first() } else { None }?;
+        self.leave(stream)
+    }
+
+    fn put(&mut self, stage: Stage, stream: u32, number: fn(&Queue) -> u64) {
+        let queue = match stage {
+            Stage::Line(place) => {
+                self.lines.insert_new(place, Line::default());
+                self.lines.get_mut(&place).map(|line| &mut line.queue)
+            }
+            Stage::Unsent => Some(&mut self.unsent),
+            Stage::Asked(_) => None,
+        };
+        let Some(queue) = queue else { return };
+        let number = number(queue);
+        queue.0.insert(number, stream.into());
+        self.numbers.insert(stream.into(), number);
+    }
+
+    /// The first of this line has nothing now. It is mostly the one that had its turn last.
+    fn rest(&mut self, place: Place) {
+        if let Some(line) = self.lines.get_mut(&place).filter(|line| line.is_ready) {
+            line.is_ready = false;
+            if self.ready.front() == Some(&place) {
+                self.ready.pop_front();
+            } else {
+                self.ready.retain(|ready| *ready != place);
+            }
+        }
+    }
+
+    /// A stream is in no queue any more.
+    fn leave(&mut self, stream: u64) -> Option<u32> {
+        self.numbers.remove(&stream);
+        u32::try_from(stream).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::num::NonZeroU64;
+
+    use super::*;
+
+    // Guards: requests that are held for ever, past every deadline, because at each tick the same
+    // first lines are looked at.
+    #[test]
+    fn every_line_has_its_turn_however_few_have_it_at_a_tick() {
+        let lines = 100_u32;
+        let place = |i: u32| Place {
+            policy: 1,
+            group: 0,
+            fingerprint: NonZeroU64::MIN.saturating_add(i.into()),
+        };
+        let mut pauses = Pauses::default();
+        pauses.set_limits(Limits { per_key: 10, total: 1_000, bytes: 1 << 20 });
+        for i in 0..lines {
+            assert!(pauses.begin(Stage::Line(place(i)), i, 1));
+        }
+        let mut turns = vec![0; 100];
+        for _ in 0..20 {
+            pauses.wake();
+            for _ in 0..10 {
+                let stream = pauses.next(true).unwrap();
+                turns[usize::try_from(stream).unwrap()] += 1;
+                pauses.go_on(Stage::Line(place(stream)), stream);
+            }
+        }
+        assert_eq!(turns, [2; 100]);
+    }
+    fn place(i: u64) -> Place {
+        Place { policy: 1, group: 0, fingerprint: NonZeroU64::MIN.saturating_add(i) }
+    }
+
+    // Guards: a crowd that leaves and holds up every other client of the worker meanwhile. With a
+    // search through the line for each this takes 5,000,000,000 steps.
+    #[test]
+    fn a_crowd_leaves_one_by_one_in_any_order() {
+        const CROWD: u32 = 100_000;
+        let crowd = usize::try_from(CROWD).unwrap();
+        for stage in [Stage::Line(place(0)), Stage::Unsent] {
+            let mut pauses = Pauses::default();
+            pauses.set_limits(Limits { per_key: crowd, total: crowd, bytes: crowd });
+            for stream in 0..CROWD {
+                assert!(pauses.begin(stage, stream, 1));
+            }
+            // A factor without a common divisor: every stream once.
+            for i in 0..CROWD {
+                let stream = u32::try_from(u64::from(i) * 99_991 % u64::from(CROWD)).unwrap();
+                if stream != 7 {
+                    pauses.end(stage, stream, 1);
+                }
+            }
+            pauses.may_go_on(place(0));
+            assert_eq!((pauses.len(), pauses.next(true)), (1, Some(7)));
+            pauses.end(stage, 7, 1);
+            assert_eq!((pauses.len(), pauses.next(true), pauses.has_more()), (0, None, false));
+        }
+    }
+
+    // Compared with lists that are searched: the same turns, whatever happens.
+    #[test]
+    fn the_turns_are_those_of_lists() {
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        let mut pauses = Pauses::default();
+        pauses.set_limits(Limits { per_key: 20_000, total: 20_000, bytes: 1 << 20 });
+        // Who waits in each of three lines, and which of these are ready, in their order.
+        let mut lines = [const { Vec::<u32>::new() }; 3];
+        let mut ready = Vec::<usize>::new();
+        let mut turns = 0;
+        for stream in 0..20_000 {
+            let line = usize::try_from(random(3)).unwrap();
+            let at = |line: usize| Stage::Line(place(u64::try_from(line).unwrap()));
+            match random(4) {
+                0 | 1 => {
+                    assert!(pauses.begin(at(line), stream, 1));
+                    lines[line].push(stream);
+                }
+                2 if !lines[line].is_empty() => {
+                    let index = usize::try_from(random(u64::try_from(lines[line].len()).unwrap()));
+                    let gone = lines[line].remove(index.unwrap());
+                    pauses.end(at(line), gone, 1);
+                    if lines[line].is_empty() {
+                        ready.retain(|other| *other != line);
+                    }
+                }
+                _ => {
+                    pauses.may_go_on(place(u64::try_from(line).unwrap()));
+                    if !lines[line].is_empty() && !ready.contains(&line) {
+                        ready.push(line);
+                    }
+                    let Some(first) = ready.first().copied() else { continue };
+                    let next = lines[first].remove(0);
+                    assert_eq!(pauses.next(true), Some(next));
+                    turns += 1;
+                    if random(2) == 0 {
+                        pauses.go_on(at(first), next);
+                        lines[first].insert(0, next);
+                        ready.remove(0);
+                    } else {
+                        pauses.end(at(first), next, 1);
+                        if lines[first].is_empty() {
+                            ready.remove(0);
+                        }
+                    }
+                }
+            }
+        }
+        assert!(turns > 3_000, "{turns}");
+    }
+}

@@ -1,0 +1,134 @@
+//! The last good policy of a server, kept in the host's map: whoever begins later begins with it.
+//!
+//! Invariant: its version never goes back, whoever writes: of several workers that were told
+//! different versions all go on with the newest, and of two documents of one version with the one
+//! that came first. But what cannot be enforced here, of another build of this filter, holds nobody
+//! up. It is written before anybody decides by it, so an
+//! instance that is made anew (after a trap, or for another listener) never begins with an earlier
+//! one. Deliberately absent: a look by a request.
+//!
+//! In the map, little-endian: version `u64`, length of the tag `u16`, the tag, the text.
+
+use tollgate_policy::PolicyFrom;
+use tollgate_table::{LAYOUT_VERSION, Seed, digest};
+
+use crate::host::shared_data::{INSERT, SharedData, Stored, Written};
+
+/// Tries to write: every lost race means that another worker wrote one, mostly the same.
+const MAX_TRIES: u32 = 32;
+
+/// A policy as a server gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Its number, which grows with each change.
+    pub version: u64,
+    /// Its entity tag.
+    pub tag: Vec<u8>,
+    /// The document.
+    pub text: String,
+}
+
+/// What became of a policy that is to be kept.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It is kept, by this worker or another.
+    Kept,
+    /// A newer one is.
+    Newer(Given),
+    /// The host did not answer.
+    Unreachable,
+}
+
+/// A name in the host's map for what concerns one server and one plugin: of no other length is any
+/// name of a table.
+pub fn name(kind: [u8; 3], scope: &[u8], from: &PolicyFrom) -> [u8; 12] {
+    let parts = [scope, from.cluster.as_bytes(), from.authority.as_bytes(), from.path.as_bytes()];
+    let id = digest(&Seed::default(), &parts.join(&0));
+    let mut name = [LAYOUT_VERSION; 12];
+    for (byte, part) in name.iter_mut().skip(1).zip(kind.into_iter().chain(id)) {
+        *byte = part;
+    }
+    name
+}
+
+/// Where the policy is kept.
+pub struct Kept([u8; 12]);
+
+impl Kept {
+    /// That of one server, for one plugin.
+    pub fn new(scope: &[u8], from: &PolicyFrom) -> Self {
+        Self(name(*b"pol", scope, from))
+    }
+
+    /// What is kept.
+    pub fn get(&self, shared: &impl SharedData) -> Option<Given> {
+        match shared.get(&self.0) {
+            Stored::Value(bytes, _) => Given::read(&bytes),
+            Stored::Absent | Stored::Unreachable => None,
+        }
+    }
+
+    /// Keeps `given`, unless a newer one is, other than that of the tag `unfit`.
+    pub fn keep(&self, shared: &impl SharedData, given: &Given, unfit: &[u8]) -> Keep {
+        let Some(bytes) = given.bytes() else { return Keep::Unreachable };
+        for _ in 0..MAX_TRIES {
+            let cas = match shared.get(&self.0) {
+                Stored::Unreachable => return Keep::Unreachable,
+                Stored::Absent => INSERT,
+                Stored::Value(before, _) if before == bytes => return Keep::Kept,
+                Stored::Value(before, cas) => match Given::read(&before) {
+                    Some(kept) if given.is_behind(kept.version) && kept.tag != unfit => {
+                        return Keep::Newer(kept);
+                    }
+                    _ => cas,
+                },
+            };
+            match shared.set(&self.0, &bytes, cas) {
+                Written::Done => return Keep::Kept,
+                Written::Lost => {}
+                Written::Unreachable => return Keep::Unreachable,
+            }
+        }
+        Keep::Unreachable
+    }
+}
+
+impl Given {
+    /// True where this one, another document, is not to follow one of `version`. Those of 0 are of
+    /// files and have no order.
+    pub const fn is_behind(&self, version: u64) -> bool {
+        self.version < version || self.version == version && version > 0
+    }
+
+    fn bytes(&self) -> Option<Vec<u8>> {
+        let len = u16::try_from(self.tag.len()).ok()?.to_le_bytes();
+        let (version, text) = (self.version.to_le_bytes(), self.text.as_bytes());
+        Some([&version[..], &len, &self.tag, text].concat())
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (version, rest) = bytes.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let (tag, text) = rest.split_at_checked(u16::from_le_bytes(*len).into())?;
+        let text = core::str::from_utf8(text).ok()?.to_owned();
+        Some(Self { version: u64::from_le_bytes(*version), tag: tag.into(), text })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_and_no_cut_traps() {
+        let given = Given { version: 7, tag: b"\"7-ab\"".into(), text: "{}".into() };
+        let bytes = given.bytes().unwrap();
+        assert_eq!(bytes, b"\x07\0\0\0\0\0\0\0\x06\0\"7-ab\"{}");
+        assert_eq!(Given::read(&bytes), Some(given));
+        for len in 0..bytes.len() {
+            let read = Given::read(&bytes[..len]);
+            assert_eq!(read.is_some(), len >= 16, "{len}");
+        }
+        assert_eq!(Given::read(b"\x07\0\0\0\0\0\0\0\0\0\xff"), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! Who of this process compiles a policy: one worker at a time, so that not all stand still
+//! together.
+//!
+//! Invariant: a worker that ends while it has its turn holds the others up for [`LONGEST`] and no
+//! longer. Nothing but time depends on it: two that compile at once are only slower.
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_table::{LAYOUT_VERSION, Seed};
+
+use crate::host::proxy::Proxy;
+use crate::host::shared_data::{INSERT, Stored, Written};
+
+/// Many times what a policy of 1 MiB takes on a busy machine.
+pub const LONGEST: Span = Span::from_secs(10);
+
+const NAME: &[u8] = &[LAYOUT_VERSION, b't', b'u', b'r', b'n'];
+
+/// A turn that was taken: until when, and a number that nobody else has.
+pub struct Turn([u8; 24]);
+
+impl Turn {
+    /// Takes it; `None` while another worker has it. Without shared data everybody has his own.
+    pub fn take<H: Proxy>(host: &H, now: Timestamp) -> Option<Self> {
+        let cas = match host.get(NAME) {
+            Stored::Value(bytes, _) if is_taken(&bytes, now) => return None,
+            Stored::Value(_, cas) => cas,
+            Stored::Absent => INSERT,
+            Stored::Unreachable => return Some(Self::until(now, Seed::default())),
+        };
+        let own = Self::until(now, host.random_seed().unwrap_or_default());
+        match host.set(NAME, &own.0, cas) {
+            Written::Done | Written::Unreachable => Some(own),
+            Written::Lost => None,
+        }
+    }
+
+    /// Gives it back, unless it was over and another worker has it.
+    pub fn give_back<H: Proxy>(self, host: &H) {
+        if let Stored::Value(bytes, cas) = host.get(NAME)
+            && bytes == self.0
+        {
+            // Lost: it was taken over meanwhile. Unreachable: it is over by itself.
+            let _ = host.set(NAME, &[], cas);
+        }
+    }
+
+    fn until(now: Timestamp, number: Seed) -> Self {
+        let until = now.saturating_add(LONGEST).as_nanos().to_le_bytes();
+        let mut turn = [0; 24];
+        for (byte, part) in turn.iter_mut().zip(until.into_iter().chain(number)) {
+            *byte = part;
+        }
+        Self(turn)
+    }
+}
+
+/// True while somebody has it. A time further ahead than any turn is nobody's.
+fn is_taken(bytes: &[u8], now: Timestamp) -> bool {
+    let Some((until, _)) = bytes.split_first_chunk() else { return false };
+    let until = Timestamp::from_nanos(u64::from_le_bytes(*until));
+    until > now && until <= now.saturating_add(LONGEST)
+}

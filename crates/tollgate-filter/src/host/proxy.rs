@@ -1,0 +1,69 @@
+//! What the filter asks of its host: the calls of the proxy-wasm ABI, as a trait.
+//!
+//! Invariant: every failure of the host is a value. The shipped filter runs on `host`, which makes
+//! the calls; tests run the same filter on hosts that fail, answer nonsense and call back in the
+//! middle of a call. Deliberately absent: what is decided by what the host says.
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_table::Seed;
+
+use crate::host::calls::Calls;
+use crate::host::counters::Counters;
+use crate::host::reply::Reply;
+use crate::host::shared_data::SharedData;
+use crate::request::facts::RequestSource;
+
+/// The host of this filter, cheap to copy.
+pub trait Proxy: RequestSource + SharedData + Counters + Calls + Clone {
+    /// False in a module that takes compiled policies alone, and so follows no server: the compiler
+    /// then leaves out what reads documents.
+    const READS_DOCUMENTS: bool = true;
+    /// The clock that decides: the monotonic one and the offset of `clock`.
+    fn now(&self) -> Option<Timestamp> {
+        Some(self.monotonic()?.saturating_add(self.clock_offset()))
+    }
+    /// The monotonic clock, which no step of the wall clock moves.
+    fn monotonic(&self) -> Option<Timestamp>;
+    /// The wall clock, from 1970. It is read once in the life of a process.
+    fn wall_clock(&self) -> Option<Timestamp>;
+    /// The offset of this virtual machine; zero before one is set.
+    fn clock_offset(&self) -> Span;
+    /// Sets it.
+    fn set_clock_offset(&self, offset: Span);
+    /// Random bytes that no client can guess.
+    fn random_seed(&self) -> Option<Seed>;
+    /// The plugin's configuration; empty when there is none.
+    fn configuration(&self, len: usize) -> Vec<u8>;
+    /// What the operator named this plugin: its `name` and its `root_id`.
+    fn plugin_scope(&self) -> Vec<u8>;
+    /// One line in the host's log, at error level.
+    fn log_error(&self, text: &str);
+    /// One line in the host's log, at warning level.
+    fn log_warning(&self, text: &str);
+    /// One line in the host's log, at its usual level.
+    fn log_info(&self, text: &str);
+    /// Sets a value of the request of the current context that the host's access log can read.
+    fn set_filter_state(&self, name: &str, value: &str);
+    /// Sets a header of the request that goes on; what the client sent under that name is replaced.
+    fn set_request_header(&self, name: &str, value: &str);
+    /// Sets a header of the response; what stood under that name is replaced.
+    fn set_response_header(&self, name: &str, value: &str);
+    /// Appends a line to the response's headers; what the origin sent stays.
+    fn add_response_header(&self, name: &str, value: &str);
+    /// The status of the response.
+    fn response_status(&self) -> Option<u16>;
+    /// Bytes of the request's headers, which the host holds as long as the request waits.
+    fn request_bytes(&self) -> usize;
+    /// Makes the stream `id` the one that calls are about; false when its client has left.
+    fn enter(&self, id: u32) -> bool;
+    /// Answers the request of the current context; false when the host does not.
+    fn reply(&self, reply: &Reply) -> bool;
+    /// Lets the paused request of the stream `id` go on; nothing happens when its client has left.
+    fn resume(&self, id: u32);
+    /// Calls the root context of the current context every `ms` milliseconds; 0 stops it.
+    fn set_tick_ms(&self, ms: u32);
+    /// By how many bytes this machine's memory has grown since this was asked last.
+    fn memory_growth(&self) -> i64;
+    /// True when so much memory is taken that a request must not take more.
+    fn is_memory_short(&self) -> bool;
+}

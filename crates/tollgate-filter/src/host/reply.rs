@@ -1,0 +1,78 @@
+//! A refusal as the host sends it: for HTTP a status with fields and a body, for gRPC a bare 200.
+//!
+//! Invariant: nothing but what the policy's outcome says goes out; names of quotas, never keys.
+//! Deliberately absent: host calls, and the fields of a gRPC answer, which go onto it when it
+//! comes.
+
+use std::borrow::Cow;
+
+use tollgate_policy::{Answer, Outcome};
+
+use crate::watch::labels::Labels;
+use crate::wire::header_map::HeaderMapWriter;
+
+/// What answers the request instead of the origin.
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The gRPC status; -1, which is none, for HTTP.
+    pub grpc_status: i32,
+    /// For the access log: `%RESPONSE_CODE_DETAILS%`.
+    pub details: Cow<'static, str>,
+    /// In the host's serialisation of a map.
+    pub headers: Vec<u8>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// The answer to a request about which nothing can be decided, because there is no memory for
+    /// it.
+    #[must_use]
+    pub fn overloaded() -> Self {
+        let mut headers = HeaderMapWriter::default();
+        headers.push("retry-after", b"1");
+        Self { headers: headers.finish(), ..Self::bare(503, "tollgate_overloaded") }
+    }
+
+    /// The answer to a request whose route names a policy that is not there: a mistake of the
+    /// operator, which no later try mends.
+    #[must_use]
+    pub fn unknown_policy() -> Self {
+        Self::bare(500, "tollgate_unknown_policy")
+    }
+
+    fn bare(status: u16, details: &'static str) -> Self {
+        let (headers, body) = (HeaderMapWriter::default().finish(), Vec::new());
+        Self { status, grpc_status: -1, details: details.into(), headers, body }
+    }
+
+    /// The answer to a request that `outcome` refuses, or to one of `grpc`'s content type.
+    pub fn new(outcome: &Outcome<'_>, labels: &Labels, grpc: Option<&'static str>) -> Self {
+        let mut headers = HeaderMapWriter::default();
+        let status = match outcome.final_answer() {
+            Answer::Refuse { status } => status,
+            answer @ (Answer::Pass | Answer::Delay(_) | Answer::Retry(_)) => {
+                debug_assert!(false, "nobody answers what is no refusal: {answer:?}");
+                503
+            }
+        };
+        if grpc.is_none() {
+            outcome.headers(&mut |name, value| headers.push(name, value.as_bytes()));
+        }
+        Self {
+            status: if grpc.is_some() { 200 } else { status },
+            grpc_status: grpc.map_or(-1, |_| outcome.grpc().code.into()),
+            details: details(outcome, labels),
+            headers: headers.finish(),
+            body: if grpc.is_some() { Vec::new() } else { outcome.body().into_bytes() },
+        }
+    }
+}
+
+/// `tollgate_denied{login}`: the rule that refuses, as the metrics call it.
+fn details(outcome: &Outcome<'_>, labels: &Labels) -> Cow<'static, str> {
+    let word = if outcome.is_failure() { "tollgate_failure{" } else { "tollgate_denied{" };
+    let rule = outcome.refused_by().map_or("", |rule| labels.rule(rule));
+    [word, rule, "}"].concat().into()
+}

@@ -1,0 +1,97 @@
+//! The host's one timer of a root, for several who want to be called at times of their own.
+//!
+//! Invariant: it is set for the earliest of what is wanted, never earlier and never stopped while
+//! something is. Deliberately absent: what is done when it fires; everybody looks for himself.
+
+use std::cell::Cell;
+
+use tollgate_core::Timestamp;
+
+use crate::host::proxy::Proxy;
+
+/// Who wants to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// Requests that wait.
+    Waiting,
+    /// Questions to the authority of a fleet.
+    Asking,
+    /// The policy, which may have changed where it comes from.
+    Following,
+    /// What was counted, and is to be handed over.
+    Counting,
+    /// What the log is to be told.
+    Telling,
+}
+
+impl Wants {
+    const ALL: [Self; 5] =
+        [Self::Waiting, Self::Asking, Self::Following, Self::Counting, Self::Telling];
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Waiting => 0,
+            Self::Asking => 1,
+            Self::Following => 2,
+            Self::Counting => 3,
+            Self::Telling => 4,
+        }
+    }
+}
+
+/// The timer of one root.
+pub struct Timer<H> {
+    host: H,
+    wanted: [Cell<Option<Timestamp>>; Wants::ALL.len()],
+    /// What the host's timer is set for.
+    set_for: Cell<Option<Timestamp>>,
+}
+
+impl<H: Proxy> Timer<H> {
+    /// Nobody wants anything.
+    pub fn new(host: H) -> Self {
+        Self { host, wanted: Default::default(), set_for: Cell::default() }
+    }
+
+    /// The host's timer fires, and goes on with its period until it is set again.
+    pub fn has_fired(&self) {
+        self.set_for.set(Some(Timestamp::ZERO));
+    }
+
+    /// When `who` wants to be called.
+    pub fn wanted(&self, who: Wants) -> Option<Timestamp> {
+        self.wanted.get(who.index()).and_then(Cell::get)
+    }
+
+    /// From now on `who` wants to be called at `at`, or not at all.
+    pub fn set(&self, who: Wants, at: Option<Timestamp>, now: Timestamp) {
+        if let Some(wanted) = self.wanted.get(who.index()) {
+            wanted.set(at);
+        }
+        let next_at = self.wanted.iter().filter_map(Cell::get).min();
+        if self.set_for.replace(next_at) != next_at {
+            self.host.set_tick_ms(next_at.map_or(0, |at| tick_ms(at, now)));
+        }
+    }
+}
+
+/// In how many milliseconds the host's timer is to fire for `at`, rounded up and at least 1: 0
+/// would stop it.
+fn tick_ms(at: Timestamp, now: Timestamp) -> u32 {
+    u32::try_from(at.since(now).as_millis_ceil()).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timer_never_fires_early_and_never_stops_by_itself() {
+        let at = Timestamp::from_nanos;
+        assert_eq!(tick_ms(at(1_000_001), at(0)), 2);
+        assert_eq!(tick_ms(at(1_000_000), at(0)), 1);
+        assert_eq!(tick_ms(at(5), at(5)), 1);
+        assert_eq!(tick_ms(at(5), at(9)), 1);
+        assert_eq!(tick_ms(at(u64::MAX), at(0)), u32::MAX);
+    }
+}

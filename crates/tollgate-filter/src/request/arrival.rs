@@ -1,0 +1,136 @@
+//! A request that has just come: it goes on, is refused, or waits.
+//!
+//! Invariant: whoever has to wait stands behind those who came before, without a decision of its
+//! own. Deliberately absent: what becomes of it while it waits; that is `retry`'s.
+
+use std::rc::Rc;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::waiting::{Full, Turn};
+use tollgate_policy::{Answer, Plan};
+
+use crate::active_policy::{ActivePolicy, grpc_type};
+use crate::fleet::authority::{Authority, Gate};
+use crate::fleet::spending::Leasing;
+use crate::host::proxy::Proxy;
+use crate::request::facts::RequestFacts;
+use crate::request::pending_response::PendingResponse;
+use crate::request::retry::{Held, Pending};
+use crate::request::waiting::Waiting;
+
+/// A request of the current context.
+pub struct Arrival<'a, H> {
+    pub host: &'a H,
+    pub id: u32,
+    pub policy: Rc<ActivePolicy<H>>,
+    pub waiting: &'a Rc<Waiting<H>>,
+    pub authority: &'a Rc<Authority<H>>,
+    pub facts: &'a RequestFacts<H>,
+}
+
+impl<H: Proxy> Arrival<'_, H> {
+    /// Decides it.
+    pub fn decide(self, mut plan: Box<Plan>) -> Pending<H> {
+        let clock = self.host.now();
+        let now = clock.unwrap_or_default();
+        if clock.is_some() && self.waiting.with(|queue| queue.next_at().is_some()) == Some(true) {
+            if let Some(turn) = self.line_ahead(&plan) {
+                return self.follow(plan, turn, now);
+            }
+            if let Some((place, at)) = self.spare(&plan, now)
+                && self.policy.give_place(&mut plan, now, at)
+            {
+                return self.held(plan, now).wait_for_spare(place, now);
+            }
+        }
+        self.policy.decide_at(&mut plan, clock);
+        if self.policy.has_fleet()
+            && let Answer::Pass | Answer::Delay(_) = self.policy.outcome(&plan).answer()
+        {
+            return self.lease(plan, now);
+        }
+        match self.policy.outcome(&plan).answer() {
+            Answer::Pass => {
+                self.let_through(&plan);
+                Pending::Response(PendingResponse::Fields(self.policy, plan))
+            }
+            Answer::Delay(wait) => {
+                let held = self.held(plan, now);
+                held.wait_for(now.saturating_add(wait), now)
+            }
+            Answer::Retry(wait) => match self.policy.outcome(&plan).turn() {
+                Some(turn) => self.held(plan, now).stand(turn, now),
+                None => self.held(plan, now).reject_waiting(Full::Late(wait), now),
+            },
+            Answer::Refuse { .. } => self.refuse(plan),
+        }
+    }
+
+    /// Takes what the rules of a fleet cost, which those of this node admit.
+    fn lease(self, mut plan: Box<Plan>, now: Timestamp) -> Pending<H> {
+        let gate = self.authority.gate(now);
+        let (leasing, purse) = self.policy.spend(&mut plan, gate == Gate::Open);
+        if matches!(leasing, Leasing::Paid)
+            && purse.ahead.is_empty()
+            && self.policy.outcome(&plan).answer() == Answer::Pass
+        {
+            self.let_through(&plan);
+            return Pending::Response(PendingResponse::Fields(self.policy, plan));
+        }
+        self.held(plan, now).begin(gate, (leasing, purse), now)
+    }
+
+    /// The first line of others that it has to stand in.
+    fn line_ahead(&self, plan: &Plan) -> Option<Turn> {
+        self.policy.turns(plan).find(|turn| {
+            let line = self.policy.line(plan, turn);
+            self.waiting.with(|queue| queue.has_line(&line)) == Some(true)
+        })
+    }
+
+    /// Stands behind others, unless a rule refuses it.
+    fn follow(self, mut plan: Box<Plan>, turn: Turn, now: Timestamp) -> Pending<H> {
+        self.policy.look(&mut plan, now);
+        match self.policy.outcome(&plan).answer() {
+            Answer::Refuse { .. } => self.refuse(plan),
+            _ => self.held(plan, now).stand(turn, now),
+        }
+    }
+
+    /// A time of a `leaky-queue` that a client has left, if it may have that.
+    fn spare(&self, plan: &Plan, now: Timestamp) -> Option<(Turn, Timestamp)> {
+        let place = self.policy.spare_line(plan)?;
+        let line = (self.policy.line(plan, &place), place.cost);
+        let at = self.waiting.with(|queue| queue.spare(&line)).flatten()?;
+        (at > now && at.since(now) <= place.max).then_some((place, at))
+    }
+
+    fn let_through(&self, plan: &Plan) {
+        self.policy.count(plan, Span::ZERO);
+        self.policy.mark(plan);
+    }
+
+    fn refuse(self, plan: Box<Plan>) -> Pending<H> {
+        self.policy.count(&plan, Span::ZERO);
+        let grpc = grpc_type(self.facts);
+        Pending::Response(PendingResponse::refusal(self.host, self.policy, plan, grpc))
+    }
+
+    fn held(self, plan: Box<Plan>, now: Timestamp) -> Held<H> {
+        Held {
+            host: self.host.clone(),
+            id: self.id,
+            policy: self.policy,
+            waiting: Rc::clone(self.waiting),
+            plan,
+            since: now,
+            header_bytes: self.host.request_bytes(),
+            grpc: grpc_type(self.facts),
+            seat: None,
+            authority: Rc::clone(self.authority),
+            lease: None,
+            paid: Vec::new(),
+            is_stopped: false,
+        }
+    }
+}

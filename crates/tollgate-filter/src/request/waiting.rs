@@ -1,0 +1,94 @@
+//! The requests of one root that wait, with the host's timer and gauges beside them.
+//!
+//! Invariant: the timer is set for the next time that the queue names, the gauges say what the
+//! queue holds, and nothing is borrowed across a host call. Deliberately absent: whose turn is
+//! when; that is `tollgate_policy::waiting`'s.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::waiting::{Limits, Queue};
+
+use crate::host::proxy::Proxy;
+use crate::host::timer::{Timer, Wants};
+use crate::watch::metrics::Metrics;
+
+/// Whose line it is: the rule or tier with its quotas, and the fingerprint of its key.
+pub type Line = (u32, u64);
+
+/// Who waits, by the numbers of their streams.
+pub type Streams = Queue<Line, u32>;
+
+/// What waits at one root.
+pub struct Waiting<H> {
+    host: H,
+    timer: Rc<Timer<H>>,
+    queue: Cell<Option<Streams>>,
+    /// What the gauges say.
+    reported: Cell<[i64; 2]>,
+    /// The root has ended: there is no timer, and nobody is told.
+    has_ended: Cell<bool>,
+}
+
+impl<H: Proxy> Waiting<H> {
+    /// Nobody waits.
+    pub fn new(host: H, timer: Rc<Timer<H>>) -> Self {
+        let queue = Some(Queue::new(Limits::default()));
+        Self {
+            host,
+            timer,
+            queue: Cell::new(queue),
+            reported: Cell::default(),
+            has_ended: Cell::default(),
+        }
+    }
+
+    /// As many may wait; unless some do, for whom it stays as it was.
+    pub fn set_limits(&self, limits: Limits) {
+        self.with(|queue| {
+            if queue.is_empty() && queue.next_at().is_none() {
+                *queue = Queue::new(limits);
+            }
+        });
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.with(|queue| queue.len()).unwrap_or_default()
+    }
+
+    /// Acts on the queue. No host call belongs into `act`: whoever calls back finds no queue.
+    pub fn with<R>(&self, act: impl FnOnce(&mut Streams) -> R) -> Option<R> {
+        let mut queue = self.queue.take();
+        let result = queue.as_mut().map(act);
+        self.queue.set(queue);
+        result
+    }
+
+    /// Sets timer and gauges after the queue has changed.
+    pub fn settle(&self, now: Timestamp, metrics: &Metrics) {
+        if self.has_ended.get() {
+            return;
+        }
+        let state = self.with(|queue| (queue.next_at(), [queue.len(), queue.bytes()]));
+        let Some((next_at, held)) = state else { return };
+        self.timer.set(Wants::Waiting, next_at, now);
+        self.report(held.map(|number| i64::try_from(number).unwrap_or(i64::MAX)), metrics);
+    }
+
+    /// The root ends. The gauges are those of all roots together, so its part leaves with it;
+    /// streams that outlive it are waited for by nobody.
+    pub fn end(&self, metrics: &Metrics) {
+        self.has_ended.set(true);
+        self.report([0, 0], metrics);
+    }
+
+    fn report(&self, held: [i64; 2], metrics: &Metrics) {
+        let [waiters, bytes] = self.reported.replace(held);
+        let [more, more_bytes] = held;
+        let by = [more.saturating_sub(waiters), more_bytes.saturating_sub(bytes)];
+        metrics.change_waiting(by, &self.host);
+        metrics.grow_memory(self.host.memory_growth(), &self.host);
+    }
+}

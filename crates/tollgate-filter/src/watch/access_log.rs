@@ -1,0 +1,83 @@
+//! What the host's access log is told of a request to which something happened: a rule refused,
+//! delayed or marked it, would have refused it, or could not decide.
+//!
+//! As filter state, `%FILTER_STATE(wasm.tollgate:PLAIN)%`: for each such rule its words with blanks
+//! between them, and a comma before the next rule's:
+//! `rule=login quota=minute result=denied remaining=0 pk=q1GkUGuSzIA= version=3`. Invariant: names
+//! as the metrics have them, and the keyed hash of a key, never anything that a client sent; at
+//! most [`MOST_RULES`] rules. A request that all rules allow costs nothing here.
+
+use tollgate_core::{Span, Verdict};
+use tollgate_policy::{Outcome, RuleDecision, RuleResult, pk_text};
+
+use crate::watch::labels::Labels;
+
+/// The name of the filter state, behind the host's own `wasm.`.
+pub const FILTER_STATE: &str = "tollgate";
+
+/// What is said of a request that was refused before any rule was asked.
+pub const GIVEN_UP: &str = "result=failed";
+
+/// So many rules have their words.
+const MOST_RULES: usize = 8;
+
+/// What is said of a request that has waited so long; nothing when all rules allow it.
+pub fn told(outcome: &Outcome<'_>, waited: Span, labels: &Labels, version: u64) -> String {
+    let mut text = String::with_capacity(128);
+    let said = outcome.decisions_after(waited);
+    let said = said.filter(|decision| decision.result != RuleResult::Allowed);
+    for decision in said.take(MOST_RULES) {
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        tell(&decision, waited, labels, &mut text);
+        if let Some(pk) = decision.partition.and_then(|index| outcome.partition_pk(index)) {
+            push(&mut text, " pk=", &pk_text(pk));
+        }
+        push_number(&mut text, " version=", version);
+    }
+    text
+}
+
+fn tell(decision: &RuleDecision<'_>, waited: Span, labels: &Labels, text: &mut String) {
+    push(text, "rule=", labels.rule(decision.rule));
+    let set = labels.set(decision.quota_set);
+    if let Some(tier) = set.and_then(|set| set.tier.as_deref()) {
+        push(text, " tier=", tier);
+    }
+    let quota = decision.said_by();
+    if let Some(label) = quota.and_then(|quota| set?.quotas.get(quota)) {
+        push(text, " quota=", label);
+    }
+    push(text, " result=", decision.result.label());
+    // What is left where it is nearest to its end, when no quota is named.
+    let remaining = |quota: usize| decision.quotas.get(quota).map(|quota| quota.remaining);
+    let least = || decision.quotas.iter().map(|quota| quota.remaining).min();
+    if let Some(remaining) = quota.map_or_else(least, remaining) {
+        push_number(text, " remaining=", remaining);
+    }
+    if decision.result == RuleResult::Delayed {
+        let verdict = quota.and_then(|quota| decision.quotas.get(quota)).map(|it| it.verdict);
+        let wait = if let Some(Verdict::Delay(wait)) = verdict { wait } else { Span::ZERO };
+        push_number(text, " wait_ms=", waited.saturating_add(wait).as_millis_ceil());
+    }
+}
+
+fn push(text: &mut String, name: &str, value: &str) {
+    text.push_str(name);
+    text.push_str(value);
+}
+
+fn push_number(text: &mut String, name: &str, number: u64) {
+    text.push_str(name);
+    push_digits(text, number);
+}
+
+/// `number` in decimal; `core::fmt` takes ten times as long.
+fn push_digits(text: &mut String, number: u64) {
+    if let Some(rest) = number.checked_div(10).filter(|rest| *rest > 0) {
+        push_digits(text, rest);
+    }
+    let last = u32::try_from(number % 10).ok().and_then(|digit| char::from_digit(digit, 10));
+    text.extend(last);
+}

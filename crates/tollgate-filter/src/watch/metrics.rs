@@ -1,0 +1,484 @@
+//! What is counted, and under which names.
+//!
+//! Invariant: every counter is defined once, when the policy is configured; a request only adds, to
+//! what `tally` hands over. Names, whose parts `stats_tags` of the bootstrap turn into labels:
+//! `tollgate.decisions.plugin=<plugin>.rule=<rule>.quota=<quota>.tier=<tier>.result=<result>`,
+//! where the quota is the one that refuses or delays, and the tier is not there where it is the
+//! rule's own quotas; `tollgate.near_limit` by the same but the result;
+//! `tollgate.table_keys.plugin=<plugin>` and `tollgate.table_room`, gauges: keys that the tables
+//! hold, idle ones among them, and how many they may. Of all plugins together:
+//! `tollgate.requests.answer=<answer>`; `tollgate.failed_requests.on_failure=<allow or deny>`,
+//! which `on_failure` decided, and under `deny` those that were refused before any rule was asked
+//! (no memory, an unknown policy); `tollgate.remembered_denials`, refused without a look into the
+//! tables; `tollgate.cas_retries`, commits that lost a race and were decided again;
+//! `tollgate.evictions`, live keys that left a full bucket to another, and
+//! `tollgate.evictions_half_used`, those of them that had used half of a quota or more (while it
+//! stands still, a full table forgave nobody who was limited); `tollgate.failures`, states that
+//! could not be read or written. Of requests that wait: the histogram `tollgate.wait_ms` of those
+//! that passed then; the gauges `tollgate.waiting` and `tollgate.waiting_bytes`;
+//! `tollgate.waiting_full`, refused because too many wait; `tollgate.waiting_left`, whose clients
+//! left; and `tollgate.places_unused`. The gauge `tollgate.memory_bytes` is what the workers'
+//! virtual machines have of memory, as of the last change of the others.
+//!
+//! Of a plugin that follows a server: the gauge `tollgate.policy_version.plugin=<plugin>`, the
+//! number of the policy in force, 0 for that of the configuration and where none follows; and of
+//! all together `tollgate.policy_fetch_failures`, times that the server's could not be had, and
+//! `tollgate.policy_refused`, policies that were had and not taken, by each worker.
+//!
+//! The host frees no name, so there are at most so many (`metric_names`): a rule that comes then is
+//! counted as `plugin=(other).rule=(other)`, which is no label of a rule.
+//!
+//! Of policies that count for a fleet: `tollgate.fleet_asked`, questions to the authority;
+//! `tollgate.fleet_granted`, leases; `tollgate.fleet_refused`, requests that it refused;
+//! `tollgate.fleet_failed`, questions without an answer that can be used;
+//! `tollgate.fleet_overloaded`, requests that could not be asked about because too much is under
+//! way; and the gauge `tollgate.fleet_paused`, requests that wait for an answer.
+
+use tollgate_core::Span;
+use tollgate_policy::{Answer, Outcome, Policy, RuleDecision, RuleResult};
+use tollgate_table::Table;
+
+use crate::counts::commit_stats::CommitStats;
+use crate::host::counters::Counters;
+use crate::host::proxy::Proxy;
+use crate::host::shared_data::SharedData;
+use crate::watch::labels::Labels;
+use crate::watch::metric_names::claim;
+use crate::watch::rule_metrics::{Define, RuleMetrics};
+use crate::watch::tally::{Counter, Tally};
+
+/// What becomes of questions to the authority of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asked {
+    /// One was sent.
+    Sent,
+    /// A lease was granted.
+    Granted,
+    /// The authority refused a request.
+    Refused,
+    /// One had no answer, or none that can be used.
+    Failed,
+    /// A request could not be asked about, because too much is under way.
+    Overloaded,
+}
+
+impl Asked {
+    const NAMES: [&'static str; 5] = [
+        "tollgate.fleet_asked",
+        "tollgate.fleet_granted",
+        "tollgate.fleet_refused",
+        "tollgate.fleet_failed",
+        "tollgate.fleet_overloaded",
+    ];
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Sent => 0,
+            Self::Granted => 1,
+            Self::Refused => 2,
+            Self::Failed => 3,
+            Self::Overloaded => 4,
+        }
+    }
+}
+
+/// What a request was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answered {
+    Passed,
+    Delayed,
+    Refused,
+    /// No rule applied.
+    Unlimited,
+}
+
+impl Answered {
+    const ALL: [(Self, &'static str); 4] = [
+        (Self::Passed, "passed"),
+        (Self::Delayed, "delayed"),
+        (Self::Refused, "refused"),
+        (Self::Unlimited, "unlimited"),
+    ];
+}
+
+/// The metrics of one policy.
+#[derive(Default)]
+pub struct Metrics {
+    rules: RuleMetrics,
+    requests: [Option<Counter>; Answered::ALL.len()],
+    /// Let through, and refused.
+    failed_requests: [Option<Counter>; 2],
+    remembered_denials: Option<Counter>,
+    retries: Option<Counter>,
+    evictions: Option<Counter>,
+    evictions_half_used: Option<Counter>,
+    failures: Option<Counter>,
+    left: Option<Counter>,
+    unused: Option<Counter>,
+    full: Option<Counter>,
+    /// Of policies that count for a fleet.
+    asked: [Option<Counter>; Asked::NAMES.len()],
+    gauges: Gauges,
+}
+
+/// What goes down again, and waits.
+#[derive(Default)]
+struct Gauges {
+    waiting: [Option<u32>; 2],
+    memory: Option<u32>,
+    keys: Option<u32>,
+    room: Option<u32>,
+    paused: Option<u32>,
+    waits: Option<u32>,
+}
+
+/// What happens to requests that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// One was refused because too many wait.
+    Full,
+    /// The client of one left.
+    Left,
+    /// A time of a `leaky-queue` passed that a client had left and nobody else could use.
+    Unused,
+}
+
+impl Metrics {
+    /// Defines all metrics. `plugin` is the plugin's label.
+    pub fn define(
+        policy: &Policy,
+        labels: &Labels,
+        plugin: &str,
+        host: &(impl Counters + SharedData),
+        define: Define<'_>,
+    ) -> Self {
+        let rules = RuleMetrics::define(policy, labels, plugin, host, define);
+        let has_fleet = policy.has_fleet();
+        Self {
+            rules,
+            requests: Answered::ALL
+                .map(|(_, word)| define(&format!("tollgate.requests.answer={word}"))),
+            failed_requests: ["allow", "deny"]
+                .map(|word| define(&format!("tollgate.failed_requests.on_failure={word}"))),
+            remembered_denials: define("tollgate.remembered_denials"),
+            retries: define("tollgate.cas_retries"),
+            evictions: define("tollgate.evictions"),
+            evictions_half_used: define("tollgate.evictions_half_used"),
+            failures: define("tollgate.failures"),
+            left: define("tollgate.waiting_left"),
+            unused: define("tollgate.places_unused"),
+            full: define("tollgate.waiting_full"),
+            asked: Asked::NAMES.map(|name| has_fleet.then(|| define(name))?),
+            gauges: Gauges::define(plugin, host, has_fleet),
+        }
+    }
+
+    /// Counts the last decisions on one request, which has waited this long in all.
+    /// True when a rule said something else than that it allows the request.
+    pub fn count<H: Proxy>(
+        &self,
+        outcome: &Outcome<'_>,
+        waited: Span,
+        has_failed: bool,
+        tally: &Tally<H>,
+    ) -> bool {
+        let answer = outcome.final_answer();
+        let answered = match answer {
+            Answer::Refuse { .. } | Answer::Retry(_) => Answered::Refused,
+            Answer::Delay(_) => Answered::Delayed,
+            Answer::Pass if waited > Span::ZERO => Answered::Delayed,
+            Answer::Pass => Answered::Passed,
+        };
+        self.answered(answered, tally);
+        // What fails at a shadow alone, `on_failure` decides nothing about.
+        let is_binding = |it: RuleDecision<'_>| it.is_binding && it.result == RuleResult::Failed;
+        if has_failed && outcome.decisions().any(is_binding) {
+            let [allowed, denied] = self.failed_requests;
+            match answer {
+                Answer::Pass | Answer::Delay(_) => tally.add(allowed, 1),
+                _ if outcome.is_failure() => tally.add(denied, 1),
+                Answer::Refuse { .. } | Answer::Retry(_) => {}
+            }
+        }
+        self.rules.count(outcome, waited, tally)
+    }
+
+    /// How many keys there is room for in `tables`; they hold none yet if they are `new`.
+    pub fn set_room(&self, tables: &[Table], is_new: bool, counters: &impl Counters) {
+        if let (Some(keys), true) = (self.gauges.keys, is_new) {
+            counters.record(keys, 0);
+        }
+        let of = |table: &Table| {
+            let buckets = 1_u64.checked_shl(table.extent().level.into()).unwrap_or(u64::MAX);
+            buckets.saturating_mul(u64::try_from(table.size().ways()).unwrap_or(u64::MAX))
+        };
+        if let Some(room) = self.gauges.room {
+            counters.record(room, tables.iter().fold(0, |sum, it| sum.saturating_add(of(it))));
+        }
+    }
+
+    /// Counts a request that no rule applied to.
+    pub fn count_unlimited<H: Proxy>(&self, tally: &Tally<H>) {
+        self.answered(Answered::Unlimited, tally);
+    }
+
+    /// Counts a request that is refused because nothing can be known about it.
+    pub fn count_given_up<H: Proxy>(&self, tally: &Tally<H>) {
+        self.answered(Answered::Refused, tally);
+        let [_, denied] = self.failed_requests;
+        tally.add(denied, 1);
+    }
+
+    fn answered<H: Proxy>(&self, answered: Answered, tally: &Tally<H>) {
+        let place = Answered::ALL.iter().position(|(known, _)| *known == answered);
+        tally.add(place.and_then(|place| *self.requests.get(place)?), 1);
+    }
+
+    /// Takes in how long a request waited that goes on.
+    pub fn wait(&self, waited: Span, counters: &impl Counters) {
+        if let Some(waits) = self.gauges.waits {
+            counters.record(waits, waited.as_millis_ceil());
+        }
+    }
+
+    /// Counts what happened to a request that waits, or would.
+    pub fn count_wait<H: Proxy>(&self, wait: Wait, tally: &Tally<H>) {
+        let counter = match wait {
+            Wait::Full => self.full,
+            Wait::Left => self.left,
+            Wait::Unused => self.unused,
+        };
+        tally.add(counter, 1);
+    }
+
+    /// Counts what became of so many questions.
+    pub fn count_asked<H: Proxy>(&self, asked: Asked, count: usize, tally: &Tally<H>) {
+        let counter = self.asked.get(asked.index()).copied().flatten();
+        tally.add(counter, i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// The gauge of requests that wait for an answer of the authority, if the policy counts for a
+    /// fleet.
+    pub const fn paused(&self) -> Option<u32> {
+        self.gauges.paused
+    }
+
+    /// So many more, or fewer, wait now, with so many bytes.
+    pub fn change_waiting(&self, by: [i64; 2], counters: &impl Counters) {
+        for (gauge, by) in self.gauges.waiting.into_iter().zip(by) {
+            change(gauge, by, counters);
+        }
+    }
+
+    /// The memory of this virtual machine has grown by so many bytes.
+    pub fn grow_memory(&self, by: i64, counters: &impl Counters) {
+        change(self.gauges.memory, by, counters);
+    }
+
+    /// Counts what happened besides.
+    pub fn add<H: Proxy>(&self, stats: &CommitStats, host: &H, tally: &Tally<H>) {
+        tally.add(self.remembered_denials, stats.remembered);
+        tally.add(self.retries, stats.retries);
+        tally.add(self.evictions, stats.evictions);
+        tally.add(self.evictions_half_used, stats.evictions_half_used);
+        tally.add(self.failures, stats.failures);
+        change(self.gauges.keys, stats.new_keys, host);
+    }
+}
+
+impl Gauges {
+    fn define(plugin: &str, host: &(impl Counters + SharedData), has_fleet: bool) -> Self {
+        let keys = format!("tollgate.table_keys.plugin={plugin}");
+        let is_named = claim(host, &[(keys.clone(), 2)]) == [true];
+        let gauge = |name: &str| is_named.then(|| host.define_gauge(name)).flatten();
+        Self {
+            waiting: ["tollgate.waiting", "tollgate.waiting_bytes"]
+                .map(|name| host.define_gauge(name)),
+            memory: host.define_gauge("tollgate.memory_bytes"),
+            keys: gauge(&keys),
+            room: gauge(&format!("tollgate.table_room.plugin={plugin}")),
+            paused: has_fleet.then(|| host.define_gauge("tollgate.fleet_paused")).flatten(),
+            waits: host.define_histogram("tollgate.wait_ms"),
+        }
+    }
+}
+
+fn change(gauge: Option<u32>, by: i64, counters: &impl Counters) {
+    if let Some(gauge) = gauge.filter(|_| by != 0) {
+        counters.add(gauge, by);
+    }
+}
+
+/// What is counted of a plugin that follows a server.
+pub struct FollowMetrics {
+    version: Option<u32>,
+    failures: Option<u32>,
+    refused: Option<u32>,
+}
+
+impl FollowMetrics {
+    /// Defines them for the plugin of this label.
+    pub fn define(plugin: &str, host: &(impl Counters + SharedData)) -> Self {
+        let version = format!("tollgate.policy_version.plugin={plugin}");
+        let is_named = claim(host, &[(version.clone(), 1)]) == [true];
+        Self {
+            version: is_named.then(|| host.define_gauge(&version)).flatten(),
+            failures: host.define("tollgate.policy_fetch_failures"),
+            refused: host.define("tollgate.policy_refused"),
+        }
+    }
+
+    /// This version is in force.
+    pub fn set_version(&self, version: u64, counters: &impl Counters) {
+        if let Some(gauge) = self.version {
+            counters.record(gauge, version);
+        }
+    }
+
+    /// The server's policy could not be had.
+    pub fn count_failure(&self, counters: &impl Counters) {
+        change(self.failures, 1, counters);
+    }
+
+    /// One was had, and not taken.
+    pub fn count_refused(&self, counters: &impl Counters) {
+        change(self.refused, 1, counters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::{Cell, RefCell};
+    use tollgate_policy::Surface;
+
+    use crate::host::shared_data::{Stored, Written};
+    use crate::watch::metric_names::{MAX_NAMES, OWN_NAMES};
+
+    #[derive(Default)]
+    struct Names(RefCell<Vec<String>>, RefCell<Option<Vec<u8>>>, Cell<u32>);
+
+    impl SharedData for Names {
+        fn get(&self, _: &[u8]) -> Stored {
+            let value = self.1.borrow().clone();
+            value.map_or(Stored::Absent, |value| Stored::Value(value, self.2.get()))
+        }
+        fn set(&self, _: &[u8], value: &[u8], cas: u32) -> Written {
+            if self.1.borrow().is_some() && cas != self.2.get() {
+                return Written::Lost;
+            }
+            self.2.set(self.2.get().wrapping_add(1));
+            *self.1.borrow_mut() = Some(value.to_vec());
+            Written::Done
+        }
+    }
+
+    fn policy(rules: impl Iterator<Item = String>) -> Policy {
+        let quotas = r#""key": [], "quotas": [{"limit": 1, "window": "1s"}]"#;
+        let rules: Vec<_> =
+            rules.map(|name| format!(r#"{{"name": "{name}", {quotas}}}"#)).collect();
+        let document = format!(r#"{{"version": 1, "rules": [{}]}}"#, rules.join(", "));
+        Policy::compile(&document, Surface::Envoy).unwrap()
+    }
+
+    fn define(policy: &Policy, plugin: &str, names: &Names) -> Metrics {
+        let of = |name: &str| {
+            let _ = Counters::define(names, name);
+            None
+        };
+        Metrics::define(policy, &Labels::new(policy), plugin, names, &mut { of })
+    }
+
+    impl Counters for Names {
+        fn define(&self, name: &str) -> Option<u32> {
+            self.0.borrow_mut().push(name.into());
+            None
+        }
+        fn define_gauge(&self, name: &str) -> Option<u32> {
+            self.define(name)
+        }
+        fn define_histogram(&self, name: &str) -> Option<u32> {
+            self.define(name)
+        }
+        fn add(&self, _: u32, _: i64) {}
+        fn record(&self, _: u32, _: u64) {}
+    }
+
+    #[test]
+    fn rules_and_plugins_are_told_apart() {
+        let rule = |name| {
+            format!(
+                r#"{{"name": "{name}", "key": [], "quotas": [{{"limit": 1, "window": "1s"}}]}}"#
+            )
+        };
+        let document =
+            format!(r#"{{"version": 1, "rules": [{}, {}]}}"#, rule("api v1.2/x='y'"), rule("b"));
+        let policy = Policy::compile(&document, Surface::Envoy).unwrap();
+        let names = Names::default();
+        define(&policy, "edge", &names);
+        define(&policy, "admin", &names);
+        let mut names = names.0.into_inner();
+        let denied =
+            "tollgate.decisions.plugin=edge.rule=api_v1_2_x__y_.quota=api_v1_2_x__y_.result=denied";
+        assert!(names.iter().any(|name| name == denied), "{names:?}");
+        // All but those that are counted of all plugins together.
+        names.retain(|name| name.starts_with("tollgate.decisions."));
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all);
+        // Allowed, failed, malformed, denied without a quota and by it.
+        assert_eq!(all, 2 * 2 * 5);
+    }
+
+    // Guards: names without end, which the host never frees: a hundred policies of a hundred rules
+    // each, and every one of them is counted.
+    #[test]
+    fn names_are_bounded_however_often_policies_are_replaced() {
+        let names = Names::default();
+        let mut is_full = false;
+        for round in 0..100 {
+            let policy = policy((0..100).map(|i| format!("r{round}-{i}")));
+            let before = names.0.borrow().len();
+            define(&policy, "edge", &names);
+            FollowMetrics::define("edge", &names);
+            let named = names.0.borrow()[before..].to_vec();
+            is_full = named.iter().any(|name| name.contains("(other)"));
+            if is_full {
+                let own = named.iter().filter(|name| name.contains(".rule=r")).count();
+                assert!(own < 100 * 6);
+            }
+        }
+        assert!(is_full, "the last ones have no names");
+        // Who had names has them still.
+        let first = policy((0..100).map(|i| format!("r0-{i}")));
+        let before = names.0.borrow().len();
+        define(&first, "edge", &names);
+        assert!(!names.0.borrow()[before..].iter().any(|name| name.contains("(other)")));
+        let mut all = names.0.into_inner();
+        all.sort();
+        all.dedup();
+        assert!(all.len() <= MAX_NAMES, "{}", all.len());
+        assert!(
+            all.len() > MAX_NAMES - 2 * OWN_NAMES,
+            "{}: as many as there is room for",
+            all.len()
+        );
+        let own = all.iter().filter(|name| !name.contains("plugin=edge")).count();
+        assert!(own <= OWN_NAMES, "{own} are of no rule and no plugin");
+    }
+
+    #[test]
+    fn a_host_that_does_not_answer_gives_no_names() {
+        struct Silent;
+        impl SharedData for Silent {
+            fn get(&self, _: &[u8]) -> Stored {
+                Stored::Unreachable
+            }
+            fn set(&self, _: &[u8], _: &[u8], _: u32) -> Written {
+                Written::Unreachable
+            }
+        }
+        assert_eq!(claim(&Silent, &[("a".into(), 7), ("b".into(), 7)]), [false, false]);
+    }
+}

@@ -1,0 +1,14 @@
+//! The operator's view: metrics, access log fields, warnings.
+//!
+//! Invariant: no key is in any of them, and their number is bounded whatever clients send.
+//! Deliberately not here: anything that a decision depends on.
+
+pub(crate) mod access_log;
+pub(crate) mod address_watch;
+pub(crate) mod labels;
+pub mod metric_names;
+pub mod metrics;
+pub(crate) mod observer;
+pub(crate) mod refused_keys;
+pub(crate) mod rule_metrics;
+pub(crate) mod tally;

@@ -1,0 +1,166 @@
+//! What an operator is told of a policy in force: its metrics, the access log, and a line in the
+//! log about those who are refused most.
+//!
+//! Invariant: bounded, whatever clients send; a request that all rules allow costs a few additions.
+//! Deliberately absent: decisions.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::{Outcome, Plan};
+
+use crate::config::Config;
+use crate::counts::commit_stats::CommitStats;
+use crate::host::proxy::Proxy;
+use crate::host::timer::Wants;
+use crate::request::facts::RequestFacts;
+use crate::watch::access_log::{self, FILTER_STATE};
+use crate::watch::address_watch::AddressWatch;
+use crate::watch::labels::Labels;
+use crate::watch::metrics::{Asked, Metrics, Wait};
+use crate::watch::refused_keys::RefusedKeys;
+use crate::watch::tally::Tally;
+
+/// How often the log is told who is refused most.
+const TELL_AFTER: Span = Span::from_secs(60);
+
+/// What is told of one policy.
+pub struct Observer<H> {
+    host: H,
+    plugin: String,
+    version: u64,
+    pub labels: Labels,
+    pub metrics: Metrics,
+    tally: Rc<Tally<H>>,
+    addresses: AddressWatch<H>,
+    refused: Cell<RefusedKeys>,
+    /// When the log is told who is refused most.
+    tell_at: Cell<Option<Timestamp>>,
+    has_ended: Cell<bool>,
+}
+
+impl<H: Proxy> Observer<H> {
+    /// Of the policy of `config`; its tables hold nothing yet if they are `new`.
+    pub fn new(host: H, config: &Config, is_new: bool, tally: &Rc<Tally<H>>) -> Self {
+        let labels = Labels::new(&config.policy);
+        let define = &mut |name: &str| tally.define(name);
+        let metrics = Metrics::define(&config.policy, &labels, &config.plugin, &host, define);
+        metrics.set_room(&config.tables, is_new, &host);
+        let addresses = AddressWatch::new(host.clone(), config);
+        Self {
+            host,
+            addresses,
+            plugin: config.plugin.clone(),
+            version: config.policy.version(),
+            labels,
+            metrics,
+            tally: Rc::clone(tally),
+            refused: Cell::default(),
+            tell_at: Cell::default(),
+            has_ended: Cell::default(),
+        }
+    }
+
+    /// The last word on the request of the current context, which came this long after it.
+    pub fn count(&self, plan: &Plan, outcome: &Outcome<'_>, waited: Span) {
+        if self.metrics.count(outcome, waited, plan.has_failed(), &self.tally) {
+            let told = access_log::told(outcome, waited, &self.labels, self.version);
+            self.host.set_filter_state(FILTER_STATE, &told);
+        }
+        if let Some(rule) = outcome.refused_by() {
+            self.note_refusal(outcome, rule);
+        }
+    }
+
+    /// A request whose rules were asked what they need of it.
+    pub fn look_at_address(&self, facts: &RequestFacts<H>) {
+        self.addresses.look(facts);
+    }
+
+    /// A request that no rule applied to.
+    pub fn count_unlimited(&self) {
+        self.metrics.count_unlimited(&self.tally);
+    }
+
+    /// A request that is refused because nothing can be known about it.
+    pub fn count_given_up(&self) {
+        self.add(&CommitStats { failures: 1, ..CommitStats::default() });
+        self.metrics.count_given_up(&self.tally);
+        self.host.set_filter_state(FILTER_STATE, access_log::GIVEN_UP);
+    }
+
+    /// What happened besides.
+    pub fn add(&self, stats: &CommitStats) {
+        self.metrics.add(stats, &self.host, &self.tally);
+    }
+
+    /// A request that goes on has waited this long.
+    pub fn count_waited(&self, waited: Span) {
+        self.metrics.wait(waited, &self.host);
+    }
+
+    /// What happened to a request that waits, or would.
+    pub fn count_wait(&self, wait: Wait) {
+        self.metrics.count_wait(wait, &self.tally);
+    }
+
+    /// What became of so many questions to the authority.
+    pub fn count_asked(&self, asked: Asked, count: usize) {
+        self.metrics.count_asked(asked, count, &self.tally);
+    }
+
+    /// Says in the log who was refused most, when it is time for that; when it will be.
+    pub fn tick(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.tell_at.get().is_some_and(|at| at <= now) {
+            self.tell_refused(TELL_AFTER);
+        }
+        self.tell_at.get()
+    }
+
+    /// The root is called then, for this policy and the others that it has.
+    pub fn wake_at(&self, at: Option<Timestamp>, now: Timestamp) {
+        self.tally.timer.set(Wants::Telling, at, now);
+    }
+
+    /// The policy decides no new requests: what the log is still to be told is said now. Those that
+    /// it still refuses are in the metrics alone.
+    pub fn end(&self) {
+        self.has_ended.set(true);
+        self.addresses.end();
+        if let Some(at) = self.tell_at.get() {
+            let now = self.host.now().unwrap_or_default();
+            self.tell_refused(TELL_AFTER.saturating_sub(at.since(now)));
+            self.tally.timer.set(Wants::Telling, None, now);
+        }
+    }
+
+    fn note_refusal(&self, outcome: &Outcome<'_>, rule: usize) {
+        if self.has_ended.get() {
+            return;
+        }
+        let partition = outcome.decisions().find(|it| it.rule == rule).and_then(|it| it.partition);
+        let pk = partition.and_then(|partition| outcome.partition_pk(partition));
+        let mut refused = self.refused.take();
+        refused.add(rule, pk);
+        self.refused.set(refused);
+        if self.tell_at.get().is_none()
+            && let Some(now) = self.host.now()
+        {
+            let at = now.saturating_add(TELL_AFTER);
+            self.tell_at.set(Some(at));
+            // Another policy of this root may have something to tell before.
+            let first = self.tally.timer.wanted(Wants::Telling).map_or(at, |other| other.min(at));
+            self.tally.timer.set(Wants::Telling, Some(first), now);
+        }
+    }
+
+    fn tell_refused(&self, since: Span) {
+        self.tell_at.set(None);
+        let refused = self.refused.take();
+        if !refused.is_empty() {
+            let line = refused.line(&self.labels, since.as_millis_ceil().div_ceil(1000));
+            self.host.log_info(&format!("tollgate: plugin {}: {line}", self.plugin));
+        }
+    }
+}

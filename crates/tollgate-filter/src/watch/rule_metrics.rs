@@ -1,0 +1,180 @@
+//! What is counted of rules: by quota set, quota and result.
+//!
+//! Invariant: all names of a rule are there from the start, with 0, or the rule's are those of
+//! `(other)`; whatever a rule says is counted, if not by its quota then without one. A request only
+//! adds. Deliberately absent: how many names there may be.
+
+use tollgate_core::Span;
+use tollgate_policy::{Outcome, Policy, QuotaSet, RuleDecision, RuleResult};
+
+use crate::host::proxy::Proxy;
+use crate::host::shared_data::SharedData;
+use crate::watch::labels::{Labels, SetLabels};
+use crate::watch::metric_names::claim;
+use crate::watch::tally::{Counter, Tally};
+
+/// What rules are counted as that have no names of their own.
+const OTHER: &str = "plugin=(other).rule=(other)";
+
+/// What is defined: a counter for a name.
+pub type Define<'a> = &'a mut dyn FnMut(&str) -> Option<Counter>;
+
+/// A counter for each result.
+type Results = [Option<Counter>; RuleResult::ALL.len()];
+
+/// The counters of all rules of one policy.
+#[derive(Default)]
+pub struct RuleMetrics {
+    /// As many as the policy has quota sets.
+    sets: Vec<SetMetrics>,
+    other: Results,
+}
+
+/// The counters of one quota set.
+#[derive(Default)]
+struct SetMetrics {
+    /// Without a quota.
+    results: Results,
+    quotas: Vec<QuotaMetrics>,
+}
+
+/// The counters of one quota.
+#[derive(Default)]
+struct QuotaMetrics {
+    results: Results,
+    near: Option<Counter>,
+}
+
+impl RuleMetrics {
+    /// Defines the counters of every rule. `plugin` is the plugin's label: rules of two plugins may
+    /// have one name.
+    pub fn define(
+        policy: &Policy,
+        labels: &Labels,
+        plugin: &str,
+        host: &impl SharedData,
+        define: Define<'_>,
+    ) -> Self {
+        let sets = policy.quota_sets().iter().enumerate();
+        let names = |(i, set)| Names::new(policy, (set, labels.set(i)?), labels, plugin);
+        let names: Vec<_> = sets.filter_map(names).collect();
+        let families: Vec<_> = names.iter().map(Names::family).collect();
+        let is_named = claim(host, &families);
+        let mut other = Results::default();
+        if is_named.contains(&false) {
+            other = of_results(RuleResult::ALL, &format!("tollgate.decisions.{OTHER}"), define);
+        }
+        let mut of_set = |(names, is_named): (&Names<'_>, bool)| {
+            if is_named { names.define(define) } else { SetMetrics::default() }
+        };
+        Self { sets: names.iter().zip(is_named).map(&mut of_set).collect(), other }
+    }
+
+    /// Counts what every rule said of a request, which has waited this long to be decided again;
+    /// true when one said something else than that it allows it.
+    pub fn count<H: Proxy>(&self, outcome: &Outcome<'_>, waited: Span, tally: &Tally<H>) -> bool {
+        let mut is_notable = false;
+        for decision in outcome.decisions_after(waited) {
+            let result = decision.result;
+            is_notable |= result != RuleResult::Allowed;
+            let Some(set) = self.sets.get(decision.quota_set) else { continue };
+            tally.add(set.counter(&decision).or_else(|| self.other(result)), 1);
+            for quota in decision.nearly_used_up() {
+                tally.add(set.quotas.get(quota).and_then(|quota| quota.near), 1);
+            }
+        }
+        is_notable
+    }
+
+    fn other(&self, result: RuleResult) -> Option<Counter> {
+        *self.other.get(result.index())?
+    }
+}
+
+impl SetMetrics {
+    fn counter(&self, decision: &RuleDecision<'_>) -> Option<Counter> {
+        let quota = decision.said_by().and_then(|quota| self.quotas.get(quota));
+        let of = |results: &Results| *results.get(decision.result.index())?;
+        quota.and_then(|quota| of(&quota.results)).or_else(|| of(&self.results))
+    }
+}
+
+/// What the counters of one quota set are called.
+struct Names<'a> {
+    /// `plugin=edge.rule=login`
+    rule: String,
+    /// `.tier=gold`, or nothing
+    tier: String,
+    quotas: &'a [String],
+    /// What is said without naming a quota.
+    results: Vec<RuleResult>,
+    /// What is said of each quota.
+    of_quota: Vec<RuleResult>,
+}
+
+impl<'a> Names<'a> {
+    fn new(
+        policy: &Policy,
+        (set, of_set): (&QuotaSet, &'a SetLabels),
+        labels: &Labels,
+        plugin: &str,
+    ) -> Option<Self> {
+        let rule = policy.rules().get(set.rule())?;
+        let tier = of_set.tier.as_ref().map(|tier| format!(".tier={tier}"));
+        let of_quota: Vec<_> = RuleResult::over_limit(rule, set).collect();
+        let mut results = vec![RuleResult::Allowed, RuleResult::Failed];
+        if tier.is_none() {
+            results.push(RuleResult::Malformed);
+        }
+        results.extend(&of_quota);
+        Some(Self {
+            rule: format!("plugin={plugin}.rule={}", labels.rule(set.rule())),
+            tier: tier.unwrap_or_default(),
+            quotas: &of_set.quotas,
+            results,
+            of_quota,
+        })
+    }
+
+    /// All of them in one text, and how many they are: others are another family.
+    fn family(&self) -> (String, u8) {
+        let Self { rule, tier, quotas, results, of_quota } = self;
+        let each = of_quota.len().saturating_add(1);
+        let all = quotas.len().saturating_mul(each).saturating_add(results.len());
+        let said: Vec<_> = results.iter().map(|result| result.label()).collect();
+        let text = format!("{rule}{tier} {} {}", said.join(","), quotas.join(","));
+        (text, u8::try_from(all).unwrap_or(u8::MAX))
+    }
+
+    fn define(&self, define: Define<'_>) -> SetMetrics {
+        let results = self.results.iter().copied();
+        let results = of_results(results, &self.name("decisions", ""), define);
+        let mut of_quota = |quota: &String| {
+            let quota = format!(".quota={quota}");
+            let near = define(&self.name("near_limit", &quota));
+            let results = self.of_quota.iter().copied();
+            let results = of_results(results, &self.name("decisions", &quota), define);
+            QuotaMetrics { results, near }
+        };
+        let quotas = self.quotas.iter().map(&mut of_quota).collect();
+        SetMetrics { results, quotas }
+    }
+
+    fn name(&self, of: &str, quota: &str) -> String {
+        format!("tollgate.{of}.{}{quota}{}", self.rule, self.tier)
+    }
+}
+
+fn of_results(
+    results: impl IntoIterator<Item = RuleResult>,
+    name: &str,
+    define: Define<'_>,
+) -> Results {
+    let mut counters = Results::default();
+    for result in results {
+        if let Some(counter) = counters.get_mut(result.index()) {
+            *counter = define(&format!("{name}.result={}", result.label()));
+        }
+    }
+    counters
+}

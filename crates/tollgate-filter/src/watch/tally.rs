@@ -1,0 +1,142 @@
+//! Counters of one root, kept here and handed over to the host ten times a second: a call for each
+//! of them would cost more than a request's decision.
+//!
+//! Invariant: what was counted is handed over once, at the latest [`FLUSH_AFTER`] later or when the
+//! root ends; after that at once. While something is here the gauge `tollgate.uncounted` has one
+//! more, so whoever reads the counters knows whether they are complete. A virtual machine that
+//! traps takes with it what it had not handed over. Deliberately absent: names.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tollgate_core::Span;
+
+use crate::host::proxy::Proxy;
+use crate::host::timer::{Timer, Wants};
+use crate::watch::metric_names::MAX_NAMES;
+
+/// So late are counters at the most.
+const FLUSH_AFTER: Span = Span::from_millis(100);
+
+const UNCOUNTED: &str = "tollgate.uncounted";
+
+/// A counter of one tally.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter(usize);
+
+/// What is counted and not handed over yet.
+#[derive(Default)]
+struct Counts {
+    /// For each counter the host's number, and how much is here.
+    here: Vec<(u32, i64)>,
+    /// Places by the host's numbers: both as wide as those of other maps, so that it is one code.
+    places: BTreeMap<u64, u64>,
+    /// Those of which something is here.
+    changed: Vec<usize>,
+}
+
+/// The counters of one root.
+pub struct Tally<H> {
+    host: H,
+    pub timer: Rc<Timer<H>>,
+    counts: Cell<Counts>,
+    gauge: Cell<Option<u32>>,
+    has_ended: Cell<bool>,
+}
+
+impl<H: Proxy> Tally<H> {
+    /// Nothing is counted.
+    pub fn new(host: H, timer: Rc<Timer<H>>) -> Self {
+        let (counts, gauge, has_ended) = Default::default();
+        Self { host, timer, counts, gauge, has_ended }
+    }
+
+    /// The counter `name`, the same for the same name; `None` if the host has none.
+    pub fn define(&self, name: &str) -> Option<Counter> {
+        if self.gauge.get().is_none() {
+            self.gauge.set(self.host.define_gauge(UNCOUNTED));
+        }
+        let number = self.host.define(name)?;
+        self.with(|counts| {
+            if let Some(place) = counts.places.get(&number.into()) {
+                return usize::try_from(*place).ok().map(Counter);
+            }
+            let place = counts.here.len();
+            (place < MAX_NAMES).then(|| {
+                counts.here.push((number, 0));
+                counts.places.insert(number.into(), place.try_into().unwrap_or(u64::MAX));
+                Counter(place)
+            })
+        })
+    }
+
+    /// Adds to a counter; nothing to none.
+    pub fn add(&self, counter: Option<Counter>, by: i64) {
+        let Some(Counter(place)) = counter.filter(|_| by > 0) else { return };
+        let is_first = self.with(|counts| {
+            let (_, here) = counts.here.get_mut(place)?;
+            let was_empty = *here == 0;
+            *here = here.saturating_add(by);
+            if was_empty {
+                counts.changed.push(place);
+            }
+            Some(was_empty && counts.changed.len() == 1)
+        });
+        if is_first == Some(true) {
+            self.begin();
+        }
+    }
+
+    /// Something is here now.
+    fn begin(&self) {
+        self.change_gauge(1);
+        match self.host.now().filter(|_| !self.has_ended.get()) {
+            Some(now) => {
+                self.timer.set(Wants::Counting, Some(now.saturating_add(FLUSH_AFTER)), now);
+            }
+            None => self.flush(),
+        }
+    }
+
+    /// Hands over what is here.
+    pub fn flush(&self) {
+        let taken = self.with(|counts| {
+            let changed = core::mem::take(&mut counts.changed);
+            let take = |place: usize| {
+                let (number, here) = counts.here.get_mut(place)?;
+                Some((*number, core::mem::take(here)))
+            };
+            changed.into_iter().filter_map(take).collect::<Vec<_>>()
+        });
+        for (number, count) in &taken {
+            self.host.add(*number, *count);
+        }
+        if !taken.is_empty() {
+            self.change_gauge(-1);
+        }
+        if !self.has_ended.get() {
+            self.timer.set(Wants::Counting, None, self.host.now().unwrap_or_default());
+        }
+    }
+
+    /// The root ends: nothing is kept from now on, because no timer will come.
+    pub fn end(&self) {
+        self.has_ended.set(true);
+        self.flush();
+    }
+
+    fn change_gauge(&self, by: i64) {
+        if let Some(gauge) = self.gauge.get() {
+            self.host.add(gauge, by);
+        }
+    }
+
+    /// No host call belongs into `act`: whoever calls back would count into nothing.
+    fn with<R>(&self, act: impl FnOnce(&mut Counts) -> R) -> R {
+        let mut counts = self.counts.take();
+        let result = act(&mut counts);
+        self.counts.set(counts);
+        result
+    }
+}
