@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::commit::{Call, Fault, Name, Reply, SCRIPT, What, Write};
 use tokio::time::timeout;
-use tollgate_commit::{Call, Fault, Name, Reply, SCRIPT, What, Write};
 
 use crate::node::{Node, Ready};
 use crate::replicas::Replicas;

@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
+use crate::commit::Fault;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
-use tollgate_commit::Fault;
 
 use crate::resp::{self, Value};
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
+use crate::commit::{Ask, Call, Committer, Event, Failed, Fault, Name, Reply, Tally, What};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
-use tollgate_commit::{Ask, Call, Committer, Event, Failed, Fault, Name, Reply, Tally, What};
 use tollgate_core::{Span, Timestamp};
 
 use crate::carry::Carrier;

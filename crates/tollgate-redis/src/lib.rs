@@ -1,6 +1,6 @@
 //! Valkey or Redis as the store that many servers share.
 //!
-//! What is decided and when it is an answer is [`tollgate_commit`]'s; here are the connections, the
+//! What is decided and when it is an answer is [`commit`]'s; here are the connections, the
 //! few commands that it takes, and which node a key is on.
 //!
 //! The one invariant: every call is carried at most once, and exactly one reply of it is brought
@@ -32,12 +32,13 @@ pub mod reply;
 pub mod resp;
 mod address;
 mod slot;
+pub mod commit;
 
 pub use address::{Address, BadAddress, Kind};
+pub use commit::{Ask, Failed, Fault, Name, Settings, Tally};
 pub use engine::Engine;
 pub use observe::{Observer, RoundTrip, Tag};
 pub use options::Options;
 pub use replicas::Replicas;
 pub use tls::{BadFile, Tls, TlsFiles};
-pub use tollgate_commit::{Ask, Failed, Fault, Name, Settings, Tally};
 pub use warning::Warning;

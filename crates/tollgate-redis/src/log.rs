@@ -2,7 +2,7 @@
 //!
 //! Invariant: an entry is appended only by who knows all that stand there, and is never changed.
 
-use tollgate_commit::Fault;
+use crate::commit::Fault;
 
 use crate::engine::Engine;
 use crate::resp::Value;

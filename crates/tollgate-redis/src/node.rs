@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use crate::commit::{Fault, SCRIPT};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
-use tollgate_commit::{Fault, SCRIPT};
 
 use crate::connection::Connection;
 use crate::replicas::{Lent, Pool};

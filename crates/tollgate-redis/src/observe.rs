@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_commit::{Fault, Reply};
+use crate::commit::{Fault, Reply};
 use tollgate_core::Span;
 
 /// What a request is known by to whoever asked.

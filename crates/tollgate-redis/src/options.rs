@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_commit::Settings;
+use crate::commit::Settings;
 
 use crate::address::Address;
 use crate::observe::Observer;

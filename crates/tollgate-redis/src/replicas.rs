@@ -8,9 +8,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::commit::{Fault, Reply};
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-use tollgate_commit::{Fault, Reply};
 use tollgate_core::Span;
 
 use crate::connection::Connection;

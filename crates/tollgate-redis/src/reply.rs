@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use tollgate_commit::{Fault, Reply};
+use crate::commit::{Fault, Reply};
 use tollgate_core::{Span, Timestamp};
 
 use crate::resp::Value;

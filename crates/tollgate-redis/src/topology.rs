@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+use crate::commit::Fault;
 use tokio::time::{Instant, timeout};
-use tollgate_commit::Fault;
 
 use crate::address::{Address, Kind};
 use crate::node::{Greeting, Node, connect};

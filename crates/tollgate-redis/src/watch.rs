@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use tollgate_commit::Fault;
+use crate::commit::Fault;
 use tollgate_core::{Span, Timestamp};
 
 use crate::carry::Carrier;

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use tollgate_commit::{Ask, Committer, Event, Fault, Name, Reply, Settings, What};
 use tollgate_core::Span;
+use tollgate_redis::commit::{Ask, Committer, Event, Fault, Name, Reply, Settings, What};
 use tollgate_redis::reply::{Heard, of_commit, of_read};
 use tollgate_redis::resp::{self, Value};
 

@@ -14,10 +14,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("tollgate-filter", &["tollgate-core", "tollgate-policy", "tollgate-table"]),
     ("tollgate-envoy", &["tollgate-core", "tollgate-filter"]),
     ("tollgate-service", &["tollgate-core", "tollgate-policy"]),
-    ("tollgate-commit", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-yaml", &["tollgate-policy"]),
     ("tollgate-grpc", &[]),
-    ("tollgate-redis", &["tollgate-commit", "tollgate-core"]),
+    ("tollgate-redis", &["tollgate-core", "tollgate-policy"]),
     ("tollgate-worker", &["tollgate-core", "tollgate-policy", "tollgate-service"]),
     (
         "tollgate-server",

@@ -6,15 +6,15 @@
 
 use tollgate_core::Span;
 
-use crate::ask::Failed;
-use crate::call::{Fault, Reply, What, Write};
-use crate::committer::{Committer, Event};
-use crate::key::{Asked, Doubt, Flight};
-use crate::mutation::{self, Mutation};
-use crate::name::Name;
-use crate::remembered::Seen;
-use crate::tally::Tally;
-use crate::value::{Tag, tag_of};
+use crate::commit::ask::Failed;
+use crate::commit::call::{Fault, Reply, What, Write};
+use crate::commit::committer::{Committer, Event};
+use crate::commit::key::{Asked, Doubt, Flight};
+use crate::commit::mutation::{self, Mutation};
+use crate::commit::name::Name;
+use crate::commit::remembered::Seen;
+use crate::commit::tally::Tally;
+use crate::commit::value::{Tag, tag_of};
 
 /// So many calls in a row of one key may be refused for their time or for want of the script: each
 /// of these halves what the node is sent or sets the clock, so more say that it is of no use.
@@ -288,10 +288,10 @@ mod tests {
     use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
 
     use super::*;
-    use crate::ask::Ask;
-    use crate::call::Call;
-    use crate::settings::Settings;
-    use crate::value::TAG_LEN;
+    use crate::commit::ask::Ask;
+    use crate::commit::call::Call;
+    use crate::commit::settings::Settings;
+    use crate::commit::value::TAG_LEN;
 
     const NAME: Name = Name::new([1; 32]);
     const TIME: Timestamp = Timestamp::from_millis(1_780_000_000_000);

@@ -7,7 +7,7 @@
 
 use tollgate_core::{Span, Timestamp};
 
-use crate::reading::Reading;
+use crate::commit::reading::Reading;
 
 /// Half of what a lease allows for ([`CLOCK_ERROR`](tollgate_policy::CLOCK_ERROR)): the other half
 /// is for what two servers take the same clock to be.
@@ -67,7 +67,7 @@ fn is_step(before: &Reading, after: &Reading) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::tests::{at, ms};
+    use crate::commit::reading::tests::{at, ms};
 
     #[test]
     fn it_is_since_the_first_reply_the_last_step_and_the_last_disturbance() {

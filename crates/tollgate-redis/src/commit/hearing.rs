@@ -5,10 +5,10 @@
 
 use tollgate_core::{Span, Timestamp};
 
-use crate::call::Reply;
-use crate::committer::Committer;
-use crate::lane::Lane;
-use crate::tally::Tally;
+use crate::commit::call::Reply;
+use crate::commit::committer::Committer;
+use crate::commit::lane::Lane;
+use crate::commit::tally::Tally;
 
 impl<T> Committer<T> {
     /// By which connection the node `lane` is asked from now on; a number above 0. With another one

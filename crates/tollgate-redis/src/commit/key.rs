@@ -9,11 +9,11 @@ use tollgate_core::Span;
 #[cfg(test)]
 use tollgate_core::Timestamp;
 
-use crate::ask::{Ask, Failed};
-use crate::batch::Decided;
-use crate::call::{CallId, Fault};
-use crate::remembered::Seen;
-use crate::value::Tag;
+use crate::commit::ask::{Ask, Failed};
+use crate::commit::batch::Decided;
+use crate::commit::call::{CallId, Fault};
+use crate::commit::remembered::Seen;
+use crate::commit::value::Tag;
 
 /// The most that is decided at a time: a thousand decisions take about a millisecond.
 const MAX_BATCH: usize = 1_024;

@@ -5,10 +5,10 @@
 use tollgate_core::Timestamp;
 use tollgate_policy::{Clock, Counts};
 
-use crate::ask::{Ask, Failed};
-use crate::call::{Fault, Write};
-use crate::remembered::Seen;
-use crate::value::{self, Tag, Unreadable};
+use crate::commit::ask::{Ask, Failed};
+use crate::commit::call::{Fault, Write};
+use crate::commit::remembered::Seen;
+use crate::commit::value::{self, Tag, Unreadable};
 
 /// What a batch comes to.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tollgate_core::Algorithm;
 
-use crate::mutation::{Mutation, activate};
+use crate::commit::mutation::{Mutation, activate};
 use history::Sums;
 use random::Random;
 use world::{Faults, World};

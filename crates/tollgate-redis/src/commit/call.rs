@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 
-use crate::name::Name;
+use crate::commit::name::Name;
 
 /// The one script. Its arguments are in its comment.
 pub const SCRIPT: &str = include_str!("commit.lua");
 
-/// The number of a call, never used twice by one [`Committer`](crate::Committer).
+/// The number of a call, never used twice by one [`Committer`](crate::commit::Committer).
 pub type CallId = u64;
 
 /// A call for one key.
@@ -23,8 +23,8 @@ pub struct Call {
     /// The node that it goes to, as it was given with what was asked.
     pub lane: usize,
     /// The connection to it that was known when this was decided
-    /// ([`Committer::connected`](crate::Committer::connected)). A commit that would go by another
-    /// one is not sent: its reply is [`Reply::Elsewhere`], with the lane that it has.
+    /// ([`Committer::connected`](crate::commit::Committer::connected)). A commit that would go by
+    /// another one is not sent: its reply is [`Reply::Elsewhere`], with the lane that it has.
     pub connection: u64,
     /// The key.
     pub name: Name,

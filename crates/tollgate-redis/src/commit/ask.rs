@@ -5,8 +5,8 @@
 
 use tollgate_policy::{Answered, Clock, Counts, WireError};
 
-use crate::call::Fault;
-use crate::mutation::{self, Mutation};
+use crate::commit::call::Fault;
+use crate::commit::mutation::{self, Mutation};
 
 /// A request for one key, as bytes of the policy crate.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,8 +16,6 @@
 //! object of the Worker.
 //!
 //! The modules stand in the order in which they import: each only what is declared below it.
-#![forbid(unsafe_code)]
-
 mod outcome;
 mod hearing;
 mod committer;

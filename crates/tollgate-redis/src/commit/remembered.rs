@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tollgate_core::Timestamp;
 
-use crate::name::Name;
+use crate::commit::name::Name;
 
 /// What finding one takes beside its bytes: its name, a pointer, counts, and the room of a table
 /// that is half full.

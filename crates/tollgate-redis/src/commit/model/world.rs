@@ -9,11 +9,11 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{DescribedRequest, Plan, Policy, Surface};
 
 use super::random::Random;
-use crate::ask::{Ask, Failed};
-use crate::call::{Call, CallId, Fault, Reply, What, Write};
-use crate::committer::{Committer, Event};
-use crate::name::Name;
-use crate::settings::Settings;
+use crate::commit::ask::{Ask, Failed};
+use crate::commit::call::{Call, CallId, Fault, Reply, What, Write};
+use crate::commit::committer::{Committer, Event};
+use crate::commit::name::Name;
+use crate::commit::settings::Settings;
 
 /// The virtual beginning, in milliseconds since 1970.
 const START_MS: u64 = 1_780_000_000_000;

@@ -20,18 +20,18 @@ use std::collections::{HashMap, VecDeque};
 use tollgate_core::{Span, Timestamp};
 use tollgate_policy::{CLOCK_ERROR, Clock};
 
-use crate::ask::{Ask, Failed};
-use crate::batch;
-use crate::breaker::Gate;
-use crate::call::{Call, CallId, Reply, What, Write};
-use crate::key::{Answer, Asked, Flight, Key};
-use crate::lane::Lane;
-use crate::mutation::{self, Mutation};
-use crate::name::Name;
-use crate::remembered::Remembered;
-use crate::settings::Settings;
-use crate::tally::Tally;
-use crate::value::{TAG_LEN, Tags};
+use crate::commit::ask::{Ask, Failed};
+use crate::commit::batch;
+use crate::commit::breaker::Gate;
+use crate::commit::call::{Call, CallId, Reply, What, Write};
+use crate::commit::key::{Answer, Asked, Flight, Key};
+use crate::commit::lane::Lane;
+use crate::commit::mutation::{self, Mutation};
+use crate::commit::name::Name;
+use crate::commit::remembered::Remembered;
+use crate::commit::settings::Settings;
+use crate::commit::tally::Tally;
+use crate::commit::value::{TAG_LEN, Tags};
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
@@ -376,7 +376,7 @@ mod tests {
     use tollgate_policy::{DescribedRequest, Plan, Policy, Surface, read_leased};
 
     use super::*;
-    use crate::call::Fault;
+    use crate::commit::call::Fault;
 
     const NAME: Name = Name::new([1; 32]);
 

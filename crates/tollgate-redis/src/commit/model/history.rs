@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use tollgate_core::{Limiter, Timestamp};
 
 use super::world::{Applied, World};
-use crate::ask::{Ask, Failed};
-use crate::call::CallId;
-use crate::committer::Trace;
-use crate::key::Answer;
-use crate::name::Name;
+use crate::commit::ask::{Ask, Failed};
+use crate::commit::call::CallId;
+use crate::commit::committer::Trace;
+use crate::commit::key::Answer;
+use crate::commit::name::Name;
 
 /// What a run comes to.
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use tollgate_core::{ALLOWED_SKEW, Timestamp};
 use tollgate_policy::Counts;
 
-use crate::call::Write;
-use crate::mutation::{self, Mutation};
+use crate::commit::call::Write;
+use crate::commit::mutation::{self, Mutation};
 
 const VERSION: u8 = 1;
 

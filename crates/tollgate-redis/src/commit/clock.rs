@@ -7,7 +7,7 @@
 
 use tollgate_core::{Span, Timestamp};
 
-use crate::reading::Reading;
+use crate::commit::reading::Reading;
 
 /// How long a reply counts as one of late, at least; at most twice that.
 const OF_LATE: Span = Span::from_secs(10);
@@ -88,7 +88,7 @@ const SLACK: Span = Span::from_millis(5);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::tests::{at, ms};
+    use crate::commit::reading::tests::{at, ms};
 
     #[test]
     fn the_shortest_round_trip_counts_and_is_forgotten_after_a_while() {

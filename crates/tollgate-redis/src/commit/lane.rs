@@ -5,12 +5,12 @@
 
 use std::collections::VecDeque;
 
-use crate::breaker::Breaker;
-use crate::clock::EngineClock;
-use crate::name::Name;
-use crate::settings::Settings;
-use crate::steady::Steady;
-use crate::window::Window;
+use crate::commit::breaker::Breaker;
+use crate::commit::clock::EngineClock;
+use crate::commit::name::Name;
+use crate::commit::settings::Settings;
+use crate::commit::steady::Steady;
+use crate::commit::window::Window;
 
 /// A node.
 #[derive(Debug)]

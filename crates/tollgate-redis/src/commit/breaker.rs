@@ -6,7 +6,7 @@
 
 use tollgate_core::Span;
 
-use crate::settings::Settings;
+use crate::commit::settings::Settings;
 
 /// Its state.
 #[derive(Clone, Copy, Debug)]

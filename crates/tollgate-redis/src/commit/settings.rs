@@ -2,14 +2,14 @@
 
 use tollgate_core::Span;
 
-/// Bounds and tolerances of a [`Committer`](crate::Committer).
+/// Bounds and tolerances of a [`Committer`](crate::commit::Committer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// A decision is refused by the engine when its time and the engine's differ by more. In
     /// milliseconds, as the engine's numbers hold no nanoseconds since 1970.
     pub tolerance_ms: u64,
-    /// A commit counts only when replicas have it ([`Reply::Alone`](crate::Reply::Alone)). One that
-    /// is found to stand there says nothing of them.
+    /// A commit counts only when replicas have it ([`Reply::Alone`](crate::commit::Reply::Alone)).
+    /// One that is found in the engine says nothing of them.
     pub is_replicated: bool,
     /// The most requests that wait for one key; the next is answered as overload.
     pub max_waiting: usize,
