@@ -1,47 +1,26 @@
 //! Tollgate as a server that is asked.
 //!
 //! Invariant: it decides nothing about quotas and nothing about the contract: the policy is
-//! `tollgate-policy`'s, what is said over HTTP `tollgate-service`'s. Here are sockets, clocks,
-//! threads and stores. Deliberately absent: forwarding; whoever asks forwards or refuses.
+//! `tollgate-policy`'s, the HTTP contract `tollgate-service`'s. Here are sockets, clocks, threads
+//! and stores. Deliberately not here: forwarding; the caller forwards or denies.
 //!
-//! The modules stand in the order in which they import: each only what is declared below it.
+//! From the top down: the program and its listeners, the protocols, the decision, and what it
+//! counts in.
 #![forbid(unsafe_code)]
 
 pub mod program;
 mod policy_file;
-mod descriptors;
-mod server;
-mod operations;
-mod connection;
-mod begun;
-pub mod calls;
-mod tls;
+pub mod listen;
 pub mod http;
-mod forward;
-pub mod body;
 pub mod grpc;
-pub mod config;
-pub mod admin;
-mod keys;
-pub mod leasing;
+mod forward;
+pub mod operate;
 pub mod check;
-pub mod settling;
-mod waiting;
-mod partitions;
-mod charges;
-mod tenants;
 pub mod gate;
-mod tenant_cache;
-mod lines;
-pub mod following;
-pub mod counting;
-pub mod call_counts;
-pub mod active;
-pub mod protocols;
+pub mod policy;
 pub mod store;
-pub mod log;
 pub mod traces;
+pub mod config;
+pub mod log;
 pub mod clock;
 mod finish;
-pub mod peer;
-mod addresses;

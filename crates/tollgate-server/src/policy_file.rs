@@ -18,10 +18,10 @@ use tollgate_policy::{Problem, Problems, Surface};
 use tollgate_service::{deployment, health};
 use tollgate_yaml::{Document, Language};
 
-use crate::active::{self, Spoken};
-use crate::following::File;
 use crate::gate::Gate;
 use crate::log::Level;
+use crate::policy::active::{self, Spoken};
+use crate::policy::following::File;
 
 /// The longest policy that is read: what the policy crate reads, and room to say that it is more.
 const MAX_POLICY: u64 = 2 << 20;

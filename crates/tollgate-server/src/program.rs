@@ -14,20 +14,20 @@ use tokio::task::JoinHandle;
 use tollgate_policy::{Problem, Problems};
 use tollgate_redis::{BadFile, Engine, Tls as EngineTls};
 
-use crate::active;
 use crate::clock::Clock;
 use crate::config::{Command, Config, Environment, command};
-use crate::descriptors;
-use crate::following::{File, Following};
 use crate::gate::{Gate, Parts};
 use crate::http::{Http, Page};
+use crate::listen::descriptors;
+use crate::listen::server::{Server, Signals};
+use crate::listen::tls::Tls;
 use crate::log::{Level, Log};
+use crate::policy::active;
+use crate::policy::following::{File, Following};
 use crate::policy_file::{Contents, PolicyFile};
-use crate::server::{Server, Signals};
 use crate::store::Store;
 use crate::store::memory::Memory;
 use crate::store::redis::Redis;
-use crate::tls::Tls;
 use crate::traces::{Exporter, Traces};
 
 /// What whoever runs several servers without a store should know.

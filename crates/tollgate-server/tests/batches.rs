@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tollgate_core::Timestamp;
-use tollgate_server::active::{Spoken, compile};
 use tollgate_server::check;
 use tollgate_server::clock::Clock;
-use tollgate_server::following::{File, Following};
 use tollgate_server::gate::{Gate, Parts};
 use tollgate_server::log::Log;
+use tollgate_server::policy::active::{Spoken, compile};
+use tollgate_server::policy::following::{File, Following};
 use tollgate_server::store::Store;
 use tollgate_server::store::memory::Memory;
 use tollgate_server::store::table::TableLimits;

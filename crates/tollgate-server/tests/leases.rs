@@ -10,15 +10,15 @@ use tollgate_policy::{
     DescribedRequest, LeaseKey, LeaseQuestion, LeaseReply, LeaseReport, Leased, Plan, Policy,
     Surface, fleet_secret, read_leased,
 };
-use tollgate_server::active::{Spoken, compile};
+use tollgate_server::check::{self, leasing};
 use tollgate_server::clock::Clock;
-use tollgate_server::following::{File, Following};
 use tollgate_server::gate::{Gate, Parts};
 use tollgate_server::log::Log;
+use tollgate_server::policy::active::{Spoken, compile};
+use tollgate_server::policy::following::{File, Following};
 use tollgate_server::store::Store;
 use tollgate_server::store::memory::Memory;
 use tollgate_server::store::table::TableLimits;
-use tollgate_server::{check, leasing};
 use tollgate_service::lease::CONTENT_TYPE;
 use tollgate_service::log::Share;
 use tollgate_service::metrics::Format;

@@ -13,16 +13,16 @@ use tollgate_redis::{Address, TlsFiles};
 use tollgate_service::log::Share;
 use tollgate_service::{Token, Tokens};
 
-use crate::active::Spoken;
-use crate::admin::Operators;
 use crate::config::networks::{self, Network};
 use crate::config::reader::Reader;
-use crate::peer::{CertifiedName, Peer};
-use crate::tls::Files;
+use crate::listen::peer::{CertifiedName, Peer};
+use crate::listen::tls::Files;
+use crate::operate::admin::Operators;
+use crate::policy::active::Spoken;
 
 use crate::config::settings::SECRETS;
 use crate::config::sources::Sources;
-use crate::protocols::Protocols;
+use crate::http::protocols::Protocols;
 use crate::store::table::TableLimits;
 
 /// A shorter token can be found by trying.

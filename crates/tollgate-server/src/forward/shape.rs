@@ -3,7 +3,7 @@
 //! Invariant: the path alone says it, as it was sent: what proxies append to it, their client's
 //! path or query, cannot make it another one.
 
-use crate::protocols::Protocols;
+use crate::http::protocols::Protocols;
 
 /// What every path begins with.
 const PREFIX: &str = "/forward-auth/";

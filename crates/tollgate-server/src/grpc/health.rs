@@ -13,8 +13,8 @@ use tollgate_grpc::health;
 use tollgate_grpc::status::{Code, Status};
 use tollgate_grpc::{authorization, rate_limit};
 
-use crate::addresses::{Addresses, Place};
-use crate::protocols::Protocols;
+use crate::http::protocols::Protocols;
+use crate::listen::addresses::{Addresses, Place};
 
 /// Who may watch at a time, and of one address: more than any server has load balancers, and than
 /// any of these has threads that watch by themselves.

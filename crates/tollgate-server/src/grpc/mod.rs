@@ -7,6 +7,7 @@
 
 mod answering;
 mod authorization;
+pub mod calls;
 mod facts;
 mod health;
 mod rate_limit;
@@ -21,9 +22,9 @@ use tollgate_core::Span;
 use tollgate_grpc::status::{Code, Status};
 use tollgate_grpc::{authorization as authorizations, health as healths, rate_limit as limits};
 
-use crate::call_counts::Called;
 use crate::gate::Gate;
-use crate::protocols::Protocols;
+use crate::gate::call_counts::Called;
+use crate::http::protocols::Protocols;
 
 /// What a path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -186,11 +186,11 @@ mod tests {
     use tollgate_service::log::Share;
 
     use super::*;
-    use crate::active::{Spoken, compile};
     use crate::clock::Clock;
-    use crate::following::{File, Following};
     use crate::gate::Parts;
     use crate::log::Log;
+    use crate::policy::active::{Spoken, compile};
+    use crate::policy::following::{File, Following};
     use crate::store::Store;
     use crate::store::redis::Redis;
 

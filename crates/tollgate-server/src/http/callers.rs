@@ -10,7 +10,7 @@ use tollgate_service::{Answer, Api, Unauthorized, is_media_type};
 
 use super::{Http, field};
 use crate::forward::{self, Shape};
-use crate::peer::Peer;
+use crate::listen::peer::Peer;
 use crate::traces;
 
 impl Http {

@@ -6,8 +6,10 @@
 //! the token or a listed certificate may ask, or where neither is wanted, who comes from a listed
 //! network.
 
+pub mod body;
 mod callers;
 mod page;
+pub mod protocols;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -26,15 +28,15 @@ use tollgate_service::{
     Access, Answer, Api, Call, HEALTH_PATH, check as service, health as reports, is_ours, lease,
 };
 
-use crate::addresses::{Addresses, Place};
-use crate::admin::{self, Operators};
-use crate::body::Body;
+use crate::check::{self, leasing, settling};
 use crate::config::{Callers, Limits, Readiness};
 use crate::forward::Shape;
 use crate::gate::Gate;
 use crate::grpc::Watchers;
-use crate::peer::Peer;
-use crate::{check, leasing, settling};
+use crate::http::body::Body;
+use crate::listen::addresses::{Addresses, Place};
+use crate::listen::peer::Peer;
+use crate::operate::admin::{self, Operators};
 
 pub use self::page::Page;
 

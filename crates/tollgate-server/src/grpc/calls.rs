@@ -19,13 +19,13 @@ use tollgate_grpc::status::{Code, Status};
 use tollgate_policy::grpc_content_type;
 use tollgate_service::{Answer, Api};
 
-use crate::body::Body;
-use crate::call_counts::Called;
 use crate::check::FOREVER;
 use crate::forward;
+use crate::gate::call_counts::Called;
 use crate::grpc::{self, Method};
+use crate::http::body::Body;
 use crate::http::{Http, NoBody, response};
-use crate::peer::Peer;
+use crate::listen::peer::Peer;
 
 /// The longest message: twice what Envoy lets a client send as path and headers (60 KiB each), and
 /// several descriptors of them. Whatever is longer cannot be decided, and then Envoy is alone.

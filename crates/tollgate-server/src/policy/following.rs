@@ -16,8 +16,8 @@ use tollgate_service::{
     Current, Deployed, PolicyCall, PolicyReply, Source, StoreCall, StoreReply, health,
 };
 
-use crate::active::{self, Active, Spoken};
 use crate::log::{Level, Log};
+use crate::policy::active::{self, Active, Spoken};
 use crate::store::Store;
 
 /// The policy file of this server.

@@ -16,10 +16,10 @@ use tollgate_core::{Span, Timestamp};
 use tollgate_policy::waiting::{Full, Poll, Seat, Turn};
 use tollgate_policy::{Answer, Plan, Policy};
 
-use crate::charges::Charges;
+use crate::check::charges::Charges;
+use crate::check::partitions::{Charged, Spent};
 use crate::gate::Gate;
-use crate::lines::{Line, Place};
-use crate::partitions::{Charged, Spent};
+use crate::gate::lines::{Line, Place};
 
 /// A waiter asks again at least so often.
 const LONGEST_SLEEP: Span = Span::from_secs(1);

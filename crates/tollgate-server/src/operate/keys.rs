@@ -9,10 +9,10 @@ use tollgate_policy::{DescribedRequest, Plan, Policy};
 use tollgate_service::key_work::{self, KeyAsk};
 use tollgate_service::{KeyCall, StoreReply};
 
+use crate::check::tenants;
 use crate::gate::Gate;
 use crate::log::Level;
 use crate::store::{Ask, NoReply};
-use crate::tenants;
 
 /// Carries out `call` for an operator, under the policy in force.
 pub(crate) async fn ask(gate: &Gate, policy: &Policy, call: &KeyCall) -> StoreReply {

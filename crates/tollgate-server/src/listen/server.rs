@@ -18,13 +18,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::addresses::Addresses;
-use crate::connection::{self, DrainPhase};
 use crate::gate::Gate;
 use crate::http::Http;
+use crate::listen::addresses::Addresses;
+use crate::listen::connection::{self, DrainPhase};
+use crate::listen::operations;
+use crate::listen::tls::Tls;
 use crate::log::Level;
-use crate::operations;
-use crate::tls::Tls;
 
 /// Between two times that something is done without being asked.
 const TICK: Duration = Duration::from_secs(1);

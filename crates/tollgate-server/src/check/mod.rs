@@ -4,6 +4,13 @@
 //! what the others charged was given back, and all of it is planned anew under that. Deliberately
 //! absent: who may ask (`http`), and what is read and answered; that is the service's.
 
+pub(crate) mod charges;
+pub mod leasing;
+pub(crate) mod partitions;
+pub mod settling;
+pub(crate) mod tenants;
+pub(crate) mod waiting;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,12 +23,11 @@ use tollgate_service::check::{self, BATCH_AT_ONCE, Decided, KeyBudget};
 use tollgate_service::metrics::Event;
 use tollgate_service::{Answer, settle};
 
-use crate::active::Active;
-use crate::charges::Charges;
+use crate::check::charges::Charges;
+use crate::check::waiting::Waited;
 use crate::gate::Gate;
+use crate::policy::active::Active;
 use crate::traces::{self, Kind, Open};
-use crate::waiting::Waited;
-use crate::{settling, tenants, waiting};
 
 /// How often a request is planned anew. A policy that is replaced again meanwhile is seldom; after
 /// that `on_failure` decides.

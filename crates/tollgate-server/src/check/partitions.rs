@@ -17,7 +17,7 @@ use tollgate_policy::waiting::Full;
 use tollgate_policy::{Answer, Failure, Partition, Plan, Policy, WireError};
 use tollgate_service::metrics::Event;
 
-use crate::charges::{Charge, Charges};
+use crate::check::charges::{Charge, Charges};
 use crate::finish::to_its_end;
 use crate::gate::Gate;
 use crate::store::{Ask, NoReply};

@@ -13,7 +13,7 @@ use tollgate_service::metrics::Event;
 use tollgate_service::{StoreCall, StoreReply, TenantCall, TenantReply};
 
 use crate::gate::Gate;
-use crate::tenant_cache::{Entry, Found};
+use crate::gate::tenant_cache::{Entry, Found};
 
 /// Plans a request. What cannot be known has failed in the plan, and nothing is to be asked then.
 pub(crate) async fn plan(gate: &Gate, policy: &Policy, facts: &impl Facts, plan: &mut Plan) {

@@ -14,11 +14,11 @@ use tollgate_service::{
 };
 use tollgate_yaml::{Document, Language};
 
-use crate::active::{Active, objections};
-use crate::following::File;
 use crate::gate::Gate;
-use crate::keys;
 use crate::log::Level;
+use crate::operate::keys;
+use crate::policy::active::{Active, objections};
+use crate::policy::following::File;
 
 /// Who an operator is, and where he may say so.
 #[derive(Default)]

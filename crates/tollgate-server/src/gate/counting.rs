@@ -13,7 +13,7 @@ use tollgate_policy::{Outcome, Policy};
 use tollgate_redis::{Engine, Fault, Tally};
 use tollgate_service::metrics::{Counters, Event, Format, PolicyInForce, Sums};
 
-use crate::call_counts::CallCounts;
+use crate::gate::call_counts::CallCounts;
 use crate::store::table::Held;
 
 /// Parts: more than any server has threads that matter.

@@ -22,11 +22,11 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::begun::Begun;
-use crate::calls;
+use crate::grpc::calls;
 use crate::http::Http;
-use crate::peer::{CertifiedName, Peer};
-use crate::tls::{Tls, is_of_certificate};
+use crate::listen::begun::Begun;
+use crate::listen::peer::{CertifiedName, Peer};
+use crate::listen::tls::{Tls, is_of_certificate};
 
 /// Requests of one HTTP/2 connection at a time.
 const MAX_STREAMS: u32 = 100;

@@ -3,6 +3,11 @@
 //!
 //! Invariant: shared by all threads, and nothing of it is locked across an await.
 
+pub mod call_counts;
+pub mod counting;
+pub(crate) mod lines;
+pub(crate) mod tenant_cache;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -11,14 +16,14 @@ use tollgate_service::log::{Kind, Sampler, Share};
 use tollgate_service::metrics::Event;
 use tollgate_service::{Unauthorized, lease, line};
 
-use crate::call_counts::CallCounts;
 use crate::clock::Clock;
-use crate::counting::{Counting, EngineTold, Own};
-use crate::following::Following;
-use crate::lines::Lines;
+use crate::gate::call_counts::CallCounts;
+use crate::gate::counting::{Counting, EngineTold, Own};
+use crate::gate::lines::Lines;
+use crate::gate::tenant_cache::TenantCache;
 use crate::log::{Level, Log};
+use crate::policy::following::Following;
 use crate::store::{Name, NoReply, Store};
-use crate::tenant_cache::TenantCache;
 use crate::traces::Traces;
 
 /// Between two lines about a store that fails, in milliseconds.
