@@ -7,7 +7,7 @@ use tollgate_policy::{Policy, Problem, Problems, Surface};
 use tollgate_service::deployment;
 pub(crate) use tollgate_service::deployment::Active;
 
-use crate::js;
+use crate::runtime::js;
 use crate::settings::Settings;
 
 /// The deployed policy: what was compiled when it was deployed, if that is of the deployed text. A

@@ -20,16 +20,16 @@ use worker::wasm_bindgen::JsValue;
 use worker::{Context, Env, web_sys};
 
 use crate::active::{self, Active};
-use crate::assets::ASSETS;
-use crate::denials::Remembered;
-use crate::fleet::Fleet;
-use crate::flush::Flush;
-use crate::following::Follower;
-use crate::js;
-use crate::lines::Lines;
-use crate::namespaces::{OBJECTS, TENANTS, objects};
-use crate::objects::Objects;
-use crate::operator::ADMIN_TOKEN;
+use crate::counts::denials::Remembered;
+use crate::counts::lines::Lines;
+use crate::counts::objects::Objects;
+use crate::follow::fleet::Fleet;
+use crate::follow::following::Follower;
+use crate::operate::assets::ASSETS;
+use crate::operate::flush::Flush;
+use crate::runtime::js;
+use crate::settings::namespaces::{OBJECTS, TENANTS, objects};
+use crate::settings::operator::ADMIN_TOKEN;
 use crate::settings::{self, Settings};
 use crate::tenants::Tenants;
 

@@ -10,59 +10,16 @@
 //! here panics. The types of the `worker` crate stay here, in `object` and in `js`.
 
 mod active;
-mod admin;
-mod assets;
-mod background;
-mod beside;
-mod charging;
 mod compile;
-mod decide;
-mod denials;
+mod counts;
 mod deployment;
-mod events;
-mod facts;
-mod fleet;
-mod flush;
 mod follow;
-mod following;
-mod forward;
-mod js;
-mod kept_entry;
-mod key_history;
-mod keys;
-mod leasing;
-mod lines;
-mod metrics_object;
-mod namespaces;
 mod object;
-mod object_name;
-mod objects;
-mod operator;
-mod origin;
-mod placement;
-mod planning;
-mod points;
-mod policy_object;
-mod policy_wire;
-mod proxy;
-mod row;
-mod rpc;
-mod service;
+mod operate;
+mod request;
+mod runtime;
 mod settings;
-mod settle;
-mod sql;
-mod store;
-mod tally;
-mod target;
-mod tasks;
-mod tenant_cache;
-mod tenant_object;
-mod tenant_wire;
 mod tenants;
-mod together;
-mod versions;
-mod shard;
-mod wait;
 
 use std::rc::Rc;
 
@@ -72,9 +29,12 @@ use worker::{Env, web_sys, worker_sys};
 
 use crate::deployment::{Deployment, Visit};
 use crate::follow::policy;
-use crate::proxy::proxy;
-use crate::service::service;
-use crate::target::{path, target};
+use crate::operate::{admin, assets, background};
+use crate::request::leasing;
+use crate::request::proxy::proxy;
+use crate::request::service::service;
+use crate::request::target::{path, target};
+use crate::runtime::{js, tasks};
 use tollgate_service::{Answer as Reply, HEALTH_PATH, health as reports, is_ours};
 
 /// Answers one request: at once, or it gives `undefined` and calls `answer` with the response when

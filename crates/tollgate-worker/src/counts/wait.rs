@@ -1,0 +1,212 @@
+//! Waiting in the Worker: the requests that this isolate holds stand in line, one line for each key
+//! of a rule.
+//!
+//! Invariant: while others wait for its key a request goes behind them and charges nothing; only
+//! the first of a line asks the key's object again, when that may admit it. So a line costs about
+//! one call for every request that comes and one for every request that goes. Isolates do not know
+//! of each other: order is kept within each.
+//!
+//! Every request wakes itself by a timer of its own: in the runtime one request may not do I/O for
+//! another. A request whose client has left may be stopped without a word, so whoever does not ask
+//! again in time is forgotten, and its turn is the next one's.
+
+use tollgate_core::{Span, Timestamp};
+use tollgate_policy::waiting::{Full, Poll, Seat, Spot, Ticket, Turn};
+use tollgate_policy::{Answer, Plan, Policy};
+
+use crate::counts::charging::decide_once;
+use crate::counts::lines::{LONGEST_SLEEP, Line};
+use crate::counts::object_name::object_name;
+use crate::counts::objects::{Asked, Objects};
+use crate::runtime::js;
+
+/// Asking again and again for its turn while the first is being decided.
+const SHORTEST_SLEEP: Span = Span::from_millis(5);
+/// What the runtime holds for a request that waits, beside its plan: about as much as the headers
+/// of most requests.
+const REQUEST_BYTES: usize = 16 * 1024;
+
+/// Decides a request, letting it wait in this isolate as long as its rules allow; says how long it
+/// waited since it came.
+pub(crate) async fn decide(
+    objects: &Objects,
+    policy: &Policy,
+    plan: &mut Plan,
+    holds: bool,
+    since: Timestamp,
+) -> Span {
+    let mut request = Waiter { objects, policy, since, holds, plan, waited: Span::ZERO };
+    if let Some((turn, ticket)) = request.arrive().await {
+        request.wait(turn, ticket).await;
+    }
+    request.waited
+}
+
+/// A request on its way, which may wait.
+struct Waiter<'a> {
+    objects: &'a Objects,
+    policy: &'a Policy,
+    /// When it came.
+    since: Timestamp,
+    /// It is kept here until its place in a `leaky-queue` comes up; else its caller keeps it.
+    holds: bool,
+    plan: &'a mut Plan,
+    /// How long it has waited already.
+    waited: Span,
+}
+
+impl Waiter<'_> {
+    /// The request comes: the line that it stands in, if it waits.
+    async fn arrive(&mut self) -> Option<(Option<Turn>, Ticket)> {
+        let (objects, policy) = (self.objects, self.policy);
+        objects.lines.sweep(self.since);
+        if let Some(turn) = self.behind_others() {
+            return match objects.look(policy, self.plan).await {
+                None => Some((Some(turn), self.join(turn)?)),
+                Some(asked) => Some((None, self.take_place(&asked).await?)),
+            };
+        }
+        let asked = decide_once(objects, policy, self.plan, Span::ZERO).await;
+        if self.plan.newer().is_some() {
+            return None;
+        }
+        if matches!(self.plan.outcome(policy).answer(), Answer::Retry(_)) {
+            let turn = self.plan.outcome(policy).turn()?;
+            return Some((Some(turn), self.join(turn)?));
+        }
+        Some((None, self.take_place(&asked).await?))
+    }
+
+    /// Stands where the place in a `leaky-queue` lets it wait that the request was just given, if
+    /// it was; gives it back when it may not wait.
+    async fn take_place(&mut self, asked: &[Asked]) -> Option<Ticket> {
+        let answer = self.plan.outcome(self.policy).answer_after(self.waited);
+        let Answer::Delay(wait) = answer else { return None };
+        if !self.holds || self.plan.newer().is_some() {
+            return None;
+        }
+        match self.hold(wait) {
+            Ok(ticket) => Some(ticket),
+            Err(full) => {
+                self.plan.reject_waiting(self.policy, full);
+                self.objects.refund_committed(self.policy, self.plan, asked).await;
+                None
+            }
+        }
+    }
+
+    /// Waits until the request has its answer.
+    async fn wait(&mut self, mut turn: Option<Turn>, mut ticket: Ticket) {
+        let (objects, policy) = (self.objects, self.policy);
+        loop {
+            let now = js::now();
+            self.waited = now.since(self.since);
+            match (objects.lines.poll(ticket, now), turn) {
+                (Poll::Wait(at), _) => self.sleep(ticket, now, at).await,
+                (Poll::Go, _) | (Poll::Decide, None) => return,
+                (Poll::Over(wait), _) => {
+                    return self.plan.reject_waiting(policy, Full::Late(wait));
+                }
+                (Poll::Decide, Some(stood_in)) => {
+                    // Three calls of each key at the most: asked, charged, given back.
+                    let calls = Span::from_millis(u64::from(objects.timeout_ms)).saturating_mul(4);
+                    objects.lines.expect(ticket, now.saturating_add(calls));
+                    let waited = self.waited;
+                    let asked = decide_once(objects, policy, self.plan, waited).await;
+                    turn = self.decided_again(ticket, stood_in);
+                    if turn.is_none() {
+                        let Some(place) = self.take_place(&asked).await else { return };
+                        ticket = place;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where the request waits on after it was decided again; nowhere, if it has its answer.
+    fn decided_again(&mut self, ticket: Ticket, stood_in: Turn) -> Option<Turn> {
+        let (policy, now) = (self.policy, js::now());
+        let plan = &mut *self.plan;
+        let mut queue = self.objects.lines.queue.borrow_mut();
+        let is_turned_down =
+            matches!(plan.outcome(policy).answer_after(self.waited), Answer::Retry(_));
+        let again = (is_turned_down && plan.newer().is_none())
+            .then(|| plan.outcome(policy).turn())
+            .flatten()
+            .and_then(|turn| Some((turn, plan.pace(policy, &turn, now)?)));
+        let Some((turn, pace)) = again else {
+            queue.done(ticket, now, plan.pace(policy, &stood_in, now));
+            return None;
+        };
+        let seat = seat(self.objects, plan, turn, self.since);
+        match queue.again(ticket, now, seat, pace) {
+            Ok(()) => Some(turn),
+            Err(full) => {
+                let full = full.map_or(Full::Late(Span::ZERO), |(full, _)| full);
+                plan.reject_waiting(policy, full);
+                None
+            }
+        }
+    }
+
+    async fn sleep(&self, ticket: Ticket, now: Timestamp, at: Timestamp) {
+        // Whoever is first sleeps until its time; whoever waits for the first's decision asks
+        // again.
+        let sleep = if at > now { at.since(now).min(LONGEST_SLEEP) } else { SHORTEST_SLEEP };
+        self.objects.lines.expect(ticket, now.saturating_add(sleep));
+        js::wait(sleep.as_millis_ceil()).await;
+    }
+
+    /// The line of those who wait already for a key of this request.
+    fn behind_others(&self) -> Option<Turn> {
+        let queue = self.objects.lines.queue.borrow();
+        let plan = &*self.plan;
+        if queue.is_empty() {
+            return None;
+        }
+        plan.turns(self.policy).find(|turn| queue.has_line(&line(self.objects, plan, *turn)))
+    }
+
+    /// Goes behind them, or is refused.
+    fn join(&mut self, turn: Turn) -> Option<Ticket> {
+        let (policy, now) = (self.policy, js::now());
+        let plan = &mut *self.plan;
+        plan.shrink();
+        let seat = seat(self.objects, plan, turn, self.since);
+        let pace = plan.pace(policy, &turn, now);
+        let joined = self.objects.lines.queue.borrow_mut().join(now, seat, pace, now);
+        joined.map_err(|(full, _)| plan.reject_waiting(policy, full)).ok()
+    }
+
+    /// Waits for its place in a `leaky-queue`.
+    fn hold(&mut self, wait: Span) -> Result<Ticket, Full> {
+        let now = js::now();
+        let plan = &mut *self.plan;
+        plan.shrink();
+        let place = plan.place(self.policy);
+        // Nobody goes before others here, so no deadline is looked at.
+        let spot = Spot {
+            line: place.map(|place| (line(self.objects, plan, place), place.cost)),
+            deadline: Timestamp::MAX,
+            rank: 0,
+            bytes: plan.held_bytes().saturating_add(REQUEST_BYTES),
+        };
+        let at = now.saturating_add(wait);
+        let held = self.objects.lines.queue.borrow_mut().hold(now, spot, at, now);
+        held.map_err(|(full, _)| full)
+    }
+}
+
+fn line(objects: &Objects, plan: &Plan, turn: Turn) -> Line {
+    (object_name(&objects.hash_key, turn.key(plan)), turn.record)
+}
+
+fn seat(objects: &Objects, plan: &Plan, turn: Turn, since: Timestamp) -> Seat<Line> {
+    Seat {
+        key: line(objects, plan, turn),
+        cost: turn.cost,
+        deadline: since.saturating_add(turn.max),
+        rank: turn.rank,
+        bytes: plan.held_bytes().saturating_add(REQUEST_BYTES),
+    }
+}

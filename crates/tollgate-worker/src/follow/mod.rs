@@ -1,0 +1,233 @@
+//! How an isolate follows the policy in force.
+//!
+//! Invariant: a request that comes five seconds or more after a change was acknowledged is decided
+//! under it, unless the policy object did not answer; then under the last good policy, and both are
+//! counted. At most one check is under way in an isolate. A check runs on when the request that
+//! began it is over, and for longer than any request waits for it, so an object that is always
+//! slower than that is followed, too. Once a check has failed nobody waits for the next one but the
+//! request that asks.
+//!
+//! A new isolate asks before it decides. If there is no answer it enforces the deployed file, as of
+//! the first generation: a key that was ever counted under a policy written at run time is then not
+//! decided by that file, but planned anew, or by `on_failure`.
+//!
+//! A policy in force that this code cannot compile (a newer version of it wrote it, and was rolled
+//! back) is named in the log and in the health report, and the last good one stays.
+
+pub(crate) mod fleet;
+pub(crate) mod following;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Policy, Surface};
+use tollgate_service::{
+    Current, Deployed, PolicyCall, PolicyReply, Source, StoreCall, StoreReply, health,
+};
+
+use crate::active::{self, Active};
+use crate::deployment::{Gate, Visit};
+use crate::follow::following::{Follower, Next, Wish};
+use crate::object::policy_object::FIRST_GENERATION;
+use crate::object::policy_wire::{InForce, Question};
+use crate::operate::store;
+use crate::operate::tally::Trouble;
+use crate::runtime::js;
+
+/// How long a check may run, whoever waits for it.
+const CHECK_MS: u32 = 10_000;
+/// Whoever waits looks so often by itself.
+const LOOK_MS: u64 = 50;
+
+/// The policy to decide a request under; `None` when there is none, and the health report says why.
+pub(crate) async fn policy(visit: &Visit<'_>) -> Option<Rc<Active>> {
+    let Some(follower) = &visit.gate.follower else { return best(visit.gate) };
+    if !follower.following.borrow().is_fresh(js::now()) {
+        follower.follow(visit, Wish::Fresh).await;
+        if !follower.following.borrow().is_fresh(js::now()) {
+            visit.gate.objects.note(Trouble::Outdated, "");
+        }
+    }
+    best(visit.gate)
+}
+
+/// The policy that is in force now, as far as it can be had: for an operator, who may have changed
+/// it in another isolate and must not be told of an earlier one.
+pub(crate) async fn newest(visit: &Visit<'_>) -> Option<Rc<Active>> {
+    if let Some(follower) = &visit.gate.follower {
+        let wish = follower.following.borrow().newest();
+        follower.follow(visit, wish).await;
+    }
+    policy(visit).await
+}
+
+/// A policy of `generation` or a later one, if it can be had, for a request that met counts of it.
+pub(crate) async fn policy_of(visit: &Visit<'_>, generation: u64) -> Option<Rc<Active>> {
+    visit.gate.follower.as_ref()?.follow(visit, Wish::Generation(generation)).await;
+    best(visit.gate).filter(|active| active.policy.version() >= generation)
+}
+
+/// What is enforced as far as it is known without asking: the last good policy, and before there
+/// was any, the deployed file.
+pub(crate) fn best(gate: &Gate) -> Option<Rc<Active>> {
+    let deployed = || gate.deployed().as_ref().ok();
+    let Some(follower) = &gate.follower else { return deployed().cloned() };
+    if let Some(active) = &follower.following.borrow().active {
+        return Some(Rc::clone(active));
+    }
+    let active = Rc::new(deployed()?.counted_as(FIRST_GENERATION, 0));
+    follower.following.borrow_mut().active = Some(Rc::clone(&active));
+    Some(active)
+}
+
+impl Follower {
+    /// Waits, within the time-out, for a check if one is due, or for what is wished.
+    async fn follow(&self, visit: &Visit<'_>, wish: Wish) {
+        let timeout_ms = visit.gate.objects.timeout_ms;
+        let mut has_asked = false;
+        loop {
+            let now = js::now();
+            let next = self.following.borrow_mut().next(now, wish, timeout_ms, has_asked);
+            match next {
+                Next::Done => return,
+                Next::Late => return visit.gate.objects.note(Trouble::Unchecked, ""),
+                Next::Ask => {
+                    has_asked = true;
+                    self.start(visit, now, wish.generation());
+                }
+                Next::Wait => self.bell.wait(LOOK_MS).await,
+            }
+        }
+    }
+
+    /// Begins a check that outlives this request.
+    fn start(&self, visit: &Visit<'_>, now: Timestamp, generation: u64) {
+        self.following.borrow_mut().asks(now);
+        let deployment = Rc::clone(visit.deployment);
+        visit.context.wait_until(async move {
+            if let Some(gate) = deployment.gate()
+                && let Some(follower) = &gate.follower
+            {
+                follower.check(gate, now, generation).await;
+                follower.bell.ring();
+            }
+        });
+    }
+
+    async fn check(&self, gate: &Gate, sent: Timestamp, generation: u64) {
+        let (current, compiled) = match self.ask(gate, generation).await {
+            Ok(found) => found,
+            Err(why) => return self.failed(gate, &why),
+        };
+        self.following.borrow_mut().learn_relief(current.relieved);
+        let following = self.following.borrow();
+        if following.is_enforced(&current) {
+            drop(following);
+            return self.following.borrow_mut().checked(sent, generation);
+        }
+        drop(following);
+        let compiled = match (current.source, &current.text) {
+            (Source::Deployed, _) => gate
+                .deployed()
+                .as_ref()
+                .map(|active| Policy::clone(&active.policy))
+                .map_err(Clone::clone),
+            (Source::Written, Some(text)) => active::compile(text, &gate.settings),
+            (Source::Written, None) => match compiled {
+                Some(policy) => active::enforced(policy, &gate.settings),
+                None => return self.failed(gate, "the policy did not come with its number"),
+            },
+        };
+        match compiled {
+            Ok(mut policy) => {
+                policy.set_version(current.generation);
+                self.take(gate, &current, policy);
+            }
+            Err(problems) => {
+                let prefix = format!("policy {} cannot be enforced: ", current.version);
+                health::log_each(&problems, &prefix, &mut js::fail);
+                let last = best(gate);
+                let mut following = self.following.borrow_mut();
+                following.active =
+                    last.map(|last| Rc::new(last.counted_as(current.generation, last.version)));
+                following.refused = Some((current.version, problems));
+            }
+        }
+        if let Some(active) = best(gate).filter(|_| gate.objects.fleet_secret.is_some()) {
+            let changed_at = self.following.borrow().changed_at(js::now());
+            gate.fleet.follow_since(&active, changed_at);
+        }
+        self.following.borrow_mut().checked(sent, generation);
+    }
+
+    /// From now on `policy` is enforced.
+    fn take(&self, gate: &Gate, current: &Current, policy: Policy) {
+        if current.source == Source::Written {
+            let prefix = format!("policy {}: ", current.version);
+            let warnings = active::warnings(&policy, &gate.settings);
+            health::log_each(&warnings, &prefix, &mut js::warn);
+        }
+        gate.objects.lines.set_limits(policy.waiting());
+        let (version, source) = (current.version, current.source);
+        let mut following = self.following.borrow_mut();
+        following.active = Some(Rc::new(Active { policy: Arc::new(policy), version, source }));
+        following.refused = None;
+    }
+
+    fn failed(&self, gate: &Gate, why: &str) {
+        gate.objects.note(Trouble::Unchecked, why);
+        gate.objects.report();
+        self.following.borrow_mut().failed(js::now(), why);
+    }
+
+    /// Which policy is in force, and it itself where it is another than is known here: compiled, or
+    /// as a text.
+    async fn ask(&self, gate: &Gate, generation: u64) -> Result<(Current, Option<Policy>), String> {
+        let (known, seen) = self.following.borrow().known(generation);
+        let question =
+            Question { fingerprint: self.fingerprint, known, seen, now_ms: js::now_ms() };
+        let reply = store::follow(gate, question, CHECK_MS).await?;
+        if let Some(InForce { version, generation, relieved, source, compiled }) =
+            InForce::read(&reply)
+        {
+            let current = Current { version, generation, source, relieved, text: None };
+            if compiled.is_empty() {
+                return Ok((current, None));
+            }
+            // What another version of this code compiled is asked for as a text.
+            if let Ok(policy) = Policy::read_compiled(&compiled, Surface::Worker) {
+                return Ok((current, Some(policy)));
+            }
+        }
+        // A file that was not asked with before is sent at once.
+        let wants_text = StoreReply::from_json(&reply) == StoreReply::Policy(PolicyReply::SendText);
+        let text = wants_text.then(js::policy_text);
+        self.ask_in_json(gate, generation, text).await.map(|current| (current, None))
+    }
+
+    /// The same with the text: of a file that was not asked with before, of a policy that this
+    /// version cannot read as it is compiled, or of a policy object of an earlier version.
+    async fn ask_in_json(
+        &self,
+        gate: &Gate,
+        generation: u64,
+        mut text: Option<String>,
+    ) -> Result<Current, String> {
+        loop {
+            let has_text = text.is_some();
+            let (known, seen) = self.following.borrow().known(generation);
+            let deployed = Deployed { fingerprint: self.fingerprint, text: text.take() };
+            let now_ms = js::now_ms();
+            let call = StoreCall::Policy(PolicyCall::Read { deployed, known, seen, now_ms });
+            match store::policy(gate, &call, CHECK_MS).await {
+                StoreReply::Policy(PolicyReply::Current(current)) => return Ok(current),
+                StoreReply::Policy(PolicyReply::SendText) if !has_text => {
+                    text = Some(js::policy_text());
+                }
+                StoreReply::Failed(why) => return Err(why),
+                _ => return Err("the policy object answered something else".to_owned()),
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A tenant's entry as an object keeps it: the tenant's own object, and the one that counts the key
+//! that is the tenant alone.
+//!
+//! Invariant: revisions only grow, so what arrives late changes nothing; for that the revision of
+//! an entry that was removed stays. No table is made by whoever only asks: of tenants that nobody
+//! knows there may be any number. Deliberately absent: what an entry means, and who writes it.
+
+use std::cell::{OnceCell, RefCell};
+
+use wasm_bindgen::JsValue;
+use worker::worker_sys::DurableObjectStorage;
+
+use crate::object::sql::{Value, run};
+use crate::object::tenant_wire::Kept;
+
+/// The one row of it.
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS entry_v1 (one INTEGER PRIMARY KEY \
+     CHECK (one = 1), revision INTEGER NOT NULL, entry TEXT)";
+const FIND: &str = "SELECT 1 FROM sqlite_master WHERE name = 'entry_v1'";
+const LOAD: &str = "SELECT revision, entry FROM entry_v1";
+const WRITE: &str = "INSERT INTO entry_v1 VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE \
+     SET revision = excluded.revision, entry = excluded.entry";
+
+/// What an object keeps of its tenant; it is read once.
+#[derive(Default)]
+pub(crate) struct KeptEntry {
+    memory: RefCell<OnceCell<Kept>>,
+}
+
+impl KeptEntry {
+    /// Calls `step` with the entry; nothing, of revision 0, when there never was one.
+    pub(crate) fn with<T>(
+        &self,
+        storage: &DurableObjectStorage,
+        step: impl FnOnce(&Kept) -> T,
+    ) -> Result<T, JsValue> {
+        let memory = self.memory.borrow();
+        if let Some(kept) = memory.get() {
+            return Ok(step(kept));
+        }
+        let kept = read(storage)?;
+        Ok(step(memory.get_or_init(|| kept)))
+    }
+
+    /// Keeps what the list hands on, unless it is older than what is there.
+    pub(crate) fn take(&self, storage: &DurableObjectStorage, kept: &Kept) -> Result<(), JsValue> {
+        if self.with(storage, |known| known.revision)? >= kept.revision {
+            return Ok(());
+        }
+        run(storage, CREATE, &[])?;
+        let values = [Value::Number(kept.revision), Value::of(kept.entry.as_deref())];
+        run(storage, WRITE, &values)?;
+        self.memory.replace(OnceCell::from(kept.clone()));
+        Ok(())
+    }
+}
+
+fn read(storage: &DurableObjectStorage) -> Result<Kept, JsValue> {
+    if run(storage, FIND, &[])?.next()?.is_none() {
+        return Ok(Kept::default());
+    }
+    let row = run(storage, LOAD, &[])?.next()?;
+    Ok(row.map_or_else(Kept::default, |row| Kept {
+        revision: row.number(0).unwrap_or_default(),
+        entry: row.text(1),
+    }))
+}

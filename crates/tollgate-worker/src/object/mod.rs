@@ -1,0 +1,343 @@
+//! One partition key: a Durable Object that decides and remembers.
+//!
+//! Invariant: a decision and its write are one synchronous step, so no other request comes between,
+//! and the platform holds the reply back until the write is durable. A denial writes nothing, but
+//! for the first one after a quota was changed: what is used is then carried to the new quota, and
+//! stays so. Memory is only a copy of the row: an object that was evicted, or whose wasm instance
+//! aborted, reads it again. A row that cannot be read fails the one request that finds it, and the
+//! count begins again, as in Envoy; the row that takes its place says so. There is no policy here:
+//! quotas come with the request and stand in the row. The deployed one is looked at only for a row
+//! or a request of code that had no other way to say what it means.
+//!
+//! Where the key is a tenant alone, the tenant's entry lies here, too: a request that was planned
+//! with another one is answered with this one and charges nothing. It stays when the counts are
+//! idle, because nobody else says here that there is one.
+//!
+//! Under `durability: relaxed` memory is ahead of the row until [`Limiter::save`], which
+//! `entry.mjs` calls soon after: one write for everything admitted meanwhile. What a crash in
+//! between forgets is admitted again.
+
+pub(crate) mod kept_entry;
+pub(crate) mod key_history;
+pub(crate) mod metrics_object;
+pub(crate) mod policy_object;
+pub(crate) mod policy_wire;
+pub(crate) mod row;
+pub(crate) mod shard;
+pub(crate) mod sql;
+pub(crate) mod tenant_object;
+pub(crate) mod tenant_wire;
+pub(crate) mod versions;
+
+use std::cell::RefCell;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Answered, Counts, Policy, WireError};
+use wasm_bindgen::prelude::*;
+use worker::js_sys::{Array, ArrayBuffer, Date, Function, Object, Promise, Uint8Array};
+use worker::worker_sys::{DurableObjectStorage, SqlStorageCursor};
+
+use crate::deployment::policy;
+use crate::object::kept_entry::KeptEntry;
+use crate::object::tenant_wire::Kept;
+use crate::runtime::js;
+
+/// The object behind `Limiter` of `entry.mjs`. No method is asynchronous, and none panics.
+#[wasm_bindgen]
+pub struct Limiter {
+    storage: DurableObjectStorage,
+    /// Asks for `save` to be called soon; it may be asked more than once.
+    save_soon: Function,
+    memory: RefCell<Option<Memory>>,
+    /// Of the tenant that the key is.
+    entry: KeptEntry,
+}
+
+/// What storage holds, or will hold once it is saved.
+#[derive(Default)]
+struct Memory {
+    has_table: bool,
+    /// There is one of format 1, too: what it holds is in `counts`.
+    has_table_1: bool,
+    counts: Counts,
+    /// The row is not written yet.
+    is_unsaved: bool,
+}
+
+/// What is done with the counts, and what becomes of it.
+type Step<'s> = &'s dyn Fn(&mut Counts, Timestamp) -> Result<Answered, WireError>;
+
+#[wasm_bindgen]
+impl Limiter {
+    /// The object over its `ctx.storage`; nothing is read yet. `save_soon` must not call back at
+    /// once.
+    #[wasm_bindgen(constructor)]
+    pub fn new(storage: DurableObjectStorage, save_soon: Function) -> Self {
+        let (memory, entry) = (RefCell::default(), KeptEntry::default());
+        Self { storage, save_soon, memory, entry }
+    }
+
+    /// Decides a request of `Partition::request`; the answer is for `PartitionMut::accept`, and
+    /// empty when what was stored could not be read.
+    ///
+    /// # Errors
+    /// The bytes are no request, a front of before has another policy, or storage fails. Nothing is
+    /// charged then.
+    pub fn check(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
+        if let Some(planned_with) = Counts::entry_of(request)
+            && let Some(other) = self.other_entry(planned_with)?
+        {
+            return Ok(other);
+        }
+        if Counts::reads(request) {
+            return self
+                .step(Counts::is_strict(request), &|counts, now| counts.answer(request, now));
+        }
+        with_policy(|policy| {
+            self.step(true, &|counts, now| counts.answer_format_1(policy, request, now))
+        })
+    }
+
+    /// Takes back what `check` charged for `request` when it answered `reply`. The answer says what
+    /// is left then. Calling it twice takes it back twice: the caller tries once.
+    ///
+    /// # Errors
+    /// As `check`; nothing is taken back then.
+    pub fn refund(&self, request: &[u8], charged: &[u8]) -> Result<Vec<u8>, JsValue> {
+        if Counts::reads(request) {
+            return self.step(Counts::is_strict(request), &|counts, now| {
+                counts.refund(request, charged, now)
+            });
+        }
+        with_policy(|policy| {
+            self.step(true, &|counts, now| counts.refund_format_1(policy, request, charged, now))
+        })
+    }
+
+    /// Does what an operator asks of this key: a request of `GivenKey::request`; the answer is for
+    /// `KeyState::read`, and empty when what was stored could not be read. It is durable then.
+    ///
+    /// # Errors
+    /// The bytes are no such request, or storage fails; nothing is changed then.
+    pub fn operate(&self, request: &[u8]) -> Result<Vec<u8>, JsValue> {
+        self.step(true, &|counts, now| counts.operate(request, now))
+    }
+
+    /// Keeps the entry of the tenant that the key is, as the list of entries hands it on, unless it
+    /// is older than what is there. It is durable when this is answered.
+    ///
+    /// # Errors
+    /// It is none, or storage fails; nothing is changed then.
+    pub fn take(&self, entry: &[u8]) -> Result<(), JsValue> {
+        let kept = Kept::read(entry).ok_or_else(|| error("this is no entry"))?;
+        self.entry.take(&self.storage, &kept)
+    }
+
+    /// Writes what relaxed rules left to be written.
+    ///
+    /// # Errors
+    /// Storage fails; it is still to be written then, and the next admission asks again.
+    pub fn save(&self) -> Result<(), JsValue> {
+        let saved = self.with_memory(|memory| {
+            if memory.is_unsaved { self.write(memory, js::now()) } else { Ok(()) }
+        });
+        saved.map(drop)
+    }
+
+    /// Deletes the storage when everything in it is idle, else sets the alarm again. The promise is
+    /// settled when that is durable.
+    ///
+    /// # Errors
+    /// Storage fails; the platform then calls again.
+    pub fn alarm(&self) -> Result<Promise, JsValue> {
+        let done = self.with_memory(|memory| {
+            let now = js::now();
+            let idle_at = memory.counts.idle_at();
+            if idle_at <= now {
+                *memory = Memory::default();
+                return self.forget();
+            }
+            // As if none had been set: it rang.
+            memory.counts.set_alarm_at(row::alarm_at(Timestamp::ZERO, idle_at, now));
+            if memory.is_unsaved {
+                self.write(memory, now)?;
+            }
+            self.set_alarm(memory.counts.alarm_at())
+        })?;
+        done.map_or_else(|| self.forget(), Ok)
+    }
+}
+
+impl Limiter {
+    /// The answer to a request that was planned with another entry than the one here.
+    fn other_entry(&self, planned_with: u64) -> Result<Option<Vec<u8>>, JsValue> {
+        self.entry.with(&self.storage, |kept| {
+            let is_other = kept.in_force() != planned_with;
+            is_other.then(|| Counts::other_entry(&kept.to_bytes()).reply)
+        })
+    }
+
+    /// Deletes all storage, but for an entry.
+    fn forget(&self) -> Result<Promise, JsValue> {
+        if self.entry.with(&self.storage, |kept| kept.revision)? == 0 {
+            return self.storage.delete_all();
+        }
+        for table in row::FORGET {
+            self.exec(table, Array::new())?;
+        }
+        // Nothing rings for an entry.
+        self.storage.delete_alarm(Object::new())
+    }
+
+    /// Takes one step with what this key has used, and writes what it changed: now, or soon unless
+    /// it `is_strict`.
+    fn step(&self, is_strict: bool, step: Step<'_>) -> Result<Vec<u8>, JsValue> {
+        let mut is_ahead = false;
+        let reply = self.with_memory(|memory| {
+            let now = js::now();
+            let answered = step(&mut memory.counts, now).map_err(other_side)?;
+            if !answered.is_changed {
+                return Ok(answered.reply);
+            }
+            memory.is_unsaved = true;
+            if is_strict {
+                is_ahead = true;
+                self.write(memory, now)?;
+                is_ahead = false;
+            } else {
+                self.save_soon.call0(&JsValue::UNDEFINED)?;
+            }
+            Ok(answered.reply)
+        });
+        if is_ahead {
+            // It was not written, so it was not charged.
+            *self.memory.borrow_mut() = None;
+        }
+        Ok(reply?.unwrap_or_default())
+    }
+
+    /// Calls `step` with what storage holds, read before if it is not in memory; `None` when it
+    /// could not be read, and then it begins anew.
+    fn with_memory<T>(
+        &self,
+        step: impl FnOnce(&mut Memory) -> Result<T, JsValue>,
+    ) -> Result<Option<T>, JsValue> {
+        let mut memory = self.memory.try_borrow_mut().map_err(|_| error("re-entered"))?;
+        if let Some(memory) = memory.as_mut() {
+            return step(memory).map(Some);
+        }
+        let (found, is_corrupt) = self.read()?;
+        let memory = memory.insert(found);
+        if !is_corrupt {
+            return step(memory).map(Some);
+        }
+        // Written at once: an object that is evicted would forget that something was lost.
+        self.write(memory, js::now())?;
+        Ok(None)
+    }
+
+    /// What storage holds, and whether some of that was no row: it is to be written anew then.
+    fn read(&self) -> Result<(Memory, bool), JsValue> {
+        let mut memory = Memory::default();
+        for table in self.column(row::FIND)? {
+            let is_1 = table.as_string().is_some_and(|name| name == "state_v1");
+            *if is_1 { &mut memory.has_table_1 } else { &mut memory.has_table } = true;
+        }
+        let mut is_corrupt = false;
+        if memory.has_table {
+            match self.row(row::LOAD, Counts::decode)? {
+                Some(Some(counts)) => memory.counts = counts,
+                Some(None) => {
+                    is_corrupt = true;
+                    memory.counts = Counts::begun_anew(js::now());
+                }
+                None => {}
+            }
+        }
+        if memory.has_table_1 {
+            // Code of before wrote it after any row of today's: a roll-back came between.
+            let read = |bytes: &[u8]| with_policy(|p| Ok(Counts::decode_format_1(bytes, p)));
+            match self.row(row::LOAD_1, read)?.transpose()? {
+                Some(Some(earlier)) => memory.counts.replace_by(earlier),
+                // The row that is written for it takes its table away.
+                Some(None) => is_corrupt = true,
+                None => {}
+            }
+        }
+        Ok((memory, is_corrupt))
+    }
+
+    /// Writes the row and sets the alarm that will delete it, then remembers both.
+    fn write(&self, memory: &mut Memory, now: Timestamp) -> Result<(), JsValue> {
+        let set_at = memory.counts.alarm_at();
+        let alarm_at = row::alarm_at(set_at, memory.counts.idle_at(), now);
+        memory.counts.set_alarm_at(alarm_at);
+        if !memory.has_table {
+            self.exec(row::CREATE, Array::new())?;
+            memory.has_table = true;
+        }
+        let mut bytes = Vec::new();
+        memory.counts.encode(now, &mut bytes);
+        self.exec(row::SAVE, Array::of1(&Uint8Array::from(bytes.as_slice())))?;
+        if memory.has_table_1 {
+            self.exec(row::DROP_1, Array::new())?;
+            memory.has_table_1 = false;
+        }
+        if alarm_at != set_at {
+            // Not awaited: the output gate holds the reply until this is durable too.
+            let _ = self.set_alarm(alarm_at)?;
+        }
+        memory.is_unsaved = false;
+        Ok(())
+    }
+}
+
+impl Limiter {
+    /// The first column of what `query` finds.
+    fn column(&self, query: &str) -> Result<Vec<JsValue>, JsValue> {
+        let rows = self.exec(query, Array::new())?.raw();
+        let mut found = Vec::new();
+        loop {
+            let next = rows.next()?;
+            if next.done() {
+                return Ok(found);
+            }
+            found.push(next.value().unchecked_into::<Array>().get(0));
+        }
+    }
+
+    /// What `read` makes of the row that `query` finds, if it finds one.
+    fn row<T>(&self, query: &str, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, JsValue> {
+        // Bytes only: of anything else the platform would make some, or throw.
+        let bytes = |stored: &JsValue| {
+            let bytes = stored.dyn_ref::<ArrayBuffer>();
+            bytes.map(|bytes| Uint8Array::new(bytes).to_vec()).unwrap_or_default()
+        };
+        Ok(self.column(query)?.first().map(|stored| read(&bytes(stored))))
+    }
+
+    fn exec(&self, query: &str, values: Array) -> Result<SqlStorageCursor, JsValue> {
+        self.storage.sql().exec(query, values)
+    }
+
+    fn set_alarm(&self, at: Timestamp) -> Result<Promise, JsValue> {
+        let milliseconds = at.since(Timestamp::ZERO).as_millis_ceil();
+        let date = Date::new(&JsValue::from_f64(js::number(milliseconds)));
+        self.storage.set_alarm(date, Object::new())
+    }
+}
+
+fn with_policy<T>(step: impl FnOnce(&Policy) -> Result<T, JsValue>) -> Result<T, JsValue> {
+    match &*policy() {
+        Ok(policy) => step(policy),
+        Err(_) => Err(error("the policy is wrong; see the health report")),
+    }
+}
+
+fn other_side(why: WireError) -> JsValue {
+    error(&why.to_string())
+}
+
+fn error(message: &str) -> JsValue {
+    worker::js_sys::Error::new(message).into()
+}

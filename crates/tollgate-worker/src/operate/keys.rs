@@ -1,0 +1,82 @@
+//! What an operator asks of one client, connected: its object is asked, and a change is logged.
+//!
+//! Invariant: a key goes no further than the hash that names its object. Each operation that
+//! changes something is a line of the log, with the `pk` hash. Deliberately absent: who may ask, in
+//! which order an object is asked, and what the answers look like; that is the service's.
+
+use tollgate_policy::{DescribedRequest, Group, KeyOperation, Plan, Policy};
+use tollgate_service::key_work::{self, KeyAsk};
+use tollgate_service::{KeyCall, StoreReply};
+
+use crate::counts::objects::Objects;
+use crate::deployment::Gate;
+use crate::object::shard;
+use crate::request::facts::with_claims;
+use crate::request::planning;
+use crate::runtime::js;
+
+/// How long an operator waits for a key's object, in milliseconds.
+const OPERATOR_MS: u32 = 10_000;
+
+/// Carries out `call` for an operator, under the policy in force.
+pub(crate) async fn ask(gate: &Gate, policy: &Policy, call: &KeyCall) -> StoreReply {
+    let look = async |facts| look(gate, policy, facts).await;
+    let count = |asked| count(&gate.objects, policy, asked);
+    let (reply, event) = key_work::carry_out(policy, call, look, count).await;
+    if let Some(event) = event {
+        js::warn(&format!(
+            "an operator's change: {} rule={:?} pk={} blocked_until_ms={}",
+            event.operation,
+            event.rule,
+            event.pk,
+            event.blocked_until_ms.unwrap_or(0)
+        ));
+    }
+    reply
+}
+
+/// What would be decided, with the entry that the request's tenant has; nothing is charged, and
+/// nothing that is remembered of counts is asked.
+async fn look(gate: &Gate, policy: &Policy, facts: DescribedRequest) -> Plan {
+    let facts = with_claims(policy, facts).await;
+    let mut plan = Plan::new();
+    planning::plan(gate.tenants.as_ref(), &gate.objects, policy, &facts, &mut plan).await;
+    // Else nobody knows its tenant's quotas, and `on_failure` has decided.
+    if !plan.has_failed() {
+        gate.objects.look_at(policy, &mut plan).await;
+    }
+    plan
+}
+
+/// Asks the key's object. What shards have spent is known to it before, and they hold nothing of
+/// before when it was changed.
+async fn count(objects: &Objects, policy: &Policy, asked: KeyAsk) -> Result<Vec<u8>, String> {
+    let name = objects.name_of(policy, asked.key.bytes());
+    let shards = policy.groups().get(asked.key.group).and_then(Group::shards);
+    if let Err(why) = close_shards(objects, &name, shards).await {
+        // It is no reason to leave a key as it is.
+        js::warn(&why);
+    }
+    let call = js::Call::operate(&objects.namespace, &name, &asked.request, OPERATOR_MS);
+    let reply = call.reply().await.map_err(|why| failed("the key's object", why))?;
+    if asked.operation != KeyOperation::Describe {
+        // What they leased meanwhile, and what they remember to be refused.
+        close_shards(objects, &name, shards).await?;
+    }
+    Ok(reply)
+}
+
+/// Has the shards of a key, if it has any, give back what they hold.
+async fn close_shards(objects: &Objects, name: &str, shards: Option<u32>) -> Result<(), String> {
+    let Some(shards) = shards else { return Ok(()) };
+    let call = shard::close(&objects.namespace, name, shards, OPERATOR_MS);
+    let held = "what a shard of the key holds is spent for 3 s at the most, as";
+    call.reply().await.map(drop).map_err(|why| format!("{held} {}", failed("it", why)))
+}
+
+fn failed(who: &str, why: js::NoReply) -> String {
+    match why {
+        js::NoReply::Late => format!("{who} does not answer in time"),
+        js::NoReply::Failed(why) => why,
+    }
+}

@@ -1,0 +1,145 @@
+//! One request's decision, and what its response brings about.
+//!
+//! Invariant: whoever has to wait has waited when the decision is returned, and what failed is
+//! counted. A request is decided under one policy: when a count is found to be of a newer one, what
+//! the others charged was given back, and all of it is planned anew under that. Deliberately
+//! absent: which objects are asked for it, and when; that is `objects`' and `wait`'s.
+
+use std::rc::Rc;
+
+use tollgate_core::Span;
+use tollgate_policy::{Facts, Plan, Policy, Problems};
+use tollgate_service::check::{Decided, KeyBudget};
+use tollgate_service::metrics::Event;
+
+use crate::active::Active;
+use crate::counts::objects::Objects;
+use crate::counts::wait;
+use crate::deployment::Visit;
+use crate::follow::policy_of;
+use crate::request::events;
+use crate::request::facts::{WithClaims, with_claims};
+use crate::request::planning;
+use crate::runtime::js;
+
+/// How often a request is planned anew. A policy that is replaced again meanwhile is seldom; after
+/// that `on_failure` decides.
+const MAX_REPLANS: u32 = 2;
+
+/// A decided request, and what it was decided by.
+pub(crate) struct Decision<F> {
+    pub(crate) decided: Decided,
+    pub(crate) active: Rc<Active>,
+    pub(crate) facts: WithClaims<F>,
+}
+
+/// Who wants a request decided.
+#[derive(Clone, Copy)]
+pub(crate) enum Caller<'a> {
+    /// It is held here until its place in a `leaky-queue` comes up.
+    Holds,
+    /// It waits for such a place itself, and is one of several that share what they may ask.
+    Asks(Option<&'a KeyBudget>),
+}
+
+/// Decides a request under `active`, or under what replaced it, letting it wait as long as its
+/// rules allow.
+///
+/// # Errors
+/// There is nothing left of what it may ask; nothing was asked then.
+pub(crate) async fn decide<F: Facts>(
+    visit: &Visit<'_>,
+    mut active: Rc<Active>,
+    facts: F,
+    caller: Caller<'_>,
+) -> Result<Decision<F>, Problems> {
+    let objects = &visit.gate.objects;
+    let mut facts = with_claims(&active.policy, facts).await;
+    let since = js::now();
+    let mut replans = 0;
+    loop {
+        let policy = &*active.policy;
+        let mut plan = Plan::new();
+        let question = planning::plan_to_decide(visit, policy, &facts, &mut plan).await;
+        // What is remembered is of quotas that the tenant may no longer have.
+        let is_remembered = question.is_none()
+            && objects.denials.refuses(policy, &mut plan, |now| visit.gate.relieved(now));
+        let waited = if is_remembered {
+            objects.counters.add(Event::RememberedDenial);
+            Span::ZERO
+        } else if plan.has_failed() {
+            Span::ZERO // nobody knows its tenant's quotas
+        } else if let Caller::Asks(Some(budget)) = caller
+            && let Err(problems) = budget.take(plan.len())
+        {
+            question.map(|question| question.heard(&plan, objects));
+            return Err(problems);
+        } else {
+            let holds = matches!(caller, Caller::Holds);
+            wait::decide(objects, policy, &mut plan, holds, since).await
+        };
+        let has_other_entry = question.is_some_and(|question| question.heard(&plan, objects));
+        if has_other_entry && replans < MAX_REPLANS {
+            replans = replans.saturating_add(1);
+            continue;
+        }
+        if let Some(generation) = plan.newer()
+            && replans < MAX_REPLANS
+            && let Some(next) = policy_of(visit, generation).await
+        {
+            objects.counters.add(Event::PolicyRetry);
+            replans = replans.saturating_add(1);
+            facts = with_claims(&next.policy, facts.facts).await;
+            active = next;
+            continue;
+        }
+        let outcome = plan.outcome(policy);
+        if objects.counters.count(policy, &outcome, waited) {
+            events::log(objects, policy, &outcome);
+        }
+        objects.report_failures(policy, &plan);
+        let decided = Decided { plan, waited, id: None };
+        return Ok(Decision { decided, active, facts });
+    }
+}
+
+/// How a request ended that was allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// With this status, which may be ours for an origin that does not answer.
+    Answered(u16),
+    /// Its client left before there was a status.
+    ClientLeft,
+    /// It never reached the origin, for a reason that is ours.
+    NotSent,
+}
+
+/// Charges and gives back what the `ending` of a request brings about; false when nothing was
+/// charged or given back. Once this is over it is durable, so a client that learns of a failed
+/// attempt learns it after the attempt was counted.
+pub(crate) async fn settle(
+    objects: &Objects,
+    policy: &Policy,
+    plan: &mut Plan,
+    ending: Ending,
+) -> bool {
+    let is_due = match ending {
+        Ending::Answered(status) => plan.settle(policy, Some(status)),
+        Ending::ClientLeft => plan.settle(policy, None),
+        Ending::NotSent => plan.settle_uncharged(policy),
+    };
+    if !is_due {
+        return false;
+    }
+    let settle = |partition| objects.settle(policy, partition);
+    let calls: Vec<_> = plan.partitions().map(settle).collect();
+    let asked_at = js::now();
+    let mut charged = false;
+    for (i, call) in calls {
+        objects.accept(policy, plan, i, asked_at, call.reply().await);
+        charged |= plan.partition(i).is_some_and(|partition| partition.changed());
+    }
+    objects.denials.close(policy, plan);
+    objects.report();
+    charged
+}

@@ -1,0 +1,122 @@
+//! What a request is: its own words, what the platform knows of it, and the claims of its token.
+//!
+//! Invariant: a claim is only ever one of a token that was verified. Deliberately absent: what the
+//! facts mean; that is the policy's.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use tollgate_policy::{Facts, Policy, decimal};
+use wasm_bindgen::{JsCast, JsValue};
+use worker::{js_sys, web_sys};
+
+use crate::runtime::js;
+
+/// The facts of a request in front of an origin. The platform sets CF-Connecting-IP and removes
+/// what a client sends under that name.
+pub(crate) struct Incoming<'r> {
+    pub(crate) request: &'r web_sys::Request,
+    pub(crate) method: String,
+    pub(crate) target: &'r str,
+    pub(crate) headers: &'r web_sys::Headers,
+}
+
+impl Incoming<'_> {
+    /// The header `name` as text.
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
+        self.headers.get(name).ok().flatten()
+    }
+
+    fn edge_fact(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        js::edge_fact(self.request, name).map(|fact| fact.into_bytes().into())
+    }
+}
+
+impl Facts for Incoming<'_> {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.method.as_bytes().into()
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.target.as_bytes().into()
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.text(name).map(|value| value.into_bytes().into())
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        self.text("cf-connecting-ip")?.trim().parse().ok()
+    }
+
+    fn country(&self) -> Option<Cow<'_, [u8]>> {
+        self.edge_fact("country")
+    }
+
+    fn asn(&self) -> Option<Cow<'_, [u8]>> {
+        self.edge_fact("asn")
+    }
+}
+
+/// Facts and the claims of a token that was verified before anything was asked.
+pub(crate) struct WithClaims<F> {
+    pub(crate) facts: F,
+    claims: Option<JsValue>,
+}
+
+/// Verifies the request's token, if any rule counts by what it claims.
+pub(crate) async fn with_claims<F: Facts>(policy: &Policy, facts: F) -> WithClaims<F> {
+    let Some(jwt) = policy.jwt() else { return WithClaims { facts, claims: None } };
+    let token = policy.token(&facts).and_then(|token| String::from_utf8(token).ok());
+    let claims = match token {
+        Some(token) => js::verified(jwt, &token).await,
+        None => None,
+    };
+    WithClaims { facts, claims }
+}
+
+impl<F: Facts> Facts for WithClaims<F> {
+    fn method(&self) -> Cow<'_, [u8]> {
+        self.facts.method()
+    }
+
+    fn target(&self) -> Cow<'_, [u8]> {
+        self.facts.target()
+    }
+
+    fn host(&self) -> Cow<'_, [u8]> {
+        self.facts.host()
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.facts.header(name)
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        self.facts.peer()
+    }
+
+    fn country(&self) -> Option<Cow<'_, [u8]>> {
+        self.facts.country()
+    }
+
+    fn asn(&self) -> Option<Cow<'_, [u8]>> {
+        self.facts.asn()
+    }
+
+    fn claim(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let value = js_sys::Reflect::get(self.claims.as_ref()?, &JsValue::from_str(name)).ok()?;
+        let text = match (value.dyn_ref::<js_sys::JsString>(), value.as_f64(), value.as_bool()) {
+            // Half a surrogate pair is no text: all of them would be one key.
+            (Some(text), ..) => text.is_valid_utf16().then(|| String::from(text))?,
+            (_, Some(number), _) => decimal(number)?,
+            (.., Some(truth)) => truth.to_string(),
+            _ => return None,
+        };
+        Some(text.into_bytes().into())
+    }
+
+    fn is_to_be_settled(&self) -> bool {
+        self.facts.is_to_be_settled()
+    }
+}

@@ -1,0 +1,104 @@
+//! A request on its way to the origin, and what the origin's response brings about.
+//!
+//! Invariant: what a response charges or gives back is carried out before the response is sent, and
+//! also when the client has left meanwhile. An origin that does not answer is our 502, a status
+//! like others; a client that breaks its body off has no status. A request that is not sent, for a
+//! reason of ours, is never charged by its response. Nothing is decided here.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tollgate_policy::{Plan, Policy};
+use tollgate_service::{Answer as Reply, Fields, health};
+use wasm_bindgen::JsCast;
+use worker::{Context, js_sys, web_sys};
+
+use crate::deployment::{Deployment, Gate};
+use crate::operate::tally::Trouble;
+use crate::request::decide::{Ending, settle};
+use crate::request::origin::{NoResponse, forwarded};
+use crate::runtime::js;
+use crate::runtime::tasks::Settled;
+
+/// A request that goes on, with all that is needed when its client has left.
+pub(crate) struct Forward {
+    pub(crate) request: web_sys::Request,
+    pub(crate) url: String,
+    /// For the response.
+    pub(crate) fields: Fields,
+    /// For the origin.
+    pub(crate) marks: Fields,
+    pub(crate) plan: Plan,
+    /// What it was planned with; another one may be in force when the response comes.
+    pub(crate) policy: Arc<Policy>,
+}
+
+impl Forward {
+    /// The origin's response. Where its status matters the platform is asked to let us wait for it
+    /// although the client leaves, which it does for another 30 s.
+    pub(crate) async fn run(
+        self,
+        deployment: Rc<Deployment>,
+        context: &Context,
+    ) -> web_sys::Response {
+        if !self.plan.is_deferred() {
+            return self.response(&deployment).await;
+        }
+        let response = async move { Ok(self.response(&deployment).await.into()) };
+        let response = js_sys::futures::future_to_promise(response);
+        let lasting = response.clone();
+        context.wait_until(async move {
+            Settled::of(&lasting).await; // it is answered below
+        });
+        let settled = Settled::of(&response).await.dyn_into();
+        settled.unwrap_or_else(|_| js::send(&health::misconfigured()))
+    }
+
+    async fn response(mut self, deployment: &Deployment) -> web_sys::Response {
+        let Some(gate) = deployment.gate() else {
+            return js::send(&health::misconfigured());
+        };
+        match forwarded(&self.request, &self.url, self.marks.lines()).await {
+            Ok(response) => {
+                self.settle(gate, Ending::Answered(response.status())).await;
+                js::extended(response, self.fields.lines())
+            }
+            Err(why) => self.failed(gate, why).await,
+        }
+    }
+
+    /// Answers in place of the origin.
+    async fn failed(&mut self, gate: &Gate, why: NoResponse) -> web_sys::Response {
+        let bad_gateway = || Reply::problem(502, "Bad Gateway", "the origin does not answer");
+        let (mut reply, ending) = match why {
+            NoResponse::Origin(word) => {
+                gate.objects.note(Trouble::Origin, &word);
+                (bad_gateway(), Ending::Answered(502))
+            }
+            NoResponse::Either(word) => {
+                gate.objects.note(Trouble::Origin, &word);
+                (bad_gateway(), Ending::ClientLeft)
+            }
+            NoResponse::BrokenOff => (bad_gateway(), Ending::ClientLeft),
+            NoResponse::LengthRequired => {
+                let detail = "a GET or HEAD with a body needs a Content-Length";
+                (Reply::problem(411, "Length Required", detail), Ending::NotSent)
+            }
+            NoResponse::NotSent(word) => {
+                gate.objects.note(Trouble::Internal, &word);
+                let detail = "the request could not be forwarded";
+                (Reply::problem(500, "Internal Server Error", detail), Ending::NotSent)
+            }
+        };
+        self.settle(gate, ending).await;
+        gate.objects.report();
+        reply.fields.append(&self.fields);
+        js::send(&reply)
+    }
+
+    async fn settle(&mut self, gate: &Gate, ending: Ending) {
+        if self.plan.is_deferred() {
+            settle(&gate.objects, &self.policy, &mut self.plan, ending).await;
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! One request: in front of an origin, as `POST /check`, by a service binding, or of a node.
+//!
+//! Invariant: every request gets an answer, and what it was charged is settled when its response is
+//! known. Deliberately not here: what the objects are asked (`counts`).
+
+pub(crate) mod decide;
+pub(crate) mod events;
+pub(crate) mod facts;
+pub(crate) mod forward;
+pub(crate) mod leasing;
+pub(crate) mod origin;
+pub(crate) mod planning;
+pub(crate) mod proxy;
+pub(crate) mod rpc;
+pub(crate) mod service;
+pub(crate) mod settle;
+pub(crate) mod target;

@@ -1,0 +1,62 @@
+//! The origin, asked for its response, and why there is none.
+//!
+//! Invariant: whose failure it was is a type: the origin's, the client's or ours. Nothing is
+//! charged here.
+
+use wasm_bindgen::prelude::*;
+use worker::js_sys::{Array, Promise};
+use worker::web_sys;
+
+use crate::runtime::js;
+use crate::runtime::tasks::Settled;
+
+#[wasm_bindgen(module = "/src/host.mjs")]
+extern "C" {
+    #[wasm_bindgen(js_name = fetchFrom)]
+    fn fetch_from(request: &web_sys::Request, url: &str, marks: &str) -> Promise;
+}
+
+/// Why there is no response of the origin.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoResponse {
+    /// The origin failed, in words of the platform.
+    Origin(String),
+    /// The client broke its body off.
+    BrokenOff,
+    /// The client broke its body off or the origin failed: the platform does not report which.
+    Either(String),
+    /// An exception of our own: the origin was not asked.
+    NotSent(String),
+    /// The body cannot be forwarded without a length; the origin was not asked.
+    LengthRequired,
+}
+
+impl NoResponse {
+    /// Reads the list of `fetchFrom`. Anything else is an exception of our own.
+    fn read(list: &JsValue) -> Self {
+        let list = list.dyn_ref::<Array>().map(|list| (list.get(0).as_f64(), list.get(1)));
+        let (kind, word) = list.unwrap_or_default();
+        let word = word.as_string().unwrap_or_else(|| "no reply".to_owned());
+        match kind.map(js::whole) {
+            Some(0) => Self::Origin(word),
+            Some(1) => Self::BrokenOff,
+            Some(2) => Self::Either(word),
+            Some(4) => Self::LengthRequired,
+            _ => Self::NotSent(word),
+        }
+    }
+}
+
+/// The origin's response to `request` sent to `url` with `marks` set on it; both bodies are
+/// streamed.
+///
+/// # Errors
+/// There is none.
+pub(crate) async fn forwarded(
+    request: &web_sys::Request,
+    url: &str,
+    marks: &str,
+) -> Result<web_sys::Response, NoResponse> {
+    let answer = Settled::of(&fetch_from(request, url, marks)).await;
+    answer.dyn_into().map_err(|list| NoResponse::read(&list))
+}

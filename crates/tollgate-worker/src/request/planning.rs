@@ -1,0 +1,156 @@
+//! Planning a request in an isolate, with the entry that its tenant has.
+//!
+//! Invariant: a request is decided with the entry that its tenant had at most five seconds ago, or
+//! with what was last known, for ten minutes at most, when the tenant's object does not answer. Of
+//! a tenant of whom nothing is known then the rules of the policy decide, counted as ever; but who
+//! wants a rule to refuse when its state cannot be read (`on_failure`) is refused, because nobody
+//! knows which quotas hold. Either is counted and logged.
+//!
+//! Where the entry lies beside a count that the request is charged to, it is not asked for by
+//! itself: the request is planned with what was known last, or with none, and that count decides
+//! it only if this is so ([`Question`]). No request is planned with entries where the policy has no
+//! tenants, and none is asked for where no rule applies.
+
+use std::rc::Rc;
+
+use tollgate_core::Timestamp;
+use tollgate_policy::{Facts, Failure, Plan, Policy};
+
+use crate::counts::objects::Objects;
+use crate::deployment::Visit;
+use crate::operate::tally::Trouble;
+use crate::runtime::js;
+use crate::tenants::Tenants;
+use crate::tenants::tenant_cache::{Entry, Look};
+
+/// What a request asks of its tenant's entry together with being decided.
+pub(crate) struct Question<'a> {
+    tenants: &'a Tenants,
+    id: Vec<u8>,
+    asked_at: Timestamp,
+    /// Of the entry that it was planned with; 0 for none.
+    revision: u64,
+}
+
+impl Question<'_> {
+    /// The request was asked: takes note of what that said of the entry. True when there is another
+    /// one, and the request is to be planned anew.
+    pub(crate) fn heard(self, plan: &Plan, objects: &Objects) -> bool {
+        let Self { tenants, id, asked_at, revision } = self;
+        let other = plan.other_entry();
+        if let Some(kept) = other {
+            tenants.hear(&id, asked_at, kept, objects);
+        } else {
+            let mut cache = tenants.cache.borrow_mut();
+            if plan.is_under_its_entry() {
+                cache.confirm(&id, asked_at, revision);
+            } else if plan.has_failed() && plan.newer().is_none() {
+                cache.fail(&id, js::now());
+            } else {
+                cache.release(&id, js::now());
+            }
+        }
+        tenants.bell.ring();
+        other.is_some()
+    }
+}
+
+/// Plans a request that is to be decided, as [`plan`] does; or with what is guessed to be its
+/// tenant's entry, where the count that decides it knows better: then there is a question.
+pub(crate) async fn plan_to_decide<'a>(
+    visit: &Visit<'a>,
+    policy: &Policy,
+    facts: &impl Facts,
+    plan: &mut Plan,
+) -> Option<Question<'a>> {
+    policy.plan(facts, plan);
+    let tenants = visit.gate.tenants.as_ref()?;
+    let id = plan.tenant()?.to_vec();
+    let name = policy.name_of_tenant(&id)?;
+    let objects = &visit.gate.objects;
+    let mut look = tenants.look(&id).await;
+    if matches!(look, Look::Ask) {
+        if is_beside(tenants, visit, policy) {
+            let asked_at = js::now();
+            let guess = tenants.cache.borrow_mut().guess(&id, asked_at);
+            let revision = guess.as_ref().map_or(0, |entry| entry.revision);
+            if let Some(entry) = guess {
+                plan_under(&entry, policy, &id, facts, plan);
+            }
+            if plan.ask_under(policy, revision) {
+                return Some(Question { tenants, id, asked_at, revision });
+            }
+            policy.plan(facts, plan);
+        }
+        tenants.ask(&id, &name, objects).await;
+        tenants.bell.ring();
+        look = tenants.find(&id, &name, objects).await;
+    }
+    plan_with(look, objects, policy, &id, facts, plan);
+    None
+}
+
+/// True when every entry lies beside the counts of this policy. That is asked of the list beside
+/// the requests, seldom: until it is known it is taken not to be so.
+fn is_beside(tenants: &Tenants, visit: &Visit<'_>, policy: &Policy) -> bool {
+    let tenancy = policy.tenancy();
+    if tenancy == 0 {
+        return false;
+    }
+    let mut beside = tenants.beside.borrow_mut();
+    if beside.is_to_be_asked(tenancy, policy.version(), js::now()) {
+        let deployment = Rc::clone(visit.deployment);
+        visit.context.wait_until(async move {
+            let tenants = deployment.gate().and_then(|gate| gate.tenants.as_ref());
+            if let Some(tenants) = tenants {
+                tenants.learn_beside(tenancy).await;
+            }
+        });
+    }
+    beside.is_known(tenancy, policy.version(), js::now())
+}
+
+/// Plans with `entry` while it is in force.
+fn plan_under(entry: &Entry, policy: &Policy, id: &[u8], facts: &impl Facts, plan: &mut Plan) {
+    let tenant = entry.under(policy, id);
+    if tenant.is_in_force(js::now()) {
+        policy.plan_for(facts, &tenant, plan);
+    }
+}
+
+/// Plans a request with its tenant's entry, where it has one. What cannot be known has failed in
+/// the plan: its rules' `on_failure` refuses it, and no object is to be asked.
+pub(crate) async fn plan(
+    tenants: Option<&Tenants>,
+    objects: &Objects,
+    policy: &Policy,
+    facts: &impl Facts,
+    plan: &mut Plan,
+) {
+    policy.plan(facts, plan);
+    let Some(tenants) = tenants else { return };
+    let Some(id) = plan.tenant().map(<[u8]>::to_vec) else { return };
+    let Some(name) = policy.name_of_tenant(&id) else { return };
+    let look = tenants.find(&id, &name, objects).await;
+    plan_with(look, objects, policy, &id, facts, plan);
+}
+
+fn plan_with(
+    look: Look,
+    objects: &Objects,
+    policy: &Policy,
+    id: &[u8],
+    facts: &impl Facts,
+    plan: &mut Plan,
+) {
+    match look {
+        Look::Known(Some(entry)) => plan_under(&entry, policy, id, facts, plan),
+        Look::Known(None) => {}
+        Look::Ask | Look::Wait | Look::Unknown => {
+            objects.note(Trouble::Tenant, "");
+            if plan.fails_closed(policy) {
+                plan.each_partition(|partition| partition.fail(Failure::Unreachable));
+            }
+        }
+    }
+}

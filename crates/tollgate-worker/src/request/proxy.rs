@@ -1,0 +1,57 @@
+//! The Worker in front of an origin: a request goes on, or is answered here.
+//!
+//! Invariant: nothing goes on that the policy does not admit, and no path leaves the folder that is
+//! served. Deliberately absent: the way to the origin and back; that is `forward`'s.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tollgate_policy::{Answer, Outcome};
+use tollgate_service::{Answer as Reply, Fields, check};
+use worker::web_sys;
+
+use crate::active::Active;
+use crate::deployment::Visit;
+use crate::request::decide::{Caller, Decision, decide};
+use crate::request::facts::Incoming;
+use crate::request::forward::Forward;
+use crate::request::target::leaves;
+use crate::runtime::js;
+
+/// The request goes on to the origin, if the policy admits it; else it is answered here.
+pub(crate) async fn proxy(
+    visit: &Visit<'_>,
+    active: Rc<Active>,
+    origin: &str,
+    request: &web_sys::Request,
+    target: &str,
+) -> Result<Forward, web_sys::Response> {
+    if leaves(origin, target) {
+        let detail = "the path leads out of the folder that is served";
+        return Err(js::send(&Reply::problem(400, "Bad Request", detail)));
+    }
+    let headers = request.headers();
+    let facts = Incoming { request, method: request.method(), target, headers: &headers };
+    let decided = decide(visit, active, facts, Caller::Holds).await;
+    let Decision { decided, active, facts } =
+        decided.map_err(|problems| js::send(&check::refused(&problems)))?;
+    let policy = Arc::clone(&active.policy);
+    let outcome = decided.plan.outcome(&policy);
+    if let Answer::Refuse { status } = outcome.final_answer() {
+        return Err(refuse(&outcome, status, &facts.facts));
+    }
+    Ok(Forward {
+        // The handle; `Request.clone` would read the body twice.
+        request: Clone::clone(request),
+        url: format!("{origin}{target}"),
+        fields: Fields::of(&outcome),
+        marks: Fields::marks(&outcome),
+        plan: decided.plan,
+        policy,
+    })
+}
+
+fn refuse(outcome: &Outcome<'_>, status: u16, facts: &Incoming<'_>) -> web_sys::Response {
+    let content_type = facts.text("content-type").unwrap_or_default();
+    js::send(&Reply::refusal(outcome, status, &content_type))
+}

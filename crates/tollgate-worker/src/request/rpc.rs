@@ -1,0 +1,70 @@
+//! The Worker asked by another Worker, through a service binding: the calls `check` and `settle`.
+//!
+//! Invariant: what is asked and answered is the JSON of `POST /check` and `POST /check/settle`, so
+//! there is one contract.
+//! Who has the binding is trusted as its deployment is, and needs no token: nothing that comes over
+//! HTTP gets here. An origin in front of which the Worker stands changes nothing. Deliberately
+//! absent: how a value of JavaScript becomes that JSON; that is `entry.mjs`'s.
+
+use tollgate_service::{Answer, check, health as reports};
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+use worker::js_sys::{Array, Function};
+use worker::worker_sys;
+use worker::{Context, Env};
+
+use crate::deployment::{Deployment, Visit};
+use crate::follow::policy;
+use crate::operate::background;
+use crate::request::service::decided;
+use crate::request::settle::settled;
+use crate::runtime::tasks;
+
+/// The answer to what `POST /check` would be asked, its status and its body: at once, or it gives
+/// `undefined` and calls `tell` with them when they are there. Never fails.
+#[wasm_bindgen]
+pub fn check(body: String, env: Env, context: worker_sys::Context, tell: Function) -> JsValue {
+    asked(Call::Check, body, (env, context), tell)
+}
+
+/// The same of `POST /check/settle`.
+#[wasm_bindgen]
+pub fn settle(body: String, env: Env, context: worker_sys::Context, tell: Function) -> JsValue {
+    asked(Call::Settle, body, (env, context), tell)
+}
+
+/// What is asked.
+#[derive(Clone, Copy)]
+enum Call {
+    Check,
+    Settle,
+}
+
+fn asked(
+    call: Call,
+    body: String,
+    (env, context): (Env, worker_sys::Context),
+    tell: Function,
+) -> JsValue {
+    let asked = async move {
+        let answer = answer(call, &body, &env, &Context::new(context)).await;
+        let (status, body) = (JsValue::from(answer.status), JsValue::from_str(&answer.body));
+        Array::of2(&status, &body).into()
+    };
+    tasks::run(asked, tell)
+}
+
+async fn answer(call: Call, body: &str, env: &Env, context: &Context) -> Answer {
+    if body.len() > check::MAX_BODY {
+        return check::too_long();
+    }
+    let deployment = Deployment::of(env);
+    let Some(gate) = deployment.gate() else { return reports::misconfigured() };
+    let visit = Visit { deployment: &deployment, gate, context };
+    let Some(active) = policy(&visit).await else { return reports::misconfigured() };
+    background::schedule(&deployment, context);
+    match call {
+        Call::Check => decided(&visit, active, body.as_bytes()).await,
+        Call::Settle => settled(&visit, body.as_bytes()).await,
+    }
+}

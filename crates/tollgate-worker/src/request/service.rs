@@ -1,0 +1,120 @@
+//! The Worker as a service: `POST /check` says what to do with a request that somebody else
+//! forwards or refuses, `POST /check/settle` takes what it has cost in the end.
+//!
+//! Invariant: without the token that a deployment has, nothing is read of the body. Deliberately
+//! absent: the answer's shape; that is `check`'s.
+
+use std::rc::Rc;
+
+use tollgate_policy::{DescribedRequest, DescribedRequests, Facts, Plan, Problems};
+use tollgate_service::check::{BATCH_AT_ONCE, KeyBudget};
+use tollgate_service::{Answer as Reply, Api, Unauthorized, check, settle as settling};
+use worker::web_sys;
+
+use crate::active::Active;
+use crate::deployment::Visit;
+use crate::request::decide::{Caller, Decision, Ending, decide, settle};
+use crate::request::events::note_token;
+use crate::request::facts::with_claims;
+use crate::request::planning;
+use crate::request::settle::{id, settled};
+use crate::request::target::path;
+use crate::runtime::js;
+use crate::runtime::together::all;
+
+/// The paths of the service.
+const CHECK_PATH: &str = "/check";
+const SETTLE_PATH: &str = "/check/settle";
+
+/// Answers a request to the service.
+pub(crate) async fn service(
+    visit: &Visit<'_>,
+    active: Rc<Active>,
+    request: &web_sys::Request,
+    target: &str,
+    is_authorized: bool,
+) -> Reply {
+    let path = path(target);
+    if !matches!(path, CHECK_PATH | SETTLE_PATH) {
+        return Reply::problem(
+            404,
+            "Not Found",
+            "use POST /check, POST /check/settle or GET /.well-known/tollgate/health",
+        );
+    }
+    if request.method() != "POST" {
+        return Reply::not_allowed("POST");
+    }
+    if !is_authorized {
+        let detail = "send \"authorization: Bearer\" with the token of this service";
+        let answer = Reply::problem(401, "Unauthorized", detail).with("www-authenticate", "Bearer");
+        let has_token = request.headers().has("authorization").unwrap_or_default();
+        note_token(&visit.gate.objects, Unauthorized::of(Api::Check, &answer, has_token));
+        return answer;
+    }
+    let Some(body) = js::body(request, check::MAX_BODY).await else {
+        return check::too_long();
+    };
+    if path == SETTLE_PATH {
+        settled(visit, &body).await
+    } else {
+        decided(visit, active, &body).await
+    }
+}
+
+/// Decides what `body` describes: one request, or several.
+pub(crate) async fn decided(visit: &Visit<'_>, active: Rc<Active>, body: &[u8]) -> Reply {
+    match check::requests(body) {
+        Ok(DescribedRequests::One(facts)) => match check_one(visit, active, facts, None).await {
+            Ok(answer) => Reply::json(answer),
+            Err(problems) => check::refused(&problems),
+        },
+        Ok(DescribedRequests::Many(requests)) => {
+            let budget = KeyBudget::default();
+            let one = async |request| match request {
+                Ok(facts) => {
+                    let checked = check_one(visit, Rc::clone(&active), facts, Some(&budget)).await;
+                    checked.unwrap_or_else(|problems| check::wrong(&problems))
+                }
+                Err(problems) => check::wrong(&problems),
+            };
+            let each = requests.into_iter().map(one).collect();
+            check::answers(&all(each, BATCH_AT_ONCE).await)
+        }
+        Err(answer) => answer,
+    }
+}
+
+/// Decides one described request, or takes note of its response: the answer, as JSON.
+///
+/// # Errors
+/// What is wrong with it here.
+async fn check_one(
+    visit: &Visit<'_>,
+    active: Rc<Active>,
+    facts: DescribedRequest,
+    budget: Option<&KeyBudget>,
+) -> Result<String, Problems> {
+    if let Some(status) = facts.response_status() {
+        let (objects, policy) = (&visit.gate.objects, &*active.policy);
+        let facts = with_claims(policy, facts).await;
+        let mut plan = Plan::new();
+        planning::plan(visit.gate.tenants.as_ref(), objects, policy, &facts, &mut plan).await;
+        let is_known = !plan.has_failed();
+        let charged =
+            is_known && settle(objects, policy, &mut plan, Ending::Answered(status)).await;
+        return Ok(check::reported(charged));
+    }
+    let is_to_be_settled = facts.is_to_be_settled();
+    if is_to_be_settled && visit.gate.sealer().is_none() {
+        return Err(settling::off());
+    }
+    let Decision { mut decided, active, facts } =
+        decide(visit, active, facts, Caller::Asks(budget)).await?;
+    if is_to_be_settled {
+        decided.id = id(visit.gate, &active.policy, &decided);
+    }
+    let content_type = facts.header("content-type").unwrap_or_default();
+    let policy = &*active.policy;
+    Ok(check::answer(&decided.plan.outcome(policy), policy, &decided, &content_type))
+}

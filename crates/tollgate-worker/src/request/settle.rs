@@ -1,0 +1,84 @@
+//! A cost that turned out otherwise: the id that a caller is given with the answer, and what
+//! becomes of the cost that it comes back with.
+//!
+//! Invariant: an id is valid where it was given: its seal is of the secret `HASH_KEY` and of the
+//! namespace of these objects. Every key's object settles by itself and remembers what it settled,
+//! so it makes no difference which isolates are asked, how often, or at once. An object that does
+//! not answer may have settled: the caller is told to ask for the same again. Deliberately absent:
+//! the policy; the id says what was charged, and the object what it has become.
+
+use tollgate_policy::{Partition, Policy, Settlement};
+use tollgate_service::Answer as Reply;
+use tollgate_service::check::Decided;
+use tollgate_service::lease::key_name;
+use tollgate_service::metrics::Event;
+use tollgate_service::settle::{self, Asked, Receipts, Sealer};
+
+use crate::counts::object_name::{name_of, object_hash};
+use crate::counts::objects::Objects;
+use crate::deployment::{Gate, Visit};
+use crate::operate::tally::Trouble;
+use crate::runtime::js::{self, Call, NoReply};
+
+impl Gate {
+    /// What ids are sealed with; `None` where there is no secret for it.
+    pub(crate) fn sealer(&self) -> Option<&Sealer> {
+        let Objects { namespace, hash_key, .. } = &self.objects;
+        let make = || {
+            let identity =
+                if hash_key.is_empty() { String::new() } else { js::identity_of(namespace) };
+            Sealer::new(hash_key, identity.as_bytes()).filter(|_| !identity.is_empty())
+        };
+        self.sealer.get_or_init(make).as_ref()
+    }
+}
+
+/// The id of a decided request, where there is a [`Gate::sealer`].
+pub(crate) fn id(gate: &Gate, policy: &Policy, decided: &Decided) -> Option<String> {
+    let Objects { hash_key, fleet_secret, .. } = &gate.objects;
+    let name_of = |partition: Partition<'_>| {
+        object_hash(hash_key, &key_name(policy, *fleet_secret, partition.key()))
+    };
+    let receipts = Receipts::of(&decided.plan, policy, js::random(), &name_of);
+    gate.sealer().map(|sealer| sealer.id(&receipts))
+}
+
+/// Settles what `body` says.
+pub(crate) async fn settled(visit: &Visit<'_>, body: &[u8]) -> Reply {
+    let Asked { receipts, cost } = match settle::asked(visit.gate.sealer(), body, js::now()) {
+        Ok(asked) => asked,
+        Err(answer) => return answer,
+    };
+    let objects = &visit.gate.objects;
+    let since = js::now();
+    let ask = |(hash, receipt): &([u8; 32], Vec<u8>)| {
+        objects.counters.add(Event::Settle);
+        let object =
+            js::key_object(&objects.namespace, &name_of(hash), None, (objects.timeout_ms, since));
+        Call::check(&object, &Settlement::request(receipts.number, cost, receipt))
+    };
+    // All of them at the same time.
+    let calls: Vec<Call> = receipts.counts.iter().map(ask).collect();
+    let mut said = Vec::with_capacity(calls.len());
+    for call in calls {
+        said.push(read(objects, call.reply().await));
+    }
+    objects.report();
+    settle::answer(cost, said)
+}
+
+/// What an object said; what is wrong with it is counted.
+fn read(objects: &Objects, reply: Result<Vec<u8>, NoReply>) -> Option<Settlement> {
+    let (trouble, word) = match reply {
+        Ok(reply) => match Settlement::read(&reply) {
+            Ok(settlement) => return Some(settlement),
+            // A row that cannot be read was removed: the count begins again, and nothing is in it.
+            Err(_) if reply.is_empty() => (Trouble::Corrupt, String::new()),
+            Err(_) => (Trouble::Misread, String::new()),
+        },
+        Err(NoReply::Late) => (Trouble::Late, String::new()),
+        Err(NoReply::Failed(word)) => (Trouble::Failed, word),
+    };
+    objects.note(trouble, &word);
+    None
+}

@@ -1,0 +1,8 @@
+//! The platform's runtime, seen from Rust: JavaScript functions, promises, and several at a time.
+//!
+//! Invariant: an exception of JavaScript is a value here. Deliberately not here: what is done with
+//! any of it.
+
+pub(crate) mod js;
+pub(crate) mod tasks;
+pub(crate) mod together;
